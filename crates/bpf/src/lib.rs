@@ -1,0 +1,1 @@
+//! DIF to eBPF and the bpf(2) and perf_event_open(2) layer. Knows neither D nor providers.

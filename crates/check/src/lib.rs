@@ -1,0 +1,1 @@
+//! Tree + types + probes to checked program. Knows neither DIF nor BPF.

@@ -1,0 +1,2 @@
+//! The `dtrace` command: options, messages, exit codes. It knows nothing under `dtrace`, the library.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Buffers to records to text; aggregations; printf. Knows neither BPF nor providers.

@@ -1,0 +1,193 @@
+//! Spans, error tags and messages with carets. Knows nothing else.
+//!
+//! Every complaint about a D program is a [`Diagnostic`]: a tag of the DTrace list ([`Tag`]), a text, and the place it
+//! speaks of. Stages collect them in a [`Sink`] and go on, so that one run reports all that is wrong; only the command
+//! decides how they look ([`Diagnostic::render`]).
+//!
+//! Invariant: a span is a byte range of one file of the [`SourceMap`]; line and column are computed, never stored.
+
+mod source;
+mod tag;
+
+pub use source::{FileId, SourceKind, SourceMap, Span};
+pub use tag::Tag;
+
+/// One complaint about a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The DTrace error tag, shown under `-xerrtags`.
+    pub tag: Tag,
+    /// What it speaks of; `None` where there is no text to point at.
+    pub span: Option<Span>,
+    /// The message, lower case, without a final full stop. Further lines are tab-indented, as in DTrace.
+    pub message: String,
+    /// What would be right, one line each ("did you mean `pid`?").
+    pub help: Vec<String>,
+}
+
+impl Diagnostic {
+    /// A complaint about `span`.
+    pub fn new(tag: Tag, span: Span, message: impl Into<String>) -> Self {
+        Self { tag, span: Some(span), message: message.into(), help: Vec::new() }
+    }
+
+    /// A complaint that no text can be shown for.
+    pub fn bare(tag: Tag, message: impl Into<String>) -> Self {
+        Self { tag, span: None, message: message.into(), help: Vec::new() }
+    }
+
+    /// Adds a line that says what would be right.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// The complaint in DTrace's form, with the source line and a caret below it:
+    ///
+    /// ```text
+    /// failed to compile script x.d: line 3: [D_SYNTAX] syntax error near "}"
+    ///   --> x.d:3:23
+    ///    |
+    ///  3 | syscall:::entry { x = }
+    ///    |                       ^
+    ///    = help: ...
+    /// ```
+    ///
+    /// The tag stands there only when `tags` is set. The caller adds `dtrace: ` before it.
+    pub fn render(&self, map: &SourceMap, tags: bool) -> String {
+        let tag = if tags { format!("[{}] ", self.tag.name()) } else { String::new() };
+        let mut out = String::new();
+        match self.span {
+            None => out.push_str(&format!("{tag}{}", self.message)),
+            Some(span) => {
+                let (line, column) = map.line_column(span.file, span.start);
+                match map.kind(span.file) {
+                    SourceKind::Script => {
+                        let name = map.line_origin(span.file, line).0;
+                        let shown = map.line_origin(span.file, line).1;
+                        out.push_str(&format!(
+                            "failed to compile script {name}: line {shown}: {tag}{}",
+                            self.message
+                        ));
+                        out.push_str(&map.excerpt(span, &name, shown, column));
+                    }
+                    SourceKind::Library => {
+                        let name = map.name(span.file);
+                        out.push_str(&format!("\"{name}\", line {line}: {tag}{}", self.message));
+                        out.push_str(&map.excerpt(span, name, line, column));
+                    }
+                    SourceKind::Specifier => {
+                        out.push_str(&format!(
+                            "invalid probe specifier {}: {tag}{}",
+                            map.text(span.file).trim_end(),
+                            self.message
+                        ));
+                        out.push_str(&map.excerpt(span, "command line", line, column));
+                    }
+                }
+            }
+        }
+        for help in &self.help {
+            out.push_str("\n   = help: ");
+            out.push_str(help);
+        }
+        out
+    }
+}
+
+/// Where the stages leave their complaints.
+#[derive(Debug, Default)]
+pub struct Sink {
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Sink {
+    /// Adds a complaint; the same complaint about the same place is kept once.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Shorthand for [`Sink::push`] of [`Diagnostic::new`].
+    pub fn error(&mut self, tag: Tag, span: Span, message: impl Into<String>) {
+        self.push(Diagnostic::new(tag, span, message));
+    }
+
+    /// True when nothing was wrong.
+    pub fn is_empty(&self) -> bool {
+        self.diagnostics.is_empty()
+    }
+
+    /// All complaints, in source order.
+    pub fn into_sorted(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|d| d.span.map(|s| (s.file, s.start)));
+        self.diagnostics
+    }
+
+    /// All complaints, in the order they were made.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.diagnostics.iter()
+    }
+}
+
+/// The entry of `known` nearest to `wrong`, for "did you mean"; `None` when nothing is near.
+///
+/// Nearness is the Levenshtein distance, at most a third of the longer word's length.
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|k| (distance(wrong, k), k))
+        .filter(|(d, k)| *d * 3 <= wrong.len().max(k.len()))
+        .min()
+        .map(|(_, k)| k)
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(ca != *cb)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_error_shows_line_column_text_and_caret() {
+        let mut map = SourceMap::default();
+        let f = map.add(SourceKind::Script, "x.d", "BEGIN\n{\n\ttrace(;\n}\n");
+        let d = Diagnostic::new(Tag::D_SYNTAX, Span::new(f, 15, 16), "syntax error near \";\"");
+        assert_eq!(
+            d.render(&map, true),
+            "failed to compile script x.d: line 3: [D_SYNTAX] syntax error near \";\"\n  --> x.d:3:8\n   |\n 3 | \ttrace(;\n   | \t      ^"
+        );
+    }
+
+    #[test]
+    fn a_specifier_error_names_the_specifier() {
+        let mut map = SourceMap::default();
+        let f = map.add(SourceKind::Specifier, "", "BEGIN { x }");
+        let d = Diagnostic::new(Tag::D_IDENT_UNDEF, Span::new(f, 8, 9), "failed to resolve x: Unknown variable name")
+            .with_help("did you mean `y`?");
+        let text = d.render(&map, false);
+        assert!(text.starts_with("invalid probe specifier BEGIN { x }: failed to resolve x"), "{text}");
+        assert!(text.ends_with("= help: did you mean `y`?"), "{text}");
+    }
+
+    #[test]
+    fn near_words_are_found_and_far_ones_are_not() {
+        assert_eq!(nearest("execnam", ["pid", "execname"]), Some("execname"));
+        assert_eq!(nearest("zzz", ["pid", "execname"]), None);
+    }
+}

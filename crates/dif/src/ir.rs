@@ -1,0 +1,364 @@
+//! The form itself: modules, functions, blocks, operations.
+//!
+//! Semantics that both executors share:
+//! - Integer values are 64 bits; arithmetic wraps. The static type of D matters only where the front end emits
+//!   [`Op::Ext`] (casts, stores, records) and in the signedness of `Div`, `Rem`, `Shr` and [`Op::Cmp`].
+//! - Shift counts are taken modulo 64. `Sdiv`/`Srem`: `i64::MIN / -1` wraps to `i64::MIN`, remainder 0.
+//! - A zero divisor faults [`FaultKind::DivZero`] (value 0). A load that fails faults [`FaultKind::BadAddr`] with the
+//!   address.
+//! - A string value is a sequence of at most `strsize - 1` non-NUL bytes. `NULL` is the empty string.
+//! - A fault ends the function: the record is discarded, nothing after it happens, and what happened to variables and
+//!   aggregations stays. The fault's *action* is the instruction's [`InstData::action`] (0: predicate), its *offset*
+//!   the instruction's position in block order.
+//! - A counted drop (no room in ring, table, variable space) is not a fault. A full ring at [`Op::Reserve`] ends the
+//!   function before anything happened; any other drop skips only that operation (a dropped load reads 0 or "").
+
+use diagnostics::Span;
+pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, RecordDesc};
+
+/// An SSA value of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(pub u32);
+
+/// A block of a function; blocks are ordered so that every edge goes forward. Block 0 is the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Block(pub u32);
+
+/// An interned constant string of the module; 0 is "".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StrId(pub u32);
+
+/// A variable of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VarId(pub u32);
+
+/// Where a pointer points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// Kernel memory: checked reads.
+    Kernel,
+    /// Memory of the current process: checked user reads.
+    User,
+    /// Memory of this firing (`alloca`, `copyin`): an offset, bounds-checked.
+    Scratch,
+    /// Storage of a D variable: an offset, bounds-checked.
+    Static,
+    /// Not known before run time: resolved by range.
+    Unknown,
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ty {
+    /// A 64-bit integer.
+    Int,
+    /// A 64-bit address.
+    Ptr(Space),
+    /// A string.
+    Str,
+}
+
+/// Two-operand integer arithmetic.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    Sdiv,
+    Udiv,
+    Srem,
+    Urem,
+    And,
+    Or,
+    Xor,
+    Shl,
+    /// Logical right shift.
+    Lshr,
+    /// Arithmetic right shift.
+    Ashr,
+}
+
+/// One-operand integer arithmetic.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnOp {
+    Neg,
+    /// Bitwise complement.
+    Not,
+}
+
+/// A comparison; `S` signed, `U` unsigned.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cond {
+    Eq,
+    Ne,
+    Slt,
+    Sle,
+    Sgt,
+    Sge,
+    Ult,
+    Ule,
+    Ugt,
+    Uge,
+}
+
+/// Integers a firing can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IntBuiltin {
+    /// `arg0` … `arg9`, raw.
+    Arg(u8),
+    /// Process id as the tracer's pid namespace sees it.
+    Pid,
+    /// Parent's process id, likewise.
+    Ppid,
+    /// Thread id, likewise.
+    Tid,
+    /// Real user id.
+    Uid,
+    /// Real group id.
+    Gid,
+    /// CPU of the firing.
+    Cpu,
+    /// Nanoseconds, monotonic; constant within a clause.
+    Timestamp,
+    /// Nanoseconds since 1970; constant within a clause.
+    Walltimestamp,
+    /// Error of the system call that returns, else 0.
+    Errno,
+    /// Id of the enabled probe.
+    Epid,
+    /// Id of the probe, as `dtrace -l` shows it.
+    ProbeId,
+    /// Kernel frames.
+    StackDepth,
+    /// Process id in the initial namespace: what the kernel's tables and the symbolizer know (`usym()` and the like).
+    InitPid,
+}
+
+/// Strings a firing can be asked for.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StrBuiltin {
+    /// At most 15 characters.
+    Execname,
+    ProbeProv,
+    ProbeMod,
+    ProbeFunc,
+    ProbeName,
+}
+
+/// One operation. Those that give a value say its type; the rest give none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Int: a constant.
+    Const(i64),
+    /// Str: a constant.
+    StrConst(StrId),
+    /// Int (or Ptr when the left operand is one and the operation is Add or Sub).
+    Bin(BinOp, Value, Value),
+    /// Int.
+    Un(UnOp, Value),
+    /// Int 0 or 1; operands Int or Ptr.
+    Cmp(Cond, Value, Value),
+    /// Int 0 or 1; operands Str. Ordered conditions are bytewise unsigned (`Slt` and `Ult` mean the same).
+    StrCmp(Cond, Value, Value),
+    /// Int: the low `bits` (8, 16, 32) of the operand, sign- or zero-extended.
+    Ext {
+        /// 8, 16 or 32.
+        bits: u8,
+        /// Sign-extend.
+        signed: bool,
+        /// The operand, Int or Ptr.
+        value: Value,
+    },
+    /// Ptr(space) from an Int or Ptr: no code, a change of view.
+    AsPtr(Space, Value),
+    /// Int from a Ptr: no code, a change of view.
+    AsInt(Value),
+    /// Int: a builtin.
+    Builtin(IntBuiltin),
+    /// Str: a builtin.
+    BuiltinStr(StrBuiltin),
+    /// Int: a checked load of `size` bytes from a pointer.
+    Load {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// Sign-extend.
+        signed: bool,
+        /// The address.
+        addr: Value,
+    },
+    /// Str: NUL-terminated bytes at a pointer (kernel or user), truncated at `strsize - 1` and, where given, at `max`
+    /// bytes. Faults BadAddr.
+    LoadStr {
+        /// The address.
+        addr: Value,
+        /// Longest length without NUL, at most `strsize - 1` matters.
+        max: Option<Value>,
+    },
+    /// Int: length without NUL.
+    StrLen(Value),
+    /// Int or Str by the variable's type: a scalar variable.
+    LoadVar(VarId),
+    /// Stores a scalar variable; the front end has already extended integers to the variable's type.
+    StoreVar(VarId, Value),
+    /// Int or Str: an element of an associative array; missing reads 0 or "".
+    LoadElem(VarId, Vec<Value>),
+    /// Stores an element.
+    StoreElem(VarId, Vec<Value>, Value),
+    /// Deletes an element (assignment of the constant 0).
+    DeleteElem(VarId, Vec<Value>),
+    /// Int: takes the stack of this firing into the stack store; its id. 0 when it could not be taken.
+    Stack {
+        /// User frames instead of kernel frames.
+        user: bool,
+        /// At most so many.
+        frames: u32,
+    },
+    /// Reserves the clause's record. At most one, before any `Record`; a full ring ends the function (counted).
+    Reserve,
+    /// Writes a field of the reserved record. The value's type fits the datum: Int for `Int`, `KernelStack`,
+    /// `UserStack`, `KernelAddr`; Str for `Str` and `Interned` (then the value is a constant or a probe name).
+    Record(Field, Value),
+    /// Writes a `UserAddr` field: address and process id.
+    RecordUserAddr(Field, Value, Value),
+    /// Commits the record.
+    Commit,
+    /// Aggregates `args` under `key` (one value a key column; a `UserAddr` column takes two: address, process id).
+    Aggregate {
+        /// The aggregation.
+        agg: AggId,
+        /// Key values in column order.
+        key: Vec<Value>,
+        /// Arguments of the function: none for count, the value, then the increment (quantize family).
+        args: Vec<Value>,
+    },
+    /// `exit(status)`: activity goes to DRAINING with this status; the first one wins.
+    Exit(Value),
+    /// Faults ILLOP when the Int operand is 0; for checks that the front end adds.
+    FaultUnless(FaultKind, Value, Value),
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// To a block, with its arguments.
+    Jump(Block, Vec<Value>),
+    /// To `then` when the Int or Ptr is not 0.
+    Branch {
+        /// The condition.
+        cond: Value,
+        /// Where to when it is not 0.
+        then: (Block, Vec<Value>),
+        /// Where to when it is 0.
+        other: (Block, Vec<Value>),
+    },
+    /// The end of the clause: committed, or nothing was reserved.
+    Return,
+    /// The predicate was false.
+    PredicateFalse,
+}
+
+/// An operation in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstData {
+    /// What it does.
+    pub op: Op,
+    /// The value it gives.
+    pub result: Option<Value>,
+    /// The D text it comes from.
+    pub span: Option<Span>,
+    /// Index of the action it belongs to, from 1; 0 is the predicate.
+    pub action: u16,
+}
+
+/// A basic block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockData {
+    /// Values given by those who jump here.
+    pub params: Vec<Value>,
+    /// In order.
+    pub insts: Vec<InstData>,
+    /// The end.
+    pub term: Term,
+}
+
+/// One clause's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// For listings: `clause_0`.
+    pub name: String,
+    /// In topological order; the first is the entry.
+    pub blocks: Vec<BlockData>,
+    /// Type of each value, indexed by [`Value`].
+    pub values: Vec<Ty>,
+}
+
+/// Where a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One for the session.
+    Global,
+    /// One a thread and context level.
+    Thread,
+    /// One a firing, zero at its start.
+    Clause,
+}
+
+/// Type of a variable's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VarTy {
+    /// An integer or pointer of `size` bytes; kept in 64 bits, already extended.
+    Int {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// A string.
+    Str,
+}
+
+/// A variable of the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VarDesc {
+    /// Name without `self->`.
+    pub name: String,
+    /// Where it lives.
+    pub scope: Scope,
+    /// What it holds.
+    pub ty: VarTy,
+    /// Columns of an associative array's key; `None` for a scalar. Strings in keys are `Str` (or `Interned` where every
+    /// use in the session is a constant or probe name).
+    pub key: Option<Vec<Field>>,
+    /// Bytes of the key, a multiple of 8.
+    pub key_size: u32,
+}
+
+/// A clause of the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clause {
+    /// Its code.
+    pub func: Function,
+    /// What it records, if anything.
+    pub record: Option<RecordDesc>,
+    /// The whole clause in the source.
+    pub span: Option<Span>,
+}
+
+/// Everything a session runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Clauses in program order.
+    pub clauses: Vec<Clause>,
+    /// Interned constants by [`StrId`]; entry 0 is "". Without NUL, shorter than `strsize`.
+    pub strings: Vec<Vec<u8>>,
+    /// Variables by [`VarId`].
+    pub vars: Vec<VarDesc>,
+    /// Aggregations by [`AggId`].
+    pub aggs: Vec<AggDesc>,
+    /// Bytes of a string with its NUL; a multiple of 8.
+    pub strsize: u32,
+}

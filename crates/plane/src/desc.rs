@@ -1,0 +1,327 @@
+//! What a record, a key and an aggregation value are made of.
+//!
+//! The checker decides these shapes, the back end writes them, the consumer reads and prints them. Offsets are bytes.
+
+/// What the bytes of one column mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Datum {
+    /// An integer of `size` bytes (1, 2, 4 or 8), stored little-endian.
+    Int {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// Two's complement when set.
+        signed: bool,
+    },
+    /// A NUL-terminated, NUL-padded string of `size` bytes (a multiple of 8).
+    Str {
+        /// Bytes, NUL included.
+        size: u32,
+    },
+    /// A string known before the firing (probe names, constants): a 4-byte index into the session's interned strings.
+    Interned,
+    /// Raw bytes.
+    Bytes {
+        /// Length.
+        size: u32,
+    },
+    /// A kernel stack: 8 bytes, the id of an entry of the stack store.
+    KernelStack {
+        /// Frames at most.
+        frames: u32,
+    },
+    /// A user stack: 8 bytes, the id of an entry of the stack store (the entry holds pid and exec generation).
+    UserStack {
+        /// Frames at most.
+        frames: u32,
+        /// `ustack()`'s second argument.
+        strsize: u32,
+    },
+    /// An address to be printed as a kernel symbol: 8 bytes.
+    KernelAddr(AddrForm),
+    /// An address in a process: 16 bytes, the address and the process id (tgid in the initial pid namespace).
+    UserAddr(AddrForm),
+}
+
+/// How an address is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddrForm {
+    /// `sym()`, `usym()`: module`symbol. Aggregated by symbol.
+    Symbol,
+    /// `func()`, `ufunc()`: as `sym()`.
+    Function,
+    /// `mod()`, `umod()`: the module alone. Aggregated by module.
+    Module,
+    /// `uaddr()`, `%a`, `%A`: with offset.
+    Address,
+}
+
+impl Datum {
+    /// Bytes taken in a record or key.
+    pub fn size(self) -> u32 {
+        match self {
+            Datum::Int { size, .. } => u32::from(size),
+            Datum::Str { size } | Datum::Bytes { size } => size,
+            Datum::Interned => 4,
+            Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => 8,
+            Datum::UserAddr(_) => 16,
+        }
+    }
+
+    /// Alignment in a record or key: 1, 2, 4 or 8.
+    pub fn align(self) -> u32 {
+        match self {
+            Datum::Int { size, .. } => u32::from(size),
+            Datum::Interned => 4,
+            Datum::Bytes { .. } => 1,
+            _ => 8,
+        }
+    }
+}
+
+/// A datum at an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Bytes from the start of the record's data (after the header) or of the key.
+    pub offset: u32,
+    /// What stands there.
+    pub datum: Datum,
+}
+
+/// Lays columns out one after the other at their natural alignment.
+#[derive(Clone, Debug, Default)]
+pub struct LayoutBuilder {
+    at: u32,
+}
+
+impl LayoutBuilder {
+    /// Places the next column.
+    pub fn push(&mut self, datum: Datum) -> Field {
+        let align = datum.align();
+        let offset = self.at.div_ceil(align) * align;
+        self.at = offset + datum.size();
+        Field { offset, datum }
+    }
+
+    /// Bytes in all, rounded up to 8.
+    pub fn size(&self) -> u32 {
+        self.at.div_ceil(8) * 8
+    }
+}
+
+/// Index of an aggregation of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AggId(pub u32);
+
+/// An aggregating function and what its value holds (all words are 64 bits, in this order).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AggFunc {
+    /// `count()`: one word.
+    Count,
+    /// `sum(e)`: one word, wraps.
+    Sum,
+    /// `min(e)`: one word, starts at `i64::MAX`.
+    Min,
+    /// `max(e)`: one word, starts at `i64::MIN`.
+    Max,
+    /// `avg(e)`: count, sum.
+    Avg,
+    /// `stddev(e)`: count, sum, low and high word of the sum of squares.
+    Stddev,
+    /// `quantize(e[, incr])`: 127 buckets, bucket 63 is zero.
+    Quantize,
+    /// `lquantize(e, base, limit, step[, incr])`: underflow, levels, overflow.
+    Lquantize {
+        /// Lower bound of the first level.
+        base: i32,
+        /// Upper bound.
+        limit: i32,
+        /// Width of a level.
+        step: u16,
+    },
+    /// `llquantize(e, factor, low, high, nsteps[, incr])`.
+    Llquantize {
+        /// Base of the logarithm.
+        factor: u16,
+        /// Least magnitude.
+        low: u16,
+        /// Greatest magnitude.
+        high: u16,
+        /// Linear steps a magnitude.
+        nsteps: u16,
+    },
+}
+
+/// Buckets of a quantize value.
+pub const QUANTIZE_BUCKETS: u32 = 127;
+/// The bucket of zero.
+pub const QUANTIZE_ZERO: u32 = 63;
+
+impl AggFunc {
+    /// Bytes of one value.
+    pub fn value_size(self) -> u32 {
+        8 * match self {
+            AggFunc::Count | AggFunc::Sum | AggFunc::Min | AggFunc::Max => 1,
+            AggFunc::Avg => 2,
+            AggFunc::Stddev => 4,
+            AggFunc::Quantize => QUANTIZE_BUCKETS,
+            AggFunc::Lquantize { base, limit, step } => {
+                (limit.wrapping_sub(base) as u32) / u32::from(step.max(1)) + 2
+            }
+            AggFunc::Llquantize { low, high, nsteps, .. } => {
+                u32::from(high.saturating_sub(low) + 1) * u32::from(nsteps) + 2
+            }
+        }
+    }
+
+    /// What each word holds before the first sample.
+    pub fn initial_word(self) -> u64 {
+        match self {
+            AggFunc::Min => i64::MAX as u64,
+            AggFunc::Max => i64::MIN as u64,
+            _ => 0,
+        }
+    }
+
+    /// The name in D.
+    pub fn name(self) -> &'static str {
+        match self {
+            AggFunc::Count => "count",
+            AggFunc::Sum => "sum",
+            AggFunc::Min => "min",
+            AggFunc::Max => "max",
+            AggFunc::Avg => "avg",
+            AggFunc::Stddev => "stddev",
+            AggFunc::Quantize => "quantize",
+            AggFunc::Lquantize { .. } => "lquantize",
+            AggFunc::Llquantize { .. } => "llquantize",
+        }
+    }
+}
+
+/// An aggregation of the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AggDesc {
+    /// Its name without `@`; `_` for the bare `@`.
+    pub name: String,
+    /// Its function.
+    pub func: AggFunc,
+    /// Columns of the key in order; empty for a single value.
+    pub key: Vec<Field>,
+    /// Bytes of the key, a multiple of 8; 0 when there is none.
+    pub key_size: u32,
+}
+
+/// One thing the consumer does for a record, in program order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `trace(e)`; `sym()` and the like as statements; `stack()`, `ustack()`: print the field in its default form.
+    Trace(Field),
+    /// `tracemem`: always a hexdump of the first `len` (a field, or all) bytes.
+    Tracemem {
+        /// The bytes.
+        bytes: Field,
+        /// Run-time length, where given.
+        len: Option<Field>,
+    },
+    /// `printf(format, ...)`.
+    Printf {
+        /// The literal format, escapes resolved.
+        format: String,
+        /// One field an argument.
+        args: Vec<Field>,
+    },
+    /// `printa([format,] @a, ...)`.
+    Printa {
+        /// The literal format; `None` prints the default form.
+        format: Option<String>,
+        /// The aggregations.
+        aggs: Vec<AggId>,
+    },
+    /// `clear(@a)`.
+    Clear(AggId),
+    /// `trunc(@a[, n])`; the field is a signed count.
+    Trunc(AggId, Option<Field>),
+    /// `normalize(@a, v)`.
+    Normalize(AggId, Field),
+    /// `denormalize(@a)`.
+    Denormalize(AggId),
+    /// `exit(status)`: a 4-byte int.
+    Exit(Field),
+    /// The default action of an empty clause: only the header line.
+    None,
+}
+
+/// The record of one clause: what its bytes are and what is done with them.
+///
+/// A clause that records nothing (only assignments, only aggregations) has no record and no [`RecordDesc`]. An empty
+/// clause has one with the single action [`Action::None`] and no data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordDesc {
+    /// Bytes of data after the header, a multiple of 8.
+    pub size: u32,
+    /// In program order.
+    pub actions: Vec<Action>,
+}
+
+/// Faults of D programs (`DTRACEFLT_*`), with their numbers.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum FaultKind {
+    Unknown = 0,
+    BadAddr = 1,
+    BadAlign = 2,
+    IllegalOp = 3,
+    DivZero = 4,
+    NoScratch = 5,
+    KernelPrivilege = 6,
+    UserPrivilege = 7,
+    TupleOverflow = 8,
+    BadStack = 9,
+    BadSize = 10,
+    BadIndex = 11,
+    Library = 1000,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [FaultKind; 13] = [
+        FaultKind::Unknown,
+        FaultKind::BadAddr,
+        FaultKind::BadAlign,
+        FaultKind::IllegalOp,
+        FaultKind::DivZero,
+        FaultKind::NoScratch,
+        FaultKind::KernelPrivilege,
+        FaultKind::UserPrivilege,
+        FaultKind::TupleOverflow,
+        FaultKind::BadStack,
+        FaultKind::BadSize,
+        FaultKind::BadIndex,
+        FaultKind::Library,
+    ];
+
+    /// The kind of a number; unknown numbers are [`FaultKind::Unknown`].
+    pub fn from_code(code: u64) -> FaultKind {
+        FaultKind::ALL.into_iter().find(|k| *k as u64 == code).unwrap_or(FaultKind::Unknown)
+    }
+
+    /// DTrace's text for it; `value` is the address or the offending value.
+    pub fn text(self, value: u64) -> String {
+        match self {
+            FaultKind::Unknown => "unknown fault".into(),
+            FaultKind::BadAddr => format!("invalid address (0x{value:x})"),
+            FaultKind::BadAlign => format!("invalid alignment (0x{value:x})"),
+            FaultKind::IllegalOp => "illegal operation".into(),
+            FaultKind::DivZero => "divide-by-zero".into(),
+            FaultKind::NoScratch => "out of scratch space".into(),
+            FaultKind::KernelPrivilege => "invalid kernel access".into(),
+            FaultKind::UserPrivilege => "invalid user access".into(),
+            FaultKind::TupleOverflow => "tuple stack overflow".into(),
+            FaultKind::BadStack => format!("bad stack (0x{value:x})"),
+            FaultKind::BadSize => format!("invalid size ({value})"),
+            FaultKind::BadIndex => format!("index out of bounds ({})", value as i64),
+            FaultKind::Library => "library-level fault".into(),
+        }
+    }
+}

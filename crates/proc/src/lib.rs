@@ -1,0 +1,1 @@
+//! Creating, stopping and following processes. Knows no probes.

@@ -1,0 +1,1 @@
+//! Addresses to names, kernel and processes. Knows no probes.

@@ -1,0 +1,1 @@
+//! D text to tokens to tree; never fails. Knows no types and no kernels.

@@ -1,0 +1,1 @@
+//! The C type model and its readers (kernel BTF, lazily). Knows no D programs.

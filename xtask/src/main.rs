@@ -1,0 +1,2 @@
+//! Project chores: VM tier, benchmarks, tidy, generated pages.
+fn main() {}
