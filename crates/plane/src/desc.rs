@@ -102,6 +102,15 @@ impl LayoutBuilder {
         Field { offset, datum }
     }
 
+    /// Places the next column of a *key*: keys are whole 64-bit words, so that the kernel compares and hashes them by
+    /// words. A shorter column is zero-padded to its word (an int is stored zero-extended in its `size` bytes).
+    pub fn push_key(&mut self, datum: Datum) -> Field {
+        self.at = self.at.div_ceil(8) * 8;
+        let field = self.push(datum);
+        self.at = self.at.div_ceil(8) * 8;
+        field
+    }
+
     /// Bytes in all, rounded up to 8.
     pub fn size(&self) -> u32 {
         self.at.div_ceil(8) * 8
