@@ -14,3 +14,4 @@
 //! ```
 
 pub mod desc;
+pub mod format;
