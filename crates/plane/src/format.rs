@@ -247,7 +247,12 @@ pub fn parse(format: &str) -> Result<Vec<Piece>, FormatError> {
 type Rest<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
 /// The conversion whose `%` is at `start`; flags, width, precision and size in any order, as the original takes them.
-fn conversion(format: &str, start: usize, number: u32, rest: &mut Rest<'_>) -> Result<Conversion, FormatError> {
+fn conversion(
+    format: &str,
+    start: usize,
+    number: u32,
+    rest: &mut Rest<'_>,
+) -> Result<Conversion, FormatError> {
     let mut out = Conversion {
         name: "%",
         takes: Takes::Nothing,
