@@ -1,2 +1,48 @@
-//! Project chores: VM tier, benchmarks, tidy, generated pages.
-fn main() {}
+//! Project chores: the VM tier, the test run, benchmarks, tidy, generated pages.
+//!
+//! `cargo xtask help` lists them. Each chore is one module; this file only hands out the words.
+
+mod kernels;
+mod vm;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The repository's top.
+pub(crate) fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map(PathBuf::from).unwrap_or(here)
+}
+
+/// Where what is downloaded and booted lives.
+pub(crate) fn vm_dir() -> PathBuf {
+    std::env::var_os("DTRACE_VM_DIR").map_or_else(|| root().join("target/vm"), PathBuf::from)
+}
+
+const HELP: &str = "\
+cargo xtask CHORE
+  vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
+                boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
+  kernels       download and unpack the kernels
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    let done = match args.first().map(String::as_str) {
+        Some("vm") => vm::command(rest),
+        Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
+        Some("help") | None => {
+            print!("{HELP}");
+            Ok(0)
+        }
+        Some(other) => Err(format!("no chore {other}\n{HELP}")),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
