@@ -4,4 +4,8 @@
 //! loops), every value a 64-bit integer, a pointer with an address space, or a string. Two things execute it, the eBPF
 //! back end and the interpreter here, and they must agree: same DIF, same inputs, same values, same faults.
 
+pub mod builder;
 pub mod ir;
+mod ops;
+
+pub use builder::{BuildError, FunctionBuilder};

@@ -1,0 +1,435 @@
+//! Builds functions, one instruction after the other.
+//!
+//! The front end walks a tree and emits as it goes; it creates a block when it meets a branch and fills it later, so
+//! blocks come into being in any order. [`FunctionBuilder::finish`] sorts them ([`Function::normalize`]), instead of
+//! asking the front end for an order it would have to plan ahead. Result types follow from the operation, so the front
+//! end cannot state a wrong one; only loads of variables, whose types the module holds, take theirs.
+//!
+//! What is emitted after a block's end lands in a block that nothing reaches, and is gone after `finish`: the front end
+//! need not watch whether its last statement ended the clause.
+
+use diagnostics::Span;
+
+use crate::ir::{
+    AggId, BinOp, Block, BlockData, Cond, FaultKind, Field, Function, InstData, IntBuiltin, Module, Op,
+    Space, StrBuiltin, StrId, Term, Ty, UnOp, Value, VarId,
+};
+
+/// Why a function could not be finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// A block that is reached has no end.
+    Unterminated(Block),
+    /// An edge leads back: D has no loops.
+    Cycle(Block),
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BuildError::Unterminated(b) => write!(f, "block {} has no end", b.0),
+            BuildError::Cycle(b) => write!(f, "block {} lies on a cycle", b.0),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+#[derive(Debug, Default)]
+struct OpenBlock {
+    params: Vec<Value>,
+    insts: Vec<InstData>,
+    term: Option<Term>,
+}
+
+/// A function in the making. It starts in its entry block.
+#[derive(Debug)]
+pub struct FunctionBuilder {
+    name: String,
+    values: Vec<Ty>,
+    blocks: Vec<OpenBlock>,
+    current: usize,
+    span: Option<Span>,
+    action: u16,
+}
+
+impl FunctionBuilder {
+    /// A function with an empty entry block, the predicate (action 0) open.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            values: Vec::new(),
+            blocks: vec![OpenBlock::default()],
+            current: 0,
+            span: None,
+            action: 0,
+        }
+    }
+
+    /// The D text that what follows comes from; gives back the one before, to restore.
+    pub fn set_span(&mut self, span: Option<Span>) -> Option<Span> {
+        std::mem::replace(&mut self.span, span)
+    }
+
+    /// The action that what follows belongs to: 0 the predicate, then from 1.
+    pub fn set_action(&mut self, action: u16) {
+        self.action = action;
+    }
+
+    /// A new, empty block.
+    pub fn create_block(&mut self) -> Block {
+        self.blocks.push(OpenBlock::default());
+        Block(self.blocks.len() as u32 - 1)
+    }
+
+    /// A new block with one parameter: where the two ways of a `?:` or `&&` meet.
+    pub fn create_join(&mut self, ty: Ty) -> (Block, Value) {
+        let block = self.create_block();
+        (block, self.block_param(block, ty))
+    }
+
+    /// Adds a parameter to a block of this builder.
+    pub fn block_param(&mut self, block: Block, ty: Ty) -> Value {
+        let value = self.value(ty);
+        if let Some(b) = self.blocks.get_mut(block.0 as usize) {
+            b.params.push(value);
+        }
+        value
+    }
+
+    /// Emits into `block` from now on.
+    pub fn switch_to(&mut self, block: Block) {
+        if (block.0 as usize) < self.blocks.len() {
+            self.current = block.0 as usize;
+        }
+    }
+
+    /// The block emitted into.
+    pub fn current(&self) -> Block {
+        Block(self.current as u32)
+    }
+
+    /// True when the current block has its end already.
+    pub fn is_terminated(&self) -> bool {
+        self.blocks[self.current].term.is_some()
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> Ty {
+        self.values.get(value.0 as usize).copied().unwrap_or(Ty::Int)
+    }
+
+    fn value(&mut self, ty: Ty) -> Value {
+        self.values.push(ty);
+        Value(self.values.len() as u32 - 1)
+    }
+
+    fn push(&mut self, op: Op, result: Option<Value>) {
+        if self.is_terminated() {
+            self.current = self.create_block().0 as usize;
+        }
+        let inst = InstData { op, result, span: self.span, action: self.action };
+        self.blocks[self.current].insts.push(inst);
+    }
+
+    fn emit(&mut self, op: Op, ty: Ty) -> Value {
+        let value = self.value(ty);
+        self.push(op, Some(value));
+        value
+    }
+
+    fn terminate(&mut self, term: Term) {
+        let block = &mut self.blocks[self.current];
+        if block.term.is_none() {
+            block.term = Some(term);
+        }
+    }
+
+    /// An integer constant.
+    pub fn int(&mut self, value: i64) -> Value {
+        self.emit(Op::Const(value), Ty::Int)
+    }
+
+    /// A string constant.
+    pub fn string(&mut self, id: StrId) -> Value {
+        self.emit(Op::StrConst(id), Ty::Str)
+    }
+
+    /// Arithmetic; a pointer plus or minus something stays a pointer.
+    pub fn bin(&mut self, op: BinOp, left: Value, right: Value) -> Value {
+        let ty = match (op, self.ty(left)) {
+            (BinOp::Add | BinOp::Sub, Ty::Ptr(space)) => Ty::Ptr(space),
+            _ => Ty::Int,
+        };
+        self.emit(Op::Bin(op, left, right), ty)
+    }
+
+    /// Negation or complement.
+    pub fn un(&mut self, op: UnOp, value: Value) -> Value {
+        self.emit(Op::Un(op, value), Ty::Int)
+    }
+
+    /// Compares integers or pointers.
+    pub fn cmp(&mut self, cond: Cond, left: Value, right: Value) -> Value {
+        self.emit(Op::Cmp(cond, left, right), Ty::Int)
+    }
+
+    /// Compares strings.
+    pub fn str_cmp(&mut self, cond: Cond, left: Value, right: Value) -> Value {
+        self.emit(Op::StrCmp(cond, left, right), Ty::Int)
+    }
+
+    /// The low `bits` of a value, extended; 64 bits are the value itself (of a pointer, its integer).
+    pub fn ext(&mut self, bits: u8, signed: bool, value: Value) -> Value {
+        match (bits, self.ty(value)) {
+            (64, Ty::Ptr(_)) => self.as_int(value),
+            (64, _) => value,
+            _ => self.emit(Op::Ext { bits, signed, value }, Ty::Int),
+        }
+    }
+
+    /// Views a value as a pointer.
+    pub fn as_ptr(&mut self, space: Space, value: Value) -> Value {
+        if self.ty(value) == Ty::Ptr(space) {
+            return value;
+        }
+        self.emit(Op::AsPtr(space, value), Ty::Ptr(space))
+    }
+
+    /// Views a pointer as an integer.
+    pub fn as_int(&mut self, value: Value) -> Value {
+        if self.ty(value) == Ty::Int {
+            return value;
+        }
+        self.emit(Op::AsInt(value), Ty::Int)
+    }
+
+    /// An integer of the firing.
+    pub fn builtin(&mut self, builtin: IntBuiltin) -> Value {
+        self.emit(Op::Builtin(builtin), Ty::Int)
+    }
+
+    /// A string of the firing.
+    pub fn builtin_str(&mut self, builtin: StrBuiltin) -> Value {
+        self.emit(Op::BuiltinStr(builtin), Ty::Str)
+    }
+
+    /// A checked load of 1, 2, 4 or 8 bytes.
+    pub fn load(&mut self, size: u8, signed: bool, addr: Value) -> Value {
+        self.emit(Op::Load { size, signed, addr }, Ty::Int)
+    }
+
+    /// A checked load of a NUL-terminated string.
+    pub fn load_str(&mut self, addr: Value, max: Option<Value>) -> Value {
+        self.emit(Op::LoadStr { addr, max }, Ty::Str)
+    }
+
+    /// The length of a string.
+    pub fn str_len(&mut self, value: Value) -> Value {
+        self.emit(Op::StrLen(value), Ty::Int)
+    }
+
+    /// Reads a scalar variable of type `ty` (Int or Str).
+    pub fn load_var(&mut self, var: VarId, ty: Ty) -> Value {
+        self.emit(Op::LoadVar(var), ty)
+    }
+
+    /// Assigns to a scalar variable.
+    pub fn store_var(&mut self, var: VarId, value: Value) {
+        self.push(Op::StoreVar(var, value), None);
+    }
+
+    /// Reads an element of type `ty` (Int or Str).
+    pub fn load_elem(&mut self, var: VarId, key: Vec<Value>, ty: Ty) -> Value {
+        self.emit(Op::LoadElem(var, key), ty)
+    }
+
+    /// Assigns to an element.
+    pub fn store_elem(&mut self, var: VarId, key: Vec<Value>, value: Value) {
+        self.push(Op::StoreElem(var, key, value), None);
+    }
+
+    /// Deletes an element.
+    pub fn delete_elem(&mut self, var: VarId, key: Vec<Value>) {
+        self.push(Op::DeleteElem(var, key), None);
+    }
+
+    /// Takes a stack.
+    pub fn stack(&mut self, user: bool, frames: u32) -> Value {
+        self.emit(Op::Stack { user, frames }, Ty::Int)
+    }
+
+    /// Reserves the record.
+    pub fn reserve(&mut self) {
+        self.push(Op::Reserve, None);
+    }
+
+    /// Writes a field.
+    pub fn record(&mut self, field: Field, value: Value) {
+        self.push(Op::Record(field, value), None);
+    }
+
+    /// Writes an address and the process it belongs to.
+    pub fn record_user_addr(&mut self, field: Field, addr: Value, pid: Value) {
+        self.push(Op::RecordUserAddr(field, addr, pid), None);
+    }
+
+    /// Commits the record.
+    pub fn commit(&mut self) {
+        self.push(Op::Commit, None);
+    }
+
+    /// Aggregates.
+    pub fn aggregate(&mut self, agg: AggId, key: Vec<Value>, args: Vec<Value>) {
+        self.push(Op::Aggregate { agg, key, args }, None);
+    }
+
+    /// Ends the session with a status.
+    pub fn exit(&mut self, status: Value) {
+        self.push(Op::Exit(status), None);
+    }
+
+    /// Faults with `kind` and `value` when `cond` is 0.
+    pub fn fault_unless(&mut self, kind: FaultKind, cond: Value, value: Value) {
+        self.push(Op::FaultUnless(kind, cond, value), None);
+    }
+
+    /// Ends the block: goes to another. An end after the end is ignored, as is all that follows a `return`.
+    pub fn jump(&mut self, to: Block, args: Vec<Value>) {
+        self.terminate(Term::Jump(to, args));
+    }
+
+    /// Ends the block: goes one of two ways.
+    pub fn branch(&mut self, cond: Value, then: (Block, Vec<Value>), other: (Block, Vec<Value>)) {
+        self.terminate(Term::Branch { cond, then, other });
+    }
+
+    /// Ends the block and the clause.
+    pub fn ret(&mut self) {
+        self.terminate(Term::Return);
+    }
+
+    /// Ends the block: the predicate does not hold.
+    pub fn predicate_false(&mut self) {
+        self.terminate(Term::PredicateFalse);
+    }
+
+    /// The function, its blocks sorted, those that nothing reaches gone, its values numbered in order.
+    pub fn finish(self) -> Result<Function, BuildError> {
+        let mut open = Vec::new();
+        let blocks: Vec<BlockData> = self
+            .blocks
+            .into_iter()
+            .enumerate()
+            .map(|(i, b)| {
+                if b.term.is_none() {
+                    open.push(i);
+                }
+                BlockData { params: b.params, insts: b.insts, term: b.term.unwrap_or(Term::Return) }
+            })
+            .collect();
+        if !open.is_empty() {
+            let reached = reachable(&blocks);
+            if let Some(i) = open.into_iter().find(|i| reached[*i]) {
+                return Err(BuildError::Unterminated(Block(i as u32)));
+            }
+        }
+        let mut function = Function { name: self.name, blocks, values: self.values };
+        function.normalize().map_err(BuildError::Cycle)?;
+        Ok(function)
+    }
+}
+
+fn reachable(blocks: &[BlockData]) -> Vec<bool> {
+    let mut seen = vec![false; blocks.len()];
+    let mut work = vec![0usize];
+    while let Some(i) = work.pop() {
+        if i < blocks.len() && !std::mem::replace(&mut seen[i], true) {
+            blocks[i].term.for_each_edge(|to, _| work.push(to.0 as usize));
+        }
+    }
+    seen
+}
+
+impl Module {
+    /// A module without clauses; string 0 is "" already.
+    pub fn new(strsize: u32) -> Module {
+        Module { strings: vec![Vec::new()], strsize, ..Module::default() }
+    }
+
+    /// The number of a constant: cut at its first NUL and at `strsize - 1` bytes, kept once.
+    pub fn intern(&mut self, text: &[u8]) -> StrId {
+        if self.strings.is_empty() {
+            self.strings.push(Vec::new());
+        }
+        let text = text.split(|b| *b == 0).next().unwrap_or_default();
+        let text = &text[..text.len().min(self.strsize.saturating_sub(1) as usize)];
+        let found = self.strings.iter().position(|s| s == text).unwrap_or_else(|| {
+            self.strings.push(text.to_vec());
+            self.strings.len() - 1
+        });
+        StrId(found as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_created_in_any_order_come_out_forward_and_the_unreached_are_gone() {
+        let mut b = FunctionBuilder::new("clause_0");
+        let (join, joined) = b.create_join(Ty::Int);
+        let no = b.create_block();
+        let yes = b.create_block();
+        let lost = b.create_block();
+        let pid = b.builtin(IntBuiltin::Pid);
+        b.branch(pid, (yes, vec![]), (no, vec![]));
+        b.switch_to(lost);
+        b.reserve();
+        b.switch_to(no);
+        let two = b.int(2);
+        b.jump(join, vec![two]);
+        b.switch_to(yes);
+        let one = b.int(1);
+        b.jump(join, vec![one]);
+        b.switch_to(join);
+        b.exit(joined);
+        b.ret();
+        b.reserve();
+        b.ret();
+        let f = b.finish().unwrap();
+        assert_eq!(f.blocks.len(), 4);
+        assert_eq!(f.blocks[1].insts[0].op, Op::Const(1));
+        assert_eq!(f.blocks[2].insts[0].op, Op::Const(2));
+        assert_eq!(f.blocks[3].params, [Value(3)]);
+        assert_eq!(f.values.len(), 4);
+        for (i, block) in f.blocks.iter().enumerate() {
+            block.term.for_each_edge(|to, _| assert!(to.0 as usize > i));
+        }
+    }
+
+    #[test]
+    fn an_open_block_and_a_cycle_are_refused() {
+        let mut b = FunctionBuilder::new("f");
+        let next = b.create_block();
+        b.jump(next, vec![]);
+        assert_eq!(b.finish().unwrap_err(), BuildError::Unterminated(Block(1)));
+        let mut b = FunctionBuilder::new("f");
+        let next = b.create_block();
+        b.jump(next, vec![]);
+        b.switch_to(next);
+        b.jump(next, vec![]);
+        assert_eq!(b.finish().unwrap_err(), BuildError::Cycle(Block(1)));
+    }
+
+    #[test]
+    fn strings_are_kept_once_and_cut_at_nul_and_strsize() {
+        let mut m = Module::new(8);
+        assert_eq!(m.intern(b""), StrId(0));
+        assert_eq!(m.intern(b"abc"), StrId(1));
+        assert_eq!(m.intern(b"abc\0def"), StrId(1));
+        assert_eq!(m.intern(b"12345678"), StrId(2));
+        assert_eq!(m.strings[2], b"1234567");
+    }
+}

@@ -1,0 +1,355 @@
+//! Facts about operations that every pass asks for: which values they use, what they may do besides giving a value.
+//!
+//! They stand here once, as exhaustive matches, so that a new [`Op`] does not compile until it has said all of this.
+//! The alternative, a catch-all arm in each pass, is how an optimizer comes to delete a store.
+
+use crate::ir::{BinOp, Block, BlockData, Cond, Function, InstData, Op, Term, Value};
+
+impl Op {
+    /// Calls `f` for each operand, in order.
+    pub fn for_each_use(&self, mut f: impl FnMut(Value)) {
+        match self {
+            Op::Const(_)
+            | Op::StrConst(_)
+            | Op::Builtin(_)
+            | Op::BuiltinStr(_)
+            | Op::LoadVar(_)
+            | Op::Stack { .. }
+            | Op::Reserve
+            | Op::Commit => {}
+            Op::Bin(_, a, b)
+            | Op::Cmp(_, a, b)
+            | Op::StrCmp(_, a, b)
+            | Op::RecordUserAddr(_, a, b)
+            | Op::FaultUnless(_, a, b) => {
+                f(*a);
+                f(*b);
+            }
+            Op::Un(_, v)
+            | Op::Ext { value: v, .. }
+            | Op::AsPtr(_, v)
+            | Op::AsInt(v)
+            | Op::Load { addr: v, .. }
+            | Op::StrLen(v)
+            | Op::StoreVar(_, v)
+            | Op::Record(_, v)
+            | Op::Exit(v) => f(*v),
+            Op::LoadStr { addr, max } => {
+                f(*addr);
+                max.iter().copied().for_each(f);
+            }
+            Op::LoadElem(_, key) | Op::DeleteElem(_, key) => key.iter().copied().for_each(f),
+            Op::StoreElem(_, key, v) => {
+                key.iter().copied().for_each(&mut f);
+                f(*v);
+            }
+            Op::Aggregate { agg: _, key, args } => key.iter().chain(args).copied().for_each(f),
+        }
+    }
+
+    /// Replaces each operand by what `f` says.
+    pub fn map_uses(&mut self, mut f: impl FnMut(Value) -> Value) {
+        match self {
+            Op::Const(_)
+            | Op::StrConst(_)
+            | Op::Builtin(_)
+            | Op::BuiltinStr(_)
+            | Op::LoadVar(_)
+            | Op::Stack { .. }
+            | Op::Reserve
+            | Op::Commit => {}
+            Op::Bin(_, a, b)
+            | Op::Cmp(_, a, b)
+            | Op::StrCmp(_, a, b)
+            | Op::RecordUserAddr(_, a, b)
+            | Op::FaultUnless(_, a, b) => {
+                *a = f(*a);
+                *b = f(*b);
+            }
+            Op::Un(_, v)
+            | Op::Ext { value: v, .. }
+            | Op::AsPtr(_, v)
+            | Op::AsInt(v)
+            | Op::Load { addr: v, .. }
+            | Op::StrLen(v)
+            | Op::StoreVar(_, v)
+            | Op::Record(_, v)
+            | Op::Exit(v) => *v = f(*v),
+            Op::LoadStr { addr, max } => {
+                *addr = f(*addr);
+                max.iter_mut().for_each(|v| *v = f(*v));
+            }
+            Op::LoadElem(_, key) | Op::DeleteElem(_, key) => key.iter_mut().for_each(|v| *v = f(*v)),
+            Op::StoreElem(_, key, value) => {
+                key.iter_mut().for_each(|v| *v = f(*v));
+                *value = f(*value);
+            }
+            Op::Aggregate { agg: _, key, args } => key.iter_mut().chain(args).for_each(|v| *v = f(*v)),
+        }
+    }
+
+    /// True when the operation gives a value.
+    pub fn has_result(&self) -> bool {
+        match self {
+            Op::Const(_)
+            | Op::StrConst(_)
+            | Op::Bin(..)
+            | Op::Un(..)
+            | Op::Cmp(..)
+            | Op::StrCmp(..)
+            | Op::Ext { .. }
+            | Op::AsPtr(..)
+            | Op::AsInt(_)
+            | Op::Builtin(_)
+            | Op::BuiltinStr(_)
+            | Op::Load { .. }
+            | Op::LoadStr { .. }
+            | Op::StrLen(_)
+            | Op::LoadVar(_)
+            | Op::LoadElem(..)
+            | Op::Stack { .. } => true,
+            Op::StoreVar(..)
+            | Op::StoreElem(..)
+            | Op::DeleteElem(..)
+            | Op::Reserve
+            | Op::Record(..)
+            | Op::RecordUserAddr(..)
+            | Op::Commit
+            | Op::Aggregate { .. }
+            | Op::Exit(_)
+            | Op::FaultUnless(..) => false,
+        }
+    }
+
+    /// True when it may end the clause by a fault, judged by the operation alone.
+    pub fn may_fault(&self) -> bool {
+        match self {
+            Op::Bin(op, ..) => op.divides(),
+            Op::Load { .. } | Op::LoadStr { .. } | Op::FaultUnless(..) => true,
+            _ => false,
+        }
+    }
+
+    /// True when the same operands give the same value anywhere in one firing's clause and nothing else happens, a
+    /// division's fault aside.
+    pub fn is_pure(&self) -> bool {
+        match self {
+            Op::Const(_)
+            | Op::StrConst(_)
+            | Op::Bin(..)
+            | Op::Un(..)
+            | Op::Cmp(..)
+            | Op::StrCmp(..)
+            | Op::Ext { .. }
+            | Op::AsPtr(..)
+            | Op::AsInt(_)
+            | Op::Builtin(_)
+            | Op::BuiltinStr(_)
+            | Op::StrLen(_) => true,
+            Op::Load { .. }
+            | Op::LoadStr { .. }
+            | Op::LoadVar(_)
+            | Op::LoadElem(..)
+            | Op::Stack { .. }
+            | Op::StoreVar(..)
+            | Op::StoreElem(..)
+            | Op::DeleteElem(..)
+            | Op::Reserve
+            | Op::Record(..)
+            | Op::RecordUserAddr(..)
+            | Op::Commit
+            | Op::Aggregate { .. }
+            | Op::Exit(_)
+            | Op::FaultUnless(..) => false,
+        }
+    }
+
+    /// True when the operation may go if nobody uses its value and it cannot fault. A stack that nobody uses need not
+    /// be taken; a missing array element that nobody asks about is no loss.
+    pub fn is_removable(&self) -> bool {
+        self.has_result()
+    }
+}
+
+impl BinOp {
+    /// True for the operations that fault on a zero divisor.
+    pub fn divides(self) -> bool {
+        matches!(self, BinOp::Sdiv | BinOp::Udiv | BinOp::Srem | BinOp::Urem)
+    }
+
+    /// True when the operands may change places.
+    pub fn commutes(self) -> bool {
+        matches!(self, BinOp::Add | BinOp::Mul | BinOp::And | BinOp::Or | BinOp::Xor)
+    }
+}
+
+impl Cond {
+    /// The condition that holds when the operands change places.
+    #[must_use]
+    pub fn swapped(self) -> Cond {
+        match self {
+            Cond::Eq | Cond::Ne => self,
+            Cond::Slt => Cond::Sgt,
+            Cond::Sle => Cond::Sge,
+            Cond::Sgt => Cond::Slt,
+            Cond::Sge => Cond::Sle,
+            Cond::Ult => Cond::Ugt,
+            Cond::Ule => Cond::Uge,
+            Cond::Ugt => Cond::Ult,
+            Cond::Uge => Cond::Ule,
+        }
+    }
+
+    /// The condition that holds when this one does not.
+    #[must_use]
+    pub fn negated(self) -> Cond {
+        match self {
+            Cond::Eq => Cond::Ne,
+            Cond::Ne => Cond::Eq,
+            Cond::Slt => Cond::Sge,
+            Cond::Sle => Cond::Sgt,
+            Cond::Sgt => Cond::Sle,
+            Cond::Sge => Cond::Slt,
+            Cond::Ult => Cond::Uge,
+            Cond::Ule => Cond::Ugt,
+            Cond::Ugt => Cond::Ule,
+            Cond::Uge => Cond::Ult,
+        }
+    }
+}
+
+impl Term {
+    /// Calls `f` for each edge: the block and the arguments it gets.
+    pub fn for_each_edge(&self, mut f: impl FnMut(Block, &[Value])) {
+        match self {
+            Term::Jump(block, args) => f(*block, args),
+            Term::Branch { cond: _, then, other } => {
+                f(then.0, &then.1);
+                f(other.0, &other.1);
+            }
+            Term::Return | Term::PredicateFalse => {}
+        }
+    }
+
+    /// The same, to change them.
+    pub fn for_each_edge_mut(&mut self, mut f: impl FnMut(&mut Block, &mut Vec<Value>)) {
+        match self {
+            Term::Jump(block, args) => f(block, args),
+            Term::Branch { cond: _, then, other } => {
+                f(&mut then.0, &mut then.1);
+                f(&mut other.0, &mut other.1);
+            }
+            Term::Return | Term::PredicateFalse => {}
+        }
+    }
+
+    /// Calls `f` for each value used: the condition, then the arguments.
+    pub fn for_each_use(&self, mut f: impl FnMut(Value)) {
+        if let Term::Branch { cond, .. } = self {
+            f(*cond);
+        }
+        self.for_each_edge(|_, args| args.iter().copied().for_each(&mut f));
+    }
+
+    /// Replaces each value used by what `f` says.
+    pub fn map_uses(&mut self, mut f: impl FnMut(Value) -> Value) {
+        if let Term::Branch { cond, .. } = self {
+            *cond = f(*cond);
+        }
+        self.for_each_edge_mut(|_, args| args.iter_mut().for_each(|v| *v = f(*v)));
+    }
+}
+
+impl Function {
+    /// Orders the blocks so that every edge goes forward, drops those that nothing reaches, and numbers values in the
+    /// order of their definition. `Err` names a block that lies on a cycle.
+    pub fn normalize(&mut self) -> Result<(), Block> {
+        let order = self.topological_order()?;
+        let mut place = vec![None; self.blocks.len()];
+        for (new, old) in order.iter().enumerate() {
+            place[old.0 as usize] = Some(Block(new as u32));
+        }
+        let mut old_blocks: Vec<Option<BlockData>> =
+            std::mem::take(&mut self.blocks).into_iter().map(Some).collect();
+        self.blocks = order.iter().filter_map(|b| old_blocks[b.0 as usize].take()).collect();
+        for block in &mut self.blocks {
+            block.term.for_each_edge_mut(|to, _| {
+                if let Some(Some(new)) = place.get(to.0 as usize) {
+                    *to = *new;
+                }
+            });
+        }
+        self.renumber_values();
+        Ok(())
+    }
+
+    /// Reverse postorder from the entry; the way of `then` comes before the way of `other`.
+    fn topological_order(&self) -> Result<Vec<Block>, Block> {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Mark {
+            New,
+            Open,
+            Done,
+        }
+        let mut marks = vec![Mark::New; self.blocks.len()];
+        let mut order = Vec::with_capacity(self.blocks.len());
+        let mut stack = vec![(Block(0), false)];
+        while let Some((block, leaving)) = stack.pop() {
+            let Some(mark) = marks.get_mut(block.0 as usize) else { return Err(block) };
+            if leaving {
+                *mark = Mark::Done;
+                order.push(block);
+                continue;
+            }
+            match *mark {
+                Mark::Done => continue,
+                Mark::Open => return Err(block),
+                Mark::New => *mark = Mark::Open,
+            }
+            stack.push((block, true));
+            // The stack turns the order round: `other`, pushed last, is walked first and so ends up later.
+            let mut cycle = None;
+            self.blocks[block.0 as usize].term.for_each_edge(|to, _| match marks.get(to.0 as usize) {
+                Some(Mark::New) => stack.push((to, false)),
+                Some(Mark::Done) => {}
+                Some(Mark::Open) | None => cycle = Some(to),
+            });
+            if let Some(block) = cycle {
+                return Err(block);
+            }
+        }
+        order.reverse();
+        Ok(order)
+    }
+
+    fn renumber_values(&mut self) {
+        let mut new_of: Vec<Option<Value>> = vec![None; self.values.len()];
+        let mut types = Vec::with_capacity(self.values.len());
+        let old_types = &self.values;
+        let mut define = |v: &mut Value| {
+            if let (Some(slot), Some(ty)) = (new_of.get_mut(v.0 as usize), old_types.get(v.0 as usize)) {
+                let new = Value(types.len() as u32);
+                types.push(*ty);
+                *slot = Some(new);
+                *v = new;
+            }
+        };
+        for block in &mut self.blocks {
+            block.params.iter_mut().for_each(&mut define);
+            block.insts.iter_mut().filter_map(|i| i.result.as_mut()).for_each(&mut define);
+        }
+        // A use of something never defined keeps a number outside the table, for the verifier to find.
+        let count = types.len() as u32;
+        let lookup = |v: Value| new_of.get(v.0 as usize).copied().flatten().unwrap_or(Value(count + v.0));
+        for block in &mut self.blocks {
+            block.insts.iter_mut().for_each(|i| i.op.map_uses(lookup));
+            block.term.map_uses(lookup);
+        }
+        self.values = types;
+    }
+
+    /// Every instruction with its position in block order, which is the *offset* of its fault.
+    pub fn instructions(&self) -> impl Iterator<Item = (u32, &InstData)> {
+        self.blocks.iter().flat_map(|b| &b.insts).enumerate().map(|(i, inst)| (i as u32, inst))
+    }
+}
