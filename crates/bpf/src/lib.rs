@@ -3,3 +3,4 @@
 pub mod disasm;
 pub mod helpers;
 pub mod insn;
+pub mod mir;
