@@ -43,13 +43,12 @@ impl Takes {
     /// What it takes, in the words of DTrace's messages.
     pub fn describe(self) -> &'static str {
         match self {
-            Takes::KernelAddr | Takes::UserAddr | Takes::Pointer => "pointer or integer",
-            Takes::Char => "char or integer",
-            Takes::AnyInt | Takes::Signed(0) | Takes::Unsigned(0) => "integer",
+            Takes::KernelAddr | Takes::Pointer => "pointer or integer",
+            Takes::UserAddr => "pointer or integer (with -p/-c) or _usymaddr (without -p/-c)",
+            Takes::Char => "char, short, or int",
+            Takes::AnyInt | Takes::Signed(0) | Takes::Unsigned(0) => "char, short, int, long, or long long",
             Takes::Signed(2) => "short",
             Takes::Unsigned(2) => "unsigned short",
-            Takes::Signed(4) => "int",
-            Takes::Unsigned(4) => "unsigned int",
             Takes::Signed(_) => "long or long long",
             Takes::Unsigned(_) => "unsigned long or unsigned long long",
             Takes::Float(4) => "float",
@@ -58,7 +57,7 @@ impl Takes {
             Takes::String => "char [] or string (or use stringof)",
             Takes::Stack => "stack",
             Takes::Time => "int64_t",
-            Takes::Address => "string",
+            Takes::Address => "char [] or string (or use stringof)",
             Takes::Port => "uint16_t",
             Takes::Nothing => "nothing",
         }
@@ -135,6 +134,8 @@ pub enum Amount {
 /// One conversion of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
+    /// Its place among the conversions of the format, `%%` counted too, from 1; messages name it.
+    pub number: u32,
     /// Size letters and conversion letter: `d`, `llx`, `s`.
     pub name: &'static str,
     /// What it takes.
@@ -203,7 +204,7 @@ impl std::fmt::Display for FormatError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             FormatError::Truncated { number } => {
-                write!(f, "format conversion #{number} name expected at end of format")
+                write!(f, "format conversion #{number} name expected before end of format string")
             }
             FormatError::Unknown { number, text } => {
                 write!(f, "format conversion #{number} is undefined: {text}")
@@ -229,7 +230,6 @@ pub fn parse(format: &str) -> Result<Vec<Piece>, FormatError> {
         number += 1;
         let conversion = conversion(format, start, number, &mut rest)?;
         if conversion.takes == Takes::Nothing {
-            number -= 1;
             text.push('%');
             continue;
         }
@@ -254,6 +254,7 @@ fn conversion(
     rest: &mut Rest<'_>,
 ) -> Result<Conversion, FormatError> {
     let mut out = Conversion {
+        number,
         name: "%",
         takes: Takes::Nothing,
         left: false,
