@@ -1,1 +1,24 @@
 //! One module per provider: which probes exist, their arguments, how they attach. Knows no D.
+//!
+//! ```text
+//!  Registry          all providers; the checker asks it what a description matches (probes::Catalog)
+//!  Provider::plan    enabled probes -> Units: one program shape and one way to attach each
+//!  Unit              what bpf needs to build the program (context) and attach::attach to hang it in
+//! ```
+//!
+//! The one decision: a provider never sees a program, and the session never sees a tracepoint. A provider turns the set
+//! of enabled probes into as few [`Unit`]s as it can (one raw tracepoint for all system calls), and says for each how a
+//! firing knows its probe and its arguments ([`bpf::program::Context`]).
+//!
+//! Ids: providers are numbered in a fixed order and number their probes densely; those made on demand (`profile-N`) come
+//! after all others. Nothing is enumerated before it is asked for.
+
+pub mod attach;
+mod dtrace;
+mod profile;
+mod registry;
+mod syscall;
+mod unit;
+
+pub use registry::{EnabledProbe, Env, Provider, Registry};
+pub use unit::{Attach, Role, Unit};

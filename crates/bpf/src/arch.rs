@@ -1,0 +1,32 @@
+//! What depends on the machine: the layout of saved registers and the conventions of calls.
+//!
+//! x86-64 is the only machine so far; another one is another set of these constants.
+//! Source: `struct pt_regs`, arch/x86/include/asm/ptrace.h; `syscall_get_arguments`, arch/x86/include/asm/syscall.h.
+
+/// Byte offsets in `struct pt_regs`.
+pub mod regs {
+    /// Result of a function or system call.
+    pub const AX: i16 = 80;
+    /// Number of the system call.
+    pub const ORIG_AX: i16 = 120;
+    /// Instruction pointer.
+    pub const IP: i16 = 128;
+    /// Code segment; its low two bits are the privilege level, 0 in the kernel.
+    pub const CS: i16 = 136;
+    /// Bytes of the whole.
+    pub const SIZE: u32 = 168;
+}
+
+/// Where a 64-bit system call has its arguments: di, si, dx, r10, r8, r9.
+pub const SYSCALL_ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
+/// Where a 32-bit system call has its arguments: bx, cx, dx, si, di, bp; only the low halves count.
+pub const SYSCALL_ARGS_32: [i16; 6] = [40, 88, 96, 104, 112, 32];
+/// Where a kernel or user function has its arguments: di, si, dx, cx, r8, r9.
+pub const FUNCTION_ARGS: [i16; 6] = [112, 104, 96, 88, 72, 64];
+
+/// `thread_info.status` bit of a task in a 32-bit system call (`TS_COMPAT`, asm/thread_info.h).
+pub const TS_COMPAT: i32 = 0x0002;
+/// Bit that x32 callers set in the number (`__X32_SYSCALL_BIT`).
+pub const X32_BIT: i32 = 0x4000_0000;
+/// Code segment of 32-bit user code (`__USER32_CS`).
+pub const USER32_CS: i32 = 0x23;

@@ -1,0 +1,47 @@
+//! `dtrace`: BEGIN, END, ERROR.
+//!
+//! None of them is attached to anything. BEGIN and END are raw-tracepoint programs that the session runs itself
+//! (`BPF_PROG_TEST_RUN`), so they run in the process of the session, as in the original; ERROR is called by whatever
+//! program faults, and takes its arguments from the fault.
+
+use std::rc::Rc;
+
+use probes::{Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability};
+
+use crate::registry::{EnabledProbe, Env, Provider};
+use crate::unit::{Attach, NoArguments, Role, Unit};
+
+/// The provider.
+pub(crate) struct Dtrace;
+
+const NAMES: [(&str, Role); 3] = [("BEGIN", Role::Begin), ("END", Role::End), ("ERROR", Role::Error)];
+
+impl Provider for Dtrace {
+    fn facts(&self) -> ProviderFacts {
+        let stable = Attributes { name: Stability::Stable, data: Stability::Stable, class: Class::Common };
+        ProviderFacts { name: "dtrace".into(), has_errno: false, stability: ProviderStability::uniform(stable) }
+    }
+
+    fn list(&self) -> Vec<ProbeDesc> {
+        NAMES.iter().map(|(name, _)| ProbeDesc::new("dtrace", "", "", *name)).collect()
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        let unit = |probe: &EnabledProbe| {
+            let role = NAMES.iter().find(|(n, _)| *n == probe.desc.name).map(|(_, r)| *r)?;
+            Some(Unit {
+                name: probe.desc.name.clone(),
+                role,
+                probes: vec![(0, probe.clone())],
+                space: 1,
+                context: Rc::new(NoArguments),
+                attach: Attach::Run,
+            })
+        };
+        Ok(probes.iter().filter_map(unit).collect())
+    }
+
+    fn make(&self, _: &Pattern) -> Option<Result<ProbeDesc, probes::MatchError>> {
+        None
+    }
+}

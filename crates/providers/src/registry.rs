@@ -1,0 +1,218 @@
+//! All providers, and the catalog that the checker asks.
+
+use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
+
+use probes::{Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
+
+use crate::unit::Unit;
+use crate::{dtrace, profile, syscall};
+
+/// What of the running system a provider plans for.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// Facilities of the running kernel, found by trying.
+    pub features: &'a bpf::features::Features,
+    /// Online CPUs.
+    pub cpus: &'a [u32],
+    /// Trace this CPU only (`-x cpu`).
+    pub only_cpu: Option<u32>,
+}
+
+/// A probe that a session enables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnabledProbe {
+    /// Its number.
+    pub id: ProbeId,
+    /// Its names.
+    pub desc: ProbeDesc,
+}
+
+/// A provider.
+pub trait Provider {
+    /// What is true of all its probes.
+    fn facts(&self) -> ProviderFacts;
+
+    /// The probes it always has, in id order.
+    fn list(&self) -> Vec<ProbeDesc>;
+
+    /// The probe that a specific pattern names, where the provider makes probes on demand; an error says why it cannot.
+    fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
+        let _ = pattern;
+        None
+    }
+
+    /// How the probes (all of this provider) are attached. An error says what is missing on this kernel.
+    fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String>;
+}
+
+struct Entry {
+    provider: Box<dyn Provider>,
+    /// The probes it always has, once they were asked for.
+    list: OnceCell<Vec<ProbeDesc>>,
+}
+
+impl Entry {
+    fn list(&self) -> &[ProbeDesc] {
+        self.list.get_or_init(|| self.provider.list())
+    }
+}
+
+/// All providers.
+pub struct Registry {
+    entries: Vec<Entry>,
+    /// Probes made on demand, in the order they were made; their ids follow all others.
+    made: RefCell<Vec<ProbeDesc>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Registry {
+    /// The providers of this system.
+    pub fn new() -> Registry {
+        Registry::of(vec![
+            Box::new(dtrace::Dtrace),
+            Box::new(profile::Profile),
+            Box::new(syscall::Syscall::default()),
+        ])
+    }
+
+    fn of(providers: Vec<Box<dyn Provider>>) -> Registry {
+        let entries = providers.into_iter().map(|provider| Entry { provider, list: OnceCell::new() }).collect();
+        Registry { entries, made: RefCell::default() }
+    }
+
+    /// The provider of this name.
+    pub fn get(&self, name: &str) -> Option<&dyn Provider> {
+        self.entries.iter().map(|e| e.provider.as_ref()).find(|p| p.facts().name == name)
+    }
+
+    /// Id of a provider's first probe.
+    fn base(&self, index: usize) -> u32 {
+        1 + self.entries[..index].iter().map(|e| e.list().len() as u32).sum::<u32>()
+    }
+
+    fn info(&self, id: u32, desc: &ProbeDesc) -> ProbeInfo {
+        ProbeInfo { id: ProbeId(id), desc: desc.clone(), args: Arc::new([]) }
+    }
+
+    fn made_id(&self, desc: &ProbeDesc) -> ProbeInfo {
+        let mut made = self.made.borrow_mut();
+        let at = made.iter().position(|d| d == desc).unwrap_or_else(|| {
+            made.push(desc.clone());
+            made.len() - 1
+        });
+        self.info(self.base(self.entries.len()) + at as u32, desc)
+    }
+}
+
+impl Catalog for Registry {
+    fn matches(&self, pattern: &Pattern) -> Matches {
+        let mut found = Vec::new();
+        let mut refused = None;
+        for (index, entry) in self.entries.iter().enumerate() {
+            let facts = entry.provider.facts();
+            if !pattern.matches_provider(&facts.name) {
+                continue;
+            }
+            let before = found.len();
+            // Ids of earlier providers are counted only when a probe of this one is really wanted.
+            for (at, desc) in entry.list().iter().enumerate() {
+                if pattern.matches(desc) {
+                    found.push(self.info(self.base(index) + at as u32, desc));
+                }
+            }
+            if found.len() == before && pattern.is_specific() {
+                match entry.provider.make(pattern) {
+                    Some(Ok(desc)) => found.push(self.made_id(&desc)),
+                    Some(Err(e)) => refused = Some(e),
+                    None => {}
+                }
+            }
+        }
+        match refused {
+            Some(e) if found.is_empty() => Err(e),
+            _ => Ok(found),
+        }
+    }
+
+    fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
+        for (index, entry) in self.entries.iter().enumerate() {
+            let base = self.base(index);
+            if let Some(desc) = id.0.checked_sub(base).and_then(|at| entry.list().get(at as usize)) {
+                return Some(self.info(id.0, desc));
+            }
+        }
+        let at = id.0.checked_sub(self.base(self.entries.len()))?;
+        let desc = self.made.borrow().get(at as usize).cloned()?;
+        Some(self.info(id.0, &desc))
+    }
+
+    fn provider_names(&self) -> Vec<String> {
+        self.entries.iter().map(|e| e.provider.facts().name).collect()
+    }
+
+    fn provider(&self, name: &str) -> Option<ProviderFacts> {
+        self.get(name).map(|p| p.facts())
+    }
+
+    fn names_of(&self, provider: &str) -> Vec<String> {
+        self.column(provider, |d| &d.name)
+    }
+
+    fn functions_of(&self, provider: &str) -> Vec<String> {
+        self.column(provider, |d| &d.function)
+    }
+}
+
+impl Registry {
+    /// One field of all probes of a provider, each value once.
+    fn column(&self, provider: &str, field: impl Fn(&ProbeDesc) -> &String) -> Vec<String> {
+        let Some(entry) = self.entries.iter().find(|e| e.provider.facts().name == provider) else {
+            return Vec::new();
+        };
+        let mut all: Vec<String> = entry.list().iter().map(|d| field(d).clone()).filter(|f| !f.is_empty()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use probes::FieldKind;
+
+    fn find(r: &Registry, text: &str) -> Vec<(u32, String)> {
+        let pattern = Pattern::parse(text, FieldKind::Name).unwrap();
+        r.matches(&pattern).unwrap().iter().map(|p| (p.id.0, p.desc.to_string())).collect()
+    }
+
+    #[test]
+    fn begin_end_and_error_are_the_first_three() {
+        let r = Registry::new();
+        assert_eq!(find(&r, "BEGIN"), [(1, "dtrace:::BEGIN".into())]);
+        assert_eq!(find(&r, "dtrace:::").len(), 3);
+        assert_eq!(find(&r, "dtrace:::NOSUCH"), []);
+    }
+
+    #[test]
+    fn ids_are_dense_and_found_again() {
+        let r = Registry::new();
+        let all = find(&r, ":::");
+        for (at, (id, name)) in all.iter().enumerate() {
+            assert_eq!(*id, at as u32 + 1);
+            assert_eq!(&r.by_id(ProbeId(*id)).unwrap().desc.to_string(), name);
+        }
+        let made = find(&r, "profile:::profile-123");
+        assert_eq!(made[0].0, all.len() as u32 + 1);
+        assert_eq!(find(&r, "profile-123hz")[0].0, all.len() as u32 + 2);
+        assert_eq!(find(&r, "profile:::profile-123"), made);
+        assert_eq!(r.by_id(ProbeId(made[0].0)).unwrap().desc.name, "profile-123");
+        assert_eq!(r.by_id(ProbeId(0)), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! What a provider hands to the session: one program shape and one way to attach it.
+
+use std::rc::Rc;
+
+use bpf::program::Context;
+
+use crate::registry::EnabledProbe;
+
+/// When a unit's program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// When its probes fire.
+    Probe,
+    /// Once, before anything else.
+    Begin,
+    /// Once, after everything else.
+    End,
+    /// When a clause faults.
+    Error,
+}
+
+/// How a program is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// Not at all: the session runs it.
+    Run,
+    /// A raw tracepoint, typed by BTF.
+    TpBtf {
+        /// `sys_enter`
+        name: String,
+        /// Id of `btf_trace_NAME`.
+        btf_id: u32,
+    },
+    /// A raw tracepoint.
+    RawTp {
+        /// `sys_enter`
+        name: String,
+    },
+    /// A clock on each of these CPUs.
+    Clock {
+        /// Nanoseconds between two firings.
+        period: u64,
+        /// Where.
+        cpus: Vec<u32>,
+        /// Fires on one CPU and moves to another when that goes away; else also on CPUs that come.
+        single: bool,
+    },
+    /// Kernel functions, all at once; the cookie of a function is the index of its probe.
+    Functions {
+        /// Symbol and index.
+        functions: Vec<(String, u64)>,
+        /// On return instead of entry.
+        on_return: bool,
+    },
+}
+
+/// One program to build and attach.
+pub struct Unit {
+    /// For listings and messages.
+    pub name: String,
+    /// When it runs.
+    pub role: Role,
+    /// Its probes, each at its index.
+    pub probes: Vec<(u32, EnabledProbe)>,
+    /// All indexes are below this.
+    pub space: u32,
+    /// How a firing knows its probe and arguments.
+    pub context: Rc<dyn Context>,
+    /// How it is attached.
+    pub attach: Attach,
+}
