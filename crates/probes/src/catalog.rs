@@ -1,0 +1,173 @@
+//! What the checker may ask about probes.
+
+use std::sync::Arc;
+
+use crate::desc::{Pattern, ProbeDesc};
+use crate::stability::{Attributes, ProviderStability};
+
+/// A probe's number, as `dtrace -l` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProbeId(pub u32);
+
+/// One argument of a probe: the type the probe gives, and the one that scripts see when a translator stands between.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArgType {
+    /// Type text of what the kernel passes: `struct file *`.
+    pub native: String,
+    /// Type text after translation; equal to `native` when there is none.
+    pub translated: String,
+    /// Points into the memory of the process.
+    pub userland: bool,
+}
+
+impl ArgType {
+    /// An argument that no translator touches.
+    pub fn plain(native: impl Into<String>) -> Self {
+        let native = native.into();
+        Self { translated: native.clone(), native, userland: false }
+    }
+}
+
+/// A probe that a pattern matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeInfo {
+    /// Its number.
+    pub id: ProbeId,
+    /// Its names.
+    pub desc: ProbeDesc,
+    /// Types of `args[]`, where the provider knows them without work. Shared: thousands of probes have the same.
+    pub args: Arc<[ArgType]>,
+}
+
+/// What is true of every probe of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderFacts {
+    /// Its name as scripts write it.
+    pub name: String,
+    /// `errno` has a meaning in its probes.
+    pub has_errno: bool,
+    /// What its parts promise.
+    pub stability: ProviderStability,
+}
+
+/// Why a pattern cannot be answered at all, beyond matching nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchError {
+    /// The reason, in lower case: "invalid rate", "no permission to ...".
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+impl MatchError {
+    /// A reason without advice.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
+    }
+}
+
+/// Probes a pattern matches, in id order.
+pub type Matches = Result<Vec<ProbeInfo>, MatchError>;
+
+/// All probes there are or can be made. `providers` implements it; tests use a list.
+pub trait Catalog {
+    /// The probes a pattern matches. No match is an empty list; providers may make probes for a specific pattern.
+    fn matches(&self, pattern: &Pattern) -> Matches;
+
+    /// The probe of a number.
+    fn by_id(&self, id: ProbeId) -> Option<ProbeInfo>;
+
+    /// Names of the providers there are, for "did you mean".
+    fn provider_names(&self) -> Vec<String>;
+
+    /// What is true of a provider.
+    fn provider(&self, name: &str) -> Option<ProviderFacts>;
+
+    /// The known probe names of a provider (`entry`, `return`, `BEGIN`), for "did you mean"; functions are asked by
+    /// [`Catalog::functions_of`].
+    fn names_of(&self, provider: &str) -> Vec<String>;
+
+    /// The known function names of a provider, for "did you mean". May be empty where there are too many to list.
+    fn functions_of(&self, provider: &str) -> Vec<String>;
+}
+
+/// A catalog that is a plain list: for tests, and for compiling without a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct ListCatalog {
+    /// The probes, in id order.
+    pub probes: Vec<ProbeInfo>,
+    /// The providers.
+    pub providers: Vec<ProviderFacts>,
+}
+
+impl ListCatalog {
+    /// Adds a probe and, when it is the first of its provider, the provider.
+    pub fn add(&mut self, desc: ProbeDesc) -> &mut Self {
+        if !self.providers.iter().any(|p| p.name == desc.provider) {
+            self.providers.push(ProviderFacts {
+                name: desc.provider.clone(),
+                has_errno: desc.provider == "syscall",
+                stability: ProviderStability::uniform(Attributes::STABLE),
+            });
+        }
+        let id = ProbeId(self.probes.len() as u32 + 1);
+        self.probes.push(ProbeInfo { id, desc, args: Arc::new([]) });
+        self
+    }
+}
+
+impl Catalog for ListCatalog {
+    fn matches(&self, pattern: &Pattern) -> Matches {
+        Ok(self.probes.iter().filter(|p| pattern.matches(&p.desc)).cloned().collect())
+    }
+
+    fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
+        self.probes.iter().find(|p| p.id == id).cloned()
+    }
+
+    fn provider_names(&self) -> Vec<String> {
+        self.providers.iter().map(|p| p.name.clone()).collect()
+    }
+
+    fn provider(&self, name: &str) -> Option<ProviderFacts> {
+        self.providers.iter().find(|p| p.name == name).cloned()
+    }
+
+    fn names_of(&self, provider: &str) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.probes.iter().filter(|p| p.desc.provider == provider).map(|p| p.desc.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn functions_of(&self, provider: &str) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .probes
+            .iter()
+            .filter(|p| p.desc.provider == provider && !p.desc.function.is_empty())
+            .map(|p| p.desc.function.clone())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desc::FieldKind;
+
+    #[test]
+    fn a_list_answers_patterns() {
+        let mut list = ListCatalog::default();
+        list.add(ProbeDesc::new("dtrace", "", "", "BEGIN"))
+            .add(ProbeDesc::new("syscall", "vmlinux", "read", "entry"));
+        let matched = list.matches(&Pattern::parse("syscall:::", FieldKind::Name).unwrap()).unwrap();
+        assert_eq!(matched.len(), 1);
+        assert_eq!(matched[0].id, ProbeId(2));
+        assert!(list.provider("syscall").unwrap().has_errno);
+        assert_eq!(list.functions_of("syscall"), ["read"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Shell globs over one field of a probe description.
+//!
+//! `*`, `?`, `[abc]`, `[a-z]`, `[!abc]` and `\`, anchored at both ends. Matching is greedy with one point to return to
+//! (the last `*`), so it is linear in practice and quadratic at worst: a pattern comes from the user and must not be
+//! able to hang the compiler, which the recursive form can.
+
+/// True when the text has a glob character, so that it can stand for more than one name.
+pub fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '[', '\\'])
+}
+
+/// Matches a whole field; an empty pattern matches anything.
+pub fn glob_matches(pattern: &str, text: &str) -> bool {
+    if pattern.is_empty() {
+        return true;
+    }
+    let (p, t) = (pattern.as_bytes(), text.as_bytes());
+    let (mut pi, mut ti) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        if pi < p.len() && p[pi] == b'*' {
+            star = Some((pi + 1, ti));
+            pi += 1;
+            continue;
+        }
+        if ti == t.len() {
+            if pi == p.len() {
+                return true;
+            }
+        } else if let Some(next) = step(p, pi, t[ti]) {
+            pi = next;
+            ti += 1;
+            continue;
+        }
+        match star {
+            Some((after, from)) if from < t.len() => {
+                star = Some((after, from + 1));
+                pi = after;
+                ti = from + 1;
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Matches one byte against the element at `pi`; where the next element starts.
+fn step(p: &[u8], pi: usize, byte: u8) -> Option<usize> {
+    match *p.get(pi)? {
+        b'?' => Some(pi + 1),
+        b'[' => match set(p, pi, byte) {
+            Some((true, next)) => Some(next),
+            Some((false, _)) => None,
+            // An unclosed bracket stands for itself.
+            None => (byte == b'[').then_some(pi + 1),
+        },
+        b'\\' => match p.get(pi + 1) {
+            Some(escaped) => (*escaped == byte).then_some(pi + 2),
+            None => (byte == b'\\').then_some(pi + 1),
+        },
+        literal => (literal == byte).then_some(pi + 1),
+    }
+}
+
+/// Whether the set at `pi` holds the byte, and where it ends; `None` when it is never closed.
+fn set(p: &[u8], pi: usize, byte: u8) -> Option<(bool, usize)> {
+    let mut at = pi + 1;
+    let negated = matches!(p.get(at), Some(b'!' | b'^'));
+    if negated {
+        at += 1;
+    }
+    let first = at;
+    let mut found = false;
+    loop {
+        let mut low = *p.get(at)?;
+        if low == b']' && at > first {
+            return Some((found != negated, at + 1));
+        }
+        if low == b'\\' && at + 1 < p.len() {
+            at += 1;
+            low = p[at];
+        }
+        at += 1;
+        let mut high = low;
+        if p.get(at) == Some(&b'-') && p.get(at + 1).is_some_and(|b| *b != b']') {
+            high = p[at + 1];
+            at += 2;
+        }
+        found |= (low..=high).contains(&byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_and_stars_are_anchored() {
+        for (pattern, text, expected) in [
+            ("read", "read", true),
+            ("read", "pread", false),
+            ("read", "readv", false),
+            ("*read*", "pread64", true),
+            ("read*", "read", true),
+            ("*", "", true),
+            ("", "anything", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("?ead", "read", true),
+            ("?", "", false),
+            ("**", "x", true),
+        ] {
+            assert_eq!(glob_matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn sets_ranges_and_escapes() {
+        for (pattern, text, expected) in [
+            ("[abc]x", "bx", true),
+            ("[a-c]x", "dx", false),
+            ("[!abc]x", "dx", true),
+            ("[!abc]x", "ax", false),
+            ("[]]", "]", true),
+            ("\\*", "*", true),
+            ("\\*", "x", false),
+            ("a[", "a[", true),
+            ("[a-]", "-", true),
+            ("tick-[0-9]*s", "tick-10s", true),
+        ] {
+            assert_eq!(glob_matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_end_quickly() {
+        assert!(!glob_matches(&"*a".repeat(60), &"a".repeat(59)));
+    }
+}

@@ -1,0 +1,142 @@
+//! Stability: what an interface promises, how its data may change, and where it exists.
+
+use std::fmt;
+
+macro_rules! levels {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident)* }) => {
+        $(#[$doc])*
+        #[allow(missing_docs)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name {
+            $($variant,)*
+        }
+
+        impl $name {
+            /// Every level, lowest first.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// The level's word in reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => stringify!($variant),)*
+                }
+            }
+
+            /// The level of a word.
+            pub fn from_name(word: &str) -> Option<$name> {
+                Self::ALL.iter().copied().find(|level| level.name() == word)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+levels! {
+    /// How long an interface stays as it is, lowest first.
+    Stability { Internal Private Obsolete External Unstable Evolving Stable Standard }
+}
+
+levels! {
+    /// Where an interface exists, narrowest first.
+    Class { Unknown CPU Platform Group ISA Common }
+}
+
+/// The triple of an interface: stability of its name, of its data, and its dependency class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Attributes {
+    /// Of the name.
+    pub name: Stability,
+    /// Of what it means.
+    pub data: Stability,
+    /// Where it exists.
+    pub class: Class,
+}
+
+impl Attributes {
+    /// `Stable/Stable/Common`: what most of D is.
+    pub const STABLE: Attributes = Attributes::new(Stability::Stable, Stability::Stable, Class::Common);
+    /// `Evolving/Evolving/Common`.
+    pub const EVOLVING: Attributes = Attributes::new(Stability::Evolving, Stability::Evolving, Class::Common);
+    /// `Private/Private/Unknown`: kernel symbols and types.
+    pub const PRIVATE: Attributes = Attributes::new(Stability::Private, Stability::Private, Class::Unknown);
+
+    /// The triple.
+    pub const fn new(name: Stability, data: Stability, class: Class) -> Self {
+        Self { name, data, class }
+    }
+
+    /// The lesser of each component: what an expression of both promises.
+    #[must_use]
+    pub fn min(self, other: Attributes) -> Attributes {
+        Attributes {
+            name: self.name.min(other.name),
+            data: self.data.min(other.data),
+            class: self.class.min(other.class),
+        }
+    }
+
+    /// Reads `Evolving/Evolving/Common`.
+    pub fn parse(text: &str) -> Option<Attributes> {
+        let mut words = text.split('/');
+        let out = Attributes {
+            name: Stability::from_name(words.next()?)?,
+            data: Stability::from_name(words.next()?)?,
+            class: Class::from_name(words.next()?)?,
+        };
+        words.next().is_none().then_some(out)
+    }
+
+    /// True when no component is below `least` (`-xamin`).
+    pub fn at_least(self, least: Attributes) -> bool {
+        self.name >= least.name && self.data >= least.data && self.class >= least.class
+    }
+}
+
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.name, self.data, self.class)
+    }
+}
+
+/// The triples of a provider: of itself, its module, function and name fields, and its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderStability {
+    /// The provider.
+    pub provider: Attributes,
+    /// Module names.
+    pub module: Attributes,
+    /// Function names.
+    pub function: Attributes,
+    /// Probe names.
+    pub name: Attributes,
+    /// Arguments.
+    pub args: Attributes,
+}
+
+impl ProviderStability {
+    /// All five the same.
+    pub const fn uniform(a: Attributes) -> Self {
+        Self { provider: a, module: a, function: a, name: a, args: a }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triples_are_written_read_and_compared() {
+        let evolving = Attributes::parse("Evolving/Stable/ISA").unwrap();
+        assert_eq!(evolving.to_string(), "Evolving/Stable/ISA");
+        assert_eq!(evolving.min(Attributes::PRIVATE), Attributes::PRIVATE);
+        assert_eq!(evolving.min(Attributes::STABLE), evolving);
+        assert!(!evolving.at_least(Attributes::STABLE));
+        assert!(Attributes::parse("Evolving/Stable").is_none());
+        assert!(Attributes::parse("Evolving/Stable/ISA/x").is_none());
+    }
+}
