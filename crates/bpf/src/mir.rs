@@ -39,6 +39,11 @@ pub struct StackSlot(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KsymId(pub u32);
 
+/// True when the operands can change places.
+pub(crate) fn commutes(op: Alu) -> bool {
+    matches!(op, Alu::Add | Alu::Mul | Alu::And | Alu::Or | Alu::Xor)
+}
+
 /// Atomic read-modify-write operations; all but `Xchg` exist without fetch too.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,287 @@
+//! What is alive where: control flow of a MIR function, and the live ranges of its registers.
+//!
+//! Positions: instruction `i` reads at `4i`, loses the caller-saved registers (when it calls) at `4i + 1` and writes at
+//! `4i + 2`. A live range is half open. A register that dies as an operand ends at `4i + 1`, so it may share a machine
+//! register with the result, and a call's arguments may stand in registers that the call destroys.
+
+use crate::mir::{Func, Inst, Operand, V};
+
+/// A half-open range of positions.
+pub(crate) type Range = (u32, u32);
+
+/// Sorted, disjoint ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges(pub(crate) Vec<Range>);
+
+impl Ranges {
+    /// True when both hold at some position.
+    pub(crate) fn intersects(&self, other: &Ranges) -> bool {
+        let (mut i, mut j) = (0, 0);
+        while let (Some(a), Some(b)) = (self.0.get(i), other.0.get(j)) {
+            if a.0 < b.1 && b.0 < a.1 {
+                return true;
+            }
+            if a.1 <= b.1 { i += 1 } else { j += 1 }
+        }
+        false
+    }
+
+    /// Adds ranges that are in no order.
+    pub(crate) fn merge(&mut self, more: &Ranges) {
+        self.0.extend_from_slice(&more.0);
+        self.0.sort_unstable();
+        let mut out: Vec<Range> = Vec::with_capacity(self.0.len());
+        for r in self.0.drain(..) {
+            match out.last_mut() {
+                Some(last) if last.1 >= r.0 => last.1 = last.1.max(r.1),
+                _ => out.push(r),
+            }
+        }
+        self.0 = out;
+    }
+
+    pub(crate) fn start(&self) -> u32 {
+        self.0.first().map_or(0, |r| r.0)
+    }
+
+    pub(crate) fn end(&self) -> u32 {
+        self.0.last().map_or(0, |r| r.1)
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.0.iter().map(|r| r.1 - r.0).sum()
+    }
+}
+
+/// A basic block: instructions `start..end`.
+#[derive(Clone, Debug)]
+struct Node {
+    start: usize,
+    end: usize,
+    next: Vec<usize>,
+}
+
+fn blocks(f: &Func) -> Vec<Node> {
+    let n = f.insts.len();
+    let mut leader = vec![false; n + 1];
+    leader[0] = true;
+    let mut at_label = vec![usize::MAX; f.labels as usize];
+    for (i, (inst, _)) in f.insts.iter().enumerate() {
+        match inst {
+            Inst::Bind { label } => {
+                leader[i] = true;
+                at_label[label.0 as usize] = i;
+            }
+            Inst::Br { .. } | Inst::Jmp { .. } | Inst::Exit { .. } => leader[i + 1] = true,
+            _ => {}
+        }
+    }
+    let mut block_of = vec![0; n + 1];
+    let mut nodes: Vec<Node> = Vec::new();
+    for i in 0..n {
+        if leader[i] {
+            nodes.push(Node { start: i, end: i, next: Vec::new() });
+        }
+        block_of[i] = nodes.len() - 1;
+        if let Some(node) = nodes.last_mut() {
+            node.end = i + 1;
+        }
+    }
+    let target = |l: &crate::mir::Label| at_label.get(l.0 as usize).filter(|i| **i < n).map(|i| block_of[*i]);
+    for b in 0..nodes.len() {
+        let (last, through) = match &f.insts[nodes[b].end - 1].0 {
+            Inst::Br { to, .. } => (target(to), true),
+            Inst::Jmp { to } => (target(to), false),
+            Inst::Exit { .. } => (None, false),
+            _ => (None, true),
+        };
+        nodes[b].next.extend(last);
+        if through && b + 1 < nodes.len() {
+            nodes[b].next.push(b + 1);
+        }
+    }
+    nodes
+}
+
+/// Removes what no path reaches: the verifier refuses it.
+pub(crate) fn prune(f: &mut Func) {
+    let nodes = blocks(f);
+    let mut seen = vec![false; nodes.len()];
+    let mut work = vec![0];
+    while let Some(b) = work.pop() {
+        if b < nodes.len() && !std::mem::replace(&mut seen[b], true) {
+            work.extend(&nodes[b].next);
+        }
+    }
+    if seen.iter().all(|s| *s) {
+        return;
+    }
+    let mut keep = vec![false; f.insts.len()];
+    for (node, seen) in nodes.iter().zip(&seen) {
+        keep[node.start..node.end].fill(*seen);
+    }
+    let mut i = 0;
+    f.insts.retain(|_| {
+        i += 1;
+        keep[i - 1]
+    });
+}
+
+/// The live ranges of every register, indexed by [`V`].
+pub(crate) struct Liveness {
+    pub(crate) ranges: Vec<Ranges>,
+    /// How often each instruction may run, 1 or more: 8 for each loop around it.
+    pub(crate) weight: Vec<f32>,
+}
+
+/// Bit set over registers.
+type Set = Vec<u64>;
+
+fn has(s: &Set, v: V) -> bool {
+    s[v.0 as usize / 64] >> (v.0 % 64) & 1 != 0
+}
+
+fn put(s: &mut Set, v: V, on: bool) {
+    let bit = 1u64 << (v.0 % 64);
+    if on { s[v.0 as usize / 64] |= bit } else { s[v.0 as usize / 64] &= !bit }
+}
+
+/// Computes live ranges, and removes pure instructions whose result nobody reads.
+pub(crate) fn analyze(f: &mut Func) -> Liveness {
+    loop {
+        let nodes = blocks(f);
+        let live_in = flow(f, &nodes);
+        let mut dead = vec![false; f.insts.len()];
+        let mut ranges = vec![Ranges::default(); f.regs as usize];
+        for node in nodes.iter().rev() {
+            let mut live: Set = vec![0; (f.regs as usize).div_ceil(64)];
+            for n in &node.next {
+                live.iter_mut().zip(&live_in[*n]).for_each(|(a, b)| *a |= b);
+            }
+            // `until[v]`: where the range that is being read backwards ends.
+            let mut until: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
+            let (first, last) = (4 * node.start as u32, 4 * node.end as u32);
+            for v in members(&live) {
+                until.insert(v.0, last);
+            }
+            for i in (node.start..node.end).rev() {
+                let inst = &mut f.insts[i].0;
+                let at = 4 * i as u32;
+                if let Some(d) = inst.def() {
+                    match until.remove(&d.0) {
+                        Some(end) => ranges[d.0 as usize].0.push((at + 2, end)),
+                        None if inst.is_pure() => {
+                            dead[i] = true;
+                            continue;
+                        }
+                        None => ranges[d.0 as usize].0.push((at + 2, at + 3)),
+                    }
+                }
+                let late = late_operand(inst);
+                inst.uses_mut(|v| {
+                    let end = if late == Some(*v) { at + 3 } else { at + 1 };
+                    let e = until.entry(v.0).or_insert(end);
+                    *e = (*e).max(end);
+                });
+            }
+            for (v, end) in until {
+                ranges[v as usize].0.push((first, end));
+            }
+        }
+        for r in &mut ranges {
+            r.merge(&Ranges::default());
+        }
+        // Arguments arrive before the first instruction.
+        for p in &f.params {
+            if let Some(r) = ranges[p.0 as usize].0.first_mut() {
+                r.0 = 0;
+            }
+        }
+        if !dead.contains(&true) {
+            let weight = loop_weights(f);
+            return Liveness { ranges, weight };
+        }
+        let mut i = 0;
+        f.insts.retain(|_| {
+            i += 1;
+            !dead[i - 1]
+        });
+    }
+}
+
+/// The operand that is still read after the result was written: `dst = a; dst op= b`.
+fn late_operand(inst: &Inst) -> Option<V> {
+    match inst {
+        Inst::Alu { op, a, b: Operand::V(b), .. } if a != b && !crate::mir::commutes(*op) => Some(*b),
+        Inst::Atomic { dst: Some(_), base, .. } => Some(*base),
+        _ => None,
+    }
+}
+
+fn members(s: &Set) -> impl Iterator<Item = V> + '_ {
+    s.iter().enumerate().flat_map(|(i, word)| {
+        let mut rest = *word;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                V(i as u32 * 64 + bit)
+            })
+        })
+    })
+}
+
+/// Live-in sets; one backward pass unless there are loops.
+fn flow(f: &mut Func, nodes: &[Node]) -> Vec<Set> {
+    let words = (f.regs as usize).div_ceil(64);
+    let mut live_in = vec![vec![0; words]; nodes.len()];
+    loop {
+        let mut changed = false;
+        for (b, node) in nodes.iter().enumerate().rev() {
+            let mut live: Set = vec![0; words];
+            for n in &node.next {
+                live.iter_mut().zip(&live_in[*n]).for_each(|(a, b)| *a |= b);
+            }
+            for (inst, _) in f.insts[node.start..node.end].iter_mut().rev() {
+                if let Some(d) = inst.def() {
+                    if inst.is_pure() && !has(&live, d) {
+                        continue;
+                    }
+                    put(&mut live, d, false);
+                }
+                inst.uses_mut(|v| put(&mut live, *v, true));
+            }
+            if live_in[b] != live {
+                live_in[b] = live;
+                changed = true;
+            }
+        }
+        if !changed || nodes.iter().enumerate().all(|(b, n)| n.next.iter().all(|t| *t > b)) {
+            return live_in;
+        }
+    }
+}
+
+/// Ranges of instructions that a jump backwards repeats.
+pub(crate) fn loops(f: &Func) -> Vec<(usize, usize)> {
+    let mut at = vec![usize::MAX; f.labels as usize];
+    let mut out = Vec::new();
+    for (i, (inst, _)) in f.insts.iter().enumerate() {
+        match inst {
+            Inst::Bind { label } => at[label.0 as usize] = i,
+            Inst::Jmp { to } | Inst::Br { to, .. } if at[to.0 as usize] <= i => {
+                out.push((at[to.0 as usize], i));
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+fn loop_weights(f: &Func) -> Vec<f32> {
+    let mut weight = vec![1.0; f.insts.len()];
+    for (from, to) in loops(f) {
+        weight[from..=to].iter_mut().for_each(|w| *w *= 8.0);
+    }
+    weight
+}

@@ -1,0 +1,554 @@
+//! Register allocation: linear scan over live ranges with holes.
+//!
+//! The machine has ten registers; a call destroys r0–r5 and takes its arguments in r1–r5. So what lives across a call
+//! wants r6–r9, and what is an argument or a result wants the register it will be needed in. Registers are given in order
+//! of the ranges' starts; moves whose ends do not overlap are coalesced first, the rest by preference. When nothing is
+//! free, the cheapest conflicting register is *spilled everywhere*: a store behind each assignment, a load before each
+//! use (constants are made again instead), each with a tiny range of its own, and the scan starts anew. It ends because
+//! tiny ranges are never spilled. Splitting ranges would save some loads; clauses have few values alive at once.
+//!
+//! Stack objects, spills among them, share the 512 bytes by the range in which their address or content is mentioned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use diagnostics::Span;
+
+use crate::emit::thread_jumps;
+use crate::liveness::{Liveness, Range, Ranges, analyze, loops, prune};
+use crate::mir::{Alu, Const, Func, Inst, Operand, Size, StackSlot, V, commutes};
+
+/// A program that the kernel's limits do not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodegenError {
+    /// The D text that needs it, where known.
+    pub span: Option<Span>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl std::fmt::Display for CodegenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CodegenError {}
+
+/// A function whose registers [`V`] are machine registers, and whose stack objects have places.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocated {
+    pub(crate) func: Func,
+    /// Offset of each stack object from the frame pointer (negative).
+    pub(crate) frame: Vec<i16>,
+    /// Bytes of stack.
+    pub(crate) depth: u32,
+    /// For each parameter its register; `None` when nobody reads it.
+    pub(crate) params: Vec<Option<u8>>,
+}
+
+/// The kernel's limit on the stack of a chain of calls.
+pub(crate) const STACK_LIMIT: u32 = 512;
+
+/// Gives every virtual register a machine register.
+pub(crate) fn allocate(mut f: Func) -> Result<Allocated, CodegenError> {
+    prune(&mut f);
+    simplify(&mut f);
+    thread_jumps(&mut f);
+    // Registers made by spilling, and whether a spill of them would get us nowhere.
+    let mut tiny: BTreeSet<V> = BTreeSet::new();
+    for _ in 0..64 {
+        let live = analyze(&mut f);
+        let mut scan = Scan::new(&f, &live, &tiny);
+        let spilled = scan.run();
+        if spilled.is_empty() {
+            return scan.done(f);
+        }
+        let groups = scan.groups;
+        spill(&mut f, &groups, &spilled, &mut tiny);
+    }
+    Err(CodegenError { span: first_span(&f), message: "too many values alive at once".into() })
+}
+
+fn first_span(f: &Func) -> Option<Span> {
+    f.insts.iter().find_map(|(_, s)| *s)
+}
+
+/// Folds constants into immediates.
+fn simplify(f: &mut Func) {
+    let mut value: Vec<Option<i64>> = vec![None; f.regs as usize];
+    let mut defs = vec![0u32; f.regs as usize];
+    for p in &f.params {
+        defs[p.0 as usize] += 1;
+    }
+    for (inst, _) in &f.insts {
+        if let Some(d) = inst.def() {
+            defs[d.0 as usize] += 1;
+            if let Inst::Const { value: Const::Int(i), .. } = inst {
+                value[d.0 as usize] = Some(*i);
+            }
+        }
+    }
+    let known = |v: V| value[v.0 as usize].filter(|_| defs[v.0 as usize] == 1);
+    let short = |o: &mut Operand| {
+        if let Operand::V(v) = *o
+            && let Some(i) = known(v)
+            && i32::try_from(i).is_ok()
+        {
+            *o = Operand::Imm(i);
+        }
+    };
+    for (inst, _) in &mut f.insts {
+        match inst {
+            Inst::Alu { op, w32, a, b, .. } => {
+                if let Operand::V(bv) = *b
+                    && commutes(*op)
+                    && known(*a).is_some()
+                    && known(bv).is_none()
+                {
+                    (*a, *b) = (bv, Operand::V(*a));
+                }
+                // A constant divisor of 0 is not encodable, and a shift count must be below the width.
+                let fits = |i: i64| match op {
+                    Alu::Div | Alu::Mod => i != 0,
+                    Alu::Lsh | Alu::Rsh | Alu::Arsh => (0..if *w32 { 32 } else { 64 }).contains(&i),
+                    _ => true,
+                };
+                if let Operand::V(bv) = *b
+                    && known(bv).is_some_and(fits)
+                {
+                    short(b);
+                }
+            }
+            Inst::Br { b, .. } => short(b),
+            Inst::Store { src, .. } | Inst::SlotStore { src, .. } => short(src),
+            Inst::Exit { value } => short(value),
+            Inst::Mov { dst, src, w32: false } => {
+                if let Some(i) = known(*src) {
+                    *inst = Inst::Const { dst: *dst, value: Const::Int(i) };
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Index of a group of coalesced registers.
+type Group = usize;
+
+#[derive(Debug)]
+struct Groups {
+    parent: Vec<u32>,
+}
+
+impl Groups {
+    fn of(&self, v: V) -> Group {
+        let mut i = v.0 as usize;
+        while self.parent[i] as usize != i {
+            i = self.parent[i] as usize;
+        }
+        i
+    }
+}
+
+struct Scan {
+    groups: Groups,
+    ranges: Vec<Ranges>,
+    /// What spilling costs; infinite for what must not be.
+    cost: Vec<f32>,
+    /// Machine registers a group would like, by weight.
+    wants: Vec<[f32; 10]>,
+    /// Groups that would like the same register.
+    friends: Vec<Vec<(Group, f32)>>,
+    /// Ranges in which a machine register is taken, but for one group.
+    fixed: [Vec<(Range, Option<Group>)>; 10],
+    assigned: Vec<Option<u8>>,
+}
+
+impl Scan {
+    fn new(func: &Func, live: &Liveness, tiny: &BTreeSet<V>) -> Self {
+        let n = func.regs as usize;
+        let mut s = Scan {
+            groups: Groups { parent: (0..n as u32).collect() },
+            ranges: live.ranges.clone(),
+            cost: vec![0.0; n],
+            wants: vec![[0.0; 10]; n],
+            friends: vec![Vec::new(); n],
+            fixed: Default::default(),
+            assigned: vec![None; n],
+        };
+        s.coalesce(func, tiny);
+        s.preferences(func, live);
+        for v in tiny {
+            let g = s.groups.of(*v);
+            s.cost[g] = f32::INFINITY;
+        }
+        s
+    }
+
+    fn coalesce(&mut self, func: &Func, tiny: &BTreeSet<V>) {
+        for (inst, _) in &func.insts {
+            let Inst::Mov { dst, src, w32: false } = inst else { continue };
+            if tiny.contains(dst) || tiny.contains(src) {
+                continue;
+            }
+            let (a, b) = (self.groups.of(*dst), self.groups.of(*src));
+            if a != b && !self.ranges[a].intersects(&self.ranges[b]) {
+                let more = std::mem::take(&mut self.ranges[b]);
+                self.ranges[a].merge(&more);
+                self.groups.parent[b] = a as u32;
+            }
+        }
+    }
+
+    fn preferences(&mut self, func: &Func, live: &Liveness) {
+        for (i, p) in func.params.iter().enumerate() {
+            let g = self.groups.of(*p);
+            self.wants[g][i + 1] += 1.0;
+            self.fixed[i + 1].push(((0, 2), Some(g)));
+        }
+        // r0 is what the moves at entry may go through.
+        self.fixed[0].push(((0, 2), None));
+        for (i, (inst, _)) in func.insts.iter().enumerate() {
+            let (at, w) = (4 * i as u32, live.weight[i]);
+            let mut uses = Vec::new();
+            inst.clone().uses_mut(|v| uses.push(*v));
+            for v in uses.iter().copied().chain(inst.def()) {
+                let g = self.groups.of(v);
+                self.cost[g] += w;
+            }
+            match inst {
+                Inst::Call { args, dst, .. }
+                | Inst::Kfunc { args, dst, .. }
+                | Inst::CallSub { args, dst, .. } => {
+                    for (n, v) in args.iter().enumerate().take(5) {
+                        let g = self.groups.of(*v);
+                        self.wants[g][n + 1] += w;
+                    }
+                    if let Some(d) = dst {
+                        let g = self.groups.of(*d);
+                        self.wants[g][0] += w;
+                    }
+                    for r in &mut self.fixed[..6] {
+                        r.push(((at + 1, at + 2), None));
+                    }
+                }
+                Inst::CmpXchg { dst, expected, base, new, .. } => {
+                    let e = self.groups.of(*expected);
+                    let d = self.groups.of(*dst);
+                    self.wants[e][0] += w;
+                    self.wants[d][0] += w;
+                    let alone = e != self.groups.of(*base) && e != self.groups.of(*new);
+                    self.fixed[0].push(((at, at + 1), alone.then_some(e)));
+                    self.fixed[0].push(((at + 1, at + 2), None));
+                }
+                Inst::Exit { value: Operand::V(v) } => {
+                    let g = self.groups.of(*v);
+                    self.wants[g][0] += w;
+                }
+                Inst::Mov { dst, src, .. } => self.befriend(*dst, *src, w),
+                Inst::Alu { dst, a, .. } | Inst::Neg { dst, a } | Inst::ToBe { dst, a, .. } => {
+                    self.befriend(*dst, *a, w);
+                }
+                Inst::Atomic { dst: Some(d), src, .. } => self.befriend(*d, *src, w),
+                _ => {}
+            }
+        }
+        for fixed in &mut self.fixed {
+            fixed.sort_unstable_by_key(|(r, _)| *r);
+        }
+        let rematerialized = constants(func, &self.groups);
+        for (g, cost) in self.cost.iter_mut().enumerate() {
+            *cost /= self.ranges[g].len().max(1) as f32;
+            if rematerialized.contains_key(&g) {
+                *cost *= 0.3;
+            }
+        }
+    }
+
+    fn befriend(&mut self, a: V, b: V, w: f32) {
+        let (a, b) = (self.groups.of(a), self.groups.of(b));
+        if a != b {
+            self.friends[a].push((b, w));
+            self.friends[b].push((a, w));
+        }
+    }
+
+    fn blocked(&self, reg: usize, g: Group) -> bool {
+        let fixed = &self.fixed[reg];
+        self.ranges[g].0.iter().any(|&(start, end)| {
+            let from = fixed.partition_point(|((_, e), _)| *e <= start);
+            fixed[from..].iter().take_while(|((s, _), _)| *s < end).any(|(_, but)| *but != Some(g))
+        })
+    }
+
+    /// Gives registers; what has to be spilled.
+    fn run(&mut self) -> BTreeSet<Group> {
+        let mut order: Vec<Group> =
+            (0..self.ranges.len()).filter(|g| !self.ranges[*g].0.is_empty()).collect();
+        order.sort_unstable_by_key(|g| (self.ranges[*g].start(), *g));
+        let mut holders: [Vec<Group>; 10] = Default::default();
+        let mut spilled = BTreeSet::new();
+        for g in order {
+            let start = self.ranges[g].start();
+            for h in &mut holders {
+                h.retain(|o| self.ranges[*o].end() > start);
+            }
+            let mut best: Option<(f32, u8)> = None;
+            let mut eviction: Option<(f32, u8)> = None;
+            for reg in 0..10u8 {
+                if self.blocked(reg as usize, g) {
+                    continue;
+                }
+                let rivals =
+                    holders[reg as usize].iter().filter(|o| self.ranges[**o].intersects(&self.ranges[g]));
+                let mut price = 0.0;
+                let mut free = true;
+                for o in rivals {
+                    free = false;
+                    price += self.cost[*o];
+                }
+                if !free {
+                    if eviction.is_none_or(|(p, _)| price < p) {
+                        eviction = Some((price, reg));
+                    }
+                    continue;
+                }
+                // Saved registers cost nothing to save, but keep them for those who need them.
+                let mut score = self.wants[g][reg as usize] - f32::from(reg >= 6) * 0.01;
+                for (o, w) in &self.friends[g] {
+                    if self.assigned[*o] == Some(reg) {
+                        score += w;
+                    } else if self.assigned[*o].is_none() {
+                        score += self.wants[*o][reg as usize].min(*w) * 0.5;
+                    }
+                }
+                if best.is_none_or(|(s, _)| score > s) {
+                    best = Some((score, reg));
+                }
+            }
+            if let Some((_, reg)) = best {
+                self.assigned[g] = Some(reg);
+                holders[reg as usize].push(g);
+            } else if let Some((_, reg)) =
+                eviction.filter(|(price, _)| *price < self.cost[g] && price.is_finite())
+            {
+                let (out, stay): (Vec<Group>, Vec<Group>) = std::mem::take(&mut holders[reg as usize])
+                    .into_iter()
+                    .partition(|o| self.ranges[*o].intersects(&self.ranges[g]));
+                for o in out {
+                    self.assigned[o] = None;
+                    spilled.insert(o);
+                }
+                holders[reg as usize] = stay;
+                holders[reg as usize].push(g);
+                self.assigned[g] = Some(reg);
+            } else {
+                spilled.insert(g);
+            }
+        }
+        spilled
+    }
+
+    fn done(self, mut f: Func) -> Result<Allocated, CodegenError> {
+        let reg = |v: V| self.assigned[self.groups.of(v)];
+        let params = f.params.iter().map(|p| reg(*p)).collect();
+        let (frame, depth) = lay_frame(&f)?;
+        for (inst, _) in &mut f.insts {
+            // A result nobody reads has a range of its own, so every name has a register by now.
+            inst.uses_mut(|v| *v = V(u32::from(reg(*v).unwrap_or(0))));
+            if let Some(d) = inst.def_mut() {
+                *d = V(u32::from(reg(*d).unwrap_or(0)));
+            }
+        }
+        Ok(Allocated { func: f, frame, depth, params })
+    }
+}
+
+/// Groups that are one and the same constant wherever they are assigned.
+fn constants(f: &Func, groups: &Groups) -> BTreeMap<Group, Inst> {
+    let mut out: BTreeMap<Group, Option<Inst>> = BTreeMap::new();
+    for p in &f.params {
+        out.insert(groups.of(*p), None);
+    }
+    for (inst, _) in &f.insts {
+        let Some(d) = inst.def() else { continue };
+        let mut template = inst.clone();
+        if let Some(t) = template.def_mut() {
+            *t = V(0);
+        }
+        let constant = matches!(inst, Inst::Const { .. } | Inst::SlotAddr { .. } | Inst::FuncAddr { .. });
+        let group = groups.of(d);
+        match out.get(&group) {
+            None => {
+                out.insert(group, constant.then_some(template));
+            }
+            Some(Some(known)) if *known == template => {}
+            // A move within the group changes nothing.
+            Some(_) if matches!(inst, Inst::Mov { src, w32: false, .. } if groups.of(*src) == group) => {}
+            Some(_) => {
+                out.insert(group, None);
+            }
+        }
+    }
+    out.into_iter().filter_map(|(g, i)| Some((g, i?))).collect()
+}
+
+/// Rewrites `f` so that the spilled groups live in memory.
+fn spill(f: &mut Func, groups: &Groups, spilled: &BTreeSet<Group>, tiny: &mut BTreeSet<V>) {
+    let constants = constants(f, groups);
+    let mut slots: BTreeMap<Group, StackSlot> = BTreeMap::new();
+    for g in spilled {
+        if !constants.contains_key(g) {
+            f.slots.push(8);
+            slots.insert(*g, StackSlot(f.slots.len() as u32 - 1));
+        }
+    }
+    let old = std::mem::take(&mut f.insts);
+    let mut out = Vec::with_capacity(old.len() + 16);
+    let mut regs = f.regs;
+    let mut fresh = |tiny: &mut BTreeSet<V>| {
+        regs += 1;
+        tiny.insert(V(regs - 1));
+        V(regs - 1)
+    };
+    let w = Size::B8;
+    for p in &mut f.params {
+        if let Some(slot) = slots.get(&groups.of(*p)) {
+            let v = fresh(tiny);
+            out.push((Inst::SlotStore { w, slot: *slot, off: 0, src: Operand::V(v) }, None));
+            *p = v;
+        }
+    }
+    for (mut inst, span) in old {
+        let defined = inst.def().map(|d| groups.of(d)).filter(|g| spilled.contains(g));
+        if let Some(g) = defined
+            && constants.contains_key(&g)
+        {
+            continue;
+        }
+        if let Inst::Mov { dst, src, w32: false } = inst {
+            let (d, s) = (slots.get(&groups.of(dst)), slots.get(&groups.of(src)));
+            match (d, s) {
+                (Some(d), Some(s)) if d == s => continue,
+                (Some(slot), None) if !spilled.contains(&groups.of(src)) => {
+                    out.push((Inst::SlotStore { w, slot: *slot, off: 0, src: Operand::V(src) }, span));
+                    continue;
+                }
+                (None, Some(slot)) => {
+                    out.push((Inst::SlotLoad { w, dst, slot: *slot, off: 0 }, span));
+                    continue;
+                }
+                _ => {}
+            }
+        }
+        let mut loaded: BTreeMap<Group, V> = BTreeMap::new();
+        inst.uses_mut(|v| {
+            let g = groups.of(*v);
+            if spilled.contains(&g) {
+                *v = *loaded.entry(g).or_insert_with(|| {
+                    let new = fresh(tiny);
+                    let load = match (constants.get(&g), slots.get(&g)) {
+                        (Some(template), _) => {
+                            let mut load = template.clone();
+                            if let Some(d) = load.def_mut() {
+                                *d = new;
+                            }
+                            load
+                        }
+                        (None, Some(slot)) => Inst::SlotLoad { w, dst: new, slot: *slot, off: 0 },
+                        (None, None) => Inst::Const { dst: new, value: Const::Int(0) },
+                    };
+                    out.push((load, span));
+                    new
+                });
+            }
+        });
+        let store = match (defined.and_then(|g| slots.get(&g)), inst.def_mut()) {
+            (Some(slot), Some(d)) => {
+                *d = fresh(tiny);
+                Some(Inst::SlotStore { w, slot: *slot, off: 0, src: Operand::V(*d) })
+            }
+            _ => None,
+        };
+        out.push((inst, span));
+        out.extend(store.map(|s| (s, span)));
+    }
+    f.regs = regs;
+    f.insts = out;
+}
+
+/// Places stack objects; those never alive together share their bytes.
+fn lay_frame(f: &Func) -> Result<(Vec<i16>, u32), CodegenError> {
+    let mut hull: Vec<Option<(usize, usize, Option<Span>)>> = vec![None; f.slots.len()];
+    let mut holds: BTreeMap<V, BTreeSet<StackSlot>> = BTreeMap::new();
+    let mut touch = |slot: StackSlot, i: usize, span: Option<Span>| {
+        let h = hull[slot.0 as usize].get_or_insert((i, i, span));
+        (h.0, h.1) = (h.0.min(i), h.1.max(i));
+    };
+    for (i, (inst, span)) in f.insts.iter().enumerate() {
+        match inst {
+            Inst::SlotAddr { dst, slot, .. } => {
+                touch(*slot, i, *span);
+                holds.entry(*dst).or_default().insert(*slot);
+            }
+            Inst::SlotLoad { slot, .. } | Inst::SlotStore { slot, .. } => touch(*slot, i, *span),
+            _ => {}
+        }
+        let mut carried = BTreeSet::new();
+        inst.clone().uses_mut(|v| {
+            if let Some(slots) = holds.get(v) {
+                for s in slots {
+                    touch(*s, i, *span);
+                    carried.insert(*s);
+                }
+            }
+        });
+        if let (Inst::Mov { dst, .. } | Inst::Alu { dst, .. }, false) = (inst, carried.is_empty()) {
+            holds.entry(*dst).or_default().extend(carried);
+        }
+    }
+    // What is mentioned in a loop is alive in all of it.
+    let loops = loops(f);
+    loop {
+        let mut changed = false;
+        for h in hull.iter_mut().flatten() {
+            for (from, to) in &loops {
+                if h.0 <= *to && *from <= h.1 && (*from < h.0 || h.1 < *to) {
+                    (h.0, h.1) = (h.0.min(*from), h.1.max(*to));
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let mut order: Vec<usize> = (0..hull.len()).filter(|i| hull[*i].is_some()).collect();
+    order.sort_unstable_by_key(|i| (std::cmp::Reverse(f.slots[*i]), *i));
+    let mut frame = vec![0i16; f.slots.len()];
+    let mut placed: Vec<(usize, u32)> = Vec::new();
+    let mut depth = 0;
+    for i in order {
+        let Some((from, to, span)) = hull[i] else { continue };
+        let size = f.slots[i].max(8);
+        let mut end = size;
+        while let Some((o, bottom)) = placed.iter().copied().find(|(o, bottom)| {
+            hull[*o].is_some_and(|(f2, t2, _)| f2 <= to && from <= t2)
+                && *bottom > end - size
+                && bottom - f.slots[*o].max(8) < end
+        }) {
+            let _ = o;
+            end = bottom + size;
+        }
+        if end > STACK_LIMIT {
+            return Err(CodegenError {
+                span: span.or_else(|| first_span(f)),
+                message: format!("needs {end} bytes of stack; the kernel allows {STACK_LIMIT}"),
+            });
+        }
+        frame[i] = -(end as i16);
+        placed.push((i, end));
+        depth = depth.max(end);
+    }
+    Ok((frame, depth))
+}
