@@ -1,0 +1,369 @@
+//! The control page and the per-CPU control elements: activity, epoch, drop counters.
+//!
+//! Everything here is a 64-bit word that several contexts change, so each has one rule about who changes it and how.
+//! Words that are hot on different sides stand on different cache lines. The decision that shapes it: *zero is the
+//! initial value of every word*, so a fresh map needs no set-up and a one-shot session touches no page it does not use.
+//!
+//! ```text
+//!  control page (one element of CONTROL_SIZE bytes)
+//!     0  activity     exit status << 32 | state       compare-exchange only
+//!    64  epoch        aggregation epoch                 consumer adds 1, programs read
+//!   128  unique       ids of threads, ever growing      fetch-add
+//!
+//!  per-CPU control (PERCPU_STRIDE bytes a CPU index, all in one element)
+//!     0  reserve      ring: bytes ever reserved         compare-exchange by programs
+//!    64  consumed     ring: bytes ever consumed         consumer stores
+//!   128  rung         1: the doorbell was rung          0 -> 1 by programs, -> 0 by the consumer
+//!   192  slots        bit i: scratch slot i is taken    compare-exchange to take, and to give back
+//!   256  drops[16]    one counter a kind                fetch-add
+//!   384  (room for the in-flight counts of the ring policy)
+//! ```
+//!
+//! ```text
+//!  WARMUP ──BEGIN done──> ACTIVE ──exit(), ^C, target gone──> DRAINING ──END done──> STOPPED
+//!     └───────exit() in BEGIN────────────────────────────────────^
+//!  any of them ──abort──> KILLED
+//! ```
+//!
+//! **CPU index.** Per-CPU structures are made for `n` CPUs, those online at start. A CPU whose number is below `n` has
+//! its own; any other shares that of number mod `n`. Sharing is correct because every word is changed by atomic
+//! operations; so a CPU that comes late needs no new map.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of the control page.
+pub const CONTROL_SIZE: u32 = 4096;
+/// Offset of the activity word in the control page.
+pub const ACTIVITY: u32 = 0;
+/// Offset of the aggregation epoch in the control page.
+pub const EPOCH: u32 = 64;
+/// Offset of the counter of unique ids in the control page.
+pub const UNIQUE: u32 = 128;
+
+/// Bytes of a CPU's control element.
+pub const PERCPU_STRIDE: u32 = 512;
+/// Offset of the ring's reserve position in a CPU's element.
+pub const RESERVE: u32 = 0;
+/// Offset of the ring's consumed position in a CPU's element.
+pub const CONSUMED: u32 = 64;
+/// Offset of the doorbell flag in a CPU's element.
+pub const RUNG: u32 = 128;
+/// Offset of the mask of taken scratch slots in a CPU's element.
+pub const SLOTS_TAKEN: u32 = 192;
+/// Offset of the drop counters in a CPU's element.
+pub const DROPS: u32 = 256;
+/// Room for drop counters.
+pub const DROP_KINDS_MAX: u32 = 16;
+
+/// What the session does: the low 8 bits of the activity word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Activity {
+    /// Being enabled; only BEGIN fires.
+    Warmup = 0,
+    /// Every probe fires.
+    Active = 1,
+    /// No probe but END fires.
+    Draining = 2,
+    /// Nothing fires any more.
+    Stopped = 3,
+    /// Nothing fires any more, and the session was given up.
+    Killed = 4,
+}
+
+impl Activity {
+    /// The state of an activity word; an unknown one is `Killed`.
+    pub fn of(word: u64) -> Activity {
+        match word as u8 {
+            0 => Activity::Warmup,
+            1 => Activity::Active,
+            2 => Activity::Draining,
+            3 => Activity::Stopped,
+            _ => Activity::Killed,
+        }
+    }
+
+    /// True when the state machine has the edge.
+    pub fn may_become(self, next: Activity) -> bool {
+        use Activity::{Active, Draining, Killed, Stopped, Warmup};
+        matches!(
+            (self, next),
+            (Warmup, Active | Draining) | (Active, Draining) | (Draining, Stopped) | (_, Killed)
+        ) && self != next
+    }
+}
+
+/// The activity word of a state; `status` is what `exit()` was given.
+pub const fn activity_word(state: Activity, status: u32) -> u64 {
+    (status as u64) << 32 | state as u64
+}
+
+/// The exit status in an activity word; 0 until an `exit()` won.
+pub const fn exit_status(word: u64) -> i32 {
+    (word >> 32) as i32
+}
+
+/// Why something was not recorded. The number is the index of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropKind {
+    /// A record (or fault record) found no room in its ring; the clause did nothing.
+    Principal = 0,
+    /// An aggregation found no slot for its key, or lost too many races for its word.
+    Aggregation = 1,
+    /// A dynamic variable could not be stored, read or deleted: no memory, or busy.
+    Dynamic = 2,
+    /// A firing found no free scratch slot; its clauses did nothing.
+    Scratch = 3,
+    /// A stack found no room in the stack store.
+    Stack = 4,
+    /// A clause of ERROR faulted.
+    DoubleError = 5,
+    /// The doorbell could not be rung. Nothing is lost by it: the consumer comes by its timer.
+    Doorbell = 6,
+    /// A speculative buffer was full.
+    Speculation = 7,
+    /// `speculation()` found only busy buffers.
+    SpeculationBusy = 8,
+    /// `speculation()` found no free buffer.
+    SpeculationUnavailable = 9,
+}
+
+impl DropKind {
+    /// Every kind, in the order of the numbers.
+    pub const ALL: [DropKind; 10] = [
+        DropKind::Principal,
+        DropKind::Aggregation,
+        DropKind::Dynamic,
+        DropKind::Scratch,
+        DropKind::Stack,
+        DropKind::DoubleError,
+        DropKind::Doorbell,
+        DropKind::Speculation,
+        DropKind::SpeculationBusy,
+        DropKind::SpeculationUnavailable,
+    ];
+
+    /// Offset of its counter in a CPU's element.
+    pub const fn offset(self) -> u32 {
+        DROPS + 8 * self as u32
+    }
+
+    /// DTrace's tag (`-x droptags`), and how a report reads: with the CPU or over all, and the words for one and many.
+    /// `None` for what loses nothing.
+    pub const fn words(self) -> Option<DropWords> {
+        let (tag, per_cpu, one, many) = match self {
+            DropKind::Principal => ("PRINCIPAL", true, "drop", "drops"),
+            DropKind::Aggregation => ("AGGREGATION", true, "aggregation drop", "aggregation drops"),
+            DropKind::Dynamic => ("DYNAMIC", false, "dynamic variable drop", "dynamic variable drops"),
+            DropKind::Scratch => ("SCRATCH", true, "scratch space drop", "scratch space drops"),
+            DropKind::Stack => ("STACK", false, "stack drop", "stack drops"),
+            DropKind::DoubleError => {
+                ("DBLERROR", false, "error in ERROR probe enabling", "errors in ERROR probe enabling")
+            }
+            DropKind::Doorbell => return None,
+            DropKind::Speculation => ("SPEC", false, "speculative drop", "speculative drops"),
+            DropKind::SpeculationBusy => (
+                "SPECBUSY",
+                false,
+                "failed speculation (available buffer still busy)",
+                "failed speculations (available buffers still busy)",
+            ),
+            DropKind::SpeculationUnavailable => (
+                "SPECUNAVAIL",
+                false,
+                "failed speculation (no speculative buffer available)",
+                "failed speculations (no speculative buffer available)",
+            ),
+        };
+        Some(DropWords { tag, per_cpu, one, many })
+    }
+
+    /// DTrace's line for `count` drops, without the `dtrace: ` before it; `None` for what loses nothing.
+    pub fn message(self, count: u64, cpu: u32) -> Option<String> {
+        let words = self.words()?;
+        let what = if count == 1 { words.one } else { words.many };
+        Some(if words.per_cpu { format!("{count} {what} on CPU {cpu}") } else { format!("{count} {what}") })
+    }
+}
+
+/// The words of a drop report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropWords {
+    /// After `DTRACEDROP_`.
+    pub tag: &'static str,
+    /// Counted for each CPU, and reported so.
+    pub per_cpu: bool,
+    /// For a count of one.
+    pub one: &'static str,
+    /// For any other count.
+    pub many: &'static str,
+}
+
+/// The control page as the consumer sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Control<'a> {
+    /// A view of a control page; `None` when it is too small.
+    pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
+        (words.len() * 8 >= CONTROL_SIZE as usize).then_some(Self { words })
+    }
+
+    fn word(&self, offset: u32) -> &'a AtomicU64 {
+        &self.words[offset as usize / 8]
+    }
+
+    /// State and exit status.
+    pub fn activity(&self) -> (Activity, i32) {
+        let word = self.word(ACTIVITY).load(Ordering::SeqCst);
+        (Activity::of(word), exit_status(word))
+    }
+
+    /// Goes to `next` if the state machine has the edge from where we are; keeps the exit status. Gives the state that
+    /// was found: the change was made when that one [may become](Activity::may_become) `next`.
+    pub fn become_state(&self, next: Activity) -> Activity {
+        let word = self.word(ACTIVITY);
+        let mut found = word.load(Ordering::SeqCst);
+        loop {
+            let state = Activity::of(found);
+            if !state.may_become(next) {
+                return state;
+            }
+            let new = found & !0xff | next as u64;
+            match word.compare_exchange(found, new, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return state,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    /// The side (0 or 1) that programs update now.
+    pub fn side(&self) -> u32 {
+        (self.word(EPOCH).load(Ordering::SeqCst) & 1) as u32
+    }
+
+    /// Turns the epoch; the side that was in use until now. It is idle after a grace period, and only then may it be
+    /// read and emptied.
+    pub fn flip(&self) -> u32 {
+        (self.word(EPOCH).fetch_add(1, Ordering::SeqCst) & 1) as u32
+    }
+}
+
+/// The per-CPU control elements as the consumer sees them, and the drops already reported.
+#[derive(Clone, Copy, Debug)]
+pub struct PerCpu<'a> {
+    words: &'a [AtomicU64],
+    count: u32,
+}
+
+impl<'a> PerCpu<'a> {
+    /// A view of `count` elements; `None` when the memory is too small.
+    pub fn new(words: &'a [AtomicU64], count: u32) -> Option<Self> {
+        (words.len() as u64 * 8 >= u64::from(count) * u64::from(PERCPU_STRIDE))
+            .then_some(Self { words, count })
+    }
+
+    /// CPU indices.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A word of the element of CPU index `index` (below [`PerCpu::count`]).
+    pub fn word(&self, index: u32, offset: u32) -> &'a AtomicU64 {
+        &self.words[(index * PERCPU_STRIDE + offset) as usize / 8]
+    }
+
+    /// Drops counted so far.
+    pub fn drops(&self, index: u32, kind: DropKind) -> u64 {
+        self.word(index, kind.offset()).load(Ordering::Relaxed)
+    }
+}
+
+/// Drops of one kind on one CPU index since the last report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropDelta {
+    /// The kind.
+    pub kind: DropKind,
+    /// The CPU index; 0 for kinds that are counted over all.
+    pub cpu: u32,
+    /// How many.
+    pub count: u64,
+}
+
+/// What was already reported.
+#[derive(Clone, Debug, Default)]
+pub struct DropTracker {
+    seen: Vec<[u64; DropKind::ALL.len()]>,
+}
+
+impl DropTracker {
+    /// What was dropped since the last call, by kind and then CPU index; kinds that are not per CPU are summed.
+    pub fn deltas(&mut self, percpu: PerCpu<'_>) -> Vec<DropDelta> {
+        self.seen.resize(percpu.count() as usize, [0; DropKind::ALL.len()]);
+        let mut out: Vec<DropDelta> = Vec::new();
+        for kind in DropKind::ALL {
+            let summed = kind.words().is_none_or(|w| !w.per_cpu);
+            for (cpu, seen) in (0..).zip(&mut self.seen) {
+                let now = percpu.drops(cpu, kind);
+                let count = now.wrapping_sub(std::mem::replace(&mut seen[kind as usize], now));
+                if count == 0 {
+                    continue;
+                }
+                match out.last_mut() {
+                    Some(last) if summed && last.kind == kind => last.count += count,
+                    _ => out.push(DropDelta { kind, cpu: if summed { 0 } else { cpu }, count }),
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(bytes: u32) -> Vec<AtomicU64> {
+        (0..bytes / 8).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn the_first_exit_wins_and_its_status_stays() {
+        let page = memory(CONTROL_SIZE);
+        let control = Control::new(&page).unwrap();
+        assert_eq!(control.become_state(Activity::Active), Activity::Warmup);
+        page[0].store(activity_word(Activity::Draining, 3), Ordering::SeqCst);
+        assert_eq!(control.become_state(Activity::Active), Activity::Draining);
+        assert_eq!(control.activity(), (Activity::Draining, 3));
+        assert_eq!(control.become_state(Activity::Stopped), Activity::Draining);
+        assert_eq!(control.activity(), (Activity::Stopped, 3));
+        assert_eq!(control.become_state(Activity::Draining), Activity::Stopped);
+        assert_eq!(control.become_state(Activity::Killed), Activity::Stopped);
+        assert_eq!(control.activity(), (Activity::Killed, 3));
+    }
+
+    #[test]
+    fn drops_are_reported_once_and_in_dtraces_words() {
+        let cpus = memory(2 * PERCPU_STRIDE);
+        let percpu = PerCpu::new(&cpus, 2).unwrap();
+        let mut tracker = DropTracker::default();
+        percpu.word(1, DropKind::Principal.offset()).fetch_add(2, Ordering::Relaxed);
+        percpu.word(0, DropKind::Dynamic.offset()).fetch_add(1, Ordering::Relaxed);
+        percpu.word(1, DropKind::Dynamic.offset()).fetch_add(1, Ordering::Relaxed);
+        let lines: Vec<_> =
+            tracker.deltas(percpu).iter().filter_map(|d| d.kind.message(d.count, d.cpu)).collect();
+        assert_eq!(lines, ["2 drops on CPU 1", "2 dynamic variable drops"]);
+        assert!(tracker.deltas(percpu).is_empty());
+    }
+
+    #[test]
+    fn numbers_of_drop_kinds_are_their_places() {
+        for (i, kind) in DropKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, i);
+        }
+        assert!(DropKind::ALL.len() <= DROP_KINDS_MAX as usize);
+    }
+}

@@ -1,0 +1,141 @@
+//! Records: one ring a CPU index, written by programs, drained by the consumer.
+//!
+//! A ring is `size` bytes (a power of two); positions are byte counts that only grow, a position's place in the ring is
+//! `position & (size - 1)`. To record: *reserve* by compare-exchange on the CPU's reserve position, write, *commit* by an
+//! exchange of the header's first word. Reserving never waits and never moves a full ring; whoever is interrupted between
+//! the two leaves a record that is not committed yet, and the consumer stops before it. The decision that shapes it:
+//! the commit word is the only thing the consumer believes, and it is a stamp made of the record's own position, so
+//! that no word of a former lap can pass for it; besides, the consumer zeroes what it took before it gives it back, so
+//! that no *data* of a former lap can (and padding is always zero).
+//!
+//! ```text
+//!  header, 24 bytes                                   commit word
+//!   +0  commit  u64  0 until committed                 63            24 23  22        0
+//!   +8  time    u64  nanoseconds, monotonic           [ position / 8   |PAD| length / 8 ]
+//!   +16 epid    u32
+//!   +20 cpu     u16  the real CPU, not the index       length counts the header
+//!   +22 flags   u16
+//!   +24 data         a multiple of 8 bytes
+//!
+//!        consumed            head of the drained part        reserve
+//!           v                        v                          v
+//!  ─────────┬────────┬───────────────┬─────────┬────────────────┬──────────
+//!   (zero)  │ record │ record        │ record  │ record         │ (zero)
+//!           │ stamp  │ stamp         │ 0: not  │ stamp          │
+//!           │        │               │ yet     │                │
+//!  ─────────┴────────┴───────────────┴─────────┴────────────────┴──────────
+//! ```
+//!
+//! A record never straddles the ring's end: if it does not fit before it, the writer reserves the rest too and fills it
+//! with a pad, which is a commit word alone (the rest may be as short as 8 bytes).
+//!
+//! A full ring is a principal drop, counted on that CPU. For the other policies and for speculation there is room:
+//! record flags, and an (id, generation) word that [`flags::SPECULATIVE`] puts first in the data.
+
+/// Bytes of a record's header.
+pub const HEADER_SIZE: u32 = 24;
+/// Offset of the commit word in a record.
+pub const COMMIT: u32 = 0;
+/// Offset of the time in a record.
+pub const TIME: u32 = 8;
+/// Offset of the word that holds epid, CPU and flags.
+pub const ORIGIN: u32 = 16;
+/// Offset of the flags (u16) in a record.
+pub const FLAGS: u32 = 22;
+/// The smallest ring.
+pub const RING_MIN: u32 = 4096;
+/// The longest record, header included: what the commit word's length can hold.
+pub const RECORD_MAX: u32 = ((1 << 23) - 1) * 8;
+
+/// Bits of a record's flags.
+pub mod flags {
+    /// The clause faulted after it had reserved: nothing of it counts.
+    pub const DISCARD: u16 = 1;
+    /// The data is a [`super::Fault`]; the epid is that of the clause that faulted.
+    pub const FAULT: u16 = 2;
+    /// Reserved: the data begins with a word id | generation << 32.
+    pub const SPECULATIVE: u16 = 4;
+}
+
+/// The bit of a commit word that makes it a pad.
+pub const PAD: u64 = 1 << 23;
+
+/// Bytes of a fault record's data.
+pub const FAULT_SIZE: u32 = 16;
+
+/// The commit word of a record of `length` bytes (header included) at `position`; both multiples of 8.
+pub const fn stamp(position: u64, length: u32) -> u64 {
+    position << 21 | (length as u64) >> 3
+}
+
+/// What a commit word says, if it belongs to `position`: length in bytes, and whether it is a pad.
+pub const fn read_stamp(word: u64, position: u64) -> Option<(u32, bool)> {
+    let length = ((word & (PAD - 1)) << 3) as u32;
+    if length != 0 && word >> 24 == (position << 21) >> 24 { Some((length, word & PAD != 0)) } else { None }
+}
+
+/// The origin word of a header.
+pub const fn origin(epid: u32, cpu: u16, flags: u16) -> u64 {
+    epid as u64 | (cpu as u64) << 32 | (flags as u64) << 48
+}
+
+/// The size of a ring for `bytes` asked for: the power of two not above it, at least [`RING_MIN`].
+pub fn ring_size(bytes: u64) -> u32 {
+    let bytes = bytes.clamp(u64::from(RING_MIN), 1 << 30);
+    1 << bytes.ilog2()
+}
+
+/// Data of a fault record.
+///
+/// ```text
+///  +0 kind u16   +2 action u16   +4 offset u32   +8 value u64
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// [`crate::desc::FaultKind`]'s number.
+    pub kind: u16,
+    /// The action, 0 for the predicate.
+    pub action: u16,
+    /// DIF offset.
+    pub offset: u32,
+    /// Address or offending value.
+    pub value: u64,
+}
+
+impl Fault {
+    /// Reads a fault record's data; `None` when it is too short.
+    pub fn read(data: &[u8]) -> Option<Fault> {
+        let word = |at: usize| Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?));
+        let (head, value) = (word(0)?, word(8)?);
+        Some(Fault { kind: head as u16, action: (head >> 16) as u16, offset: (head >> 32) as u32, value })
+    }
+
+    /// The first word of its data.
+    pub const fn head(kind: u16, action: u16, offset: u32) -> u64 {
+        kind as u64 | (action as u64) << 16 | (offset as u64) << 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_belongs_to_its_position_alone() {
+        let word = stamp(0x1234_5678, 48);
+        assert_eq!(read_stamp(word, 0x1234_5678), Some((48, false)));
+        assert_eq!(read_stamp(word, 0x1234_5678 + 4096), None);
+        assert_eq!(read_stamp(0, 0), None);
+        assert_eq!(read_stamp(stamp(8, 16) | PAD, 8), Some((16, true)));
+        // The longest length does not touch the pad bit.
+        assert_eq!(read_stamp(stamp(64, RECORD_MAX), 64), Some((RECORD_MAX, false)));
+    }
+
+    #[test]
+    fn ring_sizes_are_powers_of_two_not_above_what_was_asked() {
+        assert_eq!(ring_size(4 << 20), 4 << 20);
+        assert_eq!(ring_size((4 << 20) - 1), 2 << 20);
+        assert_eq!(ring_size(0), RING_MIN);
+        assert_eq!(ring_size(u64::MAX), 1 << 30);
+    }
+}

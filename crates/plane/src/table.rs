@@ -1,0 +1,209 @@
+//! Aggregations: open addressing, one table a CPU index and epoch.
+//!
+//! An aggregation's map holds `2 * n` tables: those of even epochs for all CPU indices, then those of odd epochs. A
+//! program adds to the table of (epoch & 1, its CPU index); the consumer turns the epoch, waits until nobody can still be
+//! in the side it left, merges that side into its own table and zeroes it. So a key leaves the kernel, and nothing is
+//! lost to a snapshot. The decision that shapes it: *every word of an empty table is zero*, the values too. `min` and `max`
+//! are kept in a form in which 0 is "nothing yet" and a greater unsigned word wins ([`to_stored`]); so a slot needs no
+//! initial value, a keyless aggregation needs no claim, and emptying is zeroing.
+//!
+//! ```text
+//!  table                                        slot (stride bytes)
+//!    0  claimed   slots ever claimed              +0  state   0 EMPTY, 1 BUSY, else the key's tag (hash | 2)
+//!   64  slot 0                                    +8  key     key_size bytes, whole words
+//!       slot 1 …  (a power of two)                 …  value   value_size bytes
+//!
+//!  EMPTY ──compare-exchange──> BUSY ──key written, exchange──> tag      (nobody goes back; the consumer zeroes)
+//! ```
+//!
+//! Whoever meets a BUSY slot or another key takes the next one, so a key may stand twice: the consumer merges by key
+//! anyway. Probing is bounded by [`PROBES`]; no slot found is a counted aggregation drop. A keyless aggregation has one
+//! slot a table, whose state becomes 1 with the first sample where the value does not show it.
+
+use crate::desc::AggFunc;
+
+/// Bytes before the first slot.
+pub const TABLE_HEADER: u32 = 64;
+/// Offset of the count of claimed slots.
+pub const CLAIMED: u32 = 0;
+/// Offset of a slot's state.
+pub const STATE: u32 = 0;
+/// Offset of a slot's key.
+pub const KEY: u32 = 8;
+/// Slot state: free.
+pub const EMPTY: u64 = 0;
+/// Slot state: the key is being written. Also "has data" of a keyless slot.
+pub const BUSY: u64 = 1;
+/// Slots looked at before the aggregation is dropped. Step `i` goes `i` slots further.
+pub const PROBES: u32 = 24;
+/// The multiplier of the hash (2^64 / golden ratio, odd).
+pub const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The most bytes of a map value that kernels before 6.7 allow (their largest contiguous allocation).
+pub const VALUE_MAX_OLD: u64 = 4 << 20;
+/// Tables get no more slots than this, whatever the room.
+pub const SLOTS_MAX: u32 = 1 << 16;
+
+/// The hash of a key's words. The slot is taken from its high bits, the tag is the whole of it.
+pub fn hash(words: &[u64]) -> u64 {
+    let mut h: u64 = 0;
+    for (i, &w) in words.iter().enumerate() {
+        if i > 0 {
+            h ^= h >> 32;
+        }
+        h = (h ^ w).wrapping_mul(HASH_MULTIPLIER);
+    }
+    h
+}
+
+/// The tag of a hash: never EMPTY or BUSY.
+pub const fn tag(hash: u64) -> u64 {
+    hash | 2
+}
+
+/// Where an aggregation's tables, slots and values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableShape {
+    /// Bytes of the key; 0 when there is none.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// Bytes from slot to slot.
+    pub stride: u32,
+    /// log2 of the slots of a table.
+    pub slots_log2: u32,
+    /// Bytes from table to table.
+    pub table_size: u32,
+}
+
+impl TableShape {
+    /// The shape of a table of at most `room` bytes (at least one slot).
+    pub fn new(func: AggFunc, key_size: u32, room: u64) -> TableShape {
+        let value_size = func.value_size();
+        let stride = KEY + key_size + value_size;
+        let slots_log2 = if key_size == 0 {
+            0
+        } else {
+            let fit = room.saturating_sub(u64::from(TABLE_HEADER)) / u64::from(stride);
+            fit.clamp(1, u64::from(SLOTS_MAX)).ilog2()
+        };
+        let table_size = (TABLE_HEADER + (stride << slots_log2)).div_ceil(64) * 64;
+        TableShape { key_size, value_size, stride, slots_log2, table_size }
+    }
+
+    /// Slots of a table.
+    pub fn slots(self) -> u32 {
+        1 << self.slots_log2
+    }
+
+    /// Offset of a slot in its table.
+    pub fn slot(self, index: u32) -> u32 {
+        TABLE_HEADER + index * self.stride
+    }
+
+    /// Offset of the value in a slot.
+    pub fn value(self) -> u32 {
+        KEY + self.key_size
+    }
+
+    /// The table of a CPU index on a side (epoch & 1), when there are `n` CPU indices.
+    pub fn table_index(side: u32, cpu: u32, n: u32) -> u32 {
+        (side & 1) * n + cpu
+    }
+
+    /// Bytes of all tables.
+    pub fn total(self, n: u32) -> u64 {
+        2 * u64::from(n) * u64::from(self.table_size)
+    }
+}
+
+/// True when a keyless slot's value alone shows whether it has data: it has a count that grows by one.
+pub fn shows_itself(func: AggFunc) -> bool {
+    matches!(func, AggFunc::Count | AggFunc::Avg | AggFunc::Stddev)
+}
+
+/// A `min` or `max` sample as it is kept: 0 is the worst there is, a greater unsigned word wins. Other functions keep
+/// their words as they are.
+pub fn to_stored(func: AggFunc, value: i64) -> u64 {
+    match func {
+        AggFunc::Min => (i64::MAX as u64).wrapping_sub(value as u64),
+        AggFunc::Max => (value as u64) ^ (1 << 63),
+        _ => value as u64,
+    }
+}
+
+/// The word of [`crate::desc::AggFunc`]'s value for a kept one.
+pub fn from_stored(func: AggFunc, word: u64) -> u64 {
+    match func {
+        AggFunc::Min => (i64::MAX as u64).wrapping_sub(word),
+        AggFunc::Max => word ^ (1 << 63),
+        _ => word,
+    }
+}
+
+/// Adds value `from` to `into`; both in the words of [`crate::desc::AggFunc`].
+pub fn merge(func: AggFunc, into: &mut [u64], from: &[u64]) {
+    match func {
+        AggFunc::Min | AggFunc::Max => {
+            for (a, &b) in into.iter_mut().zip(from) {
+                let b_wins = if func == AggFunc::Min { (b as i64) < *a as i64 } else { b as i64 > *a as i64 };
+                if b_wins {
+                    *a = b;
+                }
+            }
+        }
+        AggFunc::Stddev => {
+            if let ([n, sum, low, high], &[n2, sum2, low2, high2]) = (into, from) {
+                *n = n.wrapping_add(n2);
+                *sum = sum.wrapping_add(sum2);
+                let (l, carry) = low.overflowing_add(low2);
+                *low = l;
+                *high = high.wrapping_add(high2).wrapping_add(u64::from(carry));
+            }
+        }
+        _ => {
+            for (a, &b) in into.iter_mut().zip(from) {
+                *a = a.wrapping_add(b);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_extremes_keep_their_order_and_start_at_nothing() {
+        let samples = [i64::MIN, -5, -1, 0, 1, 7, i64::MAX];
+        for pair in samples.windows(2) {
+            assert!(to_stored(AggFunc::Max, pair[0]) < to_stored(AggFunc::Max, pair[1]));
+            assert!(to_stored(AggFunc::Min, pair[0]) > to_stored(AggFunc::Min, pair[1]));
+        }
+        for func in [AggFunc::Min, AggFunc::Max] {
+            assert_eq!(from_stored(func, 0), func.initial_word());
+            for v in samples {
+                assert_eq!(from_stored(func, to_stored(func, v)), v as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_fits_its_room() {
+        for key_size in [0, 8, 16, 264] {
+            for func in [AggFunc::Count, AggFunc::Stddev, AggFunc::Quantize] {
+                let s = TableShape::new(func, key_size, 2 << 20);
+                assert!(u64::from(s.table_size) <= (2 << 20) + 64 || s.slots() == 1);
+                assert_eq!(s.table_size % 64, 0);
+                assert!(s.slot(s.slots() - 1) + s.stride <= s.table_size);
+            }
+        }
+        assert_eq!(TableShape::new(AggFunc::Count, 16, 2 << 20).slots(), 32768);
+    }
+
+    #[test]
+    fn squares_carry_into_the_high_word() {
+        let mut into = [1, 5, u64::MAX, 0];
+        merge(AggFunc::Stddev, &mut into, &[1, 2, 1, 0]);
+        assert_eq!(into, [2, 7, 0, 1]);
+    }
+}
