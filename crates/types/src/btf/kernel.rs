@@ -1,0 +1,101 @@
+//! The BTF of a kernel and its modules, each opened when first needed.
+//!
+//! Modules are only opened for names that the kernel itself does not have, in the order of their names, so that the
+//! answer does not depend on load order.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::{Btf, BtfError, BtfKind, source};
+
+/// BTF of a kernel and its modules.
+#[derive(Debug)]
+pub struct KernelBtf {
+    dir: Option<PathBuf>,
+    vmlinux: OnceLock<Result<Arc<Btf>, BtfError>>,
+    modules: Mutex<HashMap<String, Option<Arc<Btf>>>>,
+}
+
+impl KernelBtf {
+    /// The running kernel. Opens nothing.
+    pub fn running() -> KernelBtf {
+        Self::at(Path::new(source::KERNEL_DIR))
+    }
+
+    /// A directory with `vmlinux` and a file for each module. Opens nothing.
+    pub fn at(dir: &Path) -> KernelBtf {
+        KernelBtf { dir: Some(dir.into()), vmlinux: OnceLock::new(), modules: Mutex::default() }
+    }
+
+    /// One blob and no modules, for tests.
+    pub fn of(btf: Btf) -> KernelBtf {
+        let vmlinux = OnceLock::new();
+        let _ = vmlinux.set(Ok(Arc::new(btf)));
+        KernelBtf { dir: None, vmlinux, modules: Mutex::default() }
+    }
+
+    /// The kernel's own BTF, or why there is none.
+    pub fn vmlinux(&self) -> Result<&Arc<Btf>, &BtfError> {
+        let open = || match &self.dir {
+            Some(dir) => Btf::open(&dir.join("vmlinux"), None).map(Arc::new),
+            None => Err(BtfError::Io("no BTF".into())),
+        };
+        self.vmlinux.get_or_init(open).as_ref()
+    }
+
+    /// A module's BTF; `vmlinux` is the kernel itself.
+    pub fn module(&self, name: &str) -> Option<Arc<Btf>> {
+        let base = self.vmlinux().ok()?;
+        if name == "vmlinux" {
+            return Some(base.clone());
+        }
+        if name.is_empty() || name.contains('/') || name.starts_with('.') {
+            return None;
+        }
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = modules.get(name) {
+            return known.clone();
+        }
+        let path = self.dir.as_ref()?.join(name);
+        let btf = Btf::open(&path, Some(base.clone())).ok().map(Arc::new);
+        modules.insert(name.into(), btf.clone());
+        btf
+    }
+
+    /// Names of the modules that have BTF, sorted; the kernel itself not among them.
+    pub fn modules(&self) -> Vec<String> {
+        let Some(entries) = self.dir.as_ref().and_then(|d| std::fs::read_dir(d).ok()) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter_map(|e| e.file_name().into_string().ok())
+            .filter(|n| n != "vmlinux")
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A type by kind and name: in the kernel, else in the first module that has it.
+    pub fn find(&self, kinds: &[BtfKind], name: &str) -> Option<(Arc<Btf>, u32)> {
+        self.search(|btf| btf.find_own(kinds, name))
+    }
+
+    /// An enumeration constant: its enumeration and value.
+    pub fn enumerator(&self, name: &str) -> Option<(Arc<Btf>, u32, i64)> {
+        self.search(|btf| btf.enumerator(name)).map(|(btf, (id, value))| (btf, id, value))
+    }
+
+    fn search<T>(&self, ask: impl Fn(&Btf) -> Option<T>) -> Option<(Arc<Btf>, T)> {
+        let vmlinux = self.vmlinux().ok()?;
+        if let Some(found) = ask(vmlinux) {
+            return Some((vmlinux.clone(), found));
+        }
+        self.modules().iter().find_map(|name| {
+            let btf = self.module(name)?;
+            let found = ask(&btf)?;
+            Some((btf, found))
+        })
+    }
+}

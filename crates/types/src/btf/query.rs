@@ -1,0 +1,285 @@
+//! Questions to a blob: types by name, members by path, functions, variables.
+
+use std::sync::atomic::Ordering;
+
+use super::{Btf, BtfKind, BtfMember, Def, Raw};
+
+/// After so many searches a blob makes its index of names (see the head of [`super`]).
+const SEARCHES: u32 = 8;
+
+/// Longest chain of typedefs, qualifiers and nested anonymous members that is followed.
+const MAX_CHAIN: u32 = 32;
+
+/// A member found by path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Bits from the start of the outermost struct.
+    pub bit_offset: u64,
+    /// Bytes of the member's type.
+    pub size: u32,
+    /// Width of a bit-field.
+    pub bits: Option<u8>,
+    /// Its type.
+    pub ty: u32,
+}
+
+impl Field {
+    /// Bytes from the start of the outermost struct.
+    pub fn offset(&self) -> u32 {
+        (self.bit_offset / 8) as u32
+    }
+}
+
+/// A parameter; type 0 is `...`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param<'a> {
+    /// May be empty.
+    pub name: &'a str,
+    /// Its type.
+    pub ty: u32,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Func<'a> {
+    /// Id of the function: what attaching by BTF wants.
+    pub id: u32,
+    /// Id of its prototype.
+    pub proto: u32,
+    /// Return type; 0 is `void`.
+    pub ret: u32,
+    /// Parameters.
+    pub params: Vec<Param<'a>>,
+}
+
+/// A variable of a section; in the kernel these are the per-CPU variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Var<'a> {
+    /// Id of the variable: what a program's `ksym` wants.
+    pub id: u32,
+    /// Its type.
+    pub ty: u32,
+    /// Section: `.data..percpu`.
+    pub section: &'a str,
+    /// Bytes from the start of the section.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+}
+
+/// Ids by hash of the name; open addressing, 0 is empty.
+pub(super) struct NameIndex {
+    slots: Vec<u32>,
+}
+
+impl NameIndex {
+    fn of(btf: &Btf) -> NameIndex {
+        let size = (btf.offsets.len() * 2).next_power_of_two().max(16);
+        let mut slots = vec![0u32; size];
+        for (id, raw) in btf.own() {
+            if raw.name == 0 || !raw.kind().is_some_and(findable) {
+                continue;
+            }
+            let Some(tail) = btf.string_tail(raw.name) else { continue };
+            let mut slot = hash_tail(tail) & (size - 1);
+            while slots[slot] != 0 {
+                slot = (slot + 1) & (size - 1);
+            }
+            slots[slot] = id;
+        }
+        NameIndex { slots }
+    }
+
+    /// Ids that may have the name, in ascending order for equal names.
+    fn candidates(&self, name: &str) -> impl Iterator<Item = u32> {
+        let mask = self.slots.len() - 1;
+        let start = hash_bytes(name.bytes()) & mask;
+        (0..=mask).map(move |i| self.slots[(start + i) & mask]).take_while(|id| *id != 0)
+    }
+}
+
+/// Kinds that can be asked for by name; parameters and members are no types, pointers have no names.
+fn findable(kind: BtfKind) -> bool {
+    !matches!(kind, BtfKind::Ptr | BtfKind::Array | BtfKind::FuncProto | BtfKind::DeclTag | BtfKind::TypeTag)
+}
+
+fn hash_bytes(bytes: impl Iterator<Item = u8>) -> usize {
+    // FNV-1a: names are short, and the index lives for one run.
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    (hash ^ hash >> 29) as usize
+}
+
+fn hash_tail(tail: &[u8]) -> usize {
+    hash_bytes(tail.iter().copied().take_while(|b| *b != 0))
+}
+
+fn is_name(tail: &[u8], name: &[u8]) -> bool {
+    tail.get(name.len()) == Some(&0) && tail.starts_with(name)
+}
+
+impl Btf {
+    /// This blob's own types.
+    pub(super) fn own(&self) -> impl Iterator<Item = (u32, Raw<'_>)> {
+        let ids = self.first_id..;
+        ids.zip(&self.offsets).filter_map(|(id, at)| Some((id, self.raw_at(self.types + *at as usize)?)))
+    }
+
+    fn fits(&self, raw: &Raw<'_>, kinds: &[BtfKind], name: &[u8]) -> bool {
+        raw.kind().is_some_and(|k| kinds.contains(&k))
+            && self.string_tail(raw.name).is_some_and(|tail| is_name(tail, name))
+    }
+
+    /// The first own type of one of these kinds and this name.
+    pub(super) fn find_own(&self, kinds: &[BtfKind], name: &str) -> Option<u32> {
+        if name.is_empty() {
+            return None;
+        }
+        if self.names.get().is_none() && self.lookups.fetch_add(1, Ordering::Relaxed) < SEARCHES {
+            return self.own().find(|(_, raw)| self.fits(raw, kinds, name.as_bytes())).map(|(id, _)| id);
+        }
+        let index = self.names.get_or_init(|| NameIndex::of(self));
+        index
+            .candidates(name)
+            .find(|id| self.raw(*id).is_some_and(|raw| self.fits(&raw, kinds, name.as_bytes())))
+    }
+
+    /// The first type of one of these kinds and this name: this blob's own, then its base's.
+    pub fn find(&self, kinds: &[BtfKind], name: &str) -> Option<u32> {
+        self.find_own(kinds, name).or_else(|| self.base.as_ref()?.find(kinds, name))
+    }
+
+    /// A complete struct (or union) by tag.
+    pub fn find_sou(&self, union: bool, tag: &str) -> Option<u32> {
+        self.find(&[if union { BtfKind::Union } else { BtfKind::Struct }], tag)
+    }
+
+    /// A type's own name; empty where it has none.
+    pub fn name_of(&self, id: u32) -> &str {
+        self.raw(id).map_or("", |raw| raw.name())
+    }
+
+    /// The type behind typedefs, qualifiers and tags.
+    pub fn resolve(&self, mut id: u32) -> u32 {
+        for _ in 0..MAX_CHAIN {
+            match self.def(id) {
+                Some(
+                    Def::Typedef { target, .. }
+                    | Def::Const(target)
+                    | Def::Volatile(target)
+                    | Def::Restrict(target)
+                    | Def::TypeTag { target, .. },
+                ) => id = target,
+                _ => return id,
+            }
+        }
+        0
+    }
+
+    /// Bytes of a type; `None` for void, functions and forward declarations.
+    pub fn size(&self, id: u32) -> Option<u32> {
+        let mut factor = 1u32;
+        let mut id = id;
+        for _ in 0..MAX_CHAIN {
+            id = self.resolve(id);
+            match self.def(id)? {
+                Def::Int { size, .. }
+                | Def::Sou { size, .. }
+                | Def::Enum { size, .. }
+                | Def::Float { size, .. } => return size.checked_mul(factor),
+                Def::Pointer(_) => return factor.checked_mul(8),
+                Def::Array { elem, len } => {
+                    factor = factor.checked_mul(len)?;
+                    id = elem;
+                }
+                Def::Var { ty, .. } => id = ty,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// A member by dotted path inside a struct, union, or typedef of one; anonymous members are looked through.
+    pub fn member(&self, sou: u32, path: &str) -> Option<Field> {
+        let mut found = Field { bit_offset: 0, size: 0, bits: None, ty: sou };
+        for name in path.split('.') {
+            let m = self.member_named(found.ty, name, MAX_CHAIN)?;
+            found = Field {
+                bit_offset: found.bit_offset.checked_add(m.bit_offset)?,
+                size: self.size(m.ty).unwrap_or(0),
+                bits: m.bits,
+                ty: m.ty,
+            };
+        }
+        Some(found)
+    }
+
+    fn member_named(&self, id: u32, name: &str, depth: u32) -> Option<BtfMember<'_>> {
+        if depth == 0 || name.is_empty() {
+            return None;
+        }
+        let Some(Def::Sou { members, .. }) = self.def(self.resolve(id)) else { return None };
+        if let Some(m) = members.clone().find(|m| m.name == name) {
+            return Some(m);
+        }
+        members.filter(|m| m.name.is_empty() && m.bits.is_none()).find_map(|m| {
+            let inner = self.member_named(m.ty, name, depth - 1)?;
+            Some(BtfMember { bit_offset: m.bit_offset.checked_add(inner.bit_offset)?, ..inner })
+        })
+    }
+
+    /// A member by struct tag and dotted path: `task_struct.comm`, `task_struct.thread_info.status`.
+    pub fn field(&self, path: &str) -> Option<Field> {
+        let (tag, path) = path.split_once('.')?;
+        self.member(self.find_sou(false, tag)?, path)
+    }
+
+    /// A function by name.
+    pub fn func(&self, name: &str) -> Option<Func<'_>> {
+        self.func_at(self.find(&[BtfKind::Func], name)?)
+    }
+
+    /// A function by id.
+    pub fn func_at(&self, id: u32) -> Option<Func<'_>> {
+        let Some(Def::Func { proto, .. }) = self.def(id) else { return None };
+        let Some(Def::FuncProto { ret, params }) = self.def(proto) else { return None };
+        Some(Func { id, proto, ret, params: params.collect() })
+    }
+
+    /// Names and ids of this blob's own functions that begin so: `__x64_sys_`.
+    pub fn functions_with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
+        self.own().filter_map(move |(id, raw)| {
+            let hit = raw.kind() == Some(BtfKind::Func)
+                && self.string_tail(raw.name)?.starts_with(prefix.as_bytes());
+            hit.then(|| (raw.name(), id))
+        })
+    }
+
+    /// A variable by name, with its place in its section.
+    pub fn var(&self, name: &str) -> Option<Var<'_>> {
+        let id = self.find(&[BtfKind::Var], name)?;
+        let Some(Def::Var { ty, .. }) = self.def(id) else { return None };
+        self.own().filter(|(_, raw)| raw.kind() == Some(BtfKind::Datasec)).find_map(|(sec, _)| {
+            let Some(Def::Datasec { name: section, mut vars }) = self.def(sec) else { return None };
+            let (_, offset, size) = vars.find(|(var, ..)| *var == id)?;
+            Some(Var { id, ty, section, offset, size })
+        })
+    }
+
+    /// An enumeration constant of this blob's own: its enumeration and value.
+    pub fn enumerator(&self, name: &str) -> Option<(u32, i64)> {
+        if name.is_empty() {
+            return None;
+        }
+        let enums = self.own().filter(|(_, raw)| matches!(raw.kind(), Some(BtfKind::Enum | BtfKind::Enum64)));
+        for (id, raw) in enums {
+            let words = if raw.kind() == Some(BtfKind::Enum64) { 3 } else { 2 };
+            for i in 0..raw.vlen() {
+                let is = self.string_tail(raw.word(i * words)).is_some_and(|t| is_name(t, name.as_bytes()));
+                if is && let Some(Def::Enum { mut values, .. }) = self.def(id) {
+                    return values.nth(i).map(|(_, value)| (id, value));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,299 @@
+//! Names to types.
+//!
+//! The order is D's: what D has and the program declared, then the kernel, then its modules. Answers of the kernel are
+//! kept, also negative ones, because a checker asks the same question for every use of a name.
+
+use std::sync::Arc;
+
+use crate::btf::{Btf, BtfKind};
+use crate::model::{Quals, TagKind, TypeId, Types};
+
+/// D's own typedefs.
+pub const BUILTIN_TYPEDEFS: &[(&str, TypeId)] = &[
+    ("int8_t", TypeId::CHAR),
+    ("int16_t", TypeId::SHORT),
+    ("int32_t", TypeId::INT),
+    ("int64_t", TypeId::LONG),
+    ("uint8_t", TypeId::UCHAR),
+    ("uint16_t", TypeId::USHORT),
+    ("uint32_t", TypeId::UINT),
+    ("uint64_t", TypeId::ULONG),
+    ("intptr_t", TypeId::LONG),
+    ("uintptr_t", TypeId::ULONG),
+    ("size_t", TypeId::ULONG),
+    ("ssize_t", TypeId::LONG),
+    ("ptrdiff_t", TypeId::LONG),
+    ("uchar_t", TypeId::UCHAR),
+    ("ushort_t", TypeId::USHORT),
+    ("uint_t", TypeId::UINT),
+    ("ulong_t", TypeId::ULONG),
+    ("u_longlong_t", TypeId::ULLONG),
+    ("id_t", TypeId::INT),
+    ("pid_t", TypeId::INT),
+];
+
+/// The type that C specifiers in any order mean: `long unsigned int`, `_Bool`, `void`, `string`. `None` where a word is
+/// no specifier or the combination is impossible.
+pub fn base_type(words: &str) -> Option<TypeId> {
+    let (mut sign, mut long, mut short, mut base) = (None, 0, 0, None);
+    for word in words.split_ascii_whitespace() {
+        match word {
+            "signed" | "unsigned" if sign.is_none() => sign = Some(word == "signed"),
+            "long" => long += 1,
+            "short" => short += 1,
+            _ if base.is_none() => base = Some(word),
+            _ => return None,
+        }
+    }
+    let unsigned = sign == Some(false);
+    let pick = |s, u| Some(if unsigned { u } else { s });
+    match (base, long, short, sign) {
+        (Some("char"), 0, 0, None) => Some(TypeId::CHAR),
+        (Some("char"), 0, 0, Some(_)) => pick(TypeId::SCHAR, TypeId::UCHAR),
+        (Some("int") | None, 0, 1, _) => pick(TypeId::SHORT, TypeId::USHORT),
+        (Some("int"), 0, 0, _) | (None, 0, 0, Some(_)) => pick(TypeId::INT, TypeId::UINT),
+        (Some("int") | None, 1, 0, _) => pick(TypeId::LONG, TypeId::ULONG),
+        (Some("int") | None, 2, 0, _) => pick(TypeId::LLONG, TypeId::ULLONG),
+        (Some("double"), 1, 0, None) => Some(TypeId::LDOUBLE),
+        (Some(word), 0, 0, None) => match word {
+            "void" => Some(TypeId::VOID),
+            "_Bool" | "bool" => Some(TypeId::BOOL),
+            "float" => Some(TypeId::FLOAT),
+            "double" => Some(TypeId::DOUBLE),
+            "string" => Some(TypeId::STRING),
+            "stack" => Some(TypeId::STACK),
+            "_symaddr" => Some(TypeId::SYMADDR),
+            "_usymaddr" => Some(TypeId::USYMADDR),
+            "<DYN>" => Some(TypeId::DYN),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn btf_kinds(kind: TagKind) -> &'static [BtfKind] {
+    match kind {
+        TagKind::Struct => &[BtfKind::Struct],
+        TagKind::Union => &[BtfKind::Union],
+        TagKind::Enum => &[BtfKind::Enum, BtfKind::Enum64],
+    }
+}
+
+impl Types {
+    /// A typedef by name.
+    pub fn find_typedef(&self, name: &str) -> Option<TypeId> {
+        if let Some(&id) = self.read().typedefs.get(name) {
+            return Some(id);
+        }
+        self.from_kernel(format!("typedef {name}"), &[BtfKind::Typedef], name)
+    }
+
+    /// A struct, union or enum by tag; a forward declaration of the program is completed by nothing but the program,
+    /// except that the kernel's type is taken where the program only declared it forward.
+    pub fn find_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
+        let own = self.read().tags.get(&(kind, Arc::from(tag))).copied();
+        if let Some(id) = own
+            && self.size(id).is_some()
+        {
+            return Some(id);
+        }
+        self.from_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag).or(own)
+    }
+
+    /// A typedef of one kernel module (`vmlinux` for the kernel itself): `` module`name ``.
+    pub fn find_typedef_in(&self, module: &str, name: &str) -> Option<TypeId> {
+        self.from_module(module, &[BtfKind::Typedef], name)
+    }
+
+    /// A tagged type of one kernel module: `` struct module`tag ``.
+    pub fn find_tag_in(&self, module: &str, kind: TagKind, tag: &str) -> Option<TypeId> {
+        self.from_module(module, btf_kinds(kind), tag)
+    }
+
+    /// An enumeration constant: its type and value.
+    pub fn find_enumerator(&self, name: &str) -> Option<(TypeId, i64)> {
+        if let Some(&found) = self.read().constants.get(name) {
+            return Some(found);
+        }
+        let kernel = self.kernel()?;
+        let (btf, id, value) = kernel.enumerator(name)?;
+        let found = (self.import(&btf, id), value);
+        self.write().constants.insert(name.into(), found);
+        Some(found)
+    }
+
+    /// The value of an enumerator of one enumeration, for comparisons whose left operand has that type.
+    pub fn enumerator_of(&self, id: TypeId, name: &str) -> Option<i64> {
+        self.enumerators(id).iter().find(|(n, _)| **n == *name).map(|(_, v)| *v)
+    }
+
+    fn from_kernel(&self, key: String, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
+        if let Some(&known) = self.read().asked.get(&key) {
+            return known;
+        }
+        let kernel = self.kernel()?;
+        let found = kernel.find(kinds, name).map(|(btf, id)| self.import(&btf, id));
+        self.write().asked.insert(key, found);
+        found
+    }
+
+    fn from_module(&self, module: &str, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
+        let btf: Arc<Btf> = self.kernel()?.module(module)?;
+        let id = btf.find(kinds, name)?;
+        Some(self.import(&btf, id))
+    }
+
+    /// A type by its C text: `struct task_struct *`, `const char *`, `uint64_t`, `char [16]`,
+    /// `` struct vmlinux`task_struct ``. For tables of signatures; function types are not read.
+    pub fn find(&self, text: &str) -> Option<TypeId> {
+        let tokens = tokens(text)?;
+        let mut at = 0;
+        let (mut quals, mut userland, mut words) = (Quals::NONE, false, Vec::new());
+        while let Some(Token::Word(word)) = tokens.get(at) {
+            at += 1;
+            match *word {
+                "userland" => userland = true,
+                word => match qualifier(word) {
+                    Some(q) => quals = quals.with(q),
+                    None => words.push(word),
+                },
+            }
+        }
+        let mut id = self.qualified(self.find_base(&words)?, quals);
+        while let Some(token) = tokens.get(at) {
+            at += 1;
+            match token {
+                Token::Star => id = if userland { self.user_pointer(id) } else { self.pointer(id) },
+                Token::Word(word) => id = self.qualified(id, qualifier(word)?),
+                Token::Bracket(_) => {
+                    // The first dimension is the outermost.
+                    let mut dims = Vec::new();
+                    at -= 1;
+                    while let Some(Token::Bracket(n)) = tokens.get(at) {
+                        dims.push(*n);
+                        at += 1;
+                    }
+                    for n in dims.iter().rev() {
+                        id = self.array(id, *n);
+                    }
+                    return (at == tokens.len()).then_some(id);
+                }
+            }
+        }
+        Some(id)
+    }
+
+    fn find_base(&self, words: &[&str]) -> Option<TypeId> {
+        let scoped = |name: &'_ str| name.split_once('`').map(|(m, n)| (m.to_string(), n.to_string()));
+        match words {
+            [keyword @ ("struct" | "union" | "enum"), tag] => {
+                let kind = match *keyword {
+                    "struct" => TagKind::Struct,
+                    "union" => TagKind::Union,
+                    _ => TagKind::Enum,
+                };
+                match scoped(tag) {
+                    Some((module, tag)) => self.find_tag_in(&module, kind, &tag),
+                    None => self.find_tag(kind, tag),
+                }
+            }
+            [name] => base_type(name).or_else(|| match scoped(name) {
+                Some((module, name)) => self.find_typedef_in(&module, &name),
+                None => self.find_typedef(name),
+            }),
+            words => base_type(&words.join(" ")),
+        }
+    }
+}
+
+fn qualifier(word: &str) -> Option<Quals> {
+    match word {
+        "const" => Some(Quals::CONST),
+        "volatile" => Some(Quals::VOLATILE),
+        "restrict" => Some(Quals::RESTRICT),
+        _ => None,
+    }
+}
+
+enum Token<'a> {
+    Word(&'a str),
+    Star,
+    Bracket(u64),
+}
+
+fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
+    let mut out = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(c) = rest.chars().next() {
+        let used = match c {
+            '*' => {
+                out.push(Token::Star);
+                1
+            }
+            '[' => {
+                let (n, _) = rest[1..].split_once(']')?;
+                out.push(Token::Bracket(if n.trim().is_empty() { 0 } else { n.trim().parse().ok()? }));
+                n.len() + 2
+            }
+            _ => {
+                let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '`' | '<' | '>');
+                let end = rest.find(|c| !word(c)).unwrap_or(rest.len());
+                if end == 0 {
+                    return None;
+                }
+                out.push(Token::Word(&rest[..end]));
+                end
+            }
+        };
+        rest = rest[used..].trim_start();
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifiers_come_in_any_order() {
+        for (text, id) in [
+            ("long unsigned int", TypeId::ULONG),
+            ("int long long", TypeId::LLONG),
+            ("unsigned", TypeId::UINT),
+            ("signed char", TypeId::SCHAR),
+            ("short", TypeId::SHORT),
+            ("long double", TypeId::LDOUBLE),
+            ("_Bool", TypeId::BOOL),
+        ] {
+            assert_eq!(base_type(text), Some(id), "{text}");
+        }
+        for text in
+            ["", "unsigned void", "short char", "long long long", "signed unsigned int", "int char", "foo"]
+        {
+            assert_eq!(base_type(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn types_are_found_by_their_text() {
+        let t = Types::new();
+        for text in [
+            "int",
+            "unsigned long *",
+            "const char *",
+            "char [16]",
+            "pid_t",
+            "string",
+            "int [2][3]",
+            "userland char *",
+        ] {
+            assert_eq!(t.find(text).map(|id| t.name(id)).as_deref(), Some(text));
+        }
+        for text in ["", "nothing_t", "int (*)(void)", "char [x]", "struct nothing *", "int 5 *", "char [1"] {
+            assert_eq!(t.find(text), None, "{text}");
+        }
+        for (name, target) in BUILTIN_TYPEDEFS {
+            assert_eq!(t.find(name).map(|id| t.resolve(id)), Some(*target));
+        }
+    }
+}
