@@ -5,7 +5,12 @@
 //! back end and the interpreter here, and they must agree: same DIF, same inputs, same values, same faults.
 
 pub mod builder;
+mod dom;
+pub mod eval;
 pub mod ir;
 mod ops;
+pub mod text;
+pub mod verify;
 
 pub use builder::{BuildError, FunctionBuilder};
+pub use verify::{VerifyError, verify};

@@ -165,6 +165,18 @@ pub const QUANTIZE_BUCKETS: u32 = 127;
 /// The bucket of zero.
 pub const QUANTIZE_ZERO: u32 = 63;
 
+/// The quantize bucket a value falls into: zero in bucket 63, `2^k ..= 2^(k+1)-1` in 64 + k, and negative values mirrored
+/// in 62 - k; what is below `-2^62` shares bucket 0.
+pub fn quantize_bucket(value: i64) -> usize {
+    let zero = QUANTIZE_ZERO as usize;
+    let magnitude = value.unsigned_abs();
+    match (magnitude.checked_ilog2(), value < 0) {
+        (None, _) => zero,
+        (Some(k), false) => zero + 1 + k as usize,
+        (Some(k), true) => (zero - 1).saturating_sub(k as usize),
+    }
+}
+
 impl AggFunc {
     /// Bytes of one value.
     pub fn value_size(self) -> u32 {
@@ -331,6 +343,31 @@ impl FaultKind {
             FaultKind::BadSize => format!("invalid size ({value})"),
             FaultKind::BadIndex => format!("index out of bounds ({})", value as i64),
             FaultKind::Library => "library-level fault".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantize_buckets_are_powers_of_two_mirrored_at_zero() {
+        for (value, bucket) in [
+            (0, 63),
+            (1, 64),
+            (2, 65),
+            (3, 65),
+            (4, 66),
+            (i64::MAX, 126),
+            (-1, 62),
+            (-2, 61),
+            (-3, 61),
+            (-4, 60),
+            (-(1 << 62), 0),
+            (i64::MIN, 0),
+        ] {
+            assert_eq!(quantize_bucket(value), bucket, "{value}");
         }
     }
 }

@@ -1,0 +1,512 @@
+//! The verifier: what every module must satisfy, whoever made it.
+//!
+//! It runs after the front end, after the optimizer (in tests and debug builds) and on text that was read back. The back
+//! end then relies on it: no operand without a definition, no edge backwards, no field outside its record. Checking here,
+//! in terms of the form, instead of leaving it to the kernel's verifier, gives a message that names an instruction.
+//!
+//! A *word* is an Int or a Ptr. Wherever the form says Int for an operand that is only a number (arithmetic, comparison,
+//! stores, records, keys, exit), a Ptr will do; loads want a Ptr.
+
+use std::fmt;
+
+use crate::dom::DomTree;
+use crate::ir::{
+    AggFunc, BinOp, Block, Datum, Field, Function, InstData, IntBuiltin, Module, Op, Scope, StrBuiltin, Term,
+    Ty, Value, VarDesc, VarId, VarTy,
+};
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyError {
+    /// The function's name; empty when a table of the module is wrong.
+    pub function: String,
+    /// The block.
+    pub block: Option<Block>,
+    /// The instruction's place in the block; `None`: its end or its parameters.
+    pub inst: Option<usize>,
+    /// The text.
+    pub message: String,
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.function.is_empty() {
+            write!(f, "{}: ", self.function)?;
+        }
+        if let Some(block) = self.block {
+            write!(f, "b{}", block.0)?;
+            if let Some(inst) = self.inst {
+                write!(f, "[{inst}]")?;
+            }
+            write!(f, ": ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+type Check<T = ()> = Result<T, String>;
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(message()) }
+}
+
+/// Checks a module; the first thing that is wrong is told.
+pub fn verify(module: &Module) -> Result<(), VerifyError> {
+    tables(module).map_err(|message| VerifyError {
+        function: String::new(),
+        block: None,
+        inst: None,
+        message,
+    })?;
+    for clause in &module.clauses {
+        FunctionCheck::run(module, &clause.func, clause.record.as_ref().map(|r| r.size))?;
+    }
+    Ok(())
+}
+
+fn tables(m: &Module) -> Check {
+    ensure(m.strsize >= 8 && m.strsize.is_multiple_of(8), || {
+        format!("strsize {} is no multiple of 8", m.strsize)
+    })?;
+    ensure(m.strings.first().is_none_or(Vec::is_empty), || "string 0 is not empty".into())?;
+    for (i, s) in m.strings.iter().enumerate() {
+        ensure(!s.contains(&0) && s.len() < m.strsize as usize, || {
+            format!("string {i} has a NUL or is too long")
+        })?;
+    }
+    for (i, var) in m.vars.iter().enumerate() {
+        if let VarTy::Int { size, .. } = var.ty {
+            ensure(matches!(size, 1 | 2 | 4 | 8), || format!("variable {i} has {size} bytes"))?;
+        }
+        if let Some(key) = &var.key {
+            ensure(var.scope != Scope::Clause, || format!("variable {i}: a clause-local array"))?;
+            ensure(!key.is_empty(), || format!("variable {i}: an array without key columns"))?;
+            key_columns(key, var.key_size, m.strsize).map_err(|e| format!("variable {i}: {e}"))?;
+        } else {
+            ensure(var.key_size == 0, || format!("variable {i}: a scalar with a key size"))?;
+        }
+    }
+    for (i, agg) in m.aggs.iter().enumerate() {
+        key_columns(&agg.key, agg.key_size, m.strsize).map_err(|e| format!("aggregation {i}: {e}"))?;
+        if let AggFunc::Lquantize { step: 0, .. } = agg.func {
+            return Err(format!("aggregation {i}: step 0"));
+        }
+    }
+    for clause in &m.clauses {
+        if let Some(record) = &clause.record {
+            ensure(record.size.is_multiple_of(8), || {
+                format!("{}: record of {} bytes", clause.func.name, record.size)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn key_columns(columns: &[Field], size: u32, strsize: u32) -> Check {
+    ensure(size.is_multiple_of(8), || format!("key of {size} bytes"))?;
+    let mut at = 0;
+    for f in columns {
+        ensure(f.offset >= at && f.offset.is_multiple_of(8), || format!("key column at {}", f.offset))?;
+        datum(f.datum, strsize)?;
+        at = f.offset.saturating_add(f.datum.size());
+        ensure(at <= size, || format!("key column ends at {at}, the key at {size}"))?;
+    }
+    Ok(())
+}
+
+fn datum(datum: Datum, strsize: u32) -> Check {
+    match datum {
+        Datum::Int { size, .. } => {
+            ensure(matches!(size, 1 | 2 | 4 | 8), || format!("an integer of {size} bytes"))
+        }
+        Datum::Str { size } => ensure(size >= 8 && size.is_multiple_of(8) && size <= strsize, || {
+            format!("a string field of {size} bytes")
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Where a path stands between its `Reserve` and its `Commit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recording {
+    Before,
+    Open,
+    After,
+}
+
+struct FunctionCheck<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    record_size: Option<u32>,
+    /// Block and place of each value's definition; parameters stand at place 0, instruction `i` at `i + 1`.
+    defs: Vec<Option<(usize, usize)>>,
+    dom: DomTree,
+}
+
+impl<'a> FunctionCheck<'a> {
+    fn run(module: &'a Module, function: &'a Function, record_size: Option<u32>) -> Result<(), VerifyError> {
+        let fail = |block: usize, inst: Option<usize>| {
+            move |message: String| VerifyError {
+                function: function.name.clone(),
+                block: Some(Block(block as u32)),
+                inst,
+                message,
+            }
+        };
+        let entry = function.blocks.first().ok_or_else(|| fail(0, None)("no blocks".into()))?;
+        ensure(entry.params.is_empty(), || "the entry has parameters".into()).map_err(fail(0, None))?;
+        let n = function.blocks.len();
+        for (b, block) in function.blocks.iter().enumerate() {
+            let mut bad = None;
+            block.term.for_each_edge(|to, _| {
+                if to.0 as usize <= b || to.0 as usize >= n {
+                    bad = Some(to);
+                }
+            });
+            ensure(bad.is_none(), || format!("an edge to {bad:?} does not go forward"))
+                .map_err(fail(b, None))?;
+        }
+        let dom = DomTree::new(function);
+        let mut check =
+            FunctionCheck { module, function, record_size, defs: vec![None; function.values.len()], dom };
+        for (b, block) in function.blocks.iter().enumerate() {
+            ensure(check.dom.is_reached(b), || "nothing leads here".into()).map_err(fail(b, None))?;
+            for p in &block.params {
+                check.define(*p, (b, 0)).map_err(fail(b, None))?;
+            }
+            for (i, inst) in block.insts.iter().enumerate() {
+                if let Some(v) = inst.result {
+                    check.define(v, (b, i + 1)).map_err(fail(b, Some(i)))?;
+                }
+            }
+        }
+        let mut recording = vec![None; n];
+        recording[0] = Some(Recording::Before);
+        for (b, block) in function.blocks.iter().enumerate() {
+            // Every block is reached by forward edges only, so its state was set by an earlier one.
+            let mut state = recording[b].unwrap_or(Recording::Before);
+            for (i, inst) in block.insts.iter().enumerate() {
+                check.instruction(inst, (b, i + 1)).map_err(fail(b, Some(i)))?;
+                state = check.recording(state, &inst.op).map_err(fail(b, Some(i)))?;
+            }
+            check.end(&block.term, b, state).map_err(fail(b, None))?;
+            let mut clash = None;
+            block.term.for_each_edge(|to, _| {
+                let slot = &mut recording[to.0 as usize];
+                if slot.is_some_and(|s| s != state) {
+                    clash = Some(to);
+                }
+                *slot = Some(state);
+            });
+            ensure(clash.is_none(), || format!("ways to {clash:?} differ in what they reserved"))
+                .map_err(fail(b, None))?;
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, v: Value, at: (usize, usize)) -> Check {
+        let slot = self.defs.get_mut(v.0 as usize).ok_or_else(|| format!("v{} has no type", v.0))?;
+        ensure(slot.is_none(), || format!("v{} is defined twice", v.0))?;
+        *slot = Some(at);
+        Ok(())
+    }
+
+    /// The type of an operand, once it is sure to be defined on every way to `at`.
+    fn operand(&self, v: Value, at: (usize, usize)) -> Check<Ty> {
+        let def = self
+            .defs
+            .get(v.0 as usize)
+            .copied()
+            .flatten()
+            .ok_or_else(|| format!("v{} is not defined", v.0))?;
+        let before = if def.0 == at.0 { def.1 < at.1 } else { self.dom.dominates(def.0, at.0) };
+        ensure(before, || format!("v{} is not defined on every way here", v.0))?;
+        Ok(self.function.values[v.0 as usize])
+    }
+
+    fn word(&self, v: Value, at: (usize, usize)) -> Check {
+        ensure(self.operand(v, at)? != Ty::Str, || format!("v{} is a string", v.0))
+    }
+
+    fn string(&self, v: Value, at: (usize, usize)) -> Check {
+        ensure(self.operand(v, at)? == Ty::Str, || format!("v{} is no string", v.0))
+    }
+
+    fn pointer(&self, v: Value, at: (usize, usize)) -> Check {
+        ensure(matches!(self.operand(v, at)?, Ty::Ptr(_)), || format!("v{} is no pointer", v.0))
+    }
+
+    fn instruction(&self, inst: &InstData, at: (usize, usize)) -> Check {
+        let gives = self.op(&inst.op, at)?;
+        match (inst.result, gives) {
+            (None, None) => Ok(()),
+            (Some(v), Some(ty)) => {
+                let has = self.function.values[v.0 as usize];
+                ensure(has == ty, || format!("v{} is {has:?}, the operation gives {ty:?}", v.0))
+            }
+            (Some(_), None) => Err("a result of an operation that has none".into()),
+            (None, Some(_)) => Err("the result is missing".into()),
+        }
+    }
+
+    /// Checks the operands; the type of the result.
+    fn op(&self, op: &Op, at: (usize, usize)) -> Check<Option<Ty>> {
+        Ok(match op {
+            Op::Const(_) => Some(Ty::Int),
+            Op::StrConst(id) => {
+                let n = self.module.strings.len();
+                ensure((id.0 as usize) < n, || format!("string {} of {n}", id.0))?;
+                Some(Ty::Str)
+            }
+            Op::Bin(op, a, b) => {
+                self.word(*a, at)?;
+                self.word(*b, at)?;
+                match (op, self.operand(*a, at)?) {
+                    (BinOp::Add | BinOp::Sub, ptr @ Ty::Ptr(_)) => Some(ptr),
+                    _ => Some(Ty::Int),
+                }
+            }
+            Op::Un(_, v) => {
+                self.word(*v, at)?;
+                Some(Ty::Int)
+            }
+            Op::Cmp(_, a, b) => {
+                self.word(*a, at)?;
+                self.word(*b, at)?;
+                Some(Ty::Int)
+            }
+            Op::StrCmp(_, a, b) => {
+                self.string(*a, at)?;
+                self.string(*b, at)?;
+                Some(Ty::Int)
+            }
+            Op::Ext { bits, signed: _, value } => {
+                ensure(matches!(bits, 8 | 16 | 32), || format!("an extension of {bits} bits"))?;
+                self.word(*value, at)?;
+                Some(Ty::Int)
+            }
+            Op::AsPtr(space, v) => {
+                self.word(*v, at)?;
+                Some(Ty::Ptr(*space))
+            }
+            Op::AsInt(v) => {
+                self.pointer(*v, at)?;
+                Some(Ty::Int)
+            }
+            Op::Builtin(IntBuiltin::Arg(n)) if *n > 9 => return Err(format!("arg{n}")),
+            Op::Builtin(_) => Some(Ty::Int),
+            Op::BuiltinStr(_) => Some(Ty::Str),
+            Op::Load { size, signed: _, addr } => {
+                ensure(matches!(size, 1 | 2 | 4 | 8), || format!("a load of {size} bytes"))?;
+                self.pointer(*addr, at)?;
+                Some(Ty::Int)
+            }
+            Op::LoadStr { addr, max } => {
+                self.pointer(*addr, at)?;
+                max.map_or(Ok(()), |v| self.word(v, at))?;
+                Some(Ty::Str)
+            }
+            Op::StrLen(v) => {
+                self.string(*v, at)?;
+                Some(Ty::Int)
+            }
+            Op::LoadVar(var) => Some(value_type(self.scalar(*var)?)),
+            Op::StoreVar(var, v) => {
+                self.store(self.scalar(*var)?, *v, at)?;
+                None
+            }
+            Op::LoadElem(var, key) => {
+                let var = self.array(*var, key, at)?;
+                Some(value_type(var))
+            }
+            Op::StoreElem(var, key, v) => {
+                let var = self.array(*var, key, at)?;
+                self.store(var, *v, at)?;
+                None
+            }
+            Op::DeleteElem(var, key) => {
+                self.array(*var, key, at)?;
+                None
+            }
+            Op::Stack { .. } => Some(Ty::Int),
+            Op::Reserve | Op::Commit => None,
+            Op::Record(field, v) => {
+                self.record_field(*field)?;
+                ensure(!matches!(field.datum, Datum::UserAddr(_)), || {
+                    "record-user-addr is for this field".into()
+                })?;
+                self.column(*field, &mut [*v].iter(), at)?;
+                None
+            }
+            Op::RecordUserAddr(field, addr, pid) => {
+                self.record_field(*field)?;
+                ensure(matches!(field.datum, Datum::UserAddr(_)), || "not a user address field".into())?;
+                self.column(*field, &mut [*addr, *pid].iter(), at)?;
+                None
+            }
+            Op::Aggregate { agg, key, args } => {
+                let n = self.module.aggs.len();
+                let desc = self
+                    .module
+                    .aggs
+                    .get(agg.0 as usize)
+                    .ok_or_else(|| format!("aggregation {} of {n}", agg.0))?;
+                self.key(&desc.key, key, at)?;
+                let arity = match desc.func {
+                    AggFunc::Count => 0..=0,
+                    AggFunc::Sum | AggFunc::Min | AggFunc::Max | AggFunc::Avg | AggFunc::Stddev => 1..=1,
+                    AggFunc::Quantize | AggFunc::Lquantize { .. } | AggFunc::Llquantize { .. } => 1..=2,
+                };
+                ensure(arity.contains(&args.len()), || format!("{}() of {}", desc.func.name(), args.len()))?;
+                args.iter().try_for_each(|v| self.word(*v, at))?;
+                None
+            }
+            Op::Exit(v) => {
+                self.word(*v, at)?;
+                None
+            }
+            Op::FaultUnless(_, cond, value) => {
+                self.word(*cond, at)?;
+                self.word(*value, at)?;
+                None
+            }
+        })
+    }
+
+    fn variable(&self, var: VarId) -> Check<&'a VarDesc> {
+        let n = self.module.vars.len();
+        self.module.vars.get(var.0 as usize).ok_or_else(|| format!("variable {} of {n}", var.0))
+    }
+
+    fn scalar(&self, var: VarId) -> Check<&'a VarDesc> {
+        let desc = self.variable(var)?;
+        ensure(desc.key.is_none(), || format!("{} is an array", desc.name))?;
+        Ok(desc)
+    }
+
+    fn array(&self, var: VarId, key: &[Value], at: (usize, usize)) -> Check<&'a VarDesc> {
+        let desc = self.variable(var)?;
+        let columns = desc.key.as_ref().ok_or_else(|| format!("{} is no array", desc.name))?;
+        self.key(columns, key, at)?;
+        Ok(desc)
+    }
+
+    fn store(&self, var: &VarDesc, v: Value, at: (usize, usize)) -> Check {
+        match var.ty {
+            VarTy::Int { .. } => self.word(v, at),
+            VarTy::Str => self.string(v, at),
+        }
+    }
+
+    fn key(&self, columns: &[Field], values: &[Value], at: (usize, usize)) -> Check {
+        let mut values = values.iter();
+        columns.iter().try_for_each(|f| self.column(*f, &mut values, at))?;
+        ensure(values.len() == 0, || format!("{} key values too many", values.len()))
+    }
+
+    /// Takes the values of one column and checks that they fit it.
+    fn column(&self, field: Field, values: &mut std::slice::Iter<'_, Value>, at: (usize, usize)) -> Check {
+        let mut next = || values.next().copied().ok_or_else(|| "a column has no value".to_string());
+        match field.datum {
+            Datum::Int { .. }
+            | Datum::KernelStack { .. }
+            | Datum::UserStack { .. }
+            | Datum::KernelAddr(_) => self.word(next()?, at),
+            Datum::UserAddr(_) => {
+                self.word(next()?, at)?;
+                self.word(next()?, at)
+            }
+            Datum::Bytes { .. } => Err("raw bytes have no operation".into()),
+            Datum::Interned => {
+                let v = next()?;
+                self.string(v, at)?;
+                let known = match self.definition(v) {
+                    Some(Op::StrConst(_)) => true,
+                    Some(Op::BuiltinStr(b)) => *b != StrBuiltin::Execname,
+                    _ => false,
+                };
+                ensure(known, || format!("v{} is neither a constant nor a probe name", v.0))
+            }
+            Datum::Str { size } => {
+                let v = next()?;
+                self.string(v, at)?;
+                // A column shorter than a string takes only what is known to fit, so that nobody need cut.
+                let longest = match self.definition(v) {
+                    Some(Op::StrConst(id)) => self.module.strings.get(id.0 as usize).map_or(0, Vec::len),
+                    Some(Op::BuiltinStr(StrBuiltin::Execname)) => 15.min(self.module.strsize as usize - 1),
+                    _ => self.module.strsize as usize - 1,
+                };
+                ensure(longest < size as usize, || format!("v{} may not fit {size} bytes", v.0))
+            }
+        }
+    }
+
+    fn definition(&self, v: Value) -> Option<&'a Op> {
+        let (block, place) = self.defs.get(v.0 as usize).copied().flatten()?;
+        self.function.blocks.get(block)?.insts.get(place.checked_sub(1)?).map(|i| &i.op)
+    }
+
+    fn record_field(&self, field: Field) -> Check {
+        let size = self.record_size.ok_or("the clause has no record")?;
+        datum(field.datum, self.module.strsize)?;
+        ensure(field.offset.is_multiple_of(field.datum.align()), || format!("a field at {}", field.offset))?;
+        let end = field.offset.saturating_add(field.datum.size());
+        ensure(end <= size, || format!("a field ends at {end}, the record at {size}"))
+    }
+
+    fn recording(&self, state: Recording, op: &Op) -> Check<Recording> {
+        match (op, state) {
+            (Op::Reserve, Recording::Before) => {
+                ensure(self.record_size.is_some(), || "the clause has no record".into())?;
+                Ok(Recording::Open)
+            }
+            (Op::Reserve, _) => Err("a second reserve".into()),
+            (Op::Record(..) | Op::RecordUserAddr(..), Recording::Open) => Ok(state),
+            (Op::Commit, Recording::Open) => Ok(Recording::After),
+            (Op::Record(..) | Op::RecordUserAddr(..) | Op::Commit, _) => Err("nothing is reserved".into()),
+            _ => Ok(state),
+        }
+    }
+
+    fn end(&self, term: &Term, block: usize, state: Recording) -> Check {
+        let at = (block, usize::MAX);
+        if let Term::Branch { cond, .. } = term {
+            self.word(*cond, at)?;
+        }
+        let mut result = Ok(());
+        term.for_each_edge(|to, args| {
+            if result.is_ok() {
+                result = self.edge(to, args, at);
+            }
+        });
+        result?;
+        match term {
+            Term::Return => ensure(state != Recording::Open, || "the record is not committed".into()),
+            Term::PredicateFalse => {
+                ensure(state == Recording::Before, || "a record before the predicate".into())
+            }
+            Term::Jump(..) | Term::Branch { .. } => Ok(()),
+        }
+    }
+
+    fn edge(&self, to: Block, args: &[Value], at: (usize, usize)) -> Check {
+        let params = &self.function.blocks[to.0 as usize].params;
+        ensure(params.len() == args.len(), || {
+            format!("{} arguments for the {} of b{}", args.len(), params.len(), to.0)
+        })?;
+        for (p, a) in params.iter().zip(args) {
+            let (want, has) = (self.function.values[p.0 as usize], self.operand(*a, at)?);
+            ensure(want == has, || format!("v{} is {has:?}, b{} wants {want:?}", a.0, to.0))?;
+        }
+        Ok(())
+    }
+}
+
+fn value_type(var: &VarDesc) -> Ty {
+    match var.ty {
+        VarTy::Int { .. } => Ty::Int,
+        VarTy::Str => Ty::Str,
+    }
+}
