@@ -85,7 +85,7 @@ impl Types {
         if let Some(&id) = self.read().typedefs.get(name) {
             return Some(id);
         }
-        self.from_kernel(format!("typedef {name}"), &[BtfKind::Typedef], name)
+        self.ask_kernel(format!("typedef {name}"), &[BtfKind::Typedef], name)
     }
 
     /// A struct, union or enum by tag; a forward declaration of the program is completed by nothing but the program,
@@ -97,17 +97,17 @@ impl Types {
         {
             return Some(id);
         }
-        self.from_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag).or(own)
+        self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag).or(own)
     }
 
     /// A typedef of one kernel module (`vmlinux` for the kernel itself): `` module`name ``.
     pub fn find_typedef_in(&self, module: &str, name: &str) -> Option<TypeId> {
-        self.from_module(module, &[BtfKind::Typedef], name)
+        self.ask_module(module, &[BtfKind::Typedef], name)
     }
 
     /// A tagged type of one kernel module: `` struct module`tag ``.
     pub fn find_tag_in(&self, module: &str, kind: TagKind, tag: &str) -> Option<TypeId> {
-        self.from_module(module, btf_kinds(kind), tag)
+        self.ask_module(module, btf_kinds(kind), tag)
     }
 
     /// An enumeration constant: its type and value.
@@ -127,7 +127,7 @@ impl Types {
         self.enumerators(id).iter().find(|(n, _)| **n == *name).map(|(_, v)| *v)
     }
 
-    fn from_kernel(&self, key: String, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
+    fn ask_kernel(&self, key: String, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
         if let Some(&known) = self.read().asked.get(&key) {
             return known;
         }
@@ -137,7 +137,7 @@ impl Types {
         found
     }
 
-    fn from_module(&self, module: &str, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
+    fn ask_module(&self, module: &str, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
         let btf: Arc<Btf> = self.kernel()?.module(module)?;
         let id = btf.find(kinds, name)?;
         Some(self.import(&btf, id))

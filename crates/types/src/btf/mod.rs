@@ -309,9 +309,9 @@ impl Btf {
                     size,
                     bits: word as u8,
                     bit_offset: (word >> 16) as u8,
-                    signed: word >> 24 & 1 != 0,
-                    char: word >> 24 & 2 != 0,
-                    bool: word >> 24 & 4 != 0,
+                    signed: (word >> 24) & 1 != 0,
+                    char: (word >> 24) & 2 != 0,
+                    bool: (word >> 24) & 4 != 0,
                 }
             }
             BtfKind::Ptr => Def::Pointer(target),
@@ -447,7 +447,7 @@ fn value<'a>(p: &mut Parts<'a>) -> Option<(&'a str, i64)> {
     let signed = p.raw.flag();
     if p.raw.kind() == Some(BtfKind::Enum64) {
         let [name, low, high] = p.take::<3>()?;
-        return Some((p.text(name), (u64::from(high) << 32 | u64::from(low)) as i64));
+        return Some((p.text(name), ((u64::from(high) << 32) | u64::from(low)) as i64));
     }
     let [name, value] = p.take::<2>()?;
     let value = if signed { i64::from(value as i32) } else { i64::from(value) };

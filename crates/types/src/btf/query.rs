@@ -106,7 +106,7 @@ fn findable(kind: BtfKind) -> bool {
 fn hash_bytes(bytes: impl Iterator<Item = u8>) -> usize {
     // FNV-1a: names are short, and the index lives for one run.
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    (hash ^ hash >> 29) as usize
+    (hash ^ (hash >> 29)) as usize
 }
 
 fn hash_tail(tail: &[u8]) -> usize {
