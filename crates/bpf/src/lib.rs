@@ -1,9 +1,13 @@
 //! DIF to eBPF and the bpf(2) and perf_event_open(2) layer. Knows neither D nor providers.
 
+pub mod btf;
 pub mod disasm;
 pub mod emit;
+pub mod features;
 pub mod helpers;
 pub mod insn;
 mod liveness;
+pub mod load;
 pub mod mir;
 pub mod regalloc;
+pub mod sys;

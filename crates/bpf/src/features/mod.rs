@@ -1,0 +1,210 @@
+//! What this kernel can do, found by trying.
+//!
+//! Version numbers lie (distributions backport, configurations differ, lockdown takes away), so each facility is
+//! tried, once, when somebody first asks. One table below makes everything: the [`Facility`] names, the plain
+//! [`Facilities`] struct that the code generator reads and golden tests fill by hand, and the row that tests print.
+//! The tries themselves are in `probes`.
+
+mod probes;
+mod system;
+
+pub use system::{Capabilities, Lockdown, perf_paranoid};
+
+use std::sync::OnceLock;
+
+macro_rules! facilities {
+    ($($(#[doc = $doc:literal])+ $variant:ident $field:ident $probe:ident;)*) => {
+        /// Something a kernel may or may not be able to do.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Facility {
+            $($(#[doc = $doc])+ $variant,)*
+        }
+
+        impl Facility {
+            /// All, in the table's order.
+            pub const ALL: &[Facility] = &[$(Facility::$variant,)*];
+
+            /// Its name in tables and messages.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Facility::$variant => stringify!($field),)*
+                }
+            }
+
+            /// What it is, in a line.
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Facility::$variant => concat!($($doc,)+).trim_ascii(),)*
+                }
+            }
+
+            fn probe(self, features: &Features) -> Result<(), String> {
+                match self {
+                    $(Facility::$variant => probes::$probe(features),)*
+                }
+            }
+        }
+
+        /// A plain answer for every facility; by hand in golden tests, from [`Features::facilities`] otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Facilities {
+            $($(#[doc = $doc])+ pub $field: bool,)*
+        }
+
+        impl Facilities {
+            /// The answer for one.
+            pub fn has(&self, facility: Facility) -> bool {
+                match facility {
+                    $(Facility::$variant => self.$field,)*
+                }
+            }
+
+            /// Sets the answer for one.
+            #[must_use]
+            pub fn with(mut self, facility: Facility, value: bool) -> Facilities {
+                match facility {
+                    $(Facility::$variant => self.$field = value,)*
+                }
+                self
+            }
+        }
+    };
+}
+
+facilities! {
+    /// The kernel shows its BTF.
+    Btf btf btf;
+    /// Raw tracepoints.
+    RawTp raw_tp raw_tp;
+    /// Raw tracepoints that carry a cookie.
+    RawTpCookie raw_tp_cookie raw_tp_cookie;
+    /// Tracepoints with typed arguments.
+    TpBtf tp_btf tp_btf;
+    /// Running a raw tracepoint program by hand.
+    TestRun test_run test_run;
+    /// Function entry and exit by trampoline.
+    Fentry fentry fentry;
+    /// One link for many kernel functions.
+    KprobeMulti kprobe_multi kprobe_multi;
+    /// Single kprobes as perf events.
+    KprobePerf kprobe_perf kprobe_perf;
+    /// Single uprobes as perf events.
+    UprobePerf uprobe_perf uprobe_perf;
+    /// One link for many places of a file.
+    UprobeMulti uprobe_multi uprobe_multi;
+    /// The clock of each CPU as a perf event with a program.
+    CpuClock cpu_clock cpu_clock;
+    /// Storage attached to tasks.
+    TaskStorage task_storage task_storage;
+    /// BPF ring buffers.
+    Ringbuf ringbuf ringbuf;
+    /// Array maps in shared memory.
+    MmapArray mmap_array mmap_array;
+    /// Array values above 4 MiB.
+    BigValues big_values big_values;
+    /// The helper bpf_loop.
+    BpfLoop bpf_loop bpf_loop;
+    /// Functions verified on their own.
+    GlobalFuncs global_funcs global_funcs;
+    /// The current task as a typed pointer.
+    TaskBtf task_btf task_btf;
+    /// Checked reads of kernel memory (lockdown forbids them).
+    ProbeRead probe_read probe_read;
+    /// Writing to user memory.
+    ProbeWriteUser probe_write_user probe_write_user;
+    /// Kernel functions callable from tracing programs.
+    Kfuncs kfuncs kfuncs;
+    /// Sign-extending moves, signed division (the fourth instruction set).
+    Isa4 isa4 isa4;
+}
+
+/// The running kernel's facilities, each tried when first asked for.
+#[derive(Debug, Default)]
+pub struct Features {
+    cells: [OnceLock<Result<(), String>>; Facility::ALL.len()],
+    btf_ids: OnceLock<probes::BtfIds>,
+}
+
+impl Features {
+    /// The process-wide instance.
+    pub fn running() -> &'static Features {
+        static RUNNING: OnceLock<Features> = OnceLock::new();
+        RUNNING.get_or_init(Features::default)
+    }
+
+    fn result(&self, facility: Facility) -> &Result<(), String> {
+        self.cells[facility as usize].get_or_init(|| facility.probe(self))
+    }
+
+    /// Whether this kernel, for this process, has it.
+    pub fn has(&self, facility: Facility) -> bool {
+        self.result(facility).is_ok()
+    }
+
+    /// Why it is not there; `None` when it is.
+    pub fn why_not(&self, facility: Facility) -> Option<&str> {
+        self.result(facility).as_ref().err().map(String::as_str)
+    }
+
+    /// The plain answers for `asked`; all others are false and are not tried.
+    pub fn facilities(&self, asked: &[Facility]) -> Facilities {
+        asked.iter().fold(Facilities::default(), |all, f| all.with(*f, self.has(*f)))
+    }
+
+    /// Whether an array map may have values of so many bytes. Takes no memory: the kernel checks the size of a value
+    /// before it tries to allocate, and is asked for more elements than any machine holds.
+    pub fn allows_array_value(&self, bytes: u32) -> bool {
+        probes::allows_array_value(bytes)
+    }
+
+    /// The kernel × facility table's row for this kernel: a line a facility, with the reason where it is missing.
+    /// Tries everything.
+    pub fn table(&self) -> String {
+        let mut out = format!("kernel {}\n", system::release());
+        for f in Facility::ALL {
+            let answer = match self.result(*f) {
+                Ok(()) => "yes".to_owned(),
+                Err(reason) => format!("no   {reason}"),
+            };
+            out.push_str(&format!("  {:<18}{answer}\n", f.name()));
+        }
+        let limits = [64 << 10, 4 << 20, 64 << 20, 1 << 30];
+        let allowed = limits.iter().rev().find(|b| self.allows_array_value(**b));
+        out.push_str(&format!(
+            "  {:<18}{}\n",
+            "array value up to",
+            allowed.map_or("?".into(), |b| b.to_string())
+        ));
+        out.push_str(&format!("  {:<18}{}\n", "lockdown", Lockdown::of_this_kernel()));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_row_for_every_facility() {
+        let start = std::time::Instant::now();
+        let table = Features::running().table();
+        println!("{table}(tried in {:?})", start.elapsed());
+        assert!(Facility::ALL.iter().all(|f| table.contains(f.name())));
+    }
+
+    #[test]
+    fn facilities_can_be_made_by_hand() {
+        let f = Facilities { tp_btf: true, ..Facilities::default() };
+        assert!(f.has(Facility::TpBtf) && !f.has(Facility::RawTp));
+        assert!(f.with(Facility::RawTp, true).raw_tp);
+        assert_eq!(Facility::TpBtf.description(), "Tracepoints with typed arguments.");
+    }
+
+    #[test]
+    fn nothing_is_tried_that_is_not_asked_for() {
+        let features = Features::default();
+        let _ = features.facilities(&[Facility::MmapArray]);
+        let tried = Facility::ALL.iter().filter(|f| features.cells[**f as usize].get().is_some());
+        assert_eq!(tried.collect::<Vec<_>>(), [&Facility::MmapArray]);
+    }
+}

@@ -1,0 +1,305 @@
+//! One try a facility: the smallest program or map that needs it, loaded and, where that is the question, attached.
+//!
+//! What is attached for a moment is chosen to be quiet: a tracepoint and a kernel function that hardly ever run, a
+//! function of our own that nobody calls.
+
+use super::Features;
+use crate::btf::{Builder, scan};
+use crate::insn::{Alu, Helper, Insn, Reg, Size};
+use crate::load::{ProgramImage, Subprogram};
+use crate::sys::{
+    AttachType, Link, Map, MapBtf, MapSpec, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, Rate, SysError,
+    UprobeTarget, online_cpus,
+};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::AsFd;
+
+type Outcome = Result<(), String>;
+
+/// A tracepoint that every kernel has and that fires seldom.
+const TRACEPOINT: &str = "sched_process_exec";
+/// A function that only tests call, and one that is called seldom.
+const FUNCTIONS: [&str; 2] = ["bpf_fentry_test1", "vfs_fsync_range"];
+
+/// What the tries need of the kernel's BTF, found in one walk.
+#[derive(Debug, Default)]
+pub(super) struct BtfIds {
+    tracepoint: Option<u32>,
+    functions: [Option<u32>; 2],
+    rdonly_cast: Option<u32>,
+    task: Option<u32>,
+}
+
+fn ids(features: &Features) -> &BtfIds {
+    features.btf_ids.get_or_init(|| {
+        let typedef = format!("btf_trace_{TRACEPOINT}");
+        let found = scan::kernel(&[
+            (&typedef, scan::Want::Typedef),
+            (FUNCTIONS[0], scan::Want::Func),
+            (FUNCTIONS[1], scan::Want::Func),
+            ("bpf_rdonly_cast", scan::Want::Func),
+            ("task_struct", scan::Want::Struct),
+        ]);
+        let at = |i: usize| found.get(i).copied().flatten();
+        BtfIds { tracepoint: at(0), functions: [at(1), at(2)], rdonly_cast: at(3), task: at(4) }
+    })
+}
+
+fn text(error: SysError) -> String {
+    error.to_string()
+}
+
+/// The program that returns 0.
+fn nothing() -> Vec<Insn> {
+    vec![Insn::mov64_imm(Reg::R0, 0), Insn::exit()]
+}
+
+fn load(kind: ProgKind, attach: AttachType, btf_id: u32, insns: &[Insn]) -> Result<Prog, String> {
+    let spec = ProgSpec { attach, attach_btf_id: btf_id, ..ProgSpec::new(kind, "try", insns) };
+    Prog::load(&spec).map_err(|refusal| {
+        // The reason is the log's last line but the statistics.
+        let reason = refusal.log.lines().rev().find(|l| !l.starts_with("processed") && !l.is_empty());
+        match reason {
+            Some(reason) => format!("{} ({})", text(refusal.error), reason.trim()),
+            None => text(refusal.error),
+        }
+    })
+}
+
+fn load_raw_tp(insns: &[Insn]) -> Result<Prog, String> {
+    load(ProgKind::RawTracepoint, AttachType::None, 0, insns)
+}
+
+fn missing_btf(what: &str) -> String {
+    match std::fs::metadata(scan::KERNEL) {
+        Ok(_) => format!("the kernel's BTF has no {what}"),
+        Err(_) => format!("no {}", scan::KERNEL),
+    }
+}
+
+pub(super) fn btf(_: &Features) -> Outcome {
+    std::fs::File::open(scan::KERNEL).map(drop).map_err(|e| format!("{}: {e}", scan::KERNEL))
+}
+
+pub(super) fn raw_tp(_: &Features) -> Outcome {
+    let prog = load_raw_tp(&nothing())?;
+    Link::raw_tracepoint(&prog, TRACEPOINT, 0).map(drop).map_err(text)
+}
+
+pub(super) fn raw_tp_cookie(_: &Features) -> Outcome {
+    let prog = load_raw_tp(&nothing())?;
+    Link::raw_tracepoint(&prog, TRACEPOINT, 1).map(drop).map_err(text)
+}
+
+pub(super) fn test_run(_: &Features) -> Outcome {
+    let prog = load_raw_tp(&[Insn::mov64_imm(Reg::R0, 7), Insn::exit()])?;
+    match prog.test_run(&[], None) {
+        Ok(7) => Ok(()),
+        Ok(other) => Err(format!("the program gave {other}")),
+        Err(e) => Err(text(e)),
+    }
+}
+
+pub(super) fn tp_btf(features: &Features) -> Outcome {
+    let id = ids(features).tracepoint.ok_or_else(|| missing_btf("tracepoint types"))?;
+    let prog = load(ProgKind::Tracing, AttachType::TraceRawTp, id, &nothing())?;
+    Link::tracing(&prog, 0).map(drop).map_err(text)
+}
+
+pub(super) fn fentry(features: &Features) -> Outcome {
+    let [quiet, other] = ids(features).functions;
+    let id = quiet.or(other).ok_or_else(|| missing_btf("traceable function"))?;
+    let prog = load(ProgKind::Tracing, AttachType::TraceFentry, id, &nothing())?;
+    Link::tracing(&prog, 0).map(drop).map_err(text)
+}
+
+pub(super) fn kprobe_multi(_: &Features) -> Outcome {
+    let prog = load(ProgKind::Kprobe, AttachType::KprobeMulti, 0, &nothing())?;
+    first_ok(|function| {
+        let name = CString::new(function).map_err(|e| e.to_string())?;
+        Link::kprobe_multi(&prog, ProbeSite::Names(&[name]), &[], false).map(drop).map_err(text)
+    })
+}
+
+pub(super) fn kprobe_perf(_: &Features) -> Outcome {
+    first_ok(|function| PerfEvent::kprobe(function, 0, false).map(drop).map_err(text))
+}
+
+fn first_ok(attempt: impl Fn(&str) -> Outcome) -> Outcome {
+    let [quiet, other] = FUNCTIONS;
+    attempt(quiet).or_else(|_| attempt(other))
+}
+
+/// Where uprobes are tried: never called, only patched.
+#[inline(never)]
+extern "C" fn nobody_calls_this(x: u64) -> u64 {
+    std::hint::black_box(x).wrapping_mul(3)
+}
+
+/// A mapped code address as (file, offset in the file).
+fn place_of(address: u64) -> Option<(OsString, u64)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        // start-end perms offset dev inode path
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+        let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+        let inside = (start..end).contains(&address);
+        inside.then(|| (OsString::from("/proc/self/exe"), address - start + offset))
+    })
+}
+
+fn own_place() -> Result<(OsString, u64), String> {
+    place_of(nobody_calls_this as *const () as u64)
+        .ok_or_else(|| "own code not found in /proc/self/maps".into())
+}
+
+pub(super) fn uprobe_perf(_: &Features) -> Outcome {
+    let (path, offset) = own_place()?;
+    let event = PerfEvent::uprobe(&path, offset, 0, false, Some(std::process::id())).map_err(text)?;
+    let prog = load(ProgKind::Kprobe, AttachType::None, 0, &nothing())?;
+    Link::perf_event(&prog, event, 0).map(drop).map_err(text)
+}
+
+pub(super) fn uprobe_multi(_: &Features) -> Outcome {
+    let (path, offset) = own_place()?;
+    let prog = load(ProgKind::Kprobe, AttachType::UprobeMulti, 0, &nothing())?;
+    let path: &OsStr = &path;
+    let target = UprobeTarget {
+        path,
+        offsets: &[offset],
+        cookies: &[],
+        semaphores: &[],
+        pid: Some(std::process::id()),
+        is_return: false,
+    };
+    Link::uprobe_multi(&prog, &target).map(drop).map_err(text)
+}
+
+pub(super) fn cpu_clock(_: &Features) -> Outcome {
+    const NEVER: u64 = 1 << 40;
+    let cpu = online_cpus().first().copied().unwrap_or(0);
+    let event = PerfEvent::cpu_clock(cpu, Rate::Period(NEVER)).map_err(text)?;
+    let prog = load(ProgKind::PerfEvent, AttachType::None, 0, &nothing())?;
+    Link::perf_event(&prog, event, 1).map(drop).map_err(text)
+}
+
+pub(super) fn task_storage(_: &Features) -> Outcome {
+    let mut b = Builder::new();
+    let (key, value) = (b.i32(), b.words("try", 1));
+    let btf = b.load().map_err(text)?;
+    let types = MapBtf { btf: btf.as_fd(), key: key.0, value: value.0 };
+    Map::create(&MapSpec::task_storage("try", 8, types)).map(drop).map_err(text)
+}
+
+pub(super) fn ringbuf(_: &Features) -> Outcome {
+    let page = crate::sys::page_size() as u32;
+    Map::create(&MapSpec::ringbuf("try", page)).map(drop).map_err(text)
+}
+
+pub(super) fn mmap_array(_: &Features) -> Outcome {
+    let map = Map::create(&MapSpec::mmapable("try", 8, 1)).map_err(text)?;
+    map.mmap(true).map(drop).map_err(text)
+}
+
+pub(super) fn big_values(_: &Features) -> Outcome {
+    const JUST_ABOVE: u32 = (4 << 20) + 8;
+    if allows_array_value(JUST_ABOVE) { Ok(()) } else { Err("array values are limited to 4 MiB".into()) }
+}
+
+pub(super) fn allows_array_value(bytes: u32) -> bool {
+    // Together 2^56 bytes or more: beyond any machine, so that the allocation fails at once, with ENOMEM.
+    let elements = u32::try_from((1u64 << 56) / u64::from(bytes.max(1))).unwrap_or(1 << 31);
+    match Map::create(&MapSpec::mmapable("try", bytes, elements)) {
+        Ok(_) => true,
+        Err(e) => e.errno == libc::ENOMEM,
+    }
+}
+
+pub(super) fn bpf_loop(_: &Features) -> Outcome {
+    const CALLBACK: u32 = 8;
+    let mut insns = vec![Insn::mov64_imm(Reg::R1, 1)];
+    insns.extend(Insn::ld_func(Reg::R2, CALLBACK as i32 - 2));
+    insns.extend([
+        Insn::mov64_imm(Reg::R3, 0),
+        Insn::mov64_imm(Reg::R4, 0),
+        Insn::call(Helper::LOOP),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ]);
+    insns.extend(nothing());
+    load_funcs(insns, CALLBACK, false)
+}
+
+pub(super) fn global_funcs(_: &Features) -> Outcome {
+    const SECOND: u32 = 3;
+    let mut insns = vec![Insn::mov64_imm(Reg::R1, 1), Insn::call_pseudo(SECOND as i32 - 2), Insn::exit()];
+    insns.extend([Insn::mov64(Reg::R0, Reg::R1), Insn::exit()]);
+    load_funcs(insns, SECOND, true)
+}
+
+fn load_funcs(insns: Vec<Insn>, second: u32, global: bool) -> Outcome {
+    let mut image = ProgramImage::new("try", ProgKind::RawTracepoint, insns);
+    let params = if global { 1 } else { 2 };
+    image.funcs = vec![
+        Subprogram { name: "first".into(), start: 0, params: 1, global: true },
+        Subprogram { name: "second".into(), start: second, params, global },
+    ];
+    image.load(0).map(drop).map_err(|e| e.reason.unwrap_or_else(|| e.error.to_string()))
+}
+
+pub(super) fn task_btf(_: &Features) -> Outcome {
+    let insns = [Insn::call(Helper::GET_CURRENT_TASK_BTF), Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
+    load_raw_tp(&insns).map(drop)
+}
+
+pub(super) fn probe_read(_: &Features) -> Outcome {
+    let mut insns = on_stack();
+    insns.extend([
+        Insn::mov64_imm(Reg::R2, 8),
+        Insn::mov64_imm(Reg::R3, 0),
+        Insn::call(Helper::PROBE_READ_KERNEL),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ]);
+    load_raw_tp(&insns).map(drop)
+}
+
+pub(super) fn probe_write_user(_: &Features) -> Outcome {
+    // arguments: user address, stack address, size
+    let mut insns = on_stack();
+    insns.extend([
+        Insn::mov64(Reg::R2, Reg::R1),
+        Insn::mov64_imm(Reg::R1, 0),
+        Insn::mov64_imm(Reg::R3, 8),
+        Insn::call(Helper::PROBE_WRITE_USER),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ]);
+    load_raw_tp(&insns).map(drop)
+}
+
+/// R1 = the address of eight zero bytes.
+fn on_stack() -> Vec<Insn> {
+    vec![
+        Insn::st(Size::B8, Reg::R10, -8, 0),
+        Insn::mov64(Reg::R1, Reg::R10),
+        Insn::alu64_imm(Alu::Add, Reg::R1, -8),
+    ]
+}
+
+pub(super) fn kfuncs(features: &Features) -> Outcome {
+    let BtfIds { rdonly_cast, task, .. } = ids(features);
+    let cast = rdonly_cast.ok_or_else(|| missing_btf("bpf_rdonly_cast"))?;
+    let task = task.ok_or_else(|| missing_btf("task_struct"))?;
+    let mut insns = vec![Insn::mov64_imm(Reg::R1, 0)];
+    insns.extend([Insn::mov64_imm(Reg::R2, task as i32), Insn::call_kfunc(cast, 0)]);
+    insns.extend(nothing());
+    load_raw_tp(&insns).map(drop)
+}
+
+pub(super) fn isa4(_: &Features) -> Outcome {
+    let insns = [Insn::mov64_imm(Reg::R1, 1), Insn::movsx64(Reg::R0, Reg::R1, 8), Insn::exit()];
+    load_raw_tp(&insns).map(drop)
+}

@@ -1,0 +1,289 @@
+//! From code to a loaded program, and from a refusal back to the D text.
+//!
+//! A program goes to the kernel with its functions' types (so that global functions are verified once) and its source
+//! lines, in a BTF object of its own. The kernel numbers instructions in its log as we do, so the last one it named
+//! before giving up leads, through our own line table, to the text that made it: that is what a [`LoadError`] shows,
+//! with the end of the log. The `;` comments that the kernel prints from the same lines are for human readers only:
+//! their form changed twice.
+
+use crate::btf::{Builder, Linkage, TypeId};
+use crate::disasm;
+use crate::insn::Insn;
+use crate::sys::{AttachType, BtfObject, FuncInfo, LineInfo, Prog, ProgKind, ProgSpec, Refusal, SysError};
+use std::fmt;
+use std::os::fd::AsFd;
+
+/// A function of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subprogram {
+    /// Its name.
+    pub name: String,
+    /// Its first slot.
+    pub start: u32,
+    /// Parameters, at most five: 64-bit scalars (those of the first function are its context).
+    pub params: u32,
+    /// Verified on its own, once.
+    pub global: bool,
+}
+
+/// Where code from a slot on comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// Name of the script.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+    /// The whole line.
+    pub text: String,
+}
+
+/// A program ready to load.
+#[derive(Clone, Debug)]
+pub struct ProgramImage {
+    /// For the kernel's lists and our messages.
+    pub name: String,
+    /// Its kind.
+    pub kind: ProgKind,
+    /// How it will be attached.
+    pub attach: AttachType,
+    /// BTF id of what it will be attached to, for tracing programs; 0 otherwise.
+    pub attach_btf_id: u32,
+    /// Its code; map references are already descriptors.
+    pub insns: Vec<Insn>,
+    /// Its functions in order, the first at slot 0; empty when there is only one.
+    pub funcs: Vec<Subprogram>,
+    /// Its lines in order of slots.
+    pub lines: Vec<(u32, SourceLine)>,
+}
+
+impl ProgramImage {
+    /// A program of one function without lines.
+    pub fn new(name: &str, kind: ProgKind, insns: Vec<Insn>) -> ProgramImage {
+        ProgramImage {
+            name: name.to_owned(),
+            kind,
+            attach: AttachType::None,
+            attach_btf_id: 0,
+            insns,
+            funcs: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Puts `fd` in place of the map reference at slot `at`; false when there is none.
+    #[must_use]
+    pub fn relocate(&mut self, at: u32, fd: i32) -> bool {
+        match self.insns.get_mut(at as usize) {
+            Some(insn) if insn.is_wide() && matches!(insn.src(), 1 | 2) => {
+                insn.imm = fd;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The source of the instruction at a slot.
+    pub fn source_of(&self, slot: u32) -> Option<&SourceLine> {
+        let after = self.lines.partition_point(|(at, _)| *at <= slot);
+        let (at, line) = self.lines.get(after.checked_sub(1)?)?;
+        // A line does not reach into the next function.
+        let crossed = self.funcs.iter().any(|f| f.start > *at && f.start <= slot);
+        (!crossed).then_some(line)
+    }
+
+    /// Loads it. With `log_level` above 0 the log is kept on success too.
+    pub fn load(&self, log_level: u32) -> Result<Loaded, Box<LoadError>> {
+        let info = self.debug_info().map_err(|error| Box::new(LoadError::early(&self.name, error)))?;
+        let mut spec = ProgSpec::new(self.kind, &self.name, &self.insns);
+        spec.attach = self.attach;
+        spec.attach_btf_id = self.attach_btf_id;
+        spec.log_level = log_level;
+        if let Some(info) = &info {
+            spec.btf = Some(info.btf.as_fd());
+            spec.funcs = &info.funcs;
+            spec.lines = &info.lines;
+        }
+        match Prog::load_logged(&spec) {
+            Ok((prog, log)) => Ok(Loaded { prog, log }),
+            Err(refusal) => Err(Box::new(LoadError::explain(self, *refusal))),
+        }
+    }
+
+    /// BTF, functions and lines in the kernel's form; `None` when there is nothing to say.
+    fn debug_info(&self) -> Result<Option<DebugInfo>, SysError> {
+        if self.funcs.is_empty() && self.lines.is_empty() {
+            return Ok(None);
+        }
+        let mut b = Builder::new();
+        let (int, word) = (b.i32(), b.u64());
+        let context = b.ptr(word);
+        let only = [Subprogram { name: self.name.clone(), start: 0, params: 1, global: true }];
+        let declared: &[Subprogram] = if self.funcs.is_empty() { &only } else { &self.funcs };
+        let mut funcs = Vec::with_capacity(declared.len());
+        for f in declared {
+            const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+            let params: Vec<(&str, TypeId)> = if f.start == 0 {
+                vec![("ctx", context)]
+            } else {
+                NAMES.iter().take(f.params as usize).map(|n| (*n, word)).collect()
+            };
+            let proto = b.func_proto(int, &params);
+            let linkage = if f.global { Linkage::Global } else { Linkage::Static };
+            funcs.push(FuncInfo { insn: f.start, type_id: b.func(&f.name, proto, linkage).0 });
+        }
+        let lines = self.line_table(&mut b, declared);
+        Ok(Some(DebugInfo { btf: b.load()?, funcs, lines }))
+    }
+
+    /// The kernel wants ascending slots, none in the middle of a wide instruction, and one at each function's start.
+    fn line_table(&self, b: &mut Builder, funcs: &[Subprogram]) -> Vec<LineInfo> {
+        if self.lines.is_empty() {
+            return Vec::new();
+        }
+        // The kernel keeps the line in 22 bits and the column in 10.
+        const LINE_MAX: u32 = (1 << 22) - 1;
+        const COLUMN_MAX: u32 = (1 << 10) - 1;
+        let mut table: Vec<LineInfo> = Vec::with_capacity(self.lines.len() + funcs.len());
+        let mut given = self.lines.iter().peekable();
+        let mut starts = funcs.iter().map(|f| f.start).peekable();
+        let mut slot = 0u32;
+        while let Some(insn) = self.insns.get(slot as usize) {
+            let mut line = None;
+            while let Some((_, l)) = given.next_if(|(at, _)| *at <= slot) {
+                line = Some(l);
+            }
+            let starts_here = starts.next_if(|s| *s <= slot).is_some();
+            if let Some(l) = line {
+                let (file, text) = (b.string(&l.file).0, b.string(l.text.trim()).0);
+                let line_col = l.line.min(LINE_MAX) << 10 | l.column.min(COLUMN_MAX);
+                table.push(LineInfo { insn: slot, file, line: text, line_col });
+            } else if starts_here {
+                table.push(LineInfo { insn: slot, file: 0, line: 0, line_col: 0 });
+            }
+            slot += 1 + u32::from(insn.is_wide());
+        }
+        table
+    }
+}
+
+struct DebugInfo {
+    btf: BtfObject,
+    funcs: Vec<FuncInfo>,
+    lines: Vec<LineInfo>,
+}
+
+/// A program that the kernel took.
+#[derive(Debug)]
+pub struct Loaded {
+    /// It.
+    pub prog: Prog,
+    /// The verifier's log, when one was asked for.
+    pub log: String,
+}
+
+/// A program that the kernel refused: for the user a missing privilege or facility, else our bug.
+#[derive(Clone, Debug)]
+pub struct LoadError {
+    /// The program.
+    pub program: String,
+    /// The errno and the attempt.
+    pub error: SysError,
+    /// The D text of the instruction the verifier stopped at.
+    pub source: Option<SourceLine>,
+    /// That instruction: its slot and text.
+    pub insn: Option<(u32, String)>,
+    /// The verifier's reason: its last line but the statistics.
+    pub reason: Option<String>,
+    /// The whole log.
+    pub log: String,
+}
+
+/// Lines of the log that an error shows.
+const TAIL: usize = 12;
+
+impl LoadError {
+    fn early(program: &str, error: SysError) -> LoadError {
+        LoadError {
+            program: program.to_owned(),
+            error,
+            source: None,
+            insn: None,
+            reason: None,
+            log: String::new(),
+        }
+    }
+
+    fn explain(image: &ProgramImage, refusal: Refusal) -> LoadError {
+        let slot = last_slot(&refusal.log).filter(|s| (*s as usize) < image.insns.len());
+        LoadError {
+            program: image.name.clone(),
+            error: refusal.error,
+            source: slot.and_then(|s| image.source_of(s)).cloned(),
+            insn: slot.map(|s| (s, disasm::one(&image.insns, s as usize).0)),
+            reason: reason(&refusal.log),
+            log: refusal.log,
+        }
+    }
+
+    /// The last lines of the log.
+    pub fn tail(&self) -> impl Iterator<Item = &str> {
+        let count = self.log.lines().count();
+        self.log.lines().skip(count.saturating_sub(TAIL))
+    }
+
+    /// True when the verifier saw the program and rejected it: our bug, or a limit of the kernel.
+    pub fn is_refusal(&self) -> bool {
+        !self.log.is_empty()
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_refusal() {
+            return self.error.fmt(f);
+        }
+        write!(f, "the kernel refused program \"{}\"", self.program)?;
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}")?,
+            None => write!(f, ": {}", self.error)?,
+        }
+        if let Some(s) = &self.source {
+            write!(f, "\n  --> {}:{}:{}\n   | {}", s.file, s.line, s.column, s.text.trim_end())?;
+        }
+        if let Some((slot, text)) = &self.insn {
+            write!(f, "\n   = instruction {slot}: {text}")?;
+        }
+        for line in self.tail() {
+            write!(f, "\n   ! {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// The slot of the last instruction that the log names: `12: (79) r1 = ...`.
+fn last_slot(log: &str) -> Option<u32> {
+    log.lines().rev().find_map(|line| {
+        let (number, rest) = line.split_once(": (")?;
+        let code = rest.get(..3)?;
+        (code.ends_with(')') && code[..2].chars().all(|c| c.is_ascii_hexdigit()))
+            .then(|| number.trim().parse().ok())
+            .flatten()
+    })
+}
+
+/// The last line that is neither statistics nor an instruction.
+fn reason(log: &str) -> Option<String> {
+    const STATISTICS: [&str; 4] = ["processed ", "verification time", "stack depth", "max_states"];
+    log.lines()
+        .rev()
+        .find(|line| !line.trim().is_empty() && !STATISTICS.iter().any(|s| line.starts_with(s)))
+        .map(|line| line.trim().to_owned())
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

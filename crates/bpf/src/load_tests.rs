@@ -1,0 +1,91 @@
+use super::*;
+use crate::insn::{Alu, Helper, Reg, Size};
+
+fn line(n: u32, text: &str) -> SourceLine {
+    SourceLine { file: "x.d".into(), line: n, column: 2, text: text.into() }
+}
+
+/// A program whose second line reads through a number.
+fn bad() -> ProgramImage {
+    let mut p = ProgramImage::new(
+        "bad",
+        ProgKind::RawTracepoint,
+        vec![Insn::mov64_imm(Reg::R1, 8), Insn::ldx(Size::B8, Reg::R0, Reg::R1, 0), Insn::exit()],
+    );
+    p.lines = vec![(0, line(1, "x = 8;")), (1, line(2, "\ty = *x;"))];
+    p
+}
+
+#[test]
+fn a_refusal_names_the_source_line() {
+    let e = bad().load(0).expect_err("the verifier must refuse this");
+    if e.error.is_permission() && !e.is_refusal() {
+        println!("skipped: a_refusal_names_the_source_line: {e}");
+        return;
+    }
+    assert_eq!(e.source, Some(line(2, "\ty = *x;")), "{e}\n{}", e.log);
+    assert_eq!(e.insn.as_ref().map(|(slot, _)| *slot), Some(1));
+    let text = e.to_string();
+    assert!(text.contains("--> x.d:2:2\n   | \ty = *x;"), "{text}");
+    assert!(text.contains("R1 invalid mem access"), "{text}");
+    assert!(e.log.contains("; y = *x;"), "the kernel did not take our lines: {}", e.log);
+}
+
+#[test]
+fn the_last_instruction_is_found_in_a_log() {
+    let log = "0: R1=ctx() R10=fp0\n; x = 8;\n0: (b7) r1 = 8   ; R1=8\n12: (79) r0 = *(u64 *)(r1 +0)\n\
+               R1 invalid mem access 'scalar'\nprocessed 2 insns (limit 1000000)\n";
+    assert_eq!(last_slot(log), Some(12));
+    assert_eq!(reason(log).as_deref(), Some("R1 invalid mem access 'scalar'"));
+    assert_eq!(last_slot("nothing here\n"), None);
+}
+
+#[test]
+fn global_functions_and_callbacks_load_and_run() {
+    // main: r0 = add_32(loop(10, callback, stack, 0)). The callback only says "go on".
+    const CALLBACK: u32 = 11;
+    const ADD_32: u32 = 13;
+    let mut insns = vec![Insn::st(Size::B8, Reg::R10, -8, 0), Insn::mov64_imm(Reg::R1, 10)];
+    insns.extend(Insn::ld_func(Reg::R2, CALLBACK as i32 - 3)); // slots 2, 3
+    insns.extend([
+        Insn::mov64(Reg::R3, Reg::R10),
+        Insn::alu64_imm(Alu::Add, Reg::R3, -8),
+        Insn::mov64_imm(Reg::R4, 0),
+        Insn::call(Helper::LOOP),
+        Insn::mov64(Reg::R1, Reg::R0),
+        Insn::call_pseudo(ADD_32 as i32 - 10), // slot 9
+        Insn::exit(),
+    ]);
+    insns.extend([Insn::mov64_imm(Reg::R0, 0), Insn::exit()]);
+    insns.extend([Insn::mov64(Reg::R0, Reg::R1), Insn::alu64_imm(Alu::Add, Reg::R0, 32), Insn::exit()]);
+    let mut p = ProgramImage::new("funcs", ProgKind::RawTracepoint, insns);
+    let f = |name: &str, start, params, global| Subprogram { name: name.into(), start, params, global };
+    p.funcs =
+        vec![f("main:entry", 0, 1, true), f("callback", CALLBACK, 2, false), f("add_32", ADD_32, 1, true)];
+    p.lines = vec![(0, line(1, "main")), (ADD_32, line(3, "function"))];
+    match p.load(1) {
+        Ok(loaded) => {
+            assert_eq!(loaded.prog.test_run(&[], None).expect("test run"), 42);
+            assert!(loaded.log.contains("is safe for any args that match its prototype"), "{}", loaded.log);
+        }
+        Err(e) if e.error.is_permission() && !e.is_refusal() => println!("skipped: global functions: {e}"),
+        Err(e) => panic!("{e}\n{}", e.log),
+    }
+}
+
+#[test]
+fn a_long_log_is_collected_whole() {
+    // Thousands of instructions before the fault: more than the first buffer holds.
+    let mut p = bad();
+    let mut insns = vec![Insn::mov64_imm(Reg::R2, 1); 20_000];
+    insns.append(&mut p.insns);
+    p.insns = insns;
+    p.lines = vec![(0, line(1, "filler")), (20_001, line(2, "fault"))];
+    let e = p.load(0).expect_err("the verifier must refuse this");
+    if e.error.is_permission() && !e.is_refusal() {
+        println!("skipped: a_long_log_is_collected_whole: {e}");
+        return;
+    }
+    assert_eq!(e.source.as_ref().map(|s| s.line), Some(2), "{e}");
+    assert!(e.log.len() > 1 << 16);
+}

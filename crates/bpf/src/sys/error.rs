@@ -1,0 +1,109 @@
+//! What went wrong with the kernel, in words that help.
+//!
+//! The kernel's errno alone is nearly useless (EPERM has six causes), so the error is made where the attempt is known,
+//! and the state of the system that explains it (capabilities, lockdown, sysctls) is read only then.
+
+use crate::features::{Capabilities, Lockdown};
+use std::fmt;
+
+/// A refused system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SysError {
+    /// What was attempted: completes "cannot …".
+    pub what: String,
+    /// The kernel's answer.
+    pub errno: i32,
+    /// What would help, where known.
+    pub hint: Option<String>,
+}
+
+impl SysError {
+    /// The failure `errno` of an attempt, with a hint where the system's state explains it.
+    pub fn new(what: impl Into<String>, errno: i32) -> SysError {
+        SysError { what: what.into(), errno, hint: hint(errno) }
+    }
+
+    /// As [`SysError::new`], with a hint of the caller's when there is no better one.
+    #[must_use]
+    pub fn or_hint(mut self, hint: impl FnOnce() -> Option<String>) -> SysError {
+        if self.hint.is_none() {
+            self.hint = hint();
+        }
+        self
+    }
+
+    /// True when privilege is what is missing.
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno, libc::EPERM | libc::EACCES)
+    }
+
+    /// True when memory is what is missing.
+    pub fn is_memory(&self) -> bool {
+        matches!(self.errno, libc::ENOMEM | libc::E2BIG)
+    }
+}
+
+impl fmt::Display for SysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.what, errno_text(self.errno))?;
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for SysError {}
+
+/// The C library's text for an errno.
+pub(crate) fn errno_text(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.rfind(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn hint(errno: i32) -> Option<String> {
+    match errno {
+        libc::EPERM | libc::EACCES => permission_hint(),
+        libc::ENOSYS => Some("this kernel has no bpf(2)".into()),
+        libc::ENOMEM => Some("not enough kernel memory, or the memory cgroup's limit is reached".into()),
+        libc::EMFILE | libc::ENFILE => Some("too many open files: raise `ulimit -n`".into()),
+        _ => None,
+    }
+}
+
+fn permission_hint() -> Option<String> {
+    let caps = Capabilities::of_this_process();
+    if !caps.can_trace() {
+        let missing: Vec<&str> = [("CAP_BPF", caps.bpf), ("CAP_PERFMON", caps.perfmon)]
+            .iter()
+            .filter(|(_, has)| !has && !caps.sys_admin)
+            .map(|(name, _)| *name)
+            .collect();
+        return Some(format!("needs {}, or root", missing.join(" and ")));
+    }
+    match Lockdown::of_this_kernel() {
+        Lockdown::None => {}
+        state => return Some(format!("the kernel is locked down: {state}")),
+    }
+    in_user_namespace().then(|| "capabilities of a user namespace do not count here".into())
+}
+
+fn in_user_namespace() -> bool {
+    // In the first user namespace the map is the identity over all ids.
+    std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_whitespace().ne(["0", "0", "4294967295"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_attempt_reason_and_help() {
+        let e = SysError { what: "create map x".into(), errno: libc::ENOENT, hint: Some("do y".into()) };
+        assert_eq!(e.to_string(), "cannot create map x: No such file or directory (do y)");
+    }
+}

@@ -1,0 +1,291 @@
+//! Links: what holds a program to what it traces.
+//!
+//! A link is a file descriptor; closing it detaches, so a process that dies leaves nothing attached. Closing can be slow
+//! (75–150 ms for each perf-event link), hence [`Link::into_fds`]: another process can be handed the descriptors.
+
+use super::map::info_by_fd;
+use super::{Cmd, PerfEvent, Prog, SysError, addr, bpf_fd, raw};
+use crate::sys::AttachType;
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// An attachment, undone on drop.
+#[derive(Debug)]
+pub struct Link {
+    fd: OwnedFd,
+    /// What it attaches to, for messages.
+    place: String,
+    /// The event under a perf link: it must outlive the link.
+    event: Option<PerfEvent>,
+}
+
+/// Where kernel functions are, for [`Link::kprobe_multi`].
+#[derive(Clone, Copy, Debug)]
+pub enum ProbeSite<'a> {
+    /// By name; every name must be traceable, else none is attached. The kernel resolves them (slow for thousands).
+    Names(&'a [CString]),
+    /// By address, as `available_filter_functions_addrs` gives them.
+    Addresses(&'a [u64]),
+}
+
+/// Places in one file, for [`Link::uprobe_multi`].
+#[derive(Clone, Copy, Debug)]
+pub struct UprobeTarget<'a> {
+    /// The executable or library.
+    pub path: &'a OsStr,
+    /// Offsets in the file.
+    pub offsets: &'a [u64],
+    /// One a place (what `bpf_get_attach_cookie` gives), or empty.
+    pub cookies: &'a [u64],
+    /// Offsets in the file of the semaphores, one a place (0: none), or empty.
+    pub semaphores: &'a [u64],
+    /// Only this process; `None` is all.
+    pub pid: Option<u32>,
+    /// At the return of the functions.
+    pub is_return: bool,
+}
+
+#[repr(C)]
+struct RawTpAttr {
+    name: u64,
+    prog_fd: u32,
+    pad: u32,
+    cookie: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct PerfLinkAttr {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TracingLinkAttr {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    target_btf_id: u32,
+    pad: u32,
+    cookie: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct KprobeMultiAttr {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    multi_flags: u32,
+    count: u32,
+    syms: u64,
+    addrs: u64,
+    cookies: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct UprobeMultiAttr {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    path: u64,
+    offsets: u64,
+    semaphores: u64,
+    cookies: u64,
+    count: u32,
+    multi_flags: u32,
+    pid: u32,
+    pad: u32,
+}
+
+/// What the kernel says of a link (the head of `struct bpf_link_info`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkInfo {
+    /// `BPF_LINK_TYPE_*`.
+    pub kind: u32,
+    /// Its id.
+    pub id: u32,
+    /// Its program's id.
+    pub prog_id: u32,
+    pad: u32,
+    union: [u64; 6],
+}
+
+const LINK_PERF_EVENT: u32 = 7;
+const LINK_KPROBE_MULTI: u32 = 8;
+const PERF_KPROBE: u32 = 3;
+const PERF_KRETPROBE: u32 = 4;
+
+impl LinkInfo {
+    /// Firings the kernel could not deliver (no free return instance, recursion), where this kind of link counts them
+    /// (kprobe_multi and perf kprobes, kernels from 6.7); else 0.
+    pub fn missed(&self) -> u64 {
+        match self.kind {
+            // addrs, (count, flags), missed
+            LINK_KPROBE_MULTI => self.union[2],
+            // (type, pad), name, (name_len, offset), addr, missed
+            LINK_PERF_EVENT if matches!(self.union[0] as u32, PERF_KPROBE | PERF_KRETPROBE) => self.union[4],
+            _ => 0,
+        }
+    }
+}
+
+impl Link {
+    fn make(fd: Result<OwnedFd, i32>, prog: &Prog, place: String) -> Result<Link, SysError> {
+        match fd {
+            Ok(fd) => Ok(Link { fd, place, event: None }),
+            Err(errno) => Err(SysError::new(format!("attach program \"{}\" to {place}", prog.name()), errno)),
+        }
+    }
+
+    /// Attaches a raw-tracepoint program to a tracepoint. `cookie` must be 0 before 6.10.
+    pub fn raw_tracepoint(prog: &Prog, tracepoint: &str, cookie: u64) -> Result<Link, SysError> {
+        let place = format!("tracepoint {tracepoint}");
+        let name = c_string(tracepoint.as_bytes(), &place)?;
+        let mut attr = RawTpAttr { name: name.as_ptr() as u64, prog_fd: raw(prog), pad: 0, cookie };
+        // SAFETY: `name` is NUL-terminated and outlives the call.
+        Link::make(unsafe { bpf_fd(Cmd::RawTracepointOpen, &mut attr) }, prog, place)
+    }
+
+    /// Attaches a tracing program (tp_btf, fentry, fexit) to what it was loaded for. `cookie` must be 0 for tp_btf
+    /// before 6.10.
+    pub fn tracing(prog: &Prog, cookie: u64) -> Result<Link, SysError> {
+        let place = "its BTF target".to_owned();
+        if cookie == 0 {
+            let mut attr = RawTpAttr { name: 0, prog_fd: raw(prog), pad: 0, cookie: 0 };
+            // SAFETY: no addresses.
+            return Link::make(unsafe { bpf_fd(Cmd::RawTracepointOpen, &mut attr) }, prog, place);
+        }
+        let mut attr = TracingLinkAttr {
+            prog_fd: raw(prog),
+            attach_type: prog.attach_type() as u32,
+            cookie,
+            ..TracingLinkAttr::default()
+        };
+        // SAFETY: no addresses.
+        Link::make(unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }, prog, place)
+    }
+
+    /// Attaches to a perf event (clock, tracepoint, kprobe, uprobe) and enables it.
+    pub fn perf_event(prog: &Prog, event: PerfEvent, cookie: u64) -> Result<Link, SysError> {
+        let mut attr = PerfLinkAttr {
+            prog_fd: raw(prog),
+            target_fd: raw(&event),
+            attach_type: AttachType::PerfEvent as u32,
+            flags: 0,
+            cookie,
+        };
+        // SAFETY: no addresses.
+        let fd = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) };
+        let mut link = Link::make(fd, prog, event.place().to_owned())?;
+        event.enable()?;
+        link.event = Some(event);
+        Ok(link)
+    }
+
+    /// Attaches to many kernel functions at once. `cookies` is empty or has one a place. By name this fails as a whole
+    /// when one name is unknown; by address the kernel takes only its own list's addresses.
+    pub fn kprobe_multi(
+        prog: &Prog,
+        sites: ProbeSite<'_>,
+        cookies: &[u64],
+        is_return: bool,
+    ) -> Result<Link, SysError> {
+        let pointers: Vec<u64>;
+        let (count, syms, addrs) = match sites {
+            ProbeSite::Names(names) => {
+                pointers = names.iter().map(|n| n.as_ptr() as u64).collect();
+                (names.len(), addr(&pointers), 0)
+            }
+            ProbeSite::Addresses(a) => (a.len(), 0, addr(a)),
+        };
+        let place = format!("{count} kernel functions");
+        if !cookies.is_empty() && cookies.len() != count {
+            return Link::make(Err(libc::EINVAL), prog, place);
+        }
+        let mut attr = KprobeMultiAttr {
+            prog_fd: raw(prog),
+            attach_type: prog.attach_type() as u32,
+            multi_flags: u32::from(is_return),
+            count: count as u32,
+            syms,
+            addrs,
+            cookies: addr(cookies),
+            ..KprobeMultiAttr::default()
+        };
+        // SAFETY: `count` names, addresses and cookies stand at the addresses, and outlive the call.
+        Link::make(unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }, prog, place)
+    }
+
+    /// Attaches to many places of one file at once.
+    pub fn uprobe_multi(prog: &Prog, target: &UprobeTarget<'_>) -> Result<Link, SysError> {
+        let count = target.offsets.len();
+        let place = format!("{count} places in {}", target.path.display());
+        if [target.cookies.len(), target.semaphores.len()].iter().any(|n| *n != 0 && *n != count) {
+            return Link::make(Err(libc::EINVAL), prog, place);
+        }
+        let path = c_string(target.path.as_bytes(), &place)?;
+        let mut attr = UprobeMultiAttr {
+            prog_fd: raw(prog),
+            attach_type: prog.attach_type() as u32,
+            path: path.as_ptr() as u64,
+            offsets: addr(target.offsets),
+            semaphores: addr(target.semaphores),
+            cookies: addr(target.cookies),
+            count: count as u32,
+            multi_flags: u32::from(target.is_return),
+            pid: target.pid.unwrap_or(0),
+            ..UprobeMultiAttr::default()
+        };
+        // SAFETY: `count` offsets, semaphores and cookies stand at the addresses; `path` is NUL-terminated; all outlive
+        // the call.
+        Link::make(unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }, prog, place)
+    }
+
+    /// What it is attached to, for messages.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The perf event under it.
+    pub fn event(&self) -> Option<&PerfEvent> {
+        self.event.as_ref()
+    }
+
+    /// What the kernel says of it.
+    pub fn info(&self) -> Result<LinkInfo, SysError> {
+        info_by_fd(&self.fd)
+            .map_err(|errno| SysError::new(format!("query the link to {}", self.place), errno))
+    }
+
+    /// Gives up the descriptors: the link's, and its event's.
+    pub fn into_fds(self) -> (OwnedFd, Option<OwnedFd>) {
+        (self.fd, self.event.map(OwnedFd::from))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Link {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+fn c_string(bytes: &[u8], place: &str) -> Result<CString, SysError> {
+    CString::new(bytes).map_err(|_| SysError::new(format!("attach to {place}"), libc::EINVAL))
+}

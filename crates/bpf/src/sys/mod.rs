@@ -1,0 +1,158 @@
+//! The `bpf(2)` and `perf_event_open(2)` layer.
+//!
+//! What it is: one function a command, every kernel object an owned file descriptor that closes itself, every failure
+//! a [`SysError`] that says what was attempted, the errno, and what would help. The decision that shapes it: attributes
+//! are small `repr(C)` structures, one a command, laid out here by hand from `uapi/linux/bpf.h`, not the header's union:
+//! a command can then only be given its own fields, and there is no generated file to keep. The kernel takes a longer
+//! attribute than it knows as long as the rest is zero, so newer fields cost nothing on older kernels.
+//!
+//! Not libbpf: we write our own instructions, BTF and maps, and need none of its ELF machinery; its 1–2 ms of feature
+//! probes at start would be most of our whole budget.
+
+mod error;
+mod ids;
+mod link;
+mod map;
+mod mmap;
+mod perf;
+mod prog;
+
+pub use error::SysError;
+pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
+pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};
+pub(crate) use map::page_size;
+pub use map::{
+    Element, GracePeriod, Map, MapBtf, MapInfo, MapKind, MapSpec, Update, flags, online_cpus, possible_cpus,
+};
+pub use mmap::Mmap;
+pub use perf::{PerfEvent, Rate};
+pub use prog::{AttachType, FuncInfo, LineInfo, Prog, ProgInfo, ProgKind, ProgSpec, Refusal};
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Commands of `bpf(2)`.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub(crate) enum Cmd {
+    MapCreate = 0,
+    MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
+    MapNextKey = 4,
+    ProgLoad = 5,
+    TestRun = 10,
+    ProgNextId = 11,
+    MapNextId = 12,
+    ProgFdById = 13,
+    MapFdById = 14,
+    InfoByFd = 15,
+    RawTracepointOpen = 17,
+    BtfLoad = 18,
+    BtfFdById = 19,
+    MapFreeze = 22,
+    BtfNextId = 23,
+    MapLookupBatch = 24,
+    LinkCreate = 28,
+    LinkFdById = 30,
+    LinkNextId = 31,
+    EnableStats = 32,
+}
+
+/// `bpf(2)`. Tried again while the kernel says EAGAIN (a signal came during verification), at most a few times.
+///
+/// # Safety
+/// `T` must be `repr(C)` without padding and be the attribute of `cmd`; every address in it must be valid for what the
+/// kernel reads or writes there.
+pub(crate) unsafe fn bpf<T>(cmd: Cmd, attr: &mut T) -> Result<i32, i32> {
+    const RETRIES: u32 = 5;
+    for attempt in 0.. {
+        // SAFETY: the caller vouches for `attr`; the kernel reads and writes at most `size_of::<T>()` bytes of it.
+        let r = unsafe {
+            libc::syscall(libc::SYS_bpf, cmd as i32, std::ptr::from_mut(attr), std::mem::size_of::<T>())
+        };
+        if r >= 0 {
+            return Ok(r as i32);
+        }
+        let errno = last_errno();
+        if errno != libc::EAGAIN || attempt >= RETRIES {
+            return Err(errno);
+        }
+    }
+    Err(libc::EAGAIN)
+}
+
+/// As [`bpf`], for commands that return a new file descriptor and charge memory. Before 5.11 the charge is against
+/// RLIMIT_MEMLOCK, whose excess looks like EPERM: then the limit is raised, once a process, and the command repeated.
+///
+/// # Safety
+/// As [`bpf`]; the command must return a file descriptor that nobody else owns.
+pub(crate) unsafe fn bpf_fd<T>(cmd: Cmd, attr: &mut T) -> Result<OwnedFd, i32> {
+    // SAFETY: passed on to the caller.
+    let mut r = unsafe { bpf(cmd, attr) };
+    if r == Err(libc::EPERM) && raise_memlock() {
+        // SAFETY: as above.
+        r = unsafe { bpf(cmd, attr) };
+    }
+    // SAFETY: the kernel just made this descriptor for us.
+    r.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Raises RLIMIT_MEMLOCK to infinity the first time it is asked; true when that changed something.
+fn raise_memlock() -> bool {
+    static TRIED: AtomicBool = AtomicBool::new(false);
+    if TRIED.swap(true, Ordering::Relaxed) {
+        return false;
+    }
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `old` is a valid rlimit to write to.
+    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut old) } != 0
+        || old.rlim_cur == libc::RLIM_INFINITY
+    {
+        return false;
+    }
+    let new = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `new` is a valid rlimit to read from.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const new) == 0 }
+}
+
+pub(crate) fn last_errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+pub(crate) fn raw(fd: &impl AsRawFd) -> u32 {
+    fd.as_raw_fd() as u32
+}
+
+pub(crate) fn addr<T>(slice: &[T]) -> u64 {
+    if slice.is_empty() { 0 } else { slice.as_ptr() as u64 }
+}
+
+pub(crate) fn addr_mut<T>(slice: &mut [T]) -> u64 {
+    if slice.is_empty() { 0 } else { slice.as_mut_ptr() as u64 }
+}
+
+/// The kernel's object names: at most 15 of `[A-Za-z0-9_.]`, NUL-terminated; anything else becomes `_`.
+pub(crate) fn object_name(name: &str) -> [u8; 16] {
+    let mut out = [0; 16];
+    for (to, from) in out[..15].iter_mut().zip(name.bytes()) {
+        *to = if from.is_ascii_alphanumeric() || from == b'_' || from == b'.' { from } else { b'_' };
+    }
+    out
+}
+
+pub(crate) fn name_text(name: &[u8; 16]) -> String {
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_and_cleaned() {
+        assert_eq!(name_text(&object_name("syscall:::entry and more")), "syscall___entry");
+        assert_eq!(name_text(&object_name("a.b")), "a.b");
+    }
+}
