@@ -3,6 +3,8 @@
 //! `cargo xtask help` lists them. Each chore is one module; this file only hands out the words.
 
 mod kernels;
+mod test;
+mod tidy;
 mod vm;
 
 use std::path::PathBuf;
@@ -23,6 +25,9 @@ const HELP: &str = "\
 cargo xtask CHORE
   vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
                 boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
+  test [--host|--vm] [KERNEL...]
+                run every test here, and those that need a kernel in each guest
+  tidy          check the house rules that a program can check
   kernels       download and unpack the kernels
 ";
 
@@ -31,6 +36,8 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     let done = match args.first().map(String::as_str) {
         Some("vm") => vm::command(rest),
+        Some("test") => test::command(rest),
+        Some("tidy") => tidy::command(),
         Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
         Some("help") | None => {
             print!("{HELP}");

@@ -4,6 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use probes::{Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
+use types::btf::KernelBtf;
 
 use crate::unit::Unit;
 use crate::{dtrace, profile, syscall};
@@ -65,19 +66,13 @@ pub struct Registry {
     made: RefCell<Vec<ProbeDesc>>,
 }
 
-impl Default for Registry {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Registry {
     /// The providers of this system.
-    pub fn new() -> Registry {
+    pub fn new(kernel: Arc<KernelBtf>) -> Registry {
         Registry::of(vec![
             Box::new(dtrace::Dtrace),
             Box::new(profile::Profile),
-            Box::new(syscall::Syscall::default()),
+            Box::new(syscall::Syscall { kernel }),
         ])
     }
 
@@ -194,7 +189,7 @@ mod tests {
 
     #[test]
     fn begin_end_and_error_are_the_first_three() {
-        let r = Registry::new();
+        let r = Registry::new(Arc::new(KernelBtf::running()));
         assert_eq!(find(&r, "BEGIN"), [(1, "dtrace:::BEGIN".into())]);
         assert_eq!(find(&r, "dtrace:::").len(), 3);
         assert_eq!(find(&r, "dtrace:::NOSUCH"), []);
@@ -202,7 +197,7 @@ mod tests {
 
     #[test]
     fn ids_are_dense_and_found_again() {
-        let r = Registry::new();
+        let r = Registry::new(Arc::new(KernelBtf::running()));
         let all = find(&r, ":::");
         for (at, (id, name)) in all.iter().enumerate() {
             assert_eq!(*id, at as u32 + 1);

@@ -1,0 +1,143 @@
+//! Aggregations: exact sums, printing, sorting, clear.
+
+use crate::Verdict::{self, Pass};
+use crate::tests;
+use crate::tool::{dtrace, workload};
+
+tests! {
+    every_function keys_of_each_kind sorted_by_value printa_formats clear_loses_nothing quantize_buckets many_keys
+    aggregation_drops_are_said all_cpus_count
+}
+
+fn every_function() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { @c = count(); @s = sum(5); @s = sum(-2); @mi = min(3); @mi = min(-4); @ma = max(3); @ma = max(9); \
+         @a = avg(10); @a = avg(5); exit(0); } END { printa(\"%@d %@d %@d %@d %@d\\n\", @c, @s, @mi, @ma, @a); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "1 3 -4 9 7\n\n", "{o:?}");
+    Pass
+}
+
+fn keys_of_each_kind() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { @a[execname, 1, \"lit\", probename] = sum(2); x = \"str\"; @b[x] = sum(3); @b[x] = sum(4); exit(0); }",
+    ])
+    .code(0);
+    let row = format!("  {:<50} {:8}  {:<50}  {:<50} {:16}", "dtrace", 1, "lit", "BEGIN", 2);
+    assert!(o.out.contains(&row), "{o:?}");
+    assert!(o.out.contains(&format!("  {:<50} {:16}", "str", 7)), "{o:?}");
+    Pass
+}
+
+fn sorted_by_value() -> Verdict {
+    let o = dtrace(&["-qn", "BEGIN { @[\"b\"] = sum(2); @[\"a\"] = sum(3); @[\"c\"] = sum(1); exit(0); }"]).code(0);
+    let keys: Vec<&str> = o.out.lines().filter_map(|l| l.split_whitespace().next()).collect();
+    assert_eq!(keys, ["c", "b", "a"], "{o:?}");
+    Pass
+}
+
+fn printa_formats() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { @x[\"k\", 7] = sum(2); @y[\"k\", 7] = sum(5); printa(\"%s %d = %@d\\n\", @x); \
+         printa(\"%s/%d: %@u %@u\\n\", @x, @y); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "k 7 = 2\nk/7: 2 5\n\n", "{o:?}");
+    Pass
+}
+
+/// The sum of all that was printed and cleared, and of the rest, is what fired.
+fn clear_loses_nothing() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "switchrate=20ms",
+        "-x",
+        "aggrate=10ms",
+        "-c",
+        &workload("getppid", 400_000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @n[\"n\"] = count(); } \
+         tick-20ms { printa(\"%s %@d\\n\", @n); clear(@n); } END { printa(\"%s %@d\\n\", @n); }",
+    ])
+    .code(0);
+    let sum: i64 = o.out.lines().filter_map(|l| l.strip_prefix("n ")?.trim().parse::<i64>().ok()).sum();
+    assert_eq!(sum, 400_000, "{o:?}");
+    assert!(o.err.is_empty(), "{o:?}");
+    Pass
+}
+
+fn quantize_buckets() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { @ = quantize(0); @ = quantize(1); @ = quantize(2); @ = quantize(3); @ = quantize(-1); exit(0); }",
+    ])
+    .code(0);
+    let rows: Vec<(i64, i64)> = o
+        .out
+        .lines()
+        .filter(|l| l.contains('|'))
+        .map(|l| {
+            let first = l.split_whitespace().next().unwrap().parse().unwrap();
+            (first, l.split_whitespace().last().unwrap().parse().unwrap())
+        })
+        .collect();
+    assert_eq!(rows, [(-2, 0), (-1, 1), (0, 1), (1, 1), (2, 2), (4, 0)], "{o:?}");
+    Pass
+}
+
+fn many_keys() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 5000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @[i++] = count(); }",
+    ])
+    .code(0);
+    let ones = o.out.lines().filter(|l| l.split_whitespace().last() == Some("1")).count();
+    assert_eq!(ones, 5000, "{}", o.err);
+    Pass
+}
+
+fn aggregation_drops_are_said() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "aggsize=4k",
+        "-x",
+        "aggrate=10s",
+        "-c",
+        &workload("getppid", 5000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @[i++] = count(); }",
+    ])
+    .code(0);
+    let printed = o.out.lines().filter(|l| l.split_whitespace().last() == Some("1")).count() as u64;
+    let dropped: u64 = o
+        .err
+        .lines()
+        .filter(|l| l.contains("aggregation drop"))
+        .filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum();
+    assert!(dropped > 0, "{o:?}");
+    assert_eq!(printed + dropped, 5000, "{}", o.err);
+    Pass
+}
+
+fn all_cpus_count() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("threads", 5000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @[cpu] = count(); @all = sum(1); } END { printa(\"all %@d\\n\", @all); }",
+    ])
+    .code(0);
+    assert_eq!(o.value_of("all"), 20_000, "{o:?}");
+    Pass
+}

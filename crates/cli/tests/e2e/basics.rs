@@ -1,0 +1,138 @@
+//! BEGIN, END, output to the column.
+
+use crate::Verdict::{self, Pass};
+use crate::tests;
+use crate::tool::dtrace;
+
+tests! {
+    hello_world default_header empty_clause_prints_its_line end_runs_once exit_status_is_ours quiet_has_no_header
+    trace_formats_by_size printf_conversions strings_and_names order_of_clauses exit_skips_nothing_of_begin
+    predicates_choose arithmetic_is_d_s probe_names_in_begin
+}
+
+fn hello_world() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN { printf(\"Hello World!\\n\"); exit(0); }"]).code(0);
+    assert!(o.out.contains("Hello World!\n"), "{o:?}");
+    assert_eq!(o.err, "dtrace: description 'BEGIN ' matched 1 probe\n");
+    Pass
+}
+
+fn default_header() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN { trace(1); exit(0); }"]).code(0);
+    let lines: Vec<&str> = o.out.lines().collect();
+    assert_eq!(lines[0], "CPU     ID                    FUNCTION:NAME");
+    let row = lines[1];
+    assert_eq!(&row[3..44], "      1                           :BEGIN ", "{o:?}");
+    assert_eq!(&row[44..], "        1", "{o:?}");
+    Pass
+}
+
+fn empty_clause_prints_its_line() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN", "-n", "BEGIN { x = 1; exit(0); }"]).code(0);
+    let rows = o.out.lines().filter(|l| l.contains(":BEGIN")).count();
+    // Both record something: the empty clause its line, exit() its status.
+    assert_eq!(rows, 2, "{o:?}");
+    let o = dtrace(&["-n", "BEGIN { x = 1; }", "-n", "BEGIN { exit(0); }"]).code(0);
+    assert_eq!(o.out.lines().filter(|l| l.contains(":BEGIN")).count(), 1, "assignments record nothing: {o:?}");
+    Pass
+}
+
+fn end_runs_once() -> Verdict {
+    let o = dtrace(&["-qn", "BEGIN { exit(0); } END { printf(\"end %d\\n\", 7); }"]).code(0);
+    assert_eq!(o.out, "end 7\n\n");
+    Pass
+}
+
+fn exit_status_is_ours() -> Verdict {
+    dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
+    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(1);
+    Pass
+}
+
+fn quiet_has_no_header() -> Verdict {
+    let o = dtrace(&["-q", "-n", "BEGIN { printf(\"a\"); trace(5); trace(\"b\"); exit(0); }"]).code(0);
+    assert_eq!(o.out, "a5b\n", "{o:?}");
+    assert_eq!(o.err, "");
+    Pass
+}
+
+fn trace_formats_by_size() -> Verdict {
+    let o = dtrace(&[
+        "-n",
+        "BEGIN { trace((char)-1); trace((short)2); trace(3); trace((long)4); trace(\"str\"); exit(0); }",
+    ])
+    .code(0);
+    let row = o.out.lines().nth(1).unwrap();
+    let expected = format!(" {:3} {:5} {:8} {:16}  {:<33}", -1, 2, 3, 4, "str");
+    assert_eq!(row[44..].trim_end(), expected.trim_end(), "{o:?}");
+    Pass
+}
+
+fn printf_conversions() -> Verdict {
+    let script = "BEGIN { printf(\"%d|%5d|%-5d|%05d|%x|%X|%o|%#x|%c|%s|%10s|%-10s|%%|%u|%lld|%i\\n\", \
+                  42, 42, 42, 42, 255, 255, 8, 255, 'A', \"s\", \"right\", \"left\", -1, (long long)-5, 7); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(0);
+    assert_eq!(
+        o.out,
+        "42|   42|42   |00042|ff|FF|10|0xff|A|s|     right|left      |%|4294967295|-5|7\n\n"
+    );
+    Pass
+}
+
+fn strings_and_names() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { x = \"hello\"; printf(\"%s %d %d %d\\n\", x, strlen(x), x == \"hello\", x < \"help\"); \
+         printf(\"%s %d\\n\", execname, execname == \"dtrace\"); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "hello 5 1 1\ndtrace 1\n\n");
+    Pass
+}
+
+fn order_of_clauses() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { printf(\"1\"); } BEGIN { printf(\"2\"); }",
+        "-n",
+        "BEGIN { printf(\"3\"); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "123\n");
+    Pass
+}
+
+fn exit_skips_nothing_of_begin() -> Verdict {
+    let o = dtrace(&["-qn", "BEGIN { exit(0); printf(\"a\"); } BEGIN { printf(\"b\"); }"]).code(0);
+    assert_eq!(o.out, "ab\n");
+    Pass
+}
+
+fn predicates_choose() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN /0/ { printf(\"no\"); } BEGIN /pid == $pid && ppid > 0/ { printf(\"yes\"); } BEGIN { exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "yes\n");
+    Pass
+}
+
+fn arithmetic_is_d_s() -> Verdict {
+    let script = "BEGIN { one = 1; big = 2147483647; m = -7; \
+                  printf(\"%d %d %d %d %d %d\\n\", (int)(one << 33), (big + one), ((one << 33) >> 33), m % 3, m / 2, m >> 1); \
+                  printf(\"%d %d %d\\n\", one ? 5 : 6, 1 ^^ one, !one); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(0);
+    assert_eq!(o.out, "0 -2147483648 1 -1 -3 -4\n5 0 0\n\n");
+    Pass
+}
+
+fn probe_names_in_begin() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { printf(\"[%s][%s][%s][%s] %d\\n\", probeprov, probemod, probefunc, probename, id); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "[dtrace][][][BEGIN] 1\n\n");
+    Pass
+}

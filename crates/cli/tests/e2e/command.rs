@@ -1,0 +1,247 @@
+//! The command: options, operands, messages, exit codes, interrupts.
+
+use std::time::Duration;
+
+use crate::Verdict::{self, Pass};
+use crate::tests;
+use crate::tool::{dtrace, finish, settle, signal, start};
+
+tests! {
+    usage_without_words wrong_option_is_usage version syntax_errors_are_all_reported unknown_names error_tags
+    no_such_probe zero_matches_allowed operands_are_macros unreferenced_operands script_files listing listing_ids
+    output_to_a_file compile_only intermediate_code an_unreadable_script interrupt_once interrupt_twice preprocessor
+    options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
+    terminated_by_sigterm
+}
+
+fn usage_without_words() -> Verdict {
+    let o = dtrace(&[]).code(2);
+    assert!(o.err.starts_with("Usage: dtrace "), "{o:?}");
+    Pass
+}
+
+fn wrong_option_is_usage() -> Verdict {
+    let o = dtrace(&["-y"]).code(2);
+    assert!(o.err.contains("invalid option -- 'y'"), "{o:?}");
+    let o = dtrace(&["-l", "-V"]).code(2);
+    assert!(o.err.contains("only one of the"), "{o:?}");
+    Pass
+}
+
+fn version() -> Verdict {
+    let o = dtrace(&["-V"]).code(0);
+    assert!(o.out.starts_with("dtrace: "), "{o:?}");
+    Pass
+}
+
+fn syntax_errors_are_all_reported() -> Verdict {
+    let script = "BEGIN { trace(; }\nEND { x = ; }\n";
+    let path = std::env::temp_dir().join(format!("e2e-syntax-{}.d", std::process::id()));
+    std::fs::write(&path, script).unwrap();
+    let o = dtrace(&["-xerrtags", "-s", path.to_str().unwrap()]).code(1);
+    let _ = std::fs::remove_file(&path);
+    let errors: Vec<&str> = o.err.lines().filter(|l| l.starts_with("dtrace: failed to compile script ")).collect();
+    assert_eq!(errors.len(), 2, "{o:?}");
+    assert!(errors[0].contains("line 1: [D_SYNTAX]") && errors[1].contains("line 2: [D_SYNTAX]"), "{o:?}");
+    assert!(o.err.contains("^"), "{o:?}");
+    Pass
+}
+
+fn unknown_names() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN { trace(execnam); }"]).code(1);
+    assert!(o.err.contains("execnam") && o.err.contains("execname"), "{o:?}");
+    let o = dtrace(&["-n", "BEGIN { prinft(\"x\"); }"]).code(1);
+    assert!(o.err.contains("prinft") && o.err.contains("printf"), "{o:?}");
+    Pass
+}
+
+fn error_tags() -> Verdict {
+    for (script, tag) in [
+        ("BEGIN { pid = 3; }", "D_OP_WRITE"),
+        ("BEGIN { @a = count(); @a = sum(1); }", "D_AGG_REDEF"),
+        ("BEGIN { trace(1 / 0); }", "D_DIV_ZERO"),
+        ("BEGIN { trace(self->x); }", "D_VAR_UNDEF"),
+        ("BEGIN { printf(\"%d %d\", 1); }", "D_PRINTF_ARG_PROTO"),
+        ("BEGIN { printf(\"%d\", \"s\"); }", "D_PRINTF_ARG_TYPE"),
+        ("BEGIN { trace(); }", "D_PROTO_LEN"),
+        ("BEGIN /\"s\"/ { }", "D_PRED_SCALAR"),
+        ("nosuch:::probe { }", "D_PDESC_ZERO"),
+        ("a:b:c:d:e { }", "D_PDESC_INVAL"),
+    ] {
+        let o = dtrace(&["-xerrtags", "-n", script]).code(1);
+        assert!(o.err.contains(&format!("[{tag}]")), "{script}: {o:?}");
+    }
+    Pass
+}
+
+fn no_such_probe() -> Verdict {
+    let o = dtrace(&["-n", "syscall::opennat:entry"]).code(1);
+    assert!(o.err.contains("probe description syscall::opennat:entry does not match any probes"), "{o:?}");
+    assert!(o.err.contains("openat"), "{o:?}");
+    Pass
+}
+
+fn zero_matches_allowed() -> Verdict {
+    let o = dtrace(&["-q", "-Z", "-n", "nosuch:::probe { trace(1); }", "-n", "BEGIN { exit(0); }"]).code(0);
+    assert_eq!(o.out, "\n");
+    Pass
+}
+
+fn operands_are_macros() -> Verdict {
+    let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s %d\\n\", $1, $$2, $3); exit($1); }", "7", "word", "-2"]);
+    // -2 is an option letter to getopt: after -- it is an operand.
+    assert_eq!(o.code, Some(2));
+    let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s\\n\", $1, $$2); exit($1); }", "7", "word"]).code(7);
+    assert_eq!(o.out, "7 word\n\n");
+    let o = dtrace(&["-q", "-x", "defaultargs", "-n", "BEGIN { printf(\"%d[%s]\\n\", $1, $$2); exit(0); }"]).code(0);
+    assert_eq!(o.out, "0[]\n\n");
+    Pass
+}
+
+fn unreferenced_operands() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN { exit(0); }", "extra"]).code(1);
+    assert!(o.err.contains("extraneous argument 'extra' ($1 is not referenced)"), "{o:?}");
+    dtrace(&["-x", "argref", "-n", "BEGIN { exit(0); }", "extra"]).code(0);
+    Pass
+}
+
+fn script_files() -> Verdict {
+    let path = std::env::temp_dir().join(format!("e2e-script-{}.d", std::process::id()));
+    std::fs::write(&path, "#!/usr/sbin/dtrace -s\n#pragma D option quiet\n/* c */ BEGIN { printf(\"in %s\\n\", \"file\"); exit(0); }\n")
+        .unwrap();
+    let o = dtrace(&["-s", path.to_str().unwrap()]).code(0);
+    let _ = std::fs::remove_file(&path);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("in file\n\n", ""));
+    Pass
+}
+
+fn listing() -> Verdict {
+    let o = dtrace(&["-l"]).code(0);
+    let lines: Vec<&str> = o.out.lines().collect();
+    assert_eq!(lines[1], "    1     dtrace                                                     BEGIN");
+    assert!(lines.len() > 600, "{} probes", lines.len());
+    let o = dtrace(&["-l", "-P", "dtrace"]).code(0);
+    assert_eq!(o.out.lines().count(), 4);
+    let o = dtrace(&["-ln", "profile:::profile-1234"]).code(0);
+    assert!(o.out.lines().nth(1).unwrap().ends_with(" profile-1234"), "{o:?}");
+    let o = dtrace(&["-ln", "nosuch"]).code(1);
+    assert!(o.err.contains("failed to match :::nosuch: No probe matches description"), "{o:?}");
+    Pass
+}
+
+fn listing_ids() -> Verdict {
+    let o = dtrace(&["-l", "-i", "3"]).code(0);
+    assert!(o.out.contains("ERROR"), "{o:?}");
+    let o = dtrace(&["-qi", "1{ printf(\"one\\n\"); exit(0); }"]).code(0);
+    assert_eq!(o.out, "one\n\n");
+    Pass
+}
+
+fn output_to_a_file() -> Verdict {
+    let path = std::env::temp_dir().join(format!("e2e-out-{}", std::process::id()));
+    std::fs::write(&path, "before\n").unwrap();
+    let o = dtrace(&["-q", "-o", path.to_str().unwrap(), "-n", "BEGIN { printf(\"x\\n\"); exit(0); }"]).code(0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(o.out, "");
+    assert_eq!(text, "before\nx\n\n");
+    Pass
+}
+
+fn compile_only() -> Verdict {
+    let o = dtrace(&["-e", "-n", "syscall:::entry { @[execname] = count(); }"]).code(0);
+    assert_eq!(o.out, "");
+    dtrace(&["-e", "-n", "BEGIN { x = ; }"]).code(1);
+    Pass
+}
+
+fn intermediate_code() -> Verdict {
+    let o = dtrace(&["-Se", "-n", "BEGIN { trace(pid + 1); }"]).code(0);
+    assert!(o.err.contains("add"), "{o:?}");
+    Pass
+}
+
+fn an_unreadable_script() -> Verdict {
+    let o = dtrace(&["-s", "/nonexistent/script.d"]).code(1);
+    assert!(o.err.contains("failed to open /nonexistent/script.d: No such file or directory"), "{o:?}");
+    Pass
+}
+
+fn interrupt_once() -> Verdict {
+    let child = start(&["-qn", "syscall:::entry { @[execname] = count(); } END { printf(\"end\\n\"); }"]);
+    settle();
+    signal(&child, libc::SIGINT);
+    let o = finish(child, Duration::from_secs(20)).code(0);
+    assert!(o.out.starts_with("\nend\n"), "{o:?}");
+    assert!(o.out.contains("e2e"), "this runner makes system calls, too: {o:?}");
+    Pass
+}
+
+fn interrupt_twice() -> Verdict {
+    let child = start(&["-qn", "tick-1ms { printf(\"x\"); } END { printf(\"end\\n\"); }"]);
+    settle();
+    signal(&child, libc::SIGINT);
+    signal(&child, libc::SIGINT);
+    let o = finish(child, Duration::from_secs(20));
+    assert!(o.code.is_some(), "{o:?}");
+    Pass
+}
+
+fn terminated_by_sigterm() -> Verdict {
+    let child = start(&["-qn", "BEGIN { printf(\"begin\\n\"); } END { printf(\"end\\n\"); }"]);
+    settle();
+    signal(&child, libc::SIGTERM);
+    let o = finish(child, Duration::from_secs(20)).code(0);
+    assert!(o.out.contains("begin\n") && o.out.contains("end\n"), "{o:?}");
+    Pass
+}
+
+fn preprocessor() -> Verdict {
+    if std::process::Command::new("cpp").arg("--version").output().is_err() {
+        return Verdict::Skip("this machine has no C preprocessor".into());
+    }
+    let path = std::env::temp_dir().join(format!("e2e-cpp-{}.d", std::process::id()));
+    std::fs::write(&path, "#ifdef WORD\nBEGIN { printf(\"%s\\n\", WORD); exit(0); }\n#endif\n").unwrap();
+    let o = dtrace(&["-q", "-C", "-D", "WORD=\"defined\"", "-s", path.to_str().unwrap()]).code(0);
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(o.out, "defined\n\n");
+    Pass
+}
+
+fn options_without_effect_say_so() -> Verdict {
+    let o = dtrace(&["-x", "nspec=4", "-n", "BEGIN { exit(0); }"]).code(0);
+    assert!(o.err.contains("nspec") && o.err.contains("no effect"), "{o:?}");
+    Pass
+}
+
+fn wrong_options() -> Verdict {
+    let o = dtrace(&["-x", "nosuch", "-n", "BEGIN"]).code(2);
+    assert!(o.err.contains("failed to set option 'nosuch': Invalid option name"), "{o:?}");
+    let o = dtrace(&["-b", "1z", "-n", "BEGIN"]).code(2);
+    assert!(o.err.contains("Invalid value for specified option"), "{o:?}");
+    let o = dtrace(&["-x", "evaltime=main", "-c", "true", "-n", "BEGIN"]).code(1);
+    assert!(o.err.contains("evaltime"), "{o:?}");
+    let o = dtrace(&["-x", "bufpolicy=ring", "-n", "BEGIN"]).code(1);
+    assert!(o.err.contains("bufpolicy"), "{o:?}");
+    Pass
+}
+
+fn destructive_is_refused() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN { raise(9); }"]).code(1);
+    assert!(!o.err.is_empty(), "{o:?}");
+    Pass
+}
+
+fn unsupported_language_says_so() -> Verdict {
+    let o = dtrace(&["-n", "BEGIN { speculate(1); }"]).code(1);
+    assert!(o.err.contains("speculate") && o.err.contains("not supported yet"), "{o:?}");
+    Pass
+}
+
+fn by_field() -> Verdict {
+    let o = dtrace(&["-l", "-f", "getppid"]).code(0);
+    assert_eq!(o.out.lines().count(), 3, "{o:?}");
+    let o = dtrace(&["-l", "-m", "syscall:vmlinux", "-P", "profile"]).code(0);
+    assert!(o.out.lines().count() > 600, "{}", o.out.lines().count());
+    Pass
+}

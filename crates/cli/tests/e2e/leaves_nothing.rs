@@ -1,0 +1,77 @@
+//! Whatever ends it, nothing of ours stays in the kernel; and the end is quick.
+
+use std::time::{Duration, Instant};
+
+use crate::Verdict::{self, Pass};
+use crate::tests;
+use crate::tool::{dtrace, finish, settle, signal, start};
+
+tests! { after_exit after_an_error after_kill after_kill_with_a_target exit_with_every_call_is_quick }
+
+/// Ids of all programs, maps and links in the kernel.
+fn ids() -> [Vec<u32>; 3] {
+    use bpf::sys::{ObjectKind, ids};
+    [ObjectKind::Prog, ObjectKind::Map, ObjectKind::Link].map(|k| ids(k).unwrap())
+}
+
+/// Fails unless two seconds later everything is as it was.
+#[track_caller]
+fn nothing_new(before: &[Vec<u32>; 3]) {
+    let end = Instant::now() + Duration::from_secs(2);
+    loop {
+        let now = ids();
+        let extra: Vec<Vec<u32>> =
+            now.iter().zip(before).map(|(n, b)| n.iter().filter(|i| !b.contains(i)).copied().collect()).collect();
+        if extra.iter().all(Vec::is_empty) {
+            return;
+        }
+        assert!(Instant::now() < end, "left in the kernel (programs, maps, links): {extra:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const EVERYTHING: &str = "syscall::: { @[execname, probefunc] = count(); self->x[arg0] = timestamp; } \
+                          profile-97hz { @s[stack(), ustack()] = count(); } tick-10ms { trace(1); }";
+
+fn after_exit() -> Verdict {
+    let before = ids();
+    dtrace(&["-q", "-o", "/dev/null", "-n", EVERYTHING, "-n", "tick-300ms { exit(0); }"]).code(0);
+    nothing_new(&before);
+    Pass
+}
+
+fn after_an_error() -> Verdict {
+    let before = ids();
+    dtrace(&["-n", "BEGIN { x = ; }"]).code(1);
+    dtrace(&["-c", "/nonexistent/x", "-n", EVERYTHING]).code(1);
+    nothing_new(&before);
+    Pass
+}
+
+fn after_kill() -> Verdict {
+    let before = ids();
+    let child = start(&["-q", "-o", "/dev/null", "-n", EVERYTHING]);
+    settle();
+    signal(&child, libc::SIGKILL);
+    let _ = finish(child, Duration::from_secs(10));
+    nothing_new(&before);
+    Pass
+}
+
+fn after_kill_with_a_target() -> Verdict {
+    let before = ids();
+    let child = start(&["-q", "-o", "/dev/null", "-c", "sleep 3", "-n", EVERYTHING]);
+    settle();
+    signal(&child, libc::SIGKILL);
+    let _ = finish(child, Duration::from_secs(10));
+    nothing_new(&before);
+    Pass
+}
+
+/// From exit() to the end of the process, every system call probed: the time is printed, the promise is a benchmark's.
+fn exit_with_every_call_is_quick() -> Verdict {
+    let start = Instant::now();
+    dtrace(&["-q", "-o", "/dev/null", "-n", "syscall::: { @[probefunc] = count(); } tick-100ms { exit(0); }"]).code(0);
+    println!("         start to end with every system call, less 100 ms: {:?}", start.elapsed() - Duration::from_millis(100));
+    Pass
+}

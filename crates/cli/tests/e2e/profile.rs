@@ -1,0 +1,102 @@
+//! profile and tick: rates, arguments, symbols.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tests;
+use crate::tool::{dtrace, workload};
+
+tests! { a_tick_ends_it ticks_keep_their_rate profile_samples_a_spinner kernel_stacks_and_functions user_stacks both_pcs }
+
+/// `None` where this kernel has no software clock for programs.
+fn clock() -> Option<Verdict> {
+    let o = dtrace(&["-qn", "tick-10ms { exit(0); }"]);
+    (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or("no clock").to_string()))
+}
+
+fn a_tick_ends_it() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    let o = dtrace(&["-qn", "tick-50ms { n++; } tick-50ms /n == 5/ { printf(\"%d\\n\", n); exit(0); }"]).code(0);
+    assert_eq!(o.out, "5\n\n", "{o:?}");
+    Pass
+}
+
+fn ticks_keep_their_rate() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    if std::env::var_os("DTRACE_IN_VM").is_some() {
+        return Skip("an emulated clock keeps no rate".into());
+    }
+    let o = dtrace(&["-qn", "tick-100hz { @ = count(); } tick-2s { exit(0); }"]).code(0);
+    let n = o.last_number();
+    assert!((196..=202).contains(&n), "{n} ticks of 100 hz in 2 s");
+    Pass
+}
+
+fn profile_samples_a_spinner() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("spin", 1000),
+        "-n",
+        "profile-997hz /pid == $target/ { @[pid, execname] = count(); }",
+    ])
+    .code(0);
+    let n = o.last_number();
+    assert!(n > 300, "{n} samples of one second at 997 hz: {o:?}");
+    Pass
+}
+
+fn kernel_stacks_and_functions() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 3_000_000),
+        "-n",
+        "profile-997hz /arg0/ { @f[func(arg0)] = count(); @s[stack()] = count(); @m[mod(arg0)] = count(); }",
+    ])
+    .code(0);
+    assert!(o.out.contains("vmlinux`"), "{o:?}");
+    Pass
+}
+
+fn user_stacks() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("spin", 500),
+        "-n",
+        "profile-997hz /arg1 && pid == $target/ { @[ustack(3)] = count(); @u[ufunc(arg1)] = count(); @m[umod(arg1)] = count(); }",
+    ])
+    .code(0);
+    assert!(o.out.contains("`"), "{o:?}");
+    assert!(o.out.contains("e2e"), "{o:?}");
+    Pass
+}
+
+fn both_pcs() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("spin", 300),
+        "-n",
+        "profile-997hz /(arg0 == 0) == (arg1 == 0)/ { @bad = count(); } profile-997hz { @all = count(); } \
+         END { printa(\"bad %@d\\n\", @bad); printa(\"all %@d\\n\", @all); }",
+    ])
+    .code(0);
+    assert!(!o.out.contains("bad "), "exactly one of the two is set: {o:?}");
+    Pass
+}

@@ -1,0 +1,164 @@
+//! Restricted and changing machines.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tests;
+use crate::tool::{Output, binary, dtrace, finish, settle, signal, start, workload};
+
+tests! {
+    compiling_needs_no_privilege no_privilege_says_what_is_missing two_sessions_do_not_meet a_smaller_buffer_is_said
+    capabilities_without_root a_pid_namespace_counts_its_own cpu_comes_and_goes every_facility_is_listed
+}
+
+/// Runs `dtrace` under another program.
+fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
+    let child = Command::new(wrapper[0])
+        .args(&wrapper[1..])
+        .arg(binary())
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    Some(finish(child, Duration::from_secs(60)))
+}
+
+/// A wrapper that drops root; `setpriv` is part of util-linux.
+const NOBODY: [&str; 6] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
+
+fn reachable(o: &Output) -> bool {
+    // As another user the binary may lie behind a directory that is closed to it.
+    !o.err.contains("Permission denied") || o.err.contains("dtrace:")
+}
+
+fn compiling_needs_no_privilege() -> Verdict {
+    match under(&NOBODY, &["-e", "-n", "BEGIN { printf(\"x\"); }"]) {
+        None => Skip("no setpriv".into()),
+        Some(o) if !reachable(&o) => Skip("the binary is not readable to others".into()),
+        Some(o) => {
+            o.code(0);
+            Pass
+        }
+    }
+}
+
+fn no_privilege_says_what_is_missing() -> Verdict {
+    match under(&NOBODY, &["-n", "BEGIN { exit(0); }"]) {
+        None => Skip("no setpriv".into()),
+        Some(o) if !reachable(&o) => Skip("the binary is not readable to others".into()),
+        Some(o) => {
+            let o = o.code(1);
+            assert!(o.err.contains("DTrace requires additional privileges"), "{o:?}");
+            assert!(o.err.contains("CAP_BPF"), "{o:?}");
+            Pass
+        }
+    }
+}
+
+fn capabilities_without_root() -> Verdict {
+    let wrapper = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=-all,+bpf,+perfmon",
+        "--ambient-caps=-all,+bpf,+perfmon",
+        "--bounding-set=-all,+bpf,+perfmon",
+    ];
+    match under(&wrapper, &["-qn", "BEGIN { printf(\"x\\n\"); } syscall:::entry { n++; } tick-100ms /n > 0/ { exit(0); }"]) {
+        None => Skip("no setpriv".into()),
+        Some(o) if o.err.contains("setpriv:") => Skip(o.err.trim().to_string()),
+        Some(o) if !reachable(&o) => Skip("the binary is not readable to others".into()),
+        Some(o) => {
+            let o = o.code(0);
+            assert_eq!(o.out, "x\n\n", "{o:?}");
+            Pass
+        }
+    }
+}
+
+fn two_sessions_do_not_meet() -> Verdict {
+    let other = start(&["-qn", "syscall:::entry { @[execname, probefunc] = count(); } tick-1ms { n++; }"]);
+    settle();
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 5000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @ = count(); n++; } END { printf(\"%d\\n\", n); }",
+    ])
+    .code(0);
+    signal(&other, libc::SIGINT);
+    let other = finish(other, Duration::from_secs(20)).code(0);
+    assert_eq!(o.out.lines().next(), Some("5000"), "{o:?}");
+    assert_eq!(o.last_number(), 5000, "{o:?}");
+    let seen: i64 = other
+        .out
+        .lines()
+        .filter(|l| l.contains("getppid"))
+        .filter_map(|l| l.split_whitespace().last()?.parse::<i64>().ok())
+        .sum();
+    assert!(seen >= 5000, "{seen}");
+    Pass
+}
+
+fn a_smaller_buffer_is_said() -> Verdict {
+    // No machine of the matrix has a tebibyte a CPU.
+    let o = dtrace(&["-b", "1t", "-n", "tick-10ms { exit(0); } syscall::getppid:entry { trace(1); }"]).code(0);
+    assert!(o.err.contains("buffer size lowered to"), "{o:?}");
+    let o = dtrace(&["-b", "1t", "-x", "bufresize=manual", "-n", "syscall::getppid:entry { trace(1); }"]).code(1);
+    assert!(!o.err.is_empty(), "{o:?}");
+    Pass
+}
+
+fn a_pid_namespace_counts_its_own() -> Verdict {
+    let script = "BEGIN { printf(\"%d %d\\n\", pid == $pid, $pid < 100); exit(0); }";
+    match under(&["unshare", "--pid", "--fork", "--mount-proc"], &["-qn", script]) {
+        None => Skip("no unshare".into()),
+        Some(o) if o.err.contains("unshare:") => Skip(o.err.trim().to_string()),
+        Some(o) => {
+            assert_eq!(o.code(0).out, "1 1\n\n");
+            Pass
+        }
+    }
+}
+
+fn cpu_comes_and_goes() -> Verdict {
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    if std::fs::write(online, "1").is_err() {
+        return Skip("no CPU can be taken away here".into());
+    }
+    if std::fs::write(online, "0").is_err() {
+        return Skip("this kernel does not let CPU 1 go".into());
+    }
+    let child = start(&["-qn", "profile-97hz { @[cpu] = count(); } tick-10hz { @t[\"tick\"] = count(); }"]);
+    settle();
+    let _ = std::fs::write(online, "1");
+    settle();
+    settle();
+    signal(&child, libc::SIGINT);
+    let o = finish(child, Duration::from_secs(20)).code(0);
+    assert!(o.value_of("1") > 0, "profile fires on the CPU that came: {o:?}");
+    let child = start(&["-qn", "tick-10hz { @t[\"tick\"] = count(); @[\"cpu\", cpu] = count(); }"]);
+    settle();
+    // tick lives on the first CPU, which mostly cannot go; taking CPU 1 must not disturb it.
+    let _ = std::fs::write(online, "0");
+    settle();
+    let _ = std::fs::write(online, "1");
+    signal(&child, libc::SIGINT);
+    let o = finish(child, Duration::from_secs(20)).code(0);
+    assert!(o.value_of("tick") > 5, "{o:?}");
+    Pass
+}
+
+fn every_facility_is_listed() -> Verdict {
+    let o = dtrace(&["-vV"]).code(0);
+    for word in ["tp_btf", "kprobe_multi", "ring buffer", "task storage"] {
+        assert!(o.out.contains(word), "{word}: {o:?}");
+    }
+    print!("{}", o.out);
+    Pass
+}

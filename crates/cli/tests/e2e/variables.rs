@@ -1,0 +1,135 @@
+//! Global, thread-local, clause-local variables and associative arrays.
+
+use crate::Verdict::{self, Pass};
+use crate::tests;
+use crate::tool::{dtrace, workload};
+
+tests! {
+    globals_of_each_kind associative_arrays deleting_an_element string_values self_times_a_call self_is_one_thread_s
+    self_arrays this_is_one_firing_s dynamic_drops_are_said
+}
+
+fn globals_of_each_kind() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "int8_t small; string text; BEGIN { small = 300; text = \"abc\"; x += 5; x++; y = x--; ++z; \
+         printf(\"%d %s %d %d %d\\n\", small, text, x, y, z); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "44 abc 5 6 1\n\n");
+    Pass
+}
+
+fn associative_arrays() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { a[1, \"x\"] = 10; a[2, \"x\"] = 20; a[1, \"y\"] = 30; b[\"k\"]++; b[\"k\"] += 4; \
+         printf(\"%d %d %d %d %d\\n\", a[1, \"x\"], a[2, \"x\"], a[1, \"y\"], a[9, \"z\"], b[\"k\"]); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "10 20 30 0 5\n\n");
+    Pass
+}
+
+fn deleting_an_element() -> Verdict {
+    // Without deletion a million keys would not fit.
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "dynvarsize=64k",
+        "-c",
+        &workload("getppid", 20000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { a[i] = 1; n += a[i]; a[i] = 0; i++; } END { printf(\"%d %d\\n\", i, n); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "20000 20000\n\n", "{o:?}");
+    assert!(!o.err.contains("drop"), "{o:?}");
+    Pass
+}
+
+fn string_values() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { n[\"a\"] = \"first\"; n[\"b\"] = \"second\"; self->s = \"mine\"; this->t = \"now\"; \
+         printf(\"%s %s [%s] %s %s\\n\", n[\"a\"], n[\"b\"], n[\"c\"], self->s, this->t); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "first second [] mine now\n\n");
+    Pass
+}
+
+fn self_times_a_call() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("write", 500),
+        "-n",
+        "syscall::write:entry /pid == $target/ { self->t = timestamp; } \
+         syscall::write:return /self->t/ { @n = count(); @[\"ns\"] = quantize(timestamp - self->t); self->t = 0; } \
+         END { printa(\"%@d\\n\", @n); }",
+    ])
+    .code(0);
+    assert_eq!(o.out.lines().next(), Some("500"), "{o:?}");
+    assert!(o.out.contains("value  ------------- Distribution ------------- count"), "{o:?}");
+    Pass
+}
+
+fn self_is_one_thread_s() -> Verdict {
+    // Four threads count their own calls; the main thread makes none.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("threads", 250),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { self->n++; } \
+         syscall::getppid:entry /self->n == 250/ { @ = count(); }",
+    ])
+    .code(0);
+    assert_eq!(o.last_number(), 4, "{o:?}");
+    Pass
+}
+
+fn self_arrays() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("threads", 100),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { self->a[\"n\", 1]++; } \
+         syscall::getppid:entry /self->a[\"n\", 1] == 100/ { @ = count(); }",
+    ])
+    .code(0);
+    assert_eq!(o.last_number(), 4, "{o:?}");
+    Pass
+}
+
+fn this_is_one_firing_s() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 300),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { this->x = ++n; } \
+         syscall::getppid:entry /pid == $target && this->x == n/ { @ = count(); }",
+    ])
+    .code(0);
+    assert_eq!(o.last_number(), 300, "{o:?}");
+    Pass
+}
+
+fn dynamic_drops_are_said() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "dynvarsize=4k",
+        "-c",
+        &workload("getppid", 5000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { a[i++] = 1; } END { printf(\"%d\\n\", i); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "5000\n\n");
+    assert!(o.err.contains(" dynamic variable drops"), "{o:?}");
+    Pass
+}

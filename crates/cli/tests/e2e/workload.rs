@@ -1,0 +1,94 @@
+//! Workloads of known size.
+
+use std::process::ExitCode;
+
+/// Raw 64-bit system call without arguments that matter.
+fn call(nr: i64, a: i64, b: i64, c: i64) -> i64 {
+    // SAFETY: only calls that take no pointer, or an invalid one on purpose.
+    unsafe { libc::syscall(nr, a, b, c) }
+}
+
+/// A 32-bit system call from this 64-bit process: `int 0x80` uses the 32-bit table.
+#[cfg(target_arch = "x86_64")]
+fn call32(nr: u32, arg: u32) -> i32 {
+    let mut result = nr as u64;
+    // SAFETY: the calls used take no pointers; int 0x80 clobbers r8 to r11. rbx is saved by hand: LLVM keeps it.
+    unsafe {
+        std::arch::asm!(
+            "xchg rbx, {arg}",
+            "int 0x80",
+            "xchg rbx, {arg}",
+            arg = inout(reg) u64::from(arg) => _,
+            inout("rax") result,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+        );
+    }
+    result as i32
+}
+
+/// Runs workload `args[0]`, `args[1]` times.
+pub fn run(args: &[String]) -> ExitCode {
+    let count: u32 = args.get(1).and_then(|c| c.parse().ok()).unwrap_or(1);
+    match args.first().map(String::as_str) {
+        Some("getppid") => (0..count).for_each(|_| {
+            call(libc::SYS_getppid, 0, 0, 0);
+        }),
+        // Fails with EBADF.
+        Some("badclose") => (0..count).for_each(|_| {
+            call(libc::SYS_close, 0x7fff_0001, 0, 0);
+        }),
+        // 32-bit: getppid is 64, which in the 64-bit table is semget.
+        #[cfg(target_arch = "x86_64")]
+        Some("getppid32") => {
+            if call32(64, 0) < 0 {
+                return ExitCode::from(77);
+            }
+            (1..count).for_each(|_| {
+                call32(64, 0);
+            });
+        }
+        // 32-bit close(0xffffffff): the argument must arrive zero-extended.
+        #[cfg(target_arch = "x86_64")]
+        Some("close32") => (0..count).for_each(|_| {
+            call32(6, 0xffff_fff0);
+        }),
+        Some("write") => {
+            let null = std::fs::File::options().write(true).open("/dev/null");
+            if let Ok(mut null) = null {
+                (0..count).for_each(|i| {
+                    let _ = std::io::Write::write(&mut null, &vec![b'x'; 1 << (i % 8)]);
+                });
+            }
+        }
+        Some("open") => (0..count).for_each(|_| {
+            let _ = std::fs::File::open("/etc/hostname-that-is-not-there");
+        }),
+        Some("threads") => {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    std::thread::spawn(move || {
+                        (0..count).for_each(|_| {
+                            call(libc::SYS_getppid, 0, 0, 0);
+                        })
+                    })
+                })
+                .collect();
+            for t in threads {
+                let _ = t.join();
+            }
+        }
+        Some("spin") => {
+            let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(count));
+            while std::time::Instant::now() < end {
+                std::hint::black_box((0..1000).sum::<u64>());
+            }
+        }
+        Some("sleep") => std::thread::sleep(std::time::Duration::from_millis(u64::from(count))),
+        Some("exit") => return ExitCode::from(count as u8),
+        other => {
+            eprintln!("no workload {other:?}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

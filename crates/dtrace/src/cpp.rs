@@ -1,0 +1,106 @@
+//! `-C`: scripts go through the system's C preprocessor.
+//!
+//! The preprocessor is a program of the system, never a library of ours; where there is none, the message says which
+//! package brings it. Its line markers (`# 12 "file"`) bring positions back to the script.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::options::Options;
+
+/// D API version in the form of `__SUNW_D_VERSION`: 0xMMmmmuuu.
+const VERSION: &str = "0x0100d000";
+
+/// Names that D defines (reference: predefined macros with `-C`).
+fn predefined() -> Vec<String> {
+    let machine = if cfg!(target_arch = "x86_64") { "__amd64" } else { "__aarch64" };
+    let mut names = vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={VERSION}"), "__SUNW_D_64".into()];
+    names.extend(["__unix", "__SVR4", "__linux", machine, "__Linux"].map(String::from));
+    names
+}
+
+/// The script after the preprocessor; an error says what went wrong.
+pub fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
+    let program = options.text("cpppath");
+    let mut command = Command::new(&program);
+    match options.text("stdc").as_str() {
+        "s" => command.arg("-traditional-cpp"),
+        _ => &mut command,
+    };
+    for define in predefined().iter().chain(&options.texts("define")) {
+        command.arg("-D").arg(define);
+    }
+    for undef in options.texts("undef") {
+        command.arg("-U").arg(undef);
+    }
+    for dir in options.texts("incdir") {
+        command.arg("-I").arg(dir);
+    }
+    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| {
+        if e.kind() == std::io::ErrorKind::NotFound {
+            format!("Preprocessor not found: {program} (Debian's package cpp has it; -xcpppath names another one)")
+        } else {
+            format!("{program}: {e}")
+        }
+    })?;
+    // The #! line is D's, not cpp's; an empty line keeps the numbers. The marker gives the text its name.
+    let body = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
+    let first = if text.starts_with("#!") { 2 } else { 1 };
+    let input = format!("# {first} \"{name}\"\n{body}");
+    let mut stdin = child.stdin.take();
+    let feeder = std::thread::spawn(move || {
+        if let Some(pipe) = stdin.as_mut() {
+            // A preprocessor that stops reading says why itself.
+            let _ = pipe.write_all(input.as_bytes());
+        }
+    });
+    let out = child.wait_with_output().map_err(|e| format!("{program}: {e}"))?;
+    let _ = feeder.join();
+    if !out.status.success() {
+        let why = String::from_utf8_lossy(&out.stderr);
+        return Err(format!("failed to preprocess {name}:\n{}", why.trim_end()));
+    }
+    String::from_utf8(out.stdout).map_err(|_| format!("{name}: the preprocessed text is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn have_cpp() -> bool {
+        let there = Command::new("cpp").arg("--version").stdout(Stdio::null()).status().is_ok();
+        if !there {
+            println!("skipped: cpp: this machine has no C preprocessor");
+        }
+        there
+    }
+
+    #[test]
+    fn names_are_defined_and_lines_are_marked() {
+        if !have_cpp() {
+            return;
+        }
+        let mut o = Options::default();
+        o.set("define", Some("ANSWER=42")).unwrap();
+        let text = preprocess("x.d", "#!/usr/sbin/dtrace -s\n#ifdef __linux\nBEGIN { trace(ANSWER); }\n#endif\n", &o);
+        let text = text.unwrap();
+        assert!(text.contains("trace(42)"), "{text}");
+        assert!(text.contains("\"x.d\""), "{text}");
+    }
+
+    #[test]
+    fn a_missing_preprocessor_is_named() {
+        let mut o = Options::default();
+        o.set("cpppath", Some("/nonexistent/cpp")).unwrap();
+        assert!(preprocess("x.d", "", &o).unwrap_err().starts_with("Preprocessor not found: /nonexistent/cpp"));
+    }
+
+    #[test]
+    fn an_error_of_the_preprocessor_is_shown() {
+        if have_cpp() {
+            let e = preprocess("x.d", "#error broken\n", &Options::default()).unwrap_err();
+            assert!(e.contains("broken"), "{e}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Hanging a loaded program into the kernel, as a unit says.
+
+use std::ffi::CString;
+
+use bpf::sys::{Link, PerfEvent, ProbeSite, Prog, Rate, SysError};
+
+use crate::unit::Attach;
+
+/// Attaches a program; the links hold it until they are dropped.
+pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
+    match how {
+        Attach::Run => Ok(Vec::new()),
+        Attach::TpBtf { .. } => Link::tracing(prog, 0).map(|l| vec![l]),
+        Attach::RawTp { name } => Link::raw_tracepoint(prog, name, 0).map(|l| vec![l]),
+        Attach::Clock { period, cpus, .. } => {
+            let mut links = Vec::with_capacity(cpus.len());
+            for cpu in cpus {
+                match clock(prog, *period, *cpu) {
+                    Ok(link) => links.push(link),
+                    // The CPU went away since we looked.
+                    Err(e) if e.errno == libc_enodev() => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(links)
+        }
+        Attach::Functions { functions, on_return } => {
+            let bad = || SysError::new("attach to a function with a NUL in its name", 22);
+            let names: Vec<CString> = functions
+                .iter()
+                .map(|(f, _)| CString::new(f.as_str()))
+                .collect::<Result<_, _>>()
+                .map_err(|_| bad())?;
+            let cookies: Vec<u64> = functions.iter().map(|(_, cookie)| *cookie).collect();
+            Link::kprobe_multi(prog, ProbeSite::Names(&names), &cookies, *on_return).map(|l| vec![l])
+        }
+    }
+}
+
+/// ENODEV: perf has no such CPU.
+const fn libc_enodev() -> i32 {
+    19
+}
+
+/// A clock on one CPU: also for CPUs that come while a session runs.
+pub fn clock(prog: &Prog, period: u64, cpu: u32) -> Result<Link, SysError> {
+    Link::perf_event(prog, PerfEvent::cpu_clock(cpu, Rate::Period(period))?, 0)
+}

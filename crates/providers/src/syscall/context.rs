@@ -1,0 +1,234 @@
+//! How a firing of a system call knows its probe, its arguments and its result.
+
+use bpf::arch::{self, regs};
+use bpf::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
+use bpf::program::{Context, Level};
+
+use super::names::{IA32_BASE, SPACE};
+
+/// How saved registers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Regs {
+    /// The verifier knows the pointer (tp_btf).
+    Direct,
+    /// By checked reads (raw_tp, functions).
+    Checked,
+}
+
+/// How a 32-bit call is told from a 64-bit one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompatTest {
+    /// `thread_info.status` at this offset of `task_struct`: exact.
+    Status(i16),
+    /// The code segment of the caller, where there is no BTF: a 64-bit program that uses `int 0x80` is taken for a
+    /// 64-bit caller.
+    CodeSegment,
+}
+
+/// `sys_enter(regs, id)` and `sys_exit(regs, ret)`.
+pub(super) struct ByTracepoint {
+    pub(super) on_return: bool,
+    pub(super) regs: Regs,
+    pub(super) compat: CompatTest,
+    /// Some probed call has a 64-bit number.
+    pub(super) wide: bool,
+    /// Some probed call has a 32-bit number.
+    pub(super) narrow: bool,
+    /// The numbers that are probed at all, where they are few.
+    pub(super) only: Vec<u32>,
+}
+
+/// Reads eight bytes at `base + off`.
+fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
+    match how {
+        Regs::Direct => b.load(Size::B8, base, off),
+        Regs::Checked => {
+            let to = b.stack(8);
+            b.slot_store(Size::B8, to, 0, 0);
+            let dst = b.slot_addr(to, 0);
+            let size = b.imm(8);
+            let from = b.add(base, i64::from(off));
+            b.call(Helper::PROBE_READ_KERNEL, &[dst, size, from]);
+            b.slot_load(Size::B8, to, 0)
+        }
+    }
+}
+
+impl ByTracepoint {
+    fn is_compat(&self, b: &mut Builder, saved: V, yes: Label) {
+        match self.compat {
+            CompatTest::Status(offset) => {
+                let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+                let status = b.load(Size::B4, task, offset);
+                b.br(Jmp::Set, status, i64::from(arch::TS_COMPAT), yes);
+            }
+            CompatTest::CodeSegment => {
+                let cs = read(b, self.regs, saved, regs::CS);
+                let cs = b.alu(Alu::And, cs, 0xffff);
+                b.br(Jmp::Eq, cs, i64::from(arch::USER32_CS), yes);
+            }
+        }
+    }
+}
+
+impl Context for ByTracepoint {
+    fn level(&self) -> Level {
+        Level::Thread
+    }
+
+    fn index(&self, b: &mut Builder, ctx: V, out: Label) -> Option<V> {
+        let saved = b.load(Size::B8, ctx, 0);
+        let nr =
+            if self.on_return { read(b, self.regs, saved, regs::ORIG_AX) } else { b.load(Size::B8, ctx, 8) };
+        // x32 calls share the 64-bit numbers below 512. What is no number at all (-1 after sigreturn) goes out here.
+        let nr = b.alu32(Alu::And, nr, i64::from(!arch::X32_BIT));
+        if !self.only.is_empty() {
+            let probed = b.label();
+            for number in &self.only {
+                b.br(Jmp::Eq, nr, i64::from(*number), probed);
+            }
+            b.jmp(out);
+            b.bind(probed);
+        }
+        b.br(Jmp::Uge, nr, i64::from(IA32_BASE), out);
+        let (compat, done) = (b.label(), b.label());
+        let index = b.copy(nr);
+        self.is_compat(b, saved, compat);
+        if !self.wide {
+            b.jmp(out);
+        }
+        b.jmp(done);
+        b.bind(compat);
+        if self.narrow {
+            b.update(Alu::Add, index, i64::from(IA32_BASE));
+        } else {
+            b.jmp(out);
+        }
+        b.bind(done);
+        // For the verifier, which forgets the bound across the sum on some kernels.
+        b.update(Alu::And, index, i64::from(SPACE - 1));
+        Some(index)
+    }
+
+    fn arg(&self, b: &mut Builder, ctx: V, index: Option<V>, n: u8) -> V {
+        if self.on_return {
+            return if n < 2 { result(b, ctx, Returned::Tracepoint) } else { b.imm(0) };
+        }
+        let (Some(wide), Some(narrow)) =
+            (arch::SYSCALL_ARGS.get(usize::from(n)), arch::SYSCALL_ARGS_32.get(usize::from(n)))
+        else {
+            return b.imm(0);
+        };
+        let saved = b.load(Size::B8, ctx, 0);
+        let value = read(b, self.regs, saved, *wide);
+        let value = b.copy(value);
+        if let Some(index) = index.filter(|_| self.narrow) {
+            let done = b.label();
+            b.br(Jmp::Ult, index, i64::from(IA32_BASE), done);
+            let short = read(b, self.regs, saved, *narrow);
+            let short = b.low32(short);
+            b.set(value, short);
+            b.bind(done);
+        }
+        value
+    }
+
+    fn errno(&self, b: &mut Builder, ctx: V) -> V {
+        if self.on_return { errno(b, ctx, Returned::Tracepoint) } else { b.imm(0) }
+    }
+}
+
+/// A function `__x64_sys_NAME(const struct pt_regs *regs)`; the cookie is the index.
+pub(super) struct ByFunction {
+    pub(super) on_return: bool,
+    /// One probe alone: no need to ask for the cookie.
+    pub(super) single: bool,
+}
+
+impl Context for ByFunction {
+    fn level(&self) -> Level {
+        Level::Thread
+    }
+
+    fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Option<V> {
+        if self.single {
+            return None;
+        }
+        Some(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
+    }
+
+    fn arg(&self, b: &mut Builder, ctx: V, _index: Option<V>, n: u8) -> V {
+        if self.on_return {
+            return if n < 2 { result(b, ctx, Returned::Function) } else { b.imm(0) };
+        }
+        let (Some(wide), Some(narrow)) =
+            (arch::SYSCALL_ARGS.get(usize::from(n)), arch::SYSCALL_ARGS_32.get(usize::from(n)))
+        else {
+            return b.imm(0);
+        };
+        // The function's own first argument is the caller's saved registers.
+        let saved = b.load(Size::B8, ctx, arch::FUNCTION_ARGS[0]);
+        let value = read(b, Regs::Checked, saved, *wide);
+        let value = b.copy(value);
+        let (compat, done) = (b.label(), b.label());
+        let cs = read(b, Regs::Checked, saved, regs::CS);
+        let cs = b.alu(Alu::And, cs, 0xffff);
+        b.br(Jmp::Eq, cs, i64::from(arch::USER32_CS), compat);
+        b.jmp(done);
+        b.bind(compat);
+        let short = read(b, Regs::Checked, saved, *narrow);
+        let short = b.low32(short);
+        b.set(value, short);
+        b.bind(done);
+        value
+    }
+
+    fn errno(&self, b: &mut Builder, ctx: V) -> V {
+        if self.on_return { errno(b, ctx, Returned::Function) } else { b.imm(0) }
+    }
+}
+
+/// Where the result of a call stands.
+#[derive(Clone, Copy)]
+enum Returned {
+    /// Second argument of `sys_exit`.
+    Tracepoint,
+    /// The result register.
+    Function,
+}
+
+fn raw_result(b: &mut Builder, ctx: V, at: Returned) -> V {
+    match at {
+        Returned::Tracepoint => b.load(Size::B8, ctx, 8),
+        Returned::Function => b.load(Size::B8, ctx, regs::AX),
+    }
+}
+
+/// Results from here up, unsigned, are errors (`MAX_ERRNO`).
+const FIRST_ERROR: i64 = -4095;
+
+/// The result as D sees it: -1 where the call failed.
+fn result(b: &mut Builder, ctx: V, at: Returned) -> V {
+    let raw = raw_result(b, ctx, at);
+    let value = b.copy(raw);
+    let done = b.label();
+    b.br(Jmp::Ult, value, FIRST_ERROR, done);
+    b.set(value, -1);
+    b.bind(done);
+    value
+}
+
+/// The error of a failed call, else 0. ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516) never reach a caller: EINTR.
+fn errno(b: &mut Builder, ctx: V, at: Returned) -> V {
+    let raw = raw_result(b, ctx, at);
+    let value = b.copy(0);
+    let done = b.label();
+    b.br(Jmp::Ult, raw, FIRST_ERROR, done);
+    let error = b.neg(raw);
+    b.set(value, error);
+    b.br(Jmp::Ult, value, 512, done);
+    b.br(Jmp::Ugt, value, 516, done);
+    b.set(value, 4);
+    b.bind(done);
+    value
+}

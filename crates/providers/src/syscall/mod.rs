@@ -1,0 +1,163 @@
+//! `syscall`: entry and return of every system call of the running kernel.
+//!
+//! Two means, chosen by what is enabled and what the kernel can:
+//! - *the tracepoints* `sys_enter` and `sys_exit`: one program each, whatever the number of probes. They tax every call
+//!   of the system (about 80 ns, the kernel's slow path).
+//! - *the functions* `__x64_sys_*` by one multi-attach: no other call is taxed and nothing is lost under preemption. For
+//!   at most [`FEW`] calls, all of which fire alike by function ([`names::functions`]).
+//!
+//! In both, a failed call gives -1 in `arg0` and `arg1` and its error in `errno`; the kernel's restart codes are EINTR.
+
+mod context;
+mod names;
+mod table;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use probes::{Attributes, Class, ProbeDesc, ProviderFacts, ProviderStability, Stability};
+
+use types::btf::{Btf, BtfKind, KernelBtf};
+
+use crate::registry::{EnabledProbe, Env, Provider};
+use crate::unit::{Attach, Role, Unit};
+use context::{ByFunction, ByTracepoint, CompatTest, Regs};
+
+/// So many calls are attached by function where the kernel can.
+const FEW: usize = 8;
+
+/// The provider.
+pub(crate) struct Syscall {
+    /// Types of the running kernel.
+    pub(crate) kernel: Arc<KernelBtf>,
+}
+
+impl Syscall {
+    fn btf(&self) -> Option<&Btf> {
+        self.kernel.vmlinux().ok().map(|b| &**b)
+    }
+
+    fn has(btf: &Btf) -> impl Fn(&str) -> bool {
+        move |name| btf.func(name).is_some()
+    }
+}
+
+impl Provider for Syscall {
+    fn facts(&self) -> ProviderFacts {
+        let a = |name, data, class| Attributes { name, data, class };
+        let evolving = a(Stability::Evolving, Stability::Evolving, Class::Common);
+        ProviderFacts {
+            name: "syscall".into(),
+            has_errno: true,
+            stability: ProviderStability {
+                provider: evolving,
+                module: a(Stability::Private, Stability::Private, Class::Unknown),
+                function: a(Stability::Unstable, Stability::Unstable, Class::Isa),
+                name: evolving,
+                args: evolving,
+            },
+        }
+    }
+
+    fn list(&self) -> Vec<ProbeDesc> {
+        let calls = match self.btf() {
+            Some(btf) => names::calls(Some(&Syscall::has(btf))),
+            None => names::calls(None),
+        };
+        let probe = |f: &str, n: &str| ProbeDesc::new("syscall", "vmlinux", f, n);
+        calls.iter().flat_map(|c| [probe(c, "entry"), probe(c, "return")]).collect()
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        let mut units = Vec::new();
+        let few = self.by_function(probes, env);
+        for on_return in [false, true] {
+            let side: Vec<&EnabledProbe> = probes.iter().filter(|p| (p.desc.name == "return") == on_return).collect();
+            if side.is_empty() {
+                continue;
+            }
+            units.push(match &few {
+                Some(functions) => function_unit(&side, functions, on_return),
+                None => self.tracepoint_unit(&side, on_return, env)?,
+            });
+        }
+        Ok(units)
+    }
+}
+
+/// Functions of each probed call.
+type Functions = Vec<(String, Vec<String>)>;
+
+impl Syscall {
+    /// The functions of all probed calls, where they are few, the kernel can, and all fire alike.
+    fn by_function(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Functions> {
+        let mut calls: Vec<&str> = probes.iter().map(|p| p.desc.function.as_str()).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        if calls.len() > FEW || !env.features.kprobe_multi() {
+            return None;
+        }
+        let has = Syscall::has(self.btf()?);
+        calls.into_iter().map(|c| Some((c.to_string(), names::functions(c, &has)?))).collect()
+    }
+
+    fn tracepoint_unit(&self, side: &[&EnabledProbe], on_return: bool, env: &Env<'_>) -> Result<Unit, String> {
+        let tracepoint = if on_return { "sys_exit" } else { "sys_enter" };
+        let mut indexed = Vec::new();
+        let (mut wide, mut narrow) = (false, false);
+        for probe in side {
+            let (nr, nr32) = names::numbers(&probe.desc.function);
+            wide |= nr.is_some();
+            narrow |= nr32.is_some();
+            let nr32 = nr32.map(|n| n + names::IA32_BASE);
+            indexed.extend(nr.into_iter().chain(nr32).map(|index| (index, (*probe).clone())));
+        }
+        let status = self.btf().and_then(|b| b.field("task_struct.thread_info.status")).map(|f| f.offset());
+        let typed = self
+            .btf()
+            .filter(|_| env.features.tp_btf())
+            .and_then(|b| b.find(&[BtfKind::Typedef], &format!("btf_trace_{tracepoint}")));
+        let (attach, regs) = match typed {
+            Some(btf_id) => (Attach::TpBtf { name: tracepoint.into(), btf_id }, Regs::Direct),
+            None if env.features.raw_tp() => (Attach::RawTp { name: tracepoint.into() }, Regs::Checked),
+            None => return Err("this kernel lets no program attach to the raw tracepoints of system calls".into()),
+        };
+        let compat = match status {
+            Some(offset) if typed.is_some() => CompatTest::Status(offset as i16),
+            _ => CompatTest::CodeSegment,
+        };
+        let context = ByTracepoint { on_return, regs, compat, wide, narrow, only: only(&indexed) };
+        Ok(Unit {
+            name: format!("syscall_{}", if on_return { "return" } else { "entry" }),
+            role: Role::Probe,
+            probes: indexed,
+            space: names::SPACE,
+            context: Rc::new(context),
+            attach,
+        })
+    }
+}
+
+/// The call numbers of a few indexes, for an early test; empty where they are many.
+fn only(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = indexed.iter().map(|(i, _)| i % names::IA32_BASE).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    if numbers.len() <= 4 { numbers } else { Vec::new() }
+}
+
+fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool) -> Unit {
+    let mut attached = Vec::new();
+    for (index, probe) in side.iter().enumerate() {
+        let symbols = functions.iter().find(|(call, _)| *call == probe.desc.function).map(|(_, s)| s.as_slice());
+        attached.extend(symbols.unwrap_or_default().iter().map(|s| (s.clone(), index as u64)));
+    }
+    Unit {
+        name: format!("syscall_{}", if on_return { "return" } else { "entry" }),
+        role: Role::Probe,
+        probes: side.iter().enumerate().map(|(i, p)| (i as u32, (*p).clone())).collect(),
+        space: side.len() as u32,
+        context: Rc::new(ByFunction { on_return, single: side.len() == 1 }),
+        attach: Attach::Functions { functions: attached, on_return },
+    }
+}

@@ -1,0 +1,181 @@
+//! `cargo xtask test`: everything, on this machine's kernel and on the kernels of the matrix.
+//!
+//! On the host, `cargo test` runs all tests of the workspace. Then the tests that need a kernel (end to end, and the
+//! kernel side of `bpf`) run again in one boot of each stock kernel. A guest that QEMU's fault kills is booted again and
+//! counted. Where the VM tier cannot be had (no root, no packages), it is reported as skipped, with the reason.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::vm::{Ended, Guest};
+
+/// Test programs that are worth a run in each guest: package and target.
+const IN_GUEST: [(&str, &str); 2] = [("cli", "e2e"), ("bpf", "bpf")];
+
+/// Sums of the runners' closing lines.
+#[derive(Default)]
+struct Sums {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Sums {
+    /// Adds what a runner's output says: libtest's "test result:" lines and our own closing line.
+    fn add(&mut self, output: &str) {
+        for line in output.lines() {
+            let closing = line.starts_with("test result:") || is_own_closing(line);
+            let number_before = |word: &str| {
+                let at = line.find(word).filter(|_| closing)?;
+                line[..at].split_whitespace().next_back()?.parse::<u64>().ok()
+            };
+            self.passed += number_before(" passed").unwrap_or(0);
+            self.failed += number_before(" failed").unwrap_or(0);
+            self.skipped += number_before(" skipped").unwrap_or(0);
+        }
+    }
+}
+
+fn is_own_closing(line: &str) -> bool {
+    line.split_whitespace().nth(1) == Some("passed,")
+}
+
+/// Copies what passes through and keeps it.
+struct Tee(Vec<u8>);
+
+impl Write for Tee {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        std::io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
+}
+
+/// `cargo xtask test [--host|--vm] [KERNEL…]`
+pub(crate) fn command(args: &[String]) -> Result<u8, String> {
+    let host = !args.iter().any(|a| a == "--vm");
+    let vm = !args.iter().any(|a| a == "--host");
+    let named: Vec<&str> =
+        crate::kernels::NAMES.into_iter().filter(|k| args.iter().any(|a| a == k)).collect();
+    let kernels = if named.is_empty() { crate::kernels::NAMES.to_vec() } else { named };
+    let mut sums = Sums::default();
+    let mut broken = Vec::new();
+    if host {
+        println!("== this machine's kernel");
+        let mut tee = Tee(Vec::new());
+        let status =
+            passing(Command::new("cargo").args(["test", "--workspace", "--no-fail-fast"]), &mut tee)?;
+        sums.add(&String::from_utf8_lossy(&tee.0));
+        if !status {
+            broken.push("this machine's kernel".to_string());
+        }
+    }
+    let mut deaths = 0;
+    if vm {
+        match guest_programs().and_then(|p| crate::kernels::fetch(&kernels).map(|()| p)) {
+            Err(why) => {
+                println!("skipped: the VM tier: {why}");
+                sums.skipped += kernels.len() as u64;
+            }
+            Ok(programs) => {
+                for kernel in kernels {
+                    println!("== kernel {kernel}");
+                    let mut tee = Tee(Vec::new());
+                    let (ended, died) = in_guest(kernel, &programs, &mut tee)?;
+                    deaths += died;
+                    sums.add(&String::from_utf8_lossy(&tee.0));
+                    match ended {
+                        Ended::Status(0) => {}
+                        Ended::Status(code) => broken.push(format!("kernel {kernel} (status {code})")),
+                        Ended::Emulator(console) | Ended::Lost(console) => {
+                            println!("{console}");
+                            broken.push(format!("kernel {kernel} (no end)"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if deaths > 0 {
+        println!("{deaths} guest(s) died of the emulator's fault and were booted again");
+    }
+    if !broken.is_empty() {
+        println!("failed on: {}", broken.join(", "));
+    }
+    println!("{} passed, {} failed, {} skipped", sums.passed, sums.failed, sums.skipped);
+    Ok(u8::from(!broken.is_empty()))
+}
+
+/// Runs a command, its standard output through `tee`; whether it succeeded.
+fn passing(command: &mut Command, tee: &mut Tee) -> Result<bool, String> {
+    let mut child = command
+        .current_dir(crate::root())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{command:?}: {e}"))?;
+    if let Some(mut out) = child.stdout.take() {
+        std::io::copy(&mut out, tee).map_err(|e| e.to_string())?;
+    }
+    child.wait().map(|s| s.success()).map_err(|e| e.to_string())
+}
+
+/// The release binary, and the test programs.
+fn guest_programs() -> Result<Vec<PathBuf>, String> {
+    let build =
+        Command::new("cargo").args(["build", "--release", "-p", "cli"]).current_dir(crate::root()).status();
+    if !build.map_err(|e| e.to_string())?.success() {
+        return Err("cargo build --release failed".into());
+    }
+    let mut programs = vec![target_dir().join("release/dtrace")];
+    for (package, target) in IN_GUEST {
+        let mut words = vec!["test", "--no-run", "--message-format=json", "-q", "-p", package];
+        words.extend(if target == package { ["--lib", "-q"] } else { ["--test", target] });
+        let out = Command::new("cargo")
+            .args(&words)
+            .current_dir(crate::root())
+            .output()
+            .map_err(|e| e.to_string())?;
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let path = text
+            .lines()
+            .filter(|l| l.contains("\"compiler-artifact\"") && l.contains(&format!("\"name\":\"{target}\"")))
+            .filter_map(|l| l.split_once("\"executable\":\"")?.1.split('"').next())
+            .next_back()
+            .ok_or_else(|| format!("cargo built no test {target} of {package}"))?;
+        programs.push(path.into());
+    }
+    Ok(programs)
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+}
+
+/// One boot: all test programs, one after the other.
+fn in_guest(kernel: &str, programs: &[PathBuf], tee: &mut Tee) -> Result<(Ended, u32), String> {
+    let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs[0].display());
+    for program in &programs[1..] {
+        script.push_str(&format!("{} --test-threads=1 || bad=1\n", program.display()));
+    }
+    script.push_str("exit $bad\n");
+    let mut guest = Guest::new(kernel);
+    guest.timeout = 600;
+    guest.cwd = crate::root();
+    crate::vm::run(&guest, &["sh".into(), "-c".into(), script], tee)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_of_both_runners_are_added() {
+        let mut s = Sums::default();
+        s.add("test result: ok. 3 passed; 1 failed; 0 ignored; 0 measured\n5 passed, 2 failed, 7 skipped\nnot passed, no\n");
+        assert_eq!((s.passed, s.failed, s.skipped), (8, 3, 7));
+    }
+}
