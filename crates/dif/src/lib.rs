@@ -7,6 +7,7 @@
 pub mod builder;
 mod dom;
 pub mod eval;
+pub mod interp;
 pub mod ir;
 mod ops;
 pub mod text;

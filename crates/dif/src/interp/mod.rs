@@ -1,0 +1,439 @@
+//! The interpreter: the second thing that executes DIF, and the oracle for the first.
+//!
+//! It does what the form says in the plainest way: values in a vector, variables in ordered maps, aggregations as the
+//! words the kernel tables hold, records as the bytes the ring holds. Keys and records are kept as *bytes* in the layout
+//! of [`plane::desc`], not as values, because it is the bytes that the back end must get right.
+//!
+//! What a firing sees of the system (ids, clock, memory, stacks) comes from a [`World`]; what stays between firings is a
+//! [`State`]. Neither knows a kernel: a test gives both sides the same world, a recorded event can be one too.
+//!
+//! A module that the verifier refused does not make the interpreter panic: an undefined value reads 0, a missing block
+//! ends the clause.
+
+mod agg;
+mod state;
+
+use crate::eval;
+use crate::ir::{
+    Clause, Datum, FaultKind, Field, InstData, IntBuiltin, Module, Op, Scope, Space, StrBuiltin, Term, Ty,
+    Value, VarId, VarTy,
+};
+pub use state::{Drops, Fault, Rec, Room, State, Val};
+
+/// What a firing sees of the system. The defaults are an empty world: zeros, and no readable memory.
+pub trait World {
+    /// An integer of the firing; must not change during a clause.
+    fn builtin(&mut self, _builtin: IntBuiltin) -> i64 {
+        0
+    }
+
+    /// A string of the firing; must not change during a firing.
+    fn builtin_str(&mut self, _builtin: StrBuiltin) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Fills `buffer` from memory; false when a byte of it cannot be read.
+    fn read(&mut self, _space: Space, _addr: u64, _buffer: &mut [u8]) -> bool {
+        false
+    }
+
+    /// Takes the stack; the id of its entry, 0 when it could not be taken.
+    fn stack(&mut self, _user: bool, _frames: u32) -> u64 {
+        0
+    }
+
+    /// Whose `self->` variables these are: a thread and its context level.
+    fn context(&mut self) -> (u64, u8) {
+        (0, 0)
+    }
+}
+
+/// How a clause ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran to its end.
+    Done,
+    /// Its predicate did not hold.
+    PredicateFalse,
+    /// Its record found no room; nothing happened.
+    Dropped,
+    /// It faulted.
+    Faulted(Fault),
+}
+
+/// Runs clauses of a module.
+pub struct Interpreter<'m> {
+    module: &'m Module,
+}
+
+impl<'m> Interpreter<'m> {
+    /// For this module.
+    pub fn new(module: &'m Module) -> Self {
+        Self { module }
+    }
+
+    /// One firing: the clauses run in the order given and share their `this->` variables, a fault ends only its own.
+    /// Faults are also left in the state. Whether activity lets the probe fire, and whether a fault fires ERROR, is
+    /// for the caller.
+    pub fn fire(&self, clauses: &[usize], state: &mut State, world: &mut dyn World) -> Vec<Outcome> {
+        state.prepare(self.module);
+        let mut locals = Vec::new();
+        locals.resize_with(self.module.vars.len(), || None);
+        clauses
+            .iter()
+            .filter_map(|index| Some((*index, self.module.clauses.get(*index)?)))
+            .map(|(index, clause)| {
+                let frame = Frame {
+                    module: self.module,
+                    clause,
+                    index,
+                    values: vec![Val::Int(0); clause.func.values.len()],
+                    locals: &mut locals,
+                    state,
+                    world,
+                    record: None,
+                    offset: 0,
+                };
+                frame.run()
+            })
+            .collect()
+    }
+}
+
+/// Why a clause stops in the middle.
+enum Stop {
+    Fault(FaultKind, u64),
+    Full,
+}
+
+struct Frame<'a> {
+    module: &'a Module,
+    clause: &'a Clause,
+    index: usize,
+    values: Vec<Val>,
+    locals: &'a mut Vec<Option<Val>>,
+    state: &'a mut State,
+    world: &'a mut dyn World,
+    record: Option<Rec>,
+    /// Position of the running instruction in block order.
+    offset: u32,
+}
+
+impl Frame<'_> {
+    fn run(mut self) -> Outcome {
+        let blocks = &self.clause.func.blocks;
+        let mut starts = Vec::with_capacity(blocks.len());
+        let mut count = 0;
+        for b in blocks {
+            starts.push(count);
+            count += b.insts.len() as u32;
+        }
+        let mut at = 0;
+        while let Some(block) = blocks.get(at) {
+            for (i, inst) in block.insts.iter().enumerate() {
+                self.offset = starts[at] + i as u32;
+                match self.step(inst) {
+                    Ok(()) => {}
+                    Err(Stop::Full) => {
+                        self.state.drops.principal += 1;
+                        return Outcome::Dropped;
+                    }
+                    Err(Stop::Fault(kind, value)) => {
+                        let fault = Fault {
+                            clause: self.index,
+                            kind,
+                            value,
+                            action: inst.action,
+                            offset: self.offset,
+                        };
+                        self.state.faults.push(fault.clone());
+                        return Outcome::Faulted(fault);
+                    }
+                }
+            }
+            let (to, args) = match &block.term {
+                Term::Jump(to, args) => (to, args),
+                Term::Branch { cond, then, other } => {
+                    let way = if self.int(*cond) != 0 { then } else { other };
+                    (&way.0, &way.1)
+                }
+                Term::Return => return Outcome::Done,
+                Term::PredicateFalse => return Outcome::PredicateFalse,
+            };
+            let next = to.0 as usize;
+            if next <= at || next >= blocks.len() {
+                return Outcome::Done;
+            }
+            let given: Vec<Val> = args.iter().map(|a| self.get(*a)).collect();
+            for (param, value) in blocks[next].params.iter().zip(given) {
+                self.set(*param, value);
+            }
+            at = next;
+        }
+        Outcome::Done
+    }
+
+    fn get(&self, v: Value) -> Val {
+        self.values.get(v.0 as usize).cloned().unwrap_or(Val::Int(0))
+    }
+
+    fn set(&mut self, v: Value, value: Val) {
+        if let Some(slot) = self.values.get_mut(v.0 as usize) {
+            *slot = value;
+        }
+    }
+
+    fn int(&self, v: Value) -> i64 {
+        match self.values.get(v.0 as usize) {
+            Some(Val::Int(n)) => *n,
+            _ => 0,
+        }
+    }
+
+    fn text(&self, v: Value) -> &[u8] {
+        match self.values.get(v.0 as usize) {
+            Some(Val::Str(s)) => s,
+            _ => b"",
+        }
+    }
+
+    fn step(&mut self, inst: &InstData) -> Result<(), Stop> {
+        let value = match &inst.op {
+            Op::Const(n) => Val::Int(*n),
+            Op::StrConst(id) => Val::Str(self.module.strings.get(id.0 as usize).cloned().unwrap_or_default()),
+            Op::Bin(op, a, b) => Val::Int(
+                eval::bin(*op, self.int(*a), self.int(*b)).ok_or(Stop::Fault(FaultKind::DivZero, 0))?,
+            ),
+            Op::Un(op, v) => Val::Int(eval::un(*op, self.int(*v))),
+            Op::Cmp(c, a, b) => Val::Int(eval::cmp(*c, self.int(*a), self.int(*b)).into()),
+            Op::StrCmp(c, a, b) => Val::Int(eval::str_cmp(*c, self.text(*a), self.text(*b)).into()),
+            Op::Ext { bits, signed, value } => Val::Int(eval::ext(*bits, *signed, self.int(*value))),
+            Op::AsPtr(_, v) | Op::AsInt(v) => Val::Int(self.int(*v)),
+            Op::Builtin(b) => Val::Int(self.world.builtin(*b)),
+            Op::BuiltinStr(b) => Val::Str(self.builtin_str(*b)),
+            Op::Load { size, signed, addr } => Val::Int(self.load(*size, *signed, *addr)?),
+            Op::LoadStr { addr, max } => Val::Str(self.load_str(*addr, *max)?),
+            Op::StrLen(v) => Val::Int(self.text(*v).len() as i64),
+            Op::LoadVar(var) => self.load_var(*var),
+            Op::LoadElem(var, key) => {
+                let id = self.element(*var, key);
+                self.state.elements.get(&id).cloned().unwrap_or_else(|| self.zero(*var))
+            }
+            Op::Stack { user, frames } => Val::Int(self.world.stack(*user, *frames) as i64),
+            effect => return self.effect(effect),
+        };
+        if let Some(v) = inst.result {
+            self.set(v, value);
+        }
+        Ok(())
+    }
+
+    fn effect(&mut self, op: &Op) -> Result<(), Stop> {
+        match op {
+            Op::StoreVar(var, v) => {
+                let value = self.get(*v);
+                self.store_var(*var, value);
+            }
+            Op::StoreElem(var, key, v) => {
+                let (id, value) = (self.element(*var, key), self.get(*v));
+                if self.state.elements.contains_key(&id)
+                    || self.state.elements.len() < self.state.room.elements
+                {
+                    self.state.elements.insert(id, value);
+                } else {
+                    self.state.drops.dynamic += 1;
+                }
+            }
+            Op::DeleteElem(var, key) => {
+                let id = self.element(*var, key);
+                self.state.elements.remove(&id);
+            }
+            Op::Reserve => {
+                if self.state.records.len() >= self.state.room.records {
+                    return Err(Stop::Full);
+                }
+                let size = self.clause.record.as_ref().map_or(0, |r| r.size) as usize;
+                self.record =
+                    Some(Rec { clause: self.index, data: vec![0; size], written: vec![false; size] });
+            }
+            Op::Record(field, v) => self.write_record(*field, &[*v]),
+            Op::RecordUserAddr(field, a, p) => self.write_record(*field, &[*a, *p]),
+            Op::Commit => {
+                let record = self.record.take();
+                self.state.records.extend(record);
+            }
+            Op::Aggregate { agg, key, args } => {
+                if let Some(desc) = self.module.aggs.get(agg.0 as usize) {
+                    let key = self.key(&desc.key, desc.key_size, key);
+                    let args: Vec<i64> = args.iter().map(|a| self.int(*a)).collect();
+                    self.state.aggregate(agg.0 as usize, desc.func, key, &args);
+                }
+            }
+            Op::Exit(v) => {
+                let status = self.int(*v) as i32;
+                self.state.exit.get_or_insert(status);
+            }
+            Op::FaultUnless(kind, cond, value) if self.int(*cond) == 0 => {
+                return Err(Stop::Fault(*kind, self.int(*value) as u64));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn builtin_str(&mut self, builtin: StrBuiltin) -> Vec<u8> {
+        let longest = match builtin {
+            StrBuiltin::Execname => 15,
+            _ => usize::MAX,
+        };
+        let mut text = self.world.builtin_str(builtin);
+        let nul = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+        text.truncate(nul.min(longest).min(self.longest()));
+        text
+    }
+
+    /// Bytes of the longest string.
+    fn longest(&self) -> usize {
+        self.module.strsize.saturating_sub(1) as usize
+    }
+
+    fn space(&self, addr: Value) -> Space {
+        match self.clause.func.values.get(addr.0 as usize) {
+            Some(Ty::Ptr(space)) => *space,
+            _ => Space::Unknown,
+        }
+    }
+
+    fn load(&mut self, size: u8, signed: bool, addr: Value) -> Result<i64, Stop> {
+        let (space, at) = (self.space(addr), self.int(addr) as u64);
+        let mut bytes = [0; 8];
+        let size = usize::from(size).min(8);
+        if !self.world.read(space, at, &mut bytes[..size]) {
+            return Err(Stop::Fault(FaultKind::BadAddr, at));
+        }
+        Ok(eval::ext(size as u8 * 8, signed, i64::from_le_bytes(bytes)))
+    }
+
+    /// Byte by byte up to a NUL or the limit. The byte *at* the limit, where the NUL will stand, is read too, as the
+    /// kernel's helper does: it faults when that byte cannot be read.
+    fn load_str(&mut self, addr: Value, max: Option<Value>) -> Result<Vec<u8>, Stop> {
+        let (space, at) = (self.space(addr), self.int(addr) as u64);
+        let wanted = max.map_or(u64::MAX, |v| self.int(v) as u64);
+        let limit = self.longest().min(usize::try_from(wanted).unwrap_or(usize::MAX));
+        let mut text = Vec::new();
+        loop {
+            let mut byte = [0];
+            if !self.world.read(space, at.wrapping_add(text.len() as u64), &mut byte) {
+                return Err(Stop::Fault(FaultKind::BadAddr, at));
+            }
+            if byte[0] == 0 || text.len() == limit {
+                return Ok(text);
+            }
+            text.push(byte[0]);
+        }
+    }
+
+    /// What a variable that was never assigned reads.
+    fn zero(&self, var: VarId) -> Val {
+        match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
+            Some(VarTy::Str) => Val::Str(Vec::new()),
+            _ => Val::Int(0),
+        }
+    }
+
+    fn scope(&self, var: VarId) -> Scope {
+        self.module.vars.get(var.0 as usize).map_or(Scope::Global, |v| v.scope)
+    }
+
+    fn load_var(&mut self, var: VarId) -> Val {
+        let stored = match self.scope(var) {
+            Scope::Global => self.state.globals.get(&var).cloned(),
+            Scope::Thread => self.state.threads.get(&(self.world.context(), var)).cloned(),
+            Scope::Clause => self.locals.get(var.0 as usize).cloned().flatten(),
+        };
+        stored.unwrap_or_else(|| self.zero(var))
+    }
+
+    fn store_var(&mut self, var: VarId, value: Val) {
+        match self.scope(var) {
+            Scope::Global => {
+                self.state.globals.insert(var, value);
+            }
+            Scope::Thread => {
+                self.state.threads.insert((self.world.context(), var), value);
+            }
+            Scope::Clause => {
+                if let Some(slot) = self.locals.get_mut(var.0 as usize) {
+                    *slot = Some(value);
+                }
+            }
+        }
+    }
+
+    /// The place of an array's element.
+    fn element(&mut self, var: VarId, key: &[Value]) -> state::ElementId {
+        let owner = match self.scope(var) {
+            Scope::Thread => Some(self.world.context()),
+            _ => None,
+        };
+        let bytes = match self.module.vars.get(var.0 as usize) {
+            Some(desc) => self.key(desc.key.as_deref().unwrap_or_default(), desc.key_size, key),
+            None => Vec::new(),
+        };
+        state::ElementId { var, owner, key: bytes }
+    }
+
+    /// A key in its layout: zero-padded words.
+    fn key(&mut self, columns: &[Field], size: u32, values: &[Value]) -> Vec<u8> {
+        let mut bytes = vec![0; size as usize];
+        let mut values = values.iter();
+        for field in columns {
+            let taken = if let Datum::UserAddr(_) = field.datum { 2 } else { 1 };
+            let given: Vec<Value> = values.by_ref().take(taken).copied().collect();
+            let text = self.column(field.datum, &given);
+            put(&mut bytes, field.offset, &text);
+        }
+        bytes
+    }
+
+    fn write_record(&mut self, field: Field, values: &[Value]) {
+        let bytes = self.column(field.datum, values);
+        if let Some(record) = &mut self.record {
+            put(&mut record.data, field.offset, &bytes);
+            let start = (field.offset as usize).min(record.written.len());
+            let end = (start + bytes.len()).min(record.written.len());
+            record.written[start..end].fill(true);
+        }
+    }
+
+    /// The bytes of one column.
+    fn column(&mut self, datum: Datum, values: &[Value]) -> Vec<u8> {
+        let word = |i: usize| values.get(i).map_or(0, |v| self.int(*v)).to_le_bytes();
+        match datum {
+            Datum::Int { size, .. } => word(0)[..usize::from(size).min(8)].to_vec(),
+            Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => word(0).to_vec(),
+            Datum::UserAddr(_) => [word(0), word(1)].concat(),
+            Datum::Str { size } => {
+                let mut text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();
+                text.truncate(size.saturating_sub(1) as usize);
+                text.resize(size as usize, 0);
+                text
+            }
+            Datum::Interned => {
+                let text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();
+                self.state.intern(&text).to_le_bytes().to_vec()
+            }
+            Datum::Bytes { size } => vec![0; size as usize],
+        }
+    }
+}
+
+fn put(bytes: &mut [u8], offset: u32, data: &[u8]) {
+    let start = offset as usize;
+    if let Some(place) = bytes.get_mut(start..start.saturating_add(data.len())) {
+        place.copy_from_slice(data);
+    }
+}
+
+#[cfg(test)]
+mod tests;

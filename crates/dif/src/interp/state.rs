@@ -1,0 +1,151 @@
+//! What stays between firings, and what they left for the consumer.
+
+use std::collections::BTreeMap;
+
+use plane::desc::AggFunc;
+
+use super::agg;
+use crate::ir::{FaultKind, Module, VarId};
+
+/// A value at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Val {
+    /// An integer or a pointer.
+    Int(i64),
+    /// A string without its NUL.
+    Str(Vec<u8>),
+}
+
+/// A fault that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The clause.
+    pub clause: usize,
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// The address, or the offending value.
+    pub value: u64,
+    /// The action: 0 the predicate.
+    pub action: u16,
+    /// The instruction's position in block order.
+    pub offset: u32,
+}
+
+/// A committed record, without its header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rec {
+    /// The clause that made it.
+    pub clause: usize,
+    /// The bytes; those never written are 0 here and unspecified in a ring.
+    pub data: Vec<u8>,
+    /// Which bytes were written.
+    pub written: Vec<bool>,
+}
+
+/// How much fits; what does not is dropped and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Records kept.
+    pub records: usize,
+    /// Elements of all associative arrays together.
+    pub elements: usize,
+    /// Keys of each aggregation.
+    pub keys: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Room { records: usize::MAX, elements: usize::MAX, keys: usize::MAX }
+    }
+}
+
+/// What did not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// Clauses whose record found no room.
+    pub principal: u64,
+    /// Elements that found no room.
+    pub dynamic: u64,
+    /// Aggregation keys that found no room.
+    pub aggregation: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ElementId {
+    pub(super) var: VarId,
+    /// Thread and level of a `self->` array.
+    pub(super) owner: Option<(u64, u8)>,
+    pub(super) key: Vec<u8>,
+}
+
+/// A session's state under the interpreter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Committed records, oldest first. The caller may take them.
+    pub records: Vec<Rec>,
+    /// Faults, oldest first.
+    pub faults: Vec<Fault>,
+    /// What was dropped.
+    pub drops: Drops,
+    /// What fits.
+    pub room: Room,
+    /// The status of the first `exit()`.
+    pub exit: Option<i32>,
+    /// Strings by interned number: the module's constants first, then others as they came.
+    pub interned: Vec<Vec<u8>>,
+    /// Per aggregation: words by key bytes.
+    pub aggregations: Vec<BTreeMap<Vec<u8>, Vec<u64>>>,
+    pub(super) globals: BTreeMap<VarId, Val>,
+    pub(super) threads: BTreeMap<((u64, u8), VarId), Val>,
+    pub(super) elements: BTreeMap<ElementId, Val>,
+}
+
+impl State {
+    /// A global scalar, if it was ever assigned.
+    pub fn global(&self, var: VarId) -> Option<&Val> {
+        self.globals.get(&var)
+    }
+
+    /// A `self->` scalar of a thread and level, if it was ever assigned.
+    pub fn thread(&self, context: (u64, u8), var: VarId) -> Option<&Val> {
+        self.threads.get(&(context, var))
+    }
+
+    /// The elements of an array: owner (of `self->` arrays), key bytes, value.
+    pub fn elements(&self, var: VarId) -> impl Iterator<Item = (Option<(u64, u8)>, &[u8], &Val)> {
+        self.elements
+            .iter()
+            .filter(move |(id, _)| id.var == var)
+            .map(|(id, v)| (id.owner, id.key.as_slice(), v))
+    }
+
+    /// Makes room for what a module (or a longer one, later) names.
+    pub(super) fn prepare(&mut self, module: &Module) {
+        for s in module.strings.iter().skip(self.interned.len()) {
+            self.interned.push(s.clone());
+        }
+        if self.aggregations.len() < module.aggs.len() {
+            self.aggregations.resize_with(module.aggs.len(), BTreeMap::new);
+        }
+    }
+
+    /// The number of a string; interned by text, so that a constant and a probe name that read alike are one.
+    pub fn intern(&mut self, text: &[u8]) -> u32 {
+        let at = self.interned.iter().position(|s| s == text).unwrap_or_else(|| {
+            self.interned.push(text.to_vec());
+            self.interned.len() - 1
+        });
+        at as u32
+    }
+
+    pub(super) fn aggregate(&mut self, agg: usize, func: AggFunc, key: Vec<u8>, args: &[i64]) {
+        let Some(table) = self.aggregations.get_mut(agg) else { return };
+        if !table.contains_key(&key) && table.len() >= self.room.keys {
+            self.drops.aggregation += 1;
+            return;
+        }
+        let words =
+            table.entry(key).or_insert_with(|| vec![func.initial_word(); func.value_size() as usize / 8]);
+        agg::apply(func, words, args);
+    }
+}
