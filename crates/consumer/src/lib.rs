@@ -1,1 +1,35 @@
 //! Buffers to records to text; aggregations; printf. Knows neither BPF nor providers.
+//!
+//! What the kernel side leaves in rings and tables becomes typed events and rows here, and only then text, exactly as
+//! DTrace prints. The decision that shapes the crate: *records are typed, text is one renderer of them*. A consumer that
+//! formatted while it decoded would be shorter, and could never give the same data as JSON or to a program.
+//!
+//! ```text
+//!  RawRecord ──record──> Event ──┬──> Renderer (text) ──> bytes
+//!                                │        ▲
+//!        snapshot ──agg──────────┴─ rows ─┘
+//!
+//!  consumer    the loop: batches in, output and messages out
+//!  record      bytes to typed events, by the table of enabled probes
+//!  agg         the consumer's own table of aggregations, sorting
+//!  text        DTrace's text
+//!  message     faults and drops in DTrace's words
+//!  symbolizer  what is asked of whoever knows symbols
+//! ```
+
+mod agg;
+pub mod consumer;
+mod message;
+mod options;
+mod pad;
+mod record;
+mod symbolizer;
+mod text;
+
+pub use agg::rows::{Cell, Row};
+pub use consumer::{Consumer, RawRecord, SlotSink, Source};
+pub use message::{DropReport, FaultReport, Message};
+pub use options::{Encoding, Options};
+pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, Tables, Value};
+pub use symbolizer::{NoSymbols, Symbolizer};
+pub use text::{Renderer, Text, View};

@@ -1,0 +1,239 @@
+//! Key → value for every aggregation of the session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plane::desc::{AddrForm, AggDesc, AggId, Datum};
+use plane::stacks::Stack;
+
+use super::rows;
+use crate::options::Options;
+use crate::record::Tables;
+use crate::symbolizer::Symbolizer;
+
+/// One key's value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) words: Box<[u64]>,
+    /// Cleared and nothing merged since: shown as zeros, whatever the words start from.
+    pub(crate) empty: bool,
+    pub(crate) normal: u64,
+    /// The stacks of the key's stack columns, in order: kept, so that an entry outlives the cache of stacks.
+    pub(crate) stacks: Box<[Arc<Stack>]>,
+}
+
+impl Entry {
+    /// The words that are shown and compared.
+    pub(crate) fn shown<'a>(&'a self, zeros: &'a [u64]) -> &'a [u64] {
+        if self.empty { zeros.get(..self.words.len()).unwrap_or(zeros) } else { &self.words }
+    }
+}
+
+/// An aggregation.
+#[derive(Debug)]
+pub(crate) struct Aggregation {
+    pub(crate) desc: AggDesc,
+    pub(crate) entries: HashMap<Box<[u8]>, Entry>,
+    /// A `printa()` showed it, so the end does not.
+    pub(crate) printed: bool,
+    /// Columns that are aggregated by symbol or module: offset, datum.
+    folded: Vec<(usize, Datum)>,
+    /// There are stacks in the key.
+    stacks: bool,
+}
+
+fn is_stack(datum: Datum) -> bool {
+    matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. })
+}
+
+/// Where addresses begin that were folded before: asking a symbolizer is dear, and a snapshot brings the same ones again.
+#[derive(Debug, Default)]
+struct StartCache(HashMap<(Option<u32>, u64, AddrForm), u64>);
+
+impl StartCache {
+    const MOST: usize = 1 << 16;
+
+    fn get(&mut self, pid: Option<u32>, addr: u64, form: AddrForm, symbols: &mut dyn Symbolizer) -> u64 {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        *self.0.entry((pid, addr, form)).or_insert_with(|| match pid {
+            None => symbols.kernel_start(addr, form),
+            Some(pid) => symbols.user_start(pid, addr, form),
+        })
+    }
+}
+
+/// Every aggregation of the session.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pub(crate) aggs: Vec<Aggregation>,
+    /// As many as the largest value has words.
+    pub(crate) zeros: Vec<u64>,
+    starts: StartCache,
+}
+
+fn words_at(key: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(key.get(at..)?.get(..8)?.try_into().ok()?))
+}
+
+impl Store {
+    /// Adds the next aggregation.
+    pub(crate) fn add(&mut self, desc: AggDesc) -> AggId {
+        let words = desc.func.value_size() as usize / 8;
+        if self.zeros.len() < words {
+            self.zeros.resize(words, 0);
+        }
+        let folded = desc
+            .key
+            .iter()
+            .filter(|field| match field.datum {
+                Datum::KernelAddr(form) | Datum::UserAddr(form) => form != AddrForm::Address,
+                _ => false,
+            })
+            .map(|field| (field.offset as usize, field.datum))
+            .collect();
+        let stacks = desc.key.iter().any(|field| is_stack(field.datum));
+        self.aggs.push(Aggregation { desc, entries: HashMap::new(), printed: false, folded, stacks });
+        AggId(self.aggs.len() as u32 - 1)
+    }
+
+    pub(crate) fn get(&self, id: AggId) -> Option<&Aggregation> {
+        self.aggs.get(id.0 as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: AggId) -> Option<&mut Aggregation> {
+        self.aggs.get_mut(id.0 as usize)
+    }
+
+    /// Adds one slot of a snapshot. A key not seen before that has stacks is put on `wanted`, for
+    /// [`Store::fetch_stacks`].
+    pub(crate) fn merge(
+        &mut self,
+        id: AggId,
+        key: &[u8],
+        words: &[u64],
+        symbols: &mut dyn Symbolizer,
+        wanted: &mut Vec<(AggId, Box<[u8]>)>,
+    ) {
+        let Store { aggs, starts, .. } = self;
+        let Some(agg) = aggs.get_mut(id.0 as usize) else {
+            return;
+        };
+        let Some(key) = key.get(..agg.desc.key_size as usize) else {
+            return;
+        };
+        let mut folded = Vec::new();
+        let key = if agg.folded.is_empty() {
+            key
+        } else {
+            folded.extend_from_slice(key);
+            for (at, datum) in &agg.folded {
+                let (pid, form) = match *datum {
+                    Datum::UserAddr(form) => (words_at(key, at + 8).map(|p| p as u32), form),
+                    Datum::KernelAddr(form) => (None, form),
+                    _ => continue,
+                };
+                let Some(addr) = words_at(key, *at) else {
+                    continue;
+                };
+                let start = starts.get(pid, addr, form, symbols);
+                folded[*at..at + 8].copy_from_slice(&start.to_le_bytes());
+            }
+            &folded
+        };
+        let func = agg.desc.func;
+        let entry = match agg.entries.get_mut(key) {
+            Some(entry) => entry,
+            None => {
+                if agg.stacks {
+                    wanted.push((id, key.into()));
+                }
+                let words = vec![func.initial_word(); func.value_size() as usize / 8].into();
+                agg.entries.entry(key.into()).or_insert(Entry {
+                    words,
+                    empty: false,
+                    normal: 1,
+                    stacks: Box::default(),
+                })
+            }
+        };
+        plane::table::merge(func, &mut entry.words, words);
+        entry.empty = false;
+    }
+
+    /// Fetches the stacks of a new key.
+    pub(crate) fn fetch_stacks(&mut self, id: AggId, key: &[u8], stack: &mut dyn FnMut(u64) -> Arc<Stack>) {
+        let Some(agg) = self.get_mut(id) else {
+            return;
+        };
+        if let Some(entry) = agg.entries.get_mut(key) {
+            let ids = agg.desc.key.iter().filter(|f| is_stack(f.datum));
+            entry.stacks = ids.map(|f| stack(words_at(key, f.offset as usize).unwrap_or(0))).collect();
+        }
+    }
+
+    /// `clear()`: keeps the keys.
+    pub(crate) fn clear(&mut self, id: AggId) {
+        if let Some(agg) = self.get_mut(id) {
+            let initial = agg.desc.func.initial_word();
+            for entry in agg.entries.values_mut() {
+                entry.words.fill(initial);
+                entry.empty = true;
+            }
+        }
+    }
+
+    /// `normalize()`, and `denormalize()` with 1.
+    pub(crate) fn normalize(&mut self, id: AggId, normal: u64) {
+        if let Some(agg) = self.get_mut(id) {
+            for entry in agg.entries.values_mut() {
+                entry.normal = normal.max(1);
+            }
+        }
+    }
+
+    /// `trunc()`: keeps the `count` keys of greatest value, or of least value when negative; 0 keeps none.
+    pub(crate) fn trunc(&mut self, id: AggId, count: i64, strings: &Tables) {
+        let gone: Vec<Box<[u8]>> = {
+            let Some(agg) = self.get(id) else {
+                return;
+            };
+            if count == 0 {
+                Vec::new()
+            } else {
+                let mut rows = rows::rows(self, id, strings);
+                rows.sort_by(|a, b| rows::by_value(a, b, 0));
+                if count > 0 {
+                    rows.reverse();
+                }
+                let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+                debug_assert_eq!(rows.len(), agg.entries.len());
+                rows.iter().skip(keep).map(|row| row.raw.into()).collect()
+            }
+        };
+        if let Some(agg) = self.get_mut(id) {
+            if count == 0 {
+                agg.entries.clear();
+            }
+            for key in &gone {
+                agg.entries.remove(key);
+            }
+        }
+    }
+
+    /// Rows of one `printa()` in the order the options ask for.
+    pub(crate) fn sorted<'a>(
+        &'a self,
+        ids: &[AggId],
+        tables: &'a Tables,
+        options: &Options,
+    ) -> Vec<rows::Row<'a>> {
+        let mut rows = match ids {
+            [id] => rows::rows(self, *id, tables),
+            ids => rows::joined(self, ids, tables),
+        };
+        rows::sort(&mut rows, options, ids.len());
+        rows
+    }
+}

@@ -1,0 +1,340 @@
+//! The consumer itself: records and snapshots in, output and messages out.
+//!
+//! It is fed batches of records in time order, decodes each into an [`Event`], carries out what concerns aggregations,
+//! and tells the renderer the rest. Two decisions shape it:
+//!
+//! - **One snapshot a batch.** `printa()` and `clear()` in a batch see the aggregations as of a snapshot taken after the
+//!   batch was read, whose data is therefore at least as old as it; they are carried out in record order on the
+//!   consumer's own table. One for each record would cost a grace period apiece, and none would show values older than
+//!   the record that asks for them. A batch that asks for nothing takes none.
+//! - **Output is buffered here and handed over once a batch**, so a full pipe or disk is seen in one place, as an error.
+//!
+//! Which clause of a firing enters or leaves (`-F`) is decided here, from the records of the same CPU before and after: the
+//! first of an `entry` probe's clauses, the last of a `return` probe's.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use plane::control::DropDelta;
+use plane::desc::{AggDesc, AggId, FaultKind};
+use plane::ring::{Fault, flags};
+use plane::stacks::Stack;
+
+use crate::agg::store::Store;
+use crate::message::{DropReport, FaultReport, Message};
+use crate::options::Options;
+use crate::record::{Decoder, EnabledProbe, Event, Flow, Item, Probe, StackCache, Tables};
+use crate::symbolizer::Symbolizer;
+use crate::text::{Renderer, View};
+
+/// A committed record as read from a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRecord<'a> {
+    /// Where it was recorded.
+    pub cpu: u32,
+    /// When.
+    pub time: u64,
+    /// What enabled probe.
+    pub epid: u32,
+    /// [`plane::ring::flags`].
+    pub flags: u16,
+    /// What follows the header.
+    pub data: &'a [u8],
+}
+
+/// Receives the slots of a snapshot: aggregation, key, value in the words of [`plane::desc::AggFunc`]. A key may come more
+/// than once (from each CPU).
+pub type SlotSink<'a> = dyn FnMut(AggId, &[u8], &[u64]) + 'a;
+
+/// Where the consumer gets what is not in the records.
+pub trait Source {
+    /// Takes what the kernel has aggregated since the last call.
+    fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()>;
+
+    /// The stack of an id.
+    fn stack(&mut self, id: u64) -> Option<Stack>;
+}
+
+/// Output is handed over when this much has gathered within a batch.
+const CHUNK: usize = 1 << 16;
+
+/// See the [module](self).
+pub struct Consumer<W: Write> {
+    out: W,
+    pending: Vec<u8>,
+    tables: Tables,
+    store: Store,
+    stacks: StackCache,
+    symbols: Box<dyn Symbolizer>,
+    renderer: Box<dyn Renderer>,
+    options: Options,
+    messages: Vec<Message>,
+    exit: Option<i32>,
+    /// epid of the last record of each CPU.
+    last: HashMap<u32, u32>,
+}
+
+impl<W: Write> Consumer<W> {
+    /// A consumer that knows no probes yet.
+    pub fn new(out: W, renderer: Box<dyn Renderer>, symbols: Box<dyn Symbolizer>, options: Options) -> Self {
+        Consumer {
+            out,
+            pending: Vec::new(),
+            tables: Tables::default(),
+            store: Store::default(),
+            stacks: StackCache::default(),
+            symbols,
+            renderer,
+            options,
+            messages: Vec::new(),
+            exit: None,
+            last: HashMap::new(),
+        }
+    }
+
+    /// Says what an epid is.
+    pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
+        self.tables.enable(epid, probe);
+    }
+
+    /// Sets an interned string.
+    pub fn intern(&mut self, index: u32, text: &str) {
+        self.tables.intern(index, text);
+    }
+
+    /// Adds the next aggregation of the session; ids count from 0 in order of definition.
+    pub fn add_aggregation(&mut self, desc: AggDesc) -> AggId {
+        self.store.add(desc)
+    }
+
+    /// The options in force; they may change between batches.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    /// Where output goes.
+    pub fn output_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// The status of the first `exit()` among the records so far.
+    pub fn exit_status(&self) -> Option<i32> {
+        self.exit
+    }
+
+    /// What is to be told beside the output, since the last call.
+    pub fn take_messages(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Reports losses.
+    pub fn dropped(&mut self, deltas: impl IntoIterator<Item = DropDelta>) {
+        let tagged = self.options.droptags;
+        let reports = deltas.into_iter().filter_map(|d| DropReport::new(d, tagged)).map(Message::Drop);
+        self.messages.extend(reports);
+    }
+
+    /// Consumes a batch of records in time order. All that is read from the kernel for it is read now.
+    pub fn consume(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
+        let next = if self.options.flowindent { next_on_cpu(batch) } else { Vec::new() };
+        let mut fresh = false;
+        for (i, raw) in batch.iter().enumerate() {
+            if raw.flags & flags::DISCARD != 0 {
+                continue;
+            }
+            if raw.flags & flags::FAULT != 0 {
+                self.fault(raw);
+                continue;
+            }
+            let following = next.get(i).copied().flatten().map(|n| batch[n].epid);
+            self.record(raw, following, source, &mut fresh)?;
+            if self.pending.len() >= CHUNK {
+                self.hand_over()?;
+            }
+        }
+        self.flush()
+    }
+
+    /// Takes a snapshot outside a batch (`aggrate`).
+    pub fn snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        snapshot(&mut self.store, &mut self.stacks, self.symbols.as_mut(), source)
+    }
+
+    /// A newline, as after `^C`.
+    pub fn newline(&mut self) -> io::Result<()> {
+        self.pending.push(b'\n');
+        self.flush()
+    }
+
+    /// The end: a last snapshot, a newline, and the aggregations that no `printa()` has shown.
+    pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        self.snapshot(source)?;
+        self.pending.push(b'\n');
+        let mut ids: Vec<AggId> = (0..self.store.aggs.len() as u32).map(AggId).collect();
+        if self.options.aggsortrev {
+            ids.reverse();
+        }
+        for id in ids {
+            if self.store.get(id).is_none_or(|agg| agg.printed) {
+                continue;
+            }
+            let rows = self.store.sorted(&[id], &self.tables, &self.options);
+            let mut view = View { options: &self.options, symbols: self.symbols.as_mut() };
+            self.renderer.aggregations(&mut self.pending, &rows, &mut view);
+            drop(rows);
+            self.hand_over()?;
+        }
+        self.flush()
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        // What could not be written is gone, as with C's stdio: keeping it would print it twice, or grow without bound.
+        let result = self.out.write_all(&self.pending);
+        self.pending.clear();
+        result
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.hand_over()?;
+        self.out.flush()
+    }
+
+    fn fault(&mut self, raw: &RawRecord<'_>) {
+        let Some(fault) = Fault::read(raw.data) else {
+            self.messages
+                .push(Message::Failure(format!("malformed fault record of enabled probe ID {}", raw.epid)));
+            return;
+        };
+        self.messages.push(Message::Fault(FaultReport {
+            epid: raw.epid,
+            probe: self.tables.get(raw.epid).map(|enabled| enabled.probe.clone()),
+            kind: FaultKind::from_code(u64::from(fault.kind)),
+            action: fault.action,
+            offset: fault.offset,
+            value: fault.value,
+        }));
+    }
+
+    fn record(
+        &mut self,
+        raw: &RawRecord<'_>,
+        following: Option<u32>,
+        source: &mut dyn Source,
+        fresh: &mut bool,
+    ) -> io::Result<()> {
+        let Consumer {
+            tables, store, stacks, symbols, renderer, options, pending, messages, exit, last, ..
+        } = self;
+        let Some(EnabledProbe { probe, layout: Some(layout) }) = tables.get(raw.epid) else {
+            messages.push(Message::Failure(format!("record of unknown enabled probe ID {}", raw.epid)));
+            return Ok(());
+        };
+        let flow = if options.flowindent {
+            let previous = last.insert(raw.cpu, raw.epid);
+            flow(tables, raw.epid, probe, previous, following)
+        } else {
+            Flow::None
+        };
+        let mut decoder = Decoder { tables, stacks, source };
+        let Some(items) = decoder.items(layout, raw.data) else {
+            messages.push(Message::Failure(format!("record of enabled probe ID {} is too short", raw.epid)));
+            return Ok(());
+        };
+        let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, items };
+        let mut view = View { options, symbols: symbols.as_mut() };
+        renderer.begin(pending, &event, &mut view);
+        for item in &event.items {
+            let on_aggregations = matches!(
+                item,
+                Item::Printa { .. }
+                    | Item::Clear(_)
+                    | Item::Trunc(..)
+                    | Item::Normalize(..)
+                    | Item::Denormalize(_)
+            );
+            if on_aggregations && !std::mem::replace(fresh, true) {
+                snapshot(store, stacks, view.symbols, source)?;
+            }
+            match item {
+                Item::Printa { format, aggs } => {
+                    let rows = store.sorted(aggs, tables, view.options);
+                    renderer.printa(pending, *format, &rows, &mut view);
+                    let shown = !rows.is_empty();
+                    drop(rows);
+                    for id in aggs.iter().filter(|_| shown) {
+                        if let Some(agg) = store.get_mut(*id) {
+                            agg.printed = true;
+                        }
+                    }
+                }
+                Item::Clear(id) => store.clear(*id),
+                Item::Trunc(id, count) => store.trunc(*id, *count, tables),
+                Item::Normalize(_, 0) => {
+                    messages.push(Message::Failure("normalization by 0 ignored".into()));
+                }
+                Item::Normalize(id, by) => store.normalize(*id, *by),
+                Item::Denormalize(id) => store.normalize(*id, 1),
+                Item::Exit(status) => {
+                    exit.get_or_insert(*status);
+                }
+                other => renderer.item(pending, other, &mut view),
+            }
+        }
+        renderer.end(pending, &mut view);
+        Ok(())
+    }
+}
+
+fn snapshot(
+    store: &mut Store,
+    stacks: &mut StackCache,
+    symbols: &mut dyn Symbolizer,
+    source: &mut dyn Source,
+) -> io::Result<()> {
+    // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
+    let mut wanted = Vec::new();
+    source.snapshot(&mut |id, key, words| {
+        store.merge(id, key, words, symbols, &mut wanted);
+    })?;
+    for (id, key) in wanted {
+        store.fetch_stacks(id, &key, &mut |stack| stacks.get(stack, source));
+    }
+    Ok(())
+}
+
+/// For each record, the next one of its CPU that says something.
+fn next_on_cpu(batch: &[RawRecord<'_>]) -> Vec<Option<usize>> {
+    let mut next = vec![None; batch.len()];
+    let mut seen: HashMap<u32, usize> = HashMap::new();
+    for (i, raw) in batch.iter().enumerate().rev() {
+        if raw.flags & (flags::DISCARD | flags::FAULT) == 0 {
+            next[i] = seen.insert(raw.cpu, i);
+        }
+    }
+    next
+}
+
+/// A probe enters by its first record and leaves by its last; the others of the firing only mark it. "Other" is known by a
+/// neighbour on the same CPU with the same probe and another epid, as in the original: a heuristic.
+fn flow(
+    tables: &Tables,
+    epid: u32,
+    probe: &Arc<Probe>,
+    previous: Option<u32>,
+    following: Option<u32>,
+) -> Flow {
+    let of_this_firing = |other: Option<u32>| {
+        other.is_some_and(|o| o != epid && tables.get(o).is_some_and(|e| e.probe.id == probe.id))
+    };
+    // "entry" or "…-entry", so that carpentry does not indent.
+    let named =
+        |what: &str| probe.name.strip_suffix(what).is_some_and(|rest| rest.is_empty() || rest.ends_with('-'));
+    if named("entry") && !of_this_firing(previous) {
+        Flow::Entry
+    } else if named("return") && !of_this_firing(following) {
+        Flow::Return
+    } else {
+        Flow::None
+    }
+}

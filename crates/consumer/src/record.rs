@@ -1,0 +1,387 @@
+//! Bytes of the rings to typed events.
+//!
+//! A record arrives as an epid and bytes; the table of enabled probes says what they are. The one decision here: nothing
+//! is turned into text while decoding. An [`Event`] borrows strings from the record and keeps numbers, addresses and
+//! stacks as what they are, so that text, JSON or a program of the user's see the same thing, and only the renderer pays
+//! for symbols.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plane::desc::{Action, AddrForm, AggId, Datum, Field, RecordDesc};
+use plane::format::{self, FormatError, Piece};
+use plane::stacks::Stack;
+
+use crate::consumer::Source;
+
+/// What the consumer must know of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// As in `dtrace -l`.
+    pub id: u32,
+    /// Provider.
+    pub provider: String,
+    /// Module; may be empty.
+    pub module: String,
+    /// Function; may be empty.
+    pub function: String,
+    /// Name.
+    pub name: String,
+}
+
+/// One thing to do for a record: an [`Action`] with its format taken apart.
+#[derive(Clone, Debug)]
+enum Step {
+    Plain(Action),
+    Printf { format: Arc<[Piece]>, args: Vec<Field> },
+    Printa { format: Option<Arc<[Piece]>>, aggs: Vec<AggId> },
+}
+
+/// The record of a clause, ready to be decoded. Shared by all epids of the clause.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    steps: Vec<Step>,
+}
+
+impl Layout {
+    /// Takes the formats apart once.
+    pub fn new(desc: &RecordDesc) -> Result<Self, FormatError> {
+        let steps = desc
+            .actions
+            .iter()
+            .map(|action| {
+                Ok(match action {
+                    Action::Printf { format, args } => {
+                        Step::Printf { format: format::parse(format)?.into(), args: args.clone() }
+                    }
+                    Action::Printa { format, aggs } => Step::Printa {
+                        format: format.as_deref().map(format::parse).transpose()?.map(Into::into),
+                        aggs: aggs.clone(),
+                    },
+                    other => Step::Plain(other.clone()),
+                })
+            })
+            .collect::<Result<_, FormatError>>()?;
+        Ok(Self { steps })
+    }
+}
+
+/// A probe × clause of the session.
+#[derive(Clone, Debug)]
+pub struct EnabledProbe {
+    /// Which probe fires.
+    pub probe: Arc<Probe>,
+    /// What the clause records; `None` when it only assigns or aggregates (such a clause can still fault).
+    pub layout: Option<Arc<Layout>>,
+}
+
+/// The tables of the session that records refer to. They only grow.
+#[derive(Debug, Default)]
+pub struct Tables {
+    enabled: Vec<Option<EnabledProbe>>,
+    strings: Vec<Box<[u8]>>,
+}
+
+impl Tables {
+    /// Says what `epid` is.
+    pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
+        let at = epid as usize;
+        if self.enabled.len() <= at {
+            self.enabled.resize(at + 1, None);
+        }
+        self.enabled[at] = Some(probe);
+    }
+
+    /// Sets the interned string `index`.
+    pub fn intern(&mut self, index: u32, text: &str) {
+        let at = index as usize;
+        if self.strings.len() <= at {
+            self.strings.resize(at + 1, Box::default());
+        }
+        self.strings[at] = text.as_bytes().into();
+    }
+
+    /// What `epid` is.
+    pub fn get(&self, epid: u32) -> Option<&EnabledProbe> {
+        self.enabled.get(epid as usize)?.as_ref()
+    }
+
+    pub(crate) fn string(&self, index: u32) -> &[u8] {
+        self.strings.get(index as usize).map_or(b"", |s| s)
+    }
+}
+
+/// What is shown for a stack that could not be stored.
+pub(crate) fn no_stack() -> Arc<Stack> {
+    Arc::new(Stack { tgid: 0, exec: 0, pcs: Vec::new() })
+}
+
+/// Stacks already fetched: the store is keyed by a hash of the frames, so an id never means another stack.
+#[derive(Debug, Default)]
+pub(crate) struct StackCache {
+    known: HashMap<u64, Arc<Stack>>,
+}
+
+impl StackCache {
+    /// Distinct stacks kept; past this the cache starts anew rather than grow with the session.
+    const MOST: usize = 1 << 16;
+
+    pub(crate) fn get(&mut self, id: u64, source: &mut dyn Source) -> Arc<Stack> {
+        if id == 0 {
+            return no_stack();
+        }
+        if let Some(stack) = self.known.get(&id) {
+            return stack.clone();
+        }
+        let Some(stack) = source.stack(id) else {
+            return no_stack();
+        };
+        if self.known.len() >= Self::MOST {
+            self.known.clear();
+        }
+        let stack = Arc::new(stack);
+        self.known.insert(id, stack.clone());
+        stack
+    }
+}
+
+/// An integer with the type it had in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int {
+    /// The value, extended to 64 bits as its type says.
+    pub bits: u64,
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// Two's complement.
+    pub signed: bool,
+}
+
+impl Int {
+    /// From the low `size` bytes of `bits`.
+    pub fn new(bits: u64, size: u8, signed: bool) -> Self {
+        let shift = 64 - 8 * u32::from(size.clamp(1, 8));
+        let bits = if signed { ((bits << shift) as i64 >> shift) as u64 } else { bits << shift >> shift };
+        Int { bits, size, signed }
+    }
+
+    /// As a signed number of its size.
+    pub fn as_signed(self) -> i64 {
+        Int::new(self.bits, self.size, true).bits as i64
+    }
+
+    /// As an unsigned number of its size.
+    pub fn as_unsigned(self) -> u64 {
+        Int::new(self.bits, self.size, false).bits
+    }
+}
+
+/// One typed value of a record or key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A number.
+    Int(Int),
+    /// A string.
+    Str {
+        /// Up to its NUL.
+        text: &'a [u8],
+        /// Bytes it takes in the record, NULs included.
+        size: u32,
+    },
+    /// Memory.
+    Bytes(&'a [u8]),
+    /// A stack; of a process where its `tgid` is not 0.
+    Stack(Arc<Stack>),
+    /// A kernel address to be shown as a symbol.
+    KernelAddr(u64, AddrForm),
+    /// An address of a process to be shown as a symbol.
+    UserAddr {
+        /// The process.
+        pid: u32,
+        /// The address.
+        addr: u64,
+        /// How.
+        form: AddrForm,
+    },
+}
+
+/// One thing that a record says, in program order.
+#[derive(Clone, Debug)]
+pub enum Item<'a> {
+    /// A value in its default form.
+    Trace(Value<'a>),
+    /// Memory, always as a hexdump.
+    Dump(&'a [u8]),
+    /// `printf()`.
+    Printf {
+        /// The format.
+        format: &'a [Piece],
+        /// Its arguments.
+        args: Vec<Value<'a>>,
+    },
+    /// `printa()`.
+    Printa {
+        /// The format; `None` for the default form.
+        format: Option<&'a [Piece]>,
+        /// What to print.
+        aggs: &'a [AggId],
+    },
+    /// `clear()`.
+    Clear(AggId),
+    /// `trunc()`; 0 removes all.
+    Trunc(AggId, i64),
+    /// `normalize()`.
+    Normalize(AggId, u64),
+    /// `denormalize()`.
+    Denormalize(AggId),
+    /// `exit()`.
+    Exit(i32),
+    /// An empty clause fired.
+    Nothing,
+}
+
+/// Whether a firing enters or leaves something; see [`crate::consumer`] for the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Flow {
+    /// Neither, or not the first (entry) or last (return) clause of the firing.
+    #[default]
+    None,
+    /// `entry` and `…-entry`.
+    Entry,
+    /// `return` and `…-return`.
+    Return,
+}
+
+/// A record, typed.
+#[derive(Clone, Debug)]
+pub struct Event<'a> {
+    /// Where it was recorded.
+    pub cpu: u32,
+    /// When: nanoseconds of `timestamp`'s clock.
+    pub time: u64,
+    /// The enabled probe.
+    pub epid: u32,
+    /// The probe.
+    pub probe: &'a Probe,
+    /// For `-F`.
+    pub flow: Flow,
+    /// What it says.
+    pub items: Vec<Item<'a>>,
+}
+
+/// What decoding needs beside the bytes.
+pub(crate) struct Decoder<'t, 'm> {
+    pub(crate) tables: &'t Tables,
+    pub(crate) stacks: &'m mut StackCache,
+    pub(crate) source: &'m mut dyn Source,
+}
+
+fn word<const N: usize>(data: &[u8], offset: u32) -> Option<[u8; N]> {
+    data.get(offset as usize..)?.get(..N)?.try_into().ok()
+}
+
+/// The bytes up to the first NUL.
+pub(crate) fn text(bytes: &[u8]) -> &[u8] {
+    bytes.iter().position(|b| *b == 0).map_or(bytes, |end| &bytes[..end])
+}
+
+impl<'t> Decoder<'t, '_> {
+    /// The value of one column; `None` when the record is too short for it, which only a fault of ours can make.
+    pub(crate) fn value<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Value<'a>>
+    where
+        't: 'a,
+    {
+        let at = field.offset;
+        Some(match field.datum {
+            Datum::Int { size, signed } => Value::Int(int(data, at, size, signed)?),
+            Datum::Str { size } => {
+                let bytes = data.get(at as usize..)?.get(..size as usize)?;
+                Value::Str { text: text(bytes), size }
+            }
+            Datum::Interned => {
+                let string = self.tables.string(u32::from_le_bytes(word(data, at)?));
+                Value::Str { text: string, size: string.len() as u32 + 1 }
+            }
+            Datum::Bytes { size } => Value::Bytes(data.get(at as usize..)?.get(..size as usize)?),
+            Datum::KernelStack { .. } | Datum::UserStack { .. } => {
+                Value::Stack(self.stacks.get(u64::from_le_bytes(word(data, at)?), self.source))
+            }
+            Datum::KernelAddr(form) => Value::KernelAddr(u64::from_le_bytes(word(data, at)?), form),
+            Datum::UserAddr(form) => Value::UserAddr {
+                addr: u64::from_le_bytes(word(data, at)?),
+                pid: u64::from_le_bytes(word(data, at + 8)?) as u32,
+                form,
+            },
+        })
+    }
+
+    fn number(&mut self, data: &[u8], field: Field) -> Option<Int> {
+        match self.value(data, field)? {
+            Value::Int(int) => Some(int),
+            _ => None,
+        }
+    }
+
+    /// Everything the record says.
+    pub(crate) fn items<'a>(&mut self, layout: &'a Layout, data: &'a [u8]) -> Option<Vec<Item<'a>>>
+    where
+        't: 'a,
+    {
+        let mut items = Vec::with_capacity(layout.steps.len());
+        for step in &layout.steps {
+            items.push(match step {
+                Step::Printf { format, args } => Item::Printf {
+                    format,
+                    args: args.iter().map(|field| self.value(data, *field)).collect::<Option<_>>()?,
+                },
+                Step::Printa { format, aggs } => Item::Printa { format: format.as_deref(), aggs },
+                Step::Plain(action) => self.plain(action, data)?,
+            });
+        }
+        Some(items)
+    }
+
+    fn plain<'a>(&mut self, action: &Action, data: &'a [u8]) -> Option<Item<'a>>
+    where
+        't: 'a,
+    {
+        Some(match action {
+            Action::Trace(field) => Item::Trace(self.value(data, *field)?),
+            Action::Tracemem { bytes, len } => {
+                let from = bytes.offset as usize;
+                let all = data.get(from..)?.get(..bytes.datum.size() as usize)?;
+                // A run-time length of nothing or too much means all of it.
+                let wanted = match len {
+                    Some(field) => self.number(data, *field)?.as_unsigned(),
+                    None => 0,
+                };
+                Item::Dump(match usize::try_from(wanted) {
+                    Ok(n) if n > 0 && n <= all.len() => &all[..n],
+                    _ => all,
+                })
+            }
+            Action::Clear(agg) => Item::Clear(*agg),
+            Action::Trunc(agg, count) => Item::Trunc(
+                *agg,
+                match count {
+                    Some(field) => self.number(data, *field)?.as_signed(),
+                    None => 0,
+                },
+            ),
+            Action::Normalize(agg, field) => Item::Normalize(*agg, self.number(data, *field)?.bits),
+            Action::Denormalize(agg) => Item::Denormalize(*agg),
+            Action::Exit(field) => Item::Exit(self.number(data, *field)?.as_signed() as i32),
+            Action::None | Action::Printf { .. } | Action::Printa { .. } => Item::Nothing,
+        })
+    }
+}
+
+fn int(data: &[u8], at: u32, size: u8, signed: bool) -> Option<Int> {
+    let bits = match size {
+        1 => u64::from(u8::from_le_bytes(word(data, at)?)),
+        2 => u64::from(u16::from_le_bytes(word(data, at)?)),
+        4 => u64::from(u32::from_le_bytes(word(data, at)?)),
+        8 => u64::from_le_bytes(word(data, at)?),
+        _ => return None,
+    };
+    Some(Int::new(bits, size, signed))
+}

@@ -1,0 +1,168 @@
+//! Text as DTrace prints it: one renderer of typed events.
+//!
+//! A [`Renderer`] is told what happened, in order, and appends to a buffer; it never sees raw records, and the consumer
+//! never sees text. JSON is another renderer, not a branch in this one.
+//!
+//! ```text
+//!  mod        rows, headers, newlines, flow indentation
+//!  datum      the default form of a value; hexdumps; stacks
+//!  printf     formats
+//!  histogram  the distributions of the quantize family
+//!  table      aggregations in their default form
+//!  time       %Y and %T
+//! ```
+
+mod datum;
+mod histogram;
+mod printf;
+mod table;
+mod time;
+
+use std::collections::HashMap;
+
+use plane::format::Piece;
+
+use crate::agg::rows::Row;
+use crate::options::Options;
+use crate::pad::{Field, signed, string, unsigned};
+use crate::record::{Event, Flow, Item};
+use crate::symbolizer::Symbolizer;
+
+/// What a renderer may look at.
+pub struct View<'a> {
+    /// The options in force.
+    pub options: &'a Options,
+    /// Addresses to names.
+    pub symbols: &'a mut dyn Symbolizer,
+}
+
+/// Turns what happened into bytes.
+pub trait Renderer {
+    /// A record begins.
+    fn begin(&mut self, out: &mut Vec<u8>, event: &Event<'_>, view: &mut View<'_>);
+
+    /// One thing it says. `printa()` and what changes aggregations never come here.
+    fn item(&mut self, out: &mut Vec<u8>, item: &Item<'_>, view: &mut View<'_>);
+
+    /// A `printa()`: its rows in order.
+    fn printa(&mut self, out: &mut Vec<u8>, format: Option<&[Piece]>, rows: &[Row<'_>], view: &mut View<'_>);
+
+    /// The record ends.
+    fn end(&mut self, out: &mut Vec<u8>, view: &mut View<'_>);
+
+    /// The aggregations that no `printa()` has shown, at the end.
+    fn aggregations(&mut self, out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>);
+}
+
+/// DTrace's text.
+#[derive(Debug, Default)]
+pub struct Text {
+    heading: bool,
+    /// Columns of `-F`, a CPU: records of different CPUs interleave, calls do not.
+    indent: HashMap<u32, usize>,
+}
+
+impl Text {
+    /// Nothing printed yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn heading(&mut self, out: &mut Vec<u8>, options: &Options) {
+        if std::mem::replace(&mut self.heading, true) {
+            return;
+        }
+        if options.flowindent {
+            out.extend_from_slice(b"CPU FUNCTION                                 \n");
+        } else if !options.quiet {
+            out.extend_from_slice(b"CPU     ID                    FUNCTION:NAME\n");
+        }
+    }
+
+    /// `%3d %-41s `: the indentation, what marks the flow, and the function.
+    fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
+        let indent = self.indent.entry(event.cpu).or_insert(0);
+        let probe = event.probe;
+        let syscall = probe.provider == "syscall";
+        let mark = match event.flow {
+            Flow::Entry if syscall => " => ",
+            Flow::Entry => " -> ",
+            Flow::Return if syscall => " <= ",
+            Flow::Return => " <- ",
+            Flow::None => "| ",
+        };
+        if event.flow == Flow::Return {
+            *indent = indent.saturating_sub(2);
+        }
+        let mut name = vec![b' '; *indent];
+        name.extend_from_slice(mark.as_bytes());
+        name.extend_from_slice(probe.function.as_bytes());
+        if event.flow == Flow::None {
+            name.push(b':');
+            name.extend_from_slice(probe.name.as_bytes());
+        }
+        if event.flow == Flow::Entry {
+            // Deeper than any sane stack: entries without returns (tail calls, a filter on returns).
+            *indent = (*indent + 2).min(1024);
+        }
+        signed(out, i64::from(event.cpu), Field::right(3));
+        out.push(b' ');
+        string(out, &name, Field::left(41));
+        out.push(b' ');
+    }
+}
+
+impl Renderer for Text {
+    fn begin(&mut self, out: &mut Vec<u8>, event: &Event<'_>, view: &mut View<'_>) {
+        self.heading(out, view.options);
+        if view.options.flowindent {
+            self.flow_row(out, event);
+        } else if !view.options.quiet {
+            let probe = event.probe;
+            unsigned(out, u64::from(event.cpu), crate::pad::Base::Decimal, Field::right(3));
+            out.push(b' ');
+            unsigned(out, u64::from(probe.id), crate::pad::Base::Decimal, Field::right(6));
+            out.push(b' ');
+            // `%32s` of function:name, without putting the two together first.
+            let length = probe.function.len() + 1 + probe.name.len();
+            crate::pad::fill(out, b' ', 32usize.saturating_sub(length));
+            out.extend_from_slice(probe.function.as_bytes());
+            out.push(b':');
+            out.extend_from_slice(probe.name.as_bytes());
+            out.push(b' ');
+        }
+    }
+
+    fn item(&mut self, out: &mut Vec<u8>, item: &Item<'_>, view: &mut View<'_>) {
+        match item {
+            Item::Trace(value) => datum::traced(out, value, view),
+            Item::Dump(bytes) => datum::hexdump(out, bytes),
+            Item::Printf { format, args } => printf::printf(out, format, args, view),
+            _ => {}
+        }
+    }
+
+    fn printa(&mut self, out: &mut Vec<u8>, format: Option<&[Piece]>, rows: &[Row<'_>], view: &mut View<'_>) {
+        match format {
+            Some(format) => {
+                for row in rows {
+                    printf::printa(out, format, row, view);
+                }
+            }
+            None => {
+                out.push(b'\n');
+                table::rows(out, rows, view);
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>, view: &mut View<'_>) {
+        if !view.options.quiet {
+            out.push(b'\n');
+        }
+    }
+
+    fn aggregations(&mut self, out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
+        table::rows(out, rows, view);
+    }
+}

@@ -1,0 +1,182 @@
+//! The default form of a value: what `trace()` and the keys of aggregations look like.
+
+use plane::desc::AddrForm;
+use plane::stacks::Stack;
+
+use super::View;
+use crate::pad::{Base, Field, fill, signed, string, unsigned};
+use crate::record::{Int, Value};
+
+/// Columns of a string in a record.
+const TRACED: usize = 33;
+/// Columns of a string or symbol in a key, and of a symbol in a record.
+const KEYED: usize = 50;
+
+/// `trace(value)`.
+pub(super) fn traced(out: &mut Vec<u8>, value: &Value<'_>, view: &mut View<'_>) {
+    default(out, value, TRACED, view.options.quiet, view);
+}
+
+/// A column of a key: never quiet.
+pub(super) fn key(out: &mut Vec<u8>, value: &Value<'_>, view: &mut View<'_>) {
+    default(out, value, KEYED, false, view);
+}
+
+fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, view: &mut View<'_>) {
+    match value {
+        Value::Int(int) => {
+            if quiet {
+                signed(out, shown(*int), Field::default());
+            } else {
+                out.push(b' ');
+                signed(out, shown(*int), Field::right(int_columns(int.size)));
+            }
+        }
+        Value::Str { text, size } => {
+            if view.options.rawbytes {
+                let mut bytes = text.to_vec();
+                bytes.resize((*size as usize).max(text.len()), 0);
+                hexdump(out, &bytes);
+            } else {
+                text_field(out, text, columns, quiet);
+            }
+        }
+        Value::Bytes(bytes) => match printable(bytes) {
+            Some(text) if !view.options.rawbytes => text_field(out, text, columns, quiet),
+            _ => hexdump(out, bytes),
+        },
+        Value::Stack(stack) => {
+            let indent = view.options.stackindent;
+            frames(out, stack, indent, Field::default(), view);
+        }
+        Value::KernelAddr(addr, form) => {
+            let name = view.symbols.kernel(*addr, *form);
+            text_field(out, name.as_bytes(), KEYED, false);
+        }
+        Value::UserAddr { pid, addr, form } => {
+            let name = view.symbols.user(*pid, *addr, *form);
+            text_field(out, name.as_bytes(), KEYED, false);
+        }
+    }
+}
+
+/// Columns of an integer by its size.
+pub(super) fn int_columns(size: u8) -> usize {
+    match size {
+        1 => 3,
+        2 => 5,
+        4 => 8,
+        _ => 16,
+    }
+}
+
+/// Four and eight bytes are shown signed whatever their type, as every DTrace does; shorter ones as their type says.
+fn shown(int: Int) -> i64 {
+    if int.size >= 4 { int.as_signed() } else { int.bits as i64 }
+}
+
+fn text_field(out: &mut Vec<u8>, text: &[u8], columns: usize, quiet: bool) {
+    if quiet {
+        out.extend_from_slice(text);
+    } else {
+        out.extend_from_slice(b"  ");
+        string(out, text, Field::left(columns));
+    }
+}
+
+/// The text that bytes hold, if they look like text: printable, then nothing but NULs. Bytes that begin with a NUL do
+/// not.
+fn printable(bytes: &[u8]) -> Option<&[u8]> {
+    let text = crate::record::text(bytes);
+    let looks = |b: &u8| matches!(b, b' '..=b'~' | 7..=13);
+    let rest = &bytes[text.len()..];
+    (!text.is_empty() && text.iter().all(looks) && rest.iter().all(|b| *b == 0)).then_some(text)
+}
+
+/// Sixteen bytes a row, with offsets and characters. Begins and ends its own lines.
+pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    out.push(b'\n');
+    fill(out, b' ', 11);
+    for column in 0..16u64 {
+        out.extend_from_slice(b"  ");
+        unsigned(out, column, Base::LowerHex, Field::default());
+    }
+    out.extend_from_slice(b"  0123456789abcdef\n");
+    for (row, chunk) in bytes.chunks(16).enumerate() {
+        fill(out, b' ', 5);
+        unsigned(out, row as u64 * 16, Base::LowerHex, Field::right(5));
+        out.push(b':');
+        for byte in chunk {
+            out.push(b' ');
+            unsigned(out, u64::from(*byte), Base::LowerHex, Field { zero: true, ..Field::right(2) });
+        }
+        fill(out, b' ', (16 - chunk.len()) * 3 + 2);
+        out.extend(chunk.iter().map(|b| if (b' '..=b'~').contains(b) { *b } else { b'.' }));
+        out.push(b'\n');
+    }
+}
+
+/// A stack: a newline, then a frame a line.
+pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field, view: &mut View<'_>) {
+    out.push(b'\n');
+    for pc in stack.pcs.iter().take_while(|pc| **pc != 0) {
+        fill(out, b' ', indent);
+        let name = match stack.tgid {
+            0 => view.symbols.kernel(*pc, AddrForm::Address),
+            pid => view.symbols.user(pid, *pc, AddrForm::Address),
+        };
+        string(out, name.as_bytes(), field);
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::symbolizer::NoSymbols;
+
+    fn show(value: &Value<'_>, quiet: bool) -> String {
+        let options = Options { quiet, ..Options::default() };
+        let mut out = Vec::new();
+        traced(&mut out, value, &mut View { options: &options, symbols: &mut NoSymbols });
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn integers_take_columns_by_size() {
+        let int = |bits: i64, size, signed| show(&Value::Int(Int::new(bits as u64, size, signed)), false);
+        assert_eq!(int(42, 8, true), format!(" {:>16}", 42));
+        assert_eq!(int(42, 4, true), format!(" {:>8}", 42));
+        assert_eq!(int(42, 2, true), format!(" {:>5}", 42));
+        assert_eq!(int(42, 1, true), format!(" {:>3}", 42));
+        assert_eq!(int(-1, 4, false), format!(" {:>8}", -1));
+        assert_eq!(int(200, 1, false), " 200");
+        assert_eq!(int(200, 1, true), " -56");
+        assert_eq!(show(&Value::Int(Int::new(7, 8, true)), true), "7");
+    }
+
+    #[test]
+    fn strings_take_columns_unless_quiet() {
+        let value = Value::Str { text: b"abc", size: 8 };
+        assert_eq!(show(&value, false), format!("  {:<33}", "abc"));
+        assert_eq!(show(&value, true), "abc");
+        assert_eq!(show(&Value::Str { text: b"", size: 8 }, true), "");
+    }
+
+    #[test]
+    fn bytes_that_look_like_text_are_text() {
+        assert_eq!(show(&Value::Bytes(b"ab\0\0"), true), "ab");
+        assert_eq!(show(&Value::Bytes(b"ab"), true), "ab");
+        let dump = show(&Value::Bytes(b"ab\0c"), true);
+        assert_eq!(
+            dump,
+            "\n             0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f  0123456789abcdef\n         \
+             0: 61 62 00 63                                      ab.c\n"
+        );
+        assert!(show(&Value::Bytes(b"\0\0"), true).starts_with('\n'));
+    }
+}

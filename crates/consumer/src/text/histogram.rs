@@ -1,0 +1,149 @@
+//! The distributions of `quantize()`, `lquantize()` and `llquantize()`.
+//!
+//! One routine draws all three: they differ in the names of their buckets and in what stands there when nothing was
+//! counted, and both are data.
+
+use plane::desc::{AggFunc, QUANTIZE_ZERO};
+
+use crate::agg::rows::Cell;
+use crate::agg::value::{Bucket, buckets, normalized};
+use crate::options::{Encoding, Options};
+use crate::pad::{Field, fill, signed, string};
+
+/// Columns of a bar.
+const COLUMNS: usize = 40;
+/// With `aggzoom` the tallest bar fills this part of its columns.
+const ZOOM: f64 = 0.95;
+
+/// What all bars of one distribution share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    total: f64,
+    positives: bool,
+    negatives: bool,
+    utf8: bool,
+}
+
+impl Scale {
+    /// Of the counts that are shown.
+    pub(super) fn new(counts: impl Iterator<Item = i64> + Clone, options: &Options) -> Self {
+        let heights = counts.clone().map(|c| c.unsigned_abs() as f64);
+        Scale {
+            total: if options.aggzoom {
+                heights.fold(0.0, |tallest: f64, h| tallest.max(h / ZOOM))
+            } else {
+                heights.sum()
+            },
+            positives: counts.clone().any(|c| c > 0),
+            negatives: counts.clone().any(|c| c < 0),
+            utf8: options.encoding == Encoding::Utf8,
+        }
+    }
+
+    /// How many of `columns` a count fills, in parts of one.
+    fn exact(&self, count: i64, columns: usize) -> f64 {
+        if self.total > 0.0 { count.unsigned_abs() as f64 * columns as f64 / self.total } else { 0.0 }
+    }
+
+    fn filled(&self, count: i64, columns: usize) -> usize {
+        ((self.exact(count, columns) + 0.5) as usize).min(columns)
+    }
+
+    /// The bar, its axis, and the count. One sign: the axis is at the side the bars grow from. Both: it is in the middle.
+    pub(super) fn line(&self, out: &mut Vec<u8>, count: i64, normal: u64) {
+        match (self.positives, self.negatives) {
+            (true, false) if self.utf8 => self.blocks(out, count),
+            (_, false) => {
+                out.push(b'|');
+                let filled = self.filled(count, COLUMNS);
+                fill(out, b'@', filled);
+                fill(out, b' ', COLUMNS - filled);
+            }
+            (false, true) => {
+                let filled = self.filled(count, COLUMNS);
+                fill(out, b' ', COLUMNS - filled);
+                fill(out, b'@', filled);
+                out.push(b'|');
+            }
+            (true, true) => {
+                let half = COLUMNS / 2;
+                let filled = self.filled(count, half);
+                if count <= 0 {
+                    fill(out, b' ', half - filled);
+                    fill(out, b'@', filled);
+                    out.push(b'|');
+                    fill(out, b' ', half);
+                } else {
+                    fill(out, b' ', half);
+                    out.push(b'|');
+                    fill(out, b'@', filled);
+                    fill(out, b' ', half - filled);
+                }
+            }
+        }
+        out.push(b' ');
+        signed(out, normalized(count, normal), Field::left(9));
+        out.push(b'\n');
+    }
+
+    /// Block elements in eighths of a column.
+    fn blocks(&self, out: &mut Vec<u8>, count: i64) {
+        let exact = self.exact(count, COLUMNS).min(COLUMNS as f64);
+        let mut filled = exact as usize;
+        let eighths = ((exact - filled as f64) * 8.0) as u32;
+        out.push(b'|');
+        for _ in 0..filled {
+            out.extend_from_slice("\u{2588}".as_bytes());
+        }
+        // U+258F is one eighth, U+2589 seven.
+        if let Some(part) = (eighths > 0).then(|| char::from_u32(0x2590 - eighths)).flatten() {
+            out.extend_from_slice(part.encode_utf8(&mut [0; 4]).as_bytes());
+            filled += 1;
+        }
+        fill(out, b' ', COLUMNS - filled);
+    }
+}
+
+/// The buckets shown: from one before the first that is not empty to one after the last; where all are empty, the ones
+/// that the original shows then.
+fn shown(func: AggFunc, words: &[u64]) -> std::ops::RangeInclusive<usize> {
+    let last = words.len().saturating_sub(1);
+    let first_used = words.iter().position(|w| *w != 0);
+    let last_used = words.iter().rposition(|w| *w != 0);
+    match (first_used, last_used) {
+        (Some(from), Some(to)) => from.saturating_sub(1)..=(to + 1).min(last),
+        _ => match func {
+            AggFunc::Quantize => QUANTIZE_ZERO as usize - 1..=QUANTIZE_ZERO as usize + 1,
+            AggFunc::Lquantize { .. } => 0..=2.min(last),
+            _ => 0..=1.min(last),
+        },
+    }
+}
+
+/// A header, then a line a bucket. Begins on a new line.
+pub(super) fn distribution(out: &mut Vec<u8>, cell: &Cell<'_>, options: &Options) {
+    out.push(b'\n');
+    string(out, b"value", Field::right(16));
+    out.push(b' ');
+    string(out, b"------------- Distribution -------------", Field::right(41));
+    out.push(b' ');
+    string(out, b"count", Field::left(9));
+    out.push(b'\n');
+
+    let buckets = buckets(cell.agg.func);
+    // A layout may hold more words than there are buckets; they are never counted in.
+    let words = &cell.words[..cell.words.len().min(buckets.len())];
+    let range = shown(cell.agg.func, words);
+    let count = |i: usize| words.get(i).map_or(0, |w| *w as i64);
+    let scale = Scale::new(range.clone().map(count), options);
+    for i in range {
+        match buckets.get(i) {
+            Some(Bucket::From(value)) => signed(out, *value, Field::right(16)),
+            Some(Bucket::Below(value)) => string(out, format!("< {value}").as_bytes(), Field::right(16)),
+            Some(Bucket::AtLeast(value)) => string(out, format!(">= {value}").as_bytes(), Field::right(16)),
+            None => continue,
+        }
+        out.push(b' ');
+        scale.line(out, count(i), cell.normal);
+    }
+}

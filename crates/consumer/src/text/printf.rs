@@ -1,0 +1,288 @@
+//! `printf()` and `printa()` with a format.
+//!
+//! The format was parsed and checked against the types of its arguments before anything ran, so here a conversion is
+//! only carried out. What the checker lets pass but the types do not say (a `%d` on a symbol key) prints the argument's
+//! default form rather than nothing.
+
+use plane::desc::AddrForm;
+use plane::format::{Amount, Conversion, Piece, Takes};
+
+use super::{View, datum, histogram, time};
+use crate::agg::rows::{Cell, Row};
+use crate::pad::{Base, Field, WIDEST, float, signed, string, unsigned};
+use crate::record::{Int, Value};
+
+/// Prints a record's `printf()`.
+pub(super) fn printf(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) {
+    run(out, format, args, &[], view);
+}
+
+/// Prints one row of a `printa()`: plain conversions take the key's columns in order, `@` the aggregations' values. When
+/// there are more of these than aggregations, the last one serves again.
+pub(super) fn printa(out: &mut Vec<u8>, format: &[Piece], row: &Row<'_>, view: &mut View<'_>) {
+    run(out, format, &row.keys, &row.cells, view);
+}
+
+fn run(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], cells: &[Cell<'_>], view: &mut View<'_>) {
+    let mut args = args.iter();
+    let mut next_cell = 0;
+    for piece in format {
+        let conversion = match piece {
+            Piece::Text(text) => {
+                out.extend_from_slice(text.as_bytes());
+                continue;
+            }
+            Piece::Conversion(conversion) => conversion,
+        };
+        let Some(field) = field(conversion, &mut args) else {
+            return;
+        };
+        if conversion.aggregation {
+            if let Some(cell) = cells.get(next_cell) {
+                value_of(out, conversion, field, cell, view);
+                next_cell = (next_cell + 1).min(cells.len() - 1);
+            }
+            continue;
+        }
+        let Some(value) = args.next() else {
+            return;
+        };
+        convert(out, conversion, field, value, view);
+    }
+}
+
+/// Flags and amounts, `*` taken from the arguments.
+fn field<'a, 'v: 'a>(
+    conversion: &Conversion,
+    args: &mut impl Iterator<Item = &'a Value<'v>>,
+) -> Option<Field> {
+    let mut amount = |amount: Amount| -> Option<Option<i64>> {
+        Some(match amount {
+            Amount::None => None,
+            Amount::Fixed(n) => Some(i64::from(n)),
+            Amount::Argument => match args.next()? {
+                Value::Int(int) => Some(i64::from(int.as_signed() as i32)),
+                _ => Some(0),
+            },
+        })
+    };
+    let width = amount(conversion.width)?.unwrap_or(0);
+    let precision = amount(conversion.precision)?;
+    Some(Field {
+        // A negative width from an argument is a width and `-`, as in C.
+        left: conversion.left || width < 0,
+        plus: conversion.plus,
+        space: conversion.space,
+        alternate: conversion.alternate,
+        zero: conversion.zero,
+        width: (width.unsigned_abs() as usize).min(WIDEST),
+        precision: precision.and_then(|p| usize::try_from(p).ok()).map(|p| p.min(WIDEST)),
+    })
+}
+
+/// `%@…`.
+fn value_of(out: &mut Vec<u8>, conversion: &Conversion, field: Field, cell: &Cell<'_>, view: &mut View<'_>) {
+    if cell.is_histogram() {
+        histogram::distribution(out, cell, view.options);
+    } else {
+        let value = Value::Int(Int::new(cell.scalar() as u64, 8, true));
+        convert(out, conversion, field, &value, view);
+    }
+}
+
+fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Value<'_>, view: &mut View<'_>) {
+    match (conversion.takes, value) {
+        (Takes::AnyInt, Value::Int(int)) if !int.signed => unsigned(out, int.bits, Base::Decimal, field),
+        (Takes::AnyInt | Takes::Signed(_), Value::Int(int)) => signed(out, int.as_signed(), field),
+        (Takes::Unsigned(_) | Takes::Pointer, Value::Int(int)) => {
+            let base = match conversion.letter() {
+                'o' => Base::Octal,
+                'x' | 'p' => Base::LowerHex,
+                'X' => Base::UpperHex,
+                _ => Base::Decimal,
+            };
+            unsigned(out, int.as_unsigned(), base, field);
+        }
+        (Takes::Float(_), Value::Int(int)) => {
+            let number = if int.size == 4 {
+                f64::from(f32::from_bits(int.bits as u32))
+            } else {
+                f64::from_bits(int.bits)
+            };
+            float(out, number, conversion.letter(), field);
+        }
+        (Takes::Char, Value::Int(int)) => character(out, conversion, field, *int),
+        (Takes::Time, Value::Int(int)) => {
+            let text = time::local(int.bits).map_or_else(
+                || int.bits.to_string(),
+                |t| if conversion.letter() == 'T' { t.rfc822() } else { t.plain() },
+            );
+            string(out, text.as_bytes(), field);
+        }
+        (Takes::Port, Value::Int(int)) => string(out, int.as_unsigned().to_string().as_bytes(), field),
+        (Takes::KernelAddr, Value::Int(int)) => {
+            let name = view.symbols.kernel(int.as_unsigned(), AddrForm::Address);
+            string(out, name.as_bytes(), field);
+        }
+        (Takes::UserAddr, Value::Int(int)) => {
+            let addr = int.as_unsigned();
+            let name = match view.options.target {
+                Some(pid) => view.symbols.user(pid, addr, AddrForm::Address),
+                None => format!("0x{addr:x}"),
+            };
+            string(out, name.as_bytes(), field);
+        }
+        (_, Value::KernelAddr(addr, form)) => {
+            string(out, view.symbols.kernel(*addr, *form).as_bytes(), field);
+        }
+        (_, Value::UserAddr { pid, addr, form }) => {
+            string(out, view.symbols.user(*pid, *addr, *form).as_bytes(), field);
+        }
+        (_, Value::Str { text, .. }) => words(out, conversion, field, text),
+        (Takes::String | Takes::Address, Value::Bytes(bytes)) => {
+            words(out, conversion, field, crate::record::text(bytes));
+        }
+        (_, Value::Stack(stack)) => {
+            // A left-justified width is the indentation; any other pads the frames and indents by nothing.
+            let (indent, field) =
+                if field.left { (field.width, Field { width: 0, ..field }) } else { (0, field) };
+            datum::frames(out, stack, indent, field, view);
+        }
+        (_, value) => datum::traced(out, value, view),
+    }
+}
+
+fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8]) {
+    if conversion.letter() == 'S' {
+        string(out, &escaped(text), field);
+    } else {
+        string(out, text, field);
+    }
+}
+
+fn character(out: &mut Vec<u8>, conversion: &Conversion, field: Field, int: Int) {
+    let field = Field { precision: None, ..field };
+    let byte = int.bits as u8;
+    match conversion.name {
+        "C" => string(out, &escaped(&[byte]), field),
+        "wc" | "lc" => match char::from_u32(int.as_unsigned() as u32) {
+            Some(c) => string(out, c.encode_utf8(&mut [0; 4]).as_bytes(), field),
+            None => string(out, b"?", field),
+        },
+        _ => string(out, &[byte], field),
+    }
+}
+
+/// C's escapes for what a terminal would not show.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        let letter = match byte {
+            0 => b'0',
+            7 => b'a',
+            8 => b'b',
+            9 => b't',
+            10 => b'n',
+            11 => b'v',
+            12 => b'f',
+            13 => b'r',
+            b'"' => b'"',
+            b'\\' => b'\\',
+            b' '..=b'~' => {
+                out.push(*byte);
+                continue;
+            }
+            _ => {
+                out.push(b'\\');
+                unsigned(&mut out, u64::from(*byte), Base::Octal, Field { zero: true, ..Field::right(3) });
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', letter]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::symbolizer::NoSymbols;
+
+    fn show(format: &str, args: &[Value<'_>]) -> String {
+        let format = plane::format::parse(format).unwrap();
+        let options = Options { target: Some(7), ..Options::default() };
+        let mut out = Vec::new();
+        printf(&mut out, &format, args, &mut View { options: &options, symbols: &mut NoSymbols });
+        String::from_utf8(out).unwrap()
+    }
+
+    fn int(bits: i64, size: u8, signed: bool) -> Value<'static> {
+        Value::Int(Int::new(bits as u64, size, signed))
+    }
+
+    fn str(text: &str) -> Value<'_> {
+        Value::Str { text: text.as_bytes(), size: 256 }
+    }
+
+    #[test]
+    fn d_is_signed_as_its_argument_is() {
+        assert_eq!(show("%d", &[int(-1, 4, true)]), "-1");
+        assert_eq!(show("%d", &[int(-1, 4, false)]), "4294967295");
+        assert_eq!(show("%d", &[int(-1, 8, false)]), "18446744073709551615");
+        assert_eq!(show("%i", &[int(-1, 4, false)]), "-1");
+        assert_eq!(show("%u %x %X %o", &vec![int(-1, 2, true); 4]), "65535 ffff FFFF 177777");
+    }
+
+    #[test]
+    fn pointers_are_bare_hexadecimal() {
+        assert_eq!(show("%p %#p 0x%p", &vec![int(0x1234, 8, false); 3]), "1234 0x1234 0x1234");
+        assert_eq!(show("%?p", &[int(0x1234, 8, false)]), format!("{:>16}", "1234"));
+        assert_eq!(show("%0?p", &[int(0x1234, 8, false)]), "0000000000001234");
+    }
+
+    #[test]
+    fn widths_and_precisions_may_be_arguments() {
+        assert_eq!(show("[%*d]", &[int(5, 4, true), int(42, 4, true)]), "[   42]");
+        assert_eq!(show("[%*d]", &[int(-5, 4, true), int(42, 4, true)]), "[42   ]");
+        assert_eq!(show("[%.*s]", &[int(2, 4, true), str("abc")]), "[ab]");
+        assert_eq!(show("[%.*s]", &[int(-2, 4, true), str("abc")]), "[abc]");
+        assert_eq!(show("[%-8s|%8s|%.1s]", &[str("ab"), str("cd"), str("ef")]), "[ab      |      cd|e]");
+    }
+
+    #[test]
+    fn characters_and_strings_can_be_escaped() {
+        assert_eq!(
+            show("%c%C%C%C", &[int(65, 1, true), int(10, 4, true), int(0, 4, true), int(200, 4, true)]),
+            "A\\n\\0\\310"
+        );
+        assert_eq!(show("%S", &[str("a\tb\"\\\u{1}")]), "a\\tb\\\"\\\\\\001");
+        assert_eq!(show("%3c|%-3c|", &[int(65, 4, true), int(66, 4, true)]), "  A|B  |");
+        assert_eq!(show("%wc", &[int(0xe9, 4, true)]), "é");
+    }
+
+    #[test]
+    fn addresses_go_to_the_symbolizer() {
+        assert_eq!(show("%a %A", &[int(16, 8, false), int(32, 8, false)]), "0x10 0x20");
+    }
+
+    #[test]
+    fn percent_and_missing_arguments() {
+        assert_eq!(show("100%%\n", &[]), "100%\n");
+        assert_eq!(show("a %d b", &[]), "a ");
+    }
+
+    #[test]
+    fn stacks_indent_by_a_left_width_only() {
+        let stack =
+            Value::Stack(std::sync::Arc::new(plane::stacks::Stack { tgid: 0, exec: 0, pcs: vec![1, 2] }));
+        assert_eq!(show("%k", std::slice::from_ref(&stack)), "\n0x1\n0x2\n");
+        assert_eq!(show("%-4k", std::slice::from_ref(&stack)), "\n    0x1\n    0x2\n");
+        assert_eq!(show("%5k", &[stack]), "\n  0x1\n  0x2\n");
+    }
+
+    #[test]
+    fn a_wild_width_is_bounded() {
+        assert_eq!(show("%*d", &[int(i64::from(i32::MIN), 4, true), int(1, 4, true)]).len(), WIDEST);
+    }
+}
