@@ -8,7 +8,7 @@ const CAP_SYS_RESOURCE: u32 = 24;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// This process's effective capabilities, as far as they matter to tracing.
+/// This thread's effective capabilities, as far as they matter to tracing.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
@@ -20,9 +20,9 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Reads them (each time anew: a process can drop them).
-    pub fn of_this_process() -> Capabilities {
-        std::fs::read_to_string("/proc/self/status").map(|s| Self::parse(&s)).unwrap_or_default()
+    /// Reads the calling thread's (each time anew: it can drop them).
+    pub fn of_this_thread() -> Capabilities {
+        std::fs::read_to_string("/proc/thread-self/status").map(|s| Self::parse(&s)).unwrap_or_default()
     }
 
     fn parse(status: &str) -> Capabilities {

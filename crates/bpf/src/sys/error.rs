@@ -75,7 +75,7 @@ fn hint(errno: i32) -> Option<String> {
 }
 
 fn permission_hint() -> Option<String> {
-    let caps = Capabilities::of_this_process();
+    let caps = Capabilities::of_this_thread();
     if !caps.can_trace() {
         let missing: Vec<&str> = [("CAP_BPF", caps.bpf), ("CAP_PERFMON", caps.perfmon)]
             .iter()

@@ -9,6 +9,7 @@
 //! Not libbpf: we write our own instructions, BTF and maps, and need none of its ELF machinery; its 1–2 ms of feature
 //! probes at start would be most of our whole budget.
 
+mod doorbell;
 mod error;
 mod ids;
 mod link;
@@ -17,6 +18,7 @@ mod mmap;
 mod perf;
 mod prog;
 
+pub use doorbell::Doorbell;
 pub use error::SysError;
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};
