@@ -21,12 +21,35 @@ pub(crate) fn vm_dir() -> PathBuf {
     std::env::var_os("DTRACE_VM_DIR").map_or_else(|| root().join("target/vm"), PathBuf::from)
 }
 
+/// Builds for release and runs the harness under `benches/`.
+fn bench(args: &[String]) -> Result<u8, String> {
+    let cargo = |words: &[&str]| {
+        let status = std::process::Command::new("cargo")
+            .args(words)
+            .args(args_after(words, args))
+            .current_dir(root())
+            .status();
+        status.map(|s| s.code().unwrap_or(1) as u8).map_err(|e| format!("cargo: {e}"))
+    };
+    match cargo(&["build", "--release", "-p", "cli"])? {
+        0 => cargo(&["run", "--release", "-q", "-p", "benches", "--"]),
+        code => Ok(code),
+    }
+}
+
+/// The user's words follow only a command that ends in `--`.
+fn args_after<'a>(words: &[&str], args: &'a [String]) -> &'a [String] {
+    if words.last() == Some(&"--") { args } else { &[] }
+}
+
 const HELP: &str = "\
 cargo xtask CHORE
   vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
                 boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
   test [--host|--vm] [KERNEL...]
                 run every test here, and those that need a kernel in each guest
+  bench [start|event|rows|exit]
+                build for release and compare with bpftrace and the floor
   tidy          check the house rules that a program can check
   kernels       download and unpack the kernels
 ";
@@ -37,6 +60,7 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("vm") => vm::command(rest),
         Some("test") => test::command(rest),
+        Some("bench") => bench(rest),
         Some("tidy") => tidy::command(),
         Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
         Some("help") | None => {

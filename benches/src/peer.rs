@@ -1,0 +1,45 @@
+//! Where bpftrace is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How bpftrace is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    words: Vec<String>,
+    /// What it calls itself.
+    pub(crate) version: String,
+}
+
+impl Peer {
+    /// `bpftrace -q -e SCRIPT`
+    pub(crate) fn command(&self, script: &str) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).args(["-q", "-e", script]);
+        command
+    }
+}
+
+/// A root with the peers, or this machine.
+pub(crate) fn find() -> Option<Peer> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default();
+    let root = std::env::var_os("DTRACE_PEERS").map_or_else(|| top.join("target/vm/peers"), PathBuf::from);
+    let mut candidates = vec![vec!["bpftrace".to_string()]];
+    if root.join("usr/bin/bpftrace").exists() {
+        for dir in ["proc", "sys", "dev"] {
+            let place = root.join(dir);
+            let mounted =
+                Command::new("mountpoint").arg("-q").arg(&place).status().is_ok_and(|s| s.success());
+            if !mounted {
+                let _ = Command::new("mount").arg("--rbind").arg(format!("/{dir}")).arg(&place).status();
+                let _ = Command::new("mount").arg("--make-rslave").arg(&place).status();
+            }
+        }
+        candidates.insert(0, vec!["chroot".into(), root.display().to_string(), "bpftrace".into()]);
+    }
+    candidates.into_iter().find_map(|words| {
+        let out = Command::new(&words[0]).args(&words[1..]).arg("--version").output().ok()?;
+        let version = String::from_utf8_lossy(&out.stdout).trim().to_string();
+        out.status.success().then_some(Peer { words, version })
+    })
+}

@@ -1,0 +1,138 @@
+//! Running the tracers and the traced loop.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bpf::insn::Insn;
+use bpf::sys::{Link, Prog, ProgKind, ProgSpec};
+
+use crate::peer::Peer;
+
+/// The programs of a run.
+pub(crate) struct Tools {
+    pub(crate) dtrace: PathBuf,
+    pub(crate) peer: Option<Peer>,
+}
+
+/// One call of a traced loop, in nanoseconds: the least over many batches.
+pub(crate) fn child_loop(args: &[String]) {
+    const BATCH: u32 = 20_000;
+    let batches: u32 = args.first().and_then(|a| a.parse().ok()).unwrap_or(40);
+    let mut least = f64::MAX;
+    for _ in 0..batches {
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            // SAFETY: no arguments.
+            unsafe { libc::syscall(libc::SYS_getppid) };
+        }
+        least = least.min(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
+    }
+    println!("{least}");
+}
+
+/// Median of some figures.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A tracer that runs beside the loop, stopped on drop.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Starts a tracer whose script prints "ready" first, and waits for it.
+    pub(crate) fn start(mut command: Command) -> Option<Running> {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let out = child.stdout.take()?;
+        let mut lines = BufReader::new(out);
+        let mut line = String::new();
+        while lines.read_line(&mut line).ok()? > 0 && !line.contains("ready") {
+            line.clear();
+        }
+        // Whatever it prints later is read away, so that it never blocks.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        // BEGIN runs before the rest is live in both tracers.
+        std::thread::sleep(Duration::from_millis(300));
+        Some(Running(child))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SAFETY: a child of ours that has not been waited for.
+        unsafe { libc::kill(self.0.id() as i32, libc::SIGINT) };
+        let end = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < end {
+            if matches!(self.0.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The floor: an empty program on `sys_enter`.
+pub(crate) fn floor() -> Option<Link> {
+    let insns = [Insn::mov64_imm(bpf::insn::R0, 0), Insn::exit()];
+    let prog = Prog::load(&ProgSpec::new(ProgKind::RawTracepoint, "floor", &insns)).ok()?;
+    Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
+}
+
+/// Wall seconds and peak kilobytes of one process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) seconds: f64,
+    pub(crate) peak_kb: f64,
+}
+
+/// Runs a command to its end.
+pub(crate) fn whole(mut command: Command) -> Option<Cost> {
+    let start = Instant::now();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is valid; both pointers are.
+    let (pid, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::wait4(child.id() as i32, &mut status, 0, &mut usage), usage)
+    };
+    (pid > 0).then(|| Cost { seconds: start.elapsed().as_secs_f64(), peak_kb: usage.ru_maxrss as f64 })
+}
+
+impl Tools {
+    /// The release binary beside this one.
+    pub(crate) fn new(peer: Option<Peer>) -> Result<Tools, String> {
+        let me = std::env::current_exe().map_err(|e| e.to_string())?;
+        let dtrace =
+            std::env::var_os("DTRACE_BIN").map_or_else(|| me.with_file_name("dtrace"), PathBuf::from);
+        if !dtrace.exists() {
+            return Err(format!("{}: build it first (cargo build --release)", dtrace.display()));
+        }
+        Ok(Tools { dtrace, peer })
+    }
+
+    /// What runs where.
+    pub(crate) fn heading(&self) -> String {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let peer = self.peer.as_ref().map_or("none (see benches/src/main.rs)".into(), |p| p.version.clone());
+        format!("kernel {}, {} CPUs; peer: {peer}", kernel.trim(), bpf::sys::online_cpus().len())
+    }
+
+    /// `dtrace -qn SCRIPT`, with further words before it.
+    pub(crate) fn dtrace(&self, words: &[&str], script: &str) -> Command {
+        let mut command = Command::new(&self.dtrace);
+        command.arg("-q").args(words).arg("-n").arg(script);
+        command
+    }
+
+    /// Nanoseconds a call of the loop, least of all batches.
+    pub(crate) fn loop_ns(&self) -> f64 {
+        let me = std::env::current_exe().unwrap_or_default();
+        let out = Command::new(me).args(["--loop", "30"]).output();
+        out.ok().and_then(|o| String::from_utf8_lossy(&o.stdout).trim().parse().ok()).unwrap_or(f64::NAN)
+    }
+}

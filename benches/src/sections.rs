@@ -1,0 +1,148 @@
+//! What is measured: start, cost per event, rows, enable and exit.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::run::{Running, Tools, floor, median, whole};
+
+/// Name and code of each section.
+pub(crate) const ALL: [(&str, fn(&Tools)); 4] =
+    [("start", start), ("event", event), ("rows", rows), ("exit", exit)];
+
+/// Wall time and peak memory of a program that prints nothing and ends.
+fn start(tools: &Tools) {
+    const ROUNDS: usize = 11;
+    println!("\nstart to exit of BEGIN {{ exit(0); }} (median of {ROUNDS})");
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        ours.extend(whole(tools.dtrace(&[], "BEGIN { exit(0); }")));
+        // The peer needs a third of a second each time: fewer rounds.
+        if let Some(peer) = tools.peer.as_ref().filter(|_| round % 3 == 0) {
+            theirs.extend(whole(peer.command("BEGIN { exit(); }")));
+        }
+    }
+    for (name, costs) in [("dtrace", &ours), ("peer", &theirs)] {
+        let ms = median(costs.iter().map(|c| c.seconds * 1e3).collect());
+        let kb = median(costs.iter().map(|c| c.peak_kb).collect());
+        println!("  {name:<8} {ms:8.1} ms {:8.1} MiB", kb / 1024.0);
+    }
+}
+
+/// A question in both languages.
+struct Question {
+    what: &'static str,
+    ours: &'static str,
+    theirs: &'static str,
+}
+
+const QUESTIONS: [Question; 5] = [
+    Question {
+        what: "@ = count(), this call",
+        ours: "syscall::getppid:entry { @ = count(); }",
+        theirs: "tracepoint:syscalls:sys_enter_getppid { @ = count(); }",
+    },
+    Question {
+        what: "@[execname] = count(), every call",
+        ours: "syscall:::entry { @[execname] = count(); }",
+        theirs: "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }",
+    },
+    Question {
+        what: "@[probefunc] = count(), every call",
+        ours: "syscall:::entry { @[probefunc] = count(); }",
+        theirs: "tracepoint:raw_syscalls:sys_enter { @[args.id] = count(); }",
+    },
+    Question {
+        what: "@ = count(), another call",
+        ours: "syscall::swapon:entry { @ = count(); }",
+        theirs: "tracepoint:syscalls:sys_enter_swapon { @ = count(); }",
+    },
+    Question {
+        what: "@ = quantize(arg0), this call",
+        ours: "syscall::getppid:entry { @ = quantize(arg0); }",
+        theirs: "tracepoint:raw_syscalls:sys_enter /args.id == 110/ { @ = hist(args.args[0]); }",
+    },
+];
+
+fn event(tools: &Tools) {
+    const ROUNDS: usize = 5;
+    println!("\ncost of an event: a loop of getppid (ns a call, least of {ROUNDS} interleaved rounds)");
+    println!(
+        "  {:<36} {:>7} {:>7} {:>7} {:>7} {:>8} {:>6}",
+        "", "bare", "floor", "dtrace", "peer", "+floor", "ratio"
+    );
+    for q in QUESTIONS {
+        let [mut bare, mut least, mut ours, mut theirs] = [f64::MAX; 4];
+        for _ in 0..ROUNDS {
+            bare = bare.min(tools.loop_ns());
+            if let Some(_link) = floor() {
+                least = least.min(tools.loop_ns());
+            }
+            let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {}", q.ours);
+            if let Some(_tracer) = Running::start(tools.dtrace(&["-x", "switchrate=10ms"], &script)) {
+                ours = ours.min(tools.loop_ns());
+            }
+            let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {}", q.theirs);
+            if let Some(_tracer) = tools.peer.as_ref().and_then(|p| Running::start(p.command(&script))) {
+                theirs = theirs.min(tools.loop_ns());
+            }
+        }
+        let ratio = (ours - bare) / (theirs - bare);
+        println!(
+            "  {:<36} {bare:7.0} {least:7.0} {ours:7.0} {theirs:7.0} {:8.1} {ratio:6.2}",
+            q.what,
+            ours - least
+        );
+    }
+    println!(
+        "  +floor: dtrace over the floor; ratio: what dtrace adds to a bare call over what the peer adds"
+    );
+}
+
+/// Records at full speed.
+fn rows(tools: &Tools) {
+    const CALLS: u64 = 3_000_000;
+    println!("\nrows: {CALLS} getppid calls at full speed, a record each (4 MB buffers)");
+    let me = std::env::current_exe().unwrap_or_default();
+    let batches = CALLS / 20_000;
+    let command = format!("{} --loop {batches}", me.display());
+    let script = "syscall::getppid:entry /pid == $target/ { trace(timestamp); }";
+    let start = Instant::now();
+    let out = Command::new(&tools.dtrace)
+        .args(["-q", "-b", "4m", "-c", &command, "-n", script, "-o", "/dev/null"])
+        .args([
+            "-n",
+            "END { printa(\"fired %@d\\n\", @f); }",
+            "-n",
+            "syscall::getppid:entry /pid == $target/ { @f = count(); }",
+        ])
+        .stdin(Stdio::null())
+        .output();
+    let seconds = start.elapsed().as_secs_f64();
+    let Ok(out) = out else { return };
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    let dropped: u64 = text
+        .lines()
+        .filter(|l| l.contains(" drop"))
+        .filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum();
+    println!(
+        "  dtrace   {:.2} million records/s, {dropped} dropped of {CALLS} ({seconds:.2} s in all)",
+        (CALLS - dropped.min(CALLS)) as f64 / seconds / 1e6
+    );
+}
+
+/// Enable and exit with every system call probed, entry and return.
+fn exit(tools: &Tools) {
+    println!("\nevery system call, entry and return: start to end with exit() at once");
+    let mut ours = Vec::new();
+    for _ in 0..5 {
+        ours.extend(whole(tools.dtrace(&[], "syscall::: { @[probefunc] = count(); } BEGIN { exit(0); }")));
+    }
+    println!("  dtrace   {:8.0} ms (median of 5)", median(ours.iter().map(|c| c.seconds * 1e3).collect()));
+    if let Some(peer) = &tools.peer {
+        let script = "tracepoint:syscalls:sys_* { @[probe] = count(); } BEGIN { exit(); }";
+        if let Some(cost) = whole(peer.command(script)) {
+            println!("  peer     {:8.0} ms (once)", cost.seconds * 1e3);
+        }
+    }
+}
