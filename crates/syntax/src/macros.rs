@@ -1,7 +1,10 @@
 //! Macro variables: `$1`, `$$1`, `$target`.
 //!
 //! They are expanded by the lexer, once, into one token each; so their text can never change how the program around
-//! them is read (an operand `1; } BEGIN {` is a string, not three tokens).
+//! them is read (an operand `1; } BEGIN {` is a string, not three tokens). That is why this is no preprocessor over the
+//! text: it would be shorter, and an injection.
+
+use crate::ast::{IntBase, IntLit};
 
 /// What the macro variables stand for, and how strict to be about operands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,4 +37,130 @@ pub struct MacroEnv {
     pub arg_ref: bool,
     /// Option `pspec`: at file scope `a*b` starts a probe description even if `a` is a type.
     pub probe_spec_first: bool,
+}
+
+/// The text of a macro variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expansion {
+    /// It is defined.
+    Text(String),
+    /// An operand that is not there, under `defaultargs`.
+    Default,
+    /// It is not defined.
+    Undefined,
+}
+
+/// The token that the text of a macro variable makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MacroToken {
+    Int(IntLit),
+    /// An integer that fits no type.
+    Overflow,
+    Ident(String),
+    Str(String),
+}
+
+impl MacroEnv {
+    /// The names of the variables that are not operands, for "did you mean".
+    pub(crate) const NAMES: [&str; 9] =
+        ["pid", "ppid", "uid", "euid", "gid", "egid", "pgid", "sid", "target"];
+
+    /// The text of `$name`, where `name` is a number or a word.
+    pub(crate) fn expand(&self, name: &str) -> Expansion {
+        if name.bytes().all(|b| b.is_ascii_digit()) {
+            let text = match name.parse::<usize>() {
+                Ok(0) => Some(&self.name),
+                Ok(n) => self.args.get(n - 1),
+                Err(_) => None,
+            };
+            return match text {
+                Some(text) => Expansion::Text(text.clone()),
+                None if self.default_args => Expansion::Default,
+                None => Expansion::Undefined,
+            };
+        }
+        let values =
+            [self.pid, self.ppid, self.uid, self.euid, self.gid, self.egid, self.pgid, self.sid, self.target];
+        match Self::NAMES.iter().position(|n| *n == name) {
+            Some(i) => Expansion::Text(values[i].to_string()),
+            None => Expansion::Undefined,
+        }
+    }
+}
+
+/// Integer if it reads as one, possibly signed; name if it is one; otherwise a string.
+pub(crate) fn token_of(text: &str) -> MacroToken {
+    let (negative, digits) = match text.as_bytes() {
+        [b'-', ..] => (true, &text[1..]),
+        [b'+', ..] => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (base, radix, digits) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', _, ..] => (IntBase::Hex, 16, &digits[2..]),
+        [b'0', _, ..] => (IntBase::Octal, 8, &digits[1..]),
+        _ => (IntBase::Decimal, 10, digits),
+    };
+    if !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix)) {
+        let value = u64::from_str_radix(digits, radix).ok();
+        let value = match (negative, value) {
+            (false, v) => v,
+            (true, v) => v.filter(|v| *v <= 1 << 63).map(u64::wrapping_neg),
+        };
+        return match value {
+            // `-0` is 0.
+            Some(value) => MacroToken::Int(IntLit {
+                value,
+                base,
+                unsigned: false,
+                longs: 0,
+                negative: negative && value != 0,
+            }),
+            None => MacroToken::Overflow,
+        };
+    }
+    let mut bytes = text.bytes();
+    let is_name = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if is_name { MacroToken::Ident(text.to_owned()) } else { MacroToken::Str(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(text: &str) -> Option<(u64, bool)> {
+        match token_of(text) {
+            MacroToken::Int(i) => Some((i.value, i.negative)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_operand_becomes_integer_name_or_string() {
+        assert_eq!(int("12"), Some((12, false)));
+        assert_eq!(int("0x1F"), Some((31, false)));
+        assert_eq!(int("017"), Some((15, false)));
+        assert_eq!(int("0"), Some((0, false)));
+        assert_eq!(int("-5"), Some((5u64.wrapping_neg(), true)));
+        assert_eq!(int("-0"), Some((0, false)));
+        assert_eq!(token_of("bash"), MacroToken::Ident("bash".into()));
+        for text in ["", "-", "+", "089", "0x", "a b", "/bin/ls", "1; } BEGIN {", "5x"] {
+            assert_eq!(token_of(text), MacroToken::Str(text.into()));
+        }
+        assert_eq!(token_of("18446744073709551616"), MacroToken::Overflow);
+        assert_eq!(token_of("-9223372036854775809"), MacroToken::Overflow);
+    }
+
+    #[test]
+    fn operands_are_found_by_number_and_ids_by_name() {
+        let env = MacroEnv { name: "x.d".into(), args: vec!["a".into()], target: 7, ..MacroEnv::default() };
+        assert_eq!(env.expand("0"), Expansion::Text("x.d".into()));
+        assert_eq!(env.expand("1"), Expansion::Text("a".into()));
+        assert_eq!(env.expand("2"), Expansion::Undefined);
+        assert_eq!(env.expand("99999999999999999999"), Expansion::Undefined);
+        assert_eq!(env.expand("target"), Expansion::Text("7".into()));
+        assert_eq!(env.expand("projid"), Expansion::Undefined);
+        let env = MacroEnv { default_args: true, ..env };
+        assert_eq!(env.expand("2"), Expansion::Default);
+    }
 }

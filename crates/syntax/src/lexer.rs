@@ -1,0 +1,373 @@
+//! Text to tokens, one at a time.
+//!
+//! D has two vocabularies: probe descriptions (`profile-97`, `syscall::*read*:entry`), where `-`, `*` and `[` are
+//! letters, and everything else. Which one applies depends on the grammar, so tokens are made on demand: the parser asks
+//! for the next token or for the next description, and may go back ([`Lexer::rewind`]) when it learns that the text is
+//! something else. Making all tokens first would need the original's lexer states, which guess from the braces.
+//!
+//! Going back means that some text is read twice. What reading does besides making tokens (complaints, pragmas, line
+//! markers, operands referenced) is therefore idempotent or done only beyond [`Lexer::done_to`].
+
+use std::rc::Rc;
+
+use diagnostics::{Diagnostic, FileId, Sink, SourceMap, Span, Tag, nearest};
+
+use crate::ast::{IntBase, IntLit, Pragma};
+use crate::macros::{Expansion, MacroEnv, MacroToken, token_of};
+use crate::token::{Kw, PUNCTS, Tok, Token};
+
+mod control;
+mod literal;
+mod pdesc;
+
+pub(crate) struct Lexer<'a> {
+    text: Rc<str>,
+    file: FileId,
+    map: &'a mut SourceMap,
+    sink: &'a mut Sink,
+    macros: &'a MacroEnv,
+    pos: usize,
+    /// Only blanks since the last newline.
+    fresh_line: bool,
+    /// Control lines before this offset were obeyed.
+    done_to: usize,
+    /// End of the last token, where "end of input" is shown.
+    last_end: usize,
+    /// Pragmas met and not yet taken by the parser.
+    pub(crate) pragmas: Vec<Pragma>,
+    /// See `Program::operands_used`.
+    pub(crate) operands_used: Vec<bool>,
+}
+
+fn is_name_start(b: u8) -> bool {
+    b.is_ascii_alphabetic() || b == b'_' || b == b'`'
+}
+
+fn is_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b == b'`'
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(
+        map: &'a mut SourceMap,
+        file: FileId,
+        macros: &'a MacroEnv,
+        sink: &'a mut Sink,
+    ) -> Lexer<'a> {
+        let text = Rc::from(map.text(file));
+        Lexer {
+            text,
+            file,
+            map,
+            sink,
+            macros,
+            pos: 0,
+            fresh_line: true,
+            done_to: 0,
+            last_end: 0,
+            pragmas: Vec::new(),
+            operands_used: vec![false; macros.args.len() + 1],
+        }
+    }
+
+    pub(crate) fn macros(&self) -> &MacroEnv {
+        self.macros
+    }
+
+    pub(crate) fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.file, start as u32, end as u32)
+    }
+
+    /// The whole text.
+    pub(crate) fn all(&self) -> Span {
+        self.span(0, self.text.len())
+    }
+
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.sink.push(diagnostic);
+    }
+
+    fn error(&mut self, tag: Tag, start: usize, end: usize, message: impl Into<String>) {
+        let span = self.span(start, end);
+        self.sink.error(tag, span, message);
+    }
+
+    /// The text a span covers.
+    pub(crate) fn snippet(&self, span: Span) -> &str {
+        self.text.get(span.start as usize..span.end as usize).unwrap_or("")
+    }
+
+    /// Goes back to `token`, to read it again.
+    pub(crate) fn rewind(&mut self, token: &Token) {
+        self.pos = token.span.start as usize;
+        self.fresh_line = token.starts_line;
+    }
+
+    /// Makes everything from here on the end of input.
+    pub(crate) fn stop(&mut self) {
+        self.pos = self.text.len();
+        self.done_to = self.pos;
+    }
+
+    /// Line number to show to the user for `span`.
+    pub(crate) fn line(&self, span: Span) -> u32 {
+        let (line, _) = self.map.line_column(self.file, span.start);
+        self.map.line_origin(self.file, line).1
+    }
+
+    /// The byte is in the first column.
+    pub(crate) fn in_first_column(&self, offset: u32) -> bool {
+        offset == 0 || self.peek_at(offset as usize - 1) == b'\n'
+    }
+
+    /// The byte at `at`; 0 beyond the end.
+    fn peek_at(&self, at: usize) -> u8 {
+        self.text.as_bytes().get(at).copied().unwrap_or(0)
+    }
+
+    fn at_end(&self) -> bool {
+        self.pos >= self.text.len()
+    }
+
+    /// Skips blanks, comments and spliced line ends, and obeys control lines.
+    pub(crate) fn skip_trivia(&mut self) {
+        while !self.at_end() {
+            match self.peek_at(self.pos) {
+                b'\n' => {
+                    self.fresh_line = true;
+                    self.pos += 1;
+                }
+                b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.pos += 1,
+                b'\\' if self.peek_at(self.pos + 1) == b'\n' => self.pos += 2,
+                b'\\' if self.peek_at(self.pos + 1) == b'\r' && self.peek_at(self.pos + 2) == b'\n' => {
+                    self.pos += 3;
+                }
+                b'/' if self.peek_at(self.pos + 1) == b'/' => self.pos = self.line_end(self.pos),
+                b'/' if self.peek_at(self.pos + 1) == b'*' => self.comment(),
+                b'#' if self.fresh_line => self.control_line(),
+                _ => break,
+            }
+        }
+        self.done_to = self.done_to.max(self.pos);
+    }
+
+    fn line_end(&self, from: usize) -> usize {
+        self.text[from..].find('\n').map_or(self.text.len(), |i| from + i)
+    }
+
+    fn comment(&mut self) {
+        let start = self.pos;
+        let text = self.text.clone();
+        let body = &text[start + 2..];
+        let close = body.find("*/");
+        let end = close.map_or(text.len(), |i| start + 2 + i + 2);
+        // "/*/" inside a comment ends it when read from its star.
+        let inner = &body[..close.unwrap_or(body.len())];
+        if let Some(at) = inner.find("/*") {
+            let at = start + 2 + at;
+            self.error(Tag::D_SYNTAX, at, at + 2, "/* encountered inside a comment");
+        }
+        if close.is_none() {
+            self.error(Tag::D_SYNTAX, start, start + 2, "end-of-file encountered before matching */");
+        }
+        self.pos = end;
+    }
+
+    /// The next token.
+    pub(crate) fn next(&mut self) -> Token {
+        self.skip_trivia();
+        let start = self.pos;
+        let starts_line = self.fresh_line;
+        self.fresh_line = false;
+        if self.at_end() {
+            // Shown after the last word, where something is missing, rather than on an empty last line.
+            let span = self.span(self.last_end.min(start), self.last_end.min(start));
+            return Token { tok: Tok::Eof, span, starts_line, unclosed: false };
+        }
+        let mut unclosed = false;
+        let b = self.peek_at(start);
+        let tok = match b {
+            _ if is_name_start(b) => self.name(),
+            b'0'..=b'9' if self.is_digit_module() => self.name(),
+            b'0'..=b'9' => self.number(),
+            b'.' if self.peek_at(start + 1).is_ascii_digit() => self.number(),
+            b'"' => {
+                let (bytes, closed) = self.string();
+                unclosed = !closed;
+                Tok::Str(bytes)
+            }
+            b'\'' => {
+                let (value, closed) = self.character();
+                unclosed = !closed;
+                Tok::Char(value)
+            }
+            b'@' => {
+                self.pos += 1;
+                if self.peek_at(self.pos).is_ascii_alphabetic() || self.peek_at(self.pos) == b'_' {
+                    let from = self.pos;
+                    while self.peek_at(self.pos).is_ascii_alphanumeric() || self.peek_at(self.pos) == b'_' {
+                        self.pos += 1;
+                    }
+                    Tok::Agg(self.text[from..self.pos].to_owned())
+                } else {
+                    Tok::Agg("_".to_owned())
+                }
+            }
+            b'$' => self.macro_token(),
+            _ => self.punct(),
+        };
+        self.last_end = self.pos;
+        Token { tok, span: self.span(start, self.pos), starts_line, unclosed }
+    }
+
+    /// `` 9p`sym ``: a module's name that starts with a digit.
+    fn is_digit_module(&self) -> bool {
+        let mut at = self.pos;
+        while self.peek_at(at).is_ascii_alphanumeric() || self.peek_at(at) == b'_' {
+            at += 1;
+        }
+        self.peek_at(at) == b'`'
+    }
+
+    fn name(&mut self) -> Tok {
+        let start = self.pos;
+        while is_name(self.peek_at(self.pos)) {
+            self.pos += 1;
+        }
+        let text = &self.text[start..self.pos];
+        Kw::from_text(text).map_or_else(|| Tok::Ident(text.to_owned()), Tok::Kw)
+    }
+
+    fn punct(&mut self) -> Tok {
+        let text = self.text.clone();
+        let rest = &text[self.pos..];
+        if let Some((spelling, p)) = PUNCTS.iter().find(|(s, _)| rest.starts_with(s)) {
+            self.pos += spelling.len();
+            return Tok::P(*p);
+        }
+        // Neighbouring bytes that mean nothing are one complaint.
+        let len = rest
+            .find(|c: char| {
+                c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "\"'@$;{}()[]_`".contains(c)
+            })
+            .filter(|len| *len > 0)
+            .or_else(|| rest.chars().next().map(char::len_utf8))
+            .unwrap_or(1);
+        let start = self.pos;
+        let shown = rest[..len].escape_debug();
+        self.error(Tag::D_SYNTAX, start, start + len, format!("syntax error near \"{shown}\""));
+        self.pos += len;
+        Tok::Bad
+    }
+
+    /// The end of the macro variable whose `$` is at `at`, and where its name starts; `None` if it has no name.
+    fn macro_name(&self, at: usize) -> Option<(usize, usize)> {
+        let from = if self.peek_at(at + 1) == b'$' { at + 2 } else { at + 1 };
+        let first = self.peek_at(from);
+        let part: fn(&u8) -> bool = if first.is_ascii_digit() {
+            u8::is_ascii_digit
+        } else if first.is_ascii_alphabetic() || first == b'_' {
+            |b| b.is_ascii_alphanumeric() || *b == b'_'
+        } else {
+            return None;
+        };
+        let len = self.text.as_bytes()[from..].iter().take_while(|b| part(b)).count();
+        Some((from, from + len))
+    }
+
+    /// The text of `$name`, which is remembered as referenced.
+    fn expand(&mut self, name: &str) -> Expansion {
+        if let Ok(n) = name.parse::<usize>()
+            && let Some(used) = self.operands_used.get_mut(n)
+        {
+            *used = true;
+        }
+        self.macros.expand(name)
+    }
+
+    fn macro_token(&mut self) -> Tok {
+        let start = self.pos;
+        let Some((from, end)) = self.macro_name(start) else {
+            self.error(Tag::D_SYNTAX, start, start + 1, "syntax error near \"$\"");
+            self.pos += 1;
+            return Tok::Bad;
+        };
+        self.pos = end;
+        let as_string = from == start + 2;
+        let name = self.text[from..end].to_owned();
+        let zero =
+            Tok::Int(IntLit { value: 0, base: IntBase::Decimal, unsigned: false, longs: 0, negative: false });
+        let text = match self.expand(&name) {
+            Expansion::Text(text) => text,
+            Expansion::Default if as_string => return Tok::Str(Vec::new()),
+            Expansion::Default => return zero,
+            Expansion::Undefined => {
+                let d = Diagnostic::new(
+                    Tag::D_MACRO_UNDEF,
+                    self.span(start, end),
+                    format!("macro variable ${name} is not defined"),
+                );
+                let d = match nearest(&name, MacroEnv::NAMES) {
+                    Some(near) => d.with_help(format!("did you mean `${near}`?")),
+                    None if name.starts_with(|c: char| c.is_ascii_digit()) => d.with_help(
+                        "pass the operand after the program, or set the option `defaultargs` to make it 0",
+                    ),
+                    None => d,
+                };
+                self.push(d);
+                return if as_string { Tok::Str(Vec::new()) } else { zero };
+            }
+        };
+        if as_string {
+            return Tok::Str(text.into_bytes());
+        }
+        match token_of(&text) {
+            MacroToken::Int(lit) => Tok::Int(lit),
+            MacroToken::Ident(name) => Tok::Ident(name),
+            MacroToken::Str(text) => Tok::Str(text.into_bytes()),
+            MacroToken::Overflow => {
+                self.error(
+                    Tag::D_MACRO_OFLOW,
+                    start,
+                    end,
+                    format!(
+                        "macro variable ${name}: {text} cannot be represented in any built-in integral type"
+                    ),
+                );
+                zero
+            }
+        }
+    }
+
+    /// The text from `token`'s end on can end a predicate that `token`, a slash, may close: end of input, `;`, `{` or
+    /// another slash follows.
+    pub(crate) fn slash_ends_predicate(&self, token: &Token) -> bool {
+        let mut at = token.span.end as usize;
+        loop {
+            let rest = &self.text.as_bytes()[at.min(self.text.len())..];
+            at += rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)).count();
+            // A line marker of the preprocessor is as good as a blank.
+            if self.peek_at(at) != b'#' {
+                break;
+            }
+            at = self.line_end(at);
+        }
+        at >= self.text.len() || matches!(self.peek_at(at), b';' | b'{' | b'/')
+    }
+
+    /// Complains about operands that nothing referenced.
+    pub(crate) fn finish(&mut self) {
+        if self.macros.arg_ref {
+            return;
+        }
+        for (i, arg) in self.macros.args.iter().enumerate() {
+            if !self.operands_used[i + 1] {
+                let n = i + 1;
+                self.sink.push(Diagnostic::bare(
+                    Tag::D_MACRO_UNUSED,
+                    format!("extraneous argument '{arg}' (${n} is not referenced)"),
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! Declarations, types and declarators.
+
+use diagnostics::{Span, Tag};
+
+use super::{Bail, Parsed, Parser, split_scope};
+use crate::ast::{
+    ArithKind, DeclPart, DeclPartKind, DeclSpecs, Declaration, Declarator, EnumSpec, Enumerator, Member,
+    Name, Param, Params, Quals, RecordSpec, Storage, StorageClass, TypeName, TypeSpec, TypeSpecKind,
+};
+use crate::token::{Kw, Punct, Tok};
+
+/// Where specifiers stand; it decides about storage classes and names that are not known as types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A declaration at file scope.
+    File,
+    /// A parameter, a key type, a translator's input.
+    Param,
+    /// A struct or union member.
+    Member,
+    /// A type without a name.
+    TypeName,
+}
+
+/// Whether a declarator has a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    Required,
+    Optional,
+    Forbidden,
+}
+
+/// Longer chains of `*`, `[]` and `()` are refused: building such a type would be as deep.
+const MAX_PARTS: usize = 64;
+
+/// The words of the specifiers read so far.
+#[derive(Default)]
+struct Words {
+    base: Option<(TypeSpecKind, Span)>,
+    signed: Option<(bool, Span)>,
+    shorts: u8,
+    longs: u8,
+    storage: Option<Storage>,
+    quals: Quals,
+}
+
+impl Words {
+    /// A type was named, if only by `long`.
+    fn has_type(&self) -> bool {
+        self.base.is_some() || self.signed.is_some() || self.shorts > 0 || self.longs > 0
+    }
+
+    /// The base type that the words make together, or what is wrong with them.
+    fn combine(&mut self) -> Result<TypeSpecKind, (Tag, &'static str)> {
+        use ArithKind::*;
+        let signed = self.signed.map(|(s, _)| s);
+        let (shorts, longs) = (self.shorts, self.longs);
+        let sized = shorts > 0 || longs > 0;
+        if shorts > 0 && longs > 0 || shorts > 1 || longs > 2 {
+            return Err((Tag::D_DECL_COMBO, "invalid type combination"));
+        }
+        let kind = match self.base.take().map(|(k, _)| k) {
+            None | Some(TypeSpecKind::Arith { kind: Int, .. }) => match (shorts, longs) {
+                (1, _) => Short,
+                (_, 1) => Long,
+                (_, 2) => LongLong,
+                _ => Int,
+            },
+            Some(TypeSpecKind::Void) if sized || signed.is_some() => {
+                return Err((Tag::D_DECL_VOIDATTR, "attributes may not be used with void type"));
+            }
+            Some(TypeSpecKind::Arith { kind: Char, .. }) if sized => {
+                return Err((Tag::D_DECL_CHARATTR, "short and long may not be used with char type"));
+            }
+            Some(TypeSpecKind::Arith { kind: Char, .. }) => Char,
+            Some(_) if signed.is_some() => {
+                return Err((Tag::D_DECL_SIGNINT, "signed and unsigned may only be used with integer type"));
+            }
+            Some(TypeSpecKind::Arith { kind: Double, .. }) if longs == 1 => LongDouble,
+            Some(_) if longs > 0 => {
+                return Err((
+                    Tag::D_DECL_LONGINT,
+                    "long may only be used with integer or floating-point type",
+                ));
+            }
+            Some(_) if shorts > 0 => {
+                return Err((Tag::D_DECL_COMBO, "short may only be used with integer type"));
+            }
+            Some(other) => return Ok(other),
+        };
+        Ok(TypeSpecKind::Arith { kind, signed })
+    }
+}
+
+impl Parser<'_> {
+    /// `specifiers declarators ;`
+    pub(super) fn declaration(&mut self) -> Parsed<Declaration> {
+        let specs = self.specs(Place::File)?;
+        let mut declarators = Vec::new();
+        let start = specs.span;
+        if !self.at(Punct::Semi) {
+            loop {
+                declarators.push(self.declarator(Naming::Required)?);
+                if !self.eat(Punct::Comma) {
+                    break;
+                }
+            }
+        }
+        if self.at(Punct::Assign) {
+            return Err(self.unexpected_with(Some(
+                "a D variable cannot be initialized in its declaration; assign to it in BEGIN, or use `inline`",
+            )));
+        }
+        let span = start.to(self.last);
+        self.expect(Punct::Semi)?;
+        if specs.storage.is_some_and(|s| s.class == StorageClass::Typedef) {
+            self.typedefs.extend(declarators.iter().filter_map(|d| d.name.as_ref()).map(|n| n.text.clone()));
+        }
+        Ok(Declaration { span, specs, declarators })
+    }
+
+    /// A type without a name.
+    pub(super) fn type_name(&mut self) -> Parsed<TypeName> {
+        let specs = self.specs(Place::TypeName)?;
+        let declarator = self.declarator(Naming::Forbidden)?;
+        Ok(TypeName { span: specs.span.to(self.last), specs, declarator })
+    }
+
+    /// `(type)`.
+    pub(super) fn type_in_parens(&mut self) -> Parsed<TypeName> {
+        let open = self.expect(Punct::LParen)?;
+        self.open.push((Punct::LParen, open));
+        let ty = self.type_name()?;
+        self.expect(Punct::RParen)?;
+        self.open.pop();
+        Ok(ty)
+    }
+
+    /// A parameter, named or not.
+    pub(super) fn param(&mut self) -> Parsed<Param> {
+        let specs = self.specs(Place::Param)?;
+        let declarator = self.declarator(Naming::Optional)?;
+        Ok(Param { span: specs.span.to(self.last), specs, declarator })
+    }
+
+    /// Storage class, qualifiers and base type.
+    pub(super) fn specs(&mut self, place: Place) -> Parsed<DeclSpecs> {
+        let start = self.peek(0).span;
+        let mut words = Words::default();
+        let mut any = false;
+        loop {
+            let token = self.peek(0).clone();
+            match token.tok {
+                Tok::Kw(kw) if self.storage_word(kw, token.span, place, &mut words) => {}
+                Tok::Kw(kw) if qualifier(kw, &mut words.quals) => {}
+                Tok::Kw(Kw::Struct | Kw::Union) => {
+                    let record = self.nested(|p| p.record())?;
+                    self.set_base(&mut words, TypeSpecKind::Record(record), token.span);
+                    any = true;
+                    continue;
+                }
+                Tok::Kw(Kw::Enum) => {
+                    let spec = self.nested(|p| p.enumeration())?;
+                    self.set_base(&mut words, TypeSpecKind::Enum(spec), token.span);
+                    any = true;
+                    continue;
+                }
+                Tok::Kw(kw) => match kw {
+                    Kw::Short => words.shorts = words.shorts.saturating_add(1),
+                    Kw::Long => words.longs = words.longs.saturating_add(1),
+                    Kw::Signed | Kw::Unsigned => {
+                        let signed = kw == Kw::Signed;
+                        if words.signed.is_some_and(|(s, _)| s != signed) {
+                            self.error(Tag::D_DECL_COMBO, token.span, "invalid type combination");
+                        }
+                        words.signed = Some((signed, token.span));
+                    }
+                    _ => match base_word(kw) {
+                        Some(base) => self.set_base(&mut words, base, token.span),
+                        None => break,
+                    },
+                },
+                Tok::Ident(text) if !words.has_type() && self.is_type_here(&text, place) => {
+                    let (module, name) = split_scope(&text, token.span);
+                    if name.text.is_empty() {
+                        return Err(self.unexpected());
+                    }
+                    self.set_base(&mut words, TypeSpecKind::Named { module, name }, token.span);
+                }
+                _ => break,
+            }
+            any = true;
+            self.bump();
+        }
+        if !any {
+            return Err(self.unexpected());
+        }
+        let span = start.to(self.last);
+        let missing = !words.has_type();
+        let storage = words.storage;
+        let quals = words.quals;
+        let base_span = words.base.as_ref().map(|(_, s)| *s);
+        let kind = match words.combine() {
+            _ if missing && !matches!(self.peek(0).tok, Tok::Ident(_)) => return Err(self.unexpected()),
+            _ if missing => {
+                self.error(Tag::D_DECL_IDENT, span, "declaration has no type name");
+                TypeSpecKind::Error
+            }
+            Ok(kind) => kind,
+            Err((tag, message)) => {
+                self.error(tag, span, message);
+                TypeSpecKind::Error
+            }
+        };
+        let type_span = match (&kind, base_span) {
+            (TypeSpecKind::Arith { .. }, _) | (_, None) => span,
+            (_, Some(base)) => base.to(self.last),
+        };
+        Ok(DeclSpecs { span, storage, quals, ty: TypeSpec { span: type_span, kind } })
+    }
+
+    fn set_base(&mut self, words: &mut Words, kind: TypeSpecKind, span: Span) {
+        if words.base.is_some() {
+            self.error(Tag::D_DECL_COMBO, span, "invalid type combination");
+        }
+        words.base = Some((kind, span));
+    }
+
+    /// Notes a storage class; false if `kw` is none.
+    fn storage_word(&mut self, kw: Kw, span: Span, place: Place, words: &mut Words) -> bool {
+        let class = match kw {
+            Kw::Extern => Some(StorageClass::Extern),
+            Kw::Static => Some(StorageClass::Static),
+            Kw::SelfKw => Some(StorageClass::SelfLocal),
+            Kw::This => Some(StorageClass::ThisLocal),
+            Kw::Typedef => Some(StorageClass::Typedef),
+            Kw::Auto | Kw::Register => None,
+            _ => return false,
+        };
+        if place == Place::Param {
+            let message =
+                "storage class may not be used in a function, probe or associative array parameter list";
+            self.error(Tag::D_DECL_PARMCLASS, span, message);
+        } else if place != Place::File {
+            let message = "storage class may not be used here";
+            self.error(Tag::D_DECL_BADCLASS, span, message);
+        } else if class.is_none() {
+            let message = format!("storage class {} is not appropriate in D", kw.text());
+            self.error(Tag::D_DECL_BADCLASS, span, message);
+        } else if words.storage.is_some() {
+            let message = "only one storage class allowed in a declaration";
+            self.error(Tag::D_DECL_CLASS, span, message);
+        } else {
+            words.storage = class.map(|class| Storage { span, class });
+        }
+        true
+    }
+
+    /// At the name `text`: it names the base type rather than what is declared.
+    fn is_type_here(&mut self, text: &str, place: Place) -> bool {
+        if self.is_type(text) || place == Place::Param || place == Place::TypeName {
+            return true;
+        }
+        matches!(self.peek(1).tok, Tok::Ident(_) | Tok::P(Punct::Star))
+    }
+
+    /// `struct tag { members }`.
+    fn record(&mut self) -> Parsed<RecordSpec> {
+        let is_union = self.bump().tok == Tok::Kw(Kw::Union);
+        let (module, tag) = self.tag()?;
+        let mut members = None;
+        if self.eat(Punct::LBrace) {
+            let open = self.last;
+            let mut list = Vec::new();
+            while !self.eat(Punct::RBrace) {
+                if self.peek(0).tok == Tok::Eof {
+                    let line = self.lex.line(open);
+                    return Err(self.unexpected_with(Some(&format!("`{{` on line {line} is not closed"))));
+                }
+                match self.member() {
+                    Ok(member) => list.push(member),
+                    Err(Bail) => self.skip_member(),
+                }
+                self.new_statement();
+            }
+            members = Some(list);
+        } else if tag.is_none() {
+            return Err(self.unexpected());
+        }
+        Ok(RecordSpec { is_union, module, tag, members })
+    }
+
+    /// The tag of a struct, union or enum.
+    fn tag(&mut self) -> Parsed<(Option<Name>, Option<Name>)> {
+        let Tok::Ident(text) = self.peek(0).tok.clone() else { return Ok((None, None)) };
+        let (module, name) = split_scope(&text, self.peek(0).span);
+        if name.text.is_empty() {
+            return Err(self.unexpected());
+        }
+        self.bump();
+        Ok((module, Some(name)))
+    }
+
+    fn member(&mut self) -> Parsed<Member> {
+        let specs = self.specs(Place::Member)?;
+        let mut declarators = Vec::new();
+        if !self.at(Punct::Semi) {
+            loop {
+                let unnamed = self.at(Punct::Colon);
+                let mut declarator = if unnamed {
+                    let span = self.peek(0).span;
+                    Declarator { span, name: None, parts: Vec::new(), bits: None }
+                } else {
+                    self.declarator(Naming::Required)?
+                };
+                if self.eat(Punct::Colon) {
+                    declarator.bits = Some(Box::new(self.constant()?));
+                    declarator.span = declarator.span.to(self.last);
+                }
+                declarators.push(declarator);
+                if !self.eat(Punct::Comma) {
+                    break;
+                }
+            }
+        }
+        let span = specs.span.to(self.last);
+        self.expect(Punct::Semi)?;
+        Ok(Member { span, specs, declarators })
+    }
+
+    /// Skips the rest of a member of a struct, translator or provider, with its semicolon.
+    pub(super) fn skip_member(&mut self) {
+        let mut depth = 0usize;
+        loop {
+            match self.peek(0).tok {
+                Tok::Eof => return,
+                Tok::P(Punct::RBrace) if depth == 0 => return,
+                Tok::P(Punct::Semi) if depth == 0 => {
+                    self.bump();
+                    return;
+                }
+                Tok::P(Punct::LBrace) => depth += 1,
+                Tok::P(Punct::RBrace) => depth -= 1,
+                _ => {}
+            }
+            self.bump();
+        }
+    }
+
+    /// `enum tag { A, B = 2 }`.
+    fn enumeration(&mut self) -> Parsed<EnumSpec> {
+        self.bump();
+        let (module, tag) = self.tag()?;
+        let mut enumerators = None;
+        if self.eat(Punct::LBrace) {
+            let mut list = Vec::new();
+            loop {
+                if !list.is_empty() && self.eat(Punct::RBrace) {
+                    break;
+                }
+                let name = self.expect_name()?;
+                let value = if self.eat(Punct::Assign) { Some(self.constant()?) } else { None };
+                list.push(Enumerator { span: name.span.to(self.last), name, value });
+                if !self.eat(Punct::Comma) {
+                    self.expect(Punct::RBrace)?;
+                    break;
+                }
+            }
+            enumerators = Some(list);
+        } else if tag.is_none() {
+            return Err(self.unexpected());
+        }
+        Ok(EnumSpec { module, tag, enumerators })
+    }
+
+    /// A name with its stars, brackets and parentheses.
+    pub(super) fn declarator(&mut self, naming: Naming) -> Parsed<Declarator> {
+        self.nested(|p| {
+            let start = p.peek(0).span;
+            let before = p.last;
+            let mut stars = Vec::new();
+            while p.at(Punct::Star) {
+                let span = p.bump().span;
+                let mut quals = Quals::default();
+                while let Tok::Kw(kw) = p.peek(0).tok
+                    && qualifier(kw, &mut quals)
+                {
+                    p.bump();
+                }
+                stars.push(DeclPart { span: span.to(p.last), kind: DeclPartKind::Pointer(quals) });
+            }
+            let (name, mut parts) = p.direct(naming)?;
+            loop {
+                let part = match p.peek(0).tok {
+                    Tok::P(Punct::LBracket) => p.brackets()?,
+                    Tok::P(Punct::LParen) => {
+                        let params = p.params(Punct::RParen)?;
+                        DeclPart { span: params.span, kind: DeclPartKind::Function(params) }
+                    }
+                    _ => break,
+                };
+                parts.push(part);
+                if parts.len() > MAX_PARTS {
+                    return Err(p.too_deep());
+                }
+            }
+            parts.extend(stars.into_iter().rev());
+            if parts.len() > MAX_PARTS {
+                return Err(p.too_deep());
+            }
+            // A declarator without any token stands behind what precedes it.
+            let span = if p.last == before {
+                Span::new(before.file, before.end, before.end)
+            } else {
+                start.to(p.last)
+            };
+            Ok(Declarator { span, name, parts, bits: None })
+        })
+    }
+
+    /// The name or what stands in parentheses instead.
+    fn direct(&mut self, naming: Naming) -> Parsed<(Option<Name>, Vec<DeclPart>)> {
+        match self.peek(0).tok.clone() {
+            Tok::Ident(text) if naming != Naming::Forbidden => {
+                let span = self.bump().span;
+                let (_, name) = split_scope(&text, span);
+                if text.contains('`') {
+                    let message = format!("scoping operator may not be used in a declared name: {text}");
+                    self.error(Tag::D_DECL_SCOPE, span, message);
+                }
+                Ok((Some(name), Vec::new()))
+            }
+            Tok::P(Punct::LParen) if self.is_grouping(naming) => {
+                self.bump();
+                let inner = self.declarator(naming)?;
+                self.expect(Punct::RParen)?;
+                Ok((inner.name, inner.parts))
+            }
+            _ if naming == Naming::Required => Err(self.unexpected()),
+            _ => Ok((None, Vec::new())),
+        }
+    }
+
+    /// At `(` in a declarator: it groups, rather than begins parameters of an unnamed function.
+    fn is_grouping(&mut self, naming: Naming) -> bool {
+        match self.peek(1).tok.clone() {
+            _ if naming == Naming::Required => true,
+            Tok::P(Punct::Star | Punct::LParen | Punct::LBracket) => true,
+            Tok::Ident(name) => naming == Naming::Optional && !self.is_type(&name),
+            _ => false,
+        }
+    }
+
+    /// `[]`, `[size]`, `[type, type]`.
+    fn brackets(&mut self) -> Parsed<DeclPart> {
+        if self.is_tuple() {
+            let params = self.params(Punct::RBracket)?;
+            return Ok(DeclPart { span: params.span, kind: DeclPartKind::Tuple(params) });
+        }
+        let open = self.bump().span;
+        let open_before = self.open.len();
+        self.open.push((Punct::LBracket, open));
+        let size = if self.at(Punct::RBracket) { None } else { Some(self.constant()?) };
+        self.expect(Punct::RBracket)?;
+        self.open.truncate(open_before);
+        Ok(DeclPart { span: open.to(self.last), kind: DeclPartKind::Array(size) })
+    }
+
+    /// At `[` in a declarator: key types follow, rather than a size. A name that is not known as a type is taken for
+    /// one where it could not be a size.
+    fn is_tuple(&mut self) -> bool {
+        match self.peek(1).tok.clone() {
+            Tok::Kw(kw) => kw.starts_type(),
+            Tok::P(Punct::Ellipsis) => true,
+            Tok::Ident(name) if self.is_type(&name) => true,
+            Tok::Ident(_) => match self.peek(2).tok {
+                Tok::P(Punct::Comma) | Tok::Ident(_) => true,
+                Tok::P(Punct::Star) => {
+                    matches!(self.peek(3).tok, Tok::P(Punct::Comma | Punct::RBracket | Punct::Star))
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// At an opening bracket: parameters up to `close`.
+    pub(super) fn params(&mut self, close: Punct) -> Parsed<Params> {
+        let open = self.bump();
+        let open_before = self.open.len();
+        if let Tok::P(p) = open.tok {
+            self.open.push((p, open.span));
+        }
+        let mut list = Vec::new();
+        let mut varargs = None;
+        if !self.at(close) {
+            loop {
+                if self.at(Punct::Ellipsis) {
+                    varargs = Some(self.bump().span);
+                    break;
+                }
+                list.push(self.nested(|p| p.param())?);
+                if !self.eat(Punct::Comma) {
+                    break;
+                }
+            }
+        }
+        self.expect(close)?;
+        self.open.truncate(open_before);
+        Ok(Params { span: open.span.to(self.last), list, varargs })
+    }
+}
+
+/// Notes a qualifier; false if `kw` is none.
+fn qualifier(kw: Kw, quals: &mut Quals) -> bool {
+    match kw {
+        Kw::Const => quals.is_const = true,
+        Kw::Volatile => quals.is_volatile = true,
+        Kw::Restrict => quals.is_restrict = true,
+        Kw::Userland => quals.is_userland = true,
+        _ => return false,
+    }
+    true
+}
+
+/// The type that a keyword alone names.
+fn base_word(kw: Kw) -> Option<TypeSpecKind> {
+    let arith = |kind| Some(TypeSpecKind::Arith { kind, signed: None });
+    match kw {
+        Kw::Void => Some(TypeSpecKind::Void),
+        Kw::String => Some(TypeSpecKind::String),
+        Kw::Char => arith(ArithKind::Char),
+        Kw::Int => arith(ArithKind::Int),
+        Kw::Float => arith(ArithKind::Float),
+        Kw::Double => arith(ArithKind::Double),
+        _ => None,
+    }
+}

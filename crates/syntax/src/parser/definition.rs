@@ -1,0 +1,105 @@
+//! `inline`, `translator` and `provider`.
+
+use super::decl::{Naming, Place};
+use super::{Bail, Parsed, Parser};
+use crate::ast::{
+    DeclPart, DeclPartKind, Inline, Params, ProviderDef, ProviderProbe, Translator, TranslatorMember,
+};
+use crate::token::{Kw, Punct, Tok};
+
+impl Parser<'_> {
+    /// `inline type name = value;`
+    pub(super) fn inline(&mut self) -> Parsed<Inline> {
+        let start = self.bump().span;
+        let specs = self.specs(Place::Member)?;
+        let mut declarator = self.declarator(Naming::Required)?;
+        // The brackets next to the name are the parameters; what is left is the type of the value.
+        let params = match declarator.parts.first() {
+            Some(DeclPart { kind: DeclPartKind::Tuple(_), .. }) => match declarator.parts.remove(0).kind {
+                DeclPartKind::Tuple(params) => Some(params),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.expect(Punct::Assign)?;
+        let value = self.assignment()?;
+        let span = start.to(self.last);
+        self.expect(Punct::Semi)?;
+        Ok(Inline { span, specs, declarator, params, value })
+    }
+
+    /// `translator output < input name > { members };`
+    pub(super) fn translator(&mut self) -> Parsed<Translator> {
+        let start = self.bump().span;
+        let output = self.type_name()?;
+        self.expect(Punct::Lt)?;
+        let input = self.param()?;
+        if input.declarator.name.is_none() {
+            return Err(self.unexpected_with(Some("the translated value needs a name")));
+        }
+        self.expect(Punct::Gt)?;
+        let members = self.members(|p| {
+            let name = p.expect_member_name()?;
+            p.expect(Punct::Assign)?;
+            let value = p.assignment()?;
+            let span = name.span.to(p.last);
+            p.expect(Punct::Semi)?;
+            Ok(TranslatorMember { span, name, value })
+        })?;
+        let span = start.to(self.last);
+        self.expect(Punct::Semi)?;
+        Ok(Translator { span, output, input, members })
+    }
+
+    /// `provider name { probe …; };`
+    pub(super) fn provider(&mut self) -> Parsed<ProviderDef> {
+        let start = self.bump().span;
+        let name = self.expect_name()?;
+        let probes = self.members(Self::provider_probe)?;
+        let span = start.to(self.last);
+        self.expect(Punct::Semi)?;
+        Ok(ProviderDef { span, name, probes })
+    }
+
+    /// `probe name(native) : (translated);`
+    fn provider_probe(&mut self) -> Parsed<ProviderProbe> {
+        let start = self.peek(0).span;
+        if !self.at_kw(Kw::Probe) {
+            return Err(self.unexpected());
+        }
+        self.bump();
+        let name = self.expect_member_name()?;
+        let native = self.probe_params()?;
+        let translated = if self.eat(Punct::Colon) { Some(self.probe_params()?) } else { None };
+        let span = start.to(self.last);
+        self.expect(Punct::Semi)?;
+        Ok(ProviderProbe { span, name, native, translated })
+    }
+
+    fn probe_params(&mut self) -> Parsed<Params> {
+        if !self.at(Punct::LParen) {
+            return Err(self.unexpected());
+        }
+        self.params(Punct::RParen)
+    }
+
+    /// `{ member member … }`; a wrong member is left out.
+    fn members<T>(&mut self, mut member: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let open = self.expect(Punct::LBrace)?;
+        let mut members = Vec::new();
+        loop {
+            self.new_statement();
+            if self.eat(Punct::RBrace) {
+                return Ok(members);
+            }
+            if self.peek(0).tok == Tok::Eof {
+                let line = self.lex.line(open);
+                return Err(self.unexpected_with(Some(&format!("`{{` on line {line} is not closed"))));
+            }
+            match member(self) {
+                Ok(m) => members.push(m),
+                Err(Bail) => self.skip_member(),
+            }
+        }
+    }
+}

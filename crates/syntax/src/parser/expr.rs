@@ -1,0 +1,390 @@
+//! Expressions: precedence climbing over the table of [`Punct::binary`].
+
+use diagnostics::Span;
+
+use super::{Bail, MAX_HEIGHT, Parsed, Parser, split_scope};
+use crate::ast::{AggRef, Expr, ExprKind, Name, StrLit, UnaryOp};
+use crate::token::{Kw, Punct, Tok, Token};
+
+impl Token {
+    /// An operand can begin with it.
+    fn starts_operand(&self) -> bool {
+        use Punct::{And, Inc, LParen, Minus, Not, Plus, Star, Tilde};
+        match self.tok {
+            Tok::P(p) => matches!(p, And | Punct::Dec | Inc | LParen | Minus | Not | Plus | Star | Tilde),
+            _ => self.is_operand_word(),
+        }
+    }
+
+    /// It is or begins an operand and is no operator, so that it cannot follow an operand.
+    fn is_operand_word(&self) -> bool {
+        match self.tok {
+            Tok::Ident(_) | Tok::Int(_) | Tok::Char(_) | Tok::Str(_) | Tok::Agg(_) => true,
+            Tok::Kw(kw) => {
+                matches!(kw, Kw::SelfKw | Kw::This | Kw::Sizeof | Kw::Stringof | Kw::Offsetof | Kw::Xlate)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// An expression, commas included.
+    pub(super) fn expr(&mut self) -> Parsed<Expr> {
+        let mut left = self.assignment()?;
+        let mut height = self.height;
+        while self.eat(Punct::Comma) {
+            let right = self.assignment()?;
+            height = self.grown(height)?;
+            let span = left.span.to(right.span);
+            left = Expr { span, kind: ExprKind::Comma { left: Box::new(left), right: Box::new(right) } };
+        }
+        self.height = height;
+        Ok(left)
+    }
+
+    /// The height of a node over the expression made last and one of height `other`.
+    fn grown(&mut self, other: usize) -> Parsed<usize> {
+        let height = 1 + self.height.max(other);
+        if height > MAX_HEIGHT { Err(self.too_deep()) } else { Ok(height) }
+    }
+
+    /// An expression without commas outside parentheses.
+    pub(super) fn assignment(&mut self) -> Parsed<Expr> {
+        self.nested(|p| {
+            let target = p.unary()?;
+            let Tok::P(punct) = p.peek(0).tok else { return p.conditional(target) };
+            let Some(op) = punct.assignment() else { return p.conditional(target) };
+            let height = p.height;
+            p.bump();
+            let value = p.assignment()?;
+            p.height = p.grown(height)?;
+            let span = target.span.to(value.span);
+            let (target, value) = (Box::new(target), Box::new(value));
+            Ok(Expr { span, kind: ExprKind::Assign { op, target, value } })
+        })
+    }
+
+    /// An expression without assignments and commas outside parentheses: a size, a width, an enumerator's value.
+    pub(super) fn constant(&mut self) -> Parsed<Expr> {
+        self.nested(|p| {
+            let first = p.unary()?;
+            p.conditional(first)
+        })
+    }
+
+    /// Goes on after `first` with infix operators and `?:`.
+    fn conditional(&mut self, first: Expr) -> Parsed<Expr> {
+        let cond = self.binary(first, 0)?;
+        if !self.at(Punct::Question) {
+            return Ok(cond);
+        }
+        let height = self.height;
+        self.bump();
+        let then = self.expr()?;
+        let height = self.grown(height)?;
+        self.expect(Punct::Colon)?;
+        let otherwise = self.constant()?;
+        self.height = self.grown(height)?;
+        let span = cond.span.to(otherwise.span);
+        let (cond, then, otherwise) = (Box::new(cond), Box::new(then), Box::new(otherwise));
+        Ok(Expr { span, kind: ExprKind::Cond { cond, then, otherwise } })
+    }
+
+    /// Goes on after `left` with the infix operators that bind more strongly than `min`.
+    fn binary(&mut self, mut left: Expr, min: u8) -> Parsed<Expr> {
+        loop {
+            let token = self.peek(0).clone();
+            let Tok::P(punct) = token.tok else { return Ok(left) };
+            let Some((op, strength)) = punct.binary().filter(|(_, s)| *s > min) else { return Ok(left) };
+            if punct == Punct::Slash && self.in_predicate && self.lex.slash_ends_predicate(&token) {
+                return Ok(left);
+            }
+            let height = self.height;
+            self.bump();
+            let right = self.unary()?;
+            let right = self.binary(right, strength)?;
+            self.height = self.grown(height)?;
+            let span = left.span.to(right.span);
+            let (l, right) = (Box::new(left), Box::new(right));
+            left = Expr { span, kind: ExprKind::Binary { op, op_span: token.span, left: l, right } };
+        }
+    }
+
+    fn unary(&mut self) -> Parsed<Expr> {
+        let start = self.peek(0).span;
+        if self.at(Punct::LParen) && self.is_type_in_parens(true) {
+            let ty = self.nested(|p| p.type_in_parens())?;
+            let (operand, span) = self.operand(start)?;
+            return Ok(Expr { span, kind: ExprKind::Cast { ty, operand } });
+        }
+        let op = match self.peek(0).tok {
+            Tok::P(Punct::Plus) => UnaryOp::Plus,
+            Tok::P(Punct::Minus) => UnaryOp::Neg,
+            Tok::P(Punct::Not) => UnaryOp::Not,
+            Tok::P(Punct::Tilde) => UnaryOp::BitNot,
+            Tok::P(Punct::Star) => UnaryOp::Deref,
+            Tok::P(Punct::And) => UnaryOp::AddrOf,
+            Tok::P(Punct::Inc) => UnaryOp::PreInc,
+            Tok::P(Punct::Dec) => UnaryOp::PreDec,
+            Tok::Kw(Kw::Sizeof) => return self.nested(|p| p.sizeof(start)),
+            Tok::Kw(Kw::Stringof) => {
+                self.bump();
+                let (operand, span) = self.operand(start)?;
+                return Ok(Expr { span, kind: ExprKind::Stringof(operand) });
+            }
+            _ => return self.postfix(start),
+        };
+        self.bump();
+        let (operand, span) = self.operand(start)?;
+        Ok(Expr { span, kind: ExprKind::Unary { op, operand } })
+    }
+
+    /// The operand of a prefix operator that stands at `start`, and the place of both.
+    fn operand(&mut self, start: Span) -> Parsed<(Box<Expr>, Span)> {
+        let operand = self.nested(|p| p.unary())?;
+        self.height = self.grown(0)?;
+        let span = start.to(operand.span);
+        Ok((Box::new(operand), span))
+    }
+
+    fn sizeof(&mut self, start: Span) -> Parsed<Expr> {
+        self.bump();
+        if self.at(Punct::LParen) && self.is_type_in_parens(false) {
+            let ty = self.type_in_parens()?;
+            self.height = 1;
+            return Ok(Expr { span: start.to(self.last), kind: ExprKind::SizeofType(ty) });
+        }
+        let (operand, span) = self.operand(start)?;
+        Ok(Expr { span, kind: ExprKind::SizeofExpr(operand) })
+    }
+
+    /// At `(`: a type stands in the parentheses, not an expression. After a cast comes an operand (`cast`), after
+    /// `sizeof (type)` does not.
+    ///
+    /// A name that is not known as a type is taken for one where no expression could stand, so that the checker can say
+    /// that there is no such type.
+    fn is_type_in_parens(&mut self, cast: bool) -> bool {
+        let known = match &self.peek(1).tok {
+            Tok::Kw(kw) => return kw.starts_type(),
+            Tok::Ident(name) => {
+                let name = name.clone();
+                self.is_type(&name)
+            }
+            _ => return false,
+        };
+        match self.peek(2).tok {
+            Tok::P(Punct::RParen) => {
+                let next = self.peek(3);
+                let (operand, word) = (next.starts_operand(), next.is_operand_word());
+                if cast { known && operand || word } else { known }
+            }
+            Tok::P(Punct::Star) => {
+                let mut n = 3;
+                while self.peek(n).is(Punct::Star) {
+                    n += 1;
+                }
+                match self.peek(n).tok {
+                    Tok::P(Punct::RParen) => true,
+                    Tok::P(Punct::LBracket) => known,
+                    Tok::P(Punct::LParen) => known && self.peek(n + 1).is(Punct::Star),
+                    Tok::Kw(kw) => kw.starts_type(),
+                    _ => false,
+                }
+            }
+            Tok::P(Punct::LBracket) => known && self.peek(3).is(Punct::RBracket),
+            Tok::P(Punct::LParen) => known && self.peek(3).is(Punct::Star),
+            Tok::Kw(kw) => kw.starts_type(),
+            _ => false,
+        }
+    }
+
+    /// A primary expression and what is appended to it.
+    fn postfix(&mut self, start: Span) -> Parsed<Expr> {
+        let mut base = self.primary()?;
+        loop {
+            let height = self.height;
+            let kind = match self.peek(0).tok {
+                Tok::P(Punct::LBracket) => {
+                    let keys = self.list(Punct::RBracket, false)?;
+                    ExprKind::Index { base: Box::new(base), keys }
+                }
+                Tok::P(Punct::LParen) => {
+                    let args = self.list(Punct::RParen, true)?;
+                    ExprKind::Call { callee: Box::new(base), args }
+                }
+                Tok::P(p @ (Punct::Dot | Punct::Arrow)) => {
+                    self.bump();
+                    self.height = 0;
+                    let name = self.expect_member_name()?;
+                    ExprKind::Member { base: Box::new(base), arrow: p == Punct::Arrow, name }
+                }
+                Tok::P(p @ (Punct::Inc | Punct::Dec)) => {
+                    self.bump();
+                    self.height = 0;
+                    ExprKind::Postfix { decrement: p == Punct::Dec, operand: Box::new(base) }
+                }
+                _ => return Ok(base),
+            };
+            self.height = self.grown(height)?;
+            base = Expr { span: start.to(self.last), kind };
+        }
+    }
+
+    fn primary(&mut self) -> Parsed<Expr> {
+        let token = self.peek(0).clone();
+        let span = token.span;
+        let kind = match token.tok {
+            Tok::Int(lit) => ExprKind::Int(lit),
+            Tok::Char(value) => ExprKind::Char(value),
+            Tok::Str(bytes) => ExprKind::Str(StrLit { bytes }),
+            Tok::Ident(text) => match split_scope(&text, span) {
+                (_, name) if name.text.is_empty() => return Err(self.unexpected()),
+                (None, name) if !text.contains('`') => ExprKind::Ident(name),
+                (module, name) => ExprKind::Symbol { module, name },
+            },
+            Tok::Agg(text) => return self.aggregation(text),
+            Tok::P(Punct::LParen) => {
+                self.bump();
+                self.open.push((Punct::LParen, span));
+                let inner = self.expr()?;
+                self.expect(Punct::RParen)?;
+                self.open.pop();
+                return Ok(Expr { span: span.to(self.last), kind: inner.kind });
+            }
+            Tok::Kw(kw @ (Kw::SelfKw | Kw::This)) => {
+                self.bump();
+                self.height = 1;
+                if !self.eat(Punct::Arrow) {
+                    let name = Name { text: kw.text().to_owned(), span };
+                    return Ok(Expr { span, kind: ExprKind::Ident(name) });
+                }
+                let name = self.expect_member_name()?;
+                let span = span.to(name.span);
+                let kind = if kw == Kw::SelfKw { ExprKind::SelfVar(name) } else { ExprKind::ThisVar(name) };
+                return Ok(Expr { span, kind });
+            }
+            // An action of some DTraces; the checker knows whether of this one.
+            Tok::Kw(Kw::Return) if self.peek(1).is(Punct::LParen) => {
+                ExprKind::Ident(Name { text: "return".to_owned(), span })
+            }
+            Tok::Kw(Kw::Offsetof) => return self.offsetof(),
+            Tok::Kw(Kw::Xlate) => return self.xlate(),
+            _ => return Err(self.unexpected()),
+        };
+        self.bump();
+        self.height = 1;
+        Ok(Expr { span, kind })
+    }
+
+    fn aggregation(&mut self, text: String) -> Parsed<Expr> {
+        let span = self.bump().span;
+        // A bare `@` has a name that stands nowhere in the text.
+        let start = if span.end - span.start > 1 { span.start + 1 } else { span.start };
+        let name = Name { text, span: Span::new(span.file, start, span.end) };
+        self.height = 1;
+        let keys = if self.at(Punct::LBracket) { Some(self.list(Punct::RBracket, false)?) } else { None };
+        self.height = self.grown(0)?;
+        Ok(Expr { span: span.to(self.last), kind: ExprKind::Agg(AggRef { name, keys }) })
+    }
+
+    /// `offsetof(type, member)`.
+    fn offsetof(&mut self) -> Parsed<Expr> {
+        let start = self.bump().span;
+        let open = self.expect(Punct::LParen)?;
+        self.open.push((Punct::LParen, open));
+        let ty = self.nested(|p| p.type_name())?;
+        self.expect(Punct::Comma)?;
+        let member = self.expect_member_name()?;
+        self.expect(Punct::RParen)?;
+        self.open.pop();
+        self.height = 1;
+        Ok(Expr { span: start.to(self.last), kind: ExprKind::Offsetof { ty, member } })
+    }
+
+    /// `xlate <type> (expr)`.
+    fn xlate(&mut self) -> Parsed<Expr> {
+        let start = self.bump().span;
+        self.expect(Punct::Lt)?;
+        let ty = self.nested(|p| p.type_name())?;
+        self.expect(Punct::Gt)?;
+        let open = self.expect(Punct::LParen)?;
+        self.open.push((Punct::LParen, open));
+        let operand = Box::new(self.expr()?);
+        self.expect(Punct::RParen)?;
+        self.open.pop();
+        self.height = self.grown(0)?;
+        Ok(Expr { span: start.to(self.last), kind: ExprKind::Xlate { ty, operand } })
+    }
+
+    /// At an opening bracket: expressions separated by commas, up to `close`. A wrong element leaves a hole, so that
+    /// the others are read too. Leaves the greatest height of an element.
+    fn list(&mut self, close: Punct, may_be_empty: bool) -> Parsed<Vec<Expr>> {
+        let open = self.bump();
+        let open_before = self.open.len();
+        if let Tok::P(p) = open.tok {
+            self.open.push((p, open.span));
+        }
+        let mut list = Vec::new();
+        let mut height = 0;
+        if may_be_empty && self.eat(close) {
+            self.open.truncate(open_before);
+            self.height = 0;
+            return Ok(list);
+        }
+        loop {
+            let start = self.peek(0).span;
+            match self.assignment() {
+                Ok(element) => list.push(element),
+                Err(Bail) => {
+                    if !self.skip_in_list(close) {
+                        return Err(Bail);
+                    }
+                    self.open.truncate(open_before + 1);
+                    list.push(Expr { span: start, kind: ExprKind::Error });
+                    self.height = 1;
+                }
+            }
+            height = self.height.max(height);
+            if self.eat(Punct::Comma) {
+                continue;
+            }
+            if !self.eat(close) {
+                self.unexpected();
+                if !self.skip_in_list(close) {
+                    return Err(Bail);
+                }
+                if self.eat(Punct::Comma) {
+                    continue;
+                }
+                self.bump();
+            }
+            self.open.truncate(open_before);
+            self.height = height;
+            return Ok(list);
+        }
+    }
+
+    /// Skips to a comma or to `close` of the list at hand; false if the list does not go on.
+    pub(super) fn skip_in_list(&mut self, close: Punct) -> bool {
+        let mut depth = 0usize;
+        loop {
+            let token = self.peek(0).clone();
+            match token.tok {
+                Tok::P(Punct::Comma) if depth == 0 => return true,
+                Tok::P(p) if p == close && depth == 0 => return true,
+                Tok::P(Punct::LParen | Punct::LBracket) => depth += 1,
+                Tok::P(Punct::RParen | Punct::RBracket) => match depth.checked_sub(1) {
+                    Some(less) => depth = less,
+                    None => return false,
+                },
+                Tok::Eof | Tok::P(Punct::Semi | Punct::LBrace | Punct::RBrace) => return false,
+                Tok::P(Punct::Slash) if self.in_predicate && self.lex.slash_ends_predicate(&token) => {
+                    return false;
+                }
+                _ => {}
+            }
+            self.bump();
+        }
+    }
+}

@@ -1,0 +1,3 @@
+// args: a b
+// set: defaultargs argref
+BEGIN { trace($3); trace($$3); trace($1); }

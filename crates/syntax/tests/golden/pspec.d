@@ -1,0 +1,4 @@
+// set: pspec
+int*x { }
+int*y:entry { }
+int *z;

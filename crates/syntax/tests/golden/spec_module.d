@@ -1,0 +1,3 @@
+// mode: module
+vmlinux, fbt:vmlinux
+a:b:c { }

@@ -1,0 +1,6 @@
+// mode: name
+syscall::read:entry
+BEGIN, END
+tick-1s { }
+x /y/ { }
+12

@@ -1,0 +1,3 @@
+// mode: provider
+syscall, profile /x/ { }
+a:b { }
