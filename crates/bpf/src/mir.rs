@@ -603,7 +603,14 @@ impl Builder {
     /// Calls the subprogram `name`; `body` writes it the first time that it is named in this program. The names and
     /// meanings of subprograms must agree throughout the program.
     pub fn call_sub(&mut self, name: &str, args: &[V], body: impl FnOnce(&mut Builder)) -> V {
-        self.define_sub(name, args.len() as u32, false, body);
+        self.define(name, args.len() as u32, false, body);
+        let dst = self.var();
+        self.push(Inst::CallSub { name: name.to_owned(), args: args.to_vec(), dst: Some(dst) });
+        dst
+    }
+
+    /// Calls a subprogram that [`Builder::define`] writes, sooner or later.
+    pub fn call_named(&mut self, name: &str, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::CallSub { name: name.to_owned(), args: args.to_vec(), dst: Some(dst) });
         dst
@@ -612,7 +619,7 @@ impl Builder {
     /// As [`Builder::call_sub`], for a function that the verifier looks at once for all its calls; its arguments are
     /// scalars.
     pub fn call_global(&mut self, name: &str, args: &[V], body: impl FnOnce(&mut Builder)) -> V {
-        self.define_sub(name, args.len() as u32, true, body);
+        self.define(name, args.len() as u32, true, body);
         let dst = self.var();
         self.push(Inst::CallSub { name: name.to_owned(), args: args.to_vec(), dst: Some(dst) });
         dst
@@ -620,13 +627,14 @@ impl Builder {
 
     /// The address of the subprogram `name` of `params` arguments, for `bpf_loop` and its like.
     pub fn sub_addr(&mut self, name: &str, params: u32, body: impl FnOnce(&mut Builder)) -> V {
-        self.define_sub(name, params, false, body);
+        self.define(name, params, false, body);
         let dst = self.var();
         self.push(Inst::FuncAddr { dst, name: name.to_owned() });
         dst
     }
 
-    fn define_sub(&mut self, name: &str, params: u32, global: bool, body: impl FnOnce(&mut Builder)) {
+    /// Writes the subprogram `name`, unless there is one already.
+    pub fn define(&mut self, name: &str, params: u32, global: bool, body: impl FnOnce(&mut Builder)) {
         if self.subs.contains_key(name) {
             return;
         }

@@ -1,0 +1,543 @@
+//! A program: the frame around the clauses of the probes that one attachment serves.
+//!
+//! ```text
+//!  gate        the session's activity is not mine: out                  3 instructions
+//!  index       which probe (constant, or from the context): Context
+//!  union       none of my clauses wants this probe: out                 many probes only
+//!  CPU, slot   what the clauses need of it
+//!  clauses     in order, each behind the test of its own probe set; after one with exit() the gate again
+//!  release     the slot
+//! ```
+//!
+//! The decision that shapes it: what differs between providers is three questions (which probe, which argument, which
+//! error), asked through [`Context`] while the code is made. So a provider emits three loads, and knows nothing of
+//! records; and this crate knows nothing of providers.
+//!
+//! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
+
+use std::collections::BTreeSet;
+
+use diagnostics::{SourceMap, Span};
+use dif::ir::{IntBuiltin, Module, Op};
+use plane::control::Activity;
+
+use crate::emit::{Code, assemble};
+use crate::load::{ProgramImage, SourceLine, Subprogram};
+use crate::maps::Plan;
+use crate::mir::{Builder, Func, Inst, Jmp, Label, MapRef, Operand, Size, V};
+use crate::regalloc::CodegenError;
+use crate::routines;
+pub use crate::select::layout::Layout;
+use crate::select::layout::{SlotParts, needs_slot};
+use crate::select::{Firing, Result, clause, fault, strings};
+use crate::sys::{AttachType, ProgKind};
+
+/// What a running kernel offers to generated code, and where this tracer stands in it. Plain data, so that tests need
+/// no kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Offsets in `struct task_struct`; without them `execname` costs a helper and `ppid` is 0.
+    pub task: Option<TaskOffsets>,
+    /// `bpf_get_current_task_btf` is there, so a task's members are loaded directly.
+    pub task_btf: bool,
+    /// The tracer's pid namespace, when it is not the initial one.
+    pub pid_namespace: Option<PidNamespace>,
+    /// Nanoseconds from the monotonic clock to 1970's.
+    pub wall_offset: i64,
+}
+
+/// Offsets in `struct task_struct`.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskOffsets {
+    pub comm: i16,
+    pub real_parent: i16,
+    pub tgid: i16,
+}
+
+/// A pid namespace: device and inode of `/proc/self/ns/pid`, the device as `bpf_get_ns_current_pid_tgid` wants it.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidNamespace {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+/// What all programs of a session share.
+#[derive(Clone, Copy, Debug)]
+pub struct Session<'e> {
+    /// The clauses.
+    pub module: &'e Module,
+    /// The maps.
+    pub plan: &'e Plan,
+    /// The scratch slots; the plan was made with its [`Layout::slot_bytes`].
+    pub layout: &'e Layout,
+    /// The kernel.
+    pub target: &'e Target,
+    /// Interned strings there are in [`MapRef::Strings`]: the module's, then names of probes, `strsize` bytes each, no
+    /// text twice.
+    pub interned: u32,
+}
+
+/// Which probe of a program fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// Always this one.
+    Const(u32),
+    /// The one in this register (any number; it is tested against the number of probes).
+    V(V),
+}
+
+/// The provider's part of a program: loads from the program's context. Implementations emit code and may keep nothing.
+pub trait Context {
+    /// Which probe fired. May jump to `miss` when it is none of ours.
+    fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> Index {
+        let _ = (b, ctx, miss);
+        Index::Const(0)
+    }
+
+    /// `argN`, raw. 0 for what the probe does not have.
+    fn arg(&self, b: &mut Builder, ctx: V, index: Index, n: u8) -> V {
+        let _ = (ctx, index, n);
+        b.imm(0)
+    }
+
+    /// `errno`.
+    fn errno(&self, b: &mut Builder, ctx: V, index: Index) -> V {
+        let _ = (ctx, index);
+        b.imm(0)
+    }
+
+    /// False when `bpf_get_stack` does not take this context: stacks are then 0, "could not be taken".
+    fn has_stacks(&self) -> bool {
+        true
+    }
+}
+
+/// A probe of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    /// As `dtrace -l` shows it.
+    pub id: u32,
+    /// Interned provider, module, function, name.
+    pub names: [u32; 4],
+}
+
+/// Which probes of a program a clause is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeSet {
+    /// All.
+    All,
+    /// The one at this index.
+    One(u32),
+    /// Bit `i % 64` of word `i / 64` is probe `i`.
+    Bitmap(Vec<u64>),
+}
+
+impl ProbeSet {
+    /// True when probe `i` is in it.
+    pub fn contains(&self, i: u32) -> bool {
+        match self {
+            ProbeSet::All => true,
+            ProbeSet::One(n) => *n == i,
+            ProbeSet::Bitmap(words) => words.get(i as usize / 64).is_some_and(|w| w >> (i % 64) & 1 != 0),
+        }
+    }
+}
+
+/// A clause in a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClauseUse {
+    /// Its index in the module.
+    pub clause: usize,
+    /// When it runs.
+    pub probes: ProbeSet,
+    /// Enabled probe id at probe index 0; that of probe `i` is `epid_base + i`.
+    pub epid_base: u32,
+}
+
+/// A program to be made.
+pub struct ProgramSpec<'a> {
+    /// For the kernel's lists and messages.
+    pub name: &'a str,
+    /// The kernel's kind.
+    pub kind: ProgKind,
+    /// How it will be attached.
+    pub attach: AttachType,
+    /// BTF id of what it will be attached to; 0 for none.
+    pub attach_btf_id: u32,
+    /// The state it runs in: probes `Active`, BEGIN `Warmup`, END `Draining`.
+    pub activity: Activity,
+    /// The provider's part.
+    pub context: &'a dyn Context,
+    /// Its probes by index; at least one.
+    pub probes: &'a [Probe],
+    /// Its clauses in program order.
+    pub clauses: &'a [ClauseUse],
+    /// ERROR's clauses in program order (their probe index is 0).
+    pub error: &'a [ClauseUse],
+    /// Number of its table in the session ([`MapRef::Table`]).
+    pub table: u32,
+}
+
+/// Where a program's table has its rows of facts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProbeTable {
+    pub(crate) number: u32,
+    pub(crate) rows: u32,
+    pub(crate) stride: u32,
+}
+
+/// A program without descriptors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// For the kernel's lists.
+    pub name: String,
+    /// The kernel's kind.
+    pub kind: ProgKind,
+    /// How it will be attached.
+    pub attach: AttachType,
+    /// BTF id of what it will be attached to.
+    pub attach_btf_id: u32,
+    /// The code.
+    pub code: Code,
+    /// The content of its table: a read-only array map of one element; `None` when it needs none.
+    pub table: Option<Vec<u8>>,
+}
+
+impl Compiled {
+    /// The program for the kernel. `fd` knows the maps; `sources` the texts that lines are quoted from.
+    pub fn image(
+        &self,
+        fd: impl Fn(MapRef) -> Option<i32>,
+        sources: Option<&SourceMap>,
+    ) -> Result<ProgramImage> {
+        let mut image = ProgramImage::new(&self.name, self.kind, self.code.insns.clone());
+        image.attach = self.attach;
+        image.attach_btf_id = self.attach_btf_id;
+        for (at, map) in &self.code.relocs {
+            let Some(fd) = fd(*map) else {
+                return Err(CodegenError { span: None, message: format!("{}: no map {map:?}", self.name) });
+            };
+            if !image.relocate(*at, fd) {
+                return Err(CodegenError { span: None, message: format!("no map reference at {at}") });
+            }
+        }
+        if self.code.funcs.len() > 1 {
+            image.funcs = self
+                .code
+                .funcs
+                .iter()
+                .map(|f| Subprogram {
+                    name: f.name.clone(),
+                    start: f.start,
+                    params: f.params,
+                    global: f.global || f.start == 0,
+                })
+                .collect();
+        }
+        if let Some(map) = sources {
+            image.lines = self.code.lines.iter().map(|(at, span)| (*at, source_line(map, *span))).collect();
+        }
+        Ok(image)
+    }
+}
+
+fn source_line(map: &SourceMap, span: Span) -> SourceLine {
+    let (line, column) = map.line_column(span.file, span.start);
+    let (file, shown) = map.line_origin(span.file, line);
+    let text = map.text(span.file).lines().nth(line as usize - 1).unwrap_or("").to_owned();
+    SourceLine { file, line: shown, column, text }
+}
+
+/// The bytes of a program's table: bitmaps of 64-bit words, then a row a probe.
+#[derive(Default)]
+struct Table {
+    bytes: Vec<u8>,
+    words: u32,
+}
+
+impl Table {
+    fn bitmap(&mut self, contains: impl Fn(u32) -> bool, n: u32) -> u32 {
+        let at = self.bytes.len() as u32;
+        for w in 0..n.div_ceil(64) {
+            let word = (0..64).filter(|i| contains(w * 64 + i)).fold(0u64, |word, i| word | 1 << i);
+            self.bytes.extend(word.to_le_bytes());
+        }
+        self.words = n.div_ceil(64);
+        at
+    }
+
+    fn rows(&mut self, probes: &[Probe]) -> u32 {
+        let at = self.bytes.len() as u32;
+        for p in probes {
+            for word in [p.id, p.names[0], p.names[1], p.names[2], p.names[3]] {
+                self.bytes.extend(word.to_le_bytes());
+            }
+        }
+        at
+    }
+}
+
+/// Bytes of a row of facts.
+const ROW: u32 = 20;
+
+/// Makes a program.
+pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled> {
+    if session.layout.slot_bytes > i16::MAX as u32 - 64 {
+        return Err(CodegenError {
+            span: None,
+            message: "clauses need more than 32 KiB of scratch space".into(),
+        });
+    }
+    let mut b = Builder::new("main", 1);
+    let mut table = Table::default();
+    let out = b.label();
+    routines::gate(&mut b, spec.activity, out);
+    let ctx = b.param(0);
+    let index = probe_index(&mut b, spec, ctx, out);
+    let n = spec.probes.len() as u32;
+    union_test(&mut b, spec, &mut table, index, out);
+    let cpu = routines::firing(&mut b, session.plan);
+    let slot = uses_slot(session, spec).then(|| routines::take_slot(&mut b, session.plan, &cpu, out));
+    let facts = match index {
+        Index::V(_) if names_probe(session.module, spec) => {
+            Some(ProbeTable { number: spec.table, rows: table.rows(spec.probes), stride: ROW })
+        }
+        _ => None,
+    };
+    let this = clear_this(&mut b, session, slot.map(|s| s.address), session.layout.main);
+    let firing = Firing {
+        context: spec.context,
+        ctx,
+        index,
+        probes: spec.probes,
+        table: facts,
+        cpu,
+        slot: slot.map(|s| s.address),
+        slot_number: slot.map(|s| s.number),
+        parts: session.layout.main,
+        this,
+        in_error: false,
+    };
+    let release = b.label();
+    for (i, c) in spec.clauses.iter().enumerate() {
+        let skip = b.label();
+        clause_test(&mut b, spec, &mut table, c, (index, n), skip);
+        clause(session, &firing, &mut b, c.clause, c.epid_base)?;
+        b.bind(skip);
+        let more = i + 1 < spec.clauses.len();
+        // BEGIN and END run to their end, as the original does.
+        if more
+            && spec.activity == Activity::Active
+            && has(session.module, c.clause, |o| matches!(o, Op::Exit(_)))
+        {
+            routines::gate(&mut b, spec.activity, release);
+        }
+    }
+    b.bind(release);
+    if let Some(slot) = &slot {
+        routines::release_slot(&mut b, &cpu, slot);
+    }
+    b.bind(out);
+    b.exit(0);
+    report(&mut b, session, spec)?;
+    let (main, subs) = b.finish();
+    let code = assemble(reachable(main, subs))?;
+    let table = (!table.bytes.is_empty()).then_some(table.bytes);
+    Ok(Compiled {
+        name: spec.name.to_owned(),
+        kind: spec.kind,
+        attach: spec.attach,
+        attach_btf_id: spec.attach_btf_id,
+        code,
+        table,
+    })
+}
+
+fn probe_index(b: &mut Builder, spec: &ProgramSpec<'_>, ctx: V, out: Label) -> Index {
+    match spec.context.index(b, ctx, out) {
+        Index::V(_) if spec.probes.len() <= 1 => Index::Const(0),
+        Index::V(v) => {
+            b.br(Jmp::Ge, v, spec.probes.len() as u32, out);
+            Index::V(v)
+        }
+        constant => constant,
+    }
+}
+
+/// Leaves at once when no clause wants the probe.
+fn union_test(b: &mut Builder, spec: &ProgramSpec<'_>, table: &mut Table, index: Index, out: Label) {
+    let Index::V(v) = index else { return };
+    let n = spec.probes.len() as u32;
+    let wanted = |i| spec.clauses.iter().any(|c| c.probes.contains(i));
+    if !(0..n).all(wanted) {
+        bit_test(b, spec.table, table, wanted, (v, n), out);
+    }
+}
+
+/// Goes to `out` unless the bit of the probe is set.
+fn bit_test(
+    b: &mut Builder,
+    number: u32,
+    table: &mut Table,
+    contains: impl Fn(u32) -> bool,
+    (v, n): (V, u32),
+    out: Label,
+) {
+    let word = if n <= 64 {
+        b.imm((0..n).filter(|i| contains(*i)).fold(0u64, |w, i| w | 1 << i) as i64)
+    } else {
+        let at = table.bitmap(contains, n);
+        let base = b.map_value(MapRef::Table(number), at);
+        let word = b.shr(v, 6);
+        let off = b.shl(word, 3);
+        let place = b.add(base, off);
+        b.load(Size::B8, place, 0)
+    };
+    let within = b.and(v, 63);
+    let bit = b.shr(word, within);
+    let bit = b.and(bit, 1);
+    b.br(Jmp::Eq, bit, 0, out);
+}
+
+fn clause_test(
+    b: &mut Builder,
+    spec: &ProgramSpec<'_>,
+    table: &mut Table,
+    c: &ClauseUse,
+    (index, n): (Index, u32),
+    skip: Label,
+) {
+    match (index, &c.probes) {
+        (Index::Const(i), set) => {
+            if !set.contains(i) {
+                b.jmp(skip);
+            }
+        }
+        (Index::V(_), set) if (0..n).all(|i| set.contains(i)) => {}
+        (Index::V(v), ProbeSet::One(i)) => b.br(Jmp::Ne, v, *i, skip),
+        // What the union let pass is ours.
+        (Index::V(_), _) if spec.clauses.len() == 1 => {}
+        (Index::V(v), set) => bit_test(b, spec.table, table, |i| set.contains(i), (v, n), skip),
+    }
+}
+
+/// Registers for `this->` integers, and zeros for its strings.
+fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: SlotParts) -> Vec<Option<V>> {
+    use dif::ir::{Scope, VarTy};
+    let vars = session.module.vars.iter();
+    let this = vars
+        .map(|v| {
+            let is_int = v.scope == Scope::Clause && v.key.is_none() && v.ty != VarTy::Str;
+            is_int.then(|| b.copy(0))
+        })
+        .collect();
+    let size = parts.temps - parts.this;
+    if let Some(slot) = slot
+        && size > 0
+    {
+        strings::zero(b, slot, parts.this as i16, size);
+    }
+    this
+}
+
+fn has(module: &Module, clause: usize, what: impl Fn(&Op) -> bool) -> bool {
+    module.clauses[clause].func.blocks.iter().flat_map(|b| &b.insts).any(|i| what(&i.op))
+}
+
+fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
+    let module = session.module;
+    let needs = |c: &ClauseUse| needs_slot(module, c.clause);
+    let faults = || spec.clauses.iter().any(|c| has(module, c.clause, Op::may_fault));
+    spec.clauses.iter().any(needs) || (spec.error.iter().any(needs) && faults())
+}
+
+fn names_probe(module: &Module, spec: &ProgramSpec<'_>) -> bool {
+    let names = |o: &Op| match o {
+        Op::Builtin(IntBuiltin::ProbeId) => true,
+        Op::BuiltinStr(s) => *s != dif::ir::StrBuiltin::Execname,
+        _ => false,
+    };
+    spec.clauses.iter().any(|c| has(module, c.clause, names))
+}
+
+/// What ERROR's clauses see: `arg1` epid, `arg2` action, `arg3` DIF offset, `arg4` fault, `arg5` value.
+struct ErrorContext {
+    epid: V,
+    head: V,
+    value: V,
+}
+
+impl Context for ErrorContext {
+    fn arg(&self, b: &mut Builder, _: V, _: Index, n: u8) -> V {
+        match n {
+            1 => b.copy(self.epid),
+            2 => {
+                let action = b.shr(self.head, 16);
+                b.and(action, 0xffff)
+            }
+            3 => b.shr(self.head, 32),
+            4 => b.and(self.head, 0xffff),
+            5 => b.copy(self.value),
+            _ => b.imm(0),
+        }
+    }
+
+    fn has_stacks(&self) -> bool {
+        false
+    }
+}
+
+/// The subprogram that faults call: the record of the fault, then ERROR's clauses.
+fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<()> {
+    let mut result = Ok(());
+    b.define(fault::REPORT, 4, true, |b| {
+        let (epid, head, value, number) = (b.param(0), b.param(1), b.param(2), b.param(3));
+        let cpu = routines::firing(b, session.plan);
+        routines::fault_record(b, session.plan, &cpu, Operand::V(epid), head, value);
+        let done = b.label();
+        let needs = spec.error.iter().any(|c| needs_slot(session.module, c.clause));
+        let slot = needs.then(|| routines::slot_at(b, session.plan, &cpu, number, done));
+        let this = clear_this(b, session, slot, session.layout.error);
+        let context = ErrorContext { epid, head, value };
+        let firing = Firing {
+            context: &context,
+            ctx: epid,
+            index: Index::Const(0),
+            probes: &[],
+            table: None,
+            cpu,
+            slot,
+            slot_number: None,
+            parts: session.layout.error,
+            this,
+            in_error: true,
+        };
+        for c in spec.error {
+            let made = clause(session, &firing, b, c.clause, c.epid_base);
+            result = std::mem::replace(&mut result, Ok(())).and(made);
+        }
+        b.bind(done);
+        b.exit(0);
+    });
+    result
+}
+
+/// The program and the subprograms it reaches: the verifier refuses code that nobody calls.
+fn reachable(main: Func, subs: Vec<Func>) -> Vec<Func> {
+    let mut wanted: BTreeSet<&str> = BTreeSet::new();
+    let mut work = vec![&main];
+    while let Some(f) = work.pop() {
+        for (inst, _) in &f.insts {
+            if let Inst::CallSub { name, .. } | Inst::FuncAddr { name, .. } = inst
+                && wanted.insert(name)
+            {
+                work.extend(subs.iter().find(|s| s.name == *name));
+            }
+        }
+    }
+    let keep: Vec<bool> = subs.iter().map(|s| wanted.contains(s.name.as_str())).collect();
+    let subs: Vec<Func> = subs.into_iter().zip(keep).filter_map(|(f, keep)| keep.then_some(f)).collect();
+    std::iter::once(main).chain(subs).collect()
+}

@@ -1,0 +1,329 @@
+//! What a firing is asked for: arguments, ids, clocks, names.
+//!
+//! The decision that shapes it: a builtin is fetched once a clause, in the last block from which all its uses are reached.
+//! So a predicate that fails has paid for nothing behind it, `timestamp` is the same in the whole clause, and an
+//! argument that is named five times is loaded once.
+
+use std::collections::BTreeMap;
+
+use dif::ir::{Function, IntBuiltin, Op, StrBuiltin, Term};
+
+use super::strings::Str;
+use super::{Clause, layout::FRAMES};
+use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Operand, Size, V};
+use crate::program::{Index, PidNamespace};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Int(u8, u8),
+    Execname,
+}
+
+fn thing(i: IntBuiltin) -> Thing {
+    match i {
+        IntBuiltin::Arg(n) => Thing::Int(0, n),
+        IntBuiltin::Pid => Thing::Int(1, 0),
+        IntBuiltin::Ppid => Thing::Int(2, 0),
+        IntBuiltin::Tid => Thing::Int(3, 0),
+        IntBuiltin::Uid => Thing::Int(4, 0),
+        IntBuiltin::Gid => Thing::Int(5, 0),
+        IntBuiltin::Cpu => Thing::Int(6, 0),
+        IntBuiltin::Timestamp => Thing::Int(7, 0),
+        IntBuiltin::Walltimestamp => Thing::Int(8, 0),
+        IntBuiltin::Errno => Thing::Int(9, 0),
+        IntBuiltin::Epid => Thing::Int(10, 0),
+        IntBuiltin::ProbeId => Thing::Int(11, 0),
+        IntBuiltin::StackDepth => Thing::Int(12, 0),
+        IntBuiltin::InitPid => Thing::Int(13, 0),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fetched {
+    Int(Operand),
+    Words(V, V),
+}
+
+/// Where each builtin of a clause is fetched, and what was.
+pub(crate) struct Homes {
+    /// The block, and how it is asked for.
+    home: BTreeMap<Thing, (usize, Asked)>,
+    fetched: BTreeMap<Thing, Fetched>,
+    /// The current task, within a block.
+    task: Option<V>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Int(IntBuiltin),
+    Execname,
+}
+
+impl Homes {
+    pub(crate) fn new(f: &Function) -> Homes {
+        let above = dominators(f);
+        let mut home: BTreeMap<Thing, (usize, Asked)> = BTreeMap::new();
+        for (i, block) in f.blocks.iter().enumerate() {
+            for inst in &block.insts {
+                let (key, asked) = match inst.op {
+                    Op::Builtin(b) => (thing(b), Asked::Int(b)),
+                    Op::BuiltinStr(StrBuiltin::Execname) => (Thing::Execname, Asked::Execname),
+                    _ => continue,
+                };
+                let entry = home.entry(key).or_insert((i, asked));
+                let (mut x, mut y) = (entry.0, i);
+                while x != y {
+                    if x > y { x = above[x] } else { y = above[y] }
+                }
+                entry.0 = x;
+            }
+        }
+        Homes { home, fetched: BTreeMap::new(), task: None }
+    }
+
+    /// A block begins.
+    pub(crate) fn enter(&mut self) {
+        self.task = None;
+    }
+}
+
+/// Immediate dominators; edges go forward.
+fn dominators(f: &Function) -> Vec<usize> {
+    let mut above: Vec<Option<usize>> = vec![None; f.blocks.len()];
+    if let Some(entry) = above.first_mut() {
+        *entry = Some(0);
+    }
+    for (i, block) in f.blocks.iter().enumerate() {
+        let targets = match &block.term {
+            Term::Jump(b, _) => vec![b.0],
+            Term::Branch { then, other, .. } => vec![then.0.0, other.0.0],
+            Term::Return | Term::PredicateFalse => Vec::new(),
+        };
+        for t in targets {
+            let t = t as usize;
+            above[t] = Some(match above[t] {
+                None => i,
+                Some(known) => {
+                    let (mut x, mut y) = (known, i);
+                    while x != y {
+                        if x > y {
+                            x = above[x].unwrap_or(0);
+                        } else {
+                            y = above[y].unwrap_or(0);
+                        }
+                    }
+                    x
+                }
+            });
+        }
+    }
+    above.into_iter().map(|a| a.unwrap_or(0)).collect()
+}
+
+impl Clause<'_, '_> {
+    /// Fetches what later blocks share and this one has not asked for.
+    pub(crate) fn fetch_homed(&mut self) {
+        let block = self.block;
+        let due: Vec<Asked> = self
+            .homes
+            .home
+            .iter()
+            .filter(|(k, (home, _))| *home == block && !self.homes.fetched.contains_key(k))
+            .map(|(_, (_, asked))| *asked)
+            .collect();
+        for asked in due {
+            match asked {
+                Asked::Int(b) => {
+                    self.builtin(b);
+                }
+                Asked::Execname => {
+                    self.builtin_str(StrBuiltin::Execname);
+                }
+            }
+        }
+    }
+
+    /// The clause's time, if it was read already.
+    pub(crate) fn time_read(&self) -> Option<V> {
+        match self.homes.fetched.get(&thing(IntBuiltin::Timestamp)) {
+            Some(Fetched::Int(Operand::V(v))) => Some(*v),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn builtin(&mut self, which: IntBuiltin) -> Operand {
+        if let Some(Fetched::Int(known)) = self.homes.fetched.get(&thing(which)) {
+            return *known;
+        }
+        let value = self.fetch(which);
+        self.homes.fetched.insert(thing(which), Fetched::Int(value));
+        value
+    }
+
+    fn fetch(&mut self, which: IntBuiltin) -> Operand {
+        let (context, ctx) = (self.firing.context, self.firing.ctx);
+        let index = self.firing.index;
+        Operand::V(match which {
+            IntBuiltin::Arg(n) => context.arg(self.b, ctx, index, n),
+            IntBuiltin::Errno => context.errno(self.b, ctx, index),
+            IntBuiltin::Pid => self.pid_tgid(true),
+            IntBuiltin::Tid => self.pid_tgid(false),
+            IntBuiltin::InitPid => {
+                let both = self.b.call(Helper::GET_CURRENT_PID_TGID, &[]);
+                self.b.shr(both, 32)
+            }
+            IntBuiltin::Ppid => self.parent(),
+            IntBuiltin::Uid => {
+                let both = self.b.call(Helper::GET_CURRENT_UID_GID, &[]);
+                self.b.low32(both)
+            }
+            IntBuiltin::Gid => {
+                let both = self.b.call(Helper::GET_CURRENT_UID_GID, &[]);
+                self.b.shr(both, 32)
+            }
+            IntBuiltin::Cpu => self.firing.cpu.cpu,
+            IntBuiltin::Timestamp => self.b.call(Helper::KTIME_GET_NS, &[]),
+            IntBuiltin::Walltimestamp => {
+                let Operand::V(now) = self.builtin(IntBuiltin::Timestamp) else { return Operand::Imm(0) };
+                self.b.add(now, self.env.target.wall_offset)
+            }
+            IntBuiltin::Epid => return self.epid(),
+            IntBuiltin::ProbeId => return self.probe_fact(0),
+            IntBuiltin::StackDepth => self.stack_depth(),
+        })
+    }
+
+    /// Id of the enabled probe.
+    pub(crate) fn epid(&mut self) -> Operand {
+        match self.firing.index {
+            Index::Const(i) => Operand::Imm(i64::from(self.epid_base + i)),
+            Index::V(v) => Operand::V(self.b.add(v, self.epid_base)),
+        }
+    }
+
+    fn pid_tgid(&mut self, process: bool) -> V {
+        if let Some(PidNamespace { dev, ino }) = self.env.target.pid_namespace {
+            // { u32 pid, u32 tgid }: zero for tasks outside of the namespace.
+            let room = self.b.stack(8);
+            let (dev, ino) = (self.b.imm(dev as i64), self.b.imm(ino as i64));
+            let (to, size) = (self.b.slot_addr(room, 0), self.b.imm(8));
+            self.b.call(Helper::GET_NS_CURRENT_PID_TGID, &[dev, ino, to, size]);
+            return self.b.slot_load(Size::B4, room, if process { 4 } else { 0 });
+        }
+        let both = self.b.call(Helper::GET_CURRENT_PID_TGID, &[]);
+        if process { self.b.shr(both, 32) } else { self.b.low32(both) }
+    }
+
+    /// The current task, typed by BTF where the kernel has it.
+    fn task(&mut self) -> V {
+        if let Some(task) = self.homes.task {
+            return task;
+        }
+        let helper =
+            if self.env.target.task_btf { Helper::GET_CURRENT_TASK_BTF } else { Helper::GET_CURRENT_TASK };
+        let task = self.b.call(helper, &[]);
+        self.homes.task = Some(task);
+        task
+    }
+
+    /// The parent's process id in the initial namespace: a process has one id a namespace it is in, and which of them
+    /// its parent shows in ours takes a walk that the verifier of old kernels does not allow.
+    fn parent(&mut self) -> V {
+        let Some(at) = self.env.target.task else { return self.b.imm(0) };
+        let task = self.task();
+        if self.env.target.task_btf {
+            let parent = self.b.load(Size::B8, task, at.real_parent);
+            return self.b.load(Size::B4, parent, at.tgid);
+        }
+        let parent = self.read_kernel(task, at.real_parent, 8);
+        self.read_kernel(parent, at.tgid, 4)
+    }
+
+    /// A checked read of a kernel word; 0 when it fails.
+    fn read_kernel(&mut self, base: V, off: i16, size: u32) -> V {
+        let room = self.b.stack(8);
+        self.b.slot_store(Size::B8, room, 0, 0);
+        let from = self.b.add(base, i32::from(off));
+        let (to, bytes) = (self.b.slot_addr(room, 0), self.b.imm(i64::from(size)));
+        self.b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
+        self.b.slot_load(Size::B8, room, 0)
+    }
+
+    fn stack_depth(&mut self) -> V {
+        let ctx = self.firing.ctx;
+        let slot = self.slot();
+        let at = i32::try_from(self.firing.parts.buffer).unwrap_or(0);
+        let b = &mut *self.b;
+        let buffer = b.add(slot, at);
+        let (size, flags) = (b.imm(i64::from(FRAMES) * 8), b.imm(0));
+        let bytes = b.call(Helper::GET_STACK, &[ctx, buffer, size, flags]);
+        let (depth, done) = (b.var(), b.label());
+        b.set(depth, 0);
+        b.br(Jmp::Sle, bytes, 0, done);
+        let frames = b.shr(bytes, 3);
+        b.set(depth, frames);
+        b.bind(done);
+        depth
+    }
+
+    pub(crate) fn builtin_str(&mut self, which: StrBuiltin) -> Str {
+        let column = match which {
+            StrBuiltin::Execname => return self.execname(),
+            StrBuiltin::ProbeProv => 1,
+            StrBuiltin::ProbeMod => 2,
+            StrBuiltin::ProbeFunc => 3,
+            StrBuiltin::ProbeName => 4,
+        };
+        Str::Known(self.probe_fact(column))
+    }
+
+    fn execname(&mut self) -> Str {
+        if let Some(Fetched::Words(w0, w1)) = self.homes.fetched.get(&Thing::Execname) {
+            return Str::Comm(*w0, *w1);
+        }
+        let (w0, w1) = match self.env.target.task {
+            Some(at) if self.env.target.task_btf => {
+                let task = self.task();
+                (self.b.load(Size::B8, task, at.comm), self.b.load(Size::B8, task, at.comm + 8))
+            }
+            _ => {
+                let room = self.b.stack(16);
+                let (to, size) = (self.b.slot_addr(room, 0), self.b.imm(16));
+                self.b.call(Helper::GET_CURRENT_COMM, &[to, size]);
+                (self.b.slot_load(Size::B8, room, 0), self.b.slot_load(Size::B8, room, 8))
+            }
+        };
+        self.homes.fetched.insert(Thing::Execname, Fetched::Words(w0, w1));
+        Str::Comm(w0, w1)
+    }
+
+    /// A fact about the probe: 0 its id, 1 to 4 the interned parts of its name.
+    fn probe_fact(&mut self, column: usize) -> Operand {
+        let facts = self.firing.probes;
+        let fact = |p: &crate::program::Probe| match column {
+            0 => p.id,
+            n => p.names[n - 1],
+        };
+        match self.firing.index {
+            Index::Const(i) => Operand::Imm(i64::from(facts.get(i as usize).map_or(0, fact))),
+            Index::V(index) => {
+                let first = facts.first().map_or(0, fact);
+                if facts.iter().all(|p| fact(p) == first) {
+                    return Operand::Imm(i64::from(first));
+                }
+                let Some(table) = self.firing.table else { return Operand::Imm(0) };
+                Operand::V(table.fact(self.b, index, column))
+            }
+        }
+    }
+}
+
+impl crate::program::ProbeTable {
+    /// Column `column` of row `index`, whose bound was tested when the program began.
+    pub(crate) fn fact(&self, b: &mut Builder, index: V, column: usize) -> V {
+        let base = b.map_value(MapRef::Table(self.number), self.rows + 4 * column as u32);
+        let off = b.alu(Alu::Mul, index, self.stride);
+        let row = b.add(base, off);
+        b.load(Size::B4, row, 0)
+    }
+}

@@ -1,0 +1,455 @@
+//! What a clause does to the world: records, variables, aggregations, stacks, `exit()`.
+//!
+//! The structures are the routines'; here values take the form they have there. Keys are whole words: short ones go in
+//! registers, long ones are laid out in the scratch slot.
+
+use dif::ir::{Datum, Field, InstData, IntBuiltin, Op, Scope, Value, VarId, VarTy};
+
+use super::int::extend;
+use super::strings::{Str, copy_words, words};
+use super::{Clause, Result, Val};
+use crate::maps::VarPlan;
+use crate::mir::{MapRef, Operand, Size, V};
+use crate::routines::{self, KEY_WORDS_MAX, Key, StackRequest};
+
+/// A reserved record.
+pub(crate) type Open = routines::RecordRef;
+
+/// A key in the form the routines want.
+enum KeyBits {
+    Words(Vec<V>),
+    Memory(V),
+}
+
+impl KeyBits {
+    fn key(&self) -> Key<'_> {
+        match self {
+            KeyBits::Words(w) => Key::Words(w),
+            KeyBits::Memory(at) => Key::Memory(*at),
+        }
+    }
+}
+
+impl Clause<'_, '_> {
+    pub(crate) fn effect(&mut self, inst: &InstData) -> Result<()> {
+        match &inst.op {
+            Op::Reserve => self.reserve(inst)?,
+            Op::Commit => {
+                if let Some(record) = self.record.take() {
+                    routines::commit(self.b, &record);
+                }
+            }
+            Op::Record(field, value) => self.record_field(*field, *value),
+            Op::RecordUserAddr(field, address, pid) => {
+                if let Some(record) = self.record {
+                    let at = offset(*field);
+                    let (address, pid) = (self.int(*address), self.int(*pid));
+                    self.b.store(Size::B8, record.header, at, address);
+                    self.b.store(Size::B8, record.header, at + 8, pid);
+                }
+            }
+            Op::LoadVar(var) => self.load_var(inst, *var)?,
+            Op::StoreVar(var, value) => self.store_var(*var, *value)?,
+            Op::LoadElem(var, key) => self.load_elem(inst, *var, key)?,
+            Op::StoreElem(var, key, value) => self.store_elem(*var, key, Some(*value))?,
+            Op::DeleteElem(var, key) => self.store_elem(*var, key, None)?,
+            Op::Stack { user, frames } => self.stack(inst, *user, *frames),
+            Op::Aggregate { agg, key, args } => {
+                let columns = &self.env.module.aggs[agg.0 as usize].key;
+                let key = self.key(None, columns, key);
+                let args: Vec<Operand> = args.iter().map(|a| self.int(*a)).collect();
+                routines::aggregate(self.b, self.env.plan, &self.firing.cpu, agg.0, key.key(), &args);
+            }
+            Op::Exit(status) => {
+                let status = self.reg(*status);
+                routines::exit(self.b, &self.firing.cpu, status);
+            }
+            other => return self.error(inst.span, &format!("{other:?} is not compiled")),
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, inst: &InstData) -> Result<()> {
+        let Some(desc) = &self.env.module.clauses[self.number].record else {
+            return self.error(inst.span, "a record without a description");
+        };
+        if desc.size > i16::MAX as u32 - 64 {
+            return self.error(inst.span, "the record is longer than 32 KiB");
+        }
+        let epid = self.epid();
+        let what = routines::Reserve { size: desc.size, epid, time: self.time_read(), flags: 0 };
+        let (plan, cpu, end) = (self.env.plan, self.firing.cpu, self.end);
+        self.record = Some(routines::reserve(self.b, plan, &cpu, &what, end));
+        Ok(())
+    }
+
+    fn record_field(&mut self, field: Field, value: Value) {
+        let Some(record) = self.record else { return };
+        let at = offset(field);
+        match field.datum {
+            Datum::Str { size } => {
+                let s = self.string(value);
+                // A ring's free bytes are zero.
+                self.write_string(s, record.header, at, size, true);
+            }
+            Datum::Interned => {
+                let id = self.interned(value);
+                self.b.store(Size::B4, record.header, at, id);
+            }
+            datum => {
+                let bits = self.int(value);
+                let w = Size::of(datum.size()).unwrap_or(Size::B8);
+                self.b.store(w, record.header, at, narrow(bits, w));
+            }
+        }
+    }
+
+    /// The index of an interned string.
+    fn interned(&self, value: Value) -> Operand {
+        match self.string(value) {
+            Str::Known(id) => id,
+            // The checker interns only what is always known.
+            Str::Comm(..) | Str::Bytes(..) => Operand::Imm(0),
+        }
+    }
+
+    // ---- scalar variables
+
+    fn load_var(&mut self, inst: &InstData, var: VarId) -> Result<()> {
+        let Some(result) = inst.result else { return Ok(()) };
+        let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
+        let strsize = self.env.plan.strsize;
+        let value = match (&self.env.plan.vars[var.0 as usize], is_string) {
+            (VarPlan::Global(at), false) => {
+                let base = self.b.map_value(MapRef::Globals, *at);
+                Val::Int(Operand::V(self.b.load(Size::B8, base, 0)))
+            }
+            (VarPlan::Global(at), true) => {
+                let from = self.b.map_value(MapRef::Globals, *at);
+                self.snapshot(result, from, strsize)
+            }
+            (VarPlan::Thread(at), _) => {
+                let at = small(*at);
+                let (missing, done) = (self.b.label(), self.b.label());
+                let (plan, cpu) = (self.env.plan, self.firing.cpu);
+                let thread = routines::self_vars(self.b, plan, &cpu, false, missing);
+                let value = if is_string {
+                    let temp = self.temp(result);
+                    let Str::Bytes(base, off) = temp else { return Ok(()) };
+                    if let Some(thread) = thread {
+                        let to = self.b.add(base, i32::from(off));
+                        let from = self.b.add(thread.vars, i32::from(at));
+                        copy_words(self.b, to, from, strsize);
+                    }
+                    self.b.out_of_line(|b| {
+                        b.bind(missing);
+                        super::strings::zero(b, base, off, strsize);
+                        b.jmp(done);
+                    });
+                    Val::Str(temp)
+                } else {
+                    let bits = self.b.var();
+                    match thread {
+                        Some(thread) => {
+                            let loaded = self.b.load(Size::B8, thread.vars, at);
+                            self.b.set(bits, loaded);
+                        }
+                        None => self.b.set(bits, 0),
+                    }
+                    self.b.out_of_line(|b| {
+                        b.bind(missing);
+                        b.set(bits, 0);
+                        b.jmp(done);
+                    });
+                    Val::Int(Operand::V(bits))
+                };
+                self.b.bind(done);
+                value
+            }
+            (VarPlan::Clause, false) => match self.firing.this[var.0 as usize] {
+                // A copy: the variable may change before the value is used.
+                Some(v) => Val::Int(Operand::V(self.b.copy(v))),
+                None => Val::Int(Operand::Imm(0)),
+            },
+            (VarPlan::Clause, true) => {
+                let (base, at) = self.this_string(var);
+                let from = self.b.add(base, i32::from(at));
+                self.snapshot(result, from, strsize)
+            }
+            (VarPlan::Assoc(_), _) => return self.error(inst.span, "an array used as a scalar"),
+        };
+        self.set(inst, value);
+        Ok(())
+    }
+
+    /// A copy of a string variable, which may change before the value is used.
+    fn snapshot(&mut self, result: Value, from: V, strsize: u32) -> Val {
+        let temp = self.temp(result);
+        if let Str::Bytes(base, off) = temp {
+            let to = self.b.add(base, i32::from(off));
+            copy_words(self.b, to, from, strsize);
+        }
+        Val::Str(temp)
+    }
+
+    /// Where a `this->` string is.
+    fn this_string(&mut self, var: VarId) -> (V, i16) {
+        let at = self.env.layout.this[var.0 as usize].unwrap_or(0);
+        (self.slot(), small(self.firing.parts.this + at))
+    }
+
+    fn store_var(&mut self, var: VarId, value: Value) -> Result<()> {
+        let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
+        let strsize = self.env.plan.strsize;
+        match &self.env.plan.vars[var.0 as usize] {
+            VarPlan::Global(at) => {
+                let base = self.b.map_value(MapRef::Globals, *at);
+                if is_string {
+                    let s = self.string(value);
+                    self.write_string(s, base, 0, strsize, false);
+                } else {
+                    let bits = self.int(value);
+                    self.b.store(Size::B8, base, 0, bits);
+                }
+            }
+            VarPlan::Thread(at) => {
+                let at = small(*at);
+                let missing = self.b.label();
+                let bits = if is_string { Operand::Imm(0) } else { self.int(value) };
+                let (plan, cpu) = (self.env.plan, self.firing.cpu);
+                if let Some(thread) = routines::self_vars(self.b, plan, &cpu, true, missing) {
+                    if is_string {
+                        let s = self.string(value);
+                        self.write_string(s, thread.vars, at, strsize, false);
+                    } else {
+                        self.b.store(Size::B8, thread.vars, at, bits);
+                    }
+                }
+                self.b.bind(missing);
+            }
+            VarPlan::Clause if is_string => {
+                let s = self.string(value);
+                let (base, at) = self.this_string(var);
+                self.write_string(s, base, at, strsize, false);
+            }
+            VarPlan::Clause => {
+                let bits = self.int(value);
+                if let Some(v) = self.firing.this[var.0 as usize] {
+                    self.b.set(v, bits);
+                }
+            }
+            VarPlan::Assoc(_) => return self.error(None, "an array used as a scalar"),
+        }
+        Ok(())
+    }
+
+    // ---- keys and arrays
+
+    /// Lays out a key; `thread` is its first word if it has one.
+    fn key(&mut self, thread: Option<V>, columns: &[Field], values: &[Value]) -> KeyBits {
+        let words: u32 =
+            columns.iter().map(|f| f.datum.size().div_ceil(8)).sum::<u32>() + u32::from(thread.is_some());
+        if words as usize <= KEY_WORDS_MAX {
+            let mut out: Vec<V> = thread.into_iter().collect();
+            let mut values = values.iter();
+            for field in columns {
+                let count = field.datum.size().div_ceil(8);
+                match field.datum {
+                    Datum::Str { .. } => {
+                        let s = values.next().map_or(Str::Known(Operand::Imm(0)), |v| self.string(*v));
+                        out.extend(self.string_words(s, count));
+                    }
+                    Datum::UserAddr(_) => {
+                        for v in values.by_ref().take(2) {
+                            out.push(self.reg(*v));
+                        }
+                    }
+                    datum => {
+                        if let Some(v) = values.next() {
+                            let bits = self.key_int(datum, *v);
+                            out.push(self.b.reg(bits));
+                        }
+                    }
+                }
+            }
+            return KeyBits::Words(out);
+        }
+        let slot = self.slot();
+        let part = small(self.firing.parts.key);
+        let mut at = part;
+        if let Some(thread) = thread {
+            self.b.store(Size::B8, slot, at, thread);
+            at += 8;
+        }
+        let mut values = values.iter();
+        for field in columns {
+            let to = at + small(field.offset);
+            match field.datum {
+                Datum::Str { size } => {
+                    if let Some(v) = values.next() {
+                        let s = self.string(*v);
+                        self.write_string(s, slot, to, size, false);
+                    }
+                }
+                Datum::UserAddr(_) => {
+                    for (i, v) in (0..2).zip(values.by_ref()) {
+                        let bits = self.int(*v);
+                        self.b.store(Size::B8, slot, to + 8 * i, bits);
+                    }
+                }
+                datum => {
+                    if let Some(v) = values.next() {
+                        let bits = self.key_int(datum, *v);
+                        self.b.store(Size::B8, slot, to, bits);
+                    }
+                }
+            }
+        }
+        KeyBits::Memory(self.b.add(slot, i32::from(part)))
+    }
+
+    /// An integer column: zero-extended from its size.
+    fn key_int(&mut self, datum: Datum, v: Value) -> Operand {
+        match datum {
+            Datum::Interned => self.interned(v),
+            _ => match (self.int(v), datum.size()) {
+                (o, 8) => o,
+                (Operand::Imm(i), size) => Operand::Imm(dif::eval::ext(size as u8 * 8, false, i)),
+                (Operand::V(v), size) => Operand::V(extend(self.b, size as u8 * 8, false, v)),
+            },
+        }
+    }
+
+    /// The first `count` words of a string.
+    fn string_words(&mut self, s: Str, count: u32) -> Vec<V> {
+        match s {
+            Str::Known(id) if self.text(id).is_some() => {
+                let mut bits = self.text(id).map(words).unwrap_or_default();
+                bits.resize(count as usize, 0);
+                bits.into_iter().map(|w| self.b.imm(w as i64)).collect()
+            }
+            Str::Comm(w0, w1) => {
+                let mut out = vec![w0, w1];
+                while out.len() < count as usize {
+                    out.push(self.b.imm(0));
+                }
+                out.truncate(count as usize);
+                out
+            }
+            other => {
+                let (base, off) = self.address(other);
+                (0..count as i16).map(|i| self.b.load(Size::B8, base, off + 8 * i)).collect()
+            }
+        }
+    }
+
+    fn array_key(&mut self, var: VarId, key: &[Value], create: bool, missing: crate::mir::Label) -> KeyBits {
+        let module = self.env.module;
+        let desc = &module.vars[var.0 as usize];
+        let thread = if desc.scope == Scope::Thread {
+            let (plan, cpu) = (self.env.plan, self.firing.cpu);
+            let thread = routines::self_vars(self.b, plan, &cpu, create, missing);
+            thread.map(|t| routines::self_key_word(self.b, &t))
+        } else {
+            None
+        };
+        self.key(thread, desc.key.as_deref().unwrap_or(&[]), key)
+    }
+
+    fn load_elem(&mut self, inst: &InstData, var: VarId, key: &[Value]) -> Result<()> {
+        let Some(result) = inst.result else { return Ok(()) };
+        let (missing, done) = (self.b.label(), self.b.label());
+        let (plan, cpu) = (self.env.plan, self.firing.cpu);
+        let key = self.array_key(var, key, false, missing);
+        let value = if self.env.module.vars[var.0 as usize].ty == VarTy::Str {
+            let temp = self.temp(result);
+            let Str::Bytes(base, off) = temp else { return Ok(()) };
+            let to = self.b.add(base, i32::from(off));
+            routines::assoc_load_str(self.b, plan, &cpu, var, key.key(), to);
+            self.b.out_of_line(|b| {
+                b.bind(missing);
+                super::strings::zero(b, base, off, plan.strsize);
+                b.jmp(done);
+            });
+            Val::Str(temp)
+        } else {
+            let loaded = routines::assoc_load_int(self.b, plan, &cpu, var, key.key());
+            let bits = self.b.copy(loaded);
+            self.b.out_of_line(|b| {
+                b.bind(missing);
+                b.set(bits, 0);
+                b.jmp(done);
+            });
+            Val::Int(Operand::V(bits))
+        };
+        self.b.bind(done);
+        self.set(inst, value);
+        Ok(())
+    }
+
+    fn store_elem(&mut self, var: VarId, key: &[Value], value: Option<Value>) -> Result<()> {
+        let missing = self.b.label();
+        let (plan, cpu) = (self.env.plan, self.firing.cpu);
+        let key = self.array_key(var, key, value.is_some(), missing);
+        match value {
+            None => routines::assoc_delete(self.b, plan, &cpu, var, key.key()),
+            Some(v) if self.env.module.vars[var.0 as usize].ty == VarTy::Str => {
+                let slot = self.slot();
+                let image = self.b.add(slot, i32::from(small(self.firing.parts.image)));
+                let s = self.string(v);
+                let from = match s {
+                    // The routine copies strsize bytes, which a comm does not have: it is made where the data will be.
+                    Str::Comm(..) => {
+                        let at = small(self.firing.parts.image + plane::assoc::DATA);
+                        self.write_string(s, slot, at, plan.strsize, false);
+                        self.b.add(slot, i32::from(at))
+                    }
+                    _ => {
+                        let (from, off) = self.address(s);
+                        self.b.add(from, i32::from(off))
+                    }
+                };
+                routines::assoc_store_str(self.b, plan, &cpu, var, key.key(), from, image);
+            }
+            Some(v) => {
+                let bits = self.int(v);
+                routines::assoc_store_int(self.b, plan, &cpu, var, key.key(), bits);
+            }
+        }
+        self.b.bind(missing);
+        Ok(())
+    }
+
+    fn stack(&mut self, inst: &InstData, user: bool, frames: u32) {
+        let slot = self.slot();
+        let at = small(self.firing.parts.buffer);
+        let buffer = self.b.add(slot, i32::from(at));
+        let tgid = if user { self.builtin(IntBuiltin::InitPid) } else { Operand::Imm(0) };
+        let what = StackRequest { ctx: self.firing.ctx, user, frames, skip: 0, tgid, buffer };
+        let id = match self.firing.context.has_stacks() {
+            true => routines::stack(self.b, self.env.plan, &self.firing.cpu, &what),
+            false => self.b.imm(0),
+        };
+        self.set(inst, Val::Int(Operand::V(id)));
+    }
+}
+
+/// Offset of a field from the record's header. Records are shorter than 32 KiB.
+fn offset(field: Field) -> i16 {
+    small(plane::ring::HEADER_SIZE + field.offset)
+}
+
+/// An offset within a slot, a record or a struct; all of them are shorter than 32 KiB, which was tested before.
+fn small(at: u32) -> i16 {
+    i16::try_from(at).unwrap_or(i16::MAX)
+}
+
+/// A constant that fits the store.
+fn narrow(bits: Operand, w: Size) -> Operand {
+    match (bits, w) {
+        (Operand::Imm(i), Size::B1) => Operand::Imm(i64::from(i as i8)),
+        (Operand::Imm(i), Size::B2) => Operand::Imm(i64::from(i as i16)),
+        (Operand::Imm(i), Size::B4) => Operand::Imm(i64::from(i as i32)),
+        (other, _) => other,
+    }
+}

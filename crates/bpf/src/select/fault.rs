@@ -1,0 +1,107 @@
+//! Faults: every operation that may fault has a stub behind the program that says what happened, and goes to the clause's
+//! one exit, which discards the record, writes the record of the fault, runs ERROR's clauses and ends the clause.
+//!
+//! The report is a subprogram of its own, with ERROR's clauses in it, so that a program has them once. It gets four
+//! numbers (which clause, what and where, the value, the scratch slot's number) and so can be verified on its own.
+
+use dif::ir::FaultKind;
+
+use super::{Clause, Result};
+use crate::mir::{Builder, Label, Operand, V};
+use crate::program::Index;
+use crate::routines;
+
+/// The name of the subprogram that reports a fault.
+pub(crate) const REPORT: &str = "dt_report";
+
+/// The exits of a clause for faults, before and after its record was reserved.
+pub(crate) struct Faults {
+    head: V,
+    value: V,
+    plain: Option<Label>,
+    reserved: Option<(Label, super::effect::Open)>,
+}
+
+impl Faults {
+    pub(crate) fn new(b: &mut Builder) -> Faults {
+        Faults { head: b.var(), value: b.var(), plain: None, reserved: None }
+    }
+}
+
+/// The first word of a fault's record.
+pub(crate) fn head(kind: FaultKind, action: u16, offset: u32) -> u64 {
+    u64::from(kind as u16) | u64::from(action) << 16 | u64::from(offset) << 32
+}
+
+impl Clause<'_, '_> {
+    /// Where the current instruction goes when it faults with this value.
+    pub(crate) fn fault(&mut self, kind: FaultKind, value: Operand) -> Label {
+        let exit = match self.record {
+            Some(record) => match self.faults.reserved {
+                Some((label, _)) => label,
+                None => {
+                    let label = self.b.label();
+                    self.faults.reserved = Some((label, record));
+                    label
+                }
+            },
+            None => match self.faults.plain {
+                Some(label) => label,
+                None => {
+                    let label = self.b.label();
+                    self.faults.plain = Some(label);
+                    label
+                }
+            },
+        };
+        let head = head(kind, self.at.0, self.at.1);
+        let (head_var, value_var) = (self.faults.head, self.faults.value);
+        let stub = self.b.label();
+        self.b.out_of_line(|b| {
+            b.bind(stub);
+            b.set(head_var, head);
+            b.set(value_var, value);
+            b.jmp(exit);
+        });
+        stub
+    }
+
+    /// The exits themselves, once the clause is complete.
+    pub(crate) fn finish_faults(&mut self) -> Result<()> {
+        let report = self.b.label();
+        if self.faults.plain.is_none() && self.faults.reserved.is_none() {
+            return Ok(());
+        }
+        if let Some((label, record)) = self.faults.reserved {
+            self.b.out_of_line(|b| {
+                b.bind(label);
+                routines::discard(b, &record);
+                b.jmp(report);
+            });
+        }
+        let (index, base) = (self.firing.index, self.epid_base);
+        let plain = self.faults.plain;
+        let (head, value, end) = (self.faults.head, self.faults.value, self.end);
+        let (cpu, in_error) = (self.firing.cpu, self.firing.in_error);
+        let number = self.firing.slot_number;
+        self.b.out_of_line(|b| {
+            if let Some(plain) = plain {
+                b.bind(plain);
+            }
+            b.bind(report);
+            if in_error {
+                // Faults in ERROR's clauses are only counted.
+                routines::count_drop(b, &cpu, plane::control::DropKind::DoubleError);
+            } else {
+                let epid = match index {
+                    Index::Const(i) => b.imm(i64::from(base + i)),
+                    Index::V(v) => b.add(v, base),
+                };
+                let number = b.reg(number.map_or(Operand::Imm(0), Operand::V));
+                b.call_named(REPORT, &[epid, head, value, number]);
+            }
+            b.jmp(end);
+        });
+        Ok(())
+    }
+}

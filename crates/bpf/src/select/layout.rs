@@ -1,0 +1,253 @@
+//! What a firing's scratch slot holds.
+//!
+//! Computed once from the module, before any code and any map ([`crate::maps::Needs::slot_bytes`]), because every program of the
+//! session must agree on it. The decision that shapes it: fixed places, so that every address is the slot's base plus a
+//! constant, which is all that the verifier has to know. Strings that are never alive together share a place.
+//!
+//! ```text
+//!  scratch slot                              ERROR's clauses have the same parts a second time, behind
+//!    this->  strings (integers are registers)
+//!    temps   strsize each: strings in the making, as many as the busiest clause needs at once
+//!    key     the longest key, for those that do not fit registers
+//!    buffer  frames of a stack
+//!    image   an element of an array of strings before it is stored
+//! ```
+
+use dif::ir::{Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Term, Ty, Value, VarId, VarTy};
+
+use super::strings::Shape;
+
+/// Bytes of an address.
+const WORD: u32 = 8;
+
+/// Places in the scratch slots of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Offset of each `this->` string among them.
+    pub this: Vec<Option<u32>>,
+    /// Places in the slot for the clauses of probes.
+    pub main: SlotParts,
+    /// Places in the slot for the clauses of ERROR.
+    pub error: SlotParts,
+    /// Bytes used of a slot; 0 when no clause needs one.
+    pub slot_bytes: u32,
+}
+
+/// One set of places in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotParts {
+    /// `this->` strings.
+    pub this: u32,
+    /// Temporaries.
+    pub temps: u32,
+    /// The key.
+    pub key: u32,
+    /// The buffer for stacks.
+    pub buffer: u32,
+    /// The image of a string element.
+    pub image: u32,
+}
+
+impl Layout {
+    /// Lays out for `module`; `error` are the indices of ERROR's clauses.
+    pub fn new(module: &Module, error: &[usize]) -> Layout {
+        let mut layout = Layout::default();
+        let mut this_size = 0;
+        for var in &module.vars {
+            let is_string = var.scope == Scope::Clause && var.ty == VarTy::Str && var.key.is_none();
+            layout.this.push(is_string.then(|| {
+                this_size += module.strsize;
+                this_size - module.strsize
+            }));
+        }
+        let (error, main): (Vec<_>, Vec<_>) =
+            module.clauses.iter().enumerate().partition(|(i, _)| error.contains(i));
+        let mut end = 0;
+        layout.main = parts(module, &main, this_size, &mut end);
+        layout.error = parts(module, &error, this_size, &mut end);
+        layout.slot_bytes = end;
+        layout
+    }
+}
+
+/// True when the clause cannot do with registers and stack.
+pub(crate) fn needs_slot(module: &Module, clause: usize) -> bool {
+    let mut end = 0;
+    // The size of a `this->` string does not matter here.
+    parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
+    end > 0
+}
+
+fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mut u32) -> SlotParts {
+    let temps = clauses.iter().map(|(_, c)| Temps::new(&c.func).count).max().unwrap_or(0);
+    let insts = || clauses.iter().flat_map(|(_, c)| &c.func.blocks).flat_map(|b| &b.insts);
+    let this_used = insts().any(|i| match i.op {
+        Op::LoadVar(v) | Op::StoreVar(v, _) => {
+            module.vars[v.0 as usize].scope == Scope::Clause && module.vars[v.0 as usize].ty == VarTy::Str
+        }
+        _ => false,
+    });
+    let key = insts()
+        .map(|i| match &i.op {
+            // The thread's word comes before the key of a `self->` array.
+            Op::LoadElem(v, _) | Op::StoreElem(v, ..) | Op::DeleteElem(v, _) => key_bytes(module, *v),
+            Op::Aggregate { agg, .. } => module.aggs[agg.0 as usize].key_size,
+            _ => 0,
+        })
+        .max()
+        .unwrap_or(0);
+    let buffer = insts()
+        .map(|i| match i.op {
+            Op::Stack { frames, .. } => frames.min(FRAMES) * WORD + plane::stacks::PCS,
+            Op::Builtin(IntBuiltin::StackDepth) => FRAMES * WORD,
+            _ => 0,
+        })
+        .max()
+        .unwrap_or(0);
+    let stores_strings = insts().any(|i| match i.op {
+        Op::StoreElem(v, ..) => module.vars[v.0 as usize].ty == VarTy::Str,
+        _ => false,
+    });
+    let image = if stores_strings { plane::assoc::value_size(module.strsize) } else { 0 };
+    let mut take = |size: u32| {
+        *end += size.div_ceil(WORD) * WORD;
+        *end - size.div_ceil(WORD) * WORD
+    };
+    SlotParts {
+        this: take(if this_used { this_size } else { 0 }),
+        temps: take(temps * module.strsize),
+        key: take(if key > KEY_ON_STACK { key } else { 0 }),
+        buffer: take(buffer),
+        image: take(image),
+    }
+}
+
+/// Frames that a stack has at most.
+pub(crate) const FRAMES: u32 = plane::stacks::FRAMES_MAX;
+
+/// Keys up to so many bytes are made in registers.
+const KEY_ON_STACK: u32 = 8 * crate::routines::KEY_WORDS_MAX as u32;
+
+/// Bytes of the key of an array as its map has it.
+fn key_bytes(module: &Module, var: VarId) -> u32 {
+    let desc = &module.vars[var.0 as usize];
+    desc.key_size + if desc.scope == Scope::Thread { WORD } else { 0 }
+}
+
+/// Which temporaries of the slot a clause's strings use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Temps {
+    /// For each value that needs one, its number.
+    pub(crate) of: Vec<Option<u32>>,
+    /// How a string is represented, for each value of type string.
+    pub(crate) shape: Vec<Option<Shape>>,
+    /// How many there are.
+    pub(crate) count: u32,
+}
+
+impl Temps {
+    /// Edges only go forward, so a value lives from where it is made to the last instruction that names it.
+    pub(crate) fn new(f: &Function) -> Temps {
+        let n = f.values.len();
+        let shape = shapes(f);
+        let mut last = vec![0usize; n];
+        let mut first = vec![usize::MAX; n];
+        let mut at = 0;
+        let mut block_start = Vec::new();
+        for block in &f.blocks {
+            block_start.push(at);
+            for p in &block.params {
+                first[p.0 as usize] = at;
+            }
+            for inst in &block.insts {
+                inst.op.for_each_use(|v| last[v.0 as usize] = last[v.0 as usize].max(at));
+                if let Some(r) = inst.result {
+                    first[r.0 as usize] = at;
+                }
+                at += 1;
+            }
+            each_term_use(&block.term, |v| last[v.0 as usize] = last[v.0 as usize].max(at));
+            at += 1;
+        }
+        // A parameter's temporary is written where the jumps to its block are.
+        let mut at = 0;
+        for block in &f.blocks {
+            at += block.insts.len();
+            let targets: Vec<(dif::ir::Block, &Vec<Value>)> = match &block.term {
+                Term::Jump(b, args) => vec![(*b, args)],
+                Term::Branch { then, other, .. } => vec![(then.0, &then.1), (other.0, &other.1)],
+                _ => Vec::new(),
+            };
+            for (target, _) in targets {
+                for p in &f.blocks[target.0 as usize].params {
+                    first[p.0 as usize] = first[p.0 as usize].min(at);
+                }
+            }
+            at += 1;
+        }
+        let mut order: Vec<usize> =
+            (0..n).filter(|i| shape[*i].is_some_and(Shape::needs_temp) && first[*i] != usize::MAX).collect();
+        order.sort_by_key(|i| (first[*i], *i));
+        let mut free_from: Vec<usize> = Vec::new();
+        let mut of = vec![None; n];
+        for i in order {
+            let slot = free_from.iter().position(|from| *from <= first[i]).unwrap_or_else(|| {
+                free_from.push(0);
+                free_from.len() - 1
+            });
+            // The instruction that reads it last may not write its own result over it.
+            free_from[slot] = last[i].max(first[i]) + 1;
+            of[i] = Some(slot as u32);
+        }
+        Temps { of, shape, count: free_from.len() as u32 }
+    }
+}
+
+/// How each string value is represented.
+fn shapes(f: &Function) -> Vec<Option<Shape>> {
+    let mut shape: Vec<Option<Shape>> = f.values.iter().map(|_| None).collect();
+    for inst in f.blocks.iter().flat_map(|b| &b.insts) {
+        let Some(r) = inst.result else { continue };
+        if f.values[r.0 as usize] == Ty::Str {
+            shape[r.0 as usize] = Some(match inst.op {
+                Op::StrConst(_) => Shape::Known,
+                Op::BuiltinStr(StrBuiltin::Execname) => Shape::Comm,
+                Op::BuiltinStr(_) => Shape::Known,
+                _ => Shape::Bytes,
+            });
+        }
+    }
+    // Blocks are in topological order, so what jumps to a block has been seen before the block's own jumps.
+    for block in &f.blocks {
+        let mut pass = |target: dif::ir::Block, args: &[Value]| {
+            for (p, a) in f.blocks[target.0 as usize].params.iter().zip(args) {
+                if f.values[p.0 as usize] == Ty::Str {
+                    let from = shape[a.0 as usize].unwrap_or(Shape::Bytes);
+                    let now = shape[p.0 as usize];
+                    shape[p.0 as usize] = Some(now.map_or(from, |now| now.join(from)));
+                }
+            }
+        };
+        match &block.term {
+            Term::Jump(b, args) => pass(*b, args),
+            Term::Branch { then, other, .. } => {
+                pass(then.0, &then.1);
+                pass(other.0, &other.1);
+            }
+            Term::Return | Term::PredicateFalse => {}
+        }
+    }
+    shape
+}
+
+/// Calls `f` for each value a block's end names.
+pub(crate) fn each_term_use(term: &Term, mut f: impl FnMut(Value)) {
+    match term {
+        Term::Jump(_, args) => args.iter().copied().for_each(f),
+        Term::Branch { cond, then, other } => {
+            f(*cond);
+            then.1.iter().chain(&other.1).copied().for_each(f);
+        }
+        Term::Return | Term::PredicateFalse => {}
+    }
+}

@@ -1,0 +1,399 @@
+//! Instruction selection: a DIF clause becomes MIR.
+//!
+//! Each kind of operation has its file; what they share is [`Clause`], the state of one clause's translation. The
+//! decision that shapes it: a DIF value is not always a register. Constants stay constants, comparisons wait for the
+//! branch that uses them, strings have four forms ([`strings`]); a value becomes bits where an operation wants bits.
+//!
+//! What a firing knows (which probe, which CPU, arguments) comes from the program around the clause ([`Firing`]) and from
+//! the provider through [`Context`]; a clause fetches what it names, once, where all its uses are reached from
+//! ([`builtin`]).
+//!
+//! ```text
+//!  mod      blocks, block parameters, branches          strings  compare, measure, load, copy
+//!  int      arithmetic, checks, loads                   effect   records, variables, aggregations, exit
+//!  builtin  arguments, ids, clocks, names               fault    where a fault goes
+//! ```
+
+pub(crate) mod builtin;
+pub(crate) mod effect;
+pub(crate) mod fault;
+pub(crate) mod int;
+pub(crate) mod layout;
+pub(crate) mod strings;
+
+use dif::ir::{Cond, Function, InstData, Op, Term, Ty, Value};
+
+use crate::mir::{Builder, Jmp, Label, Operand, V};
+use crate::program::{Context, Index, Probe, Session};
+use crate::regalloc::CodegenError;
+use builtin::Homes;
+use layout::{SlotParts, Temps};
+use strings::{Shape, Str};
+
+/// What code generation may say.
+pub(crate) type Result<T> = std::result::Result<T, CodegenError>;
+
+/// What one firing knows, and where.
+pub(crate) struct Firing<'e> {
+    pub(crate) context: &'e dyn Context,
+    /// The program's argument.
+    pub(crate) ctx: V,
+    /// Which probe fired.
+    pub(crate) index: Index,
+    /// The probes of the program, by index.
+    pub(crate) probes: &'e [Probe],
+    /// The program's table of probes, when there are several.
+    pub(crate) table: Option<crate::program::ProbeTable>,
+    /// CPU and control element.
+    pub(crate) cpu: crate::routines::Firing,
+    /// The scratch slot, when one was taken.
+    pub(crate) slot: Option<V>,
+    /// Its number among all.
+    pub(crate) slot_number: Option<V>,
+    /// Where things are in it.
+    pub(crate) parts: SlotParts,
+    /// `this->` integers.
+    pub(crate) this: Vec<Option<V>>,
+    /// True for ERROR's clauses: a fault there is not reported again.
+    pub(crate) in_error: bool,
+}
+
+/// A DIF value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Val {
+    /// An integer or address.
+    Int(Operand),
+    /// A comparison that waits for its only use.
+    Cmp(Cond, Operand, Operand),
+    /// A comparison of strings that waits for the branch behind it.
+    StrCmp(Cond, Str, Str),
+    /// A string.
+    Str(Str),
+}
+
+/// The translation of one clause.
+pub(crate) struct Clause<'e, 'b> {
+    pub(crate) env: &'e Session<'e>,
+    pub(crate) firing: &'b Firing<'e>,
+    pub(crate) b: &'b mut Builder,
+    pub(crate) f: &'e Function,
+    /// Its position in the module.
+    pub(crate) number: usize,
+    /// Id of this clause at probe index 0 of the program.
+    pub(crate) epid_base: u32,
+    pub(crate) values: Vec<Option<Val>>,
+    uses: Vec<u32>,
+    pub(crate) temps: Temps,
+    pub(crate) homes: Homes,
+    pub(crate) block: usize,
+    labels: Vec<Label>,
+    /// Where the clause ends.
+    pub(crate) end: Label,
+    /// The reserved record.
+    pub(crate) record: Option<effect::Open>,
+    pub(crate) faults: fault::Faults,
+    /// Bookkeeping for the current instruction: action and position.
+    pub(crate) at: (u16, u32),
+}
+
+/// Translates clause `number`; control goes on behind it whatever happens in it.
+pub(crate) fn clause<'e>(
+    env: &'e Session<'e>,
+    firing: &Firing<'e>,
+    b: &mut Builder,
+    number: usize,
+    epid_base: u32,
+) -> Result<()> {
+    let f = &env.module.clauses[number].func;
+    let mut uses = vec![0; f.values.len()];
+    for block in &f.blocks {
+        for inst in &block.insts {
+            inst.op.for_each_use(|v| uses[v.0 as usize] += 1);
+        }
+        layout::each_term_use(&block.term, |v| uses[v.0 as usize] += 1);
+    }
+    let end = b.label();
+    let labels = f.blocks.iter().map(|_| b.label()).collect();
+    let faults = fault::Faults::new(b);
+    let mut c = Clause {
+        env,
+        firing,
+        b,
+        f,
+        number,
+        epid_base,
+        values: vec![None; f.values.len()],
+        uses,
+        temps: Temps::new(f),
+        homes: Homes::new(f),
+        block: 0,
+        labels,
+        end,
+        record: None,
+        faults,
+        at: (0, 0),
+    };
+    c.run()?;
+    c.b.bind(end);
+    Ok(())
+}
+
+impl Clause<'_, '_> {
+    fn run(&mut self) -> Result<()> {
+        for i in 0..self.f.blocks.len() {
+            for p in &self.f.blocks[i].params {
+                let value = self.parameter(*p);
+                self.values[p.0 as usize] = Some(value);
+            }
+        }
+        // Whether the record is reserved, at the start of each block.
+        let mut reserved: Vec<Option<effect::Open>> = vec![None; self.f.blocks.len()];
+        let mut offset = 0;
+        for (i, block) in self.f.blocks.iter().enumerate() {
+            self.block = i;
+            self.record = reserved[i];
+            let label = self.labels[i];
+            self.b.bind(label);
+            self.homes.enter();
+            for (n, inst) in block.insts.iter().enumerate() {
+                self.at = (inst.action, offset);
+                offset += 1;
+                let outer = self.b.set_span(inst.span);
+                let last = n + 1 == block.insts.len();
+                let result = self.inst(inst, last, &block.term);
+                self.b.set_span(outer);
+                result?;
+            }
+            self.fetch_homed();
+            let record = self.record;
+            let mut pass = |b: &dif::ir::Block| reserved[b.0 as usize] = record;
+            match &block.term {
+                Term::Jump(b, _) => pass(b),
+                Term::Branch { then, other, .. } => {
+                    pass(&then.0);
+                    pass(&other.0);
+                }
+                Term::Return | Term::PredicateFalse => {}
+            }
+            self.term(&block.term)?;
+        }
+        self.finish_faults()
+    }
+
+    fn parameter(&mut self, p: Value) -> Val {
+        match self.f.values[p.0 as usize] {
+            Ty::Int | Ty::Ptr(_) => Val::Int(Operand::V(self.b.var())),
+            Ty::Str => match self.temps.shape[p.0 as usize] {
+                Some(Shape::Known) => Val::Str(Str::Known(Operand::V(self.b.var()))),
+                Some(Shape::Comm) => Val::Str(Str::Comm(self.b.var(), self.b.var())),
+                _ => Val::Str(self.temp(p)),
+            },
+        }
+    }
+
+    /// The temporary of a string value.
+    pub(crate) fn temp(&mut self, v: Value) -> Str {
+        let number = self.temps.of[v.0 as usize].unwrap_or(0);
+        let off = self.firing.parts.temps + number * self.env.module.strsize;
+        // Slots are at most a few KiB; the layout was checked when the program began.
+        Str::Bytes(self.slot(), off as i16)
+    }
+
+    /// The scratch slot.
+    pub(crate) fn slot(&mut self) -> V {
+        match self.firing.slot {
+            Some(slot) => slot,
+            // Cannot be: a program whose clauses need a slot takes one.
+            None => self.b.imm(0),
+        }
+    }
+
+    pub(crate) fn set(&mut self, inst: &InstData, value: Val) {
+        if let Some(r) = inst.result {
+            self.values[r.0 as usize] = Some(value);
+        }
+    }
+
+    pub(crate) fn uses(&self, inst: &InstData) -> u32 {
+        inst.result.map_or(0, |r| self.uses[r.0 as usize])
+    }
+
+    pub(crate) fn error<T>(&self, span: Option<diagnostics::Span>, message: &str) -> Result<T> {
+        Err(CodegenError { span, message: message.to_owned() })
+    }
+
+    /// The bits of an integer value.
+    pub(crate) fn int(&mut self, v: Value) -> Operand {
+        match self.values[v.0 as usize] {
+            Some(Val::Int(o)) => o,
+            Some(Val::Cmp(cond, x, y)) => {
+                let result = self.b.var();
+                let done = self.b.label();
+                self.b.set(result, 1);
+                self.branch_ints(cond, x, y, done);
+                self.b.set(result, 0);
+                self.b.bind(done);
+                Operand::V(result)
+            }
+            _ => Operand::Imm(0),
+        }
+    }
+
+    /// The bits of an integer value, in a register.
+    pub(crate) fn reg(&mut self, v: Value) -> V {
+        let o = self.int(v);
+        self.b.reg(o)
+    }
+
+    /// A string value.
+    pub(crate) fn string(&self, v: Value) -> Str {
+        match self.values[v.0 as usize] {
+            Some(Val::Str(s)) => s,
+            _ => Str::Known(Operand::Imm(0)),
+        }
+    }
+
+    /// Jumps to `yes` when the integers compare so.
+    pub(crate) fn branch_ints(&mut self, cond: Cond, x: Operand, y: Operand, yes: Label) {
+        let jmp = match cond {
+            Cond::Eq => Jmp::Eq,
+            Cond::Ne => Jmp::Ne,
+            Cond::Slt => Jmp::Slt,
+            Cond::Sle => Jmp::Sle,
+            Cond::Sgt => Jmp::Sgt,
+            Cond::Sge => Jmp::Sge,
+            Cond::Ult => Jmp::Lt,
+            Cond::Ule => Jmp::Le,
+            Cond::Ugt => Jmp::Gt,
+            Cond::Uge => Jmp::Ge,
+        };
+        match (x, y) {
+            (Operand::Imm(a), Operand::Imm(c)) => {
+                if dif::eval::cmp(cond, a, c) {
+                    self.b.jmp(yes);
+                }
+            }
+            (Operand::Imm(a), Operand::V(c)) => self.b.br(jmp.swap(), c, a, yes),
+            (Operand::V(a), c) => self.b.br(jmp, a, c, yes),
+        }
+    }
+
+    fn term(&mut self, term: &Term) -> Result<()> {
+        match term {
+            Term::Return | Term::PredicateFalse => {
+                let end = self.end;
+                self.b.jmp(end);
+            }
+            Term::Jump(to, args) => self.edge(*to, args),
+            Term::Branch { cond, then, other } => {
+                let yes = self.b.label();
+                match self.values[cond.0 as usize] {
+                    Some(Val::Cmp(c, x, y)) => self.branch_ints(c, x, y, yes),
+                    Some(Val::StrCmp(c, x, y)) => self.branch_strings(c, x, y, yes),
+                    _ => {
+                        let x = self.int(*cond);
+                        self.branch_ints(Cond::Ne, x, Operand::Imm(0), yes);
+                    }
+                }
+                self.edge(other.0, &other.1);
+                self.b.bind(yes);
+                self.edge(then.0, &then.1);
+            }
+        }
+        Ok(())
+    }
+
+    /// A block's parameters are written by nobody else, so the moves cannot meet each other.
+    fn edge(&mut self, to: dif::ir::Block, args: &[Value]) {
+        let f = self.f;
+        for (p, a) in f.blocks[to.0 as usize].params.iter().zip(args) {
+            match self.values[p.0 as usize] {
+                Some(Val::Int(Operand::V(dst))) => {
+                    let value = self.int(*a);
+                    self.b.set(dst, value);
+                }
+                Some(Val::Str(Str::Known(Operand::V(dst)))) => {
+                    if let Str::Known(id) = self.string(*a) {
+                        self.b.set(dst, id);
+                    }
+                }
+                Some(Val::Str(Str::Comm(d0, d1))) => {
+                    if let Str::Comm(s0, s1) = self.string(*a) {
+                        self.b.set(d0, s0);
+                        self.b.set(d1, s1);
+                    }
+                }
+                Some(Val::Str(Str::Bytes(base, off))) => {
+                    let s = self.string(*a);
+                    self.write_string(s, base, off, self.env.module.strsize, false);
+                }
+                _ => {}
+            }
+        }
+        let label = self.labels[to.0 as usize];
+        self.b.jmp(label);
+    }
+
+    fn inst(&mut self, inst: &InstData, last: bool, term: &Term) -> Result<()> {
+        match &inst.op {
+            Op::Const(i) => self.set(inst, Val::Int(Operand::Imm(*i))),
+            Op::StrConst(id) => {
+                let s = self.constant(*id);
+                self.set(inst, Val::Str(s));
+            }
+            Op::Bin(op, x, y) => self.bin(inst, *op, *x, *y),
+            Op::Un(op, x) => self.un(inst, *op, *x),
+            Op::Cmp(cond, x, y) => {
+                let (x, y) = (self.int(*x), self.int(*y));
+                let waits = self.uses(inst) == 1;
+                self.set(inst, Val::Cmp(*cond, x, y));
+                if !waits && let Some(r) = inst.result {
+                    let bits = self.int(r);
+                    self.set(inst, Val::Int(bits));
+                }
+            }
+            Op::StrCmp(cond, x, y) => {
+                let (x, y) = (self.string(*x), self.string(*y));
+                let branched = matches!(term, Term::Branch { cond, .. } if Some(*cond) == inst.result);
+                if last && branched && self.uses(inst) == 1 {
+                    self.set(inst, Val::StrCmp(*cond, x, y));
+                } else {
+                    let result = self.b.var();
+                    let done = self.b.label();
+                    self.b.set(result, 1);
+                    self.branch_strings(*cond, x, y, done);
+                    self.b.set(result, 0);
+                    self.b.bind(done);
+                    self.set(inst, Val::Int(Operand::V(result)));
+                }
+            }
+            Op::Ext { bits, signed, value } => self.ext(inst, *bits, *signed, *value),
+            Op::AsPtr(_, v) | Op::AsInt(v) => {
+                let bits = self.int(*v);
+                self.set(inst, Val::Int(bits));
+            }
+            Op::Builtin(which) => {
+                let value = self.builtin(*which);
+                self.set(inst, Val::Int(value));
+            }
+            Op::BuiltinStr(which) => {
+                let value = self.builtin_str(*which);
+                self.set(inst, Val::Str(value));
+            }
+            Op::Load { size, signed, addr } => self.load(inst, *size, *signed, *addr)?,
+            Op::LoadStr { addr, max } => self.load_str(inst, *addr, *max)?,
+            Op::StrLen(s) => {
+                let s = self.string(*s);
+                let len = self.string_length(s);
+                self.set(inst, Val::Int(len));
+            }
+            Op::FaultUnless(kind, cond, value) => {
+                let (cond, value) = (self.int(*cond), self.int(*value));
+                let bad = self.fault(*kind, value);
+                self.branch_ints(Cond::Eq, cond, Operand::Imm(0), bad);
+            }
+            _ => self.effect(inst)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! Strings: four representations, and what can be done with them without making bytes of them.
+//!
+//! ```text
+//!  Known   an index into the session's interned strings (constants, probe names): compared and recorded as a number
+//!  Comm    execname: the two words of the task's comm, zero-padded
+//!  Bytes   strsize bytes in the scratch slot (or a variable), zero behind the NUL
+//! ```
+//!
+//! The decision that shapes it: bytes behind a NUL are always zero, so that equality, order, hashing and copying go by
+//! words, eight bytes at a step, and a difference of two big-endian words is the order of the strings.
+
+use dif::ir::{Cond, StrId};
+
+use super::{Clause, Result};
+use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+
+/// How a string value is held, decided before code is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Interned.
+    Known,
+    /// Two words.
+    Comm,
+    /// Memory.
+    Bytes,
+}
+
+impl Shape {
+    /// The shape that can hold either.
+    pub(crate) fn join(self, other: Shape) -> Shape {
+        if self == other { self } else { Shape::Bytes }
+    }
+
+    /// True when it takes a temporary of the slot.
+    pub(crate) fn needs_temp(self) -> bool {
+        self == Shape::Bytes
+    }
+}
+
+/// A string value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Str {
+    /// Index into the interned strings.
+    Known(Operand),
+    /// Words of the comm.
+    Comm(V, V),
+    /// Memory: a pointer and an offset.
+    Bytes(V, i16),
+}
+
+/// The words of a constant, with its NUL, zero-padded.
+pub(crate) fn words(text: &[u8]) -> Vec<u64> {
+    let mut out = vec![0u64; text.len() / 8 + 1];
+    for (i, byte) in text.iter().enumerate() {
+        out[i / 8] |= u64::from(*byte) << (8 * (i % 8));
+    }
+    out
+}
+
+impl Clause<'_, '_> {
+    /// The text of an interned string, when it is known now.
+    pub(crate) fn text(&self, id: Operand) -> Option<&[u8]> {
+        match id {
+            Operand::Imm(i) => self.env.module.strings.get(usize::try_from(i).ok()?).map(Vec::as_slice),
+            Operand::V(_) => None,
+        }
+    }
+
+    /// The interned constant.
+    pub(crate) fn constant(&self, id: StrId) -> Str {
+        Str::Known(Operand::Imm(i64::from(id.0)))
+    }
+
+    /// Address of the bytes of a string; a comm is put on the stack first, so only its 16 bytes are there.
+    pub(crate) fn address(&mut self, s: Str) -> (V, i16) {
+        let strsize = self.env.module.strsize;
+        match s {
+            Str::Bytes(base, off) => (base, off),
+            Str::Known(Operand::Imm(i)) => (self.b.map_value(MapRef::Strings, i as u32 * strsize), 0),
+            Str::Known(Operand::V(id)) => {
+                let at = self.interned_address(id);
+                (at, 0)
+            }
+            Str::Comm(w0, w1) => {
+                let stack = self.b.stack(16);
+                self.b.slot_store(Size::B8, stack, 0, w0);
+                self.b.slot_store(Size::B8, stack, 8, w1);
+                (self.b.slot_addr(stack, 0), 0)
+            }
+        }
+    }
+
+    /// Address of an interned string whose index is only known at run time.
+    fn interned_address(&mut self, id: V) -> V {
+        let (strsize, count) = (self.env.module.strsize, self.env.interned);
+        let b = &mut *self.b;
+        let base = b.map_value(MapRef::Strings, 0);
+        let at = b.copy(base);
+        let done = b.label();
+        // Never taken; the verifier wants a bound.
+        b.br(Jmp::Ge, id, count, done);
+        let off = b.mul(id, strsize);
+        b.update(Alu::Add, at, off);
+        b.bind(done);
+        at
+    }
+
+    /// Copies a string to `size` bytes at `base + off`. With `fresh` the destination is zero already.
+    pub(crate) fn write_string(&mut self, s: Str, base: V, off: i16, size: u32, fresh: bool) {
+        let mut at = off;
+        let end = off + size as i16;
+        match s {
+            Str::Comm(w0, w1) => {
+                for w in [w0, w1] {
+                    if at < end {
+                        self.b.store(Size::B8, base, at, w);
+                        at += 8;
+                    }
+                }
+            }
+            Str::Known(id) if self.text(id).is_some_and(|t| t.len() < 64) => {
+                for w in self.text(id).map(words).unwrap_or_default() {
+                    if at < end {
+                        self.b.store(Size::B8, base, at, w as i64);
+                        at += 8;
+                    }
+                }
+            }
+            _ => {
+                let (src, from) = self.address(s);
+                let dst = self.b.add(base, i32::from(off));
+                let src = self.b.add(src, i32::from(from));
+                copy_words(self.b, dst, src, size.min(self.env.module.strsize));
+                return;
+            }
+        }
+        if !fresh && at < end {
+            let rest = (end - at) as u32;
+            if rest <= 32 {
+                zero_words(self.b, base, at, rest);
+            } else {
+                let dst = self.b.add(base, i32::from(at));
+                let name = format!("zero_{rest}");
+                self.b.call_sub(&name, &[dst], |b| {
+                    let p = b.param(0);
+                    zero_words(b, p, 0, rest);
+                    b.exit(0);
+                });
+            }
+        }
+    }
+
+    /// Jumps to `yes` when the strings compare so, and falls through when they do not.
+    pub(crate) fn branch_strings(&mut self, cond: Cond, x: Str, y: Str, yes: Label) {
+        let unsigned = match cond {
+            Cond::Eq => Jmp::Eq,
+            Cond::Ne => Jmp::Ne,
+            Cond::Slt | Cond::Ult => Jmp::Lt,
+            Cond::Sle | Cond::Ule => Jmp::Le,
+            Cond::Sgt | Cond::Ugt => Jmp::Gt,
+            Cond::Sge | Cond::Uge => Jmp::Ge,
+        };
+        match (x, y) {
+            (Str::Known(a), Str::Known(c)) if let (Some(a), Some(c)) = (self.text(a), self.text(c)) => {
+                if dif::eval::str_cmp(cond, a, c) {
+                    self.b.jmp(yes);
+                }
+            }
+            // Interned by text: the same index is the same text.
+            (Str::Known(a), Str::Known(c)) if matches!(cond, Cond::Eq | Cond::Ne) => {
+                let (a, c) = if let Operand::Imm(_) = a { (c, a) } else { (a, c) };
+                let a = self.b.reg(a);
+                self.b.br(unsigned, a, c, yes);
+            }
+            (Str::Known(a), _) if self.text(a).is_some() => {
+                self.branch_constant(unsigned.swap(), y, a, yes);
+            }
+            (_, Str::Known(c)) if self.text(c).is_some() => self.branch_constant(unsigned, x, c, yes),
+            _ => {
+                let comm = matches!(x, Str::Comm(..)) || matches!(y, Str::Comm(..));
+                // A comm ends within its 16 bytes, so the comparison does.
+                let bytes = if comm { 16 } else { self.env.module.strsize };
+                let (p, po) = self.address(x);
+                let (q, qo) = self.address(y);
+                let p = self.b.add(p, i32::from(po));
+                let q = self.b.add(q, i32::from(qo));
+                let order = compare(self.b, p, q, bytes);
+                let signed = match unsigned {
+                    Jmp::Lt => Jmp::Slt,
+                    Jmp::Le => Jmp::Sle,
+                    Jmp::Gt => Jmp::Sgt,
+                    Jmp::Ge => Jmp::Sge,
+                    other => other,
+                };
+                self.b.br(signed, order, 0, yes);
+            }
+        }
+    }
+
+    /// Compares with a constant, word by word up to the constant's NUL.
+    fn branch_constant(&mut self, cond: Jmp, x: Str, constant: Operand, yes: Label) {
+        let Some(want) = self.text(constant).map(words) else { return };
+        let no = self.b.label();
+        let differs = self.b.label();
+        let holds_if_equal = matches!(cond, Jmp::Eq | Jmp::Le | Jmp::Ge);
+        let (base, off) = match x {
+            Str::Comm(..) => (None, 0),
+            other => {
+                let (base, off) = self.address(other);
+                (Some(base), off)
+            }
+        };
+        let (got_be, want_be) = (self.b.var(), self.b.var());
+        for (i, w) in want.iter().enumerate() {
+            let got = match (x, base) {
+                (Str::Comm(w0, _), _) if i == 0 => w0,
+                (Str::Comm(_, w1), _) if i == 1 => w1,
+                (_, Some(base)) => self.b.load(Size::B8, base, off + 8 * i as i16),
+                // The comm's NUL came before the constant's: the words before differed.
+                _ => break,
+            };
+            match cond {
+                Jmp::Eq => self.b.br(Jmp::Ne, got, *w as i64, no),
+                Jmp::Ne => self.b.br(Jmp::Ne, got, *w as i64, yes),
+                _ => {
+                    let same = self.b.label();
+                    self.b.br(Jmp::Eq, got, *w as i64, same);
+                    self.b.set(got_be, got);
+                    self.b.set(want_be, w.swap_bytes() as i64);
+                    self.b.jmp(differs);
+                    self.b.bind(same);
+                }
+            }
+        }
+        let impossible = matches!(x, Str::Comm(..)) && want.len() > 2;
+        if holds_if_equal && !impossible {
+            self.b.jmp(yes);
+        } else {
+            self.b.jmp(no);
+        }
+        if !matches!(cond, Jmp::Eq | Jmp::Ne) {
+            self.b.bind(differs);
+            let got = self.b.to_be64(got_be);
+            self.b.br(cond, got, want_be, yes);
+        }
+        self.b.bind(no);
+    }
+
+    /// Length without the NUL.
+    pub(crate) fn string_length(&mut self, s: Str) -> Operand {
+        match s {
+            Str::Known(id) if let Some(text) = self.text(id) => Operand::Imm(text.len() as i64),
+            Str::Comm(w0, w1) => {
+                let len = self.b.var();
+                let done = self.b.label();
+                let zero = zero_bytes(self.b, w0);
+                let first = length_in_word(self.b, zero);
+                self.b.set(len, first);
+                self.b.br(Jmp::Ne, zero, 0, done);
+                let zero = zero_bytes(self.b, w1);
+                let second = length_in_word(self.b, zero);
+                let sum = self.b.add(second, 8);
+                self.b.set(len, sum);
+                self.b.bind(done);
+                Operand::V(len)
+            }
+            _ => {
+                let (p, off) = self.address(s);
+                let p = self.b.add(p, i32::from(off));
+                let strsize = self.env.module.strsize;
+                Operand::V(self.b.call_sub("strlen", &[p], |b| strlen(b, strsize)))
+            }
+        }
+    }
+
+    /// Reads a string from memory into a temporary; a fault goes to `bad`.
+    pub(crate) fn load_string(
+        &mut self,
+        addr: V,
+        user: Option<bool>,
+        max: Option<Operand>,
+        base: V,
+        off: i16,
+        bad: Label,
+    ) -> Result<()> {
+        let strsize = self.env.module.strsize;
+        zero(self.b, base, off, strsize);
+        let b = &mut *self.b;
+        let size = match max {
+            None => Operand::Imm(i64::from(strsize)),
+            Some(Operand::Imm(m)) => Operand::Imm((m as u64).min(u64::from(strsize) - 1) as i64 + 1),
+            Some(Operand::V(m)) => {
+                let size = b.copy(m);
+                let short = b.label();
+                b.br(Jmp::Lt, size, strsize, short);
+                b.set(size, i64::from(strsize) - 1);
+                b.bind(short);
+                b.update(Alu::Add, size, 1);
+                Operand::V(size)
+            }
+        };
+        let size = b.reg(size);
+        let dst = b.add(base, i32::from(off));
+        let got = match user {
+            Some(user) => read_str(b, user, dst, size, addr),
+            None => {
+                // Addresses of the kernel are negative.
+                let (got, kernel, done) = (b.var(), b.label(), b.label());
+                b.br(Jmp::Slt, addr, 0, kernel);
+                let r = read_str(b, true, dst, size, addr);
+                b.set(got, r);
+                b.jmp(done);
+                b.bind(kernel);
+                let r = read_str(b, false, dst, size, addr);
+                b.set(got, r);
+                b.bind(done);
+                got
+            }
+        };
+        b.br(Jmp::Slt, got, 0, bad);
+        Ok(())
+    }
+}
+
+fn read_str(b: &mut Builder, user: bool, dst: V, size: V, addr: V) -> V {
+    let helper = if user { Helper::PROBE_READ_USER_STR } else { Helper::PROBE_READ_KERNEL_STR };
+    b.call(helper, &[dst, size, addr])
+}
+
+/// Zeroes `bytes` (a multiple of 8) at `base + off`; long stretches by a subprogram.
+pub(crate) fn zero(b: &mut Builder, base: V, off: i16, bytes: u32) {
+    if bytes <= 64 {
+        zero_words(b, base, off, bytes);
+        return;
+    }
+    let dst = b.add(base, i32::from(off));
+    b.call_sub(&format!("zero_{bytes}"), &[dst], |b| {
+        let p = b.param(0);
+        zero_words(b, p, 0, bytes);
+        b.exit(0);
+    });
+}
+
+fn zero_words(b: &mut Builder, base: V, off: i16, bytes: u32) {
+    for at in (0..bytes as i16).step_by(8) {
+        b.store(Size::B8, base, off + at, 0);
+    }
+}
+
+/// Copies `bytes` (a multiple of 8).
+pub(crate) fn copy_words(b: &mut Builder, dst: V, src: V, bytes: u32) {
+    let run = |b: &mut Builder, dst: V, src: V| {
+        for at in (0..bytes as i16).step_by(8) {
+            let w = b.load(Size::B8, src, at);
+            b.store(Size::B8, dst, at, w);
+        }
+    };
+    if bytes <= 64 {
+        run(b, dst, src);
+        return;
+    }
+    b.call_sub(&format!("copy_{bytes}"), &[dst, src], |b| {
+        let (dst, src) = (b.param(0), b.param(1));
+        run(b, dst, src);
+        b.exit(0);
+    });
+}
+
+/// Negative, zero or positive as the string at `p` is less, equal or greater.
+fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
+    b.call_sub(&format!("compare_{bytes}"), &[p, q], |b| {
+        let (p, q) = (b.param(0), b.param(1));
+        let (x, y) = (b.var(), b.var());
+        let differ = b.label();
+        for at in (0..bytes as i16).step_by(8) {
+            let v = b.load(Size::B8, p, at);
+            b.set(x, v);
+            let v = b.load(Size::B8, q, at);
+            b.set(y, v);
+            b.br(Jmp::Ne, x, y, differ);
+        }
+        b.exit(0);
+        b.bind(differ);
+        let (x, y) = (b.to_be64(x), b.to_be64(y));
+        let less = b.label();
+        b.br(Jmp::Lt, x, y, less);
+        b.exit(1);
+        b.bind(less);
+        b.exit(-1);
+    })
+}
+
+/// 0x80 in each byte of `w` that is zero, the lowest exactly (those above a zero byte may be wrong).
+fn zero_bytes(b: &mut Builder, w: V) -> V {
+    let low = b.sub(w, 0x0101_0101_0101_0101_i64);
+    let inverse = b.xor(w, -1);
+    let t = b.and(low, inverse);
+    b.and(t, 0x8080_8080_8080_8080_u64)
+}
+
+/// Bytes before the first zero byte, from the mask of [`zero_bytes`], which is not 0.
+fn length_in_word(b: &mut Builder, mask: V) -> V {
+    let negative = b.neg(mask);
+    let lowest = b.and(mask, negative);
+    let bit = b.shr(lowest, 7);
+    let below = b.sub(bit, 1);
+    let ones = b.and(below, 0x0101_0101_0101_0101_i64);
+    let sum = b.mul(ones, 0x0101_0101_0101_0101_i64);
+    b.shr(sum, 56)
+}
+
+fn strlen(b: &mut Builder, strsize: u32) {
+    let p = b.param(0);
+    let (mask, before) = (b.var(), b.var());
+    let found = b.label();
+    for at in (0..strsize as i16).step_by(8) {
+        let w = b.load(Size::B8, p, at);
+        let zero = zero_bytes(b, w);
+        b.set(mask, zero);
+        b.set(before, i64::from(at));
+        b.br(Jmp::Ne, mask, 0, found);
+    }
+    b.exit(i64::from(strsize) - 1);
+    b.bind(found);
+    let within = length_in_word(b, mask);
+    let len = b.add(within, before);
+    b.exit(len);
+}
