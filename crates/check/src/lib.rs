@@ -1,1 +1,148 @@
-//! Tree + types + probes to checked program. Knows neither DIF nor BPF.
+//! Tree, types and probes to a checked program: names, scopes, prototypes, formats, record layouts. Knows neither DIF
+//! nor BPF.
+//!
+//! ```text
+//!  tables      the words of D: built-in variables, functions, what is not compiled yet
+//!  session     symbol tables and the clause in hand
+//!  clause      descriptions (asked of the probe catalog), predicate, statements
+//!  decl        types, variables, inlines
+//!  expr ops    expressions; convert: values and widths; places: variables and elements
+//!  call        prototypes and subroutines
+//!  actions     what records; printf: formats against types
+//!  aggregates  @a[k] = f(x);  columns: what a key column is, joined over all uses
+//!  program     the result
+//! ```
+//!
+//! The one decision that shapes it: one pass in text order over all programs of the session. D gives a variable the
+//! type of its first assignment *in the text*, so order is meaning, and a second pass could only invent answers. What
+//! depends on all uses, the representation of key columns, is collected during the pass and decided at its end.
+//!
+//! Every statement is checked by itself: a mistake makes one message and the next statement is looked at. A program
+//! with messages must not be lowered.
+
+mod actions;
+mod aggregates;
+mod call;
+mod clause;
+mod columns;
+mod convert;
+mod decl;
+pub mod dump;
+mod expr;
+mod ops;
+mod places;
+mod printf;
+pub mod program;
+mod session;
+pub mod tables;
+
+use diagnostics::{Diagnostic, Sink, Tag};
+use plane::desc::AggDesc;
+use syntax::ast::{Item, PragmaKind, Program};
+
+pub use program::Checked;
+pub use session::{Context, Options};
+
+use program::{Repr, Var};
+use session::{Checker, VarType};
+
+/// Checks the programs of one session, in the order of the command line. The result may be lowered only if `sink` is
+/// empty.
+pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked {
+    let mut checker = Checker::new(cx, sink);
+    for (i, program) in programs.iter().enumerate() {
+        checker.program(program, i);
+    }
+    checker.operands(programs);
+    checker.finish()
+}
+
+impl Checker<'_> {
+    fn program(&mut self, program: &Program, index: usize) {
+        let mut anything = false;
+        for item in &program.items {
+            match item {
+                Item::Clause(clause) => self.clause(clause, index),
+                Item::Declaration(d) => self.declaration(d),
+                Item::Inline(inline) => self.inline(inline),
+                Item::Translator(t) => {
+                    let _: Result<(), _> = self.unsupported(t.span, "a translator");
+                }
+                Item::Provider(p) => {
+                    let _: Result<(), _> = self.unsupported(p.span, "a provider definition");
+                }
+                Item::Pragma(pragma) => {
+                    let what = match pragma.kind {
+                        // Options are the session's affair, and were set before checking.
+                        PragmaKind::Option { .. } => continue,
+                        PragmaKind::Attributes { .. } => "#pragma D attributes",
+                        PragmaKind::Binding { .. } => "#pragma D binding",
+                        PragmaKind::DependsOn { .. } => "#pragma D depends_on",
+                    };
+                    let _: Result<(), _> = self.unsupported(pragma.span, what);
+                    continue;
+                }
+            }
+            anything = true;
+        }
+        if !anything && !self.cx.options.empty && self.sink.is_empty() {
+            self.sink.error(Tag::D_EMPTY, program.span, "empty D program translation unit");
+        }
+    }
+
+    /// Operands that no program references.
+    fn operands(&mut self, programs: &[Program]) {
+        if self.cx.options.argref || !self.sink.is_empty() {
+            return;
+        }
+        for (i, text) in self.cx.options.operands.iter().enumerate() {
+            let n = i + 1;
+            let used = programs.iter().any(|p| p.operands_used.get(n).copied().unwrap_or(false));
+            if !used {
+                let message = format!("extraneous argument '{text}' (${n} is not referenced)");
+                self.sink.push(Diagnostic::bare(Tag::D_MACRO_UNUSED, message));
+            }
+        }
+    }
+
+    fn finish(self) -> Checked {
+        let strsize = self.strsize;
+        let vars = self
+            .vars
+            .iter()
+            .map(|v| {
+                let (ty, repr) = match v.ty {
+                    VarType::Known(ty, repr) => (ty, repr),
+                    _ => (types::TypeId::LONG, Repr::Int { size: 8, signed: true }),
+                };
+                let (key, key_size) = match &v.key {
+                    None => (None, 0),
+                    Some(columns) => {
+                        let columns: Vec<_> = columns.iter().map(|(_, c)| *c).collect();
+                        let (fields, size) = columns::key_layout(&columns, strsize);
+                        (Some(fields), size)
+                    }
+                };
+                Var {
+                    name: v.name.clone(),
+                    scope: v.scope,
+                    ty,
+                    type_name: self.types.name(ty),
+                    repr,
+                    key,
+                    key_size,
+                }
+            })
+            .collect();
+        let aggs = self
+            .aggs
+            .iter()
+            .map(|a| {
+                let columns: Vec<_> = a.key.iter().map(|(_, c)| *c).collect();
+                let (key, key_size) = columns::key_layout(&columns, strsize);
+                AggDesc { name: a.name.clone(), func: a.func, key, key_size }
+            })
+            .collect();
+        Checked { clauses: self.clauses, vars, aggs, strsize }
+    }
+}

@@ -1,0 +1,422 @@
+//! Actions: the statements that record. Each decides its fields in the clause's record and what the consumer does.
+
+use diagnostics::{Span, Tag};
+use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum, Field};
+use syntax::ast;
+use types::TypeId;
+
+use crate::columns::{Column, StrUses};
+use crate::printf::{FormatArg, FormatUse};
+use crate::program::{Expr, KeyValue, Repr, StmtKind};
+use crate::session::{Checker, Checks, Wrong};
+use crate::tables::{self, ActionKind, FunctionKind, FunctionRow};
+
+/// A value that is recorded or is a key: its type, its column, and how it is computed.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) ty: TypeId,
+    pub(crate) column: Column,
+    pub(crate) value: KeyValue,
+    pub(crate) span: Span,
+}
+
+impl Checker<'_> {
+    /// Places a recorded value in the clause's record.
+    fn place_field(&mut self, column: Column) -> Field {
+        self.clause.layout.push(column.datum(self.strsize))
+    }
+
+    /// The action that an expression calls with a value that only records and keys can hold: `stack()`, `sym()` ….
+    fn recordable(e: &ast::Expr) -> Option<(&'static FunctionRow, ActionKind, &[ast::Expr])> {
+        let ast::ExprKind::Call { callee, args } = &e.kind else { return None };
+        let ast::ExprKind::Ident(name) = &callee.kind else { return None };
+        let row = tables::function(&name.text)?;
+        match row.kind {
+            FunctionKind::Action(kind) if row.ret != "void" => Some((row, kind, args)),
+            _ => None,
+        }
+    }
+
+    /// A value to be recorded or to be a key column: an expression, or `stack()`, `sym()` and the like.
+    pub(crate) fn recorded(&mut self, e: &ast::Expr) -> Checks<Recorded> {
+        if let Some((row, kind, args)) = Self::recordable(e) {
+            self.uses(row.attributes);
+            return self.special(row, kind, args, e.span);
+        }
+        let value = self.value(e)?;
+        let ty = self.types.decay(value.ty);
+        let column = match self.repr(ty) {
+            Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
+            Some(Repr::Int { size, signed }) => Column::Int { size, signed },
+            None => {
+                let name = self.name(ty);
+                return self.unsupported(e.span, format!("recording a value of type \"{name}\""));
+            }
+        };
+        Ok(Recorded { ty, column, value: KeyValue::Expr(value), span: e.span })
+    }
+
+    fn special(
+        &mut self,
+        row: &FunctionRow,
+        kind: ActionKind,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Checks<Recorded> {
+        let form = match kind {
+            ActionKind::Sym | ActionKind::Usym => AddrForm::Symbol,
+            ActionKind::Func | ActionKind::Ufunc => AddrForm::Function,
+            ActionKind::Mod | ActionKind::Umod => AddrForm::Module,
+            _ => AddrForm::Address,
+        };
+        match kind {
+            ActionKind::Stack => {
+                let frames = self.stack_frames(args)?;
+                let column = Column::KernelStack { frames };
+                let value = KeyValue::Stack { user: false, frames };
+                Ok(Recorded { ty: TypeId::STACK, column, value, span })
+            }
+            ActionKind::Ustack => {
+                let (frames, strsize) = self.ustack_frames(args)?;
+                let column = Column::UserStack { frames, strsize };
+                let value = KeyValue::Stack { user: true, frames };
+                Ok(Recorded { ty: TypeId::STACK, column, value, span })
+            }
+            _ => {
+                let values = self.values(args)?;
+                let mut values = self.check_prototype(row, values, span)?;
+                let Some(addr) = values.pop() else { return Err(Wrong) };
+                let ty = self.row_type(row.ret);
+                let user = ty == TypeId::USYMADDR;
+                let (column, value) = if user {
+                    (Column::UserAddr(form), KeyValue::UserAddr(addr))
+                } else {
+                    (Column::KernelAddr(form), KeyValue::KernelAddr(addr))
+                };
+                Ok(Recorded { ty, column, value, span })
+            }
+        }
+    }
+
+    /// A constant above zero.
+    fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> Checks<u32> {
+        let value = self.value(e)?;
+        let signed = self.types.is_signed(value.ty);
+        match value.as_const() {
+            Some(v) if v > 0 || !signed && v != 0 => Ok(u32::try_from(v).unwrap_or(u32::MAX)),
+            _ => self.fail(tag, e.span, message),
+        }
+    }
+
+    fn stack_frames(&mut self, args: &[ast::Expr]) -> Checks<u32> {
+        match args {
+            [] => Ok(self.cx.options.stackframes),
+            [frames] => self.positive(
+                frames,
+                Tag::D_STACK_SIZE,
+                "stack( ) size must be a non-zero positive integral constant expression",
+            ),
+            [_, extra, ..] => {
+                self.fail(Tag::D_STACK_PROTO, extra.span, "stack( ) prototype mismatch: too many arguments")
+            }
+        }
+    }
+
+    fn ustack_frames(&mut self, args: &[ast::Expr]) -> Checks<(u32, u32)> {
+        if let [_, _, extra, ..] = args {
+            return self.fail(
+                Tag::D_USTACK_PROTO,
+                extra.span,
+                "ustack( ) prototype mismatch: too many arguments",
+            );
+        }
+        let frames = match args.first() {
+            None => self.cx.options.ustackframes,
+            Some(frames) => self.positive(
+                frames,
+                Tag::D_USTACK_FRAMES,
+                "ustack( ) argument #1 must be a non-zero positive integer constant",
+            )?,
+        };
+        let strsize = match args.get(1) {
+            None => 0,
+            Some(e) => {
+                let value = self.value(e)?;
+                match value.as_const().map(u32::try_from) {
+                    Some(Ok(v)) => v,
+                    _ => {
+                        return self.fail(
+                            Tag::D_USTACK_STRSIZE,
+                            e.span,
+                            "ustack( ) argument #2 must be a positive integer constant",
+                        );
+                    }
+                }
+            }
+        };
+        Ok((frames, strsize))
+    }
+
+    /// An action as a statement.
+    pub(crate) fn action(
+        &mut self,
+        row: &'static FunctionRow,
+        kind: ActionKind,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Checks<StmtKind> {
+        if row.ret != "void" {
+            let recorded = self.special(row, kind, args, span)?;
+            let field = self.place_field(recorded.column);
+            self.clause.actions.push(Action::Trace(field));
+            return Ok(StmtKind::Record(vec![(field, recorded.value)]));
+        }
+        self.check_length(row, args.len(), span)?;
+        match kind {
+            ActionKind::Trace => self.trace(&args[0]),
+            ActionKind::Printf => self.printf(row.name, args),
+            ActionKind::Printa => self.printa(row.name, args),
+            ActionKind::Exit => {
+                let values = self.values(args)?;
+                let mut values = self.check_prototype(row, values, span)?;
+                let Some(status) = values.pop() else { return Err(Wrong) };
+                let field = self.place_field(Column::Int { size: 4, signed: true });
+                self.clause.actions.push(Action::Exit(field));
+                Ok(StmtKind::Exit(field, status))
+            }
+            _ => self.library_action(row.name, kind, args, span),
+        }
+    }
+
+    fn trace(&mut self, arg: &ast::Expr) -> Checks<StmtKind> {
+        if let ast::ExprKind::Agg(_) = arg.kind {
+            return self.fail(Tag::D_TRACE_AGG, arg.span, "trace( ) may not be applied to an aggregation");
+        }
+        if Self::recordable(arg).is_none() {
+            // A call of `trace(printf())` is told as what it is, not as a void expression.
+            let value = self.value(arg)?;
+            if self.types.is_void(value.ty) {
+                return self.fail(
+                    Tag::D_TRACE_VOID,
+                    arg.span,
+                    "trace( ) may not be applied to a void expression",
+                );
+            }
+        }
+        let recorded = self.recorded(arg)?;
+        let field = self.place_field(recorded.column);
+        self.clause.actions.push(Action::Trace(field));
+        Ok(StmtKind::Record(vec![(field, recorded.value)]))
+    }
+
+    fn printf(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+        let Some((format, args)) = args.split_first() else { return Err(Wrong) };
+        let text = match &format.kind {
+            ast::ExprKind::Str(lit) => lit.text().into_owned(),
+            _ => {
+                let value = self.value(format)?;
+                let message = format!(
+                    "{func}( ) argument #1 is incompatible with prototype:\n\tprototype: string constant\n\t \
+                     argument: {}",
+                    self.name(value.ty)
+                );
+                return self.fail(Tag::D_PRINTF_ARG_FMT, format.span, message);
+            }
+        };
+        let mut recorded = Vec::with_capacity(args.len());
+        let mut wrong = false;
+        for arg in args {
+            match self.format_argument(arg) {
+                Ok(value) => recorded.push(value),
+                Err(Wrong) => wrong = true,
+            }
+        }
+        if wrong {
+            return Err(Wrong);
+        }
+        let types: Vec<FormatArg> = recorded.iter().map(|r| FormatArg { ty: r.ty, span: r.span }).collect();
+        self.check_format(func, &text, format.span, FormatUse::Printf, &types)?;
+        let mut fields = Vec::with_capacity(recorded.len());
+        let mut writes = Vec::with_capacity(recorded.len());
+        for r in recorded {
+            let field = self.place_field(r.column);
+            fields.push(field);
+            writes.push((field, r.value));
+        }
+        self.clause.actions.push(Action::Printf { format: text, args: fields });
+        Ok(StmtKind::Record(writes))
+    }
+
+    fn format_argument(&mut self, arg: &ast::Expr) -> Checks<Recorded> {
+        if Self::recordable(arg).is_none() {
+            let value = self.value(arg)?;
+            if self.types.is_void(value.ty) {
+                let message = "printf( ) may not be applied to a void expression";
+                return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);
+            }
+        }
+        self.recorded(arg)
+    }
+
+    /// An argument that must be an aggregation which has been assigned; `n` counts from 1.
+    fn aggregation(
+        &mut self,
+        func: &str,
+        arg: &ast::Expr,
+        n: usize,
+        wrong_kind: Tag,
+        unknown: Tag,
+    ) -> Checks<AggId> {
+        let ast::ExprKind::Agg(agg) = &arg.kind else {
+            let value = self.value(arg)?;
+            let message = format!(
+                "{func}( ) argument #{n} is incompatible with prototype:\n\tprototype: aggregation\n\t \
+                 argument: {}",
+                self.name(value.ty)
+            );
+            return self.fail(wrong_kind, arg.span, message);
+        };
+        let name = agg.name.text.as_str();
+        match self.agg(name) {
+            Some(id) => Ok(id),
+            None if self.bad_aggs.iter().any(|b| b == name) => Err(Wrong),
+            None => {
+                let known = self.aggs.iter().map(|a| a.name.as_str());
+                let help =
+                    diagnostics::nearest(name, known).map(|n| crate::session::did_you_mean(&format!("@{n}")));
+                self.fail_with(unknown, arg.span, format!("undefined aggregation: @{name}"), help)
+            }
+        }
+    }
+
+    fn printa(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+        let (format, rest, first) = match args.split_first() {
+            Some((ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest)) => {
+                (Some((lit.text().into_owned(), *span)), rest, 2)
+            }
+            _ => (None, args, 1),
+        };
+        if rest.is_empty() {
+            let message =
+                format!("{func}( ) prototype mismatch: {} args passed, {first} expected", args.len());
+            let span = args.first().map(|a| a.span);
+            return match span {
+                Some(span) => self.fail(Tag::D_PRINTA_PROTO, span, message),
+                None => Err(Wrong),
+            };
+        }
+        let mut aggs: Vec<AggId> = Vec::with_capacity(rest.len());
+        for (i, arg) in rest.iter().enumerate() {
+            let id = self.aggregation(func, arg, first + i, Tag::D_PRINTA_AGGARG, Tag::D_PRINTA_AGGBAD)?;
+            if let Some(first) = aggs.first() {
+                self.same_keys(*first, id, arg.span)?;
+            }
+            aggs.push(id);
+        }
+        if let (Some((text, span)), Some(first)) = (&format, aggs.first()) {
+            let info = &self.aggs[first.0 as usize];
+            let usage = FormatUse::Printa { count: info.func == AggFunc::Count };
+            let keys: Vec<FormatArg> =
+                info.key.iter().map(|(ty, _)| FormatArg { ty: *ty, span: *span }).collect();
+            self.check_format(func, text, *span, usage, &keys)?;
+        }
+        self.clause.actions.push(Action::Printa { format: format.map(|f| f.0), aggs });
+        Ok(StmtKind::Record(Vec::new()))
+    }
+
+    fn same_keys(&mut self, left: AggId, right: AggId, span: Span) -> Checks<()> {
+        let (l, r) = (self.aggs[left.0 as usize].clone(), self.aggs[right.0 as usize].clone());
+        let (n, m) = (l.key.len(), r.key.len());
+        if n != m {
+            let s = |n| if n == 1 { "" } else { "s" };
+            let message = format!(
+                "printa( ): @{} and @{} do not have matching key signatures: @{} has {n} key{}, @{} has {m} key{}",
+                l.name,
+                r.name,
+                l.name,
+                s(n),
+                r.name,
+                s(m)
+            );
+            return self.fail(Tag::D_PRINTA_AGGKEY, span, message);
+        }
+        for (i, ((a, _), (b, _))) in l.key.iter().zip(&r.key).enumerate() {
+            let same = self.types.assignable(*a, *b) || self.types.compatible(*a, *b);
+            if !same {
+                let i = i + 1;
+                let message = format!(
+                    "printa( ): @{}[ ] key #{i} is incompatible with @{}:\n{:>9} key #{i}: {}\n{:>9} key #{i}: {}",
+                    r.name,
+                    l.name,
+                    l.name,
+                    self.name(*a),
+                    r.name,
+                    self.name(*b)
+                );
+                return self.fail(Tag::D_PRINTA_AGGPROTO, span, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// `clear`, `trunc`, `normalize`, `denormalize`: done by the consumer in record order.
+    fn library_action(
+        &mut self,
+        func: &str,
+        kind: ActionKind,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Checks<StmtKind> {
+        let (least, most, tags) = match kind {
+            ActionKind::Clear => {
+                (1, 1, (Tag::D_CLEAR_PROTO, Tag::D_CLEAR_AGGARG, Tag::D_CLEAR_AGGBAD, Tag::D_UNKNOWN))
+            }
+            ActionKind::Trunc => {
+                (1, 2, (Tag::D_TRUNC_PROTO, Tag::D_TRUNC_AGGARG, Tag::D_TRUNC_AGGBAD, Tag::D_TRUNC_SCALAR))
+            }
+            _ => {
+                let n = if kind == ActionKind::Normalize { 2 } else { 1 };
+                let tags = (
+                    Tag::D_NORMALIZE_PROTO,
+                    Tag::D_NORMALIZE_AGGARG,
+                    Tag::D_NORMALIZE_AGGBAD,
+                    Tag::D_NORMALIZE_SCALAR,
+                );
+                (n, n, tags)
+            }
+        };
+        let (proto, wrong_kind, unknown, scalar) = tags;
+        if args.len() < least || args.len() > most {
+            let expected = match (least == most, args.len() < least) {
+                (true, _) => least.to_string(),
+                (false, true) => format!("at least {least}"),
+                (false, false) => format!("no more than {most}"),
+            };
+            let message =
+                format!("{func}( ) prototype mismatch: {} args passed, {expected} expected", args.len());
+            return self.fail(proto, span, message);
+        }
+        let agg = self.aggregation(func, &args[0], 1, wrong_kind, unknown)?;
+        let mut writes = Vec::new();
+        let field = match args.get(1) {
+            None => None,
+            Some(arg) => {
+                let value = self.value(arg)?;
+                let message = format!("{func}( ) argument #2 must be of scalar type");
+                let value = self.scalar(value, scalar, arg.span, &message)?;
+                let signed = kind == ActionKind::Trunc;
+                let value: Expr = self.convert(value, if signed { TypeId::LONG } else { TypeId::ULONG });
+                let field = self.clause.layout.push(Datum::Int { size: 8, signed });
+                writes.push((field, KeyValue::Expr(value)));
+                Some(field)
+            }
+        };
+        self.clause.actions.push(match (kind, field) {
+            (ActionKind::Clear, _) => Action::Clear(agg),
+            (ActionKind::Trunc, field) => Action::Trunc(agg, field),
+            (ActionKind::Normalize, Some(field)) => Action::Normalize(agg, field),
+            _ => Action::Denormalize(agg),
+        });
+        Ok(StmtKind::Record(writes))
+    }
+}

@@ -1,0 +1,176 @@
+//! `@name[keys] = function(args)`.
+
+use diagnostics::{Span, Tag};
+use plane::desc::{AggFunc, AggId};
+use syntax::ast;
+use types::TypeId;
+
+use crate::actions::Recorded;
+use crate::program::{Expr, KeyValue, StmtKind};
+use crate::session::{AggInfo, Checker, Checks, Wrong};
+use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
+
+impl Checker<'_> {
+    /// The statement `@a[keys] = value`.
+    pub(crate) fn aggregate(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
+        let name = agg.name.text.clone();
+        let out = self.aggregate_inner(agg, value, span);
+        if out.is_err() && self.agg(&name).is_none() {
+            self.bad_aggs.push(name);
+        }
+        out
+    }
+
+    fn aggregate_inner(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
+        let (row, function, args) = self.aggregating_call(agg, value)?;
+        let func = match function {
+            Aggregating::Count => AggFunc::Count,
+            Aggregating::Sum => AggFunc::Sum,
+            Aggregating::Min => AggFunc::Min,
+            Aggregating::Max => AggFunc::Max,
+            Aggregating::Avg => AggFunc::Avg,
+            Aggregating::Quantize => AggFunc::Quantize,
+        };
+        let known = self.known(&agg.name.text, func, agg.name.span)?;
+        let keys: Vec<Checks<Recorded>> =
+            agg.keys.iter().flatten().map(|k| self.aggregation_key(k)).collect();
+        let args = self.aggregating_args(row, function, args, value.span);
+        let keys = keys.into_iter().collect::<Checks<Vec<Recorded>>>()?;
+        let args = args?;
+        let id = match known {
+            Some(id) => {
+                self.match_keys(id, &keys, span)?;
+                id
+            }
+            None => {
+                let key = keys.iter().map(|k| (k.ty, k.column)).collect();
+                self.aggs.push(AggInfo { name: agg.name.text.clone(), func, key, span: agg.name.span });
+                AggId(self.aggs.len() as u32 - 1)
+            }
+        };
+        let signature: Vec<TypeId> = self.aggs[id.0 as usize].key.iter().map(|(ty, _)| *ty).collect();
+        let key = keys
+            .into_iter()
+            .zip(signature)
+            .map(|(k, ty)| match k.value {
+                KeyValue::Expr(e) => KeyValue::Expr(self.coerce_key(e, ty)),
+                other => other,
+            })
+            .collect();
+        Ok(StmtKind::Aggregate { agg: id, key, args })
+    }
+
+    /// The call of an aggregating function right of `=`.
+    fn aggregating_call<'e>(
+        &mut self,
+        agg: &ast::AggRef,
+        value: &'e ast::Expr,
+    ) -> Checks<(&'static FunctionRow, Aggregating, &'e [ast::Expr])> {
+        if let ast::ExprKind::Call { callee, args } = &value.kind {
+            let row = self.callee(callee)?;
+            match row.kind {
+                FunctionKind::Aggregating(function) => return Ok((row, function, args)),
+                FunctionKind::LaterAggregating => {
+                    return self.unsupported(value.span, format!("{}( )", row.name));
+                }
+                _ => {}
+            }
+        } else if matches!(value.kind, ast::ExprKind::Error) {
+            return Err(Wrong);
+        }
+        let message = format!("@{} must be assigned the result of an aggregating function", agg.name.text);
+        self.fail(Tag::D_AGG_FUNC, value.span, message)
+    }
+
+    /// The aggregation of this name, if it was used before; its function must be the same.
+    fn known(&mut self, name: &str, func: AggFunc, span: Span) -> Checks<Option<AggId>> {
+        let Some(id) = self.agg(name) else { return Ok(None) };
+        let info = &self.aggs[id.0 as usize];
+        if info.func == func {
+            return Ok(Some(id));
+        }
+        let (line, _) = self.cx.map.line_column(info.span.file, info.span.start);
+        let message = format!(
+            "aggregation redefined: @{name}\n\t current: @{name} = {}( )\n\tprevious: @{name} = {}( ) : line {line}",
+            func.name(),
+            info.func.name()
+        );
+        self.fail(Tag::D_AGG_REDEF, span, message)
+    }
+
+    fn aggregation_key(&mut self, e: &ast::Expr) -> Checks<Recorded> {
+        if let ast::ExprKind::Agg(_) = e.kind {
+            return self.fail(
+                Tag::D_KEY_TYPE,
+                e.span,
+                "<DYN> expression may not be used as aggregation index",
+            );
+        }
+        if self.action_name(e).is_some_and(|n| tables::function(n).is_some_and(|r| r.ret == "void")) {
+            return self.fail(
+                Tag::D_KEY_TYPE,
+                e.span,
+                "void expression may not be used as aggregation index",
+            );
+        }
+        if self.action_name(e).is_none() {
+            let value = self.value(e)?;
+            let ty = self.types.decay(value.ty);
+            if self.repr(ty).is_none() {
+                let message = format!("{} expression may not be used as aggregation index", self.name(ty));
+                return self.fail(Tag::D_KEY_TYPE, e.span, message);
+            }
+        }
+        self.recorded(e)
+    }
+
+    fn match_keys(&mut self, id: AggId, keys: &[Recorded], span: Span) -> Checks<()> {
+        let info = self.aggs[id.0 as usize].clone();
+        let prefix = format!("@{}", info.name);
+        // Stacks and symbols are compared by type; they stand in as expressions of that type.
+        let values: Vec<Expr> = keys
+            .iter()
+            .map(|k| match &k.value {
+                KeyValue::Expr(e) => e.clone(),
+                _ => Expr { kind: crate::program::ExprKind::Old, ty: k.ty, span: k.span },
+            })
+            .collect();
+        self.check_signature(&prefix, &info.key, &values, span)?;
+        let joined = info
+            .key
+            .iter()
+            .zip(keys)
+            .map(|((ty, column), k)| {
+                let other = match &k.value {
+                    KeyValue::Expr(e) => self.use_of(&self.coerce_key(e.clone(), *ty), *ty),
+                    _ => k.column,
+                };
+                (*ty, column.join(other))
+            })
+            .collect();
+        self.aggs[id.0 as usize].key = joined;
+        Ok(())
+    }
+
+    fn aggregating_args(
+        &mut self,
+        row: &FunctionRow,
+        function: Aggregating,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Checks<Vec<Expr>> {
+        self.check_length(row, args.len(), span)?;
+        if function == Aggregating::Quantize && args.len() > 2 {
+            let message = "quantize( ) prototype mismatch: too many arguments";
+            return self.fail(Tag::D_QUANT_PROTO, args[2].span, message);
+        }
+        let mut values = self.values(args)?;
+        for (i, value) in values.iter_mut().enumerate() {
+            if !self.types.is_scalar(value.ty) {
+                let message = format!("{}( ) argument #{} must be of scalar type", row.name, i + 1);
+                return self.fail(Tag::D_AGG_SCALAR, value.span, message);
+            }
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,153 @@
+//! Calls: prototypes, and the subroutines.
+
+use diagnostics::{Span, Tag, nearest};
+use syntax::ast;
+use types::TypeId;
+
+use crate::program::{Expr, ExprKind, Scope};
+use crate::session::{Checker, Checks, Wrong, did_you_mean};
+use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
+
+/// One parameter of a prototype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Param {
+    /// `None`: anything.
+    ty: Option<TypeId>,
+    optional: bool,
+}
+
+impl Checker<'_> {
+    /// The row of the function that is called.
+    pub(crate) fn callee(&mut self, callee: &ast::Expr) -> Checks<&'static FunctionRow> {
+        let ast::ExprKind::Ident(name) = &callee.kind else {
+            if matches!(callee.kind, ast::ExprKind::Error) {
+                return Err(Wrong);
+            }
+            return self.fail(Tag::D_FUNC_IDENT, callee.span, "function designator is not of function type");
+        };
+        let word = name.text.as_str();
+        if let Some(row) = tables::function(word) {
+            self.uses(row.attributes);
+            return Ok(row);
+        }
+        let kind = match self.var(Scope::Global, word) {
+            Some(id) => Some(self.var_info(id).kind_word()),
+            None if self.inlines.contains_key(word) || tables::variable(word).is_some() => Some("scalar"),
+            None => None,
+        };
+        if let Some(kind) = kind {
+            let message = format!("{kind} '{word}' may not be referenced as a function");
+            return self.fail(Tag::D_FUNC_IDKIND, callee.span, message);
+        }
+        let help = nearest(word, tables::FUNCTIONS.iter().map(|r| r.name)).map(did_you_mean);
+        self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
+    }
+
+    /// A call inside an expression: only subroutines give values.
+    pub(crate) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Checks<Expr> {
+        let row = self.callee(callee)?;
+        match row.kind {
+            FunctionKind::Subroutine(sub) => {
+                let values = self.values(args)?;
+                let values = self.check_prototype(row, values, span)?;
+                Ok(self.subroutine(sub, row, values, span))
+            }
+            FunctionKind::LaterSubroutine => self.unsupported(span, format!("{}( )", row.name)),
+            FunctionKind::Action(_)
+            | FunctionKind::LaterAction
+            | FunctionKind::Aggregating(_)
+            | FunctionKind::LaterAggregating => {
+                let message = format!(
+                    "{} {}( ) may not be called from a D expression (D program context required)",
+                    row.kind.word(),
+                    row.name
+                );
+                self.fail(Tag::D_CG_EXPR, span, message)
+            }
+        }
+    }
+
+    /// Checks all arguments, so that each gets its complaint.
+    pub(crate) fn values(&mut self, args: &[ast::Expr]) -> Checks<Vec<Expr>> {
+        let checked: Vec<Checks<Expr>> = args.iter().map(|a| self.value(a)).collect();
+        checked.into_iter().collect()
+    }
+
+    fn params(&self, row: &FunctionRow) -> (Vec<Param>, bool) {
+        let mut params = Vec::new();
+        let mut variadic = false;
+        for word in row.params.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            match word {
+                "..." => variadic = true,
+                "@" => params.push(Param { ty: None, optional: false }),
+                _ => {
+                    let inner = word.strip_prefix('[').and_then(|w| w.strip_suffix(']'));
+                    let ty = Some(self.row_type(inner.unwrap_or(word)));
+                    params.push(Param { ty, optional: inner.is_some() });
+                }
+            }
+        }
+        (params, variadic)
+    }
+
+    /// The number of arguments against the row's prototype.
+    pub(crate) fn check_length(&mut self, row: &FunctionRow, count: usize, span: Span) -> Checks<()> {
+        let (params, variadic) = self.params(row);
+        let required = params.iter().filter(|p| !p.optional).count();
+        let optional = required < params.len();
+        if count < required || (!variadic && count > params.len()) {
+            let s = if count == 1 { "" } else { "s" };
+            let least = if optional { "at least " } else { "" };
+            let message = format!(
+                "{}( ) prototype mismatch: {count} arg{s} passed, {least}{required} expected",
+                row.name
+            );
+            return self.fail(Tag::D_PROTO_LEN, span, message);
+        }
+        Ok(())
+    }
+
+    /// Number and types of arguments against the row's prototype; converts them.
+    pub(crate) fn check_prototype(
+        &mut self,
+        row: &FunctionRow,
+        values: Vec<Expr>,
+        span: Span,
+    ) -> Checks<Vec<Expr>> {
+        self.check_length(row, values.len(), span)?;
+        let (params, _) = self.params(row);
+        let mut out = Vec::with_capacity(values.len());
+        for (i, value) in values.into_iter().enumerate() {
+            let Some(ty) = params.get(i).and_then(|p| p.ty) else {
+                out.push(value);
+                continue;
+            };
+            if !self.fits(ty, &value) {
+                let message = format!(
+                    "{}( ) argument #{} is incompatible with prototype:\n\tprototype: {}\n\t argument: {}",
+                    row.name,
+                    i + 1,
+                    self.name(ty),
+                    self.name(value.ty)
+                );
+                return self.fail(Tag::D_PROTO_ARG, value.span, message);
+            }
+            out.push(self.coerce(value, ty));
+        }
+        Ok(out)
+    }
+
+    fn subroutine(&mut self, sub: Subroutine, row: &FunctionRow, values: Vec<Expr>, span: Span) -> Expr {
+        let ty = self.row_type(row.ret);
+        let mut values = values.into_iter();
+        let zero = self.int(0, TypeId::INT, span);
+        let first = Box::new(values.next().unwrap_or(zero));
+        let kind = match sub {
+            Subroutine::Copyinstr => {
+                ExprKind::LoadStr { addr: first, user: true, max: values.next().map(Box::new) }
+            }
+            Subroutine::Strlen => ExprKind::Strlen(first),
+        };
+        Expr { kind, ty, span }
+    }
+}

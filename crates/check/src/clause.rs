@@ -1,0 +1,197 @@
+//! Clauses: descriptions, predicate, statements.
+
+use diagnostics::{Span, Tag, nearest};
+use plane::desc::{Action, LayoutBuilder, RecordDesc};
+use probes::{Attributes, Pattern, ProbeId, ProbeInfo, is_glob};
+use syntax::ast;
+
+use crate::program::{Clause, ClausePattern, Expr, Stmt, StmtKind};
+use crate::session::{Checker, Checks, ClauseState, did_you_mean};
+use crate::tables::FunctionKind;
+
+impl Checker<'_> {
+    pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
+        let (patterns, probes) = self.descriptions(&clause.probes);
+        self.clause = ClauseState {
+            layout: LayoutBuilder::default(),
+            actions: Vec::new(),
+            attributes: Attributes::STABLE,
+        };
+        let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
+        let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
+        let mut body = Vec::new();
+        let mut empty = true;
+        for stmt in stmts {
+            let action = u16::try_from(body.len() + 1).unwrap_or(u16::MAX);
+            match &stmt.kind {
+                ast::StmtKind::Empty => continue,
+                ast::StmtKind::If { .. } => {
+                    let _: Checks<()> = self.unsupported(stmt.span, "if/else");
+                }
+                ast::StmtKind::Expr(e) => {
+                    if let Ok(Some(kind)) = self.statement(e) {
+                        body.push(Stmt { span: stmt.span, action, kind });
+                    }
+                }
+            }
+            empty = false;
+        }
+        let state = &mut self.clause;
+        if empty {
+            state.actions.push(Action::None);
+        }
+        let actions = std::mem::take(&mut state.actions);
+        let record = (!actions.is_empty()).then(|| RecordDesc { size: state.layout.size(), actions });
+        let attributes = state.attributes;
+        self.clauses.push(Clause {
+            span: clause.span,
+            program,
+            patterns,
+            probes,
+            predicate,
+            body,
+            record,
+            attributes,
+            destructive: false,
+        });
+    }
+
+    fn predicate(&mut self, e: &ast::Expr) -> Checks<Expr> {
+        let value = self.value(e)?;
+        self.scalar(value, Tag::D_PRED_SCALAR, e.span, "predicate result must be of scalar type")
+    }
+
+    /// What is left of a statement after constant conditions have selected their arms.
+    fn selected<'e>(&mut self, mut e: &'e ast::Expr) -> Checks<&'e ast::Expr> {
+        while let ast::ExprKind::Cond { cond, then, otherwise } = &e.kind {
+            match self.value(cond)?.as_const() {
+                Some(0) => e = otherwise,
+                Some(_) => e = then,
+                None => break,
+            }
+        }
+        Ok(e)
+    }
+
+    /// A statement; `None` when nothing is left to do for it.
+    fn statement(&mut self, e: &ast::Expr) -> Checks<Option<StmtKind>> {
+        let e = self.selected(e)?;
+        match &e.kind {
+            ast::ExprKind::Call { callee, args } => {
+                let row = self.callee(callee)?;
+                match row.kind {
+                    FunctionKind::Action(kind) => {
+                        return self.action(row, kind, args, e.span).map(Some);
+                    }
+                    FunctionKind::LaterAction | FunctionKind::LaterAggregating => {
+                        return self.unsupported(e.span, format!("{}( )", row.name));
+                    }
+                    _ => {}
+                }
+            }
+            ast::ExprKind::Assign { op, target, value } => {
+                if let ast::ExprKind::Agg(agg) = &target.kind {
+                    if op.is_some() {
+                        let message = format!(
+                            "@{} must be assigned the result of an aggregating function",
+                            agg.name.text
+                        );
+                        return self.fail(Tag::D_AGG_FUNC, e.span, message);
+                    }
+                    return self.aggregate(agg, value, e.span).map(Some);
+                }
+            }
+            ast::ExprKind::Agg(agg) => {
+                let message = format!("expression has null effect: @{}", agg.name.text);
+                return self.fail(Tag::D_AGG_NULL, e.span, message);
+            }
+            _ => {}
+        }
+        let value = self.value(e)?;
+        // A bare constant has no effect (what a dropped arm of `?:` leaves).
+        if value.as_const().is_some() {
+            return Ok(None);
+        }
+        Ok(Some(StmtKind::Expr(value)))
+    }
+
+    fn descriptions(&mut self, descs: &[ast::ProbeDesc]) -> (Vec<ClausePattern>, Vec<ProbeInfo>) {
+        let mut patterns = Vec::with_capacity(descs.len());
+        let mut probes: Vec<ProbeInfo> = Vec::new();
+        for desc in descs {
+            if let Ok((pattern, found)) = self.description(desc) {
+                patterns.push(ClausePattern { span: desc.span, pattern });
+                probes.extend(found);
+            }
+        }
+        probes.sort_by_key(|p| p.id);
+        probes.dedup_by_key(|p| p.id);
+        (patterns, probes)
+    }
+
+    fn description(&mut self, desc: &ast::ProbeDesc) -> Checks<(Pattern, Vec<ProbeInfo>)> {
+        let fields = match &desc.kind {
+            ast::ProbeDescKind::Id(id) => {
+                return match self.cx.catalog.by_id(ProbeId(*id)) {
+                    Some(probe) => Ok((Pattern::exact(&probe.desc), vec![probe])),
+                    None => {
+                        let message = format!("invalid probe identifier {id}: No probe matches description");
+                        self.fail(Tag::D_PDESC_INVAL, desc.span, message)
+                    }
+                };
+            }
+            ast::ProbeDescKind::Fields { provider, module, function, name } => {
+                [provider, module, function, name].map(|f| f.text.as_str())
+            }
+        };
+        let pattern = match Pattern::from_fields(fields) {
+            Ok(pattern) => pattern,
+            Err(error) => return self.fail(Tag::D_PDESC_INVAL, desc.span, error.to_string()),
+        };
+        match self.cx.catalog.matches(&pattern) {
+            Ok(found) if found.is_empty() && !self.cx.options.zdefs => {
+                self.no_match(&pattern, "does not match any probes", None, desc.span)
+            }
+            Ok(found) => Ok((pattern, found)),
+            Err(error) => {
+                let message = format!("does not match any probes: {}", error.message);
+                self.no_match(&pattern, &message, error.help, desc.span)
+            }
+        }
+    }
+
+    fn no_match<T>(&mut self, pattern: &Pattern, why: &str, help: Option<String>, span: Span) -> Checks<T> {
+        let help = help.or_else(|| self.near_probe(pattern));
+        self.fail_with(Tag::D_PDESC_ZERO, span, format!("probe description {pattern} {why}"), help)
+    }
+
+    /// The first field, from the left, that no probe has, and what is near to it.
+    fn near_probe(&self, pattern: &Pattern) -> Option<String> {
+        let catalog = self.cx.catalog;
+        let near = |wrong: &str, known: &[String]| {
+            if wrong.is_empty() || is_glob(wrong) || known.iter().any(|k| k == wrong) {
+                return None;
+            }
+            let upper = wrong.to_ascii_uppercase();
+            known
+                .iter()
+                .find(|k| **k == upper)
+                .map(String::as_str)
+                .or_else(|| nearest(wrong, known.iter().map(String::as_str)))
+                .map(did_you_mean)
+        };
+        let providers = catalog.provider_names();
+        if let Some(help) = near(&pattern.provider, &providers) {
+            return Some(help);
+        }
+        let providers: Vec<&String> = providers.iter().filter(|p| pattern.matches_provider(p)).collect();
+        let gather = |list: &dyn Fn(&str) -> Vec<String>| {
+            let mut all: Vec<String> = providers.iter().flat_map(|p| list(p)).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        near(&pattern.function, &gather(&|p| catalog.functions_of(p)))
+            .or_else(|| near(&pattern.name, &gather(&|p| catalog.names_of(p))))
+    }
+}

@@ -1,0 +1,124 @@
+//! Columns of keys, joined over all uses in the session.
+//!
+//! A key must look the same wherever it is used, but each use knows only its own expression. So a column collects what
+//! its uses are, and only when all programs are checked it becomes a [`Datum`]: the cheapest that holds them all. For
+//! strings the order is interned number, 16 bytes of `execname`, whole string; for integers it is the widest.
+
+use plane::desc::{AddrForm, Datum, Field, LayoutBuilder};
+
+use crate::program::StrSource;
+
+/// Bytes that hold every `execname`, NUL included.
+const COMM: usize = 16;
+
+/// What the uses of a column have in common so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Int { size: u8, signed: bool },
+    Str(StrUses),
+    KernelStack { frames: u32 },
+    UserStack { frames: u32, strsize: u32 },
+    KernelAddr(AddrForm),
+    UserAddr(AddrForm),
+}
+
+/// Which sources a string column has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StrUses {
+    longest: usize,
+    probe_name: bool,
+    comm: bool,
+    dynamic: bool,
+}
+
+impl StrUses {
+    pub(crate) fn of(source: StrSource) -> StrUses {
+        let mut uses = StrUses::default();
+        match source {
+            StrSource::Const(length) => uses.longest = length,
+            StrSource::ProbeName => uses.probe_name = true,
+            StrSource::Comm => uses.comm = true,
+            StrSource::Dynamic => uses.dynamic = true,
+        }
+        uses
+    }
+
+    fn datum(self, strsize: u32) -> Datum {
+        if self.dynamic || self.comm && (self.probe_name || self.longest >= COMM) {
+            Datum::Str { size: strsize }
+        } else if self.comm {
+            Datum::Str { size: strsize.min(COMM as u32) }
+        } else {
+            Datum::Interned
+        }
+    }
+}
+
+impl Column {
+    /// The column that holds both.
+    pub(crate) fn join(self, other: Column) -> Column {
+        match (self, other) {
+            (Column::Int { size: a, .. }, Column::Int { size: b, .. }) if b > a => other,
+            (Column::Str(a), Column::Str(b)) => Column::Str(StrUses {
+                longest: a.longest.max(b.longest),
+                probe_name: a.probe_name || b.probe_name,
+                comm: a.comm || b.comm,
+                dynamic: a.dynamic || b.dynamic,
+            }),
+            (Column::KernelStack { frames: a }, Column::KernelStack { frames: b }) => {
+                Column::KernelStack { frames: a.max(b) }
+            }
+            (Column::UserStack { frames: a, strsize: s }, Column::UserStack { frames: b, strsize: t }) => {
+                Column::UserStack { frames: a.max(b), strsize: s.max(t) }
+            }
+            _ => self,
+        }
+    }
+
+    /// What the column is made of.
+    pub(crate) fn datum(self, strsize: u32) -> Datum {
+        match self {
+            Column::Int { size, signed } => Datum::Int { size, signed },
+            Column::Str(uses) => uses.datum(strsize),
+            Column::KernelStack { frames } => Datum::KernelStack { frames },
+            Column::UserStack { frames, strsize } => Datum::UserStack { frames, strsize },
+            Column::KernelAddr(form) => Datum::KernelAddr(form),
+            Column::UserAddr(form) => Datum::UserAddr(form),
+        }
+    }
+}
+
+/// Lays out a key; its columns and its bytes.
+pub(crate) fn key_layout(columns: &[Column], strsize: u32) -> (Vec<Field>, u32) {
+    let mut layout = LayoutBuilder::default();
+    let fields = columns.iter().map(|c| layout.push_key(c.datum(strsize))).collect();
+    (fields, layout.size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(sources: &[StrSource]) -> Datum {
+        sources.iter().map(|s| Column::Str(StrUses::of(*s))).reduce(Column::join).unwrap().datum(256)
+    }
+
+    #[test]
+    fn a_string_column_is_the_cheapest_that_holds_all_uses() {
+        use StrSource::{Comm, Const, Dynamic, ProbeName};
+        assert_eq!(joined(&[Const(300), ProbeName]), Datum::Interned);
+        assert_eq!(joined(&[Comm, Const(15)]), Datum::Str { size: 16 });
+        assert_eq!(joined(&[Comm, Const(16)]), Datum::Str { size: 256 });
+        assert_eq!(joined(&[ProbeName, Comm]), Datum::Str { size: 256 });
+        assert_eq!(joined(&[Const(1), Dynamic]), Datum::Str { size: 256 });
+    }
+
+    #[test]
+    fn an_integer_column_is_the_widest_and_keys_are_words() {
+        let int = |size| Column::Int { size, signed: true };
+        assert_eq!(int(4).join(int(8)), int(8));
+        assert_eq!(int(4).join(Column::Int { size: 4, signed: false }), int(4));
+        let (fields, size) = key_layout(&[int(1), Column::UserAddr(AddrForm::Symbol), int(4)], 256);
+        assert_eq!((fields[1].offset, fields[2].offset, size), (8, 24, 32));
+    }
+}

@@ -1,0 +1,179 @@
+//! Values and conversions.
+//!
+//! D computes in 64 bits and looks at the static type only where a value is cast, stored or recorded. So an expression
+//! of type `int` may hold more than 32 bits until then ("not normal"), and a conversion first cuts the value to the
+//! type it has, then extends it to the one it gets. Constants are converted here and now.
+
+use diagnostics::{Span, Tag};
+use types::{Int, IntClass, Kind, TypeId};
+
+use crate::program::{Builtin, Expr, ExprKind, Repr};
+use crate::session::{Checker, Checks};
+
+/// The low `size` bytes of a value, extended.
+pub(crate) fn cut(value: i64, size: u8, signed: bool) -> i64 {
+    match (size, signed) {
+        (1, true) => i64::from(value as i8),
+        (1, false) => i64::from(value as u8),
+        (2, true) => i64::from(value as i16),
+        (2, false) => i64::from(value as u16),
+        (4, true) => i64::from(value as i32),
+        (4, false) => i64::from(value as u32),
+        _ => value,
+    }
+}
+
+impl Checker<'_> {
+    /// Turns an object in memory into its value: scalars are loaded, arrays become pointers, structs stay.
+    pub(crate) fn rvalue(&mut self, e: Expr) -> Checks<Expr> {
+        let ExprKind::Deref { addr, user } = e.kind else { return Ok(e) };
+        let load = |addr, size, signed| ExprKind::Load { addr, size, signed, user };
+        let (kind, ty) = match self.types.base_kind(e.ty) {
+            Kind::Int(int) | Kind::Enum { int, .. } => (load(addr, int.size, int.signed), e.ty),
+            Kind::Pointer { target, userland } => {
+                // A pointer found in user memory points into user memory.
+                let ty = if user && !userland { self.types.user_pointer(target) } else { e.ty };
+                (load(addr, 8, false), ty)
+            }
+            Kind::Array { elem, .. } => {
+                let ty = if user { self.types.user_pointer(elem) } else { self.types.pointer(elem) };
+                return Ok(Expr { ty, ..*addr });
+            }
+            Kind::Float { .. } => {
+                let name = self.name(e.ty);
+                return self.unsupported(e.span, format!("a value of type \"{name}\""));
+            }
+            _ => return Ok(Expr { kind: ExprKind::Deref { addr, user }, ..e }),
+        };
+        Ok(Expr { kind, ty, span: e.span })
+    }
+
+    /// True when the 64 bits of the value are within its type.
+    fn normal(&self, e: &Expr, int: Int) -> bool {
+        if int.size >= 8 {
+            return true;
+        }
+        match &e.kind {
+            ExprKind::Int(v) => cut(*v, int.size, int.signed) == *v,
+            ExprKind::Builtin(Builtin::Arg(_)) => false,
+            ExprKind::Builtin(_)
+            | ExprKind::Read(_)
+            | ExprKind::Old
+            | ExprKind::Not(_)
+            | ExprKind::Compare { .. }
+            | ExprKind::CompareStr(..)
+            | ExprKind::Logic(..)
+            | ExprKind::Truth(_)
+            | ExprKind::Load { .. }
+            | ExprKind::Assign(..)
+            | ExprKind::Delete(_)
+            | ExprKind::Update { .. } => true,
+            ExprKind::Convert { size, signed, .. } => *size == int.size && *signed == int.signed,
+            ExprKind::Cond(_, a, b) => {
+                let same =
+                    |x: &Expr| self.types.as_int(x.ty).is_some_and(|i| i == int) && self.normal(x, int);
+                same(a) && same(b)
+            }
+            ExprKind::Comma(_, b) => self.normal(b, int),
+            _ => false,
+        }
+    }
+
+    fn narrow(&self, e: Expr, size: u8, signed: bool) -> Expr {
+        let (ty, span) = (e.ty, e.span);
+        if let ExprKind::Int(v) = e.kind {
+            return Expr { kind: ExprKind::Int(cut(v, size, signed)), ty, span };
+        }
+        Expr { kind: ExprKind::Convert { size, signed, value: Box::new(e) }, ty, span }
+    }
+
+    /// Converts between integers, or views an integer as a pointer and back.
+    pub(crate) fn convert(&self, e: Expr, to: TypeId) -> Expr {
+        let span = e.span;
+        let from = self.types.as_int(e.ty);
+        let Some(target) = self.types.as_int(to) else {
+            // To a pointer: the value in 64 bits.
+            let e = match from {
+                Some(int) if !self.normal(&e, int) => self.narrow(e, int.size, int.signed),
+                _ => e,
+            };
+            return Expr { ty: to, ..e };
+        };
+        if target.class == IntClass::Bool {
+            if from.is_some_and(|i| i.class == IntClass::Bool) {
+                return Expr { ty: to, ..e };
+            }
+            return match e.kind {
+                ExprKind::Int(v) => self.int(i64::from(v != 0), to, span),
+                _ => Expr { kind: ExprKind::Truth(Box::new(e)), ty: to, span },
+            };
+        }
+        let from = from.unwrap_or(Int { size: 8, signed: false, class: IntClass::Plain });
+        let mut e = e;
+        if target.size > from.size {
+            if !self.normal(&e, from) {
+                e = self.narrow(e, from.size, from.signed);
+            }
+            if target.size < 8 && from.signed && !target.signed {
+                e = self.narrow(e, target.size, target.signed);
+            }
+        } else if target.size < 8 {
+            let same = target.size == from.size && target.signed == from.signed && self.normal(&e, from);
+            if !same {
+                e = self.narrow(e, target.size, target.signed);
+            }
+        }
+        Expr { ty: to, ..e }
+    }
+
+    /// A string from what D takes for one: a string itself, `char *`, `char []`, or the constant 0.
+    pub(crate) fn to_string(&self, e: Expr) -> Expr {
+        let span = e.span;
+        if self.types.is_string(e.ty) {
+            return e;
+        }
+        if e.as_const() == Some(0) {
+            return Expr { kind: ExprKind::Str(Vec::new()), ty: TypeId::STRING, span };
+        }
+        let user = self.types.pointee(e.ty).is_some_and(|(_, user)| user);
+        let addr = Box::new(self.convert(e, TypeId::ULONG));
+        Expr { kind: ExprKind::LoadStr { addr, user, max: None }, ty: TypeId::STRING, span }
+    }
+
+    /// Whether an argument, key or assigned value fits a type.
+    pub(crate) fn fits(&self, to: TypeId, e: &Expr) -> bool {
+        let zero = e.as_const() == Some(0);
+        if self.types.is_pointer(to) && self.types.is_integer(e.ty) {
+            return zero;
+        }
+        if self.types.is_string(to) && zero {
+            return true;
+        }
+        self.types.assignable(to, e.ty)
+    }
+
+    /// Converts a value that [`Checker::fits`] a type.
+    pub(crate) fn coerce(&self, e: Expr, to: TypeId) -> Expr {
+        if self.types.is_string(to) { self.to_string(e) } else { self.convert(e, to) }
+    }
+
+    /// A value that is zero or not: integers and pointers.
+    pub(crate) fn scalar(&mut self, e: Expr, tag: Tag, span: Span, message: &str) -> Checks<Expr> {
+        if self.types.is_integer(e.ty) || self.types.is_pointer(e.ty) {
+            Ok(e)
+        } else {
+            self.fail(tag, span, message)
+        }
+    }
+
+    /// The representation a value of this type is stored in, or a complaint.
+    pub(crate) fn storable(&mut self, ty: TypeId, span: Span) -> Checks<Repr> {
+        match self.repr(ty) {
+            Some(repr) => Ok(repr),
+            None => {
+                let name = self.name(ty);
+                self.unsupported(span, format!("a variable of type \"{name}\""))
+            }
+        }
+    }
+}

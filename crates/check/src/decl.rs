@@ -1,0 +1,452 @@
+//! Declarations: types, variables, inlines.
+
+use diagnostics::{Span, Tag};
+use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
+use types::{LayoutError, MemberDecl, Quals, TagKind, TypeId};
+
+use crate::columns::{Column, StrUses};
+use crate::program::{Repr, Scope, StrSource};
+use crate::session::{Checker, Checks, InlineInfo, VarType, Wrong};
+use crate::tables;
+
+/// What a declarator makes of its base type.
+enum Declared {
+    Object(TypeId),
+    /// An associative array: element type and key types.
+    Tuple(TypeId, Vec<(TypeId, Span)>),
+}
+
+impl Checker<'_> {
+    pub(crate) fn type_name(&mut self, name: &ast::TypeName) -> Checks<TypeId> {
+        let base = self.specs(&name.specs)?;
+        match self.declarator(base, &name.declarator, name.specs.quals.is_userland)? {
+            Declared::Object(ty) => Ok(ty),
+            Declared::Tuple(..) => {
+                self.fail(Tag::D_DECL_ARRSUB, name.span, "an associative array is not a type here")
+            }
+        }
+    }
+
+    fn specs(&mut self, specs: &ast::DeclSpecs) -> Checks<TypeId> {
+        let base = self.base(&specs.ty)?;
+        let mut quals = Quals::NONE;
+        for (set, q) in [
+            (specs.quals.is_const, Quals::CONST),
+            (specs.quals.is_volatile, Quals::VOLATILE),
+            (specs.quals.is_restrict, Quals::RESTRICT),
+        ] {
+            if set {
+                quals = quals.with(q);
+            }
+        }
+        Ok(if quals.is_empty() { base } else { self.types.qualified(base, quals) })
+    }
+
+    fn base(&mut self, spec: &ast::TypeSpec) -> Checks<TypeId> {
+        match &spec.kind {
+            TypeSpecKind::Error => Err(Wrong),
+            TypeSpecKind::Void => Ok(TypeId::VOID),
+            TypeSpecKind::String => Ok(TypeId::STRING),
+            TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
+            TypeSpecKind::Named { module, name } => {
+                let found = match module {
+                    Some(module) => self.types.find_typedef_in(&module.text, &name.text),
+                    None if name.text == "_Bool" => Some(TypeId::BOOL),
+                    None => self.types.find_typedef(&name.text),
+                };
+                let prefix = module.as_ref().map_or(String::new(), |m| format!("{}`", m.text));
+                self.known_type(found, &format!("{prefix}{}", name.text), spec.span)
+            }
+            TypeSpecKind::Record(record) => self.record_type(record, spec.span),
+            TypeSpecKind::Enum(e) => self.enum_type(e, spec.span),
+        }
+    }
+
+    fn known_type(&mut self, found: Option<TypeId>, name: &str, span: Span) -> Checks<TypeId> {
+        match found {
+            Some(ty) => Ok(ty),
+            None => {
+                self.fail(Tag::D_TYPE_ERR, span, format!("failed to resolve type {name}: Unknown type name"))
+            }
+        }
+    }
+
+    fn record_type(&mut self, record: &ast::RecordSpec, span: Span) -> Checks<TypeId> {
+        let kind = if record.is_union { TagKind::Union } else { TagKind::Struct };
+        let tag = record.tag.as_ref().map(|t| t.text.as_str());
+        if let (Some(module), Some(tag)) = (&record.module, tag) {
+            let found = self.types.find_tag_in(&module.text, kind, tag);
+            return self.known_type(found, &format!("{} {}`{tag}", kind.keyword(), module.text), span);
+        }
+        let Some(members) = &record.members else {
+            let tag = tag.unwrap_or_default();
+            return Ok(match self.types.find_tag(kind, tag) {
+                Some(ty) => ty,
+                None => self.types.declare_tag(kind, Some(tag)),
+            });
+        };
+        let id = self.types.declare_tag(kind, tag);
+        if self.types.size(id).is_some() {
+            let message = format!("type redeclared: {} {}", kind.keyword(), tag.unwrap_or_default());
+            return self.fail(Tag::D_DECL_TYPERED, span, message);
+        }
+        let (mut decls, mut spans) = (Vec::new(), Vec::new());
+        for member in members {
+            let base = self.specs(&member.specs)?;
+            if member.declarators.is_empty() {
+                if !self.types.is_sou(base) {
+                    return self.fail(Tag::D_DECL_MNAME, member.span, "member declaration is missing a name");
+                }
+                decls.push(MemberDecl { name: String::new(), ty: base, bits: None });
+                spans.push(member.span);
+            }
+            for d in &member.declarators {
+                let ty = match self.declarator(base, d, member.specs.quals.is_userland)? {
+                    Declared::Object(ty) => ty,
+                    Declared::Tuple(..) => {
+                        let message = "cannot have dynamic member";
+                        return self.fail(Tag::D_DECL_DYNOBJ, d.span, message);
+                    }
+                };
+                let bits = match &d.bits {
+                    None => None,
+                    Some(e) => match self.value(e)?.as_const().map(u64::try_from) {
+                        Some(Ok(bits)) => Some(bits),
+                        _ => {
+                            let message = "positive integral constant bit-field size expected";
+                            return self.fail(Tag::D_DECL_BFCONST, e.span, message);
+                        }
+                    },
+                };
+                decls.push(MemberDecl { name: member_name(d), ty, bits });
+                spans.push(d.span);
+            }
+        }
+        match self.types.define_sou(id, &decls) {
+            Ok(()) => Ok(id),
+            Err(error) => self.layout_error(error, &decls, &spans, span),
+        }
+    }
+
+    fn layout_error<T>(
+        &mut self,
+        error: LayoutError,
+        decls: &[MemberDecl],
+        spans: &[Span],
+        span: Span,
+    ) -> Checks<T> {
+        let (tag, i, what) = match error {
+            LayoutError::BitFieldSize(i) => (Tag::D_DECL_BFSIZE, i, "bit-field too big for its type"),
+            LayoutError::BitFieldType(i) => (Tag::D_DECL_BFTYPE, i, "invalid type for bit-field"),
+            LayoutError::Incomplete(i) if self.types.is_void(decls[i].ty) => {
+                (Tag::D_DECL_VOIDOBJ, i, "cannot have void member")
+            }
+            LayoutError::Incomplete(i) => (Tag::D_DECL_INCOMPLETE, i, "incomplete struct/union/enum member"),
+            LayoutError::Duplicate(i) => (Tag::D_DECL_IDRED, i, "member redeclared"),
+            LayoutError::TooBig(i) => (Tag::D_DECL_ARRBIG, i, "member too big"),
+            LayoutError::NotSou => (Tag::D_UNKNOWN, 0, "not a struct or union"),
+        };
+        let at = spans.get(i).copied().unwrap_or(span);
+        let name = decls.get(i).map_or("", |d| d.name.as_str());
+        self.fail(tag, at, format!("{what}: {name}"))
+    }
+
+    fn enum_type(&mut self, spec: &ast::EnumSpec, span: Span) -> Checks<TypeId> {
+        let tag = spec.tag.as_ref().map(|t| t.text.as_str());
+        if let (Some(module), Some(tag)) = (&spec.module, tag) {
+            let found = self.types.find_tag_in(&module.text, TagKind::Enum, tag);
+            return self.known_type(found, &format!("enum {}`{tag}", module.text), span);
+        }
+        let Some(enumerators) = &spec.enumerators else {
+            let tag = tag.unwrap_or_default();
+            let found = self.types.find_tag(TagKind::Enum, tag);
+            return self.known_type(found, &format!("enum {tag}"), span);
+        };
+        let id = self.types.declare_tag(TagKind::Enum, tag);
+        let mut list: Vec<(&str, i64)> = Vec::new();
+        let mut next = 0i64;
+        for e in enumerators {
+            if let Some(value) = &e.value {
+                let Some(v) = self.value(value)?.as_const() else {
+                    let message = format!(
+                        "enumerator '{}' must be assigned to an integral constant expression",
+                        e.name.text
+                    );
+                    return self.fail(Tag::D_DECL_ENCONST, value.span, message);
+                };
+                next = v;
+            }
+            if i32::try_from(next).is_err() {
+                let message = format!("enumerator '{}' value overflows INT_MAX ({})", e.name.text, i32::MAX);
+                return self.fail(Tag::D_DECL_ENOFLOW, e.span, message);
+            }
+            list.push((&e.name.text, next));
+            next += 1;
+        }
+        self.types.define_enum(id, &list);
+        Ok(id)
+    }
+
+    fn declarator(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<Declared> {
+        let mut ty = base;
+        for (i, part) in d.parts.iter().enumerate().rev() {
+            ty = match &part.kind {
+                DeclPartKind::Pointer(_) if userland => self.types.user_pointer(ty),
+                DeclPartKind::Pointer(_) => self.types.pointer(ty),
+                DeclPartKind::Array(None) => {
+                    let name = member_name(d);
+                    let message =
+                        format!("array declaration requires array dimension or tuple signature: {name}");
+                    return self.fail(Tag::D_DECL_ARRNULL, part.span, message);
+                }
+                DeclPartKind::Array(Some(size)) => match self.value(size)?.as_const().map(u64::try_from) {
+                    Some(Ok(n)) if n > 0 => self.types.array(ty, n),
+                    _ => {
+                        let message = "positive integral constant expression or tuple signature expected as array declaration subscript";
+                        return self.fail(Tag::D_DECL_ARRSUB, size.span, message);
+                    }
+                },
+                DeclPartKind::Tuple(params) if i == 0 => {
+                    let mut keys = Vec::with_capacity(params.list.len());
+                    for p in &params.list {
+                        keys.push((self.param(p)?, p.span));
+                    }
+                    return Ok(Declared::Tuple(ty, keys));
+                }
+                DeclPartKind::Tuple(_) => {
+                    return self.fail(
+                        Tag::D_DECL_DYNOBJ,
+                        part.span,
+                        "cannot have array of associative arrays",
+                    );
+                }
+                DeclPartKind::Function(params) => {
+                    let mut list = Vec::with_capacity(params.list.len());
+                    for p in &params.list {
+                        list.push(self.param(p)?);
+                    }
+                    if list == [TypeId::VOID] {
+                        list.clear();
+                    }
+                    self.types.function(ty, &list, params.varargs.is_some())
+                }
+            };
+        }
+        Ok(Declared::Object(ty))
+    }
+
+    fn param(&mut self, p: &ast::Param) -> Checks<TypeId> {
+        let base = self.specs(&p.specs)?;
+        match self.declarator(base, &p.declarator, p.specs.quals.is_userland)? {
+            Declared::Object(ty) => Ok(ty),
+            Declared::Tuple(..) => self.fail(Tag::D_DECL_DYNOBJ, p.span, "cannot have dynamic parameter"),
+        }
+    }
+
+    pub(crate) fn declaration(&mut self, d: &ast::Declaration) {
+        let Ok(base) = self.specs(&d.specs) else { return };
+        if d.declarators.is_empty()
+            && !matches!(d.specs.ty.kind, TypeSpecKind::Record(_) | TypeSpecKind::Enum(_))
+        {
+            self.sink.error(Tag::D_DECL_USELESS, d.span, "useless declaration");
+        }
+        for declarator in &d.declarators {
+            let _: Checks<()> = self.declare(d, base, declarator);
+        }
+    }
+
+    fn declare(&mut self, d: &ast::Declaration, base: TypeId, declarator: &ast::Declarator) -> Checks<()> {
+        let declared = self.declarator(base, declarator, d.specs.quals.is_userland)?;
+        let Some(name) = &declarator.name else {
+            return self.fail(Tag::D_DECL_USELESS, declarator.span, "useless declaration");
+        };
+        let (word, span) = (name.text.as_str(), name.span);
+        if word.contains('`') {
+            let message = format!("D scoping operator may not be used in a declaration name ({word})");
+            return self.fail(Tag::D_DECL_SCOPE, span, message);
+        }
+        let scope = match d.specs.storage.map(|s| s.class) {
+            Some(StorageClass::Typedef) => return self.declare_typedef(word, declared, span),
+            Some(StorageClass::SelfLocal) => Scope::Thread,
+            Some(StorageClass::ThisLocal) => Scope::Clause,
+            Some(StorageClass::Extern | StorageClass::Static) | None => Scope::Global,
+        };
+        if scope == Scope::Global && (tables::variable(word).is_some() || tables::function(word).is_some()) {
+            return self.fail(Tag::D_DECL_IDRED, span, format!("built-in identifier redeclared: {word}"));
+        }
+        if scope == Scope::Global && self.inlines.contains_key(word) {
+            return self.fail(Tag::D_DECL_IDRED, span, format!("identifier redeclared: {word}"));
+        }
+        let (ty, keys) = match declared {
+            Declared::Object(ty) => (ty, None),
+            Declared::Tuple(ty, keys) => (ty, Some(keys)),
+        };
+        if keys.is_some() && scope == Scope::Clause {
+            let message = format!("associative arrays may not be declared as local variables: {word}");
+            return self.fail(Tag::D_DECL_LOCASSC, span, message);
+        }
+        if self.types.is_function(ty) {
+            return self.unsupported(span, "a function declaration");
+        }
+        if self.types.is_void(ty) {
+            return self.fail(Tag::D_DECL_VOIDOBJ, span, format!("cannot have void object: {word}"));
+        }
+        if self.types.is_sou(ty) && self.types.size(ty).is_none() {
+            let message = format!("incomplete struct/union/enum {}: {word}", self.name(ty));
+            return self.fail(Tag::D_DECL_INCOMPLETE, span, message);
+        }
+        if let Some(id) = self.var(scope, word) {
+            return self.redeclare(id, ty, keys, span);
+        }
+        let repr = match self.storable(ty, span) {
+            Ok(repr) => repr,
+            Err(wrong) => {
+                let key = keys.map(|_| Vec::new());
+                self.add_var(scope, word, VarType::Poisoned, key);
+                return Err(wrong);
+            }
+        };
+        let key = match keys {
+            None => None,
+            Some(keys) => {
+                let mut columns = Vec::with_capacity(keys.len());
+                for (i, (ty, span)) in keys.iter().enumerate() {
+                    columns.push((*ty, self.declared_column(*ty, i, *span)?));
+                }
+                Some(columns)
+            }
+        };
+        self.add_var(scope, word, VarType::Known(ty, repr), key);
+        Ok(())
+    }
+
+    /// A declared key column; a string column starts as cheap as can be, as a declaration is no use.
+    fn declared_column(&mut self, ty: TypeId, i: usize, span: Span) -> Checks<Column> {
+        match self.repr(self.types.decay(ty)) {
+            Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),
+            Some(Repr::Str) => Ok(Column::Str(StrUses::of(StrSource::Const(0)))),
+            None => {
+                let message = format!(
+                    "{} expression may not be used as associative array index: key #{}",
+                    self.name(ty),
+                    i + 1
+                );
+                self.fail(Tag::D_KEY_TYPE, span, message)
+            }
+        }
+    }
+
+    fn declare_typedef(&mut self, word: &str, declared: Declared, span: Span) -> Checks<()> {
+        let Declared::Object(ty) = declared else {
+            return self.fail(
+                Tag::D_DECL_DYNOBJ,
+                span,
+                format!("cannot have typedef of dynamic object: {word}"),
+            );
+        };
+        if self.var(Scope::Global, word).is_some() || tables::variable(word).is_some() {
+            let message = format!("global variable identifier redeclared: {word}");
+            return self.fail(Tag::D_DECL_IDRED, span, message);
+        }
+        if let Some(old) = self.types.find_typedef(word) {
+            // The same again is harmless: several programs may bring the same header.
+            if self.types.compatible(old, ty) {
+                return Ok(());
+            }
+            return self.fail(Tag::D_DECL_IDRED, span, format!("typedef redeclared: {word}"));
+        }
+        self.types.add_typedef(word, ty);
+        Ok(())
+    }
+
+    fn redeclare(
+        &mut self,
+        id: crate::program::VarId,
+        ty: TypeId,
+        keys: Option<Vec<(TypeId, Span)>>,
+        span: Span,
+    ) -> Checks<()> {
+        let info = self.var_info(id).clone();
+        let VarType::Known(old, _) = info.ty else { return Ok(()) };
+        let same_keys = match (&info.key, &keys) {
+            (None, None) => true,
+            (Some(a), Some(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|((x, _), (y, _))| self.types.compatible(*x, *y))
+            }
+            _ => false,
+        };
+        if same_keys && self.types.compatible(old, ty) {
+            return Ok(());
+        }
+        let kind = if keys.is_some() { "associative array" } else { "scalar" };
+        let message = format!(
+            "identifier redeclared: {}\n\t current: {kind} {}\n\tprevious: {} {}",
+            info.name,
+            self.name(ty),
+            info.kind_word(),
+            self.name(old)
+        );
+        self.fail(Tag::D_DECL_IDRED, span, message)
+    }
+
+    pub(crate) fn inline(&mut self, inline: &ast::Inline) {
+        let _: Checks<()> = self.inline_inner(inline);
+    }
+
+    fn inline_inner(&mut self, inline: &ast::Inline) -> Checks<()> {
+        if inline.params.is_some() {
+            return self.unsupported(inline.span, "a parameterised inline");
+        }
+        let base = self.specs(&inline.specs)?;
+        let ty = match self.declarator(base, &inline.declarator, inline.specs.quals.is_userland)? {
+            Declared::Object(ty) => ty,
+            Declared::Tuple(..) => return self.unsupported(inline.span, "a parameterised inline"),
+        };
+        let Some(name) = &inline.declarator.name else {
+            return self.fail(Tag::D_DECL_USELESS, inline.span, "inline declaration needs a name");
+        };
+        let word = name.text.clone();
+        if self.types.is_array(ty) {
+            let message = format!("cannot use inline with scalar arrays: {word}");
+            return self.fail(Tag::D_DECL_ARRNULL, name.span, message);
+        }
+        let taken = tables::variable(&word).is_some()
+            || tables::function(&word).is_some()
+            || self.var(Scope::Global, &word).is_some()
+            || self.inlines.contains_key(&word);
+        if taken {
+            let message = format!("inline variable redefines identifier: {word}");
+            return self.fail(Tag::D_DECL_IDRED, name.span, message);
+        }
+        let value = self.value(&inline.value)?;
+        if !self.fits(ty, &value) {
+            let message = format!(
+                "inline {word} definition uses incompatible types: \"{}\" = \"{}\"",
+                self.name(ty),
+                self.name(value.ty)
+            );
+            return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
+        }
+        self.inlines.insert(word, InlineInfo { ty, value: inline.value.clone() });
+        Ok(())
+    }
+}
+
+fn member_name(d: &ast::Declarator) -> String {
+    d.name.as_ref().map_or(String::new(), |n| n.text.clone())
+}
+
+fn arith(kind: ArithKind, signed: Option<bool>) -> TypeId {
+    let pick = |s, u| if signed == Some(false) { u } else { s };
+    match kind {
+        ArithKind::Char if signed == Some(true) => TypeId::SCHAR,
+        ArithKind::Char => pick(TypeId::CHAR, TypeId::UCHAR),
+        ArithKind::Short => pick(TypeId::SHORT, TypeId::USHORT),
+        ArithKind::Int => pick(TypeId::INT, TypeId::UINT),
+        ArithKind::Long => pick(TypeId::LONG, TypeId::ULONG),
+        ArithKind::LongLong => pick(TypeId::LLONG, TypeId::ULLONG),
+        ArithKind::Float => TypeId::FLOAT,
+        ArithKind::Double => TypeId::DOUBLE,
+        ArithKind::LongDouble => TypeId::LDOUBLE,
+    }
+}

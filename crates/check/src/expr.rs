@@ -1,0 +1,447 @@
+//! Expressions: constants, names, unary operators, members, `sizeof` and its like.
+
+use diagnostics::{Span, Tag, nearest};
+use syntax::ast::{self, IntLitType, UnaryOp};
+use types::{Kind, TypeId};
+
+use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
+use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
+use crate::tables::{self, VariableKind};
+
+/// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
+pub(crate) const MAX_DEPTH: u32 = 256;
+
+impl Checker<'_> {
+    /// Checks an expression and gives its value.
+    pub(crate) fn value(&mut self, e: &ast::Expr) -> Checks<Expr> {
+        let e = self.expr(e)?;
+        self.rvalue(e)
+    }
+
+    /// Checks an expression; memory objects stay objects.
+    pub(crate) fn expr(&mut self, e: &ast::Expr) -> Checks<Expr> {
+        if self.depth >= MAX_DEPTH {
+            return self.fail(Tag::D_SYNTAX, e.span, "expression is nested too deeply");
+        }
+        self.depth += 1;
+        let out = self.expr_kind(e);
+        self.depth -= 1;
+        out
+    }
+
+    fn expr_kind(&mut self, e: &ast::Expr) -> Checks<Expr> {
+        use ast::ExprKind as K;
+        let span = e.span;
+        match &e.kind {
+            K::Error => Err(Wrong),
+            K::Int(lit) => Ok(self.int(lit.value as i64, int_type(lit.ty()), span)),
+            K::Char(value) => Ok(self.int(*value as i64, TypeId::INT, span)),
+            K::Str(lit) => Ok(Expr { kind: ExprKind::Str(lit.bytes.clone()), ty: TypeId::STRING, span }),
+            K::Ident(name) => self.ident(name, span),
+            K::Symbol { .. } => self.unsupported(span, "a kernel symbol"),
+            K::SelfVar(name) => self.scoped(Scope::Thread, name, span),
+            K::ThisVar(name) => self.scoped(Scope::Clause, name, span),
+            K::Agg(agg) => {
+                let message = format!("aggregation @{} may not be used in an expression", agg.name.text);
+                self.fail(Tag::D_OP_ACT, span, message)
+            }
+            K::Index { base, keys } => self.index(base, keys, span),
+            K::Member { base, arrow, name } => {
+                let (object, bits) = self.member(base, *arrow, name, span)?;
+                match bits {
+                    None => Ok(object),
+                    Some(bits) => self.bit_field(object, bits),
+                }
+            }
+            K::Call { callee, args } => self.call(callee, args, span),
+            K::Unary { op, operand } => self.unary(*op, operand, span),
+            K::Postfix { decrement, operand } => self.step(operand, *decrement, true, span),
+            K::SizeofExpr(operand) => self.sizeof_expr(operand, span),
+            K::SizeofType(ty) => {
+                let ty = self.type_name(ty)?;
+                self.sizeof(ty, span)
+            }
+            K::Stringof(operand) => {
+                let value = self.value(operand)?;
+                self.stringof(value, span)
+            }
+            K::Offsetof { ty, member } => self.offsetof(ty, member, span),
+            K::Xlate { .. } => self.unsupported(span, "xlate"),
+            K::Cast { ty, operand } => {
+                let to = self.type_name(ty);
+                let value = self.value(operand)?;
+                self.cast(to?, value, span)
+            }
+            K::Binary { op, left, right, .. } => self.binary(*op, left, right, span),
+            K::Cond { cond, then, otherwise } => self.conditional(cond, then, otherwise, span),
+            K::Assign { op, target, value } => self.assign(*op, target, value, span),
+            K::Comma { left, right } => {
+                for side in [left, right] {
+                    if self.action_name(side).is_some() {
+                        return self.fail(Tag::D_OP_ACT, side.span, "operator , operands cannot be actions");
+                    }
+                }
+                let (left, right) = (self.value(left), self.value(right));
+                let (left, right) = (left?, right?);
+                let ty = right.ty;
+                Ok(Expr { kind: ExprKind::Comma(Box::new(left), Box::new(right)), ty, span })
+            }
+        }
+    }
+
+    /// The action that an expression calls, if it is such a call.
+    pub(crate) fn action_name<'e>(&self, e: &'e ast::Expr) -> Option<&'e str> {
+        let ast::ExprKind::Call { callee, .. } = &e.kind else { return None };
+        let ast::ExprKind::Ident(name) = &callee.kind else { return None };
+        let row = tables::function(&name.text)?;
+        matches!(row.kind, tables::FunctionKind::Action(_) | tables::FunctionKind::LaterAction)
+            .then_some(name.text.as_str())
+    }
+
+    fn ident(&mut self, name: &ast::Name, span: Span) -> Checks<Expr> {
+        let word = name.text.as_str();
+        if let Some(inline) = self.inlines.get(word).cloned() {
+            let value = self.value(&inline.value)?;
+            return Ok(Expr { span, ..self.coerce(value, inline.ty) });
+        }
+        if let Some(id) = self.var(Scope::Global, word) {
+            return self.read_var(id, span);
+        }
+        if let Some(row) = tables::variable(word) {
+            self.uses(row.attributes);
+            return match row.kind {
+                VariableKind::Builtin(builtin) => {
+                    Ok(Expr { kind: ExprKind::Builtin(builtin), ty: self.row_type(row.ty), span })
+                }
+                VariableKind::Null => Ok(self.int(0, self.row_type(row.ty), span)),
+                VariableKind::Unsupported => self.unsupported(span, format!("built-in variable '{word}'")),
+            };
+        }
+        if let Some(row) = tables::function(word) {
+            let message = format!("{} '{word}' may not be referenced as scalar", row.kind.word());
+            return self.fail(Tag::D_IDENT_BADREF, span, message);
+        }
+        if let Some((ty, value)) = self.types.find_enumerator(word) {
+            return Ok(self.int(value, ty, span));
+        }
+        let help = self.near_name(word);
+        self.fail_with(
+            Tag::D_IDENT_UNDEF,
+            span,
+            format!("failed to resolve {word}: Unknown variable name"),
+            help,
+        )
+    }
+
+    fn scoped(&mut self, scope: Scope, name: &ast::Name, span: Span) -> Checks<Expr> {
+        match self.var(scope, &name.text) {
+            Some(id) => self.read_var(id, span),
+            None => self.undefined(scope, &name.text, span),
+        }
+    }
+
+    pub(crate) fn undefined<T>(&mut self, scope: Scope, name: &str, span: Span) -> Checks<T> {
+        let help = self.near_var(scope, name);
+        let message = format!("{}{name} has not yet been declared or assigned", scope.prefix());
+        self.fail_with(Tag::D_VAR_UNDEF, span, message, help)
+    }
+
+    fn read_var(&mut self, id: VarId, span: Span) -> Checks<Expr> {
+        let info = self.var_info(id);
+        if info.key.is_some() {
+            let message =
+                format!("{} '{}' may not be referenced as scalar", info.kind_word(), info.full_name());
+            return self.fail(Tag::D_IDENT_BADREF, span, message);
+        }
+        match info.ty {
+            VarType::Known(ty, _) => Ok(Expr { kind: ExprKind::Read(Place::Var(id)), ty, span }),
+            VarType::Poisoned => Err(Wrong),
+            VarType::Pending => {
+                let (scope, name) = (info.scope, info.name.clone());
+                self.undefined(scope, &name, span)
+            }
+        }
+    }
+
+    fn unary(&mut self, op: UnaryOp, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+        match op {
+            UnaryOp::PreInc | UnaryOp::PreDec => {
+                return self.step(operand, op == UnaryOp::PreDec, false, span);
+            }
+            UnaryOp::AddrOf => return self.address_of(operand, span),
+            _ => {}
+        }
+        let value = self.value(operand)?;
+        let integer = self.types.is_integer(value.ty);
+        let constant = value.as_const();
+        let ty = value.ty;
+        let text = op.text();
+        let kind = match op {
+            UnaryOp::Deref => return self.dereference(value, span),
+            UnaryOp::Plus | UnaryOp::Neg if !integer => {
+                let message = format!("operator {text} requires an operand of arithmetic type");
+                return self.fail(Tag::D_OP_ARITH, span, message);
+            }
+            UnaryOp::BitNot if !integer => {
+                let message = format!("operator {text} requires an operand of integral type");
+                return self.fail(Tag::D_OP_INT, span, message);
+            }
+            UnaryOp::Plus => return Ok(Expr { span, ..value }),
+            UnaryOp::Neg => match constant {
+                Some(v) => {
+                    let v = v.wrapping_neg();
+                    let int = self.types.as_int(ty);
+                    // An unsigned constant keeps to its type: -1U is 4294967295.
+                    let v = match int {
+                        Some(i) if !i.signed => crate::convert::cut(v, i.size, false),
+                        _ => v,
+                    };
+                    ExprKind::Int(v)
+                }
+                None => ExprKind::Neg(Box::new(value)),
+            },
+            UnaryOp::BitNot => match constant {
+                Some(v) => ExprKind::Int(!v),
+                None => ExprKind::BitNot(Box::new(value)),
+            },
+            _ => {
+                let message = format!("operator {text} requires an operand of scalar type");
+                let value = self.scalar(value, Tag::D_OP_SCALAR, span, &message)?;
+                let kind = match constant {
+                    Some(v) => ExprKind::Int(i64::from(v == 0)),
+                    None => ExprKind::Not(Box::new(value)),
+                };
+                return Ok(Expr { kind, ty: TypeId::INT, span });
+            }
+        };
+        Ok(Expr { kind, ty, span })
+    }
+
+    /// `*e`
+    pub(crate) fn dereference(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+        if self.types.is_string(value.ty) {
+            return self.unsupported(span, "a string used as a pointer");
+        }
+        let Some((target, user)) = self.types.pointee(value.ty) else {
+            return self.fail(Tag::D_DEREF_NONPTR, span, "cannot dereference non-pointer type");
+        };
+        if self.types.is_void(target) {
+            return self.fail(Tag::D_DEREF_VOID, span, "cannot dereference pointer to void");
+        }
+        if self.types.is_function(target) {
+            return self.fail(Tag::D_DEREF_FUNC, span, "cannot dereference pointer to function");
+        }
+        Ok(Expr { kind: ExprKind::Deref { addr: Box::new(value), user }, ty: target, span })
+    }
+
+    fn address_of(&mut self, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+        use ast::ExprKind as K;
+        let object = match &operand.kind {
+            K::Symbol { .. } => return self.unsupported(span, "the address of a kernel symbol"),
+            K::Agg(_) => {
+                return self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic variable");
+            }
+            K::Member { base, arrow, name } => {
+                let (object, bits) = self.member(base, *arrow, name, operand.span)?;
+                if bits.is_some() {
+                    return self.fail(Tag::D_ADDROF_BITFIELD, span, "cannot take address of bit-field");
+                }
+                object
+            }
+            _ => self.expr(operand)?,
+        };
+        match object.kind {
+            ExprKind::Deref { addr, user } => {
+                let ty =
+                    if user { self.types.user_pointer(object.ty) } else { self.types.pointer(object.ty) };
+                Ok(Expr { ty, span, ..*addr })
+            }
+            ExprKind::Read(_) | ExprKind::Builtin(_) => {
+                self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic variable")
+            }
+            _ => self.fail(Tag::D_ADDROF_LVAL, span, "unacceptable operand for unary & operator"),
+        }
+    }
+
+    /// The member as an object in memory; for a bit-field, the object is the struct and the access is given.
+    fn member(
+        &mut self,
+        base: &ast::Expr,
+        arrow: bool,
+        name: &ast::Name,
+        span: Span,
+    ) -> Checks<(Expr, Option<types::Found>)> {
+        let op = if arrow { "->" } else { "." };
+        let object = if arrow { self.value(base)? } else { self.expr(base)? };
+        let object = if arrow {
+            if !matches!(self.types.base_kind(object.ty), Kind::Pointer { .. } | Kind::Array { .. }) {
+                return self.fail(Tag::D_OP_PTR, span, format!("operator {op} must be applied to a pointer"));
+            }
+            let (target, user) = self.types.pointee(object.ty).unwrap_or((TypeId::VOID, false));
+            Expr { kind: ExprKind::Deref { addr: Box::new(object), user }, ty: target, span }
+        } else {
+            object
+        };
+        let type_name = self.name(object.ty);
+        let Kind::Sou { complete, .. } = self.types.base_kind(object.ty) else {
+            let message = if arrow {
+                format!(
+                    "operator -> cannot be applied to pointer to type \"{type_name}\"; must be applied to a \
+                     struct or union pointer"
+                )
+            } else {
+                format!(
+                    "operator . cannot be applied to type \"{type_name}\"; must be applied to a struct or union"
+                )
+            };
+            return self.fail(Tag::D_OP_SOU, span, message);
+        };
+        if !complete {
+            let message = format!(
+                "operator {op} cannot be applied to a forward declaration: no {type_name} definition is available"
+            );
+            return self.fail(Tag::D_OP_INCOMPLETE, span, message);
+        }
+        let Some(found) = self.types.member(object.ty, &name.text) else {
+            let names = self.types.member_names(object.ty);
+            let help = nearest(&name.text, names.iter().map(|n| &**n)).map(did_you_mean);
+            let message = format!("{} is not a member of {type_name}", name.text);
+            return self.fail_with(Tag::D_TYPE_MEMBER, name.span, message, help);
+        };
+        let ExprKind::Deref { addr, user } = object.kind else {
+            return self.unsupported(span, "a member of a struct that is not in memory");
+        };
+        if found.bits.is_some() {
+            return Ok((Expr { kind: ExprKind::Deref { addr, user }, ty: object.ty, span }, Some(found)));
+        }
+        let addr = Box::new(self.displace(*addr, found.offset() as i64, span));
+        Ok((Expr { kind: ExprKind::Deref { addr, user }, ty: found.ty, span }, None))
+    }
+
+    /// An address some bytes further on.
+    fn displace(&self, addr: Expr, bytes: i64, span: Span) -> Expr {
+        if bytes == 0 {
+            return addr;
+        }
+        let ty = addr.ty;
+        let by = Box::new(self.int(bytes, TypeId::LONG, span));
+        Expr { kind: ExprKind::Arith(Arith::Add, Box::new(addr), by), ty, span }
+    }
+
+    /// Reads a bit-field: load, shift up, shift down with its sign.
+    fn bit_field(&mut self, object: Expr, found: types::Found) -> Checks<Expr> {
+        let span = object.span;
+        let (Some(access), ExprKind::Deref { addr, user }) = (found.bit_access(), object.kind) else {
+            return self.unsupported(span, "a bit-field that crosses a word");
+        };
+        let signed = self.types.is_signed(found.ty);
+        let addr = Box::new(self.displace(*addr, access.offset as i64, span));
+        let load = ExprKind::Load { addr, size: access.size, signed: false, user };
+        let long = |kind| Box::new(Expr { kind, ty: TypeId::LONG, span });
+        let up = 64 - i64::from(access.shift) - i64::from(access.bits);
+        let up = ExprKind::Arith(Arith::Shl, long(load), Box::new(self.int(up, TypeId::INT, span)));
+        let down = Box::new(self.int(64 - i64::from(access.bits), TypeId::INT, span));
+        let op = if signed { Arith::Ashr } else { Arith::Lshr };
+        Ok(Expr { kind: ExprKind::Arith(op, long(up), down), ty: found.ty, span })
+    }
+
+    fn sizeof_expr(&mut self, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+        match &operand.kind {
+            ast::ExprKind::Str(lit) => {
+                let ty = self.row_type("size_t");
+                return Ok(self.int(lit.bytes.len() as i64 + 1, ty, span));
+            }
+            ast::ExprKind::Member { base, arrow, name } => {
+                let (object, bits) = self.member(base, *arrow, name, operand.span)?;
+                if bits.is_some() {
+                    return self.fail(Tag::D_SIZEOF_BITFIELD, span, "cannot apply sizeof to a bit-field");
+                }
+                return self.sizeof(object.ty, span);
+            }
+            _ => {}
+        }
+        let object = self.expr(operand)?;
+        self.sizeof(object.ty, span)
+    }
+
+    fn sizeof(&mut self, ty: TypeId, span: Span) -> Checks<Expr> {
+        match self.types.size(ty) {
+            Some(size) if size > 0 => {
+                let ty = self.row_type("size_t");
+                Ok(self.int(size as i64, ty, span))
+            }
+            _ => self.fail(Tag::D_SIZEOF_TYPE, span, "cannot apply sizeof to an operand of unknown size"),
+        }
+    }
+
+    fn offsetof(&mut self, ty: &ast::TypeName, member: &ast::Name, span: Span) -> Checks<Expr> {
+        let ty = self.type_name(ty)?;
+        if !self.types.is_sou(ty) {
+            return self.fail(Tag::D_OFFSETOF_TYPE, span, "offsetof operand must be a struct or union type");
+        }
+        let Some(found) = self.types.member(ty, &member.text) else {
+            let names = self.types.member_names(ty);
+            let help = nearest(&member.text, names.iter().map(|n| &**n)).map(did_you_mean);
+            let message = format!("{} is not a member of {}", member.text, self.name(ty));
+            return self.fail_with(Tag::D_TYPE_MEMBER, member.span, message, help);
+        };
+        if found.bits.is_some() {
+            let message = format!("cannot take offset of a bit-field: {}", member.text);
+            return self.fail(Tag::D_OFFSETOF_BITFIELD, span, message);
+        }
+        let size_t = self.row_type("size_t");
+        Ok(self.int(found.offset() as i64, size_t, span))
+    }
+
+    pub(crate) fn stringof(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+        if self.types.is_string(value.ty) {
+            return Ok(Expr { span, ..value });
+        }
+        if !self.types.is_scalar(value.ty) {
+            let name = self.name(value.ty);
+            let message = format!("cannot apply stringof to a value of type {name}");
+            return self.fail(Tag::D_STRINGOF_TYPE, span, message);
+        }
+        let user = self.types.pointee(value.ty).is_some_and(|(_, user)| user);
+        let addr = Box::new(self.convert(value, TypeId::ULONG));
+        Ok(Expr { kind: ExprKind::LoadStr { addr, user, max: None }, ty: TypeId::STRING, span })
+    }
+
+    fn cast(&mut self, to: TypeId, value: Expr, span: Span) -> Checks<Expr> {
+        if !self.types.castable(to, value.ty) {
+            let message =
+                format!("invalid cast expression: \"{}\" to \"{}\"", self.name(value.ty), self.name(to));
+            return self.fail(Tag::D_CAST_INVAL, span, message);
+        }
+        if self.types.is_string(to) {
+            return self.stringof(value, span);
+        }
+        if self.types.is_void(to) || !(self.types.is_integer(to) || self.types.is_pointer(to)) {
+            return Ok(Expr { ty: to, span, ..value });
+        }
+        let value = if value.as_const().is_some() { self.fold_cast(value) } else { value };
+        Ok(Expr { span, ..self.convert(value, to) })
+    }
+
+    /// A constant keeps to its own type before it is cast.
+    fn fold_cast(&self, value: Expr) -> Expr {
+        match (value.as_const(), self.types.as_int(value.ty)) {
+            (Some(v), Some(int)) => {
+                let kind = ExprKind::Int(crate::convert::cut(v, int.size, int.signed));
+                Expr { kind, ..value }
+            }
+            _ => value,
+        }
+    }
+}
+
+fn int_type(ty: IntLitType) -> TypeId {
+    match ty {
+        IntLitType::Int => TypeId::INT,
+        IntLitType::UInt => TypeId::UINT,
+        IntLitType::Long => TypeId::LONG,
+        IntLitType::ULong => TypeId::ULONG,
+        IntLitType::LongLong => TypeId::LLONG,
+        IntLitType::ULongLong => TypeId::ULLONG,
+    }
+}

@@ -1,0 +1,436 @@
+//! Binary operators, `?:`, and assignment.
+//!
+//! Typing follows `types::rules`: nothing is promoted to `int`, the type of higher rank wins. Two constants are folded
+//! with the same 64-bit rule that holds at run time, so that folding cannot change an answer.
+
+use diagnostics::{Span, Tag};
+use syntax::ast::{self, BinaryOp};
+use types::TypeId;
+
+use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation};
+use crate::session::{Checker, Checks, VarType};
+
+/// Computes two constants; `None` for a zero divisor.
+fn fold(op: Arith, a: i64, b: i64) -> Option<i64> {
+    let (ua, ub) = (a as u64, b as u64);
+    Some(match op {
+        Arith::Add => a.wrapping_add(b),
+        Arith::Sub => a.wrapping_sub(b),
+        Arith::Mul => a.wrapping_mul(b),
+        Arith::Sdiv | Arith::Udiv | Arith::Srem | Arith::Urem if b == 0 => return None,
+        Arith::Sdiv => a.wrapping_div(b),
+        Arith::Udiv => (ua / ub) as i64,
+        Arith::Srem => a.wrapping_rem(b),
+        Arith::Urem => (ua % ub) as i64,
+        Arith::And => a & b,
+        Arith::Or => a | b,
+        Arith::Xor => a ^ b,
+        Arith::Shl => a.wrapping_shl(b as u32),
+        Arith::Lshr => ua.wrapping_shr(b as u32) as i64,
+        Arith::Ashr => a.wrapping_shr(b as u32),
+    })
+}
+
+fn relation(op: BinaryOp) -> Option<Relation> {
+    Some(match op {
+        BinaryOp::Eq => Relation::Eq,
+        BinaryOp::Ne => Relation::Ne,
+        BinaryOp::Lt => Relation::Lt,
+        BinaryOp::Le => Relation::Le,
+        BinaryOp::Gt => Relation::Gt,
+        BinaryOp::Ge => Relation::Ge,
+        _ => return None,
+    })
+}
+
+fn compare(relation: Relation, order: std::cmp::Ordering) -> bool {
+    match relation {
+        Relation::Eq => order.is_eq(),
+        Relation::Ne => order.is_ne(),
+        Relation::Lt => order.is_lt(),
+        Relation::Le => order.is_le(),
+        Relation::Gt => order.is_gt(),
+        Relation::Ge => order.is_ge(),
+    }
+}
+
+impl Checker<'_> {
+    pub(crate) fn binary(
+        &mut self,
+        op: BinaryOp,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        span: Span,
+    ) -> Checks<Expr> {
+        let l = self.value(left);
+        if let (Ok(l), Some(relation), ast::ExprKind::Ident(name)) = (&l, relation(op), &right.kind)
+            && self.types.is_enum(l.ty)
+            && let Some(value) = self.types.enumerator_of(l.ty, &name.text)
+        {
+            if self.var(crate::program::Scope::Global, &name.text).is_some() {
+                let message = format!(
+                    "ambiguous use of operator {}: {} is both a {} enum tag and a global scalar",
+                    op.text(),
+                    name.text,
+                    self.name(l.ty)
+                );
+                return self.fail(Tag::D_IDENT_AMBIG, right.span, message);
+            }
+            let r = self.int(value, l.ty, right.span);
+            let l = l.clone();
+            return self.compare(relation, op, l, r, span);
+        }
+        let r = self.value(right);
+        let (l, r) = (l?, r?);
+        if let Some(relation) = relation(op) {
+            return self.compare(relation, op, l, r, span);
+        }
+        self.compute(op, l, r, op.text(), span)
+    }
+
+    fn incompatible<T>(&mut self, l: &Expr, text: &str, r: &Expr, span: Span) -> Checks<T> {
+        let message = format!(
+            "operands have incompatible types: \"{}\" {text} \"{}\"",
+            self.name(l.ty),
+            self.name(r.ty)
+        );
+        self.fail(Tag::D_OP_INCOMPAT, span, message)
+    }
+
+    /// Everything but comparisons and assignments; `text` is the operator as messages show it.
+    fn compute(&mut self, op: BinaryOp, l: Expr, r: Expr, text: &str, span: Span) -> Checks<Expr> {
+        let integers = self.types.is_integer(l.ty) && self.types.is_integer(r.ty);
+        match op {
+            BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr
+            | BinaryOp::Mod
+                if !integers =>
+            {
+                let message = format!("operator {text} requires operands of integral type");
+                return self.fail(Tag::D_OP_INT, span, message);
+            }
+            BinaryOp::Mul | BinaryOp::Div if !integers => {
+                let message = format!("operator {text} requires operands of arithmetic type");
+                return self.fail(Tag::D_OP_ARITH, span, message);
+            }
+            BinaryOp::LogAnd | BinaryOp::LogOr | BinaryOp::LogXor => return self.logic(op, l, r, span),
+            BinaryOp::Div | BinaryOp::Mod if r.as_const() == Some(0) => {
+                return self.fail(Tag::D_DIV_ZERO, span, "expression contains division by zero");
+            }
+            BinaryOp::Add | BinaryOp::Sub if !integers => return self.pointer_arithmetic(op, l, r, span),
+            _ => {}
+        }
+        let promoted = self.types.arithmetic(l.ty, r.ty).unwrap_or(TypeId::INT);
+        let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+        let ty = if shift { l.ty } else { promoted };
+        let signed = self.types.is_signed(ty);
+        let arith = match (op, signed) {
+            (BinaryOp::Add, _) => Arith::Add,
+            (BinaryOp::Sub, _) => Arith::Sub,
+            (BinaryOp::Mul, _) => Arith::Mul,
+            (BinaryOp::Div, true) => Arith::Sdiv,
+            (BinaryOp::Div, false) => Arith::Udiv,
+            (BinaryOp::Mod, true) => Arith::Srem,
+            (BinaryOp::Mod, false) => Arith::Urem,
+            (BinaryOp::BitAnd, _) => Arith::And,
+            (BinaryOp::BitOr, _) => Arith::Or,
+            (BinaryOp::BitXor, _) => Arith::Xor,
+            (BinaryOp::Shl, _) => Arith::Shl,
+            (_, true) => Arith::Ashr,
+            (_, false) => Arith::Lshr,
+        };
+        if let (Some(a), Some(b)) = (l.as_const(), r.as_const())
+            && let Some(value) = fold(arith, a, b)
+        {
+            return Ok(self.int(value, ty, span));
+        }
+        Ok(Expr { kind: ExprKind::Arith(arith, Box::new(l), Box::new(r)), ty, span })
+    }
+
+    fn logic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
+        let message = format!("operator {} requires operands of scalar type", op.text());
+        let l = self.scalar(l, Tag::D_OP_SCALAR, span, &message)?;
+        let r = self.scalar(r, Tag::D_OP_SCALAR, span, &message)?;
+        let logic = match op {
+            BinaryOp::LogAnd => Logic::And,
+            BinaryOp::LogOr => Logic::Or,
+            _ => Logic::Xor,
+        };
+        let kind = match (l.as_const(), r.as_const()) {
+            (Some(a), Some(b)) => ExprKind::Int(i64::from(match logic {
+                Logic::And => a != 0 && b != 0,
+                Logic::Or => a != 0 || b != 0,
+                Logic::Xor => (a != 0) != (b != 0),
+            })),
+            _ => ExprKind::Logic(logic, Box::new(l), Box::new(r)),
+        };
+        Ok(Expr { kind, ty: TypeId::INT, span })
+    }
+
+    /// `p + n`, `n + p`, `p - n`, `p - q`.
+    fn pointer_arithmetic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
+        if self.types.is_string(l.ty) || self.types.is_string(r.ty) {
+            if self.types.is_integer(l.ty) || self.types.is_integer(r.ty) {
+                return self.unsupported(span, "a string used as a pointer");
+            }
+            return self.incompatible(&l, op.text(), &r, span);
+        }
+        // Bytes of what is pointed to; none for `void *` and function pointers.
+        let step = |c: &Self, e: &Expr| {
+            let (target, _) = c.types.pointee(e.ty)?;
+            if c.types.is_void(target) || c.types.is_function(target) {
+                return None;
+            }
+            c.types.size(target).filter(|s| *s > 0).map(|s| s as i64)
+        };
+        let long = TypeId::LONG;
+        let (lstep, rstep) = (step(self, &l), step(self, &r));
+        let (ls, rs) = (self.types.is_integer(l.ty), self.types.is_integer(r.ty));
+        let (pointer, number, size) = match (lstep, rstep) {
+            (Some(size), None) if rs => (l, r, size),
+            (None, Some(size)) if ls && op == BinaryOp::Add => (r, l, size),
+            (Some(size), Some(_)) if op == BinaryOp::Sub && self.types.pointers_compatible(l.ty, r.ty) => {
+                let (l, r) = (self.convert(l, long), self.convert(r, long));
+                let bytes =
+                    Expr { kind: ExprKind::Arith(Arith::Sub, Box::new(l), Box::new(r)), ty: long, span };
+                let ty = self.row_type("ptrdiff_t");
+                let size = Box::new(self.int(size, long, span));
+                return Ok(Expr { kind: ExprKind::Arith(Arith::Sdiv, Box::new(bytes), size), ty, span });
+            }
+            _ => return self.incompatible(&l, op.text(), &r, span),
+        };
+        let ty = self.types.decay(pointer.ty);
+        let by = match number.as_const() {
+            Some(n) => self.int(n.wrapping_mul(size), long, span),
+            None => {
+                let number = self.convert(number, long);
+                let size = Box::new(self.int(size, long, span));
+                Expr { kind: ExprKind::Arith(Arith::Mul, Box::new(number), size), ty: long, span }
+            }
+        };
+        let arith = if op == BinaryOp::Add { Arith::Add } else { Arith::Sub };
+        Ok(Expr { kind: ExprKind::Arith(arith, Box::new(pointer), Box::new(by)), ty, span })
+    }
+
+    fn compare(&mut self, relation: Relation, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
+        let t = self.types;
+        let int = |kind| Ok(Expr { kind, ty: TypeId::INT, span });
+        if t.is_integer(l.ty) && t.is_integer(r.ty) {
+            let signed = t.arithmetic(l.ty, r.ty).is_none_or(|ty| t.is_signed(ty));
+            if let (Some(a), Some(b)) = (l.as_const(), r.as_const()) {
+                let order = if signed { a.cmp(&b) } else { (a as u64).cmp(&(b as u64)) };
+                return int(ExprKind::Int(i64::from(compare(relation, order))));
+            }
+            return int(ExprKind::Compare { relation, signed, left: Box::new(l), right: Box::new(r) });
+        }
+        let zero = |e: &Expr| e.as_const() == Some(0);
+        let stringish = |e: &Expr| t.is_string_like(e.ty) || zero(e);
+        if (t.is_string(l.ty) || t.is_string(r.ty)) && stringish(&l) && stringish(&r) {
+            let (l, r) = (self.to_string(l), self.to_string(r));
+            return int(ExprKind::CompareStr(relation, Box::new(l), Box::new(r)));
+        }
+        let pointers = (zero(&l) && t.is_pointer(r.ty))
+            || (zero(&r) && t.is_pointer(l.ty))
+            || t.pointers_compatible(l.ty, r.ty);
+        if pointers {
+            return int(ExprKind::Compare { relation, signed: false, left: Box::new(l), right: Box::new(r) });
+        }
+        self.incompatible(&l, op.text(), &r, span)
+    }
+
+    pub(crate) fn conditional(
+        &mut self,
+        cond: &ast::Expr,
+        then: &ast::Expr,
+        otherwise: &ast::Expr,
+        span: Span,
+    ) -> Checks<Expr> {
+        let c = self.value(cond)?;
+        let c =
+            self.scalar(c, Tag::D_OP_SCALAR, cond.span, "operator ?: expression must be of scalar type")?;
+        // A constant condition selects its arm; the other is not even typed.
+        if let Some(v) = c.as_const() {
+            return self.expr(if v != 0 { then } else { otherwise });
+        }
+        for arm in [then, otherwise] {
+            if self.action_name(arm).is_some() {
+                return self.fail(Tag::D_OP_ACT, arm.span, "action cannot be used in a conditional context");
+            }
+        }
+        let (a, b) = (self.value(then), self.value(otherwise));
+        let (a, b) = (a?, b?);
+        let t = self.types;
+        let zero = |e: &Expr| e.as_const() == Some(0);
+        let ty = if t.is_integer(a.ty) && t.is_integer(b.ty) {
+            if t.compatible(a.ty, b.ty) { Some(a.ty) } else { t.arithmetic(a.ty, b.ty) }
+        } else if t.is_string(a.ty) && (t.is_string_like(b.ty) || zero(&b))
+            || t.is_string(b.ty) && (t.is_string_like(a.ty) || zero(&a))
+        {
+            Some(TypeId::STRING)
+        } else if t.is_pointer(a.ty) && zero(&b) {
+            Some(t.decay(a.ty))
+        } else if t.is_pointer(b.ty) && zero(&a) {
+            Some(t.decay(b.ty))
+        } else if t.is_pointer(a.ty) && t.is_pointer(b.ty) && t.pointers_compatible(a.ty, b.ty) {
+            let a_void = t.pointee(a.ty).is_some_and(|(p, _)| t.is_void(p));
+            Some(t.decay(if a_void { b.ty } else { a.ty }))
+        } else if t.is_void(a.ty) && t.is_void(b.ty) {
+            Some(TypeId::VOID)
+        } else {
+            None
+        };
+        let Some(ty) = ty else {
+            return self.fail(Tag::D_OP_INCOMPAT, span, "operator ?: operands must have compatible types");
+        };
+        let arm = |c: &Self, e: Expr| if c.types.is_string(ty) { c.to_string(e) } else { e };
+        let (a, b) = (arm(self, a), arm(self, b));
+        Ok(Expr { kind: ExprKind::Cond(Box::new(c), Box::new(a), Box::new(b)), ty, span })
+    }
+
+    pub(crate) fn assign(
+        &mut self,
+        op: Option<BinaryOp>,
+        target: &ast::Expr,
+        value: &ast::Expr,
+        span: Span,
+    ) -> Checks<Expr> {
+        let text = op.map_or("=".to_string(), |op| format!("{}=", op.text()));
+        let (place, id) = self.place(target, &text, span)?;
+        let value = self.value(value);
+        let value = match value {
+            Ok(value) => value,
+            Err(wrong) => {
+                self.poison(id);
+                return Err(wrong);
+            }
+        };
+        let known = match self.var_info(id).ty {
+            VarType::Known(ty, _) => Some(ty),
+            VarType::Poisoned => return Err(crate::session::Wrong),
+            VarType::Pending => None,
+        };
+        match op {
+            None => {
+                let ty = match known {
+                    Some(ty) => ty,
+                    None => self.first_type(id, &value, span)?,
+                };
+                self.store(place, ty, value, &text, span)
+            }
+            Some(op) => {
+                let ty = match known {
+                    Some(ty) => ty,
+                    None => self.count_type(id),
+                };
+                let old = Expr { kind: ExprKind::Old, ty, span: target.span };
+                self.update(place, old, op, value, &text, false, span)
+            }
+        }
+    }
+
+    /// The type of a variable that is first assigned here.
+    fn first_type(&mut self, id: crate::program::VarId, value: &Expr, span: Span) -> Checks<TypeId> {
+        let ty = self.types.decay(value.ty);
+        if self.types.is_void(ty) {
+            self.poison(id);
+            let message = "operands have incompatible types: \"<DYN>\" = \"void\"";
+            return self.fail(Tag::D_OP_INCOMPAT, span, message);
+        }
+        match self.storable(ty, span) {
+            Ok(repr) => {
+                self.vars[id.0 as usize].ty = VarType::Known(ty, repr);
+                Ok(ty)
+            }
+            Err(wrong) => {
+                self.poison(id);
+                Err(wrong)
+            }
+        }
+    }
+
+    /// The type of a variable that is first counted up or computed with here.
+    fn count_type(&mut self, id: crate::program::VarId) -> TypeId {
+        let ty = self.row_type("int64_t");
+        self.vars[id.0 as usize].ty = VarType::Known(ty, crate::program::Repr::Int { size: 8, signed: true });
+        ty
+    }
+
+    fn poison(&mut self, id: crate::program::VarId) {
+        let var = &mut self.vars[id.0 as usize];
+        if var.ty == VarType::Pending {
+            var.ty = VarType::Poisoned;
+        }
+    }
+
+    fn store(&mut self, place: Place, ty: TypeId, value: Expr, text: &str, span: Span) -> Checks<Expr> {
+        if !self.fits(ty, &value) {
+            let l = Expr { kind: ExprKind::Old, ty, span };
+            return self.incompatible(&l, text, &value, span);
+        }
+        let deletes = value.as_const() == Some(0) && matches!(place, Place::Elem(..));
+        let value = self.coerce(value, ty);
+        let kind = if deletes { ExprKind::Delete(place) } else { ExprKind::Assign(place, Box::new(value)) };
+        Ok(Expr { kind, ty, span })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn update(
+        &mut self,
+        place: Place,
+        old: Expr,
+        op: BinaryOp,
+        value: Expr,
+        text: &str,
+        post: bool,
+        span: Span,
+    ) -> Checks<Expr> {
+        let ty = old.ty;
+        let additive = matches!(op, BinaryOp::Add | BinaryOp::Sub);
+        if additive && (self.types.is_string(ty) || self.types.is_string(value.ty)) {
+            return self.incompatible(&old, text, &value, span);
+        }
+        if additive && !(self.types.is_integer(ty) && self.types.is_integer(value.ty)) {
+            let sized = self.types.pointee(ty).is_some_and(|(p, _)| {
+                !self.types.is_void(p) && !self.types.is_function(p) && self.types.size(p).is_some()
+            });
+            if !sized {
+                let message = format!("operator {text} requires left-hand scalar operand of known size");
+                return self.fail(Tag::D_OP_VFPTR, span, message);
+            }
+            if !self.types.is_integer(value.ty) {
+                return self.incompatible(&old, text, &value, span);
+            }
+        }
+        let new = self.compute(op, old, value, text, span)?;
+        let new = Box::new(self.convert(new, ty));
+        Ok(Expr { kind: ExprKind::Update { place, new, post }, ty, span })
+    }
+
+    /// `++` and `--`.
+    pub(crate) fn step(&mut self, operand: &ast::Expr, down: bool, post: bool, span: Span) -> Checks<Expr> {
+        let text = if down { "--" } else { "++" };
+        let (place, id) = self.place(operand, text, span)?;
+        let ty = match self.var_info(id).ty {
+            VarType::Known(ty, _) => ty,
+            VarType::Poisoned => return Err(crate::session::Wrong),
+            VarType::Pending => self.count_type(id),
+        };
+        if self.types.is_string(ty) {
+            let message = format!("operator {text} requires operand of scalar type");
+            return self.fail(Tag::D_OP_SCALAR, span, message);
+        }
+        if let Some((target, _)) = self.types.pointee(ty)
+            && (self.types.is_void(target) || self.types.is_function(target))
+        {
+            let message = format!("operator {text} requires an operand of known size");
+            return self.fail(Tag::D_OP_VFPTR, span, message);
+        }
+        let op = if down { BinaryOp::Sub } else { BinaryOp::Add };
+        let old = Expr { kind: ExprKind::Old, ty, span: operand.span };
+        let one = self.int(1, TypeId::INT, span);
+        self.update(place, old, op, one, text, post, span)
+    }
+}

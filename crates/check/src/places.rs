@@ -1,0 +1,288 @@
+//! What can be assigned: scalars and elements of associative arrays. Here variables come into being.
+
+use diagnostics::{Span, Tag};
+use plane::desc::AddrForm;
+use syntax::ast;
+use types::{Kind, TypeId};
+
+use crate::columns::{Column, StrUses};
+use crate::program::{Arith, Expr, ExprKind, Place, Repr, Scope, VarId};
+use crate::session::{Checker, Checks, VarType, Wrong};
+use crate::tables;
+
+/// A variable that an expression names.
+struct Named<'e> {
+    scope: Scope,
+    name: &'e str,
+}
+
+fn named(e: &ast::Expr) -> Option<Named<'_>> {
+    match &e.kind {
+        ast::ExprKind::Ident(name) => Some(Named { scope: Scope::Global, name: &name.text }),
+        ast::ExprKind::SelfVar(name) => Some(Named { scope: Scope::Thread, name: &name.text }),
+        ast::ExprKind::ThisVar(name) => Some(Named { scope: Scope::Clause, name: &name.text }),
+        _ => None,
+    }
+}
+
+impl Checker<'_> {
+    /// The place that `target` of operator `text` is; a variable that is not there yet is made.
+    pub(crate) fn place(&mut self, target: &ast::Expr, text: &str, span: Span) -> Checks<(Place, VarId)> {
+        if let Some(Named { scope, name }) = named(target) {
+            if scope == Scope::Global {
+                self.writable(name, text, span)?;
+            }
+            let id = match self.var(scope, name) {
+                Some(id) => id,
+                None => self.add_var(scope, name, VarType::Pending, None),
+            };
+            let info = self.var_info(id);
+            if info.key.is_some() {
+                let message =
+                    format!("{} '{}' may not be referenced as scalar", info.kind_word(), info.full_name());
+                return self.fail(Tag::D_IDENT_BADREF, target.span, message);
+            }
+            return Ok((Place::Var(id), id));
+        }
+        if let ast::ExprKind::Index { base, keys } = &target.kind
+            && let Some(Named { scope, name }) = named(base)
+            && let Some((id, values)) = self.element(scope, name, keys, true, target.span)?
+        {
+            return Ok((Place::Elem(id, values), id));
+        }
+        if let ast::ExprKind::Agg(_) = &target.kind {
+            let message = format!("operator {text} requires modifiable lvalue as an operand");
+            return self.fail(Tag::D_OP_LVAL, span, message);
+        }
+        let object = self.expr(target)?;
+        if let ExprKind::Deref { .. } = object.kind {
+            let message = format!("operator {text} can only be applied to a writable variable");
+            return self.fail(Tag::D_OP_WRITE, span, message);
+        }
+        self.fail(Tag::D_OP_LVAL, span, format!("operator {text} requires modifiable lvalue as an operand"))
+    }
+
+    /// Complains about a global name that is something else than a variable.
+    fn writable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
+        if self.inlines.contains_key(name) {
+            let message = format!("operator {text} requires modifiable lvalue as an operand");
+            return self.fail(Tag::D_OP_LVAL, span, message);
+        }
+        if tables::variable(name).is_some() {
+            let message = format!("operator {text} can only be applied to a writable variable");
+            return self.fail(Tag::D_OP_WRITE, span, message);
+        }
+        if let Some(row) = tables::function(name) {
+            let message = format!("{} '{name}' may not be referenced as scalar", row.kind.word());
+            return self.fail(Tag::D_IDENT_BADREF, span, message);
+        }
+        Ok(())
+    }
+
+    /// `base[keys]` as a value.
+    pub(crate) fn index(&mut self, base: &ast::Expr, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
+        if let ast::ExprKind::Agg(agg) = &base.kind {
+            let message =
+                format!("improper attempt to reference @{} as a multi-dimensional array", agg.name.text);
+            return self.fail(Tag::D_AGG_MDIM, span, message);
+        }
+        if let Some(Named { scope, name }) = named(base) {
+            let builtin = scope == Scope::Global
+                && (self.inlines.contains_key(name) || tables::variable(name).is_some());
+            if !builtin && let Some((id, values)) = self.element(scope, name, keys, false, span)? {
+                return match self.var_info(id).ty {
+                    VarType::Known(ty, _) => {
+                        Ok(Expr { kind: ExprKind::Read(Place::Elem(id, values)), ty, span })
+                    }
+                    VarType::Poisoned => Err(Wrong),
+                    VarType::Pending => self.undefined(scope, name, span),
+                };
+            }
+        }
+        let pointer = self.value(base)?;
+        let [key] = keys else {
+            let name = named(base).map_or("expression", |n| n.name).to_string();
+            let message = format!("cannot access {name} as an associative array");
+            return self.fail(Tag::D_ARR_BADREF, span, message);
+        };
+        let index = self.value(key)?;
+        let Some((target, _)) = self.types.pointee(pointer.ty) else {
+            return self.dereference(pointer, span);
+        };
+        if !self.types.is_integer(index.ty) {
+            let message = format!(
+                "operands have incompatible types: \"{}\" + \"{}\"",
+                self.name(pointer.ty),
+                self.name(index.ty)
+            );
+            return self.fail(Tag::D_OP_INCOMPAT, span, message);
+        }
+        let size = self.types.size(target).unwrap_or(0) as i64;
+        let long = TypeId::LONG;
+        let size = Box::new(self.int(size, long, span));
+        let offset = match index.as_const() {
+            Some(n) => self.int(n.wrapping_mul(size.as_const().unwrap_or(0)), long, span),
+            None => {
+                let index = Box::new(self.convert(index, long));
+                Expr { kind: ExprKind::Arith(Arith::Mul, index, size), ty: long, span }
+            }
+        };
+        let ty = pointer.ty;
+        let sum = ExprKind::Arith(Arith::Add, Box::new(pointer), Box::new(offset));
+        self.dereference(Expr { kind: sum, ty, span }, span)
+    }
+
+    /// The element `name[keys]`; `None` when the name is a typed scalar, which is indexed as a pointer.
+    fn element(
+        &mut self,
+        scope: Scope,
+        name: &str,
+        keys: &[ast::Expr],
+        create: bool,
+        span: Span,
+    ) -> Checks<Option<(VarId, Vec<Expr>)>> {
+        if scope == Scope::Global && create {
+            self.writable(name, "=", span)?;
+        }
+        let known = self.var(scope, name);
+        if let Some(id) = known
+            && self.var_info(id).key.is_none()
+        {
+            return match self.var_info(id).ty {
+                VarType::Known(..) => Ok(None),
+                VarType::Poisoned => Err(Wrong),
+                VarType::Pending => self.undefined(scope, name, span),
+            };
+        }
+        if known.is_none() {
+            if scope == Scope::Clause {
+                let message = format!("local variables may not be used as associative arrays: {name}");
+                return self.fail(Tag::D_ARR_LOCAL, span, message);
+            }
+            if !create {
+                return match tables::function(name) {
+                    Some(row) if scope == Scope::Global => {
+                        let message = format!(
+                            "{} '{name}' may not be referenced as associative array",
+                            row.kind.word()
+                        );
+                        self.fail(Tag::D_IDENT_BADREF, span, message)
+                    }
+                    _ => self.undefined(scope, name, span),
+                };
+            }
+        }
+        let mut values = Vec::with_capacity(keys.len());
+        let mut wrong = false;
+        for key in keys {
+            match self.value(key) {
+                Ok(value) => values.push(value),
+                Err(_) => wrong = true,
+            }
+        }
+        if wrong {
+            if known.is_none() {
+                self.add_var(scope, name, VarType::Poisoned, Some(Vec::new()));
+            }
+            return Err(Wrong);
+        }
+        let id = match known {
+            Some(id) => {
+                if self.var_info(id).ty == VarType::Poisoned {
+                    return Err(Wrong);
+                }
+                values = self.match_key(id, values, span)?;
+                id
+            }
+            None => {
+                let mut columns = Vec::with_capacity(values.len());
+                for (i, value) in values.iter().enumerate() {
+                    columns.push(self.key_column(value, "associative array", i)?);
+                }
+                let types = columns.iter().map(|c| c.0).collect::<Vec<_>>();
+                values = values.into_iter().zip(types).map(|(v, ty)| self.coerce(v, ty)).collect();
+                self.add_var(scope, name, VarType::Pending, Some(columns))
+            }
+        };
+        Ok(Some((id, values)))
+    }
+
+    /// Type and column of a key expression at its first use.
+    pub(crate) fn key_column(&mut self, value: &Expr, what: &str, i: usize) -> Checks<(TypeId, Column)> {
+        let ty = self.types.decay(value.ty);
+        match self.repr(ty) {
+            Some(Repr::Str) => Ok((ty, Column::Str(StrUses::of(value.str_source())))),
+            Some(Repr::Int { size, signed }) => Ok((ty, Column::Int { size, signed })),
+            None => {
+                let name = self.name(ty);
+                let message = format!("{name} expression may not be used as {what} index: key #{}", i + 1);
+                self.fail(Tag::D_KEY_TYPE, value.span, message)
+            }
+        }
+    }
+
+    /// Checks the key of a known array and joins its columns.
+    fn match_key(&mut self, id: VarId, values: Vec<Expr>, span: Span) -> Checks<Vec<Expr>> {
+        let info = self.var_info(id).clone();
+        let key = info.key.clone().unwrap_or_default();
+        let prefix = info.full_name();
+        self.check_signature(&prefix, &key, &values, span)?;
+        let values: Vec<Expr> =
+            values.into_iter().zip(&key).map(|(v, (ty, _))| self.coerce_key(v, *ty)).collect();
+        let joined: Vec<(TypeId, Column)> = key
+            .iter()
+            .zip(&values)
+            .map(|((ty, column), value)| (*ty, column.join(self.use_of(value, *ty))))
+            .collect();
+        self.vars[id.0 as usize].key = Some(joined);
+        Ok(values)
+    }
+
+    /// Number and types of keys against those of the first use; `prefix` is the name as messages show it.
+    pub(crate) fn check_signature(
+        &mut self,
+        prefix: &str,
+        key: &[(TypeId, Column)],
+        values: &[Expr],
+        span: Span,
+    ) -> Checks<()> {
+        if key.len() != values.len() {
+            let s = if values.len() == 1 { "" } else { "s" };
+            let message = format!(
+                "{prefix}[ ] prototype mismatch: {} key{s} passed, {} expected",
+                values.len(),
+                key.len()
+            );
+            return self.fail(Tag::D_PROTO_LEN, span, message);
+        }
+        for (i, ((ty, _), value)) in key.iter().zip(values).enumerate() {
+            if !self.fits(*ty, value) {
+                let message = format!(
+                    "{prefix}[ ] key #{} is incompatible with prototype:\n\tprototype: {}\n\t      key: {}",
+                    i + 1,
+                    self.name(*ty),
+                    self.name(value.ty)
+                );
+                return self.fail(Tag::D_PROTO_ARG, value.span, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// A key value: strings are made strings; integers keep their own width, as the column takes the widest.
+    pub(crate) fn coerce_key(&self, value: Expr, ty: TypeId) -> Expr {
+        if self.types.is_string(ty) { self.to_string(value) } else { value }
+    }
+
+    /// The column that a key value needs at a position of type `ty`.
+    pub(crate) fn use_of(&self, value: &Expr, ty: TypeId) -> Column {
+        match self.repr(self.types.decay(value.ty)).or_else(|| self.repr(ty)) {
+            Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
+            Some(Repr::Int { size, signed }) => Column::Int { size, signed },
+            None => match self.types.base_kind(ty) {
+                Kind::Usymaddr => Column::UserAddr(AddrForm::Symbol),
+                _ => Column::KernelAddr(AddrForm::Symbol),
+            },
+        }
+    }
+}

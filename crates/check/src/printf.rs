@@ -1,0 +1,131 @@
+//! Formats against arguments.
+//!
+//! The parser of formats is `plane::format`, which the consumer prints with; here stands only what the *types* of the
+//! arguments must be.
+
+use diagnostics::{Span, Tag};
+use plane::format::{self, Amount, Piece, Takes};
+use types::{Kind, TypeId};
+
+use crate::session::{Checker, Checks};
+
+/// An argument of a format as its checks see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FormatArg {
+    pub(crate) ty: TypeId,
+    pub(crate) span: Span,
+}
+
+/// What kind of format it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormatUse {
+    /// `printf()`: all arguments must be used, none is an aggregation value.
+    Printf,
+    /// `printa()`: keys may be left over; `%@` takes the aggregation's value, unsigned for `count()`.
+    Printa {
+        /// It is `count()`.
+        count: bool,
+    },
+}
+
+impl Checker<'_> {
+    fn takes(&self, takes: Takes, ty: TypeId) -> bool {
+        let t = self.types;
+        let kind = t.base_kind(ty);
+        let int = t.as_int(ty);
+        match takes {
+            Takes::KernelAddr => int.is_some() || t.is_pointer(ty) || kind == Kind::Symaddr,
+            Takes::UserAddr => int.is_some() || t.is_pointer(ty) || kind == Kind::Usymaddr,
+            Takes::Pointer => int.is_some() || t.is_pointer(ty),
+            Takes::Char => int.is_some_and(|i| i.size <= 4),
+            Takes::AnyInt | Takes::Signed(0) | Takes::Unsigned(0) => int.is_some(),
+            Takes::Signed(size) | Takes::Unsigned(size) => int.is_some_and(|i| i.size == size),
+            Takes::Float(size) => matches!(kind, Kind::Float { size: s } if s == size || size == 8),
+            Takes::String | Takes::Address => t.is_string(ty) || t.is_array(ty) && t.is_string_like(ty),
+            Takes::Stack => kind == Kind::Stack,
+            Takes::Time => int.is_some_and(|i| i.size == 8),
+            Takes::Port => int.is_some_and(|i| i.size == 2),
+            Takes::Nothing => true,
+        }
+    }
+
+    /// Checks a format; `func` is the action's name, `at` where the format stands, and argument numbers in messages
+    /// count from 2, as the format is the first.
+    pub(crate) fn check_format(
+        &mut self,
+        func: &str,
+        text: &str,
+        at: Span,
+        usage: FormatUse,
+        args: &[FormatArg],
+    ) -> Checks<()> {
+        if text.is_empty() {
+            return self.fail(Tag::D_PRINTF_FMT_EMPTY, at, format!("{func}( ) format string is empty"));
+        }
+        let pieces = match format::parse(text) {
+            Ok(pieces) => pieces,
+            Err(error) => return self.fail(Tag::D_SYNTAX, at, error.to_string()),
+        };
+        let mut next = 0;
+        for piece in &pieces {
+            let Piece::Conversion(c) = piece else { continue };
+            let (number, name) = (c.number, c.name);
+            for (amount, sign) in [(c.width, "*"), (c.precision, ".*")] {
+                if amount != Amount::Argument {
+                    continue;
+                }
+                let Some(arg) = args.get(next) else {
+                    let message = format!(
+                        "{func}( ) prototype mismatch: conversion #{number} (%{name}) is missing a \
+                         corresponding \"{sign}\" argument"
+                    );
+                    return self.fail(Tag::D_PRINTF_DYN_PROTO, at, message);
+                };
+                next += 1;
+                if !self.types.is_integer(arg.ty) {
+                    let message = format!(
+                        "{func}( ) argument #{} is incompatible with conversion #{number} prototype:\n\
+                         \tconversion: % {sign} {name}\n\t prototype: int\n\t  argument: {}",
+                        next + 1,
+                        self.name(arg.ty)
+                    );
+                    return self.fail(Tag::D_PRINTF_DYN_TYPE, arg.span, message);
+                }
+            }
+            let (what, ty, span) = if c.aggregation {
+                let FormatUse::Printa { count } = usage else {
+                    let message =
+                        format!("%@ conversion requires an aggregation and is not for use with {func}( )");
+                    return self.fail(Tag::D_PRINTF_AGG_CONV, at, message);
+                };
+                let ty = self.row_type(if count { "uint64_t" } else { "int64_t" });
+                ("aggregating action".to_string(), ty, at)
+            } else {
+                let Some(arg) = args.get(next) else {
+                    let message = format!(
+                        "{func}( ) prototype mismatch: conversion #{number} (%{name}) is missing a \
+                         corresponding value argument"
+                    );
+                    return self.fail(Tag::D_PRINTF_ARG_PROTO, at, message);
+                };
+                next += 1;
+                (format!("argument #{}", next + 1), arg.ty, arg.span)
+            };
+            if !self.takes(c.takes, ty) {
+                let message = format!(
+                    "{func}( ) {what} is incompatible with conversion #{number} prototype:\n\
+                     \tconversion: %{name}\n\t prototype: {}\n\t  argument: {}",
+                    c.takes.describe(),
+                    self.name(ty)
+                );
+                return self.fail(Tag::D_PRINTF_ARG_TYPE, span, message);
+            }
+        }
+        if usage == FormatUse::Printf && next < args.len() {
+            let message =
+                format!("{func}( ) prototype mismatch: only {next} arguments required by this format string");
+            return self.fail(Tag::D_PRINTF_ARG_EXTRA, args[next].span, message);
+        }
+        Ok(())
+    }
+}

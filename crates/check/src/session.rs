@@ -1,0 +1,269 @@
+//! The state of a checking run: symbol tables, the clause in hand, and the words of common complaints.
+//!
+//! All programs of a session share one table of variables and aggregations, filled in text order: a variable has the
+//! type of its first assignment, and a use before it is an error, as in the original. A variable whose first assignment
+//! is itself wrong is *poisoned*: later uses of it fail silently, so that one mistake makes one message.
+
+use std::collections::HashMap;
+
+use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
+use plane::desc::{AggFunc, AggId, LayoutBuilder};
+use probes::{Attributes, Catalog};
+use syntax::ast;
+use types::{TypeId, Types};
+
+use crate::columns::Column;
+use crate::program::{Clause, Expr, Repr, Scope, VarId};
+use crate::tables;
+
+/// What checking may consult.
+pub struct Context<'a> {
+    /// Types of D, of the programs, and of the kernel.
+    pub types: &'a Types,
+    /// Probes.
+    pub catalog: &'a dyn Catalog,
+    /// The texts, for line numbers in messages.
+    pub map: &'a SourceMap,
+    /// Options.
+    pub options: Options,
+}
+
+/// Options that change what a program means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a string; rounded up to a multiple of 8.
+    pub strsize: u32,
+    /// `-Z`: a description may match nothing.
+    pub zdefs: bool,
+    /// A program without clauses is no error.
+    pub empty: bool,
+    /// Frames of `stack()`.
+    pub stackframes: u32,
+    /// Frames of `ustack()`.
+    pub ustackframes: u32,
+    /// Operands of the command (`$1` first), for those that no program references.
+    pub operands: Vec<String>,
+    /// Unreferenced operands are no error.
+    pub argref: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            strsize: 256,
+            zdefs: false,
+            empty: false,
+            stackframes: 20,
+            ustackframes: 100,
+            operands: Vec::new(),
+            argref: false,
+        }
+    }
+}
+
+/// Something was wrong; the complaint has been made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wrong;
+
+pub(crate) type Checks<T> = Result<T, Wrong>;
+
+/// What is known of a variable's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VarType {
+    /// Its first assignment is being checked.
+    Pending,
+    /// Its first assignment was wrong.
+    Poisoned,
+    /// Known.
+    Known(TypeId, Repr),
+}
+
+/// A variable.
+#[derive(Clone, Debug)]
+pub(crate) struct VarInfo {
+    pub(crate) name: String,
+    pub(crate) scope: Scope,
+    pub(crate) ty: VarType,
+    /// Type (for messages and conversions) and column of each key.
+    pub(crate) key: Option<Vec<(TypeId, Column)>>,
+}
+
+impl VarInfo {
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}{}", self.scope.prefix(), self.name)
+    }
+
+    pub(crate) fn kind_word(&self) -> &'static str {
+        if self.key.is_some() { "associative array" } else { "scalar" }
+    }
+}
+
+/// An aggregation.
+#[derive(Clone, Debug)]
+pub(crate) struct AggInfo {
+    pub(crate) name: String,
+    pub(crate) func: AggFunc,
+    pub(crate) key: Vec<(TypeId, Column)>,
+    pub(crate) span: Span,
+}
+
+/// An inline.
+#[derive(Clone, Debug)]
+pub(crate) struct InlineInfo {
+    pub(crate) ty: TypeId,
+    pub(crate) value: ast::Expr,
+}
+
+/// The clause in hand.
+#[derive(Debug)]
+pub(crate) struct ClauseState {
+    pub(crate) layout: LayoutBuilder,
+    pub(crate) actions: Vec<plane::desc::Action>,
+    pub(crate) attributes: Attributes,
+}
+
+pub(crate) struct Checker<'a> {
+    pub(crate) cx: &'a Context<'a>,
+    pub(crate) types: &'a Types,
+    pub(crate) sink: &'a mut Sink,
+    pub(crate) strsize: u32,
+    pub(crate) vars: Vec<VarInfo>,
+    pub(crate) var_names: HashMap<(Scope, String), VarId>,
+    pub(crate) aggs: Vec<AggInfo>,
+    /// Aggregations whose first use was wrong.
+    pub(crate) bad_aggs: Vec<String>,
+    pub(crate) inlines: HashMap<String, InlineInfo>,
+    /// Nesting of inlines in inlines.
+    pub(crate) depth: u32,
+    pub(crate) clauses: Vec<Clause>,
+    pub(crate) clause: ClauseState,
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(cx: &'a Context<'a>, sink: &'a mut Sink) -> Self {
+        let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
+        cx.types.set_strsize(u64::from(strsize));
+        Self {
+            cx,
+            types: cx.types,
+            sink,
+            strsize,
+            vars: Vec::new(),
+            var_names: HashMap::new(),
+            aggs: Vec::new(),
+            bad_aggs: Vec::new(),
+            inlines: HashMap::new(),
+            depth: 0,
+            clauses: Vec::new(),
+            clause: ClauseState {
+                layout: LayoutBuilder::default(),
+                actions: Vec::new(),
+                attributes: Attributes::STABLE,
+            },
+        }
+    }
+
+    /// Complains.
+    pub(crate) fn fail<T>(&mut self, tag: Tag, span: Span, message: impl Into<String>) -> Checks<T> {
+        self.sink.error(tag, span, message);
+        Err(Wrong)
+    }
+
+    /// Complains, with advice where there is some.
+    pub(crate) fn fail_with<T>(
+        &mut self,
+        tag: Tag,
+        span: Span,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Checks<T> {
+        let mut diagnostic = Diagnostic::new(tag, span, message);
+        if let Some(help) = help {
+            diagnostic = diagnostic.with_help(help);
+        }
+        self.sink.push(diagnostic);
+        Err(Wrong)
+    }
+
+    /// Valid D that this version does not compile.
+    pub(crate) fn unsupported<T>(&mut self, span: Span, what: impl std::fmt::Display) -> Checks<T> {
+        self.fail(Tag::D_UNSUPPORTED, span, format!("{what} is not supported yet"))
+    }
+
+    pub(crate) fn name(&self, ty: TypeId) -> String {
+        self.types.name(ty)
+    }
+
+    pub(crate) fn uses(&mut self, attributes: Attributes) {
+        self.clause.attributes = self.clause.attributes.min(attributes);
+    }
+
+    /// How a value of this type is kept in a variable, a record or a key, if it is.
+    pub(crate) fn repr(&self, ty: TypeId) -> Option<Repr> {
+        if self.types.is_string(ty) {
+            return Some(Repr::Str);
+        }
+        if let Some(int) = self.types.as_int(ty) {
+            return Some(Repr::Int { size: int.size, signed: int.signed });
+        }
+        matches!(self.types.base_kind(ty), types::Kind::Pointer { .. })
+            .then_some(Repr::Int { size: 8, signed: false })
+    }
+
+    pub(crate) fn var(&self, scope: Scope, name: &str) -> Option<VarId> {
+        self.var_names.get(&(scope, name.to_string())).copied()
+    }
+
+    pub(crate) fn add_var(
+        &mut self,
+        scope: Scope,
+        name: &str,
+        ty: VarType,
+        key: Option<Vec<(TypeId, Column)>>,
+    ) -> VarId {
+        let id = VarId(self.vars.len() as u32);
+        self.vars.push(VarInfo { name: name.to_string(), scope, ty, key });
+        self.var_names.insert((scope, name.to_string()), id);
+        id
+    }
+
+    pub(crate) fn var_info(&self, id: VarId) -> &VarInfo {
+        &self.vars[id.0 as usize]
+    }
+
+    pub(crate) fn agg(&self, name: &str) -> Option<AggId> {
+        self.aggs.iter().position(|a| a.name == name).map(|i| AggId(i as u32))
+    }
+
+    /// Advice for a global name that is not there.
+    pub(crate) fn near_name(&self, wrong: &str) -> Option<String> {
+        let own = self.vars.iter().filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
+        let words = tables::VARIABLES
+            .iter()
+            .filter(|r| r.kind != tables::VariableKind::Unsupported)
+            .map(|r| r.name)
+            .chain(own)
+            .chain(self.inlines.keys().map(String::as_str));
+        nearest(wrong, words).map(did_you_mean)
+    }
+
+    /// Advice for a `self->` or `this->` name that is not there.
+    pub(crate) fn near_var(&self, scope: Scope, wrong: &str) -> Option<String> {
+        let own = self.vars.iter().filter(|v| v.scope == scope && v.name != wrong).map(|v| v.name.as_str());
+        nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
+    }
+
+    /// A constant of a type.
+    pub(crate) fn int(&self, value: i64, ty: TypeId, span: Span) -> Expr {
+        Expr { kind: crate::program::ExprKind::Int(value), ty, span }
+    }
+
+    /// The type of a table row; `int` where the row names none that exists.
+    pub(crate) fn row_type(&self, text: &str) -> TypeId {
+        self.types.find(text).unwrap_or(TypeId::INT)
+    }
+}
+
+pub(crate) fn did_you_mean(word: &str) -> String {
+    format!("did you mean `{word}`?")
+}

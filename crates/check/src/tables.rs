@@ -1,0 +1,334 @@
+//! The words of D: built-in variables, functions, aggregating functions.
+//!
+//! One row a word; nothing else in the compiler knows a name of the language. A word that is D but is not compiled yet
+//! has its row too, so that a script gets "not supported yet" with a place instead of "undefined". Adding a built-in is
+//! a row here and an arm in `lower`.
+
+use probes::Attributes;
+
+use crate::program::Builtin;
+
+/// What a built-in variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariableKind {
+    /// Compiled.
+    Builtin(Builtin),
+    /// The constant zero, of the row's type.
+    Null,
+    /// D, but not compiled yet.
+    Unsupported,
+}
+
+/// A built-in variable.
+#[derive(Clone, Copy, Debug)]
+pub struct VariableRow {
+    /// The word.
+    pub name: &'static str,
+    /// Its type: one of D's own, so that no script has to read the kernel's types for it.
+    pub ty: &'static str,
+    /// What it is.
+    pub kind: VariableKind,
+    /// What it promises.
+    pub attributes: Attributes,
+}
+
+const fn var(name: &'static str, ty: &'static str, builtin: Builtin) -> VariableRow {
+    VariableRow { name, ty, kind: VariableKind::Builtin(builtin), attributes: Attributes::STABLE }
+}
+
+const fn later(name: &'static str) -> VariableRow {
+    VariableRow { name, ty: "int", kind: VariableKind::Unsupported, attributes: Attributes::STABLE }
+}
+
+/// Every built-in variable.
+pub const VARIABLES: &[VariableRow] = &[
+    VariableRow { name: "NULL", ty: "long", kind: VariableKind::Null, attributes: Attributes::STABLE },
+    var("arg0", "int64_t", Builtin::Arg(0)),
+    var("arg1", "int64_t", Builtin::Arg(1)),
+    var("arg2", "int64_t", Builtin::Arg(2)),
+    var("arg3", "int64_t", Builtin::Arg(3)),
+    var("arg4", "int64_t", Builtin::Arg(4)),
+    var("arg5", "int64_t", Builtin::Arg(5)),
+    var("arg6", "int64_t", Builtin::Arg(6)),
+    var("arg7", "int64_t", Builtin::Arg(7)),
+    var("arg8", "int64_t", Builtin::Arg(8)),
+    var("arg9", "int64_t", Builtin::Arg(9)),
+    later("args"),
+    later("caller"),
+    later("chip"),
+    var("cpu", "int", Builtin::Cpu),
+    later("curcpu"),
+    later("curlwpsinfo"),
+    later("curpsinfo"),
+    later("curthread"),
+    later("cwd"),
+    var("epid", "uint_t", Builtin::Epid),
+    var("errno", "int", Builtin::Errno),
+    later("execargs"),
+    var("execname", "string", Builtin::Execname),
+    later("fds"),
+    var("gid", "uint_t", Builtin::Gid),
+    var("id", "uint_t", Builtin::Id),
+    later("ipl"),
+    later("lgrp"),
+    var("pid", "pid_t", Builtin::Pid),
+    var("ppid", "pid_t", Builtin::Ppid),
+    var("probefunc", "string", Builtin::Probefunc),
+    var("probemod", "string", Builtin::Probemod),
+    var("probename", "string", Builtin::Probename),
+    var("probeprov", "string", Builtin::Probeprov),
+    later("pset"),
+    later("root"),
+    var("stackdepth", "uint32_t", Builtin::Stackdepth),
+    later("threadname"),
+    var("tid", "id_t", Builtin::Tid),
+    var("timestamp", "uint64_t", Builtin::Timestamp),
+    later("ucaller"),
+    var("uid", "uint_t", Builtin::Uid),
+    later("uregs"),
+    later("ustackdepth"),
+    later("vmregs"),
+    later("vtimestamp"),
+    var("walltimestamp", "int64_t", Builtin::Walltimestamp),
+    later("zonename"),
+];
+
+/// Functions that give a value.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subroutine {
+    Copyinstr,
+    Strlen,
+}
+
+/// Actions.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionKind {
+    Trace,
+    Printf,
+    Printa,
+    Exit,
+    Clear,
+    Trunc,
+    Normalize,
+    Denormalize,
+    Stack,
+    Ustack,
+    Sym,
+    Func,
+    Mod,
+    Usym,
+    Ufunc,
+    Umod,
+    Uaddr,
+}
+
+/// Aggregating functions.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregating {
+    Count,
+    Sum,
+    Min,
+    Max,
+    Avg,
+    Quantize,
+}
+
+/// What a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// Gives a value.
+    Subroutine(Subroutine),
+    /// Is a statement.
+    Action(ActionKind),
+    /// Stands right of `@a =`.
+    Aggregating(Aggregating),
+    /// Gives a value; not compiled yet.
+    LaterSubroutine,
+    /// Is a statement; not compiled yet.
+    LaterAction,
+    /// Aggregates; not compiled yet.
+    LaterAggregating,
+}
+
+impl FunctionKind {
+    /// DTrace's name for the kind.
+    pub fn word(self) -> &'static str {
+        match self {
+            FunctionKind::Subroutine(_) | FunctionKind::LaterSubroutine => "function",
+            FunctionKind::Action(_) | FunctionKind::LaterAction => "tracing function",
+            FunctionKind::Aggregating(_) | FunctionKind::LaterAggregating => "aggregating function",
+        }
+    }
+}
+
+/// A function.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionRow {
+    /// The word.
+    pub name: &'static str,
+    /// Return type.
+    pub ret: &'static str,
+    /// Parameter types: `@` any, `[t]` optional, `...` any number.
+    pub params: &'static str,
+    /// What it is.
+    pub kind: FunctionKind,
+    /// What it promises.
+    pub attributes: Attributes,
+}
+
+const fn row(name: &'static str, ret: &'static str, params: &'static str, kind: FunctionKind) -> FunctionRow {
+    FunctionRow { name, ret, params, kind, attributes: Attributes::STABLE }
+}
+
+const fn sub(name: &'static str, ret: &'static str, params: &'static str, s: Subroutine) -> FunctionRow {
+    row(name, ret, params, FunctionKind::Subroutine(s))
+}
+
+const fn act(name: &'static str, ret: &'static str, params: &'static str, a: ActionKind) -> FunctionRow {
+    row(name, ret, params, FunctionKind::Action(a))
+}
+
+const fn agg(name: &'static str, params: &'static str, a: Aggregating) -> FunctionRow {
+    row(name, "void", params, FunctionKind::Aggregating(a))
+}
+
+const fn later_sub(name: &'static str) -> FunctionRow {
+    row(name, "int", "...", FunctionKind::LaterSubroutine)
+}
+
+const fn later_act(name: &'static str) -> FunctionRow {
+    row(name, "void", "...", FunctionKind::LaterAction)
+}
+
+const fn later_agg(name: &'static str) -> FunctionRow {
+    row(name, "void", "...", FunctionKind::LaterAggregating)
+}
+
+/// Every function.
+pub const FUNCTIONS: &[FunctionRow] = &[
+    later_sub("alloca"),
+    agg("avg", "@", Aggregating::Avg),
+    later_sub("basename"),
+    later_sub("bcopy"),
+    later_act("breakpoint"),
+    later_act("chill"),
+    later_sub("cleanpath"),
+    act("clear", "void", "...", ActionKind::Clear),
+    later_act("commit"),
+    later_sub("copyin"),
+    sub("copyinstr", "string", "uintptr_t, [size_t]", Subroutine::Copyinstr),
+    later_sub("copyinto"),
+    later_sub("copyout"),
+    later_sub("copyoutstr"),
+    agg("count", "", Aggregating::Count),
+    later_sub("d_path"),
+    later_sub("ddi_pathname"),
+    act("denormalize", "void", "...", ActionKind::Denormalize),
+    later_sub("dirname"),
+    later_act("discard"),
+    act("exit", "void", "int", ActionKind::Exit),
+    later_act("freopen"),
+    later_act("ftruncate"),
+    act("func", "_symaddr", "uintptr_t", ActionKind::Func),
+    later_sub("getf"),
+    later_sub("getmajor"),
+    later_sub("getminor"),
+    later_sub("htonl"),
+    later_sub("htonll"),
+    later_sub("htons"),
+    later_sub("index"),
+    later_sub("inet_ntoa"),
+    later_sub("inet_ntoa6"),
+    later_sub("inet_ntop"),
+    later_sub("json"),
+    later_act("jstack"),
+    later_sub("link_ntop"),
+    later_agg("llquantize"),
+    later_sub("lltostr"),
+    later_agg("lquantize"),
+    agg("max", "@", Aggregating::Max),
+    later_sub("memref"),
+    later_sub("memstr"),
+    agg("min", "@", Aggregating::Min),
+    act("mod", "_symaddr", "uintptr_t", ActionKind::Mod),
+    later_sub("msgdsize"),
+    later_sub("msgsize"),
+    later_sub("mutex_owned"),
+    later_sub("mutex_owner"),
+    later_sub("mutex_type_adaptive"),
+    later_sub("mutex_type_spin"),
+    act("normalize", "void", "...", ActionKind::Normalize),
+    later_sub("ntohl"),
+    later_sub("ntohll"),
+    later_sub("ntohs"),
+    later_act("panic"),
+    later_act("pcap"),
+    later_act("print"),
+    act("printa", "void", "@, ...", ActionKind::Printa),
+    act("printf", "void", "@, ...", ActionKind::Printf),
+    later_act("printm"),
+    later_sub("progenyof"),
+    agg("quantize", "@, ...", Aggregating::Quantize),
+    later_act("raise"),
+    later_sub("rand"),
+    later_act("return"),
+    later_sub("rindex"),
+    later_sub("rw_iswriter"),
+    later_sub("rw_read_held"),
+    later_sub("rw_write_held"),
+    later_act("setopt"),
+    later_act("speculate"),
+    later_sub("speculation"),
+    act("stack", "stack", "...", ActionKind::Stack),
+    later_agg("stddev"),
+    later_act("stop"),
+    later_sub("strchr"),
+    later_sub("strjoin"),
+    sub("strlen", "size_t", "string", Subroutine::Strlen),
+    later_sub("strrchr"),
+    later_sub("strstr"),
+    later_sub("strtok"),
+    later_sub("strtoll"),
+    later_sub("substr"),
+    agg("sum", "@", Aggregating::Sum),
+    act("sym", "_symaddr", "uintptr_t", ActionKind::Sym),
+    later_act("system"),
+    later_sub("tolower"),
+    later_sub("toupper"),
+    act("trace", "void", "@", ActionKind::Trace),
+    later_act("tracemem"),
+    act("trunc", "void", "...", ActionKind::Trunc),
+    act("uaddr", "_usymaddr", "uintptr_t", ActionKind::Uaddr),
+    act("ufunc", "_usymaddr", "uintptr_t", ActionKind::Ufunc),
+    act("umod", "_usymaddr", "uintptr_t", ActionKind::Umod),
+    act("ustack", "stack", "...", ActionKind::Ustack),
+    act("usym", "_usymaddr", "uintptr_t", ActionKind::Usym),
+];
+
+/// The variable of a name.
+pub fn variable(name: &str) -> Option<&'static VariableRow> {
+    VARIABLES.iter().find(|r| r.name == name)
+}
+
+/// The function of a name.
+pub fn function(name: &str) -> Option<&'static FunctionRow> {
+    FUNCTIONS.iter().find(|r| r.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_stands_once() {
+        let mut words: Vec<&str> =
+            VARIABLES.iter().map(|r| r.name).chain(FUNCTIONS.iter().map(|r| r.name)).collect();
+        let all = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), all);
+    }
+}
