@@ -200,7 +200,7 @@ impl Checker<'_> {
                     columns.push(self.key_column(value, "associative array", i)?);
                 }
                 let types = columns.iter().map(|c| c.0).collect::<Vec<_>>();
-                values = values.into_iter().zip(types).map(|(v, ty)| self.coerce(v, ty)).collect();
+                values = values.into_iter().zip(types).map(|(v, ty)| self.coerce_key(v, ty)).collect();
                 self.add_var(scope, name, VarType::Pending, Some(columns))
             }
         };
@@ -269,9 +269,14 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A key value: strings are made strings; integers keep their own width, as the column takes the widest.
+    /// A key value: strings are made strings; an integer keeps its own type, as the column takes the widest, but is cut
+    /// to it, since two values of one type must be one key in every width.
     pub(crate) fn coerce_key(&self, value: Expr, ty: TypeId) -> Expr {
-        if self.types.is_string(ty) { self.to_string(value) } else { value }
+        if self.types.is_string(ty) {
+            return self.to_string(value);
+        }
+        let own = self.types.decay(value.ty);
+        self.convert(value, own)
     }
 
     /// The column that a key value needs at a position of type `ty`.

@@ -1,1 +1,160 @@
 //! Checked program to DIF. Does not know BPF.
+//!
+//! One function a clause, in the order of the module's clauses:
+//!
+//! ```text
+//!   predicate ── 0 ──> predicate-false
+//!      │
+//!   Reserve          only where the clause records
+//!   statements       action 1, 2, …; each field is written when its statement runs
+//!   Commit, Return
+//! ```
+//!
+//! The decision that shapes it: lowering is mechanical. The checked program already says every width, sign, conversion
+//! and field, so nothing here knows a rule of D, and what the code does can be read off the DIF text. Short-circuit
+//! logic and `?:` become blocks whose join takes the value as a parameter; DIF has no mutable temporaries.
+//!
+//! What is left to the optimizer: constant operands, loads that repeat, extensions that change nothing.
+
+mod expr;
+
+use check::Checked;
+use check::program::{Clause, KeyValue, Repr, Scope, StmtKind};
+use dif::ir::{self, Field, IntBuiltin, Module, Value, VarTy};
+use dif::{BuildError, FunctionBuilder};
+
+/// The clause, by its number, that could not be built. It means a fault of the checker, not of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LowerError {
+    /// Index of the clause.
+    pub clause: usize,
+    /// What was wrong.
+    pub error: BuildError,
+}
+
+impl std::fmt::Display for LowerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "clause {}: {}", self.clause, self.error)
+    }
+}
+
+impl std::error::Error for LowerError {}
+
+/// Lowers a checked program. Clause, variable and aggregation numbers stay what they are.
+pub fn lower(checked: &Checked) -> Result<Module, LowerError> {
+    let mut module = Module::new(checked.strsize);
+    module.vars = checked.vars.iter().map(variable).collect();
+    module.aggs = checked.aggs.clone();
+    for (i, clause) in checked.clauses.iter().enumerate() {
+        let func = Lowering::new(checked, &mut module, format!("clause_{i}"))
+            .clause(clause)
+            .map_err(|error| LowerError { clause: i, error })?;
+        module.clauses.push(ir::Clause { func, record: clause.record.clone(), span: Some(clause.span) });
+    }
+    Ok(module)
+}
+
+fn variable(v: &check::program::Var) -> ir::VarDesc {
+    ir::VarDesc {
+        name: v.name.clone(),
+        scope: match v.scope {
+            Scope::Global => ir::Scope::Global,
+            Scope::Thread => ir::Scope::Thread,
+            Scope::Clause => ir::Scope::Clause,
+        },
+        ty: match v.repr {
+            Repr::Int { size, signed } => VarTy::Int { size, signed },
+            Repr::Str => VarTy::Str,
+        },
+        key: v.key.clone(),
+        key_size: v.key_size,
+    }
+}
+
+/// The function in hand.
+struct Lowering<'a> {
+    checked: &'a Checked,
+    module: &'a mut Module,
+    b: FunctionBuilder,
+    /// What the place of the enclosing update held.
+    old: Option<Value>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(checked: &'a Checked, module: &'a mut Module, name: String) -> Self {
+        Self { checked, module, b: FunctionBuilder::new(name), old: None }
+    }
+
+    fn clause(mut self, clause: &Clause) -> Result<ir::Function, BuildError> {
+        self.b.set_span(Some(clause.span));
+        if let Some(predicate) = &clause.predicate {
+            self.b.set_span(Some(predicate.span));
+            let (then, other) = (self.b.create_block(), self.b.create_block());
+            let value = self.value(predicate);
+            self.b.branch(value, (then, vec![]), (other, vec![]));
+            self.b.switch_to(other);
+            self.b.predicate_false();
+            self.b.switch_to(then);
+            self.b.set_span(Some(clause.span));
+        }
+        if clause.record.is_some() {
+            self.b.reserve();
+        }
+        for stmt in &clause.body {
+            self.b.set_action(stmt.action);
+            self.b.set_span(Some(stmt.span));
+            self.statement(&stmt.kind);
+        }
+        self.b.set_span(Some(clause.span));
+        if clause.record.is_some() {
+            self.b.commit();
+        }
+        self.b.ret();
+        self.b.finish()
+    }
+
+    fn statement(&mut self, kind: &StmtKind) {
+        match kind {
+            StmtKind::Expr(e) => {
+                self.value(e);
+            }
+            StmtKind::Record(writes) => {
+                for (field, value) in writes {
+                    self.write(*field, value);
+                }
+            }
+            StmtKind::Exit(field, status) => {
+                let value = self.value(status);
+                self.b.record(*field, value);
+                self.b.exit(value);
+            }
+            StmtKind::Aggregate { agg, key, args } => {
+                let key = key.iter().flat_map(|k| self.key(k)).collect();
+                let args = args.iter().map(|a| self.value(a)).collect();
+                self.b.aggregate(*agg, key, args);
+            }
+        }
+    }
+
+    fn write(&mut self, field: Field, value: &KeyValue) {
+        let values = self.key(value);
+        match values[..] {
+            [addr, pid] => self.b.record_user_addr(field, addr, pid),
+            [value] => self.b.record(field, value),
+            _ => {}
+        }
+    }
+
+    /// The value of a column or field; of a user address, two: address and process.
+    fn key(&mut self, value: &KeyValue) -> Vec<Value> {
+        match value {
+            KeyValue::Expr(e) => vec![self.value(e)],
+            KeyValue::Stack { user, frames } => vec![self.b.stack(*user, *frames)],
+            KeyValue::KernelAddr(e) => vec![self.value(e)],
+            KeyValue::UserAddr(e) => {
+                let addr = self.value(e);
+                vec![addr, self.b.builtin(IntBuiltin::InitPid)]
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Expressions to values.
+
+use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr};
+use dif::ir::{BinOp, Cond, IntBuiltin, Space, StrBuiltin, Ty, UnOp, Value, VarId};
+
+use crate::Lowering;
+
+fn arith(op: Arith) -> BinOp {
+    match op {
+        Arith::Add => BinOp::Add,
+        Arith::Sub => BinOp::Sub,
+        Arith::Mul => BinOp::Mul,
+        Arith::Sdiv => BinOp::Sdiv,
+        Arith::Udiv => BinOp::Udiv,
+        Arith::Srem => BinOp::Srem,
+        Arith::Urem => BinOp::Urem,
+        Arith::And => BinOp::And,
+        Arith::Or => BinOp::Or,
+        Arith::Xor => BinOp::Xor,
+        Arith::Shl => BinOp::Shl,
+        Arith::Lshr => BinOp::Lshr,
+        Arith::Ashr => BinOp::Ashr,
+    }
+}
+
+fn cond(relation: Relation, signed: bool) -> Cond {
+    match (relation, signed) {
+        (Relation::Eq, _) => Cond::Eq,
+        (Relation::Ne, _) => Cond::Ne,
+        (Relation::Lt, true) => Cond::Slt,
+        (Relation::Le, true) => Cond::Sle,
+        (Relation::Gt, true) => Cond::Sgt,
+        (Relation::Ge, true) => Cond::Sge,
+        (Relation::Lt, false) => Cond::Ult,
+        (Relation::Le, false) => Cond::Ule,
+        (Relation::Gt, false) => Cond::Ugt,
+        (Relation::Ge, false) => Cond::Uge,
+    }
+}
+
+/// A built-in in DIF: an integer or a string.
+enum Source {
+    Int(IntBuiltin),
+    Str(StrBuiltin),
+}
+
+fn source(builtin: Builtin) -> Source {
+    use Source::{Int, Str};
+    match builtin {
+        Builtin::Arg(n) => Int(IntBuiltin::Arg(n)),
+        Builtin::Pid => Int(IntBuiltin::Pid),
+        Builtin::Ppid => Int(IntBuiltin::Ppid),
+        Builtin::Tid => Int(IntBuiltin::Tid),
+        Builtin::Uid => Int(IntBuiltin::Uid),
+        Builtin::Gid => Int(IntBuiltin::Gid),
+        Builtin::Cpu => Int(IntBuiltin::Cpu),
+        Builtin::Timestamp => Int(IntBuiltin::Timestamp),
+        Builtin::Walltimestamp => Int(IntBuiltin::Walltimestamp),
+        Builtin::Errno => Int(IntBuiltin::Errno),
+        Builtin::Epid => Int(IntBuiltin::Epid),
+        Builtin::Id => Int(IntBuiltin::ProbeId),
+        Builtin::Stackdepth => Int(IntBuiltin::StackDepth),
+        Builtin::Execname => Str(StrBuiltin::Execname),
+        Builtin::Probeprov => Str(StrBuiltin::ProbeProv),
+        Builtin::Probemod => Str(StrBuiltin::ProbeMod),
+        Builtin::Probefunc => Str(StrBuiltin::ProbeFunc),
+        Builtin::Probename => Str(StrBuiltin::ProbeName),
+    }
+}
+
+fn space(user: bool) -> Space {
+    if user { Space::User } else { Space::Kernel }
+}
+
+impl Lowering<'_> {
+    /// The value of an expression. Of a void one: 0.
+    pub(crate) fn value(&mut self, e: &Expr) -> Value {
+        let before = self.b.set_span(Some(e.span));
+        let value = self.kind(e);
+        self.b.set_span(before);
+        value
+    }
+
+    fn kind(&mut self, e: &Expr) -> Value {
+        match &e.kind {
+            ExprKind::Int(v) => self.b.int(*v),
+            ExprKind::Str(bytes) => {
+                let id = self.module.intern(bytes);
+                self.b.string(id)
+            }
+            ExprKind::Builtin(builtin) => match source(*builtin) {
+                Source::Int(b) => self.b.builtin(b),
+                Source::Str(b) => self.b.builtin_str(b),
+            },
+            ExprKind::Read(place) => {
+                let place = self.place(place);
+                self.read(&place)
+            }
+            ExprKind::Old => match self.old {
+                Some(value) => value,
+                None => self.b.int(0),
+            },
+            ExprKind::Neg(v) => {
+                let v = self.value(v);
+                self.b.un(UnOp::Neg, v)
+            }
+            ExprKind::BitNot(v) => {
+                let v = self.value(v);
+                self.b.un(UnOp::Not, v)
+            }
+            ExprKind::Not(v) => {
+                let v = self.value(v);
+                self.test(Cond::Eq, v)
+            }
+            ExprKind::Truth(v) => self.truth(v),
+            ExprKind::Arith(op, l, r) => {
+                let (l, r) = (self.value(l), self.value(r));
+                self.b.bin(arith(*op), l, r)
+            }
+            ExprKind::Compare { relation, signed, left, right } => {
+                let (l, r) = (self.value(left), self.value(right));
+                self.b.cmp(cond(*relation, *signed), l, r)
+            }
+            ExprKind::CompareStr(relation, l, r) => {
+                let (l, r) = (self.value(l), self.value(r));
+                self.b.str_cmp(cond(*relation, false), l, r)
+            }
+            ExprKind::Logic(logic, l, r) => self.logic(*logic, l, r),
+            ExprKind::Cond(c, a, b) => self.conditional(c, a, b),
+            ExprKind::Comma(a, b) => {
+                self.value(a);
+                self.value(b)
+            }
+            ExprKind::Convert { size, signed, value } => {
+                let value = self.value(value);
+                self.b.ext(size * 8, *signed, value)
+            }
+            // An object that is not read has no value; its address is as good as any for a void context.
+            ExprKind::Deref { addr, .. } => self.value(addr),
+            ExprKind::Load { addr, size, signed, user } => {
+                let addr = self.value(addr);
+                let addr = self.b.as_ptr(space(*user), addr);
+                self.b.load(*size, *signed, addr)
+            }
+            ExprKind::LoadStr { addr, user, max } => {
+                let addr = self.value(addr);
+                let max = max.as_ref().map(|m| self.value(m));
+                let addr = self.b.as_ptr(space(*user), addr);
+                self.b.load_str(addr, max)
+            }
+            ExprKind::Strlen(v) => {
+                let v = self.value(v);
+                self.b.str_len(v)
+            }
+            ExprKind::Assign(place, value) => {
+                let place = self.place(place);
+                let value = self.value(value);
+                self.store(place, value);
+                value
+            }
+            ExprKind::Delete(place) => {
+                let place = self.place(place);
+                let ty = self.var_ty(place.var);
+                match place.key {
+                    Some(key) => self.b.delete_elem(place.var, key),
+                    None => {
+                        let zero = self.zero(ty);
+                        self.b.store_var(place.var, zero);
+                    }
+                }
+                self.zero(ty)
+            }
+            ExprKind::Update { place, new, post } => {
+                let place = self.place(place);
+                let old = self.read(&place);
+                let outer = self.old.replace(old);
+                let new = self.value(new);
+                self.old = outer;
+                self.store(place, new);
+                if *post { old } else { new }
+            }
+        }
+    }
+
+    fn zero(&mut self, ty: Ty) -> Value {
+        match ty {
+            Ty::Str => {
+                let id = self.module.intern(b"");
+                self.b.string(id)
+            }
+            _ => self.b.int(0),
+        }
+    }
+
+    fn test(&mut self, cond: Cond, value: Value) -> Value {
+        let zero = self.b.int(0);
+        self.b.cmp(cond, value, zero)
+    }
+
+    /// 1 when the expression is not 0; what is 0 or 1 already stays.
+    fn truth(&mut self, e: &Expr) -> Value {
+        let value = self.value(e);
+        match e.kind {
+            ExprKind::Not(_)
+            | ExprKind::Truth(_)
+            | ExprKind::Compare { .. }
+            | ExprKind::CompareStr(..)
+            | ExprKind::Logic(..) => value,
+            _ => self.test(Cond::Ne, value),
+        }
+    }
+
+    fn logic(&mut self, logic: Logic, l: &Expr, r: &Expr) -> Value {
+        if logic == Logic::Xor {
+            let (l, r) = (self.truth(l), self.truth(r));
+            return self.b.bin(BinOp::Xor, l, r);
+        }
+        let left = self.value(l);
+        let more = self.b.create_block();
+        let (join, joined) = self.b.create_join(Ty::Int);
+        // What the whole is when the left side decides it.
+        let decided = self.b.int(i64::from(logic == Logic::Or));
+        let (then, other) = match logic {
+            Logic::And => ((more, vec![]), (join, vec![decided])),
+            _ => ((join, vec![decided]), (more, vec![])),
+        };
+        self.b.branch(left, then, other);
+        self.b.switch_to(more);
+        let right = self.truth(r);
+        self.b.jump(join, vec![right]);
+        self.b.switch_to(join);
+        joined
+    }
+
+    fn conditional(&mut self, c: &Expr, a: &Expr, b: &Expr) -> Value {
+        let c = self.value(c);
+        let (then, other) = (self.b.create_block(), self.b.create_block());
+        self.b.branch(c, (then, vec![]), (other, vec![]));
+        self.b.switch_to(then);
+        let value = self.value(a);
+        let ty = if self.b.ty(value) == Ty::Str { Ty::Str } else { Ty::Int };
+        let (join, joined) = self.b.create_join(ty);
+        self.arm(join, value, ty);
+        self.b.switch_to(other);
+        let value = self.value(b);
+        self.arm(join, value, ty);
+        self.b.switch_to(join);
+        joined
+    }
+
+    /// Ends an arm; what goes into the join is an integer or a string, never a pointer.
+    fn arm(&mut self, join: dif::ir::Block, value: Value, ty: Ty) {
+        let value = if ty == Ty::Int { self.b.as_int(value) } else { value };
+        self.b.jump(join, vec![value]);
+    }
+
+    fn place(&mut self, place: &Place) -> Target {
+        match place {
+            Place::Var(id) => Target { var: VarId(id.0), key: None },
+            Place::Elem(id, keys) => {
+                let key = keys.iter().map(|k| self.value(k)).collect();
+                Target { var: VarId(id.0), key: Some(key) }
+            }
+        }
+    }
+
+    fn var_ty(&self, var: VarId) -> Ty {
+        match self.checked.vars.get(var.0 as usize).map(|v| v.repr) {
+            Some(Repr::Str) => Ty::Str,
+            _ => Ty::Int,
+        }
+    }
+
+    fn read(&mut self, target: &Target) -> Value {
+        let ty = self.var_ty(target.var);
+        match &target.key {
+            None => self.b.load_var(target.var, ty),
+            Some(key) => self.b.load_elem(target.var, key.clone(), ty),
+        }
+    }
+
+    fn store(&mut self, target: Target, value: Value) {
+        match target.key {
+            None => self.b.store_var(target.var, value),
+            Some(key) => self.b.store_elem(target.var, key, value),
+        }
+    }
+}
+
+/// A place whose key is computed.
+struct Target {
+    var: VarId,
+    key: Option<Vec<Value>>,
+}

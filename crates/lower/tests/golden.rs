@@ -1,0 +1,72 @@
+//! D text to DIF text: `tests/golden/*.d` to `*.dif`. `UPDATE_GOLDEN=1` rewrites the answers.
+
+use std::fs;
+use std::path::PathBuf;
+
+use check::{Context, Options};
+use diagnostics::{Sink, SourceKind, SourceMap};
+use probes::{ListCatalog, ProbeDesc};
+use syntax::macros::MacroEnv;
+use syntax::{ParseMode, SpecField};
+use types::Types;
+
+fn catalog() -> ListCatalog {
+    let mut list = ListCatalog::default();
+    for name in ["BEGIN", "END", "ERROR"] {
+        list.add(ProbeDesc::new("dtrace", "", "", name));
+    }
+    for function in ["read", "write", "openat"] {
+        for name in ["entry", "return"] {
+            list.add(ProbeDesc::new("syscall", "vmlinux", function, name));
+        }
+    }
+    list
+}
+
+fn lowered(text: &str) -> String {
+    let mut map = SourceMap::default();
+    let mut sink = Sink::default();
+    let file = map.add(SourceKind::Script, "test.d", text);
+    let mode = ParseMode::Specifier(SpecField::Name);
+    let program = syntax::parse(&mut map, file, mode, &MacroEnv::default(), &(), &mut sink);
+    let (types, catalog) = (Types::new(), catalog());
+    let cx = Context { types: &types, catalog: &catalog, map: &map, options: Options::default() };
+    let checked = check::check(&[program], &cx, &mut sink);
+    if !sink.is_empty() {
+        return sink.into_sorted().iter().map(|d| d.render(&map, true) + "\n").collect();
+    }
+    let mut module = match lower::lower(&checked) {
+        Ok(module) => module,
+        Err(error) => return format!("{error}\n"),
+    };
+    if let Err(error) = dif::verify(&module) {
+        return format!("{error}\n{}", dif::text::print(&module, None));
+    }
+    let text = dif::text::print(&module, None);
+    dif::opt::optimize(&mut module);
+    match dif::verify(&module) {
+        Ok(()) => text,
+        Err(error) => format!("optimized: {error}\n{text}"),
+    }
+}
+
+#[test]
+fn golden() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = Vec::new();
+    let mut files: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let inputs: Vec<&PathBuf> = files.iter().filter(|f| f.extension().is_some_and(|e| e == "d")).collect();
+    assert!(!inputs.is_empty());
+    for input in inputs {
+        let got = lowered(&fs::read_to_string(input).unwrap());
+        let output = input.with_extension("dif");
+        if update {
+            fs::write(&output, &got).unwrap();
+        } else if fs::read_to_string(&output).unwrap_or_default() != got {
+            wrong.push(format!("{}:\n{got}", input.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,1 @@
+BEGIN { printf("hi\n"); exit(0); }
