@@ -150,7 +150,7 @@ pub enum StrBuiltin {
 }
 
 /// One operation. Those that give a value say its type; the rest give none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Int: a constant.
     Const(i64),

@@ -7,9 +7,12 @@
 pub mod builder;
 mod dom;
 pub mod eval;
+#[cfg(any(test, feature = "generate"))]
+pub mod generate;
 pub mod interp;
 pub mod ir;
 mod ops;
+pub mod opt;
 pub mod text;
 pub mod verify;
 

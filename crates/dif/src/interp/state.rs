@@ -101,6 +101,13 @@ pub struct State {
 }
 
 impl State {
+    /// An empty session of this module, its constants interned.
+    pub fn new(module: &Module) -> State {
+        let mut state = State::default();
+        state.prepare(module);
+        state
+    }
+
     /// A global scalar, if it was ever assigned.
     pub fn global(&self, var: VarId) -> Option<&Val> {
         self.globals.get(&var)

@@ -1,0 +1,196 @@
+//! Random modules, well formed by construction, for differential tests: the optimizer here and the back end in `bpf`
+//! are both held against the interpreter on them.
+//!
+//! A module is random in shape (tables, statements, branches with parameters, early ends) but tame in what it touches:
+//! it loads only from the addresses that the [`Config`] names, so that both executors can be given the same memory, and
+//! asks only for the builtins named there. Values in scope are kept on a stack that is cut back when a branch ends;
+//! that is why every use is dominated by its definition. Not a dependency on a property-testing crate: shrinking DIF is
+//! better done by asking for smaller [`Config`]s, and the back end's tests run many thousand modules.
+
+mod body;
+mod rng;
+
+use plane::desc::{Action, AggDesc, AggFunc, Datum, Field, LayoutBuilder, RecordDesc};
+
+use crate::ir::{Clause, IntBuiltin, Module, Scope, Space, StrBuiltin, VarDesc, VarTy};
+pub use rng::Rng;
+
+/// What generated modules may contain.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Clauses, at most.
+    pub clauses: usize,
+    /// Statements in a row, at most.
+    pub statements: usize,
+    /// Depth of branches and of expressions.
+    pub depth: usize,
+    /// Bytes of a string.
+    pub strsize: u32,
+    /// Integers of the firing that may be asked for.
+    pub int_builtins: Vec<IntBuiltin>,
+    /// Strings of the firing that may be asked for.
+    pub str_builtins: Vec<StrBuiltin>,
+    /// Memory that can be read: address and length. Strings are read from its start, so it should hold a NUL.
+    pub readable: Vec<(Space, u64, u64)>,
+    /// Addresses that cannot be read.
+    pub unreadable: Vec<(Space, u64)>,
+    /// Scopes of variables.
+    pub scopes: Vec<Scope>,
+    /// Associative arrays.
+    pub arrays: bool,
+    /// Aggregating functions; none: no aggregations.
+    pub aggregations: Vec<AggFunc>,
+    /// String operations.
+    pub strings: bool,
+    /// Records.
+    pub records: bool,
+    /// Divisions by what may be 0, and checks that may fail; loads fault as the addresses have it.
+    pub faults: bool,
+    /// `exit()`.
+    pub exit: bool,
+    /// Stacks.
+    pub stacks: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            clauses: 3,
+            statements: 6,
+            depth: 3,
+            strsize: 32,
+            int_builtins: (0..10).map(IntBuiltin::Arg).chain([IntBuiltin::Pid, IntBuiltin::Epid]).collect(),
+            str_builtins: vec![StrBuiltin::Execname, StrBuiltin::ProbeFunc, StrBuiltin::ProbeName],
+            readable: Vec::new(),
+            unreadable: Vec::new(),
+            scopes: vec![Scope::Global, Scope::Thread, Scope::Clause],
+            arrays: true,
+            aggregations: vec![
+                AggFunc::Count,
+                AggFunc::Sum,
+                AggFunc::Min,
+                AggFunc::Max,
+                AggFunc::Avg,
+                AggFunc::Quantize,
+            ],
+            strings: true,
+            records: true,
+            faults: true,
+            exit: true,
+            stacks: false,
+        }
+    }
+}
+
+impl Config {
+    /// Integer expressions alone, recorded: what a back end can run first.
+    pub fn integers() -> Self {
+        Config {
+            clauses: 1,
+            scopes: Vec::new(),
+            arrays: false,
+            aggregations: Vec::new(),
+            strings: false,
+            exit: false,
+            ..Config::default()
+        }
+    }
+}
+
+/// The module of a seed. It passes the verifier.
+pub fn module(seed: u64, config: &Config) -> Module {
+    let mut rng = Rng::new(seed);
+    let mut module = Module::new(config.strsize);
+    if config.strings {
+        for text in ["a", "ab", "read", "write", "a rather longer string than that"] {
+            module.intern(text.as_bytes());
+        }
+        let random: Vec<u8> = (0..rng.below(20)).map(|_| 1 + rng.below(255) as u8).collect();
+        module.intern(&random);
+    }
+    variables(&mut rng, config, &mut module);
+    aggregations(&mut rng, config, &mut module);
+    for i in 0..=rng.below(config.clauses) {
+        let record = (config.records && !rng.one_in(4)).then(|| record(&mut rng, config));
+        let fields: Vec<Field> = record.iter().flat_map(|r| &r.actions).filter_map(traced).collect();
+        let func =
+            body::function(&mut rng, config, &module, format!("clause_{i}"), record.is_some(), &fields);
+        module.clauses.push(Clause { func, record, span: None });
+    }
+    module
+}
+
+fn traced(action: &Action) -> Option<Field> {
+    match action {
+        Action::Trace(field) => Some(*field),
+        _ => None,
+    }
+}
+
+fn int_type(rng: &mut Rng) -> (u8, bool) {
+    ([1, 2, 4, 8][rng.below(4)], rng.one_in(2))
+}
+
+fn variables(rng: &mut Rng, config: &Config, module: &mut Module) {
+    for scope in &config.scopes {
+        for i in 0..3 {
+            let ty = if config.strings && rng.one_in(3) {
+                VarTy::Str
+            } else {
+                let (size, signed) = int_type(rng);
+                VarTy::Int { size, signed }
+            };
+            let array = config.arrays && *scope != Scope::Clause && i == 0;
+            let (key, key_size) = if array {
+                let (key, size) = key(rng, config);
+                (Some(key), size)
+            } else {
+                (None, 0)
+            };
+            module.vars.push(VarDesc { name: format!("x{i}"), scope: *scope, ty, key, key_size });
+        }
+    }
+}
+
+fn aggregations(rng: &mut Rng, config: &Config, module: &mut Module) {
+    for (i, func) in config.aggregations.iter().enumerate() {
+        let (key, key_size) = if rng.one_in(3) { (Vec::new(), 0) } else { key(rng, config) };
+        module.aggs.push(AggDesc { name: format!("a{i}"), func: *func, key, key_size });
+    }
+}
+
+fn key(rng: &mut Rng, config: &Config) -> (Vec<Field>, u32) {
+    let mut layout = LayoutBuilder::default();
+    let columns = (0..=rng.below(2)).map(|_| layout.push_key(column(rng, config))).collect();
+    (columns, layout.size())
+}
+
+fn column(rng: &mut Rng, config: &Config) -> Datum {
+    match rng.below(4) {
+        0 if config.strings => Datum::Interned,
+        1 if config.strings => Datum::Str { size: config.strsize },
+        _ => {
+            let (size, signed) = int_type(rng);
+            Datum::Int { size, signed }
+        }
+    }
+}
+
+/// A record of some fields, in the actions as `trace()` would have them.
+fn record(rng: &mut Rng, config: &Config) -> RecordDesc {
+    let mut layout = LayoutBuilder::default();
+    let mut actions: Vec<Action> = (0..1 + rng.below(4))
+        .map(|_| {
+            let datum = match rng.below(8) {
+                0 => Datum::UserAddr(plane::desc::AddrForm::Symbol),
+                1 => Datum::KernelAddr(plane::desc::AddrForm::Function),
+                _ => column(rng, config),
+            };
+            Action::Trace(layout.push(datum))
+        })
+        .collect();
+    if rng.one_in(8) {
+        actions.push(Action::None);
+    }
+    RecordDesc { size: layout.size(), actions }
+}

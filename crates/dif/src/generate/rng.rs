@@ -1,0 +1,49 @@
+//! A small seeded source of random numbers (xorshift64*): the same seed gives the same module on every machine, which a
+//! failing test then names.
+
+/// The source.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// From a seed; any will do.
+    pub fn new(seed: u64) -> Self {
+        // Spreads neighbouring seeds; the state must not be 0.
+        Rng(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `n`; 0 when `n` is 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        if n == 0 { 0 } else { ((self.bits() >> 32) as usize) % n }
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of several.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        items.get(self.below(items.len())).copied()
+    }
+
+    /// An integer of the kind that finds mistakes: small ones, powers of two and their neighbours, extremes, any.
+    pub fn int(&mut self) -> i64 {
+        match self.below(6) {
+            0 => self.below(4) as i64 - 1,
+            1 => self.below(256) as i64 - 128,
+            2 => (1i64 << self.below(64)).wrapping_add(self.below(3) as i64 - 1),
+            3 => (-1i64 << self.below(64)).wrapping_add(self.below(3) as i64 - 1),
+            4 => [0, i64::MIN, i64::MAX, i64::from(i32::MAX), i64::from(i32::MIN)][self.below(5)],
+            _ => self.bits() as i64,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Removes what nobody uses.
+
+use crate::ir::{Function, Op, Value};
+
+/// One walk backward: when an instruction is reached, all its uses have been seen.
+pub(super) fn run(function: &mut Function) {
+    let safe = safe_divisors(function);
+    let mut used = vec![false; function.values.len()];
+    let is_used = |used: &[bool], v: Value| used.get(v.0 as usize).copied().unwrap_or(true);
+    let mut unused_params: Vec<Vec<bool>> = vec![Vec::new(); function.blocks.len()];
+    for b in (0..function.blocks.len()).rev() {
+        let mut block = std::mem::take(&mut function.blocks[b].insts);
+        // Arguments of a parameter that nobody uses go with it; the target stands later and is done.
+        function.blocks[b].term.for_each_edge_mut(|to, args| {
+            drop_marked(args, unused_params.get(to.0 as usize).map_or(&[], Vec::as_slice));
+        });
+        let mut mark = |v: Value| {
+            if let Some(u) = used.get_mut(v.0 as usize) {
+                *u = true;
+            }
+        };
+        function.blocks[b].term.for_each_use(&mut mark);
+        let mut keep = vec![true; block.len()];
+        for (i, inst) in block.iter().enumerate().rev() {
+            let wanted = inst.result.is_some_and(|v| is_used(&used, v));
+            let faults = inst.op.may_fault() && !divides_safely(&inst.op, &safe);
+            if wanted || faults || !inst.op.is_removable() {
+                inst.op.for_each_use(|v| {
+                    if let Some(u) = used.get_mut(v.0 as usize) {
+                        *u = true;
+                    }
+                });
+            } else {
+                keep[i] = false;
+            }
+        }
+        let mut keep = keep.into_iter();
+        block.retain(|_| keep.next().unwrap_or(true));
+        function.blocks[b].insts = block;
+        let unused: Vec<bool> = function.blocks[b].params.iter().map(|p| !is_used(&used, *p)).collect();
+        drop_marked(&mut function.blocks[b].params, &unused);
+        unused_params[b] = unused;
+    }
+}
+
+/// Removes the entries whose mark is set.
+pub(super) fn drop_marked(list: &mut Vec<Value>, marks: &[bool]) {
+    let mut marks = marks.iter();
+    list.retain(|_| !marks.next().copied().unwrap_or(false));
+}
+
+/// Values that are constants other than 0.
+fn safe_divisors(function: &Function) -> Vec<bool> {
+    let mut safe = vec![false; function.values.len()];
+    for (_, inst) in function.instructions() {
+        if let (Op::Const(n), Some(v)) = (&inst.op, inst.result)
+            && let Some(s) = safe.get_mut(v.0 as usize)
+        {
+            *s = *n != 0;
+        }
+    }
+    safe
+}
+
+fn divides_safely(op: &Op, safe: &[bool]) -> bool {
+    matches!(op, Op::Bin(_, _, d) if safe.get(d.0 as usize).copied().unwrap_or(false))
+}
