@@ -3,7 +3,7 @@
 //! What the kernel must resolve stays symbolic here: a [`Code`] names its maps, and only the loader patches descriptors
 //! into it. So the same bytes can be printed in a golden file and loaded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diagnostics::Span;
 
@@ -40,7 +40,8 @@ pub struct Code {
 
 /// Allocates registers and emits. `funcs[0]` is the program.
 pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
-    let allocated = funcs.into_iter().map(allocate).collect::<Result<Vec<_>, _>>()?;
+    let mut allocated = funcs.into_iter().map(allocate).collect::<Result<Vec<_>, _>>()?;
+    keep_called(&mut allocated);
     check_stack(&allocated)?;
     let mut code = Code::default();
     let mut calls: Vec<(u32, String)> = Vec::new();
@@ -62,6 +63,23 @@ pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
         code.insns[at as usize].imm = *start as i32 - at as i32 - 1;
     }
     Ok(code)
+}
+
+/// Drops subprograms that nobody calls, or only code that was pruned: the verifier refuses them.
+fn keep_called(funcs: &mut Vec<Allocated>) {
+    let mut wanted: BTreeSet<String> = BTreeSet::new();
+    let mut work: Vec<usize> = vec![0];
+    while let Some(f) = work.pop().and_then(|i| funcs.get(i)) {
+        for (inst, _) in &f.func.insts {
+            if let Inst::CallSub { name, .. } | Inst::FuncAddr { name, .. } = inst
+                && wanted.insert(name.clone())
+            {
+                work.extend(funcs.iter().position(|f| f.func.name == *name));
+            }
+        }
+    }
+    let mut first = true;
+    funcs.retain(|f| std::mem::take(&mut first) || wanted.contains(&f.func.name));
 }
 
 /// The deepest chain of calls must fit; the kernel rounds every frame up to 32 bytes.

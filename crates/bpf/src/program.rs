@@ -15,8 +15,6 @@
 //!
 //! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
 
-use std::collections::BTreeSet;
-
 use diagnostics::{SourceMap, Span};
 use dif::ir::{IntBuiltin, Module, Op};
 use plane::control::Activity;
@@ -24,7 +22,7 @@ use plane::control::Activity;
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::Plan;
-use crate::mir::{Builder, Func, Inst, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Builder, Jmp, Label, MapRef, Operand, Size, V};
 use crate::regalloc::CodegenError;
 use crate::routines;
 pub use crate::select::layout::Layout;
@@ -343,7 +341,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     b.exit(0);
     report(&mut b, session, spec)?;
     let (main, subs) = b.finish();
-    let code = assemble(reachable(main, subs))?;
+    let code = assemble(std::iter::once(main).chain(subs).collect())?;
     let table = (!table.bytes.is_empty()).then_some(table.bytes);
     Ok(Compiled {
         name: spec.name.to_owned(),
@@ -522,22 +520,4 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
         b.exit(0);
     });
     result
-}
-
-/// The program and the subprograms it reaches: the verifier refuses code that nobody calls.
-fn reachable(main: Func, subs: Vec<Func>) -> Vec<Func> {
-    let mut wanted: BTreeSet<&str> = BTreeSet::new();
-    let mut work = vec![&main];
-    while let Some(f) = work.pop() {
-        for (inst, _) in &f.insts {
-            if let Inst::CallSub { name, .. } | Inst::FuncAddr { name, .. } = inst
-                && wanted.insert(name)
-            {
-                work.extend(subs.iter().find(|s| s.name == *name));
-            }
-        }
-    }
-    let keep: Vec<bool> = subs.iter().map(|s| wanted.contains(s.name.as_str())).collect();
-    let subs: Vec<Func> = subs.into_iter().zip(keep).filter_map(|(f, keep)| keep.then_some(f)).collect();
-    std::iter::once(main).chain(subs).collect()
 }

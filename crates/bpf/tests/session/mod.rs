@@ -1,0 +1,266 @@
+//! A session in miniature: maps, one raw-tracepoint program run by hand, and what it left in the maps.
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
+
+use bpf::maps::{Maps, Needs, Options, Plan, VarPlan};
+use bpf::mir::{Builder, MapRef, Size, V};
+use bpf::program::{
+    ClauseUse, Compiled, Context, Index, Layout, Probe, ProbeSet, ProgramSpec, Session, Target, compile,
+};
+use bpf::sys::{AttachType, Map, MapBtf, MapSpec, Prog, ProgKind};
+use dif::ir::{Module, VarId};
+use plane::control::{ACTIVITY, Activity, DropKind, PERCPU_STRIDE, RESERVE};
+use plane::ring;
+use plane::table::{self, TABLE_HEADER};
+
+/// Arguments as `BPF_PROG_TEST_RUN` gives them.
+pub struct Args;
+
+impl Context for Args {
+    fn arg(&self, b: &mut Builder, ctx: V, _: Index, n: u8) -> V {
+        b.load(Size::B8, ctx, i16::from(n) * 8)
+    }
+}
+
+/// The names of the one probe.
+pub const NAMES: [&str; 4] = ["test", "", "func", "name"];
+
+/// A committed record of the ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub epid: u32,
+    pub flags: u16,
+    pub data: Vec<u8>,
+}
+
+/// A loaded session.
+pub struct Run {
+    pub module: Module,
+    pub maps: Maps,
+    pub prog: Prog,
+    pub compiled: Compiled,
+    consumed: u64,
+}
+
+pub struct Setup {
+    pub module: Module,
+    /// Clauses of the probe, in order.
+    pub clauses: Vec<usize>,
+    /// Clauses of ERROR.
+    pub error: Vec<usize>,
+    pub activity: Activity,
+    pub target: Target,
+    pub cpus: u32,
+}
+
+impl Setup {
+    pub fn new(module: Module) -> Setup {
+        let clauses = (0..module.clauses.len()).collect();
+        Setup { module, clauses, error: Vec::new(), activity: Activity::Active, target: target(), cpus: 2 }
+    }
+}
+
+/// The running kernel.
+pub fn target() -> Target {
+    Target::default()
+}
+
+/// Keeps the test on CPU 0.
+pub fn pin() {
+    // SAFETY: the set is a plain bit array that lives across the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut set);
+        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// Interned strings: the module's, then the probe's names.
+pub fn interned(module: &Module) -> Vec<Vec<u8>> {
+    let mut out = module.strings.clone();
+    for n in NAMES {
+        if !out.iter().any(|s| s == n.as_bytes()) {
+            out.push(n.as_bytes().to_vec());
+        }
+    }
+    out
+}
+
+pub fn compile_setup(setup: &Setup, plan: &Plan, layout: &Layout) -> Result<Compiled, bpf::regalloc::CodegenError> {
+    let strings = interned(&setup.module);
+    let id = |n: &str| strings.iter().position(|s| s == n.as_bytes()).unwrap() as u32;
+    let probes = [Probe { id: 77, names: NAMES.map(id) }];
+    let session = Session {
+        module: &setup.module,
+        plan,
+        layout,
+        target: &setup.target,
+        interned: strings.len() as u32,
+    };
+    let clause = |c: &usize| ClauseUse { clause: *c, probes: ProbeSet::All, epid_base: *c as u32 };
+    let clauses: Vec<_> = setup.clauses.iter().map(clause).collect();
+    let error: Vec<_> = setup.error.iter().map(clause).collect();
+    compile(
+        &session,
+        &ProgramSpec {
+            name: "test",
+            kind: ProgKind::RawTracepoint,
+            attach: AttachType::None,
+            attach_btf_id: 0,
+            activity: setup.activity,
+            context: &Args,
+            probes: &probes,
+            clauses: &clauses,
+            error: &error,
+            table: 0,
+        },
+    )
+}
+
+pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
+    let options = Options { bufsize: 1 << 16, aggsize: 1 << 16, dynvarsize: 1 << 16 };
+    let needs = Needs { cpus: setup.cpus, slot_bytes: layout.slot_bytes, ..Needs::default() };
+    Plan::new(&setup.module, &options, &needs)
+}
+
+impl Run {
+    pub fn new(setup: Setup) -> Run {
+        let layout = Layout::new(&setup.module, &setup.error);
+        let plan = plan(&setup, &layout);
+        let mut btf = bpf::btf::Builder::new();
+        let key = btf.i32();
+        let words = plan.thread.map_or(1, |t| t.value_size() / 8);
+        let value = btf.words("self", words);
+        let btf = btf.load().unwrap();
+        let thread = MapBtf { btf: btf.as_fd(), key: key.0, value: value.0 };
+        let mut maps = Maps::create(plan, false, Some(thread)).unwrap();
+        let strings = interned(&setup.module);
+        let strsize = setup.module.strsize as usize;
+        let map = Map::create(&MapSpec::mmapable("strings", (strings.len() * strsize) as u32, 1)).unwrap();
+        let mut bytes = vec![0; strings.len() * strsize];
+        for (i, s) in strings.iter().enumerate() {
+            bytes[i * strsize..][..s.len()].copy_from_slice(s);
+        }
+        bytes.resize(map.value_size(), 0);
+        map.update(&0u32.to_ne_bytes(), &bytes, bpf::sys::Update::Any).unwrap();
+        maps.insert(MapRef::Strings, map);
+        let compiled = match compile_setup(&setup, &maps.plan, &layout) {
+            Ok(c) => c,
+            Err(e) => panic!("{e}\n{}", dif::text::print(&setup.module, None)),
+        };
+        if let Some(table) = &compiled.table {
+            let map = Map::create(&MapSpec::mmapable("table", table.len() as u32, 1)).unwrap();
+            map.update(&0u32.to_ne_bytes(), table, bpf::sys::Update::Any).unwrap();
+            maps.insert(MapRef::Table(0), map);
+        }
+        let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
+        let prog = match image.load(0) {
+            Ok(loaded) => loaded.prog,
+            Err(e) => panic!(
+                "{e}\n{}\n{}",
+                dif::text::print(&setup.module, None),
+                bpf::disasm::listing(&compiled.code.insns)
+            ),
+        };
+        let run = Run { module: setup.module, maps, prog, compiled, consumed: 0 };
+        run.control().0.words()[0].store(setup.activity as u64, std::sync::atomic::Ordering::SeqCst);
+        run
+    }
+
+    fn control(&self) -> (bpf::sys::Mmap,) {
+        (self.maps.get(MapRef::Control).unwrap().mmap(true).unwrap(),)
+    }
+
+    /// The activity word.
+    pub fn activity(&self) -> u64 {
+        self.control().0.words()[ACTIVITY as usize / 8].load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// One firing with these arguments.
+    pub fn fire(&self, args: &[u64; 10]) {
+        self.prog.test_run(args, None).unwrap();
+    }
+
+    fn percpu(&self, offset: u32) -> u64 {
+        let memory = self.maps.get(MapRef::PerCpu).unwrap().mmap(true).unwrap();
+        memory.words()[offset as usize / 8].load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// Drops of a kind on CPU 0.
+    pub fn drops(&self, kind: DropKind) -> u64 {
+        assert!(kind.offset() < PERCPU_STRIDE);
+        self.percpu(kind.offset())
+    }
+
+    /// What CPU 0's ring got since the last call.
+    pub fn records(&mut self) -> Vec<Record> {
+        let Some(map) = self.maps.get(MapRef::Rings) else { return Vec::new() };
+        let memory = map.mmap(true).unwrap();
+        let size = u64::from(self.maps.plan.ring_size);
+        let end = self.percpu(RESERVE);
+        let mut out = Vec::new();
+        let word = |at: u64| memory.words()[(at & (size - 1)) as usize / 8].load(std::sync::atomic::Ordering::SeqCst);
+        while self.consumed < end {
+            let at = self.consumed;
+            let (length, pad) = ring::read_stamp(word(at), at).expect("an uncommitted record");
+            if !pad {
+                let origin = word(at + 16);
+                let data = (24..u64::from(length)).step_by(8).flat_map(|o| word(at + o).to_le_bytes()).collect();
+                out.push(Record { epid: origin as u32, flags: (origin >> 48) as u16, data });
+            }
+            self.consumed += u64::from(length);
+        }
+        // Given back zeroed, as the consumer does.
+        for at in (0..size).step_by(8) {
+            memory.words()[at as usize / 8].store(0, std::sync::atomic::Ordering::SeqCst);
+        }
+        let percpu = self.maps.get(MapRef::PerCpu).unwrap().mmap(true).unwrap();
+        percpu.words()[plane::control::CONSUMED as usize / 8]
+            .store(self.consumed, std::sync::atomic::Ordering::SeqCst);
+        out
+    }
+
+    /// Keys and values of an aggregation (even epoch, CPU 0).
+    pub fn aggregation(&self, agg: u32) -> BTreeMap<Vec<u8>, Vec<u64>> {
+        let plan = &self.maps.plan.aggs[agg as usize];
+        let memory = self.maps.get(MapRef::Agg(agg)).unwrap().mmap(true).unwrap();
+        let word = |at: u32| memory.words()[at as usize / 8].load(std::sync::atomic::Ordering::SeqCst);
+        let mut out: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
+        for slot in 0..plan.shape.slots() {
+            let at = TABLE_HEADER + slot * plan.shape.stride;
+            let words: Vec<u64> =
+                (0..plan.shape.value_size / 8).map(|i| word(at + plan.shape.value() + 8 * i)).collect();
+            if word(at) == table::EMPTY && (plan.shape.key_size > 0 || words.iter().all(|w| *w == 0)) {
+                continue;
+            }
+            let key = (0..plan.shape.key_size / 8).flat_map(|i| word(at + 8 + 8 * i).to_le_bytes()).collect();
+            let words: Vec<u64> = words.iter().map(|w| table::from_stored(plan.func, *w)).collect();
+            match out.get_mut(&key) {
+                Some(known) => table::merge(plan.func, known, &words),
+                None => drop(out.insert(key, words)),
+            }
+        }
+        out
+    }
+
+    /// Bytes of a global scalar.
+    pub fn global(&self, var: VarId, size: u32) -> Vec<u8> {
+        let VarPlan::Global(at) = self.maps.plan.vars[var.0 as usize] else { return Vec::new() };
+        let memory = self.maps.get(MapRef::Globals).unwrap().mmap(true).unwrap();
+        (at..at + size)
+            .step_by(8)
+            .flat_map(|o| memory.words()[o as usize / 8].load(std::sync::atomic::Ordering::SeqCst).to_le_bytes())
+            .collect()
+    }
+
+    /// Keys and data of an array.
+    pub fn elements(&self, var: VarId) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let entries = self.maps.get(MapRef::Var(var.0)).unwrap().entries().unwrap();
+        entries
+            .into_iter()
+            .map(|(key, value)| (key, value[plane::assoc::DATA as usize..].to_vec()))
+            .collect()
+    }
+}
