@@ -24,6 +24,7 @@ pub mod assoc;
 pub mod control;
 pub mod desc;
 pub mod format;
+pub mod read;
 pub mod ring;
 pub mod scratch;
 pub mod stacks;

@@ -1,0 +1,324 @@
+//! The consumer's side of rings and tables: draining and emptying, over plain memory.
+//!
+//! [`RingReader::drain`] takes what is committed out of every ring and gives it back in time order. A record waits until
+//! every ring is known to have been read past its time (the *watermark*); what a writer stamped before that and reserved
+//! after it still comes, a little late. The decision that shapes it: one stable sort of what all rings gave, not a heap of
+//! cursors. Each ring's records are almost sorted runs, and the sort merges runs in linear time.
+//!
+//! [`take_table`] empties the idle side of an aggregation. Whoever calls it has turned the epoch and waited for a grace
+//! period, so nobody else touches that memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::control::{CONSUMED, PerCpu, RESERVE, RUNG};
+use crate::desc::AggFunc;
+use crate::ring::{COMMIT, HEADER_SIZE, ORIGIN, TIME, read_stamp};
+use crate::table::{BUSY, CLAIMED, EMPTY, KEY, STATE, TableShape, from_stored, shows_itself};
+
+/// A record taken out of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds, monotonic.
+    pub time: u64,
+    /// The enabled probe.
+    pub epid: u32,
+    /// The CPU it was made on.
+    pub cpu: u16,
+    /// [`crate::ring::flags`].
+    pub flags: u16,
+    start: usize,
+    len: usize,
+}
+
+/// Records in time order, with their bytes.
+#[derive(Debug, Default)]
+pub struct Batch {
+    records: Vec<Record>,
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// The records in time order, each with its data.
+    pub fn iter(&self) -> impl Iterator<Item = (&Record, &[u8])> {
+        self.records.iter().map(|r| (r, self.bytes.get(r.start..r.start + r.len).unwrap_or_default()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    fn push(&mut self, record: &Record, data: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        self.records.push(Record { start, ..record.clone() });
+    }
+}
+
+/// Drains the rings of a session.
+#[derive(Debug, Default)]
+pub struct RingReader {
+    /// Taken, and still beyond the watermark.
+    held: Batch,
+    /// Up to where each ring has been read, in time.
+    read_to: Vec<u64>,
+}
+
+impl RingReader {
+    /// Takes what is committed. `rings` is the memory of all rings, `size` bytes each; `now` a reading of the clock of
+    /// records from before this call. With `all`, nothing is held back (the last drain).
+    pub fn drain(
+        &mut self,
+        rings: &[AtomicU64],
+        size: u32,
+        percpu: PerCpu<'_>,
+        now: u64,
+        all: bool,
+    ) -> Batch {
+        let mut fresh = std::mem::take(&mut self.held);
+        self.read_to.resize(percpu.count() as usize, 0);
+        let words = size as usize / 8;
+        for index in 0..percpu.count() {
+            let Some(ring) = rings.get(index as usize * words..(index as usize + 1) * words) else {
+                continue;
+            };
+            let reserved = percpu.word(index, RESERVE).load(Ordering::Acquire);
+            // From here on a writer that fills the ring rings again.
+            percpu.word(index, RUNG).store(0, Ordering::SeqCst);
+            let complete = take_ring(ring, percpu.word(index, CONSUMED), reserved, &mut fresh);
+            let read_to = &mut self.read_to[index as usize];
+            match complete {
+                None => *read_to = now,
+                Some(last) => *read_to = last.max(*read_to),
+            }
+        }
+        fresh.records.sort_by_key(|r| r.time);
+        let watermark = if all { u64::MAX } else { self.read_to.iter().copied().min().unwrap_or(now) };
+        let ready = fresh.records.partition_point(|r| r.time <= watermark);
+        if ready == fresh.records.len() {
+            return fresh;
+        }
+        let mut held = Batch::default();
+        for r in &fresh.records[ready..] {
+            held.push(r, fresh.bytes.get(r.start..r.start + r.len).unwrap_or_default());
+        }
+        self.held = held;
+        fresh.records.truncate(ready);
+        fresh
+    }
+}
+
+/// Takes the committed records of one ring up to `reserved`. `None` when all of it was committed, else the time of the
+/// last one before the gap.
+fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut Batch) -> Option<u64> {
+    let mask = ring.len() as u64 * 8 - 1;
+    let at = |position: u64| ((position & mask) / 8) as usize;
+    let mut position = consumed.load(Ordering::Relaxed);
+    let mut last = 0;
+    let mut gap = false;
+    while position < reserved {
+        let place = at(position);
+        let stamp = ring[place + COMMIT as usize / 8].load(Ordering::Acquire);
+        let Some((length, pad)) = read_stamp(stamp, position) else {
+            gap = true;
+            break;
+        };
+        let words = length as usize / 8;
+        let Some(record) = ring.get(place..place + words) else {
+            gap = true;
+            break;
+        };
+        if !pad && length >= HEADER_SIZE {
+            let word = |offset: u32| record[offset as usize / 8].load(Ordering::Relaxed);
+            let origin = word(ORIGIN);
+            last = word(TIME);
+            let start = out.bytes.len();
+            for w in &record[HEADER_SIZE as usize / 8..] {
+                out.bytes.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes());
+            }
+            out.records.push(Record {
+                time: last,
+                epid: origin as u32,
+                cpu: (origin >> 32) as u16,
+                flags: (origin >> 48) as u16,
+                start,
+                len: length as usize - HEADER_SIZE as usize,
+            });
+        }
+        // What is given back is zero: padding is never a former record's data.
+        record.iter().for_each(|w| w.store(0, Ordering::Relaxed));
+        position += u64::from(length);
+    }
+    consumed.store(position, Ordering::Release);
+    gap.then_some(last)
+}
+
+/// Empties the tables of one side. `memory` holds the tables of both sides for `n` CPU indices; `sink` receives each key
+/// with its value in the words of [`AggFunc`]. A key comes as often as it stands there.
+pub fn take_table(
+    memory: &[AtomicU64],
+    (func, shape): (AggFunc, TableShape),
+    (side, n): (u32, u32),
+    sink: &mut dyn FnMut(&[u8], &[u64]),
+) {
+    let table_words = shape.table_size as usize / 8;
+    let mut key = Vec::with_capacity(shape.key_size as usize);
+    let mut value = Vec::with_capacity(shape.value_size as usize / 8);
+    for cpu in 0..n {
+        let first = TableShape::table_index(side, cpu, n) as usize * table_words;
+        let Some(table) = memory.get(first..first + table_words) else { continue };
+        let claimed = table[CLAIMED as usize / 8].swap(0, Ordering::Acquire);
+        let mut left = if shape.key_size == 0 { 1 } else { claimed };
+        for index in 0..shape.slots() {
+            if left == 0 {
+                break;
+            }
+            let begin = shape.slot(index) as usize / 8;
+            let Some(slot) = table.get(begin..begin + shape.stride as usize / 8) else { break };
+            let state = slot[STATE as usize / 8].load(Ordering::Acquire);
+            let words = &slot[shape.value() as usize / 8..];
+            let full = match shape.key_size {
+                0 if shows_itself(func) => words[0].load(Ordering::Relaxed) != 0,
+                0 => state != EMPTY,
+                _ => state != EMPTY && state != BUSY,
+            };
+            if full {
+                key.clear();
+                for w in &slot[KEY as usize / 8..shape.value() as usize / 8] {
+                    key.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes());
+                }
+                value.clear();
+                value.extend(words.iter().map(|w| from_stored(func, w.load(Ordering::Relaxed))));
+                sink(&key, &value);
+            }
+            if full || state != EMPTY {
+                slot.iter().for_each(|w| w.store(0, Ordering::Relaxed));
+                left -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::PERCPU_STRIDE;
+    use crate::ring::{PAD, origin, stamp};
+
+    const SIZE: u32 = 4096;
+
+    fn words(bytes: u32) -> Vec<AtomicU64> {
+        (0..bytes / 8).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    /// Writes a record of one data word at `position`; uncommitted when `time` is 0.
+    fn record(ring: &[AtomicU64], position: u64, time: u64, cpu: u16) {
+        let at = (position % u64::from(SIZE) / 8) as usize;
+        ring[at + 1].store(time, Ordering::Relaxed);
+        ring[at + 2].store(origin(7, cpu, 0), Ordering::Relaxed);
+        ring[at + 3].store(time * 10, Ordering::Relaxed);
+        if time != 0 {
+            ring[at].store(stamp(position, 32), Ordering::Relaxed);
+        }
+    }
+
+    fn times(batch: &Batch) -> Vec<u64> {
+        batch
+            .iter()
+            .map(|(r, data)| {
+                assert_eq!(data, (r.time * 10).to_le_bytes());
+                r.time
+            })
+            .collect()
+    }
+
+    #[test]
+    fn rings_are_merged_by_time_and_given_back_empty() {
+        let (rings, control) = (words(2 * SIZE), words(2 * PERCPU_STRIDE));
+        let percpu = PerCpu::new(&control, 2).unwrap();
+        record(&rings, 0, 10, 0);
+        record(&rings, 32, 30, 0);
+        record(&rings[SIZE as usize / 8..], 0, 20, 1);
+        percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
+        percpu.word(1, RESERVE).store(32, Ordering::Relaxed);
+        let mut reader = RingReader::default();
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 25, false)), [10, 20]);
+        assert!(rings.iter().all(|w| w.load(Ordering::Relaxed) == 0));
+        assert_eq!(percpu.word(0, CONSUMED).load(Ordering::Relaxed), 64);
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 40, false)), [30]);
+    }
+
+    #[test]
+    fn an_uncommitted_record_holds_what_is_later() {
+        let (rings, control) = (words(2 * SIZE), words(2 * PERCPU_STRIDE));
+        let percpu = PerCpu::new(&control, 2).unwrap();
+        record(&rings, 0, 10, 0);
+        record(&rings, 32, 0, 0);
+        record(&rings, 64, 12, 0);
+        record(&rings[SIZE as usize / 8..], 0, 11, 1);
+        percpu.word(0, RESERVE).store(96, Ordering::Relaxed);
+        percpu.word(1, RESERVE).store(32, Ordering::Relaxed);
+        let mut reader = RingReader::default();
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 50, false)), [10]);
+        record(&rings, 32, 11, 0);
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 60, false)), [11, 11, 12]);
+    }
+
+    #[test]
+    fn pads_are_skipped_and_former_laps_are_not_believed() {
+        let (rings, control) = (words(SIZE), words(PERCPU_STRIDE));
+        let percpu = PerCpu::new(&control, 1).unwrap();
+        let near = u64::from(SIZE) - 16;
+        percpu.word(0, CONSUMED).store(near, Ordering::Relaxed);
+        percpu.word(0, RESERVE).store(near + 16 + 64, Ordering::Relaxed);
+        rings[near as usize / 8].store(stamp(near, 16) | PAD, Ordering::Relaxed);
+        record(&rings, near + 16, 5, 0);
+        rings[4].store(stamp(32, 32), Ordering::Relaxed); // a lap ago
+        let mut reader = RingReader::default();
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 9, true)), [5]);
+        assert_eq!(percpu.word(0, CONSUMED).load(Ordering::Relaxed), near + 16 + 32);
+    }
+
+    #[test]
+    fn a_table_is_emptied() {
+        let shape = TableShape::new(AggFunc::Count, 8, 1024);
+        let memory = words(shape.total(1) as u32);
+        let base = shape.table_size as usize / 8; // side 1
+        memory[base].store(2, Ordering::Relaxed);
+        for (slot, key) in [(0, 5u64), (3, 6)] {
+            let at = base + shape.slot(slot) as usize / 8;
+            memory[at].store(crate::table::tag(key), Ordering::Relaxed);
+            memory[at + 1].store(key, Ordering::Relaxed);
+            memory[at + 2].store(key * 100, Ordering::Relaxed);
+        }
+        let mut got = Vec::new();
+        take_table(&memory, (AggFunc::Count, shape), (1, 1), &mut |k, v| got.push((k[0], v[0])));
+        assert_eq!(got, [(5, 500), (6, 600)]);
+        assert!(memory.iter().all(|w| w.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn keyless_values_show_themselves() {
+        for (func, state, word, expected) in [
+            (AggFunc::Count, 0, 3u64, Some(3)),
+            (AggFunc::Count, 0, 0, None),
+            (AggFunc::Sum, 1, 0, Some(0)),
+            (AggFunc::Min, 1, i64::MAX as u64 - 4, Some(4)),
+            (AggFunc::Min, 0, 0, None),
+        ] {
+            let shape = TableShape::new(func, 0, 1024);
+            let memory = words(shape.total(1) as u32);
+            let at = shape.slot(0) as usize / 8;
+            memory[at].store(state, Ordering::Relaxed);
+            memory[at + 1].store(word, Ordering::Relaxed);
+            let mut got = None;
+            take_table(&memory, (func, shape), (0, 1), &mut |_, v| got = Some(v[0]));
+            assert_eq!(got, expected, "{func:?}");
+        }
+    }
+}
