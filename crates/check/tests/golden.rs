@@ -1,0 +1,144 @@
+//! Programs and what the checker says of them: `tests/golden/*.d` to `*.out`. `UPDATE_GOLDEN=1` rewrites the answers.
+//!
+//! `tst.*` must be accepted, their answer is the typed program; `err.D_TAG.*` must be refused with that tag.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use check::{Context, Options};
+use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
+use probes::{ListCatalog, ProbeDesc};
+use syntax::macros::MacroEnv;
+use syntax::{ParseMode, SpecField};
+use types::Types;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn catalog() -> ListCatalog {
+    let mut list = ListCatalog::default();
+    for name in ["BEGIN", "END", "ERROR"] {
+        list.add(ProbeDesc::new("dtrace", "", "", name));
+    }
+    for function in ["read", "write", "openat"] {
+        for name in ["entry", "return"] {
+            list.add(ProbeDesc::new("syscall", "vmlinux", function, name));
+        }
+    }
+    list
+}
+
+/// Complaints, and the answer as text.
+fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic>, String) {
+    let mut map = SourceMap::default();
+    let mut sink = Sink::default();
+    let mut options = Options::default();
+    change(&mut options);
+    let env = MacroEnv { args: options.operands.clone(), ..MacroEnv::default() };
+    let programs: Vec<_> = texts
+        .iter()
+        .map(|text| {
+            let file = map.add(SourceKind::Script, "test.d", *text);
+            let mode = ParseMode::Specifier(SpecField::Name);
+            syntax::parse(&mut map, file, mode, &env, &(), &mut sink)
+        })
+        .collect();
+    let (types, catalog) = (Types::new(), catalog());
+    let cx = Context { types: &types, catalog: &catalog, map: &map, options };
+    let out = check::check(&programs, &cx, &mut sink);
+    let complaints = sink.into_sorted();
+    let text = match complaints.is_empty() {
+        true => check::dump::dump(&out, &types),
+        false => complaints.iter().map(|d| d.render(&map, true) + "\n").collect(),
+    };
+    (complaints, text)
+}
+
+fn inputs() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(root().join("tests/golden"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|f| f.extension().is_some_and(|e| e == "d"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+/// The tag that a file's name promises.
+fn promised(file: &Path) -> Option<&str> {
+    file.file_name()?.to_str()?.strip_prefix("err.")?.split('.').next()
+}
+
+#[test]
+fn golden() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = Vec::new();
+    for input in inputs() {
+        let source = fs::read_to_string(&input).unwrap();
+        let operand = source.strip_prefix("/* operand: ").and_then(|s| s.split(' ').next());
+        let (complaints, got) = checked(&[&source], |o| o.operands.extend(operand.map(String::from)));
+        match promised(&input) {
+            Some(tag) if !complaints.iter().any(|d| d.tag.name() == tag) => {
+                wrong.push(format!("{} does not give {tag}:\n{got}", input.display()));
+            }
+            None if !complaints.is_empty() => wrong.push(format!("{}:\n{got}", input.display())),
+            _ => {}
+        }
+        let output = input.with_extension("out");
+        if update {
+            fs::write(&output, &got).unwrap();
+        } else if fs::read_to_string(&output).unwrap_or_default() != got {
+            wrong.push(format!("{}:\n{got}", input.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_tag_that_is_raised_has_its_golden_file() {
+    // What no program text can bring about while the parser complains first, or what only a fault of ours can.
+    const NONE: [&str; 2] = ["D_DECL_SCOPE", "D_UNKNOWN"];
+    let have: BTreeSet<String> =
+        inputs().iter().filter_map(|f| promised(f).map(String::from)).collect();
+    let mut missing = BTreeSet::new();
+    for file in fs::read_dir(root().join("src")).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        for rest in text.split("Tag::").skip(1) {
+            let tag: String =
+                rest.chars().take_while(|c| c.is_ascii_uppercase() || matches!(c, '_' | '0'..='9')).collect();
+            if tag.starts_with("D_") && !have.contains(&tag) && !NONE.contains(&tag.as_str()) {
+                missing.insert(tag);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn programs_of_a_session_share_variables_in_order() {
+    let (complaints, text) = checked(
+        &["BEGIN { x = 1L; @a[execname] = count(); }", "END { trace(x); @a[copyinstr(arg0)] = count(); }"],
+        |_| {},
+    );
+    assert!(complaints.is_empty(), "{text}");
+    assert!(text.contains("agg @a: count [str256@0]"), "{text}");
+    let (complaints, _) = checked(&["END { trace(x); }", "BEGIN { x = 1L; }"], |_| {});
+    assert_eq!(complaints[0].tag.name(), "D_IDENT_UNDEF");
+}
+
+#[test]
+fn zdefs_and_empty_are_obeyed() {
+    let (complaints, _) = checked(&["nowhere:::x {}"], |o| o.zdefs = true);
+    assert!(complaints.is_empty());
+    let (complaints, _) = checked(&["/* */"], |o| o.empty = true);
+    assert!(complaints.is_empty());
+}
+
+#[test]
+fn the_string_size_is_rounded_to_words() {
+    let (_, text) = checked(&["BEGIN { trace(copyinstr(arg0)); trace(sizeof (string)); }"], |o| o.strsize = 50);
+    assert!(text.contains("str56@0") && text.contains("56:size_t"), "{text}");
+}

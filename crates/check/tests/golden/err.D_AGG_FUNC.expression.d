@@ -1,0 +1,3 @@
+BEGIN { @a = 1; }
+END { @b += count(); }
+ERROR { @c = strlen("x"); }

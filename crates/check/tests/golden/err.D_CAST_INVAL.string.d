@@ -1,0 +1,1 @@
+BEGIN { trace((char *)execname); }

@@ -1,0 +1,2 @@
+BEGIN { x = trace(1); }
+END { y = 1 + count(); }

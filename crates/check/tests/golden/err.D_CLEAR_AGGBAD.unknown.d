@@ -1,0 +1,2 @@
+BEGIN { @writes = count(); }
+END { clear(@write); }

@@ -1,0 +1,2 @@
+inline int a[3] = 0;
+BEGIN {}

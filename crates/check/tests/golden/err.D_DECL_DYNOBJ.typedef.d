@@ -1,0 +1,2 @@
+typedef int t[string];
+BEGIN {}

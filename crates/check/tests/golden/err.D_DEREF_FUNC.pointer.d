@@ -1,0 +1,1 @@
+BEGIN { trace(*(int (*)(int))arg0); }

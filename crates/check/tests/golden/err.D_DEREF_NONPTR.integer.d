@@ -1,0 +1,1 @@
+BEGIN { trace(*1); x = 1; trace(x[2]); }

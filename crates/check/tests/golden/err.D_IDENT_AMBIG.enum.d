@@ -1,0 +1,3 @@
+enum e { RED };
+int RED;
+BEGIN { trace((enum e)arg0 == RED); }

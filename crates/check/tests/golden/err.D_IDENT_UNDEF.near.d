@@ -1,0 +1,1 @@
+BEGIN { trace(execnam); trace(zzzzzz); }

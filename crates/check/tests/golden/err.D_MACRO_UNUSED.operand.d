@@ -1,0 +1,2 @@
+/* operand: extra */
+BEGIN {}

@@ -1,0 +1,2 @@
+struct nowhere;
+BEGIN { trace(((struct nowhere *)arg0)->a); }

@@ -1,0 +1,1 @@
+BEGIN { trace((int *)arg0 & 1); trace(~execname); }

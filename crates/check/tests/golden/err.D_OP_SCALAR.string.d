@@ -1,0 +1,1 @@
+BEGIN { trace(!execname); trace(execname && 1); s = execname; s++; }

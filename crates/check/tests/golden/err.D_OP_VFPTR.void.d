@@ -1,0 +1,1 @@
+BEGIN { p = (void *)arg0; p++; p += 1; }

@@ -1,0 +1,4 @@
+sycall::read:entry {}
+syscall::raed:entry {}
+syscall::read:entri {}
+begin {}

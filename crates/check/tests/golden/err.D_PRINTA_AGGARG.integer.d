@@ -1,0 +1,1 @@
+BEGIN { printa(1); printa("%d", 2); }

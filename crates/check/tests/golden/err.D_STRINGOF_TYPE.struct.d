@@ -1,0 +1,2 @@
+struct s { int a; };
+BEGIN { trace(stringof(*(struct s *)arg0)); }

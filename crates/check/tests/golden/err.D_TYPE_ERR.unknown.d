@@ -1,0 +1,2 @@
+nosuch_t x;
+BEGIN { trace(sizeof (struct vmlinux`nowhere)); }
