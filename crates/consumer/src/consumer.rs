@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use plane::control::DropDelta;
 use plane::desc::{AggDesc, AggId, FaultKind};
+use plane::read::Batch;
 use plane::ring::{Fault, flags};
 use plane::stacks::Stack;
 
@@ -135,8 +136,24 @@ impl<W: Write> Consumer<W> {
         self.messages.extend(reports);
     }
 
+    /// Consumes a batch as the rings' reader gives it.
+    pub fn consume_batch(&mut self, batch: &Batch, source: &mut dyn Source) -> io::Result<()> {
+        let raw: Vec<RawRecord<'_>> = batch
+            .iter()
+            .map(|(r, data)| RawRecord {
+                cpu: u32::from(r.cpu),
+                time: r.time,
+                epid: r.epid,
+                flags: r.flags,
+                data,
+            })
+            .collect();
+        self.consume(&raw, source)
+    }
+
     /// Consumes a batch of records in time order. All that is read from the kernel for it is read now.
     pub fn consume(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
+        self.symbols.begin_batch();
         let next = if self.options.flowindent { next_on_cpu(batch) } else { Vec::new() };
         let mut fresh = false;
         for (i, raw) in batch.iter().enumerate() {
@@ -158,6 +175,7 @@ impl<W: Write> Consumer<W> {
 
     /// Takes a snapshot outside a batch (`aggrate`).
     pub fn snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        self.symbols.begin_batch();
         snapshot(&mut self.store, &mut self.stacks, self.symbols.as_mut(), source)
     }
 
@@ -294,6 +312,7 @@ fn snapshot(
 ) -> io::Result<()> {
     // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
     let mut wanted = Vec::new();
+    store.begin_snapshot();
     source.snapshot(&mut |id, key, words| {
         store.merge(id, key, words, symbols, &mut wanted);
     })?;

@@ -31,5 +31,5 @@ pub use consumer::{Consumer, RawRecord, SlotSink, Source};
 pub use message::{DropReport, FaultReport, Message};
 pub use options::{Encoding, Options};
 pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, Tables, Value};
-pub use symbolizer::{NoSymbols, Symbolizer};
+pub use symbolizer::{NoSymbols, Process, Symbolizer, SystemSymbols};
 pub use text::{Renderer, Text, View};

@@ -1,17 +1,37 @@
 //! What the consumer asks of whoever knows symbols.
 //!
 //! A trait and not the `symbols` crate itself: what is printed must be testable to the column without a kernel.
+//! [`SystemSymbols`] is the running system.
 
 use plane::desc::AddrForm;
 
+/// A process, and which of the programs it has executed: an address means nothing without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Process {
+    /// Its id (tgid in the initial pid namespace).
+    pub pid: u32,
+    /// Exec generation as recorded with a stack; 0 for what it runs now.
+    pub generation: u64,
+}
+
+impl Process {
+    /// What a process runs now.
+    pub fn now(pid: u32) -> Self {
+        Process { pid, generation: 0 }
+    }
+}
+
 /// Addresses to names.
 pub trait Symbolizer {
+    /// A batch of records or a snapshot begins: what is known of running processes may be out of date.
+    fn begin_batch(&mut self) {}
+
     /// A kernel address: `` module`function+0x1c `` in [`AddrForm::Address`], without the offset in `Symbol` and
     /// `Function`, the module alone in `Module`; `0x…` where nothing is known.
     fn kernel(&mut self, addr: u64, form: AddrForm) -> String;
 
     /// The same for an address of a process.
-    fn user(&mut self, pid: u32, addr: u64, form: AddrForm) -> String;
+    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String;
 
     /// Where the symbol (or, for `Module`, the module) that holds a kernel address starts; the address itself where that
     /// is not known. Keys made of `sym()` and `mod()` are aggregated by it.
@@ -20,7 +40,7 @@ pub trait Symbolizer {
     }
 
     /// The same for an address of a process.
-    fn user_start(&mut self, _pid: u32, addr: u64, _form: AddrForm) -> u64 {
+    fn user_start(&mut self, _process: Process, addr: u64, _form: AddrForm) -> u64 {
         addr
     }
 }
@@ -34,7 +54,55 @@ impl Symbolizer for NoSymbols {
         format!("0x{addr:x}")
     }
 
-    fn user(&mut self, _pid: u32, addr: u64, _form: AddrForm) -> String {
+    fn user(&mut self, _process: Process, addr: u64, _form: AddrForm) -> String {
         format!("0x{addr:x}")
+    }
+}
+
+/// The symbols of the running system.
+#[derive(Debug, Default)]
+pub struct SystemSymbols {
+    /// The kernel's.
+    pub kernel: symbols::Kernel,
+    /// Those of processes.
+    pub processes: symbols::Processes,
+}
+
+fn show(name: &symbols::Name, form: AddrForm) -> String {
+    match form {
+        AddrForm::Symbol | AddrForm::Function => name.without_offset().to_string(),
+        AddrForm::Module => name.module_only().to_string(),
+        AddrForm::Address => name.to_string(),
+    }
+}
+
+impl Symbolizer for SystemSymbols {
+    fn begin_batch(&mut self) {
+        self.processes.begin_batch();
+    }
+
+    fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
+        show(&self.kernel.name(addr), form)
+    }
+
+    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
+        show(&self.processes.name(process.pid, process.generation, addr), form)
+    }
+
+    fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
+        match form {
+            AddrForm::Module => self.kernel.module_start(addr),
+            AddrForm::Symbol | AddrForm::Function => self.kernel.func_start(addr),
+            AddrForm::Address => addr,
+        }
+    }
+
+    fn user_start(&mut self, process: Process, addr: u64, form: AddrForm) -> u64 {
+        let Process { pid, generation } = process;
+        match form {
+            AddrForm::Module => self.processes.module_start(pid, generation, addr),
+            AddrForm::Symbol | AddrForm::Function => self.processes.func_start(pid, generation, addr),
+            AddrForm::Address => addr,
+        }
     }
 }

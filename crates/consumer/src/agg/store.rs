@@ -9,7 +9,7 @@ use plane::stacks::Stack;
 use super::rows;
 use crate::options::Options;
 use crate::record::Tables;
-use crate::symbolizer::Symbolizer;
+use crate::symbolizer::{Process, Symbolizer};
 
 /// One key's value.
 #[derive(Clone, Debug)]
@@ -46,20 +46,16 @@ fn is_stack(datum: Datum) -> bool {
     matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. })
 }
 
-/// Where addresses begin that were folded before: asking a symbolizer is dear, and a snapshot brings the same ones again.
+/// Where addresses begin that this snapshot has folded already: every CPU brings the same ones, and asking a symbolizer is
+/// dear. It is emptied before the next, for a process may have executed another program by then.
 #[derive(Debug, Default)]
 struct StartCache(HashMap<(Option<u32>, u64, AddrForm), u64>);
 
 impl StartCache {
-    const MOST: usize = 1 << 16;
-
     fn get(&mut self, pid: Option<u32>, addr: u64, form: AddrForm, symbols: &mut dyn Symbolizer) -> u64 {
-        if self.0.len() >= Self::MOST {
-            self.0.clear();
-        }
         *self.0.entry((pid, addr, form)).or_insert_with(|| match pid {
             None => symbols.kernel_start(addr, form),
-            Some(pid) => symbols.user_start(pid, addr, form),
+            Some(pid) => symbols.user_start(Process::now(pid), addr, form),
         })
     }
 }
@@ -96,6 +92,11 @@ impl Store {
         let stacks = desc.key.iter().any(|field| is_stack(field.datum));
         self.aggs.push(Aggregation { desc, entries: HashMap::new(), printed: false, folded, stacks });
         AggId(self.aggs.len() as u32 - 1)
+    }
+
+    /// A snapshot begins.
+    pub(crate) fn begin_snapshot(&mut self) {
+        self.starts.0.clear();
     }
 
     pub(crate) fn get(&self, id: AggId) -> Option<&Aggregation> {

@@ -92,7 +92,7 @@ fn llquantize(factor: u16, low: u16, high: u16, nsteps: u16) -> Vec<Bucket> {
     let mut value = (0..low).try_fold(1i128, |v, _| v.checked_mul(factor)).unwrap_or(i128::from(i64::MAX));
     let mut out = vec![Bucket::Below(narrow(value))];
     for _ in low..=high {
-        let Some(next) = value.checked_mul(factor).filter(|n| *n <= 1 << 65) else {
+        let Some(next) = value.checked_mul(factor).filter(|n| *n <= i128::from(i64::MAX)) else {
             break;
         };
         let step = if next > nsteps { next / nsteps } else { 1 };

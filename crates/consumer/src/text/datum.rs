@@ -6,6 +6,7 @@ use plane::stacks::Stack;
 use super::View;
 use crate::pad::{Base, Field, fill, signed, string, unsigned};
 use crate::record::{Int, Value};
+use crate::symbolizer::Process;
 
 /// Columns of a string in a record.
 const TRACED: usize = 33;
@@ -54,7 +55,7 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
             text_field(out, name.as_bytes(), KEYED, false);
         }
         Value::UserAddr { pid, addr, form } => {
-            let name = view.symbols.user(*pid, *addr, *form);
+            let name = view.symbols.user(Process::now(*pid), *addr, *form);
             text_field(out, name.as_bytes(), KEYED, false);
         }
     }
@@ -126,7 +127,10 @@ pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Fie
         fill(out, b' ', indent);
         let name = match stack.tgid {
             0 => view.symbols.kernel(*pc, AddrForm::Address),
-            pid => view.symbols.user(pid, *pc, AddrForm::Address),
+            pid => {
+                let process = Process { pid, generation: stack.exec };
+                view.symbols.user(process, *pc, AddrForm::Address)
+            }
         };
         string(out, name.as_bytes(), field);
         out.push(b'\n');

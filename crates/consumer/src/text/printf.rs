@@ -11,6 +11,7 @@ use super::{View, datum, histogram, time};
 use crate::agg::rows::{Cell, Row};
 use crate::pad::{Base, Field, WIDEST, float, signed, string, unsigned};
 use crate::record::{Int, Value};
+use crate::symbolizer::Process;
 
 /// Prints a record's `printf()`.
 pub(super) fn printf(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) {
@@ -127,7 +128,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
         (Takes::UserAddr, Value::Int(int)) => {
             let addr = int.as_unsigned();
             let name = match view.options.target {
-                Some(pid) => view.symbols.user(pid, addr, AddrForm::Address),
+                Some(pid) => view.symbols.user(Process::now(pid), addr, AddrForm::Address),
                 None => format!("0x{addr:x}"),
             };
             string(out, name.as_bytes(), field);
@@ -136,7 +137,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             string(out, view.symbols.kernel(*addr, *form).as_bytes(), field);
         }
         (_, Value::UserAddr { pid, addr, form }) => {
-            string(out, view.symbols.user(*pid, *addr, *form).as_bytes(), field);
+            string(out, view.symbols.user(Process::now(*pid), *addr, *form).as_bytes(), field);
         }
         (_, Value::Str { text, .. }) => words(out, conversion, field, text),
         (Takes::String | Takes::Address, Value::Bytes(bytes)) => {

@@ -1,0 +1,234 @@
+//! A session without a kernel: clauses are laid out as the compiler does it, records and slots are written by hand.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use consumer::{
+    Consumer, EnabledProbe, Layout, Options, Probe, Process, RawRecord, SlotSink, Source, Symbolizer, Text,
+};
+use plane::desc::{Action, AddrForm, AggDesc, AggFunc, AggId, Datum, Field, LayoutBuilder, RecordDesc};
+use plane::ring::flags;
+use plane::stacks::Stack;
+
+pub const I64: Datum = Datum::Int { size: 8, signed: true };
+pub const U64: Datum = Datum::Int { size: 8, signed: false };
+pub const I32: Datum = Datum::Int { size: 4, signed: true };
+pub const I16: Datum = Datum::Int { size: 2, signed: true };
+pub const U8: Datum = Datum::Int { size: 1, signed: false };
+pub const STR: Datum = Datum::Str { size: 32 };
+
+/// A value to be written in a record or key.
+#[derive(Clone, Debug)]
+pub enum V {
+    N(i64),
+    S(&'static str),
+    B(&'static [u8]),
+    /// An address and a process.
+    U(u64, u32),
+}
+
+pub fn write(into: &mut [u8], field: Field, value: &V) {
+    let at = field.offset as usize;
+    let size = field.datum.size() as usize;
+    match value {
+        V::N(n) => into[at..at + size].copy_from_slice(&n.to_le_bytes()[..size]),
+        V::S(s) => into[at..at + s.len()].copy_from_slice(s.as_bytes()),
+        V::B(b) => into[at..at + b.len()].copy_from_slice(b),
+        V::U(addr, pid) => {
+            into[at..at + 8].copy_from_slice(&addr.to_le_bytes());
+            into[at + 8..at + 16].copy_from_slice(&u64::from(*pid).to_le_bytes());
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Kernel {
+    pub slots: Vec<(AggId, Vec<u8>, Vec<u64>)>,
+    pub stacks: HashMap<u64, Stack>,
+    pub snapshots: usize,
+}
+
+impl Source for Kernel {
+    fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
+        self.snapshots += 1;
+        for (id, key, value) in self.slots.drain(..) {
+            sink(id, &key, &value);
+        }
+        Ok(())
+    }
+
+    fn stack(&mut self, id: u64) -> Option<Stack> {
+        self.stacks.get(&id).cloned()
+    }
+}
+
+/// Functions begin at multiples of 0x100, modules at multiples of 0x10000.
+pub struct Names;
+
+fn name(addr: u64, form: AddrForm, module: &str) -> String {
+    let (start, offset) = (addr & !0xff, addr & 0xff);
+    match form {
+        AddrForm::Module => format!("{module}{:x}", addr >> 16),
+        AddrForm::Address if offset != 0 => format!("{module}{:x}`f{start:x}+0x{offset:x}", addr >> 16),
+        _ => format!("{module}{:x}`f{start:x}", addr >> 16),
+    }
+}
+
+fn start(addr: u64, form: AddrForm) -> u64 {
+    addr & if form == AddrForm::Module { !0xffff } else { !0xff }
+}
+
+impl Symbolizer for Names {
+    fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
+        name(addr, form, "mod")
+    }
+    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
+        name(addr, form, &format!("obj{}.", process.pid))
+    }
+    fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
+        start(addr, form)
+    }
+    fn user_start(&mut self, _process: Process, addr: u64, form: AddrForm) -> u64 {
+        start(addr, form)
+    }
+}
+
+struct Recorded {
+    cpu: u32,
+    epid: u32,
+    flags: u16,
+    data: Vec<u8>,
+}
+
+pub struct Session {
+    pub consumer: Consumer<Vec<u8>>,
+    pub kernel: Kernel,
+    clauses: Vec<(u32, Vec<Field>)>,
+    keys: Vec<(AggDesc, Vec<Field>)>,
+    batch: Vec<Recorded>,
+}
+
+pub fn probe(id: u32, description: &str) -> Arc<Probe> {
+    let mut parts = description.split(':').map(str::to_owned);
+    let mut part = || parts.next().unwrap_or_default();
+    Arc::new(Probe { id, provider: part(), module: part(), function: part(), name: part() })
+}
+
+impl Session {
+    pub fn new(options: Options) -> Self {
+        Session {
+            consumer: Consumer::new(Vec::new(), Box::new(Text::new()), Box::new(Names), options),
+            kernel: Kernel::default(),
+            clauses: Vec::new(),
+            keys: Vec::new(),
+            batch: Vec::new(),
+        }
+    }
+
+    /// A clause of a probe; gives its epid.
+    pub fn clause(
+        &mut self,
+        probe: &Arc<Probe>,
+        data: &[Datum],
+        actions: impl FnOnce(&[Field]) -> Vec<Action>,
+    ) -> u32 {
+        let mut layout = LayoutBuilder::default();
+        let fields: Vec<Field> = data.iter().map(|d| layout.push(*d)).collect();
+        let desc = RecordDesc { size: layout.size(), actions: actions(&fields) };
+        let epid = self.clauses.len() as u32 + 1;
+        let layout = Some(Arc::new(Layout::new(&desc).unwrap()));
+        self.consumer.enable(epid, EnabledProbe { probe: probe.clone(), layout });
+        self.clauses.push((desc.size, fields));
+        epid
+    }
+
+    /// A clause that traces each of its values.
+    pub fn traces(&mut self, probe: &Arc<Probe>, data: &[Datum]) -> u32 {
+        self.clause(probe, data, |fields| fields.iter().map(|f| Action::Trace(*f)).collect())
+    }
+
+    pub fn aggregation(&mut self, name: &str, func: AggFunc, key: &[Datum]) -> AggId {
+        let mut layout = LayoutBuilder::default();
+        let fields: Vec<Field> = key.iter().map(|d| layout.push_key(*d)).collect();
+        let desc = AggDesc { name: name.into(), func, key: fields.clone(), key_size: layout.size() };
+        self.keys.push((desc.clone(), fields));
+        self.consumer.add_aggregation(desc)
+    }
+
+    /// The kernel aggregates: the words of a value for a key.
+    pub fn add(&mut self, agg: AggId, key: &[V], words: &[i64]) {
+        let (desc, fields) = &self.keys[agg.0 as usize];
+        let mut bytes = vec![0; desc.key_size as usize];
+        for (field, value) in fields.iter().zip(key) {
+            write(&mut bytes, *field, value);
+        }
+        self.kernel.slots.push((agg, bytes, words.iter().map(|w| *w as u64).collect()));
+    }
+
+    /// The kernel adds a sample to a `quantize()` or `lquantize()`.
+    pub fn sample(&mut self, agg: AggId, key: &[V], samples: &[(i64, i64)]) {
+        let func = self.keys[agg.0 as usize].0.func;
+        let mut words = vec![0; func.value_size() as usize / 8];
+        for (value, by) in samples {
+            let bucket = match func {
+                AggFunc::Quantize => plane::desc::quantize_bucket(*value),
+                AggFunc::Lquantize { base, limit, step } => {
+                    let (base, limit, step) = (i64::from(base), i64::from(limit), i64::from(step));
+                    let levels = (limit - base) / step;
+                    if *value < base { 0 } else { ((value - base) / step).min(levels) as usize + 1 }
+                }
+                _ => panic!("not a distribution"),
+            };
+            words[bucket] += by;
+        }
+        self.add(agg, key, &words);
+    }
+
+    pub fn record(&mut self, cpu: u32, epid: u32, values: &[V]) {
+        let (size, fields) = &self.clauses[epid as usize - 1];
+        let mut data = vec![0; *size as usize];
+        for (field, value) in fields.iter().zip(values) {
+            write(&mut data, *field, value);
+        }
+        self.batch.push(Recorded { cpu, epid, flags: 0, data });
+    }
+
+    pub fn fault(&mut self, epid: u32, kind: u16, action: u16, offset: u32, value: u64) {
+        let mut data = plane::ring::Fault::head(kind, action, offset).to_le_bytes().to_vec();
+        data.extend(value.to_le_bytes());
+        self.batch.push(Recorded { cpu: 0, epid, flags: flags::FAULT, data });
+    }
+
+    /// The batch so far is consumed.
+    pub fn drain(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let raw: Vec<RawRecord<'_>> = batch
+            .iter()
+            .map(|r| RawRecord { cpu: r.cpu, time: 0, epid: r.epid, flags: r.flags, data: &r.data })
+            .collect();
+        self.consumer.consume(&raw, &mut self.kernel).unwrap();
+    }
+
+    pub fn finish(&mut self) {
+        self.drain();
+        self.consumer.finish(&mut self.kernel).unwrap();
+    }
+
+    pub fn output(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(self.consumer.output_mut())).into_owned()
+    }
+}
+
+/// Compares with `tests/golden/NAME.txt`; `UPDATE_GOLDEN=1` rewrites it.
+pub fn golden(name: &str, found: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, found).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == found, "{name}: expected\n{expected}\nfound\n{found}\n(UPDATE_GOLDEN=1 rewrites it)");
+}

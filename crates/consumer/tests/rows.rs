@@ -1,0 +1,249 @@
+//! Rows of records: headers, default formats, quiet mode, flow indentation, faults, output errors.
+
+mod common;
+
+use std::io::{self, Write};
+
+use common::*;
+use consumer::{Consumer, Message, NoSymbols, Options, RawRecord, Text};
+use plane::desc::{Action, AddrForm, Datum};
+use plane::stacks::Stack;
+
+fn quiet() -> Options {
+    Options { quiet: true, ..Options::default() }
+}
+
+#[test]
+fn values_have_their_columns() {
+    let mut s = Session::new(Options::default());
+    let read = probe(351, "syscall:vmlinux:read:entry");
+    let begin = probe(1, "dtrace:::BEGIN");
+    let ints = s.traces(&read, &[I64, I32, I16, U8]);
+    let string = s.traces(&read, &[STR]);
+    let bytes = s.traces(&read, &[Datum::Bytes { size: 20 }]);
+    let empty = s.clause(&begin, &[], |_| vec![Action::None]);
+    s.record(0, ints, &[V::N(-1), V::N(42), V::N(7), V::N(255)]);
+    s.record(1, ints, &[V::N(i64::MAX), V::N(-42), V::N(-7), V::N(0)]);
+    s.record(0, string, &[V::S("/etc/passwd")]);
+    s.record(0, string, &[V::S("")]);
+    s.record(13, empty, &[]);
+    s.record(0, bytes, &[V::B(b"text\0\0")]);
+    s.record(0, bytes, &[V::B(b"\x7fELF\x02\x01 0123456789abc")]);
+    s.drain();
+    golden("values", &s.output());
+}
+
+#[test]
+fn quiet_rows_are_bare() {
+    let mut s = Session::new(quiet());
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.traces(&p, &[I64, STR, I32]);
+    s.record(0, epid, &[V::N(1), V::S("a"), V::N(-2)]);
+    s.record(0, epid, &[V::N(3), V::S("b"), V::N(-4)]);
+    s.drain();
+    assert_eq!(s.output(), "1a-23b-4");
+}
+
+#[test]
+fn the_heading_comes_once_over_all_batches() {
+    let mut s = Session::new(Options::default());
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.clause(&p, &[], |_| vec![Action::None]);
+    for _ in 0..2 {
+        s.record(0, epid, &[]);
+        s.drain();
+    }
+    let row = "  0      1                           :BEGIN \n";
+    assert_eq!(s.output(), format!("CPU     ID                    FUNCTION:NAME\n{row}{row}"));
+}
+
+#[test]
+fn stacks_and_symbols() {
+    let mut s = Session::new(Options::default());
+    let p = probe(99, "profile:::profile-997");
+    let user = s.traces(&p, &[Datum::UserStack { frames: 20, strsize: 0 }]);
+    let kernel = s.traces(&p, &[Datum::KernelStack { frames: 20 }]);
+    let symbols = s.traces(
+        &p,
+        &[
+            Datum::KernelAddr(AddrForm::Symbol),
+            Datum::KernelAddr(AddrForm::Module),
+            Datum::UserAddr(AddrForm::Address),
+        ],
+    );
+    s.kernel.stacks.insert(5, Stack { tgid: 0, exec: 0, pcs: vec![0x1_0010, 0x1_0200, 0, 9] });
+    s.kernel.stacks.insert(6, Stack { tgid: 77, exec: 0, pcs: vec![0x1_0010] });
+    s.record(0, kernel, &[V::N(5)]);
+    s.record(0, user, &[V::N(6)]);
+    // A stack that could not be stored.
+    s.record(0, user, &[V::N(0)]);
+    s.record(0, symbols, &[V::N(0x1_0010), V::N(0x1_0010), V::U(0x2_0020, 77)]);
+    s.consumer.options_mut().stackindent = 2;
+    s.drain();
+    golden("stacks", &s.output());
+}
+
+#[test]
+fn tracemem_dumps_what_it_is_told() {
+    let mut s = Session::new(quiet());
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.clause(&p, &[Datum::Bytes { size: 32 }, I64], |f| {
+        vec![Action::Tracemem { bytes: f[0], len: Some(f[1]) }]
+    });
+    for len in [0, 3, 16, 17, 33, -1] {
+        s.record(0, epid, &[V::B(b"abcdefghijklmnopqrstuvwxyz\x00\x01\xff"), V::N(len)]);
+    }
+    s.drain();
+    golden("tracemem", &s.output());
+}
+
+#[test]
+fn rawbytes_dumps_strings_too() {
+    let mut s = Session::new(Options { rawbytes: true, ..quiet() });
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.traces(&p, &[STR]);
+    s.record(0, epid, &[V::S("abc")]);
+    s.drain();
+    golden("rawbytes", &s.output());
+}
+
+#[test]
+fn interned_strings_are_strings() {
+    let mut s = Session::new(quiet());
+    s.consumer.intern(3, "getppid");
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.traces(&p, &[Datum::Interned]);
+    s.record(0, epid, &[V::N(3)]);
+    s.record(0, epid, &[V::N(4)]);
+    s.drain();
+    assert_eq!(s.output(), "getppid");
+}
+
+#[test]
+fn printf_adds_nothing_but_the_rows_newline() {
+    let mut s = Session::new(Options::default());
+    let p = probe(1, "dtrace:::BEGIN");
+    let printf = |f: &[plane::desc::Field]| {
+        vec![Action::Printf { format: "Hello %s %d!\n".into(), args: f.to_vec() }, Action::Trace(f[1])]
+    };
+    let epid = s.clause(&p, &[STR, I32], printf);
+    s.record(0, epid, &[V::S("World"), V::N(7)]);
+    s.drain();
+    let expected = "CPU     ID                    FUNCTION:NAME\n  0      1                           :BEGIN Hello World 7!\n        7\n";
+    assert_eq!(s.output(), expected);
+    *s.consumer.options_mut() = quiet();
+    s.record(0, epid, &[V::S("World"), V::N(7)]);
+    s.drain();
+    assert_eq!(s.output(), "Hello World 7!\n7");
+}
+
+#[test]
+fn flow_is_indented_by_cpu() {
+    let mut s = Session::new(Options { flowindent: true, ..Options::default() });
+    let enter = [probe(10, "fbt:vmlinux:outer:entry"), probe(11, "fbt:vmlinux:inner:entry")];
+    let leave = [probe(20, "fbt:vmlinux:outer:return"), probe(21, "fbt:vmlinux:inner:return")];
+    let other = probe(30, "sched:vmlinux::on-cpu");
+    let calls = [probe(40, "syscall:vmlinux:read:entry"), probe(41, "syscall:vmlinux:read:return")];
+    let carpentry = probe(50, "wood:::carpentry");
+    let mut epids = Vec::new();
+    for p in enter.iter().chain(&leave).chain([&other]).chain(&calls).chain([&carpentry]) {
+        epids.push(s.clause(p, &[], |_| vec![Action::None]));
+    }
+    let outer_again = s.clause(&enter[0], &[I64], |f| vec![Action::Trace(f[0])]);
+    let outer_left_again = s.clause(&leave[0], &[I64], |f| vec![Action::Trace(f[0])]);
+    let [outer, inner, outer_left, inner_left, on_cpu, read, read_left, wood] = epids[..] else { panic!() };
+    s.record(0, read, &[]);
+    s.record(0, outer, &[]);
+    s.record(0, outer_again, &[V::N(1)]);
+    s.record(1, outer, &[]);
+    s.record(0, inner, &[]);
+    s.record(0, on_cpu, &[]);
+    s.record(0, wood, &[]);
+    s.record(1, outer_left, &[]);
+    s.record(0, inner_left, &[]);
+    s.record(0, outer_left, &[]);
+    s.record(0, outer_left_again, &[V::N(2)]);
+    s.record(0, read_left, &[]);
+    s.record(0, read_left, &[]);
+    s.drain();
+    golden("flow", &s.output());
+}
+
+#[test]
+fn the_first_exit_status_wins() {
+    let mut s = Session::new(quiet());
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.clause(&p, &[I32], |f| vec![Action::Exit(f[0])]);
+    assert_eq!(s.consumer.exit_status(), None);
+    s.record(0, epid, &[V::N(3)]);
+    s.record(0, epid, &[V::N(4)]);
+    s.drain();
+    assert_eq!(s.consumer.exit_status(), Some(3));
+    assert_eq!(s.output(), "");
+}
+
+#[test]
+fn faults_are_messages_and_no_rows() {
+    let mut s = Session::new(Options::default());
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.traces(&p, &[I64]);
+    s.fault(epid, 4, 2, 24, 0);
+    s.fault(99, 1, 0, 0, 0x10);
+    s.drain();
+    assert_eq!(s.output(), "");
+    let texts: Vec<String> = s.consumer.take_messages().iter().map(Message::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): divide-by-zero in action #2 at DIF offset 24",
+            "error on enabled probe ID 99: invalid address (0x10) in predicate at DIF offset 0",
+        ]
+    );
+    assert!(s.consumer.take_messages().is_empty());
+}
+
+#[test]
+fn damaged_records_are_told_and_skipped() {
+    let mut s = Session::new(quiet());
+    let p = probe(1, "dtrace:::BEGIN");
+    let epid = s.traces(&p, &[I64, STR]);
+    let raw = |epid, flags, data| RawRecord { cpu: 0, time: 0, epid, flags, data };
+    let batch = [
+        raw(epid, 0, &[1, 2, 3]),
+        raw(77, 0, &[]),
+        raw(epid, plane::ring::flags::FAULT, &[0]),
+        raw(epid, plane::ring::flags::DISCARD, &[]),
+    ];
+    s.consumer.consume(&batch, &mut s.kernel).unwrap();
+    assert_eq!(s.output(), "");
+    assert_eq!(s.consumer.take_messages().len(), 3);
+}
+
+/// A full disk, then space again.
+struct Full {
+    refuse: usize,
+    got: Vec<u8>,
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.refuse > 0 {
+            self.refuse -= 1;
+            return Err(io::Error::from_raw_os_error(28));
+        }
+        self.got.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_not_the_end() {
+    let out = Full { refuse: 1, got: Vec::new() };
+    let mut consumer = Consumer::new(out, Box::new(Text::new()), Box::new(NoSymbols), quiet());
+    assert_eq!(consumer.newline().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    consumer.newline().unwrap();
+    assert_eq!(consumer.output_mut().got, b"\n");
+}
