@@ -9,7 +9,7 @@ use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
 use crate::tables::{self, VariableKind};
 
 /// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
-pub(crate) const MAX_DEPTH: u32 = 256;
+pub(crate) const MAX_DEPTH: u32 = 512;
 
 impl Checker<'_> {
     /// Checks an expression and gives its value.

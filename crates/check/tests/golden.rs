@@ -2,6 +2,8 @@
 //!
 //! `tst.*` must be accepted, their answer is the typed program; `err.D_TAG.*` must be refused with that tag.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,8 +103,7 @@ fn golden() {
 fn every_tag_that_is_raised_has_its_golden_file() {
     // What no program text can bring about while the parser complains first, or what only a fault of ours can.
     const NONE: [&str; 2] = ["D_DECL_SCOPE", "D_UNKNOWN"];
-    let have: BTreeSet<String> =
-        inputs().iter().filter_map(|f| promised(f).map(String::from)).collect();
+    let have: BTreeSet<String> = inputs().iter().filter_map(|f| promised(f).map(String::from)).collect();
     let mut missing = BTreeSet::new();
     for file in fs::read_dir(root().join("src")).unwrap() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
@@ -139,6 +140,26 @@ fn zdefs_and_empty_are_obeyed() {
 
 #[test]
 fn the_string_size_is_rounded_to_words() {
-    let (_, text) = checked(&["BEGIN { trace(copyinstr(arg0)); trace(sizeof (string)); }"], |o| o.strsize = 50);
+    let (_, text) =
+        checked(&["BEGIN { trace(copyinstr(arg0)); trace(sizeof (string)); }"], |o| o.strsize = 50);
     assert!(text.contains("str56@0") && text.contains("56:size_t"), "{text}");
+}
+
+/// On a stack as large as a main thread's: an unoptimized build needs several kilobytes a level.
+#[test]
+fn deep_nesting_is_an_error_and_long_chains_are_not() {
+    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(deep_nesting);
+    thread.unwrap().join().unwrap();
+}
+
+fn deep_nesting() {
+    let chain = format!("BEGIN {{ trace(pid{}); }}", " + 1".repeat(400));
+    let (complaints, text) = checked(&[&chain], |_| {});
+    assert!(complaints.is_empty(), "{text}");
+    let arms: String = (0..200).map(|i| format!("pid == {i} ? \"{i}\" : ")).collect();
+    let (complaints, text) = checked(&[&format!("BEGIN {{ trace({arms} execname); }}")], |_| {});
+    assert!(complaints.is_empty(), "{text}");
+    let chain = format!("BEGIN {{ trace(pid{}); }}", " + pid".repeat(1_000));
+    let (complaints, _) = checked(&[&chain], |_| {});
+    assert_eq!(complaints[0].tag.name(), "D_SYNTAX");
 }

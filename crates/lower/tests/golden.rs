@@ -1,5 +1,7 @@
 //! D text to DIF text: `tests/golden/*.d` to `*.dif`. `UPDATE_GOLDEN=1` rewrites the answers.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::PathBuf;
 
