@@ -133,6 +133,33 @@ pub(crate) fn usage() -> String {
     text
 }
 
+/// The manual page, in roff, from the tables.
+pub(crate) fn manual_page() -> String {
+    let escape = |t: &str| t.replace('\\', "\\\\").replace('-', "\\-");
+    let mut page = include_str!("manual.head").to_string();
+    page.push_str(".SH OPTIONS\n");
+    for f in TABLE {
+        let name =
+            if f.letter.is_ascii_digit() { format!("{}{}", f.letter, f.arg) } else { f.letter.to_string() };
+        let arg = if f.letter.is_ascii_digit() { "" } else { f.arg };
+        page.push_str(&format!(".TP\n\\fB\\-{name}\\fR \\fI{}\\fR\n{}.\n", escape(arg), escape(f.help)));
+    }
+    page.push_str(".SH SETTINGS\nSet by \\fB\\-x\\fR \\fIname\\fR[=\\fIvalue\\fR] or #pragma D option.\n");
+    for row in dtrace::options::TABLE {
+        let default =
+            if row.default.is_empty() { String::new() } else { format!(" (default {})", row.default) };
+        let idle = if row.works { "" } else { " Accepted, without effect yet." };
+        page.push_str(&format!(
+            ".TP\n\\fB{}\\fR\n{}{}.{idle}\n",
+            row.name,
+            escape(row.help),
+            escape(&default)
+        ));
+    }
+    page.push_str(include_str!("manual.tail"));
+    page
+}
+
 fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

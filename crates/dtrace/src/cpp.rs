@@ -14,13 +14,14 @@ const VERSION: &str = "0x0100d000";
 /// Names that D defines (reference: predefined macros with `-C`).
 fn predefined() -> Vec<String> {
     let machine = if cfg!(target_arch = "x86_64") { "__amd64" } else { "__aarch64" };
-    let mut names = vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={VERSION}"), "__SUNW_D_64".into()];
+    let mut names =
+        vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={VERSION}"), "__SUNW_D_64".into()];
     names.extend(["__unix", "__SVR4", "__linux", machine, "__Linux"].map(String::from));
     names
 }
 
 /// The script after the preprocessor; an error says what went wrong.
-pub fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
+pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
     let program = options.text("cpppath");
     let mut command = Command::new(&program);
     match options.text("stdc").as_str() {
@@ -39,7 +40,9 @@ pub fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, S
     command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound {
-            format!("Preprocessor not found: {program} (Debian's package cpp has it; -xcpppath names another one)")
+            format!(
+                "Preprocessor not found: {program} (Debian's package cpp has it; -xcpppath names another one)"
+            )
         } else {
             format!("{program}: {e}")
         }
@@ -83,7 +86,11 @@ mod tests {
         }
         let mut o = Options::default();
         o.set("define", Some("ANSWER=42")).unwrap();
-        let text = preprocess("x.d", "#!/usr/sbin/dtrace -s\n#ifdef __linux\nBEGIN { trace(ANSWER); }\n#endif\n", &o);
+        let text = preprocess(
+            "x.d",
+            "#!/usr/sbin/dtrace -s\n#ifdef __linux\nBEGIN { trace(ANSWER); }\n#endif\n",
+            &o,
+        );
         let text = text.unwrap();
         assert!(text.contains("trace(42)"), "{text}");
         assert!(text.contains("\"x.d\""), "{text}");
@@ -93,7 +100,9 @@ mod tests {
     fn a_missing_preprocessor_is_named() {
         let mut o = Options::default();
         o.set("cpppath", Some("/nonexistent/cpp")).unwrap();
-        assert!(preprocess("x.d", "", &o).unwrap_err().starts_with("Preprocessor not found: /nonexistent/cpp"));
+        assert!(
+            preprocess("x.d", "", &o).unwrap_err().starts_with("Preprocessor not found: /nonexistent/cpp")
+        );
     }
 
     #[test]

@@ -1,1 +1,43 @@
 //! The public library: a session, from program to results. Knows no command line.
+//!
+//! ```text
+//!  compile(sources) ──► Program        no privilege, no kernel facility
+//!  Session::start(program) ──► work … ──► finish
+//!
+//!  options    the table of -x options
+//!  compile    texts to a module: syntax, check, lower
+//!  assemble   clauses and probes to programs and ids
+//!  machine    the kernel side: maps, programs, links
+//!  session    the life of it
+//! ```
+//!
+//! Everything the command can do, a program can: the command is words in and words out around this crate.
+
+mod assemble;
+mod compile;
+mod cpp;
+mod error;
+pub mod list;
+mod machine;
+pub mod options;
+mod session;
+
+pub use compile::{Field, Macros, Program, Source, compile};
+pub use error::Error;
+pub use probes::{FieldKind, Pattern, ProbeInfo};
+pub use proc::{Error as TargetError, Target};
+pub use session::{Notice, Session, Status};
+
+pub use diagnostics::nearest;
+
+/// The kernel's facilities, one a line, tried now.
+pub fn facilities() -> String {
+    bpf::features::Features::running().table()
+}
+
+/// Probes by pattern, without any program: `dtrace -l` alone.
+pub fn all_probes() -> Vec<ProbeInfo> {
+    use probes::Catalog;
+    let kernel = std::sync::Arc::new(types::btf::KernelBtf::running());
+    providers::Registry::new(kernel).matches(&Pattern::default()).unwrap_or_default()
+}

@@ -82,8 +82,22 @@ pub const TABLE: &[Row] = &[
     row("aggzoom", Dynamic, Flag, "", true, "scale bars to the tallest"),
     row("amin", Compile, Text, "", false, "least stability a program may have"),
     row("argref", Compile, Flag, "", true, "operands need not be referenced"),
-    row("bpflog", Run, Flag, "", true, "on a verifier refusal, write a report with the D source and the whole log"),
-    row("bufpolicy", Run, Word(&["switch", "fill", "ring"]), "switch", true, "what a full buffer does (switch only)"),
+    row(
+        "bpflog",
+        Run,
+        Flag,
+        "",
+        true,
+        "on a verifier refusal, write a report with the D source and the whole log",
+    ),
+    row(
+        "bufpolicy",
+        Run,
+        Word(&["switch", "fill", "ring"]),
+        "switch",
+        true,
+        "what a full buffer does (switch only)",
+    ),
     row("bufresize", Run, Word(&["auto", "manual"]), "auto", true, "halve buffers until they fit, or fail"),
     row("bufsize", Run, Size, "4m", true, "principal buffer, each CPU"),
     row("cleanrate", Run, Rate, "101hz", false, "how often freed dynamic variables are cleaned"),
@@ -103,7 +117,14 @@ pub const TABLE: &[Row] = &[
     row("empty", Compile, Flag, "", true, "a program may be empty"),
     row("encoding", Compile, Word(&["ascii", "utf8"]), "ascii", true, "characters of distributions"),
     row("errtags", Compile, Flag, "", true, "put its tag before each error message"),
-    row("evaltime", Compile, Word(&["exec", "preinit", "postinit", "main"]), "exec", true, "where a -c process waits (exec only)"),
+    row(
+        "evaltime",
+        Compile,
+        Word(&["exec", "preinit", "postinit", "main"]),
+        "exec",
+        true,
+        "where a -c process waits (exec only)",
+    ),
     row("flowindent", Dynamic, Flag, "", true, "indent by function entry and return (-F)"),
     row("grabanon", Run, Flag, "", false, "claim anonymous tracing"),
     row("incdir", Compile, List, "", true, "a directory of preprocessor headers (-I)"),
@@ -114,7 +135,14 @@ pub const TABLE: &[Row] = &[
     row("lazyload", Compile, Flag, "", false, "load USDT definitions lazily"),
     row("ldpath", Compile, Text, "ld", false, "the linker of -G"),
     row("libdir", Compile, List, "", false, "a directory of D libraries (-L)"),
-    row("linkmode", Compile, Word(&["kernel", "primary", "dynamic", "static"]), "kernel", false, "how kernel symbols are linked"),
+    row(
+        "linkmode",
+        Compile,
+        Word(&["kernel", "primary", "dynamic", "static"]),
+        "kernel",
+        false,
+        "how kernel symbols are linked",
+    ),
     row("linktype", Compile, Word(&["elf", "dof"]), "elf", false, "what -G writes"),
     row("nolibs", Compile, Flag, "", true, "no D libraries"),
     row("nspec", Run, Int, "1", false, "speculations at a time"),
@@ -209,7 +237,9 @@ impl Options {
             return v.clone();
         }
         match find(name) {
-            Some(row) if !row.default.is_empty() => parse(row.shape, Some(row.default)).unwrap_or(Value::Unset),
+            Some(row) if !row.default.is_empty() => {
+                parse(row.shape, Some(row.default)).unwrap_or(Value::Unset)
+            }
             _ => Value::Unset,
         }
     }

@@ -14,6 +14,8 @@
 
 mod namespace;
 mod target;
+mod wait;
 
-pub use namespace::{PidNamespace, in_initial_namespace, pid_namespace};
+pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
 pub use target::{Ended, Error, Target};
+pub use wait::poll_readable;

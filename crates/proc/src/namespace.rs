@@ -24,3 +24,36 @@ pub fn pid_namespace() -> Option<PidNamespace> {
 pub fn in_initial_namespace() -> bool {
     pid_namespace().is_none_or(|ns| ns.ino == INITIAL)
 }
+
+/// Who this process is.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identities {
+    pub pid: u64,
+    pub ppid: u64,
+    pub uid: u64,
+    pub euid: u64,
+    pub gid: u64,
+    pub egid: u64,
+    /// Process group.
+    pub pgid: u64,
+    /// Session.
+    pub sid: u64,
+}
+
+/// Who this process is, for the macro variables `$pid` to `$sid`.
+pub fn identities() -> Identities {
+    // SAFETY: none of these calls takes memory or can fail for the calling process.
+    unsafe {
+        Identities {
+            pid: libc::getpid() as u64,
+            ppid: libc::getppid() as u64,
+            uid: u64::from(libc::getuid()),
+            euid: u64::from(libc::geteuid()),
+            gid: u64::from(libc::getgid()),
+            egid: u64::from(libc::getegid()),
+            pgid: libc::getpgid(0) as u64,
+            sid: libc::getsid(0) as u64,
+        }
+    }
+}

@@ -19,7 +19,11 @@ const NAMES: [(&str, Role); 3] = [("BEGIN", Role::Begin), ("END", Role::End), ("
 impl Provider for Dtrace {
     fn facts(&self) -> ProviderFacts {
         let stable = Attributes { name: Stability::Stable, data: Stability::Stable, class: Class::Common };
-        ProviderFacts { name: "dtrace".into(), has_errno: false, stability: ProviderStability::uniform(stable) }
+        ProviderFacts {
+            name: "dtrace".into(),
+            has_errno: false,
+            stability: ProviderStability::uniform(stable),
+        }
     }
 
     fn list(&self) -> Vec<ProbeDesc> {
@@ -36,6 +40,7 @@ impl Provider for Dtrace {
                 space: 1,
                 context: Rc::new(NoArguments),
                 attach: Attach::Run,
+                interrupts: false,
             })
         };
         Ok(probes.iter().filter_map(unit).collect())

@@ -55,7 +55,9 @@ fn interval(rate: &str) -> Result<u64, MatchError> {
     let digits = rate.len() - rate.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let wrong = |why: &str| MatchError {
         message: format!("invalid rate \"{rate}\": {why}"),
-        help: Some("a rate is an integer with hz, ns, us, ms, s, m, h or d, as in profile-997hz or tick-10s".into()),
+        help: Some(
+            "a rate is an integer with hz, ns, us, ms, s, m, h or d, as in profile-997hz or tick-10s".into(),
+        ),
     };
     let n: u64 = rate[..digits].parse().map_err(|_| wrong("not a number"))?;
     let unit = rate[digits..].to_ascii_lowercase();
@@ -92,7 +94,8 @@ impl Provider for Profile {
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let all: Vec<u32> = env.cpus.iter().copied().filter(|c| env.only_cpu.is_none_or(|only| only == *c)).collect();
+        let all: Vec<u32> =
+            env.cpus.iter().copied().filter(|c| env.only_cpu.is_none_or(|only| only == *c)).collect();
         let mut units = Vec::new();
         for probe in probes {
             let Some(Ok((tick, period))) = parse(&probe.desc.name) else {
@@ -106,6 +109,7 @@ impl Provider for Profile {
                 space: 1,
                 context: Rc::new(Sample),
                 attach: Attach::Clock { period, cpus, single: tick },
+                interrupts: true,
             });
         }
         Ok(units)
@@ -116,12 +120,7 @@ impl Provider for Profile {
 struct Sample;
 
 impl bpf::program::Context for Sample {
-    fn level(&self) -> bpf::program::Level {
-        // The software clock is a timer that runs in hard interrupt context.
-        bpf::program::Level::HardIrq
-    }
-
-    fn arg(&self, b: &mut Builder, ctx: V, _index: Option<V>, n: u8) -> V {
+    fn arg(&self, b: &mut Builder, ctx: V, _index: bpf::program::Index, n: u8) -> V {
         if n > 1 {
             return b.imm(0);
         }

@@ -77,7 +77,8 @@ impl Registry {
     }
 
     fn of(providers: Vec<Box<dyn Provider>>) -> Registry {
-        let entries = providers.into_iter().map(|provider| Entry { provider, list: OnceCell::new() }).collect();
+        let entries =
+            providers.into_iter().map(|provider| Entry { provider, list: OnceCell::new() }).collect();
         Registry { entries, made: RefCell::default() }
     }
 
@@ -170,7 +171,8 @@ impl Registry {
         let Some(entry) = self.entries.iter().find(|e| e.provider.facts().name == provider) else {
             return Vec::new();
         };
-        let mut all: Vec<String> = entry.list().iter().map(|d| field(d).clone()).filter(|f| !f.is_empty()).collect();
+        let mut all: Vec<String> =
+            entry.list().iter().map(|d| field(d).clone()).filter(|f| !f.is_empty()).collect();
         all.sort();
         all.dedup();
         all

@@ -54,6 +54,11 @@ pub enum Attach {
     },
 }
 
+/// A context of probes without arguments.
+pub(crate) struct NoArguments;
+
+impl Context for NoArguments {}
+
 /// One program to build and attach.
 pub struct Unit {
     /// For listings and messages.
@@ -68,4 +73,6 @@ pub struct Unit {
     pub context: Rc<dyn Context>,
     /// How it is attached.
     pub attach: Attach,
+    /// Fires in interrupts, too: `self->` keeps a copy for each context level.
+    pub interrupts: bool,
 }

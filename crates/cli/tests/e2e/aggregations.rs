@@ -33,7 +33,8 @@ fn keys_of_each_kind() -> Verdict {
 }
 
 fn sorted_by_value() -> Verdict {
-    let o = dtrace(&["-qn", "BEGIN { @[\"b\"] = sum(2); @[\"a\"] = sum(3); @[\"c\"] = sum(1); exit(0); }"]).code(0);
+    let o = dtrace(&["-qn", "BEGIN { @[\"b\"] = sum(2); @[\"a\"] = sum(3); @[\"c\"] = sum(1); exit(0); }"])
+        .code(0);
     let keys: Vec<&str> = o.out.lines().filter_map(|l| l.split_whitespace().next()).collect();
     assert_eq!(keys, ["c", "b", "a"], "{o:?}");
     Pass

@@ -33,7 +33,11 @@ fn empty_clause_prints_its_line() -> Verdict {
     // Both record something: the empty clause its line, exit() its status.
     assert_eq!(rows, 2, "{o:?}");
     let o = dtrace(&["-n", "BEGIN { x = 1; }", "-n", "BEGIN { exit(0); }"]).code(0);
-    assert_eq!(o.out.lines().filter(|l| l.contains(":BEGIN")).count(), 1, "assignments record nothing: {o:?}");
+    assert_eq!(
+        o.out.lines().filter(|l| l.contains(":BEGIN")).count(),
+        1,
+        "assignments record nothing: {o:?}"
+    );
     Pass
 }
 
@@ -72,10 +76,7 @@ fn printf_conversions() -> Verdict {
     let script = "BEGIN { printf(\"%d|%5d|%-5d|%05d|%x|%X|%o|%#x|%c|%s|%10s|%-10s|%%|%u|%lld|%i\\n\", \
                   42, 42, 42, 42, 255, 255, 8, 255, 'A', \"s\", \"right\", \"left\", -1, (long long)-5, 7); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);
-    assert_eq!(
-        o.out,
-        "42|   42|42   |00042|ff|FF|10|0xff|A|s|     right|left      |%|4294967295|-5|7\n\n"
-    );
+    assert_eq!(o.out, "42|   42|42   |00042|ff|FF|10|0xff|A|s|     right|left      |%|4294967295|-5|7\n\n");
     Pass
 }
 

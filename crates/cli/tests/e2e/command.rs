@@ -40,7 +40,8 @@ fn syntax_errors_are_all_reported() -> Verdict {
     std::fs::write(&path, script).unwrap();
     let o = dtrace(&["-xerrtags", "-s", path.to_str().unwrap()]).code(1);
     let _ = std::fs::remove_file(&path);
-    let errors: Vec<&str> = o.err.lines().filter(|l| l.starts_with("dtrace: failed to compile script ")).collect();
+    let errors: Vec<&str> =
+        o.err.lines().filter(|l| l.starts_with("dtrace: failed to compile script ")).collect();
     assert_eq!(errors.len(), 2, "{o:?}");
     assert!(errors[0].contains("line 1: [D_SYNTAX]") && errors[1].contains("line 2: [D_SYNTAX]"), "{o:?}");
     assert!(o.err.contains("^"), "{o:?}");
@@ -93,7 +94,8 @@ fn operands_are_macros() -> Verdict {
     assert_eq!(o.code, Some(2));
     let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s\\n\", $1, $$2); exit($1); }", "7", "word"]).code(7);
     assert_eq!(o.out, "7 word\n\n");
-    let o = dtrace(&["-q", "-x", "defaultargs", "-n", "BEGIN { printf(\"%d[%s]\\n\", $1, $$2); exit(0); }"]).code(0);
+    let o = dtrace(&["-q", "-x", "defaultargs", "-n", "BEGIN { printf(\"%d[%s]\\n\", $1, $$2); exit(0); }"])
+        .code(0);
     assert_eq!(o.out, "0[]\n\n");
     Pass
 }
@@ -140,7 +142,8 @@ fn listing_ids() -> Verdict {
 fn output_to_a_file() -> Verdict {
     let path = std::env::temp_dir().join(format!("e2e-out-{}", std::process::id()));
     std::fs::write(&path, "before\n").unwrap();
-    let o = dtrace(&["-q", "-o", path.to_str().unwrap(), "-n", "BEGIN { printf(\"x\\n\"); exit(0); }"]).code(0);
+    let o =
+        dtrace(&["-q", "-o", path.to_str().unwrap(), "-n", "BEGIN { printf(\"x\\n\"); exit(0); }"]).code(0);
     let text = std::fs::read_to_string(&path).unwrap();
     let _ = std::fs::remove_file(&path);
     assert_eq!(o.out, "");

@@ -10,19 +10,28 @@ tests! {
 }
 
 fn division_by_zero() -> Verdict {
-    let o = dtrace(&["-qn", "BEGIN { trace(1); z = 0; x = 5 / z; printf(\"no\"); } BEGIN { printf(\"next %d\\n\", x); exit(0); }"])
-        .code(0);
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { trace(1); z = 0; x = 5 / z; printf(\"no\"); } BEGIN { printf(\"next %d\\n\", x); exit(0); }",
+    ])
+    .code(0);
     assert_eq!(o.out, "next 0\n\n", "{o:?}");
     let line = o.err.lines().next().unwrap();
     assert!(
-        line.starts_with("dtrace: error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): divide-by-zero in action #3"),
+        line.starts_with(
+            "dtrace: error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): divide-by-zero in action #3"
+        ),
         "{o:?}"
     );
     Pass
 }
 
 fn a_bad_user_address() -> Verdict {
-    let o = dtrace(&["-qn", "BEGIN { s = copyinstr(1); printf(\"no\"); } END { printf(\"end\\n\"); } BEGIN { exit(0); }"]).code(0);
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { s = copyinstr(1); printf(\"no\"); } END { printf(\"end\\n\"); } BEGIN { exit(0); }",
+    ])
+    .code(0);
     assert_eq!(o.out, "end\n\n", "{o:?}");
     assert!(o.err.contains("invalid address (0x1) in action #1"), "{o:?}");
     Pass
@@ -48,7 +57,8 @@ fn error_probe_has_its_arguments() -> Verdict {
 }
 
 fn a_fault_in_a_predicate() -> Verdict {
-    let o = dtrace(&["-qn", "BEGIN { z = 0; } BEGIN /1 \u{25} z/ { printf(\"no\"); } BEGIN { exit(0); }"]).code(0);
+    let o = dtrace(&["-qn", "BEGIN { z = 0; } BEGIN /1 \u{25} z/ { printf(\"no\"); } BEGIN { exit(0); }"])
+        .code(0);
     assert!(o.err.contains("divide-by-zero in predicate"), "{o:?}");
     Pass
 }

@@ -20,8 +20,11 @@ fn nothing_new(before: &[Vec<u32>; 3]) {
     let end = Instant::now() + Duration::from_secs(2);
     loop {
         let now = ids();
-        let extra: Vec<Vec<u32>> =
-            now.iter().zip(before).map(|(n, b)| n.iter().filter(|i| !b.contains(i)).copied().collect()).collect();
+        let extra: Vec<Vec<u32>> = now
+            .iter()
+            .zip(before)
+            .map(|(n, b)| n.iter().filter(|i| !b.contains(i)).copied().collect())
+            .collect();
         if extra.iter().all(Vec::is_empty) {
             return;
         }
@@ -71,7 +74,17 @@ fn after_kill_with_a_target() -> Verdict {
 /// From exit() to the end of the process, every system call probed: the time is printed, the promise is a benchmark's.
 fn exit_with_every_call_is_quick() -> Verdict {
     let start = Instant::now();
-    dtrace(&["-q", "-o", "/dev/null", "-n", "syscall::: { @[probefunc] = count(); } tick-100ms { exit(0); }"]).code(0);
-    println!("         start to end with every system call, less 100 ms: {:?}", start.elapsed() - Duration::from_millis(100));
+    dtrace(&[
+        "-q",
+        "-o",
+        "/dev/null",
+        "-n",
+        "syscall::: { @[probefunc] = count(); } tick-100ms { exit(0); }",
+    ])
+    .code(0);
+    println!(
+        "         start to end with every system call, less 100 ms: {:?}",
+        start.elapsed() - Duration::from_millis(100)
+    );
     Pass
 }

@@ -16,7 +16,8 @@ fn a_tick_ends_it() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
-    let o = dtrace(&["-qn", "tick-50ms { n++; } tick-50ms /n == 5/ { printf(\"%d\\n\", n); exit(0); }"]).code(0);
+    let o =
+        dtrace(&["-qn", "tick-50ms { n++; } tick-50ms /n == 5/ { printf(\"%d\\n\", n); exit(0); }"]).code(0);
     assert_eq!(o.out, "5\n\n", "{o:?}");
     Pass
 }

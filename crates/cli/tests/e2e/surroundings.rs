@@ -27,7 +27,8 @@ fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
 }
 
 /// A wrapper that drops root; `setpriv` is part of util-linux.
-const NOBODY: [&str; 6] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
+const NOBODY: [&str; 6] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
 
 fn reachable(o: &Output) -> bool {
     // As another user the binary may lie behind a directory that is closed to it.
@@ -68,7 +69,10 @@ fn capabilities_without_root() -> Verdict {
         "--ambient-caps=-all,+bpf,+perfmon",
         "--bounding-set=-all,+bpf,+perfmon",
     ];
-    match under(&wrapper, &["-qn", "BEGIN { printf(\"x\\n\"); } syscall:::entry { n++; } tick-100ms /n > 0/ { exit(0); }"]) {
+    match under(
+        &wrapper,
+        &["-qn", "BEGIN { printf(\"x\\n\"); } syscall:::entry { n++; } tick-100ms /n > 0/ { exit(0); }"],
+    ) {
         None => Skip("no setpriv".into()),
         Some(o) if o.err.contains("setpriv:") => Skip(o.err.trim().to_string()),
         Some(o) if !reachable(&o) => Skip("the binary is not readable to others".into()),
@@ -107,9 +111,11 @@ fn two_sessions_do_not_meet() -> Verdict {
 
 fn a_smaller_buffer_is_said() -> Verdict {
     // No machine of the matrix has a tebibyte a CPU.
-    let o = dtrace(&["-b", "1t", "-n", "tick-10ms { exit(0); } syscall::getppid:entry { trace(1); }"]).code(0);
+    let o =
+        dtrace(&["-b", "1t", "-n", "tick-10ms { exit(0); } syscall::getppid:entry { trace(1); }"]).code(0);
     assert!(o.err.contains("buffer size lowered to"), "{o:?}");
-    let o = dtrace(&["-b", "1t", "-x", "bufresize=manual", "-n", "syscall::getppid:entry { trace(1); }"]).code(1);
+    let o =
+        dtrace(&["-b", "1t", "-x", "bufresize=manual", "-n", "syscall::getppid:entry { trace(1); }"]).code(1);
     assert!(!o.err.is_empty(), "{o:?}");
     Pass
 }

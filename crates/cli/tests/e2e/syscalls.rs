@@ -89,9 +89,10 @@ fn a_32_bit_call_is_its_own() -> Verdict {
 
 fn arguments_of_32_bit_calls() -> Verdict {
     for extra in ["", "syscall::execve:entry { @x = count(); }"] {
-        let script =
-            format!("syscall::close:entry /pid == $target && arg0 == 0xfffffff0/ {{ @n = count(); }} {extra} \
-                     END {{ printa(\"n %@d\\n\", @n); }}");
+        let script = format!(
+            "syscall::close:entry /pid == $target && arg0 == 0xfffffff0/ {{ @n = count(); }} {extra} \
+                     END {{ printa(\"n %@d\\n\", @n); }}"
+        );
         let o = dtrace(&["-q", "-c", &workload("close32", 20), "-n", &script]).code(0);
         if !o.out.starts_with("n ") {
             return Skip("this kernel takes no 32-bit system calls".into());

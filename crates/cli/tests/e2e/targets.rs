@@ -12,7 +12,9 @@ tests! {
 }
 
 fn a_command_is_traced_from_its_start() -> Verdict {
-    let o = dtrace(&["-q", "-c", "ls /", "-n", "syscall:::entry /pid == $target/ { @[probefunc] = count(); }"]).code(0);
+    let o =
+        dtrace(&["-q", "-c", "ls /", "-n", "syscall:::entry /pid == $target/ { @[probefunc] = count(); }"])
+            .code(0);
     // The dynamic linker's first steps are seen; the exec that stopped it is not.
     assert!(o.out.contains("openat"), "{o:?}");
     assert!(!o.out.contains("execve"), "{o:?}");

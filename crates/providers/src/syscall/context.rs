@@ -2,7 +2,7 @@
 
 use bpf::arch::{self, regs};
 use bpf::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
-use bpf::program::{Context, Level};
+use bpf::program::{Context, Index};
 
 use super::names::{IA32_BASE, SPACE};
 
@@ -72,11 +72,7 @@ impl ByTracepoint {
 }
 
 impl Context for ByTracepoint {
-    fn level(&self) -> Level {
-        Level::Thread
-    }
-
-    fn index(&self, b: &mut Builder, ctx: V, out: Label) -> Option<V> {
+    fn index(&self, b: &mut Builder, ctx: V, out: Label) -> Index {
         let saved = b.load(Size::B8, ctx, 0);
         let nr =
             if self.on_return { read(b, self.regs, saved, regs::ORIG_AX) } else { b.load(Size::B8, ctx, 8) };
@@ -90,7 +86,7 @@ impl Context for ByTracepoint {
             b.jmp(out);
             b.bind(probed);
         }
-        b.br(Jmp::Uge, nr, i64::from(IA32_BASE), out);
+        b.br(Jmp::Ge, nr, i64::from(IA32_BASE), out);
         let (compat, done) = (b.label(), b.label());
         let index = b.copy(nr);
         self.is_compat(b, saved, compat);
@@ -107,10 +103,10 @@ impl Context for ByTracepoint {
         b.bind(done);
         // For the verifier, which forgets the bound across the sum on some kernels.
         b.update(Alu::And, index, i64::from(SPACE - 1));
-        Some(index)
+        Index::V(index)
     }
 
-    fn arg(&self, b: &mut Builder, ctx: V, index: Option<V>, n: u8) -> V {
+    fn arg(&self, b: &mut Builder, ctx: V, index: Index, n: u8) -> V {
         if self.on_return {
             return if n < 2 { result(b, ctx, Returned::Tracepoint) } else { b.imm(0) };
         }
@@ -122,9 +118,9 @@ impl Context for ByTracepoint {
         let saved = b.load(Size::B8, ctx, 0);
         let value = read(b, self.regs, saved, *wide);
         let value = b.copy(value);
-        if let Some(index) = index.filter(|_| self.narrow) {
+        if let (Index::V(index), true) = (index, self.narrow) {
             let done = b.label();
-            b.br(Jmp::Ult, index, i64::from(IA32_BASE), done);
+            b.br(Jmp::Lt, index, i64::from(IA32_BASE), done);
             let short = read(b, self.regs, saved, *narrow);
             let short = b.low32(short);
             b.set(value, short);
@@ -133,7 +129,7 @@ impl Context for ByTracepoint {
         value
     }
 
-    fn errno(&self, b: &mut Builder, ctx: V) -> V {
+    fn errno(&self, b: &mut Builder, ctx: V, _index: Index) -> V {
         if self.on_return { errno(b, ctx, Returned::Tracepoint) } else { b.imm(0) }
     }
 }
@@ -146,18 +142,14 @@ pub(super) struct ByFunction {
 }
 
 impl Context for ByFunction {
-    fn level(&self) -> Level {
-        Level::Thread
-    }
-
-    fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Option<V> {
+    fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Index {
         if self.single {
-            return None;
+            return Index::Const(0);
         }
-        Some(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
+        Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
     }
 
-    fn arg(&self, b: &mut Builder, ctx: V, _index: Option<V>, n: u8) -> V {
+    fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         if self.on_return {
             return if n < 2 { result(b, ctx, Returned::Function) } else { b.imm(0) };
         }
@@ -183,7 +175,7 @@ impl Context for ByFunction {
         value
     }
 
-    fn errno(&self, b: &mut Builder, ctx: V) -> V {
+    fn errno(&self, b: &mut Builder, ctx: V, _index: Index) -> V {
         if self.on_return { errno(b, ctx, Returned::Function) } else { b.imm(0) }
     }
 }
@@ -212,7 +204,7 @@ fn result(b: &mut Builder, ctx: V, at: Returned) -> V {
     let raw = raw_result(b, ctx, at);
     let value = b.copy(raw);
     let done = b.label();
-    b.br(Jmp::Ult, value, FIRST_ERROR, done);
+    b.br(Jmp::Lt, value, FIRST_ERROR, done);
     b.set(value, -1);
     b.bind(done);
     value
@@ -223,11 +215,11 @@ fn errno(b: &mut Builder, ctx: V, at: Returned) -> V {
     let raw = raw_result(b, ctx, at);
     let value = b.copy(0);
     let done = b.label();
-    b.br(Jmp::Ult, raw, FIRST_ERROR, done);
+    b.br(Jmp::Lt, raw, FIRST_ERROR, done);
     let error = b.neg(raw);
     b.set(value, error);
-    b.br(Jmp::Ult, value, 512, done);
-    b.br(Jmp::Ugt, value, 516, done);
+    b.br(Jmp::Lt, value, 512, done);
+    b.br(Jmp::Gt, value, 516, done);
     b.set(value, 4);
     b.bind(done);
     value

@@ -15,6 +15,7 @@ mod table;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bpf::features::Facility;
 use probes::{Attributes, Class, ProbeDesc, ProviderFacts, ProviderStability, Stability};
 
 use types::btf::{Btf, BtfKind, KernelBtf};
@@ -52,7 +53,7 @@ impl Provider for Syscall {
             stability: ProviderStability {
                 provider: evolving,
                 module: a(Stability::Private, Stability::Private, Class::Unknown),
-                function: a(Stability::Unstable, Stability::Unstable, Class::Isa),
+                function: a(Stability::Unstable, Stability::Unstable, Class::ISA),
                 name: evolving,
                 args: evolving,
             },
@@ -72,7 +73,8 @@ impl Provider for Syscall {
         let mut units = Vec::new();
         let few = self.by_function(probes, env);
         for on_return in [false, true] {
-            let side: Vec<&EnabledProbe> = probes.iter().filter(|p| (p.desc.name == "return") == on_return).collect();
+            let side: Vec<&EnabledProbe> =
+                probes.iter().filter(|p| (p.desc.name == "return") == on_return).collect();
             if side.is_empty() {
                 continue;
             }
@@ -94,14 +96,19 @@ impl Syscall {
         let mut calls: Vec<&str> = probes.iter().map(|p| p.desc.function.as_str()).collect();
         calls.sort_unstable();
         calls.dedup();
-        if calls.len() > FEW || !env.features.kprobe_multi() {
+        if calls.len() > FEW || !env.features.has(Facility::KprobeMulti) {
             return None;
         }
         let has = Syscall::has(self.btf()?);
         calls.into_iter().map(|c| Some((c.to_string(), names::functions(c, &has)?))).collect()
     }
 
-    fn tracepoint_unit(&self, side: &[&EnabledProbe], on_return: bool, env: &Env<'_>) -> Result<Unit, String> {
+    fn tracepoint_unit(
+        &self,
+        side: &[&EnabledProbe],
+        on_return: bool,
+        env: &Env<'_>,
+    ) -> Result<Unit, String> {
         let tracepoint = if on_return { "sys_exit" } else { "sys_enter" };
         let mut indexed = Vec::new();
         let (mut wide, mut narrow) = (false, false);
@@ -115,12 +122,16 @@ impl Syscall {
         let status = self.btf().and_then(|b| b.field("task_struct.thread_info.status")).map(|f| f.offset());
         let typed = self
             .btf()
-            .filter(|_| env.features.tp_btf())
+            .filter(|_| env.features.has(Facility::TpBtf))
             .and_then(|b| b.find(&[BtfKind::Typedef], &format!("btf_trace_{tracepoint}")));
         let (attach, regs) = match typed {
             Some(btf_id) => (Attach::TpBtf { name: tracepoint.into(), btf_id }, Regs::Direct),
-            None if env.features.raw_tp() => (Attach::RawTp { name: tracepoint.into() }, Regs::Checked),
-            None => return Err("this kernel lets no program attach to the raw tracepoints of system calls".into()),
+            None if env.features.has(Facility::RawTp) => {
+                (Attach::RawTp { name: tracepoint.into() }, Regs::Checked)
+            }
+            None => {
+                return Err("this kernel lets no program attach to the raw tracepoints of system calls".into());
+            }
         };
         let compat = match status {
             Some(offset) if typed.is_some() => CompatTest::Status(offset as i16),
@@ -134,6 +145,7 @@ impl Syscall {
             space: names::SPACE,
             context: Rc::new(context),
             attach,
+            interrupts: false,
         })
     }
 }
@@ -149,7 +161,8 @@ fn only(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
 fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool) -> Unit {
     let mut attached = Vec::new();
     for (index, probe) in side.iter().enumerate() {
-        let symbols = functions.iter().find(|(call, _)| *call == probe.desc.function).map(|(_, s)| s.as_slice());
+        let symbols =
+            functions.iter().find(|(call, _)| *call == probe.desc.function).map(|(_, s)| s.as_slice());
         attached.extend(symbols.unwrap_or_default().iter().map(|s| (s.clone(), index as u64)));
     }
     Unit {
@@ -159,5 +172,6 @@ fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool)
         space: side.len() as u32,
         context: Rc::new(ByFunction { on_return, single: side.len() == 1 }),
         attach: Attach::Functions { functions: attached, on_return },
+        interrupts: false,
     }
 }

@@ -1,0 +1,67 @@
+//! SIGINT and SIGTERM as a readable descriptor, and how many came.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// Interrupts since the start. Written by the handler.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// The descriptor the handler writes to.
+static EVENT: AtomicI32 = AtomicI32::new(-1);
+
+/// Catches interrupts while it lives (until the process ends: a handler is never taken back).
+pub(crate) struct Interrupts {
+    event: OwnedFd,
+}
+
+extern "C" fn handler(_: libc::c_int) {
+    COUNT.fetch_add(1, Ordering::SeqCst);
+    let one = 1u64;
+    // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error changes nothing: the count is what
+    // counts. errno is put back, because the interrupted code may be about to read it.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(EVENT.load(Ordering::SeqCst), (&raw const one).cast(), 8);
+        *libc::__errno_location() = errno;
+    }
+}
+
+impl Interrupts {
+    /// Starts to catch. SIGPIPE is ignored, so that a closed pipe is an error of the write.
+    pub(crate) fn catch() -> io::Result<Interrupts> {
+        // SAFETY: a plain system call; the descriptor is ours.
+        let event = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            EVENT.store(fd, Ordering::SeqCst);
+            OwnedFd::from_raw_fd(fd)
+        };
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives for ever. A signal that
+            // was ignored when we started (nohup) stays ignored.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                let mut old: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &mut old);
+                if old.sa_sigaction == libc::SIG_IGN {
+                    continue;
+                }
+                action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+        Ok(Interrupts { event })
+    }
+
+    /// How many came.
+    pub(crate) fn count(&self) -> u32 {
+        COUNT.load(Ordering::SeqCst)
+    }
+
+    /// Readable from the first one on.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -1,0 +1,259 @@
+//! Lists, compiles, or traces.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use dtrace::options::Options;
+use dtrace::{Error, Macros, Notice, Program, Session, Source, Status, Target};
+
+use crate::command::{Command, Mode, Wanted};
+use crate::flags;
+use crate::interrupt::Interrupts;
+
+/// The version of D that scripts may ask for, as the original prints it.
+const VERSION: &str = "Sun D 1.13";
+
+/// Where output goes.
+type Out = Box<dyn Write>;
+
+fn complain(text: impl std::fmt::Display) {
+    eprintln!("dtrace: {text}");
+}
+
+fn complain_all(messages: Vec<String>) -> u8 {
+    messages.into_iter().for_each(complain);
+    1
+}
+
+/// Does what the command says; its exit status.
+pub(crate) fn run(command: Command) -> u8 {
+    match command.mode {
+        Mode::Version => {
+            println!("dtrace: {VERSION}");
+            if command.verbose {
+                println!("dtrace for Linux {}", env!("CARGO_PKG_VERSION"));
+                print!("{}", dtrace::facilities());
+            }
+            return 0;
+        }
+        Mode::Help => {
+            print!("{}", flags::usage());
+            return 0;
+        }
+        Mode::List | Mode::Trace => {}
+    }
+    for name in &command.idle {
+        complain(format!("option '{name}' has no effect yet"));
+    }
+    let out: Out = match &command.output {
+        None => Box::new(io::stdout()),
+        Some(path) => match File::options().append(true).create(true).open(path) {
+            Ok(file) => Box::new(file),
+            Err(e) => {
+                complain(format!("failed to open output file '{path}': {e}"));
+                return 1;
+            }
+        },
+    };
+    match command.mode {
+        Mode::List => list(command, out),
+        _ => trace(command, out),
+    }
+}
+
+/// All programs, read.
+fn sources(command: &Command) -> Result<Vec<Source>, u8> {
+    command.programs.iter().map(|p| p.read()).collect::<Result<_, _>>().map_err(|e| {
+        complain(e);
+        1
+    })
+}
+
+fn macros(command: &Command, target: u64) -> Macros {
+    Macros { name: "dtrace".into(), args: command.operands.clone(), target }
+}
+
+fn compile(sources: &[Source], macros: &Macros, options: &mut Options) -> Result<Program, u8> {
+    dtrace::compile(sources, macros, options)
+        .map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
+}
+
+fn list(command: Command, mut out: Out) -> u8 {
+    let mut done = || -> Result<u8, io::Error> {
+        if command.programs.is_empty() {
+            dtrace::list::heading(&mut out)?;
+            for probe in dtrace::all_probes() {
+                dtrace::list::row(&mut out, &probe, command.verbose)?;
+            }
+            out.flush()?;
+            return Ok(0);
+        }
+        let mut options = command.options.clone();
+        // Nothing matched is said here, in the words of a listing.
+        let _ = options.set("zdefs", None);
+        let _ = options.set("argref", None);
+        let sources = match sources(&command) {
+            Ok(sources) => sources,
+            Err(code) => return Ok(code),
+        };
+        let program = match compile(&sources, &macros(&command, 0), &mut options) {
+            Ok(program) => program,
+            Err(code) => return Ok(code),
+        };
+        let mut status = 0;
+        for pattern in program.unmatched() {
+            complain(format!("failed to match {pattern}: No probe matches description"));
+            status = 1;
+        }
+        let probes = program.probes();
+        if !probes.is_empty() {
+            dtrace::list::heading(&mut out)?;
+        }
+        for probe in probes {
+            dtrace::list::row(&mut out, probe, command.verbose)?;
+        }
+        out.flush()?;
+        Ok(status)
+    };
+    match done() {
+        Ok(status) => status,
+        // A reader that has seen enough is no failure.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(e) => {
+            complain(format!("failed to write the list: {e}"));
+            1
+        }
+    }
+}
+
+fn targets(command: &Command) -> Result<Vec<Target>, u8> {
+    if command.compile_only {
+        return Ok(Vec::new());
+    }
+    let make = |wanted: &Wanted| match wanted {
+        Wanted::Run(text) => Target::create(text),
+        Wanted::Pid(pid) => Target::grab(*pid),
+    };
+    command.targets.iter().map(make).collect::<Result<_, _>>().map_err(|e| {
+        complain(e);
+        1
+    })
+}
+
+fn trace(command: Command, out: Out) -> u8 {
+    if command.programs.is_empty() {
+        complain("no programs were given: use -n, -s, -P, -m, -f or -i");
+        return 2;
+    }
+    let interrupts = match Interrupts::catch() {
+        Ok(interrupts) => interrupts,
+        Err(e) => {
+            complain(format!("failed to catch signals: {e}"));
+            return 1;
+        }
+    };
+    let sources = match sources(&command) {
+        Ok(sources) => sources,
+        Err(code) => return code,
+    };
+    let targets = match targets(&command) {
+        Ok(targets) => targets,
+        Err(code) => return code,
+    };
+    let mut options = command.options.clone();
+    let target = targets.first().map_or(0, |t| t.pid() as u64);
+    let program = match compile(&sources, &macros(&command, target), &mut options) {
+        Ok(program) => program,
+        Err(code) => return code,
+    };
+    if options.flag("verbose") {
+        eprint!("{}", program.listing());
+    }
+    if command.verbose {
+        eprint!("{}", program.stability());
+    }
+    if command.compile_only {
+        return 0;
+    }
+    let (quiet, tags, bpflog) = (options.flag("quiet"), options.flag("errtags"), options.flag("bpflog"));
+    if !quiet {
+        for (n, title) in program.titles.iter().enumerate() {
+            let count = program.matched(n);
+            complain(format!("{title} matched {count} probe{}", if count == 1 { "" } else { "s" }));
+        }
+        if options.flag("destructive") {
+            complain("allowing destructive actions");
+        }
+    }
+    let lowered = !options.flag("quietresize");
+    let session = Session::start(&program, options, targets, out);
+    let mut session = match session {
+        Ok(session) => session,
+        Err(e) => {
+            report_refusal(&e, &program, bpflog);
+            return complain_all(e.messages(&program.map, tags));
+        }
+    };
+    match follow(&mut session, &interrupts, lowered) {
+        Ok(status) => status,
+        Err(e) => {
+            tell(&mut session, lowered);
+            session.abort();
+            complain_all(e.messages(&program.map, tags))
+        }
+    }
+}
+
+/// Works until the end; the exit status.
+fn follow(session: &mut Session<Out>, interrupts: &Interrupts, lowered: bool) -> Result<u8, Error> {
+    loop {
+        tell(session, lowered);
+        if interrupts.count() > 0 {
+            // The user's ^C stands on this line.
+            session.newline()?;
+            break;
+        }
+        if session.work(Some(interrupts.fd()), Duration::from_secs(1))? == Status::Done {
+            break;
+        }
+    }
+    if interrupts.count() > 1 {
+        session.abort();
+        return Ok(1);
+    }
+    let status = session.finish()?;
+    tell(session, lowered);
+    Ok(status as u8)
+}
+
+fn tell(session: &mut Session<Out>, lowered: bool) {
+    for notice in session.take_notices() {
+        if !matches!(notice, Notice::Lowered(_)) || lowered {
+            complain(notice);
+        }
+    }
+}
+
+/// `-x bpflog`: all that a report of a refused program needs, in one file.
+fn report_refusal(error: &Error, program: &Program, wanted: bool) {
+    let Error::Load(e) = error else { return };
+    if !e.is_refusal() {
+        return;
+    }
+    if !wanted {
+        complain("this is a fault of dtrace; -x bpflog writes what a report of it needs");
+        return;
+    }
+    let path = format!("dtrace-bpflog-{}.txt", std::process::id());
+    let text = format!(
+        "{e}\n\n== system\n{}\n== programs\n{}\n== verifier log\n{}",
+        dtrace::facilities(),
+        program.listing(),
+        e.log
+    );
+    match std::fs::write(&path, text) {
+        Ok(()) => complain(format!("wrote {path}: please attach it to a report")),
+        Err(e) => complain(format!("failed to write {path}: {e}")),
+    }
+}

@@ -1,0 +1,155 @@
+//! From clauses and probes to programs: which clauses run in which program, and under which ids.
+//!
+//! Each provider makes as few units as it can of the probes that are enabled; a clause is then part of every unit that
+//! has one of its probes. Enabled-probe ids are handed out in program order: each clause owns, in each unit, a range as
+//! long as the unit's index space, so that a program computes an id by one addition.
+
+use std::collections::BTreeMap;
+
+use bpf::program::{ClauseUse, Probe, ProbeSet};
+use check::Checked;
+use check::program::Clause;
+use dif::ir::{IntBuiltin, Module, Op, StrBuiltin};
+use probes::ProbeDesc;
+use providers::{EnabledProbe, Env, Registry, Role, Unit};
+
+/// A unit with the clauses that run in it.
+pub(crate) struct Assembled {
+    pub(crate) unit: Unit,
+    pub(crate) clauses: Vec<ClauseUse>,
+    /// By index; holes are default.
+    pub(crate) probes: Vec<Probe>,
+}
+
+/// An enabled probe: what the consumer must know of an id.
+pub(crate) struct Enabled {
+    pub(crate) epid: u32,
+    pub(crate) clause: usize,
+    pub(crate) probe: EnabledProbe,
+}
+
+/// All programs of a session, before code.
+pub(crate) struct Assembly {
+    pub(crate) units: Vec<Assembled>,
+    pub(crate) enabled: Vec<Enabled>,
+    /// Interned strings: those of the module, then names of probes.
+    pub(crate) strings: Vec<Vec<u8>>,
+}
+
+/// The probes that the clauses enable, each once, by id.
+fn enabled_probes(clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
+    let all = clauses.iter().flat_map(|c| &c.probes);
+    all.map(|p| (p.id.0, EnabledProbe { id: p.id, desc: p.desc.clone() })).collect()
+}
+
+/// Plans all units and hands out ids.
+pub(crate) fn assemble(
+    checked: &Checked,
+    module: &Module,
+    registry: &Registry,
+    env: &Env<'_>,
+) -> Result<Assembly, String> {
+    let mut by_provider: BTreeMap<String, Vec<EnabledProbe>> = BTreeMap::new();
+    for probe in enabled_probes(&checked.clauses).into_values() {
+        by_provider.entry(probe.desc.provider.clone()).or_default().push(probe);
+    }
+    let mut names = Names::new(module);
+    let mut units = Vec::new();
+    for (provider, probes) in by_provider {
+        let provider = registry.get(&provider).ok_or_else(|| format!("no provider {provider}"))?;
+        for unit in provider.plan(&probes, env)? {
+            let mut table = vec![Probe::default(); unit.space as usize];
+            for (index, probe) in &unit.probes {
+                if let Some(row) = table.get_mut(*index as usize) {
+                    *row = Probe { id: probe.id.0, names: names.of(&probe.desc) };
+                }
+            }
+            units.push(Assembled { unit, clauses: Vec::new(), probes: table });
+        }
+    }
+    let mut enabled = Vec::new();
+    let mut next = 1u32;
+    for (number, clause) in checked.clauses.iter().enumerate() {
+        let ids: std::collections::HashSet<u32> = clause.probes.iter().map(|p| p.id.0).collect();
+        for a in &mut units {
+            let mine: Vec<&(u32, EnabledProbe)> =
+                a.unit.probes.iter().filter(|(_, p)| ids.contains(&p.id.0)).collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let probes = probe_set(&mine, a.unit.space);
+            a.clauses.push(ClauseUse { clause: number, probes, epid_base: next });
+            enabled.extend(mine.iter().map(|(index, probe)| Enabled {
+                epid: next + index,
+                clause: number,
+                probe: probe.clone(),
+            }));
+            next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;
+        }
+    }
+    Ok(Assembly { units, enabled, strings: names.strings })
+}
+
+fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
+    match mine {
+        _ if mine.len() == space as usize => ProbeSet::All,
+        [(index, _)] => ProbeSet::One(*index),
+        _ => {
+            let mut words = vec![0u64; space.div_ceil(64) as usize];
+            for (index, _) in mine {
+                words[*index as usize / 64] |= 1 << (index % 64);
+            }
+            ProbeSet::Bitmap(words)
+        }
+    }
+}
+
+/// Interned strings, each text once.
+struct Names {
+    strings: Vec<Vec<u8>>,
+    known: std::collections::HashMap<Vec<u8>, u32>,
+    /// Bytes of a string, its NUL included.
+    strsize: usize,
+    /// Some clause asks for the names of its probe.
+    wanted: bool,
+}
+
+impl Names {
+    fn new(module: &Module) -> Names {
+        let strings = module.strings.clone();
+        let known = (0..).zip(&strings).map(|(i, s)| (s.clone(), i)).collect();
+        let wanted = uses(module, |op| matches!(op, Op::BuiltinStr(b) if *b != StrBuiltin::Execname));
+        Names { strings, known, strsize: module.strsize as usize, wanted }
+    }
+
+    fn of(&mut self, desc: &ProbeDesc) -> [u32; 4] {
+        if self.wanted { desc.fields().map(|f| self.intern(f)) } else { [0; 4] }
+    }
+
+    fn intern(&mut self, text: &str) -> u32 {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.truncate(self.strsize.saturating_sub(1));
+        let next = self.strings.len() as u32;
+        let strings = &mut self.strings;
+        *self.known.entry(bytes).or_insert_with_key(|bytes| {
+            strings.push(bytes.clone());
+            next
+        })
+    }
+}
+
+/// True when some operation of the module is such.
+pub(crate) fn uses(module: &Module, such: impl Fn(&Op) -> bool) -> bool {
+    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).any(|i| such(&i.op))
+}
+
+/// True when some operation needs the layout of a task.
+pub(crate) fn uses_task(module: &Module) -> bool {
+    uses(module, |op| matches!(op, Op::BuiltinStr(StrBuiltin::Execname) | Op::Builtin(IntBuiltin::Ppid)))
+}
+
+/// The clauses of ERROR.
+pub(crate) fn error_clauses(units: &[Assembled]) -> Vec<ClauseUse> {
+    let error = units.iter().filter(|a| a.unit.role == Role::Error);
+    error.flat_map(|a| a.clauses.iter().cloned()).collect()
+}

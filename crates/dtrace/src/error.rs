@@ -1,0 +1,84 @@
+//! What can go wrong between a program and its results.
+
+use std::fmt;
+
+use bpf::load::LoadError;
+use bpf::regalloc::CodegenError;
+use bpf::sys::SysError;
+use diagnostics::{Diagnostic, SourceMap};
+
+/// Everything that can go wrong.
+#[derive(Debug)]
+pub enum Error {
+    /// The programs are wrong.
+    Program(Vec<Diagnostic>),
+    /// A clause is more than the back end can make; the complaint names it.
+    Codegen(CodegenError),
+    /// The kernel refused a system call.
+    System(SysError),
+    /// The kernel refused a program.
+    Load(Box<LoadError>),
+    /// A provider cannot do it on this kernel.
+    Provider(String),
+    /// A target could not be had.
+    Target(proc::Error),
+    /// Output could not be written.
+    Output(std::io::Error),
+    /// A setting that this version refuses.
+    Setting(String),
+    /// Ours.
+    Internal(String),
+}
+
+impl Error {
+    /// The messages, one for each complaint, without `dtrace: `.
+    pub fn messages(&self, map: &SourceMap, tags: bool) -> Vec<String> {
+        match self {
+            Error::Program(all) => all.iter().map(|d| d.render(map, tags)).collect(),
+            Error::Codegen(e) => {
+                let tag = diagnostics::Tag::D_UNKNOWN;
+                let d = match e.span {
+                    Some(span) => Diagnostic::new(tag, span, e.message.clone()),
+                    None => Diagnostic::bare(tag, e.message.clone()),
+                };
+                vec![d.render(map, tags)]
+            }
+            other => vec![other.to_string()],
+        }
+    }
+}
+
+fn privilege(f: &mut fmt::Formatter<'_>, detail: &dyn fmt::Display) -> fmt::Result {
+    write!(f, "DTrace requires additional privileges: root, or CAP_BPF and CAP_PERFMON ({detail})")
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Program(all) => all.iter().try_for_each(|d| writeln!(f, "{}", d.message)),
+            Error::Codegen(e) => f.write_str(&e.message),
+            Error::System(e) if e.is_permission() => privilege(f, e),
+            Error::System(e) => write!(f, "could not enable tracing: {e}"),
+            Error::Load(e) if !e.is_refusal() && e.error.is_permission() => privilege(f, e),
+            Error::Load(e) => write!(f, "could not enable tracing: {e}"),
+            Error::Provider(text) => write!(f, "could not enable tracing: {text}"),
+            Error::Target(e) => e.fmt(f),
+            Error::Output(e) => write!(f, "processing aborted: {e}"),
+            Error::Setting(text) => f.write_str(text),
+            Error::Internal(text) => write!(f, "internal error: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+macro_rules! from {
+    ($($ty:ty => $variant:ident)*) => {
+        $(impl From<$ty> for Error {
+            fn from(e: $ty) -> Self {
+                Error::$variant(e)
+            }
+        })*
+    };
+}
+from! { SysError => System  CodegenError => Codegen  proc::Error => Target  Box<LoadError> => Load }

@@ -1,0 +1,428 @@
+//! A running session: from a compiled program to its end.
+//!
+//! ```text
+//!  start    maps, programs, links; BEGIN (WARMUP); ACTIVE
+//!  work     wait for the doorbell, a clock, a target or the user; drain, snapshot, look for drops
+//!  finish   DRAINING, grace, drain, END, drain, snapshot, print; STOPPED; detach
+//! ```
+//!
+//! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
+//! program runs any more, so the drain that follows is complete, and END sees everything before it.
+
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bpf::features::Features;
+use consumer::{Consumer, EnabledProbe, Layout, Message, Probe, RawRecord, SlotSink, Source, Text};
+use plane::control::Activity;
+use plane::desc::AddrForm;
+use plane::read::Batch;
+use plane::stacks::Stack;
+use providers::Env;
+
+use crate::assemble::{Assembly, assemble};
+use crate::compile::Program;
+use crate::error::Error;
+use crate::machine::{Machine, Surroundings};
+use crate::options::{OptionError, Options};
+
+/// What the session wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Call [`Session::work`] again.
+    Working,
+    /// Tracing is over (exit(), or the last target is gone): call [`Session::finish`].
+    Done,
+}
+
+/// Something to tell the user, on standard error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A fault, a drop or a failure, in DTrace's words.
+    Message(Message),
+    /// `buffer size lowered to 2m`; not to be shown under quietresize.
+    Lowered(String),
+    /// `pid 12 has exited`.
+    Target(String),
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Notice::Message(m) => m.fmt(f),
+            Notice::Lowered(t) | Notice::Target(t) => f.write_str(t),
+        }
+    }
+}
+
+/// A running session.
+pub struct Session<W: Write> {
+    machine: Machine,
+    consumer: Consumer<W>,
+    targets: Vec<proc::Target>,
+    options: Options,
+    notices: Vec<Notice>,
+    next: Deadlines,
+    cpus: Vec<u32>,
+}
+
+struct Deadlines {
+    switch: Instant,
+    aggregate: Instant,
+    status: Instant,
+}
+
+/// Reads for the consumer.
+struct Kernel<'a>(&'a Machine);
+
+impl Source for Kernel<'_> {
+    fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
+        self.0.snapshot(sink)
+    }
+
+    fn stack(&mut self, id: u64) -> Option<Stack> {
+        self.0.stack(id)
+    }
+}
+
+fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options {
+    let n = |name: &str| options.number(name) as usize;
+    consumer::Options {
+        quiet: options.flag("quiet"),
+        flowindent: options.flag("flowindent"),
+        rawbytes: options.flag("rawbytes"),
+        stackindent: n("stackindent").min(256),
+        aggsortkey: options.flag("aggsortkey"),
+        aggsortrev: options.flag("aggsortrev"),
+        aggsortkeypos: n("aggsortkeypos"),
+        aggsortpos: n("aggsortpos"),
+        aggzoom: options.flag("aggzoom"),
+        agghist: options.flag("agghist"),
+        aggpack: options.flag("aggpack"),
+        encoding: match options.text("encoding").as_str() {
+            "utf8" => consumer::Encoding::Utf8,
+            _ => consumer::Encoding::Ascii,
+        },
+        droptags: options.flag("droptags"),
+        target,
+    }
+}
+
+/// Settings that this version refuses rather than ignore.
+fn refuse(options: &Options, program: &Program) -> Result<(), Error> {
+    let refused = |name: &str, why: &str| {
+        Err(Error::Setting(format!(
+            "failed to set option '{name}': {} is not supported yet ({why})",
+            options.text(name)
+        )))
+    };
+    if options.text("bufpolicy") != "switch" {
+        return refused("bufpolicy", "only switch is");
+    }
+    if options.text("evaltime") != "exec" {
+        return refused("evaltime", "only exec is");
+    }
+    if program.is_destructive() && !options.flag("destructive") {
+        return Err(Error::Setting("could not enable tracing: Destructive actions not allowed".into()));
+    }
+    Ok(())
+}
+
+impl<W: Write> Session<W> {
+    /// Enables everything, runs BEGIN, and lets the targets go.
+    pub fn start(
+        program: &Program,
+        options: Options,
+        targets: Vec<proc::Target>,
+        out: W,
+    ) -> Result<Session<W>, Error> {
+        refuse(&options, program)?;
+        let cpus = bpf::sys::online_cpus();
+        let features = Features::running();
+        let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
+        let env = Env { features, cpus: &cpus, only_cpu };
+        let assembly =
+            assemble(&program.checked, &program.module, &program.registry, &env).map_err(Error::Provider)?;
+        let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus };
+        let mut machine = Machine::load(&program.module, &assembly, &options, &around, &program.map)?;
+        let notices = lowered(&machine);
+        let consumer = consumer(program, &assembly, &options, &targets, out)?;
+        machine.attach()?;
+        machine.run_begin()?;
+        if let Some(control) = machine.control() {
+            control.become_state(Activity::Active);
+        }
+        let now = Instant::now();
+        let next = Deadlines { switch: now, aggregate: now, status: now };
+        let mut session = Session { machine, consumer, targets, options, notices, next, cpus };
+        session.next = Deadlines {
+            switch: now + session.every("switchrate"),
+            aggregate: now + session.every("aggrate"),
+            status: now + session.every("statusrate"),
+        };
+        // BEGIN's output is shown before any target runs.
+        session.drain(false)?;
+        session.targets.iter_mut().for_each(proc::Target::release);
+        Ok(session)
+    }
+
+    fn every(&self, option: &str) -> Duration {
+        // A rate of nothing would keep a CPU busy; a millisecond is as good as at once.
+        Duration::from_nanos(self.options.number(option)).max(Duration::from_millis(1))
+    }
+
+    /// Waits for something to do, at most `limit`, and does it. `user` becomes readable when the user wants something;
+    /// the call then returns early.
+    pub fn work(&mut self, user: Option<BorrowedFd<'_>>, limit: Duration) -> Result<Status, Error> {
+        if self.machine.activity().0 != Activity::Active {
+            return Ok(Status::Done);
+        }
+        let first = self.next.switch.min(self.next.aggregate).min(self.next.status);
+        let wait = first.saturating_duration_since(Instant::now()).min(limit);
+        let mut fds: Vec<RawFd> = self.machine.doorbell().map(|d| d.as_raw_fd()).into_iter().collect();
+        let rung = fds.len();
+        fds.extend(user.map(|u| u.as_raw_fd()));
+        fds.extend(self.targets.iter().map(|t| t.poll_fd().as_raw_fd()));
+        let ready = proc::poll_readable(&fds, wait).map_err(Error::Output)?;
+        let now = Instant::now();
+        if ready.first().copied().unwrap_or(false) && rung == 1 || now >= self.next.switch {
+            self.drain(false)?;
+            self.next.switch = now + self.every("switchrate");
+        }
+        if now >= self.next.aggregate {
+            self.consumer.snapshot(&mut Kernel(&self.machine)).map_err(Error::Output)?;
+            self.next.aggregate = now + self.every("aggrate");
+        }
+        if now >= self.next.status {
+            self.status()?;
+            self.next.status = now + self.every("statusrate");
+        }
+        let over = self.targets_ended() || self.machine.activity().0 != Activity::Active;
+        Ok(if over { Status::Done } else { Status::Working })
+    }
+
+    fn status(&mut self) -> Result<(), Error> {
+        let drops = self.machine.drops();
+        self.consumer.dropped(drops);
+        if self.machine.has_clocks() {
+            let online = bpf::sys::online_cpus();
+            if online != self.cpus {
+                self.machine.follow_cpus(&online)?;
+                self.cpus = online;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the ends of targets; true when there were some and all are gone.
+    fn targets_ended(&mut self) -> bool {
+        let mut left = 0;
+        let had = !self.targets.is_empty();
+        let mut gone = Vec::new();
+        for (at, target) in self.targets.iter_mut().enumerate() {
+            let pid = target.pid();
+            match target.ended() {
+                None => left += 1,
+                Some(how) => gone.push((at, pid, how)),
+            }
+        }
+        for (_, pid, how) in &gone {
+            self.notices.push(Notice::Target(match how {
+                proc::Ended::Exited(0) | proc::Ended::Gone => format!("pid {pid} has exited"),
+                proc::Ended::Exited(status) => format!("pid {pid} exited with status {status}"),
+                proc::Ended::Signaled(signal) => format!("pid {pid} terminated by signal {signal}"),
+            }));
+        }
+        // Kept while others live would report them again.
+        if left > 0 {
+            for (at, ..) in gone.iter().rev() {
+                self.targets.remove(*at);
+            }
+        }
+        had && left == 0
+    }
+
+    fn drain(&mut self, all: bool) -> Result<(), Error> {
+        let batch = self.machine.drain(all);
+        self.consume(&batch)
+    }
+
+    fn consume(&mut self, batch: &Batch) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let raw: Vec<RawRecord<'_>> = batch
+            .iter()
+            .map(|(r, data)| RawRecord {
+                cpu: u32::from(r.cpu),
+                time: r.time,
+                epid: r.epid,
+                flags: r.flags,
+                data,
+            })
+            .collect();
+        self.consumer.consume(&raw, &mut Kernel(&self.machine)).map_err(Error::Output)
+    }
+
+    /// What there is to tell, since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        let mut all = std::mem::take(&mut self.notices);
+        all.extend(self.consumer.take_messages().into_iter().map(Notice::Message));
+        all
+    }
+
+    /// A newline on the output, as after an interrupt.
+    pub fn newline(&mut self) -> Result<(), Error> {
+        self.consumer.newline().map_err(Error::Output)
+    }
+
+    /// Changes an option while tracing.
+    pub fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+        let row = crate::options::find(name).ok_or(OptionError::Name)?;
+        if row.when != crate::options::When::Dynamic {
+            return Err(OptionError::Active);
+        }
+        self.options.set(name, value)?;
+        let target = self.consumer.options_mut().target;
+        *self.consumer.options_mut() = consumer_options(&self.options, target);
+        Ok(())
+    }
+
+    /// Stops tracing, runs END, prints what is left; the exit status. Call [`Session::take_notices`] afterwards, and
+    /// drop the session to free what it holds.
+    pub fn finish(&mut self) -> Result<i32, Error> {
+        if let Some(control) = self.machine.control() {
+            control.become_state(Activity::Draining);
+        }
+        self.machine.grace()?;
+        self.drain(true)?;
+        self.machine.run_end()?;
+        self.drain(true)?;
+        self.consumer.finish(&mut Kernel(&self.machine)).map_err(Error::Output)?;
+        let status = self.machine.activity().1;
+        self.stop();
+        let drops = self.machine.drops();
+        self.consumer.dropped(drops);
+        Ok(status)
+    }
+
+    /// Stops without END and without output: the second interrupt.
+    pub fn abort(&mut self) {
+        if let Some(control) = self.machine.control() {
+            control.become_state(Activity::Draining);
+        }
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        if let Some(control) = self.machine.control() {
+            control.become_state(Activity::Stopped);
+        }
+        self.machine.detach();
+    }
+}
+
+fn lowered(machine: &Machine) -> Vec<Notice> {
+    let size = |bytes: u64| match bytes {
+        b if b != 0 && b % (1 << 30) == 0 => format!("{}g", b >> 30),
+        b if b != 0 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
+        b if b != 0 && b % (1 << 10) == 0 => format!("{}k", b >> 10),
+        b => format!("{b} bytes"),
+    };
+    let notice = |l: &bpf::maps::Lowered| Notice::Lowered(format!("{} lowered to {}", l.what, size(l.bytes)));
+    machine.lowered().iter().map(notice).collect()
+}
+
+/// A consumer that knows all that is enabled.
+fn consumer<W: Write>(
+    program: &Program,
+    assembly: &Assembly,
+    options: &Options,
+    targets: &[proc::Target],
+    out: W,
+) -> Result<Consumer<W>, Error> {
+    let target = targets.first().map(|t| t.pid() as u32);
+    let settings = consumer_options(options, target);
+    let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(Symbols::default()), settings);
+    for desc in &program.module.aggs {
+        consumer.add_aggregation(desc.clone());
+    }
+    for (at, text) in (0..).zip(&assembly.strings) {
+        consumer.intern(at, &String::from_utf8_lossy(text));
+    }
+    let mut layouts = Vec::new();
+    for clause in &program.module.clauses {
+        let layout = clause.record.as_ref().map(Layout::new).transpose();
+        layouts.push(layout.map_err(|e| Error::Internal(format!("{e:?}")))?.map(Arc::new));
+    }
+    let mut last: Option<Arc<Probe>> = None;
+    for e in &assembly.enabled {
+        let d = &e.probe.desc;
+        let probe = match last.take().filter(|p| p.id == e.probe.id.0) {
+            Some(same) => same,
+            None => Arc::new(Probe {
+                id: e.probe.id.0,
+                provider: d.provider.clone(),
+                module: d.module.clone(),
+                function: d.function.clone(),
+                name: d.name.clone(),
+            }),
+        };
+        last = Some(probe.clone());
+        consumer.enable(e.epid, EnabledProbe { probe, layout: layouts[e.clause].clone() });
+    }
+    Ok(consumer)
+}
+
+/// Symbols of the kernel and of processes, each read when first asked for.
+#[derive(Default)]
+struct Symbols {
+    kernel: Option<symbols::Kernel>,
+    processes: Option<symbols::Processes>,
+}
+
+impl Symbols {
+    fn kernel(&mut self) -> &mut symbols::Kernel {
+        self.kernel.get_or_insert_with(symbols::Kernel::new)
+    }
+
+    fn processes(&mut self) -> &mut symbols::Processes {
+        self.processes.get_or_insert_with(symbols::Processes::new)
+    }
+}
+
+fn form(name: &symbols::Name, form: AddrForm) -> String {
+    match form {
+        AddrForm::Symbol | AddrForm::Function => name.without_offset().to_string(),
+        AddrForm::Module => name.module_only().to_string(),
+        AddrForm::Address => name.to_string(),
+    }
+}
+
+impl consumer::Symbolizer for Symbols {
+    fn kernel(&mut self, addr: u64, how: AddrForm) -> String {
+        form(&Symbols::kernel(self).name(addr), how)
+    }
+
+    fn user(&mut self, process: consumer::Process, addr: u64, how: AddrForm) -> String {
+        form(&self.processes().name(process.pid, process.generation, addr), how)
+    }
+
+    fn kernel_start(&mut self, addr: u64, how: AddrForm) -> u64 {
+        match how {
+            AddrForm::Module => Symbols::kernel(self).module_start(addr),
+            AddrForm::Address => addr,
+            AddrForm::Symbol | AddrForm::Function => Symbols::kernel(self).func_start(addr),
+        }
+    }
+
+    fn user_start(&mut self, process: consumer::Process, addr: u64, how: AddrForm) -> u64 {
+        match how {
+            AddrForm::Module => self.processes().module_start(process.pid, process.generation, addr),
+            AddrForm::Address => addr,
+            AddrForm::Symbol | AddrForm::Function => self.processes().func_start(process.pid, process.generation, addr),
+        }
+    }
+}
