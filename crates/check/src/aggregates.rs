@@ -23,20 +23,12 @@ impl Checker<'_> {
 
     fn aggregate_inner(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
         let (row, function, args) = self.aggregating_call(agg, value)?;
-        let func = match function {
-            Aggregating::Count => AggFunc::Count,
-            Aggregating::Sum => AggFunc::Sum,
-            Aggregating::Min => AggFunc::Min,
-            Aggregating::Max => AggFunc::Max,
-            Aggregating::Avg => AggFunc::Avg,
-            Aggregating::Quantize => AggFunc::Quantize,
-        };
-        let known = self.known(&agg.name.text, func, agg.name.span)?;
         let keys: Vec<Checks<Recorded>> =
             agg.keys.iter().flatten().map(|k| self.aggregation_key(k)).collect();
         let args = self.aggregating_args(row, function, args, value.span);
         let keys = keys.into_iter().collect::<Checks<Vec<Recorded>>>()?;
-        let args = args?;
+        let (func, args) = args?;
+        let known = self.known(&agg.name.text, func, agg.name.span, value.span)?;
         let id = match known {
             Some(id) => {
                 self.match_keys(id, &keys, span)?;
@@ -70,9 +62,6 @@ impl Checker<'_> {
             let row = self.callee(callee)?;
             match row.kind {
                 FunctionKind::Aggregating(function) => return Ok((row, function, args)),
-                FunctionKind::LaterAggregating => {
-                    return self.unsupported(value.span, format!("{}( )", row.name));
-                }
                 _ => {}
             }
         } else if matches!(value.kind, ast::ExprKind::Error) {
@@ -83,10 +72,11 @@ impl Checker<'_> {
     }
 
     /// The aggregation of this name, if it was used before; its function must be the same.
-    fn known(&mut self, name: &str, func: AggFunc, span: Span) -> Checks<Option<AggId>> {
+    fn known(&mut self, name: &str, func: AggFunc, span: Span, call: Span) -> Checks<Option<AggId>> {
         let Some(id) = self.agg(name) else { return Ok(None) };
         let info = &self.aggs[id.0 as usize];
-        if info.func == func {
+        if info.func.name() == func.name() {
+            self.same_parameters(info.func, func, call)?;
             return Ok(Some(id));
         }
         let (line, _) = self.cx.map.line_column(info.span.file, info.span.start);
@@ -152,25 +142,55 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// The function with its parameters, and the arguments that are computed.
     fn aggregating_args(
         &mut self,
         row: &FunctionRow,
         function: Aggregating,
         args: &[ast::Expr],
         span: Span,
-    ) -> Checks<Vec<Expr>> {
+    ) -> Checks<(AggFunc, Vec<Expr>)> {
         self.check_length(row, args.len(), span)?;
         if function == Aggregating::Quantize && args.len() > 2 {
             let message = "quantize( ) prototype mismatch: too many arguments";
             return self.fail(Tag::D_QUANT_PROTO, args[2].span, message);
         }
         let mut values = self.values(args)?;
-        for (i, value) in values.iter_mut().enumerate() {
-            if !self.types.is_scalar(value.ty) {
-                let message = format!("{}( ) argument #{} must be of scalar type", row.name, i + 1);
-                return self.fail(Tag::D_AGG_SCALAR, value.span, message);
-            }
+        if let Some(first) = values.first()
+            && !self.types.is_scalar(first.ty)
+        {
+            let message = format!("{}( ) argument #1 must be of scalar type", row.name);
+            return self.fail(Tag::D_AGG_SCALAR, first.span, message);
         }
-        Ok(values)
+        let (func, parameters) = match function {
+            Aggregating::Count => (AggFunc::Count, 0),
+            Aggregating::Sum => (AggFunc::Sum, 0),
+            Aggregating::Min => (AggFunc::Min, 0),
+            Aggregating::Max => (AggFunc::Max, 0),
+            Aggregating::Avg => (AggFunc::Avg, 0),
+            Aggregating::Stddev => (AggFunc::Stddev, 0),
+            Aggregating::Quantize => (AggFunc::Quantize, 0),
+            Aggregating::Lquantize => self.lquantize(&values, span)?,
+            Aggregating::Llquantize => self.llquantize(&values, span)?,
+        };
+        // The parameters stand between the value and the increment.
+        values.drain(1.min(values.len())..(1 + parameters).min(values.len()));
+        if let [_, increment, ..] = &values[..]
+            && !self.types.is_scalar(increment.ty)
+        {
+            let n = parameters + 2;
+            let message = format!("{}( ) increment value (argument #{n}) must be of scalar type", row.name);
+            return self.fail(Tag::D_PROTO_ARG, increment.span, message);
+        }
+        if values.len() > 2 {
+            let most = parameters + 2;
+            let message = format!(
+                "{}( ) prototype mismatch: {} args passed, at most {most} expected",
+                row.name,
+                args.len()
+            );
+            return self.fail(Tag::D_PROTO_LEN, span, message);
+        }
+        Ok((func, values))
     }
 }

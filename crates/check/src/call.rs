@@ -53,10 +53,7 @@ impl Checker<'_> {
                 Ok(self.subroutine(sub, row, values, span))
             }
             FunctionKind::LaterSubroutine => self.unsupported(span, format!("{}( )", row.name)),
-            FunctionKind::Action(_)
-            | FunctionKind::LaterAction
-            | FunctionKind::Aggregating(_)
-            | FunctionKind::LaterAggregating => {
+            FunctionKind::Action(_) | FunctionKind::LaterAction | FunctionKind::Aggregating(_) => {
                 let message = format!(
                     "{} {}( ) may not be called from a D expression (D program context required)",
                     row.kind.word(),

@@ -83,7 +83,7 @@ impl Checker<'_> {
                     FunctionKind::Action(kind) => {
                         return self.action(row, kind, args, e.span).map(Some);
                     }
-                    FunctionKind::LaterAction | FunctionKind::LaterAggregating => {
+                    FunctionKind::LaterAction => {
                         return self.unsupported(e.span, format!("{}( )", row.name));
                     }
                     _ => {}

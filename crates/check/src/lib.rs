@@ -9,7 +9,7 @@
 //!  expr ops    expressions; convert: values and widths; places: variables and elements
 //!  call        prototypes and subroutines
 //!  actions     what records; printf: formats against types
-//!  aggregates  @a[k] = f(x);  columns: what a key column is, joined over all uses
+//!  aggregates  @a[k] = f(x); quantize: its parameters;  columns: what a key column is, joined over all uses
 //!  program     the result
 //! ```
 //!
@@ -33,6 +33,7 @@ mod ops;
 mod places;
 mod printf;
 pub mod program;
+mod quantize;
 mod session;
 pub mod tables;
 

@@ -133,7 +133,10 @@ pub enum Aggregating {
     Min,
     Max,
     Avg,
+    Stddev,
     Quantize,
+    Lquantize,
+    Llquantize,
 }
 
 /// What a function is.
@@ -149,8 +152,6 @@ pub enum FunctionKind {
     LaterSubroutine,
     /// Is a statement; not compiled yet.
     LaterAction,
-    /// Aggregates; not compiled yet.
-    LaterAggregating,
 }
 
 impl FunctionKind {
@@ -159,7 +160,7 @@ impl FunctionKind {
         match self {
             FunctionKind::Subroutine(_) | FunctionKind::LaterSubroutine => "function",
             FunctionKind::Action(_) | FunctionKind::LaterAction => "tracing function",
-            FunctionKind::Aggregating(_) | FunctionKind::LaterAggregating => "aggregating function",
+            FunctionKind::Aggregating(_) => "aggregating function",
         }
     }
 }
@@ -203,10 +204,6 @@ const fn later_act(name: &'static str) -> FunctionRow {
     row(name, "void", "...", FunctionKind::LaterAction)
 }
 
-const fn later_agg(name: &'static str) -> FunctionRow {
-    row(name, "void", "...", FunctionKind::LaterAggregating)
-}
-
 /// Every function.
 pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("alloca"),
@@ -246,9 +243,9 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("json"),
     later_act("jstack"),
     later_sub("link_ntop"),
-    later_agg("llquantize"),
+    agg("llquantize", "@, @, @, @, @, ...", Aggregating::Llquantize),
     later_sub("lltostr"),
-    later_agg("lquantize"),
+    agg("lquantize", "@, @, @, ...", Aggregating::Lquantize),
     agg("max", "@", Aggregating::Max),
     later_sub("memref"),
     later_sub("memstr"),
@@ -283,7 +280,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_act("speculate"),
     later_sub("speculation"),
     act("stack", "stack", "...", ActionKind::Stack),
-    later_agg("stddev"),
+    agg("stddev", "@", Aggregating::Stddev),
     later_act("stop"),
     later_sub("strchr"),
     later_sub("strjoin"),

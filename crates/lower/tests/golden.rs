@@ -17,7 +17,9 @@ fn catalog() -> ListCatalog {
     for name in ["BEGIN", "END", "ERROR"] {
         list.add(ProbeDesc::new("dtrace", "", "", name));
     }
-    for function in ["read", "write", "openat"] {
+    list.add(ProbeDesc::new("profile", "", "", "profile-997hz"))
+        .add(ProbeDesc::new("profile", "", "", "tick-1s"));
+    for function in ["read", "write", "openat", "getppid"] {
         for name in ["entry", "return"] {
             list.add(ProbeDesc::new("syscall", "vmlinux", function, name));
         }

@@ -1,0 +1,1 @@
+BEGIN { @a = lquantize(1, 0x100000000, 10); }
