@@ -60,9 +60,8 @@ impl Checker<'_> {
     ) -> Checks<(&'static FunctionRow, Aggregating, &'e [ast::Expr])> {
         if let ast::ExprKind::Call { callee, args } = &value.kind {
             let row = self.callee(callee)?;
-            match row.kind {
-                FunctionKind::Aggregating(function) => return Ok((row, function, args)),
-                _ => {}
+            if let FunctionKind::Aggregating(function) = row.kind {
+                return Ok((row, function, args));
             }
         } else if matches!(value.kind, ast::ExprKind::Error) {
             return Err(Wrong);
