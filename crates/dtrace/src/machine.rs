@@ -8,11 +8,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use bpf::features::{Facility, Features};
-use bpf::maps::{Maps, Needs, PreemptCount};
-use bpf::mir::{KsymId, MapRef};
+use bpf::maps::{Maps, Needs};
+use bpf::mir::MapRef;
 use bpf::program::{Layout, PidNamespace, ProgramSpec, Session, Target, TaskOffsets, compile};
 use bpf::sys::{
-    AttachType, GracePeriod, Link, Map, MapBtf, MapSpec, Mmap, Prog, ProgKind, SysError, Update, monotonic_ns,
+    AttachType, Doorbell, GracePeriod, Link, Map, MapBtf, MapSpec, Mmap, Prog, ProgKind, SysError, Update, monotonic_ns,
 };
 use consumer::SlotSink;
 use diagnostics::SourceMap;
@@ -49,6 +49,7 @@ pub(crate) struct Machine {
     drops: DropTracker,
     reader: RingReader,
     grace: Option<GracePeriod>,
+    doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
     maps: Maps,
 }
@@ -112,7 +113,7 @@ impl Machine {
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
         let mmap = |at: MapRef| Ok::<_, Error>(map(at)?.mmap(true)?);
         let aggs = (0..module.aggs.len() as u32).map(|a| mmap(MapRef::Agg(a))).collect::<Result<_, _>>()?;
-        Ok(Machine {
+        let mut machine = Machine {
             attached,
             begin,
             end,
@@ -123,9 +124,12 @@ impl Machine {
             drops: DropTracker::default(),
             reader: RingReader::default(),
             grace: None,
+            doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
             maps,
-        })
+        };
+        machine.doorbell = machine.maps.take(MapRef::Doorbell).map(Doorbell::over).transpose()?;
+        Ok(machine)
     }
 
     /// Hangs all programs in.
@@ -201,7 +205,14 @@ impl Machine {
 
     /// Readable when a ring fills or a program called exit().
     pub(crate) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.maps.get(MapRef::Doorbell).map(|m| m.as_fd())
+        self.doorbell.as_ref().map(|d| d.as_fd())
+    }
+
+    /// Takes note of what was rung.
+    pub(crate) fn answer_doorbell(&self) {
+        if let Some(d) = &self.doorbell {
+            d.silence();
+        }
     }
 
     /// Waits until no program runs that started before.
@@ -268,29 +279,19 @@ fn sizes(options: &Options) -> bpf::maps::Options {
 fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroundings<'_>) -> Needs {
     let probes = || assembly.units.iter().filter(|a| a.unit.role == Role::Probe && !a.clauses.is_empty());
     let thread_locals = module.vars.iter().any(|v| v.scope == Scope::Thread);
-    // A thread and what interrupts it are told apart only where something can interrupt.
-    let preempt_count = (thread_locals && probes().any(|a| a.unit.interrupts))
-        .then(|| preempt_count(around.kernel))
-        .flatten();
     Needs {
         cpus: around.cpus.len() as u32,
         one_shot: probes().next().is_none(),
         slot_bytes: layout.slot_bytes,
-        levels: if preempt_count.is_some() { plane::thread::LEVELS_MAX } else { 1 },
-        preempt_count,
+        // A thread and what interrupts it are told apart only where something can interrupt.
+        levels: if thread_locals && probes().any(|a| a.unit.interrupts) { HARD_INTERRUPT + 1 } else { 1 },
+        // Each provider's probes fire at one level, which is known.
+        preempt_count: None,
     }
 }
 
-/// The per-CPU preempt count: a variable of its own, or in `pcpu_hot` (6.2 to 6.14).
-fn preempt_count(kernel: &KernelBtf) -> Option<PreemptCount> {
-    let btf = kernel.vmlinux().ok()?;
-    if let Some(var) = btf.var("__preempt_count") {
-        return Some(PreemptCount { ksym: KsymId(var.id), offset: 0 });
-    }
-    let hot = btf.var("pcpu_hot")?;
-    let offset = btf.field("pcpu_hot.preempt_count")?.offset() as i16;
-    Some(PreemptCount { ksym: KsymId(hot.id), offset })
-}
+/// The context level of clocks.
+const HARD_INTERRUPT: u32 = 2;
 
 fn target(module: &Module, around: &Surroundings<'_>) -> Target {
     let task = uses_task(module).then(|| task_offsets(around.kernel)).flatten();
@@ -397,7 +398,9 @@ fn load_unit(
         error,
         table: number,
     };
-    let compiled = compile(session, &spec)?;
+    let mut plan = session.plan.clone();
+    plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 };
+    let compiled = compile(&Session { plan: &plan, ..*session }, &spec)?;
     if let Some(bytes) = &compiled.table {
         maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
     }

@@ -245,6 +245,7 @@ impl<W: Write> Session<W> {
     }
 
     fn drain(&mut self, all: bool) -> Result<(), Error> {
+        self.machine.answer_doorbell();
         let batch = self.machine.drain(all);
         self.consume(&batch)
     }

@@ -1,0 +1,507 @@
+//! The maps of a session: what sizes they get, which of them it needs, their creation.
+//!
+//! A [`Plan`] is everything that the routines bake into programs and that the maps must agree with: one value, made
+//! before any code and any map, so that neither side computes a size twice. Making the maps may lower it
+//! (`bufresize=auto`: halve until it fits), so maps are created *first* and code is generated for what could be had.
+//!
+//! Kernels before 6.7 refuse array values above 4 MiB. Therefore an [`Area`] is one element reached by address while it
+//! is small (saves the look-up, its null test, and a key on the stack), and an array of `count` elements when it is not;
+//! either way its bytes in memory are the same, and so is the consumer's view. Nothing but records stands in a ring's
+//! element: a ring of exactly 4 MiB fits.
+//!
+//! What can grow in a running session, and how: rings and tables are for CPU indices, and a CPU that comes late shares
+//! one ([`plane::control`]), so they never do; the stack store and associative arrays are hash maps of fixed room, whose
+//! shortage is a counted drop; strings and program tables belong to programs and come with each new one.
+
+use std::collections::BTreeMap;
+
+use dif::ir::{Datum, Module, Op, Scope, VarTy};
+use plane::control::{CONTROL_SIZE, PERCPU_STRIDE};
+use plane::desc::AggFunc;
+use plane::table::{TableShape, VALUE_MAX_OLD};
+use plane::thread::ThreadShape;
+use plane::{assoc, ring, scratch, stacks};
+
+use crate::mir::{KsymId, MapRef};
+use crate::sys::{Map, MapBtf, MapSpec, SysError};
+
+/// The options of a session that size its maps, in bytes, as the user gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a ring.
+    pub bufsize: u64,
+    /// Bytes of all aggregation tables of a CPU, both epochs.
+    pub aggsize: u64,
+    /// Bytes of all associative arrays.
+    pub dynvarsize: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { bufsize: 4 << 20, aggsize: 4 << 20, dynvarsize: 1 << 20 }
+    }
+}
+
+/// What the programs of a session need, which options do not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// CPU indices: CPUs online at start.
+    pub cpus: u32,
+    /// Only BEGIN, END and ERROR are enabled: one CPU index, and a ring sized from the records.
+    pub one_shot: bool,
+    /// Bytes of a scratch slot; 0 when no program takes one.
+    pub slot_bytes: u32,
+    /// Context levels that enabled probes reach, 1 to 4.
+    pub levels: u32,
+    /// How the context level is found where a program's probes fire at several; without it [`Plan::level`] holds.
+    pub preempt_count: Option<PreemptCount>,
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        Needs { cpus: 1, one_shot: false, slot_bytes: 0, levels: 1, preempt_count: None }
+    }
+}
+
+/// The kernel's per-CPU preempt count, or the per-CPU struct that holds it (`pcpu_hot`, 6.2 to 6.14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreemptCount {
+    /// The variable.
+    pub ksym: KsymId,
+    /// Offset of the count in it.
+    pub offset: i16,
+}
+
+/// Memory of `count` elements of `stride` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// The map.
+    pub map: MapRef,
+    /// Bytes of an element.
+    pub stride: u32,
+    /// Elements.
+    pub count: u32,
+}
+
+impl Area {
+    /// Bytes in all.
+    pub fn total(self) -> u64 {
+        u64::from(self.stride) * u64::from(self.count)
+    }
+
+    /// True when the map has one element that holds the whole area.
+    pub fn direct(self) -> bool {
+        self.total() <= VALUE_MAX_OLD
+    }
+}
+
+/// A column of a key, for comparing and hashing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyColumn {
+    /// 64-bit words.
+    pub words: u32,
+    /// A string padded with zeros: once a word holds a NUL, the rest is zero.
+    pub string: bool,
+}
+
+impl KeyColumn {
+    fn of(fields: &[dif::ir::Field]) -> Vec<KeyColumn> {
+        fields
+            .iter()
+            .map(|f| KeyColumn {
+                words: f.datum.size().div_ceil(8),
+                string: matches!(f.datum, Datum::Str { .. }),
+            })
+            .collect()
+    }
+}
+
+/// An aggregation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AggPlan {
+    /// Its function.
+    pub func: AggFunc,
+    /// Its tables.
+    pub shape: TableShape,
+    /// Its key.
+    pub columns: Vec<KeyColumn>,
+}
+
+/// An associative array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssocPlan {
+    /// Its key; that of a `self->` array begins with the word of the thread and level.
+    pub columns: Vec<KeyColumn>,
+    /// Bytes of the data: 8, or strsize.
+    pub data: u32,
+    /// Elements at most.
+    pub elements: u32,
+}
+
+impl AssocPlan {
+    /// Bytes of the key.
+    pub fn key_size(&self) -> u32 {
+        self.columns.iter().map(|c| 8 * c.words).sum()
+    }
+}
+
+/// Where a variable is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VarPlan {
+    /// A scalar at this offset of [`MapRef::Globals`].
+    Global(u32),
+    /// A scalar at this offset of a level's struct in [`MapRef::SelfStore`].
+    Thread(u32),
+    /// An array in [`MapRef::Var`].
+    Assoc(AssocPlan),
+    /// The program's own.
+    Clause,
+}
+
+/// What the kernel side of a session is shaped by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// CPU indices.
+    pub cpus: u32,
+    /// Bytes of a ring, a power of two; 0 when nothing is recorded.
+    pub ring_size: u32,
+    /// Bytes of a string.
+    pub strsize: u32,
+    /// Bytes of a scratch slot; 0 when there are none.
+    pub slot_size: u32,
+    /// Frames of the longest stack; 0 when none is taken.
+    pub stack_frames: u32,
+    /// Bytes of the global scalars.
+    pub globals_size: u32,
+    /// `self->`, if it is used.
+    pub thread: Option<ThreadShape>,
+    /// By [`plane::desc::AggId`].
+    pub aggs: Vec<AggPlan>,
+    /// By [`dif::ir::VarId`].
+    pub vars: Vec<VarPlan>,
+    /// See [`Needs::preempt_count`].
+    pub preempt_count: Option<PreemptCount>,
+    /// The one context level at which the program to be made fires, 0 (thread) to 3 (NMI).
+    pub level: u32,
+}
+
+impl Plan {
+    /// Sizes a session.
+    pub fn new(module: &Module, options: &Options, needs: &Needs) -> Plan {
+        let cpus = if needs.one_shot { 1 } else { needs.cpus.max(1) };
+        let keyed = module.aggs.iter().filter(|a| a.key_size > 0).count().max(1) as u64;
+        let room = options.aggsize / 2 / keyed;
+        let aggs = module
+            .aggs
+            .iter()
+            .map(|a| AggPlan {
+                func: a.func,
+                shape: TableShape::new(a.func, a.key_size, room),
+                columns: KeyColumn::of(&a.key),
+            })
+            .collect();
+        let (vars, globals_size, thread) = plan_vars(module, options, needs.levels);
+        Plan {
+            cpus,
+            ring_size: plan_ring(module, options, needs.one_shot),
+            strsize: module.strsize,
+            slot_size: if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) },
+            stack_frames: stack_frames(module),
+            globals_size,
+            thread,
+            aggs,
+            vars,
+            preempt_count: needs.preempt_count,
+            level: 0,
+        }
+    }
+
+    /// Per-CPU control elements.
+    pub fn percpu(&self) -> Area {
+        Area { map: MapRef::PerCpu, stride: PERCPU_STRIDE, count: self.cpus }
+    }
+
+    /// The rings.
+    pub fn rings(&self) -> Area {
+        Area { map: MapRef::Rings, stride: self.ring_size, count: self.cpus }
+    }
+
+    /// The scratch slots.
+    pub fn slots(&self) -> Area {
+        Area { map: MapRef::Slots, stride: self.slot_size, count: self.cpus * scratch::SLOTS }
+    }
+
+    /// An aggregation's tables; `None` for an unknown one.
+    pub fn agg(&self, agg: u32) -> Option<Area> {
+        let stride = self.aggs.get(agg as usize)?.shape.table_size;
+        Some(Area { map: MapRef::Agg(agg), stride, count: 2 * self.cpus })
+    }
+
+    /// Gives up half of what `what` has; false when it is at its least.
+    fn halve(&mut self, what: Sized) -> bool {
+        match what {
+            Sized::Buffer if self.ring_size > ring::RING_MIN => {
+                self.ring_size /= 2;
+                true
+            }
+            Sized::Aggregation(a) => match self.aggs.get_mut(a as usize) {
+                Some(agg) if agg.shape.slots_log2 > 0 => {
+                    let room = u64::from(agg.shape.table_size) / 2;
+                    agg.shape = TableShape::new(agg.func, agg.shape.key_size, room);
+                    true
+                }
+                _ => false,
+            },
+            Sized::Dynamic(v) => match self.vars.get_mut(v as usize) {
+                Some(VarPlan::Assoc(a)) if a.elements > 16 => {
+                    a.elements /= 2;
+                    true
+                }
+                _ => false,
+            },
+            Sized::Buffer | Sized::Fixed => false,
+        }
+    }
+
+    /// The maps to be made, each with what may be lowered to make it fit.
+    fn wanted(&self) -> Vec<(MapRef, Sized)> {
+        let mut out = vec![(MapRef::Control, Sized::Fixed), (MapRef::PerCpu, Sized::Fixed)];
+        if self.ring_size > 0 {
+            out.push((MapRef::Rings, Sized::Buffer));
+        }
+        // exit() rings too, so there always is one.
+        out.push((MapRef::Doorbell, Sized::Fixed));
+        for (wanted, map) in [
+            (self.globals_size > 0, MapRef::Globals),
+            (self.thread.is_some(), MapRef::SelfStore),
+            (self.slot_size > 0, MapRef::Slots),
+            (self.stack_frames > 0, MapRef::Stacks),
+        ] {
+            if wanted {
+                out.push((map, Sized::Fixed));
+            }
+        }
+        out.extend((0..self.aggs.len() as u32).map(|a| (MapRef::Agg(a), Sized::Aggregation(a))));
+        out.extend(
+            (0..)
+                .zip(&self.vars)
+                .filter(|(_, v)| matches!(v, VarPlan::Assoc(_)))
+                .map(|(i, _)| (MapRef::Var(i), Sized::Dynamic(i))),
+        );
+        out
+    }
+
+    fn create(&self, map: MapRef, thread_btf: Option<MapBtf<'_>>) -> Result<Map, SysError> {
+        let area = |name, area: Area| {
+            // Sizes that do not fit an element or a map fail in the kernel, as E2BIG, and may be lowered.
+            let total = u32::try_from(area.total()).unwrap_or(u32::MAX);
+            if area.direct() {
+                Map::create(&MapSpec::mmapable(name, total, 1))
+            } else {
+                Map::create(&MapSpec::mmapable(name, area.stride, area.count))
+            }
+        };
+        match map {
+            MapRef::PerCpu => area("dt_percpu", self.percpu()),
+            MapRef::Rings => area("dt_rings", self.rings()),
+            MapRef::Slots => area("dt_slots", self.slots()),
+            MapRef::Agg(a) => {
+                let none = Area { map, stride: 8, count: 1 };
+                area(&format!("dt_agg{a}"), self.agg(a).unwrap_or(none))
+            }
+            MapRef::Doorbell => Map::create(&MapSpec::ringbuf("dt_doorbell", page_size())),
+            MapRef::Globals => Map::create(&MapSpec::mmapable("dt_globals", self.globals_size, 1)),
+            MapRef::SelfStore => {
+                let size = self.thread.map_or(8, ThreadShape::value_size);
+                match thread_btf {
+                    Some(btf) => Map::create(&MapSpec::task_storage("dt_self", size, btf)),
+                    None => Err(SysError::new("create the map of self-> (no BTF)", libc::EOPNOTSUPP)),
+                }
+            }
+            MapRef::Stacks => Map::create(&MapSpec::hash(
+                "dt_stacks",
+                8,
+                stacks::value_size(self.stack_frames),
+                stacks::STACKS,
+            )),
+            MapRef::Var(v) => match self.vars.get(v as usize) {
+                Some(VarPlan::Assoc(a)) => Map::create(&MapSpec::hash(
+                    &format!("dt_var{v}"),
+                    a.key_size(),
+                    assoc::value_size(a.data),
+                    a.elements,
+                )),
+                _ => Err(SysError::new(format!("create a map for variable {v}"), libc::EINVAL)),
+            },
+            MapRef::Control | MapRef::Strings | MapRef::Table(_) => {
+                Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1))
+            }
+        }
+    }
+}
+
+/// Which option sizes a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sized {
+    Fixed,
+    Buffer,
+    Aggregation(u32),
+    Dynamic(u32),
+}
+
+fn plan_ring(module: &Module, options: &Options, one_shot: bool) -> u32 {
+    // A fault is recorded even where no clause records.
+    let records = || module.clauses.iter().filter_map(|c| c.record.as_ref());
+    let longest = ring::HEADER_SIZE + records().map(|r| r.size).max().unwrap_or(0).max(ring::FAULT_SIZE);
+    if one_shot {
+        let each = |r: &dif::ir::RecordDesc| u64::from(ring::HEADER_SIZE + r.size);
+        let fault = u64::from(ring::HEADER_SIZE + ring::FAULT_SIZE);
+        let all = records().map(each).sum::<u64>() + fault * module.clauses.len() as u64;
+        // Twice, so that padding before the end never costs a record; ERROR may fire for every clause.
+        let bytes = (4 * all).next_power_of_two();
+        return ring::ring_size(bytes.min(options.bufsize.max(u64::from(ring::RING_MIN))));
+    }
+    let size = ring::ring_size(options.bufsize);
+    // A ring shorter than its longest record could never hold it.
+    size.max(longest.next_power_of_two())
+}
+
+fn stack_frames(module: &Module) -> u32 {
+    let insts = module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
+    insts
+        .filter_map(|i| match i.op {
+            Op::Stack { frames, .. } => Some(frames.clamp(1, stacks::FRAMES_MAX)),
+            _ => None,
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+fn plan_vars(module: &Module, options: &Options, levels: u32) -> (Vec<VarPlan>, u32, Option<ThreadShape>) {
+    let arrays = module.vars.iter().filter(|v| v.key.is_some()).count().max(1) as u64;
+    let room = options.dynvarsize / arrays;
+    let (mut globals, mut thread) = (0, 0);
+    let (mut any_thread, mut vars) = (false, Vec::new());
+    for v in &module.vars {
+        let size = match v.ty {
+            VarTy::Int { .. } => 8,
+            VarTy::Str => module.strsize,
+        };
+        any_thread |= v.scope == Scope::Thread;
+        vars.push(match (&v.key, v.scope) {
+            (Some(key), scope) => {
+                let mut columns = KeyColumn::of(key);
+                if scope == Scope::Thread {
+                    columns.insert(0, KeyColumn { words: 1, string: false });
+                }
+                let mut array = AssocPlan { columns, data: size, elements: 0 };
+                array.elements = assoc::elements(room, array.key_size(), size);
+                VarPlan::Assoc(array)
+            }
+            (None, Scope::Global) => {
+                globals += size;
+                VarPlan::Global(globals - size)
+            }
+            (None, Scope::Thread) => {
+                thread += size;
+                VarPlan::Thread(thread - size)
+            }
+            (None, Scope::Clause) => VarPlan::Clause,
+        });
+    }
+    let levels = levels.clamp(1, plane::thread::LEVELS_MAX);
+    (vars, globals, any_thread.then_some(ThreadShape { levels, level_size: thread }))
+}
+
+/// A size that had to be lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lowered {
+    /// DTrace's words for it: `buffer size`, `aggregation size`, `dynamic variable size`.
+    pub what: &'static str,
+    /// What it is now, in the measure of its option.
+    pub bytes: u64,
+}
+
+/// The maps of a session.
+#[derive(Debug)]
+pub struct Maps {
+    /// What they were made for: programs must be generated for this.
+    pub plan: Plan,
+    /// What was lowered to make them fit.
+    pub lowered: Vec<Lowered>,
+    maps: BTreeMap<MapRef, Map>,
+}
+
+impl Maps {
+    /// Makes the maps of a plan. `thread_btf` describes `self->`'s value (an array of
+    /// [`Plan::thread`]'s `value_size / 8` words) and its key, a 32-bit int. With `auto`, what does not fit is halved
+    /// until it does.
+    pub fn create(plan: Plan, auto: bool, thread_btf: Option<MapBtf<'_>>) -> Result<Maps, SysError> {
+        let mut maps = Maps { plan, lowered: Vec::new(), maps: BTreeMap::new() };
+        let mut halvings: BTreeMap<&'static str, u32> = BTreeMap::new();
+        for (map, sized) in maps.plan.wanted() {
+            loop {
+                match maps.plan.create(map, thread_btf) {
+                    Ok(made) => break drop(maps.maps.insert(map, made)),
+                    Err(e)
+                        if auto
+                            && matches!(e.errno, libc::ENOMEM | libc::E2BIG)
+                            && maps.plan.halve(sized) =>
+                    {
+                        let what = match sized {
+                            Sized::Aggregation(_) => "aggregation size",
+                            Sized::Dynamic(_) => "dynamic variable size",
+                            Sized::Buffer | Sized::Fixed => "buffer size",
+                        };
+                        *halvings.entry(what).or_default() += 1;
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        maps.lowered =
+            halvings.into_keys().map(|what| Lowered { what, bytes: maps.bytes_of(what) }).collect();
+        Ok(maps)
+    }
+
+    fn bytes_of(&self, what: &str) -> u64 {
+        match what {
+            "aggregation size" => self.plan.aggs.iter().map(|a| 2 * u64::from(a.shape.table_size)).sum(),
+            "dynamic variable size" => {
+                let each = |v: &VarPlan| match v {
+                    VarPlan::Assoc(a) => {
+                        u64::from(a.elements) * u64::from(a.key_size() + assoc::value_size(a.data))
+                    }
+                    _ => 0,
+                };
+                self.plan.vars.iter().map(each).sum()
+            }
+            _ => u64::from(self.plan.ring_size),
+        }
+    }
+
+    /// A map of the session.
+    pub fn get(&self, map: MapRef) -> Option<&Map> {
+        self.maps.get(&map)
+    }
+
+    /// Adds a map that comes with a program (strings, tables).
+    pub fn insert(&mut self, at: MapRef, map: Map) {
+        self.maps.insert(at, map);
+    }
+
+    /// Takes a map out, for a reader that owns it (the doorbell).
+    pub fn take(&mut self, map: MapRef) -> Option<Map> {
+        self.maps.remove(&map)
+    }
+
+    /// Every map, with its name in programs.
+    pub fn iter(&self) -> impl Iterator<Item = (MapRef, &Map)> {
+        self.maps.iter().map(|(r, m)| (*r, m))
+    }
+}
+
+fn page_size() -> u32 {
+    // SAFETY: no memory is involved.
+    u32::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
