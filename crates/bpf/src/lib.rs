@@ -1,5 +1,6 @@
 //! DIF to eBPF and the bpf(2) and perf_event_open(2) layer. Knows neither D nor providers.
 
+pub mod arch;
 pub mod btf;
 pub mod disasm;
 pub mod emit;

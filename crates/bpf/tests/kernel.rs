@@ -333,15 +333,62 @@ fn the_doorbell_wakes_and_can_be_silenced() {
     }
 }
 
+/// A program that sets word 0, spins for `rounds` × 2^20 calls of nothing, and sets word 1.
+fn spin(map: &Map, rounds: i32) -> Prog {
+    const BODY: u32 = 12;
+    let mut p = Vec::from(Insn::ld_map_value(Reg::R6, map.as_raw_fd(), 0));
+    p.extend([Insn::st(Size::B8, Reg::R6, 0, 1), Insn::mov64_imm(Reg::R1, rounds << 20)]);
+    p.extend(Insn::ld_func(Reg::R2, BODY as i32 - 5)); // slot 4
+    p.extend([
+        Insn::mov64_imm(Reg::R3, 0),
+        Insn::mov64_imm(Reg::R4, 0),
+        Insn::call(Helper::LOOP),
+        Insn::st(Size::B8, Reg::R6, 8, 1),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ]);
+    assert_eq!(p.len(), BODY as usize);
+    p.extend([Insn::mov64_imm(Reg::R0, 0), Insn::exit()]);
+    let mut image = bpf::load::ProgramImage::new("spin", ProgKind::RawTracepoint, p);
+    let f = |name: &str, start, params, global| bpf::load::Subprogram {
+        name: name.into(),
+        start,
+        params,
+        global,
+    };
+    image.funcs = vec![f("spin", 0, 1, true), f("body", BODY, 2, false)];
+    image.load(0).unwrap_or_else(|e| panic!("{e}\n{}", e.log)).prog
+}
+
 #[test]
-fn a_grace_period_waits() {
-    need!(MmapArray);
+fn a_grace_period_ends_after_the_programs_that_ran_at_its_start() {
+    need!(TestRun);
+    need!(BpfLoop);
     let grace = GracePeriod::new().unwrap();
     let start = Instant::now();
     for _ in 0..5 {
         grace.wait().unwrap();
     }
     println!("a grace period takes {:?}", start.elapsed() / 5);
+    let (map, memory) = shared(2);
+    let prog = spin(&map, 8);
+    for round in 0..10 {
+        memory.words().iter().for_each(|w| w.store(0, Ordering::SeqCst));
+        std::thread::scope(|s| {
+            let run = s.spawn(|| prog.test_run(&[], None).unwrap());
+            while get(&memory, 0) == 0 {
+                std::thread::yield_now();
+            }
+            let early = get(&memory, 1) == 0;
+            let start = Instant::now();
+            grace.wait().unwrap();
+            assert_eq!(get(&memory, 1), 1, "round {round}: the program outlived the grace period");
+            if round == 0 {
+                println!("with a program running (seen in its middle: {early}): {:?}", start.elapsed());
+            }
+            assert_eq!(run.join().unwrap(), 0);
+        });
+    }
 }
 
 #[test]

@@ -178,8 +178,12 @@ mod tests {
     fn a_specifier_error_names_the_specifier() {
         let mut map = SourceMap::default();
         let f = map.add(SourceKind::Specifier, "", "BEGIN { x }");
-        let d = Diagnostic::new(Tag::D_IDENT_UNDEF, Span::new(f, 8, 9), "failed to resolve x: Unknown variable name")
-            .with_help("did you mean `y`?");
+        let d = Diagnostic::new(
+            Tag::D_IDENT_UNDEF,
+            Span::new(f, 8, 9),
+            "failed to resolve x: Unknown variable name",
+        )
+        .with_help("did you mean `y`?");
         let text = d.render(&map, false);
         assert!(text.starts_with("invalid probe specifier BEGIN { x }: failed to resolve x"), "{text}");
         assert!(text.ends_with("= help: did you mean `y`?"), "{text}");

@@ -135,7 +135,8 @@ impl SourceMap {
         let lead: String =
             text.chars().take(column as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let room = text.chars().count().saturating_sub(column as usize - 1).max(1);
-        let carets = "^".repeat(self.snippet(span).lines().next().map_or(1, |l| l.chars().count()).clamp(1, room));
+        let carets =
+            "^".repeat(self.snippet(span).lines().next().map_or(1, |l| l.chars().count()).clamp(1, room));
         format!("\n {pad}--> {name}:{shown}:{column}\n {pad} |\n {number} | {text}\n {pad} | {lead}{carets}")
     }
 }

@@ -12,7 +12,8 @@ use bpf::maps::{Maps, Needs};
 use bpf::mir::MapRef;
 use bpf::program::{Layout, PidNamespace, ProgramSpec, Session, Target, TaskOffsets, compile};
 use bpf::sys::{
-    AttachType, Doorbell, GracePeriod, Link, Map, MapBtf, MapSpec, Mmap, Prog, ProgKind, SysError, Update, monotonic_ns,
+    AttachType, Doorbell, GracePeriod, Link, Map, MapBtf, MapSpec, Mmap, Prog, ProgKind, SysError, Update,
+    monotonic_ns,
 };
 use consumer::SlotSink;
 use diagnostics::SourceMap;

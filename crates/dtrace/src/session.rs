@@ -423,7 +423,9 @@ impl consumer::Symbolizer for Symbols {
         match how {
             AddrForm::Module => self.processes().module_start(process.pid, process.generation, addr),
             AddrForm::Address => addr,
-            AddrForm::Symbol | AddrForm::Function => self.processes().func_start(process.pid, process.generation, addr),
+            AddrForm::Symbol | AddrForm::Function => {
+                self.processes().func_start(process.pid, process.generation, addr)
+            }
         }
     }
 }

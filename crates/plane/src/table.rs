@@ -168,6 +168,48 @@ pub fn merge(func: AggFunc, into: &mut [u64], from: &[u64]) {
     }
 }
 
+/// A magnitude of `llquantize`: values from `from` up to `below` fall into buckets of `width`, the first of which is
+/// `first`; `after` is the first bucket beyond.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogStep {
+    pub from: i64,
+    pub below: i64,
+    pub width: i64,
+    pub first: u32,
+    pub after: u32,
+}
+
+/// The magnitudes of an `llquantize`, ascending; the first is everything below the lowest. Stops where 64 bits end. Empty
+/// for other functions.
+pub fn llquantize_steps(func: AggFunc) -> Vec<LogStep> {
+    let AggFunc::Llquantize { factor, low, high, nsteps } = func else { return Vec::new() };
+    let (factor, nsteps) = (i64::from(factor.max(2)), i64::from(nsteps.max(1)));
+    let Some(mut last) = factor.checked_pow(u32::from(low)) else { return Vec::new() };
+    let mut first = 1;
+    let mut steps = vec![LogStep { from: i64::MIN, below: last, width: 1, first: 0, after: first }];
+    for _ in low..=high {
+        let Some(this) = last.checked_mul(factor) else { break };
+        let buckets = this.min(nsteps);
+        let after = first + (buckets - buckets / factor) as u32;
+        // A magnitude begins where the last one ended, which is `buckets / factor` steps into it.
+        steps.push(LogStep { from: last, below: this, width: this / buckets, first, after });
+        first = after;
+        last = this;
+    }
+    steps
+}
+
+/// The bucket of a value in `llquantize`; 0 for other functions.
+pub fn llquantize_bucket(func: AggFunc, value: i64) -> u32 {
+    let steps = llquantize_steps(func);
+    match steps.iter().position(|s| value < s.below) {
+        Some(0) => 0,
+        Some(i) => steps[i].first + ((value - steps[i].from) / steps[i].width) as u32,
+        None => steps.last().map_or(0, |s| s.after),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +240,28 @@ mod tests {
             }
         }
         assert_eq!(TableShape::new(AggFunc::Count, 16, 2 << 20).slots(), 32768);
+    }
+
+    #[test]
+    fn llquantize_buckets_are_linear_within_a_magnitude() {
+        // llquantize(e, 10, 0, 2, 10): below 1, 1..9 by 1, 10..90 by 10, 100..900 by 100, 1000 and above.
+        let func = AggFunc::Llquantize { factor: 10, low: 0, high: 2, nsteps: 10 };
+        for (value, bucket) in [
+            (-5, 0),
+            (0, 0),
+            (1, 1),
+            (9, 9),
+            (10, 10),
+            (19, 10),
+            (20, 11),
+            (99, 18),
+            (100, 19),
+            (999, 27),
+            (1000, 28),
+        ] {
+            assert_eq!(llquantize_bucket(func, value), bucket, "{value}");
+        }
+        assert!(28 < func.value_size() / 8);
     }
 
     #[test]

@@ -57,7 +57,7 @@ keywords! {
     Register "register",
     Restrict "restrict",
     Return "return",
-    SelfKw "self",
+    SelfScope "self",
     Short "short",
     Signed "signed",
     Sizeof "sizeof",
@@ -109,7 +109,15 @@ impl Kw {
         self.starts_type()
             || matches!(
                 self,
-                Auto | Extern | Inline | Provider | Register | SelfKw | Static | This | Translator | Typedef
+                Auto | Extern
+                    | Inline
+                    | Provider
+                    | Register
+                    | SelfScope
+                    | Static
+                    | This
+                    | Translator
+                    | Typedef
             )
     }
 }

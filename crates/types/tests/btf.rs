@@ -1,5 +1,5 @@
 //! The readers against the kernel in miniature, the running kernel, and damaged blobs.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 use std::time::Instant;

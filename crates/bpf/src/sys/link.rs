@@ -224,7 +224,11 @@ impl Link {
             ..KprobeMultiAttr::default()
         };
         // SAFETY: `count` names, addresses and cookies stand at the addresses, and outlive the call.
-        Link::make(unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }, prog, place)
+        let fd = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) };
+        Link::make(fd, prog, place).map_err(|e| {
+            let unknown = e.errno == libc::EOPNOTSUPP;
+            e.or_hint(|| unknown.then(|| "this kernel was built without CONFIG_FPROBE".into()))
+        })
     }
 
     /// Attaches to many places of one file at once.

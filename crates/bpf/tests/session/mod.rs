@@ -88,7 +88,11 @@ pub fn interned(module: &Module) -> Vec<Vec<u8>> {
     out
 }
 
-pub fn compile_setup(setup: &Setup, plan: &Plan, layout: &Layout) -> Result<Compiled, bpf::regalloc::CodegenError> {
+pub fn compile_setup(
+    setup: &Setup,
+    plan: &Plan,
+    layout: &Layout,
+) -> Result<Compiled, bpf::regalloc::CodegenError> {
     let strings = interned(&setup.module);
     let id = |n: &str| strings.iter().position(|s| s == n.as_bytes()).unwrap() as u32;
     let probes = [Probe { id: 77, names: NAMES.map(id) }];
@@ -201,13 +205,16 @@ impl Run {
         let size = u64::from(self.maps.plan.ring_size);
         let end = self.percpu(RESERVE);
         let mut out = Vec::new();
-        let word = |at: u64| memory.words()[(at & (size - 1)) as usize / 8].load(std::sync::atomic::Ordering::SeqCst);
+        let word = |at: u64| {
+            memory.words()[(at & (size - 1)) as usize / 8].load(std::sync::atomic::Ordering::SeqCst)
+        };
         while self.consumed < end {
             let at = self.consumed;
             let (length, pad) = ring::read_stamp(word(at), at).expect("an uncommitted record");
             if !pad {
                 let origin = word(at + 16);
-                let data = (24..u64::from(length)).step_by(8).flat_map(|o| word(at + o).to_le_bytes()).collect();
+                let data =
+                    (24..u64::from(length)).step_by(8).flat_map(|o| word(at + o).to_le_bytes()).collect();
                 out.push(Record { epid: origin as u32, flags: (origin >> 48) as u16, data });
             }
             self.consumed += u64::from(length);
@@ -251,16 +258,15 @@ impl Run {
         let memory = self.maps.get(MapRef::Globals).unwrap().mmap(true).unwrap();
         (at..at + size)
             .step_by(8)
-            .flat_map(|o| memory.words()[o as usize / 8].load(std::sync::atomic::Ordering::SeqCst).to_le_bytes())
+            .flat_map(|o| {
+                memory.words()[o as usize / 8].load(std::sync::atomic::Ordering::SeqCst).to_le_bytes()
+            })
             .collect()
     }
 
     /// Keys and data of an array.
     pub fn elements(&self, var: VarId) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let entries = self.maps.get(MapRef::Var(var.0)).unwrap().entries().unwrap();
-        entries
-            .into_iter()
-            .map(|(key, value)| (key, value[plane::assoc::DATA as usize..].to_vec()))
-            .collect()
+        entries.into_iter().map(|(key, value)| (key, value[plane::assoc::DATA as usize..].to_vec())).collect()
     }
 }

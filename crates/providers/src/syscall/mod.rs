@@ -130,7 +130,9 @@ impl Syscall {
                 (Attach::RawTp { name: tracepoint.into() }, Regs::Checked)
             }
             None => {
-                return Err("this kernel lets no program attach to the raw tracepoints of system calls".into());
+                return Err(
+                    "this kernel lets no program attach to the raw tracepoints of system calls".into()
+                );
             }
         };
         let compat = match status {

@@ -227,7 +227,7 @@ pub enum DeclPartKind {
     /// `*`; the qualifiers are the pointer's own.
     Pointer(Quals),
     /// `[size]`; `None` for `[]`.
-    Array(Option<Expr>),
+    Array(Option<Box<Expr>>),
     /// `[type, type]`: an associative array and its key types.
     Tuple(Params),
     /// `(parameters)`.

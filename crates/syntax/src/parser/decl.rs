@@ -231,7 +231,7 @@ impl Parser<'_> {
         let class = match kw {
             Kw::Extern => Some(StorageClass::Extern),
             Kw::Static => Some(StorageClass::Static),
-            Kw::SelfKw => Some(StorageClass::SelfLocal),
+            Kw::SelfScope => Some(StorageClass::SelfLocal),
             Kw::This => Some(StorageClass::ThisLocal),
             Kw::Typedef => Some(StorageClass::Typedef),
             Kw::Auto | Kw::Register => None,
@@ -460,7 +460,7 @@ impl Parser<'_> {
         let open = self.bump().span;
         let open_before = self.open.len();
         self.open.push((Punct::LBracket, open));
-        let size = if self.at(Punct::RBracket) { None } else { Some(self.constant()?) };
+        let size = if self.at(Punct::RBracket) { None } else { Some(Box::new(self.constant()?)) };
         self.expect(Punct::RBracket)?;
         self.open.truncate(open_before);
         Ok(DeclPart { span: open.to(self.last), kind: DeclPartKind::Array(size) })

@@ -21,7 +21,7 @@ impl Token {
         match self.tok {
             Tok::Ident(_) | Tok::Int(_) | Tok::Char(_) | Tok::Str(_) | Tok::Agg(_) => true,
             Tok::Kw(kw) => {
-                matches!(kw, Kw::SelfKw | Kw::This | Kw::Sizeof | Kw::Stringof | Kw::Offsetof | Kw::Xlate)
+                matches!(kw, Kw::SelfScope | Kw::This | Kw::Sizeof | Kw::Stringof | Kw::Offsetof | Kw::Xlate)
             }
             _ => false,
         }
@@ -252,7 +252,7 @@ impl Parser<'_> {
                 self.open.pop();
                 return Ok(Expr { span: span.to(self.last), kind: inner.kind });
             }
-            Tok::Kw(kw @ (Kw::SelfKw | Kw::This)) => {
+            Tok::Kw(kw @ (Kw::SelfScope | Kw::This)) => {
                 self.bump();
                 self.height = 1;
                 if !self.eat(Punct::Arrow) {
@@ -261,7 +261,8 @@ impl Parser<'_> {
                 }
                 let name = self.expect_member_name()?;
                 let span = span.to(name.span);
-                let kind = if kw == Kw::SelfKw { ExprKind::SelfVar(name) } else { ExprKind::ThisVar(name) };
+                let kind =
+                    if kw == Kw::SelfScope { ExprKind::SelfVar(name) } else { ExprKind::ThisVar(name) };
                 return Ok(Expr { span, kind });
             }
             // An action of some DTraces; the checker knows whether of this one.

@@ -1,0 +1,243 @@
+//! Aggregations: from a key to its slot. The layout and the reasons are in [`plane::table`].
+//!
+//! Inline stands what most firings do: no key, or the key's first slot holds it. The rest is a subprogram an aggregation,
+//! `dt_find_N(table, hash, key address)`: bounded probing, claiming, comparing. It gives an offset, not an address,
+//! so that the caller's bounds check is one and the same for both ways.
+
+use plane::control::{DropKind, EPOCH};
+use plane::table::{
+    BUSY, CLAIMED, HASH_MULTIPLIER, KEY, PROBES, STATE, TABLE_HEADER, TableShape, shows_itself,
+};
+
+use super::agg_value::{Sample, add_sample};
+use super::{Firing, KEY_WORDS_MAX, Key, count_drop, element, key_address};
+use crate::maps::{AggPlan, Area, KeyColumn, Plan};
+use crate::mir::{Alu, Builder, Jmp, Label, MapRef, Operand, Size, V};
+
+/// Adds a sample to aggregation `agg` under `key`. `args`: none for count; the value; then, for the quantize family, the
+/// increment if there is one. No room is a counted aggregation drop.
+pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: Key<'_>, args: &[Operand]) {
+    let (Some(of), Some(area)) = (plan.aggs.get(agg as usize), plan.agg(agg)) else { return };
+    let (done, drop) = (b.label(), b.label());
+    b.out_of_line(|b| {
+        b.bind(drop);
+        count_drop(b, firing, DropKind::Aggregation);
+        b.jmp(done);
+    });
+    let table = table_index(b, plan, firing);
+    // The address of the slot less TABLE_HEADER, which is added where it costs nothing.
+    let slot = b.var();
+    if of.shape.key_size == 0 {
+        let base = element(b, area, table, firing.words, drop);
+        b.set(slot, base);
+        if !shows_itself(of.func) {
+            mark(b, slot);
+        }
+    } else {
+        find(b, of, area, firing, &Finding { agg, table, slot, drop }, key, plan);
+    }
+    let sample = Sample {
+        slot,
+        offset: (TABLE_HEADER + of.shape.value()) as i16,
+        drop,
+        value: args.first().copied().unwrap_or(Operand::Imm(0)),
+        increment: args.get(1).copied().unwrap_or(Operand::Imm(1)),
+    };
+    add_sample(b, of.func, &sample);
+    b.bind(done);
+}
+
+struct Finding {
+    agg: u32,
+    table: V,
+    slot: V,
+    drop: Label,
+}
+
+/// (epoch & 1) * n + CPU index: its bound is plain to the verifier.
+fn table_index(b: &mut Builder, plan: &Plan, firing: &Firing) -> V {
+    let control = b.map_value(MapRef::Control, EPOCH);
+    let epoch = b.load(Size::B8, control, 0);
+    let side = b.and(epoch, 1);
+    if plan.cpus == 1 {
+        return side;
+    }
+    let first = b.mul(side, plan.cpus);
+    b.add(first, firing.index)
+}
+
+/// A keyless slot whose value does not show that it has data says so in its state.
+fn mark(b: &mut Builder, slot: V) {
+    let (fresh, marked) = (b.label(), b.label());
+    let state = b.load(Size::B8, slot, (TABLE_HEADER + STATE) as i16);
+    b.br(Jmp::Eq, state, 0, fresh);
+    b.bind(marked);
+    b.out_of_line(|b| {
+        b.bind(fresh);
+        b.store(Size::B8, slot, (TABLE_HEADER + STATE) as i16, BUSY);
+        b.jmp(marked);
+    });
+}
+
+fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding, key: Key<'_>, plan: &Plan) {
+    let shape = of.shape;
+    let hash = key_hash(b, &of.columns, key);
+    let last = i64::from((shape.slots() - 1) * shape.stride);
+    let (slow, hit) = (b.label(), b.label());
+    if let Key::Words(words) = key {
+        let base = element(b, area, at.table, firing.words, at.drop);
+        let index = slot_index(b, shape, hash);
+        let offset = b.mul(index, shape.stride);
+        let slot = b.add(base, offset);
+        b.set(at.slot, slot);
+        let tag = b.or(hash, 2);
+        let state = b.load(Size::B8, slot, (TABLE_HEADER + STATE) as i16);
+        b.br(Jmp::Ne, state, tag, slow);
+        for (i, w) in (0..).zip(words) {
+            let there = b.load(Size::B8, slot, (TABLE_HEADER + KEY) as i16 + 8 * i);
+            b.br(Jmp::Ne, there, *w, slow);
+        }
+    } else {
+        b.jmp(slow);
+    }
+    b.bind(hit);
+    b.out_of_line(|b| {
+        b.bind(slow);
+        // Asked for again, not kept: nothing but the key stays alive for this path.
+        let table = table_index(b, plan, firing);
+        let address = key_address(b, firing, key);
+        let name = format!("dt_find_{}", at.agg);
+        let offset = b.call_sub(&name, &[table, hash, address], |b| find_body(b, of, area));
+        b.br(Jmp::Gt, offset, last, at.drop);
+        let base = element(b, area, table, firing.words, at.drop);
+        let slot = b.add(base, offset);
+        b.set(at.slot, slot);
+        b.jmp(hit);
+    });
+}
+
+/// The first slot to look at: the high bits of the hash.
+fn slot_index(b: &mut Builder, shape: TableShape, hash: V) -> V {
+    if shape.slots_log2 == 0 { b.imm(0) } else { b.shr(hash, 64 - shape.slots_log2) }
+}
+
+/// The slot's offset from the first slot, or -1.
+fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
+    let shape = of.shape;
+    let (table, hash, key) = (b.param(0), b.param(1), b.param(2));
+    let (none, again, compare, next) = (b.label(), b.label(), b.label(), b.label());
+    let words = b.stack(8);
+    let base = element(b, area, table, words, none);
+    let tag = b.or(hash, 2);
+    let first = slot_index(b, shape, hash);
+    let index = b.copy(first);
+    let step = b.copy(0);
+    let offset = b.var();
+    let slot = b.var();
+    b.bind(again);
+    b.set(offset, index);
+    b.update(Alu::Mul, offset, shape.stride);
+    b.set(slot, base);
+    b.update(Alu::Add, slot, offset);
+    let at = |off: u32| (TABLE_HEADER + off) as i16;
+    let state = b.load(Size::B8, slot, at(STATE));
+    b.br(Jmp::Eq, state, tag, compare);
+    b.br(Jmp::Ne, state, 0, next);
+    let old = b.cmpxchg(slot, at(STATE), 0, BUSY);
+    b.br(Jmp::Ne, old, 0, next);
+    for w in 0..shape.key_size / 8 {
+        let word = b.load(Size::B8, key, 8 * w as i16);
+        b.store(Size::B8, slot, at(KEY + 8 * w), word);
+    }
+    b.xchg(slot, at(STATE), tag);
+    b.atomic_add(base, CLAIMED as i16, 1);
+    b.exit(offset);
+    b.bind(compare);
+    compare_keys(b, &of.columns, (slot, at(KEY)), key, next);
+    b.exit(offset);
+    b.bind(next);
+    b.update(Alu::Add, step, 1);
+    b.br(Jmp::Eq, step, PROBES, none);
+    b.update(Alu::Add, index, step);
+    b.update(Alu::And, index, shape.slots() - 1);
+    b.jmp(again);
+    b.bind(none);
+    b.exit(-1);
+}
+
+/// Falls through when both keys are equal.
+fn compare_keys(b: &mut Builder, columns: &[KeyColumn], there: (V, i16), key: V, other: Label) {
+    let mut at = 0;
+    for column in columns {
+        let end = b.label();
+        for w in 0..column.words {
+            let x = b.load(Size::B8, there.0, there.1 + at);
+            let y = b.load(Size::B8, key, at);
+            b.br(Jmp::Ne, x, y, other);
+            at += 8;
+            if column.string && w + 1 < column.words {
+                end_of_string(b, x, end);
+            }
+        }
+        b.bind(end);
+    }
+}
+
+/// Goes to `end` when the word's last byte is NUL: then the rest of a padded string is zero.
+fn end_of_string(b: &mut Builder, word: V, end: Label) {
+    let top = b.shr(word, 56);
+    b.br(Jmp::Eq, top, 0, end);
+}
+
+/// The hash of a key, the same in both forms.
+pub(crate) fn key_hash(b: &mut Builder, columns: &[KeyColumn], key: Key<'_>) -> V {
+    match key {
+        Key::Words(words) => {
+            let multiplier = b.imm(HASH_MULTIPLIER as i64);
+            let h = b.var();
+            for (i, w) in words.iter().enumerate() {
+                mix(b, h, *w, multiplier, i == 0);
+            }
+            h
+        }
+        Key::Memory(address) => {
+            let name: String =
+                columns.iter().map(|c| format!("_{}{}", if c.string { "s" } else { "i" }, c.words)).collect();
+            b.call_sub(&format!("dt_hash{name}"), &[address], |b| hash_body(b, columns))
+        }
+    }
+}
+
+/// `plane::table::hash`, one word.
+fn mix(b: &mut Builder, h: V, word: V, multiplier: V, first: bool) {
+    if first {
+        b.set(h, word);
+    } else {
+        let high = b.shr(h, 32);
+        b.update(Alu::Xor, h, high);
+        b.update(Alu::Xor, h, word);
+    }
+    b.update(Alu::Mul, h, multiplier);
+}
+
+/// Over all words; but where the key is too long for registers anyway, strings only up to their end.
+fn hash_body(b: &mut Builder, columns: &[KeyColumn]) {
+    let key = b.param(0);
+    let long = columns.iter().map(|c| c.words as usize).sum::<usize>() > KEY_WORDS_MAX;
+    let multiplier = b.imm(HASH_MULTIPLIER as i64);
+    let h = b.var();
+    let (mut at, mut first) = (0, true);
+    for column in columns {
+        let end = b.label();
+        for w in 0..column.words {
+            let word = b.load(Size::B8, key, at);
+            mix(b, h, word, multiplier, std::mem::take(&mut first));
+            at += 8;
+            if long && column.string && w + 1 < column.words {
+                end_of_string(b, word, end);
+            }
+        }
+        b.bind(end);
+    }
+    b.exit(h);
+}

@@ -1,0 +1,193 @@
+//! The kernel side of the data plane: what programs do with the structures of `plane`.
+//!
+//! Each routine writes MIR for one operation, inline where it is short and a subprogram where the usual case does not
+//! come by. All sizes come from a [`Plan`]. The decision that shapes it: *a routine never fails upwards*. What cannot be done
+//! is counted on the spot (one atomic add on the CPU's page) and the routine goes where the caller said, or gives 0; so
+//! no caller can forget a drop.
+//!
+//! The verifier of 6.1 must see every bound: positions are masked and then compared against `size - length` before a
+//! pointer is made; what comes back from a subprogram (an offset) is compared again; an offset never comes out of a
+//! chain of branches with a different constant in each, because the rest of the program would be walked for each.
+//!
+//! ```text
+//!  mod      Firing (CPU index, control element), activity, exit, drops, doorbell
+//!  record   reserve, commit, discard, fault records
+//!  slot     scratch slots
+//!  agg      finding a key's slot                agg_value  adding to its value
+//!  assoc    associative arrays                  thread     self->, context level
+//!  stack    stacks into the stack store
+//! ```
+
+mod agg;
+mod agg_value;
+mod assoc;
+mod record;
+mod slot;
+mod stack;
+mod thread;
+
+pub use agg::aggregate;
+pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
+pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};
+pub use slot::{Slot, release_slot, slot_at, take_slot};
+pub use stack::{StackRequest, stack};
+pub use thread::{ThreadRef, context_level, self_key_word, self_vars};
+
+use plane::control::{self, Activity, DropKind};
+
+use crate::maps::{Area, Plan};
+use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, StackSlot, V};
+
+/// The most words of a key that is given in registers; longer keys are given in memory.
+pub const KEY_WORDS_MAX: usize = 6;
+
+/// What every routine wants to know of the firing. Make one in each function (they are registers).
+#[derive(Clone, Copy, Debug)]
+pub struct Firing {
+    /// The real CPU.
+    pub cpu: V,
+    /// The CPU index.
+    pub index: V,
+    /// Address of the CPU's control element.
+    pub percpu: V,
+    /// Room for keys on the stack, shared by all routines of the function.
+    pub(crate) words: StackSlot,
+}
+
+/// A key of an aggregation or associative array.
+#[derive(Clone, Copy, Debug)]
+pub enum Key<'a> {
+    /// At most [`KEY_WORDS_MAX`] words; none for a keyless aggregation.
+    Words(&'a [V]),
+    /// Address of the key, laid out as its columns say, in a scratch slot (or on the stack).
+    Memory(V),
+}
+
+/// Asks for the CPU: the start of every function that calls routines.
+pub fn firing(b: &mut Builder, plan: &Plan) -> Firing {
+    let cpu = b.call(Helper::GET_SMP_PROCESSOR_ID, &[]);
+    let words = b.stack(8 * (KEY_WORDS_MAX as u32 + 1));
+    firing_on(b, plan, cpu, words)
+}
+
+fn firing_on(b: &mut Builder, plan: &Plan, cpu: V, words: StackSlot) -> Firing {
+    if plan.cpus == 1 {
+        let index = b.imm(0);
+        let percpu = b.map_value(MapRef::PerCpu, 0);
+        return Firing { cpu, index, percpu, words };
+    }
+    let index = b.copy(cpu);
+    let (late, ok) = (b.label(), b.label());
+    b.br(Jmp::Ge, index, plan.cpus, late);
+    b.bind(ok);
+    b.out_of_line(|b| {
+        b.bind(late);
+        b.update(Alu::Mod, index, plan.cpus);
+        b.br(Jmp::Lt, index, plan.cpus, ok);
+        // Cannot be, but the verifier does not follow a modulus.
+        b.set(index, 0);
+        b.jmp(ok);
+    });
+    let base = b.map_value(MapRef::PerCpu, 0);
+    let offset = b.mul(index, control::PERCPU_STRIDE);
+    let percpu = b.add(base, offset);
+    Firing { cpu, index, percpu, words }
+}
+
+/// Goes to `inactive` unless the session's activity is `expect`: first in every program (probes `Active`, BEGIN `Warmup`,
+/// END `Draining`; ERROR is part of the program that faulted).
+pub fn gate(b: &mut Builder, expect: Activity, inactive: Label) {
+    let control = b.map_value(MapRef::Control, control::ACTIVITY);
+    let state = b.load(Size::B1, control, 0);
+    b.br(Jmp::Ne, state, expect as u8, inactive);
+}
+
+/// `exit(status)`: WARMUP or ACTIVE becomes DRAINING with this status; then the consumer is rung. Any other state stays,
+/// so the first exit wins.
+pub fn exit(b: &mut Builder, firing: &Firing, status: V) {
+    b.call_global("dt_exit", &[status], |b| {
+        let control = b.map_value(MapRef::Control, control::ACTIVITY);
+        let high = b.shl(b.param(0), 32);
+        let draining = b.or(high, Activity::Draining as u8);
+        let done = b.label();
+        // BEGIN's state first: if the consumer turns it to ACTIVE in between, the second attempt finds that.
+        for from in [Activity::Warmup, Activity::Active] {
+            let expected = control::activity_word(from, 0) as i64;
+            let old = b.cmpxchg(control, 0, expected, draining);
+            b.br(Jmp::Eq, old, expected, done);
+        }
+        b.bind(done);
+        b.exit(0);
+    });
+    ring_doorbell(b, firing);
+}
+
+/// Counts a drop.
+pub fn count_drop(b: &mut Builder, firing: &Firing, kind: DropKind) {
+    b.atomic_add(firing.percpu, kind.offset() as i16, 1);
+}
+
+/// Wakes the consumer.
+pub(crate) fn ring_doorbell(b: &mut Builder, firing: &Firing) {
+    const FORCE_WAKEUP: i64 = 2;
+    let failed = b.call_global("dt_doorbell", &[], |b| {
+        let data = b.stack(8);
+        b.slot_store(Size::B8, data, 0, 0);
+        let map = b.map(MapRef::Doorbell);
+        let data = b.slot_addr(data, 0);
+        let (size, flags) = (b.imm(8), b.imm(FORCE_WAKEUP));
+        let r = b.call(Helper::RINGBUF_OUTPUT, &[map, data, size, flags]);
+        b.exit(r);
+    });
+    let (drop, done) = (b.label(), b.label());
+    b.br(Jmp::Ne, failed, 0, drop);
+    b.bind(done);
+    b.out_of_line(|b| {
+        b.bind(drop);
+        count_drop(b, firing, DropKind::Doorbell);
+        b.jmp(done);
+    });
+}
+
+/// The address of element `index` (whose bound the verifier knows, or which is constant) of an area; to `bad` if there
+/// is none, which cannot be.
+pub(crate) fn element(
+    b: &mut Builder,
+    area: Area,
+    index: impl Into<Operand>,
+    key: StackSlot,
+    bad: Label,
+) -> V {
+    let index = index.into();
+    if area.direct() {
+        let base = b.map_value(area.map, 0);
+        return match index {
+            Operand::Imm(0) => base,
+            Operand::Imm(i) => b.add(base, i * i64::from(area.stride)),
+            Operand::V(_) if area.count == 1 => base,
+            Operand::V(v) => {
+                let offset = b.mul(v, area.stride);
+                b.add(base, offset)
+            }
+        };
+    }
+    b.slot_store(Size::B4, key, 0, index);
+    let map = b.map(area.map);
+    let key = b.slot_addr(key, 0);
+    let base = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
+    b.br(Jmp::Eq, base, 0, bad);
+    base
+}
+
+/// The key's address: words go to the stack.
+pub(crate) fn key_address(b: &mut Builder, firing: &Firing, key: Key<'_>) -> V {
+    match key {
+        Key::Memory(address) => address,
+        Key::Words(words) => {
+            for (i, w) in (0..).zip(words) {
+                b.slot_store(Size::B8, firing.words, 8 * i, *w);
+            }
+            b.slot_addr(firing.words, 0)
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Records: reserve, commit, discard, and the record of a fault. The layout and the reasons are in [`plane::ring`].
+
+use plane::control::{CONSUMED, DropKind, RESERVE, RUNG};
+use plane::ring::{self, COMMIT, FAULT_SIZE, FLAGS, HEADER_SIZE, ORIGIN, TIME, flags};
+
+use super::{Firing, count_drop, element, ring_doorbell};
+use crate::maps::Plan;
+use crate::mir::{Alu, AtomicOp, Builder, Helper, Jmp, Label, Operand, Size, V};
+
+/// Lost compare-exchanges after which a reservation counts as dropped. Each loss means that another context reserved.
+const TRIES: u32 = 8;
+
+/// A reserved record.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRef {
+    /// Address of the header; data is at [`HEADER_SIZE`]. The verifier knows its whole length.
+    pub header: V,
+    /// The commit word to be.
+    pub stamp: V,
+}
+
+/// What to reserve.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserve {
+    /// Bytes of data, a multiple of 8.
+    pub size: u32,
+    /// The enabled probe.
+    pub epid: Operand,
+    /// The record's time, if the clause has already read it; else the clock is read after the reservation.
+    pub time: Option<V>,
+    /// Record flags.
+    pub flags: u16,
+}
+
+/// Reserves a record and writes its header. A full ring is a counted principal drop and goes to `full`. The data is
+/// zero; write it at `header + HEADER_SIZE + offset`, then [`commit`] or [`discard`].
+pub fn reserve(b: &mut Builder, plan: &Plan, firing: &Firing, what: &Reserve, full: Label) -> RecordRef {
+    let (size, length) = (plan.ring_size, HEADER_SIZE + what.size);
+    let place = i64::from(size) - 8;
+    let last = i64::from(size) - i64::from(length);
+    let drop = b.label();
+    b.out_of_line(|b| {
+        b.bind(drop);
+        count_drop(b, firing, DropKind::Principal);
+        b.jmp(full);
+    });
+    let base = element(b, plan.rings(), firing.index, firing.words, drop);
+    let (again, tight, fits, lost, pad, ready, half, go) =
+        (b.label(), b.label(), b.label(), b.label(), b.label(), b.label(), b.label(), b.label());
+    let tries = b.copy(TRIES);
+    // Where the record starts: the position, or the ring's start after a pad.
+    let start = b.var();
+    b.bind(again);
+    let position = b.load(Size::B8, firing.percpu, RESERVE as i16);
+    let offset = b.and(position, place);
+    b.set(start, position);
+    b.br(Jmp::Gt, offset, last, tight);
+    b.bind(fits);
+    let end = b.add(start, length);
+    let consumed = b.load(Size::B8, firing.percpu, CONSUMED as i16);
+    let used = b.sub(end, consumed);
+    // Signed: if we were held up since we read the position, the consumer may have passed us; the exchange will fail.
+    b.br(Jmp::Sgt, used, size, drop);
+    let old = b.cmpxchg(firing.percpu, RESERVE as i16, position, end);
+    b.br(Jmp::Ne, old, position, lost);
+    b.br(Jmp::Ne, start, position, pad);
+    b.bind(ready);
+    let at = b.and(start, place);
+    b.br(Jmp::Gt, at, last, full); // cannot be
+    let header = b.add(base, at);
+    let high = b.shl(start, 21);
+    let stamp = b.or(high, length / 8);
+    let time = what.time.unwrap_or_else(|| b.call(Helper::KTIME_GET_NS, &[]));
+    b.store(Size::B8, header, TIME as i16, time);
+    b.store(Size::B4, header, ORIGIN as i16, what.epid);
+    b.store(Size::B2, header, ORIGIN as i16 + 4, firing.cpu);
+    b.store(Size::B2, header, FLAGS as i16, what.flags);
+    b.br(Jmp::Sgt, used, size / 2, half);
+    b.bind(go);
+    b.out_of_line(|b| {
+        b.bind(tight);
+        let room = b.imm(i64::from(size));
+        b.update(Alu::Sub, room, offset);
+        b.update(Alu::Add, start, room);
+        b.jmp(fits);
+    });
+    b.out_of_line(|b| {
+        b.bind(lost);
+        b.update(Alu::Sub, tries, 1);
+        b.br(Jmp::Ne, tries, 0, again);
+        b.jmp(drop);
+    });
+    b.out_of_line(|b| {
+        b.bind(pad);
+        let address = b.add(base, offset);
+        let rest = b.sub(start, position);
+        let rest = b.shr(rest, 3);
+        let high = b.shl(position, 21);
+        let word = b.or(high, rest);
+        let word = b.or(word, ring::PAD as i64);
+        b.xchg(address, 0, word);
+        b.jmp(ready);
+    });
+    b.out_of_line(|b| {
+        b.bind(half);
+        let rung = b.load(Size::B8, firing.percpu, RUNG as i16);
+        b.br(Jmp::Ne, rung, 0, go);
+        let rung = b.cmpxchg(firing.percpu, RUNG as i16, 0, 1);
+        b.br(Jmp::Ne, rung, 0, go);
+        ring_doorbell(b, firing);
+        b.jmp(go);
+    });
+    RecordRef { header, stamp }
+}
+
+/// Commits a record.
+pub fn commit(b: &mut Builder, record: &RecordRef) {
+    b.atomic(AtomicOp::Xchg, Size::B8, record.header, COMMIT as i16, record.stamp);
+}
+
+/// Commits a record as discarded: its clause faulted.
+pub fn discard(b: &mut Builder, record: &RecordRef) {
+    b.store(Size::B2, record.header, FLAGS as i16, flags::DISCARD);
+    commit(b, record);
+}
+
+/// Writes the record of a fault: `head` is [`ring::Fault::head`] (a constant), `value` the address or offending value.
+pub fn fault_record(
+    b: &mut Builder,
+    plan: &Plan,
+    firing: &Firing,
+    epid: Operand,
+    head: impl Into<Operand>,
+    value: V,
+) {
+    let epid = b.reg(epid);
+    let head = b.reg(head);
+    b.call_global("dt_fault", &[epid, head, value], |b| {
+        let (epid, head, value) = (b.param(0), b.param(1), b.param(2));
+        let firing = super::firing(b, plan);
+        let full = b.label();
+        let what = Reserve { size: FAULT_SIZE, epid: Operand::V(epid), time: None, flags: flags::FAULT };
+        let record = reserve(b, plan, &firing, &what, full);
+        b.store(Size::B8, record.header, HEADER_SIZE as i16, head);
+        b.store(Size::B8, record.header, HEADER_SIZE as i16 + 8, value);
+        commit(b, &record);
+        b.bind(full);
+        b.exit(0);
+    });
+    let _ = firing;
+}

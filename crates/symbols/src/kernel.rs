@@ -1,0 +1,470 @@
+//! The kernel's symbols, from `/proc/kallsyms`.
+//!
+//! The file is read once, at the first address, in chunks: most of the 30 ms that takes is the kernel writing it. What
+//! is kept is compact (12 bytes a symbol and one text of all names), sorted by address, searched by halves. When an
+//! address is in no symbol and a second has passed, it is read again: a module or a BPF program may have come.
+//!
+//! **Aliases.** Several symbols often share an address. One is chosen so that the answer is the same every time and is
+//! the one a reader expects: a function's name before a section's marker, global before weak before local, then in the
+//! order of the file, which is how the kernel itself chooses. The others can still be found by name.
+//!
+//! **Hidden addresses.** Without the right to see them (`kernel.kptr_restrict`) every address reads as 0. Then there
+//! are no names, [`Kernel::status`] says so, and addresses print raw.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::name::Name;
+
+/// A function is never longer; an address further behind a symbol of text is in a hole.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// Likewise for data.
+const MAX_DATA: u64 = 1 << 24;
+
+/// Addresses below are user addresses, or offsets (per-CPU symbols).
+const KERNEL_START: u64 = 1 << 63;
+
+/// No more often is the file read again.
+const REREAD: Duration = Duration::from_secs(1);
+
+/// Symbols that only mark an end: nothing is inside them.
+const END_MARKERS: &[&str] = &["_etext", "_end", "_einittext", "_edata", "__bss_stop", "__end_rodata"];
+
+/// Where kernel symbols stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelStatus {
+    /// Not read yet.
+    Unread,
+    /// So many symbols.
+    Ready(usize),
+    /// The kernel hides addresses (`kernel.kptr_restrict`, or no privilege).
+    Hidden,
+    /// The file cannot be read.
+    Unavailable(String),
+}
+
+/// A symbol by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol<'a> {
+    /// Its address.
+    pub addr: u64,
+    /// Its name.
+    pub name: &'a str,
+    /// `vmlinux` or the module.
+    pub module: &'a str,
+    /// As `nm` prints it: `T`, `t`, `D`, …
+    pub kind: char,
+}
+
+/// The kernel's symbols.
+#[derive(Debug)]
+pub struct Kernel {
+    path: PathBuf,
+    table: Option<Table>,
+    status: KernelStatus,
+    read_at: Option<Instant>,
+    /// Names already handed out, by address of their symbol.
+    names: HashMap<u64, Arc<str>>,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::at("/proc/kallsyms")
+    }
+}
+
+impl Kernel {
+    /// The running kernel. Reads nothing.
+    pub fn new() -> Kernel {
+        Self::default()
+    }
+
+    /// Symbols in a file of the form of `/proc/kallsyms`. Reads nothing.
+    pub fn at(path: impl Into<PathBuf>) -> Kernel {
+        let status = KernelStatus::Unread;
+        Kernel { path: path.into(), table: None, status, read_at: None, names: HashMap::new() }
+    }
+
+    /// Whether there are names, and why not. Reads nothing.
+    pub fn status(&self) -> &KernelStatus {
+        &self.status
+    }
+
+    /// Reads the symbols if that was not done.
+    pub fn load(&mut self) -> &KernelStatus {
+        if self.read_at.is_none() {
+            self.read();
+        }
+        &self.status
+    }
+
+    fn read(&mut self) {
+        self.read_at = Some(Instant::now());
+        self.names.clear();
+        match std::fs::File::open(&self.path).and_then(Table::read) {
+            Err(error) => {
+                self.table = None;
+                self.status = KernelStatus::Unavailable(format!("{}: {error}", self.path.display()));
+            }
+            Ok(table) if table.symbols.is_empty() => {
+                self.table = None;
+                self.status = if table.seen {
+                    KernelStatus::Hidden
+                } else {
+                    KernelStatus::Unavailable("no symbols".into())
+                };
+            }
+            Ok(table) => {
+                self.status = KernelStatus::Ready(table.symbols.len());
+                self.table = Some(table);
+            }
+        }
+    }
+
+    /// What an address is called.
+    pub fn name(&mut self, addr: u64) -> Name {
+        if addr < KERNEL_START {
+            return Name::unknown(addr);
+        }
+        self.load();
+        if self.table.as_ref().is_some_and(|t| t.find(addr).is_none())
+            && self.read_at.is_none_or(|at| at.elapsed() > REREAD)
+        {
+            self.read();
+        }
+        let Some(table) = &self.table else { return Name::unknown(addr) };
+        let Some(symbol) = table.find(addr) else { return Name::unknown(addr) };
+        let name = self.names.entry(symbol.addr).or_insert_with(|| table.text(symbol).into());
+        Name {
+            addr,
+            module: table.modules.get(symbol.module as usize).map(|m| m.name.clone()),
+            symbol: Some(name.clone()),
+            offset: addr - symbol.addr,
+        }
+    }
+
+    /// Start of the symbol that an address is in, else the address: what `func()` and `sym()` aggregate by.
+    pub fn func_start(&mut self, addr: u64) -> u64 {
+        self.name(addr).start()
+    }
+
+    /// Lowest symbol of the module that an address is in, else the address: what `mod()` aggregates by.
+    pub fn module_start(&mut self, addr: u64) -> u64 {
+        self.name(addr);
+        let module = self.table.as_ref().and_then(|t| {
+            let symbol = t.find(addr)?;
+            t.modules.get(symbol.module as usize)
+        });
+        module.map_or(addr, |m| m.start)
+    }
+
+    /// Lowest and highest symbol of a module (`vmlinux`: the kernel itself).
+    pub fn module_range(&mut self, module: &str) -> Option<(u64, u64)> {
+        self.load();
+        let table = self.table.as_ref()?;
+        table.modules.iter().find(|m| *m.name == *module).map(|m| (m.start, m.end))
+    }
+
+    /// A symbol by name, in one module or (without) in the kernel, else in the first module that has it. Searches all.
+    pub fn find(&mut self, module: Option<&str>, name: &str) -> Option<KernelSymbol<'_>> {
+        self.load();
+        let table = self.table.as_ref()?;
+        let found = table.symbols().filter(|s| s.name == name && module.is_none_or(|m| m == s.module));
+        found.min_by_key(|s| (s.module != CORE, s.kind.is_ascii_lowercase(), s.addr))
+    }
+
+    /// All symbols in the order of their addresses.
+    pub fn symbols(&mut self) -> impl Iterator<Item = KernelSymbol<'_>> {
+        self.load();
+        self.table.iter().flat_map(Table::symbols)
+    }
+}
+
+/// Name of the kernel itself as a module.
+const CORE: &str = "vmlinux";
+
+#[derive(Clone, Copy, Debug)]
+struct Symbol {
+    addr: u64,
+    /// Into the text of all names.
+    name: u32,
+    len: u16,
+    module: u16,
+    kind: u8,
+    /// Better ones have less; see the head of this file.
+    rank: u8,
+}
+
+#[derive(Debug)]
+struct Module {
+    name: Arc<str>,
+    start: u64,
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Table {
+    symbols: Vec<Symbol>,
+    names: Vec<u8>,
+    modules: Vec<Module>,
+    /// A line was read, even if its address was 0.
+    seen: bool,
+}
+
+impl Table {
+    fn read(mut from: impl Read) -> std::io::Result<Table> {
+        let core = Module { name: CORE.into(), start: u64::MAX, end: 0 };
+        let mut table = Table { symbols: Vec::new(), names: Vec::new(), modules: vec![core], seen: false };
+        let mut buffer = vec![0u8; 1 << 16];
+        let mut filled = 0;
+        loop {
+            if filled == buffer.len() {
+                // A line longer than the buffer is none of ours.
+                filled = 0;
+            }
+            let got = match from.read(&mut buffer[filled..]) {
+                Ok(got) => got,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            filled += got;
+            let mut at = 0;
+            while let Some(end) = memchr(b'\n', &buffer[at..filled]) {
+                table.line(&buffer[at..at + end]);
+                at += end + 1;
+            }
+            if got == 0 {
+                table.line(&buffer[at..filled]);
+                break;
+            }
+            buffer.copy_within(at..filled, 0);
+            filled -= at;
+        }
+        table.finish();
+        Ok(table)
+    }
+
+    /// `ffffffff81000000 T _stext\t[module]`; what does not look so is passed over.
+    fn line(&mut self, line: &[u8]) {
+        let mut addr = 0u64;
+        let mut at = 0;
+        while let Some(digit) = line.get(at).and_then(|b| hex(*b)) {
+            addr = addr << 4 | u64::from(digit);
+            at += 1;
+        }
+        let (Some(b' '), Some(&kind), Some(b' ')) = (line.get(at), line.get(at + 1), line.get(at + 2)) else {
+            return;
+        };
+        self.seen |= at > 0;
+        if addr < KERNEL_START {
+            return;
+        }
+        let rest = &line[at + 3..];
+        let end = rest.iter().position(|b| matches!(b, b'\t' | b' ')).unwrap_or(rest.len());
+        let name = &rest[..end];
+        let (Ok(start), Ok(len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else {
+            return;
+        };
+        let module = match rest[end..].trim_ascii() {
+            [b'[', module @ .., b']'] => self.module(module),
+            _ => 0,
+        };
+        self.names.extend_from_slice(name);
+        self.symbols.push(Symbol { addr, name: start, len, module, kind, rank: rank(kind, name) });
+    }
+
+    fn module(&mut self, name: &[u8]) -> u16 {
+        let Ok(name) = std::str::from_utf8(name) else { return 0 };
+        // The lines of a module stand together.
+        if let Some(i) = self.modules.iter().rposition(|m| *m.name == *name) {
+            return i as u16;
+        }
+        if self.modules.len() > usize::from(u16::MAX) {
+            return 0;
+        }
+        self.modules.push(Module { name: name.into(), start: u64::MAX, end: 0 });
+        (self.modules.len() - 1) as u16
+    }
+
+    fn finish(&mut self) {
+        // Stable, so that equal ranks stay in the order of the file; nearly sorted already, which this sort likes.
+        self.symbols.sort_by_key(|s| (s.addr, s.rank));
+        for s in &self.symbols {
+            if let Some(m) = self.modules.get_mut(usize::from(s.module)) {
+                m.start = m.start.min(s.addr);
+                m.end = m.end.max(s.addr);
+            }
+        }
+        self.symbols.shrink_to_fit();
+        self.names.shrink_to_fit();
+    }
+
+    fn text(&self, symbol: &Symbol) -> &str {
+        let start = symbol.name as usize;
+        let bytes = self.names.get(start..start + usize::from(symbol.len)).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or("?")
+    }
+
+    fn symbols(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
+        self.symbols.iter().map(|s| KernelSymbol {
+            addr: s.addr,
+            name: self.text(s),
+            module: self.modules.get(usize::from(s.module)).map_or(CORE, |m| &*m.name),
+            kind: char::from(s.kind),
+        })
+    }
+
+    fn find(&self, addr: u64) -> Option<&Symbol> {
+        let after = self.symbols.partition_point(|s| s.addr <= addr);
+        let last = self.symbols.get(after.checked_sub(1)?)?;
+        let first = self.symbols.partition_point(|s| s.addr < last.addr);
+        let symbol = self.symbols.get(first)?;
+        let offset = addr - symbol.addr;
+        let text = matches!(symbol.kind | 0x20, b't' | b'w');
+        let beyond = offset > if text { MAX_TEXT } else { MAX_DATA };
+        let marker = offset > 0 && END_MARKERS.contains(&self.text(symbol));
+        (!beyond && !marker).then_some(symbol)
+    }
+}
+
+fn rank(kind: u8, name: &[u8]) -> u8 {
+    let class = match kind {
+        b'T' => 0,
+        b'W' | b'V' => 1,
+        b't' | b'w' => 2,
+        b'A'..=b'Z' => 3,
+        _ => 4,
+    };
+    // Linker markers: `_text`, `_stext`, `__entry_text_start`, `__start_rodata`.
+    let marker = matches!(name, b"_text" | b"_stext" | b"_etext" | b"_sinittext" | b"_einittext" | b"_end")
+        || name.starts_with(b"__")
+            && (name.ends_with(b"_start") || name.ends_with(b"_end") || name.ends_with(b"_begin"))
+        || name.starts_with(b"__start_")
+        || name.starts_with(b"__stop_")
+        || name.starts_with(b"__end_");
+    if marker { class + 8 } else { class }
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|b| *b == byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000100 t local_first
+ffffffff81000100 T the_global
+ffffffff81000100 W the_weak
+ffffffff81000200 T __softirqentry_text_start
+ffffffff81000200 T __do_softirq
+ffffffff81000400 T _etext
+ffffffff82000000 D some_data
+ffffffffc0201000 t mod_func\t[ext4]
+ffffffffc0200000 T mod_init\t[ext4]
+ffffffffc0300000 t bpf_prog_6deef7357e7b4530_x\t[bpf]
+not a line
+ffffffffc0300010 x
+";
+
+    fn kernel(text: &str, test: &str) -> (Kernel, PathBuf) {
+        let path = std::env::temp_dir().join(format!("symbols-kernel-{test}-{}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        (Kernel::at(&path), path)
+    }
+
+    #[test]
+    fn addresses_get_module_symbol_and_offset() {
+        let (mut k, path) = kernel(TEXT, "names");
+        assert_eq!(k.status(), &KernelStatus::Unread);
+        for (addr, text) in [
+            (0xffffffff81000110, "vmlinux`the_global+0x10"),
+            (0xffffffff81000100, "vmlinux`the_global"),
+            (0xffffffff81000200, "vmlinux`__do_softirq"),
+            (0xffffffff81000000, "vmlinux`_stext"),
+            (0xffffffff81000401, "0xffffffff81000401"),
+            (0xffffffff80ffffff, "0xffffffff80ffffff"),
+            (0xffffffff82000008, "vmlinux`some_data+0x8"),
+            (0xffffffff84000008, "0xffffffff84000008"),
+            (0xffffffffc0200ff0, "ext4`mod_init+0xff0"),
+            (0xffffffffc0201004, "ext4`mod_func+0x4"),
+            (0xffffffffc0300001, "bpf`bpf_prog_6deef7357e7b4530_x+0x1"),
+            (0, "0x0"),
+            (0x7f0000001234, "0x7f0000001234"),
+            (u64::MAX, "0xffffffffffffffff"),
+        ] {
+            assert_eq!(k.name(addr).to_string(), text);
+        }
+        assert_eq!(k.func_start(0xffffffff81000110), 0xffffffff81000100);
+        assert_eq!(k.func_start(0x1234), 0x1234);
+        assert_eq!(k.module_start(0xffffffffc0201004), 0xffffffffc0200000);
+        assert_eq!(k.module_range("ext4"), Some((0xffffffffc0200000, 0xffffffffc0201000)));
+        assert_eq!(
+            k.find(None, "mod_func").map(|s| (s.addr, s.module.to_string())),
+            Some((0xffffffffc0201000, "ext4".into()))
+        );
+        assert_eq!(k.find(Some("vmlinux"), "mod_func"), None);
+        assert_eq!(k.find(None, "local_first").map(|s| s.kind), Some('t'));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn hidden_addresses_are_said_to_be_hidden() {
+        let (mut k, path) = kernel("0000000000000000 T _stext\n0000000000000000 t x\n", "hidden");
+        assert_eq!(k.name(0xffffffff81000110).to_string(), "0xffffffff81000110");
+        assert_eq!(k.status(), &KernelStatus::Hidden);
+        std::fs::remove_file(path).unwrap();
+        let mut none = Kernel::at("/nonexistent/kallsyms");
+        assert!(matches!(none.load(), KernelStatus::Unavailable(_)));
+        assert_eq!(none.name(0xffffffff81000110).to_string(), "0xffffffff81000110");
+        assert_eq!(none.symbols().count(), 0);
+    }
+
+    #[test]
+    fn lines_across_chunks_are_whole() {
+        let mut text = String::new();
+        for i in 0..20_000u64 {
+            text.push_str(&format!("{:016x} t symbol_number_{i}\n", 0xffffffff81000000 + i * 16));
+        }
+        let table = Table::read(text.trim_end().as_bytes()).unwrap();
+        assert_eq!(table.symbols.len(), 20_000);
+        assert!(table.symbols().enumerate().all(|(i, s)| s.name == format!("symbol_number_{i}")));
+    }
+
+    #[test]
+    fn the_running_kernel_is_read() {
+        let mut k = Kernel::new();
+        let start = Instant::now();
+        let status = k.load().clone();
+        let took = start.elapsed();
+        let KernelStatus::Ready(n) = status else {
+            println!("skipped: the_running_kernel_is_read: {status:?}");
+            return;
+        };
+        println!("{n} symbols in {took:?}");
+        let read = k.find(None, "vfs_read").unwrap().addr;
+        assert_eq!(k.name(read + 4).to_string(), "vmlinux`vfs_read+0x4");
+        assert_eq!(k.func_start(read + 4), read);
+        assert_eq!(k.name(read).module_only().to_string(), "vmlinux");
+        let (start, end) = k.module_range("vmlinux").unwrap();
+        assert!(start <= read && read < end);
+        assert_eq!(k.module_start(read), start);
+    }
+}

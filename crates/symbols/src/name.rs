@@ -1,0 +1,103 @@
+//! An address and what is known of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What an address is called. `Display` gives DTrace's form of a stack frame: `` module`symbol+0xoffset ``, without
+/// `+0x0`; `` module`0xaddress `` without a symbol; `0xaddress` when nothing is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The address that was asked for.
+    pub addr: u64,
+    /// Kernel: `vmlinux` or the module. Process: the base name of the object.
+    pub module: Option<Arc<str>>,
+    /// The symbol; only with a module.
+    pub symbol: Option<Arc<str>>,
+    /// Bytes from the start of the symbol; 0 without one.
+    pub offset: u64,
+}
+
+impl Name {
+    /// Nothing known.
+    pub fn unknown(addr: u64) -> Name {
+        Name { addr, module: None, symbol: None, offset: 0 }
+    }
+
+    /// Start of the symbol, else the address itself: what `func()` and `usym()` aggregate by.
+    pub fn start(&self) -> u64 {
+        self.addr.wrapping_sub(self.offset)
+    }
+
+    /// The form of `func()`, `sym()`, `usym()`: without the offset.
+    pub fn without_offset(&self) -> impl fmt::Display + '_ {
+        Short(self)
+    }
+
+    /// The form of `mod()` and `umod()`: the module, else the address.
+    pub fn module_only(&self) -> impl fmt::Display + '_ {
+        Module(self)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Short(self))?;
+        match self.offset {
+            0 => Ok(()),
+            offset => write!(f, "+{offset:#x}"),
+        }
+    }
+}
+
+struct Short<'a>(&'a Name);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0.module, &self.0.symbol) {
+            (Some(module), Some(symbol)) => write!(f, "{module}`{symbol}"),
+            (Some(module), None) => write!(f, "{module}`{:#x}", self.0.addr),
+            (None, _) => write!(f, "{:#x}", self.0.addr),
+        }
+    }
+}
+
+struct Module<'a>(&'a Name);
+
+impl fmt::Display for Module<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.module {
+            Some(module) => f.write_str(module),
+            None => write!(f, "{:#x}", self.0.addr),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_print_as_dtrace_prints_them() {
+        let name = |module: Option<&str>, symbol: Option<&str>, offset| Name {
+            addr: 0xffff_0010,
+            module: module.map(Into::into),
+            symbol: symbol.map(Into::into),
+            offset,
+        };
+        for (name, full, short, module) in [
+            (
+                name(Some("vmlinux"), Some("vfs_read"), 0x1f),
+                "vmlinux`vfs_read+0x1f",
+                "vmlinux`vfs_read",
+                "vmlinux",
+            ),
+            (name(Some("ext4"), Some("ext4_map"), 0), "ext4`ext4_map", "ext4`ext4_map", "ext4"),
+            (name(Some("libc.so.6"), None, 0), "libc.so.6`0xffff0010", "libc.so.6`0xffff0010", "libc.so.6"),
+            (name(None, None, 0), "0xffff0010", "0xffff0010", "0xffff0010"),
+        ] {
+            assert_eq!(name.to_string(), full);
+            assert_eq!(name.without_offset().to_string(), short);
+            assert_eq!(name.module_only().to_string(), module);
+        }
+    }
+}
