@@ -1,3 +1,5 @@
+//! Loading against the kernel that runs the test.
+
 use super::*;
 use crate::insn::{Alu, Helper, Reg, Size};
 

@@ -165,6 +165,8 @@ pub struct Plan {
     pub cpus: u32,
     /// Bytes of a ring, a power of two; 0 when nothing is recorded.
     pub ring_size: u32,
+    /// More was asked for than a ring can have.
+    pub ring_capped: bool,
     /// Bytes of a string.
     pub strsize: u32,
     /// Bytes of a scratch slot; 0 when there are none.
@@ -204,6 +206,7 @@ impl Plan {
         Plan {
             cpus,
             ring_size: plan_ring(module, options, needs.one_shot),
+            ring_capped: !needs.one_shot && options.bufsize > u64::from(ring::RING_MAX),
             strsize: module.strsize,
             slot_size: if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) },
             stack_frames: stack_frames(module),
@@ -439,6 +442,12 @@ impl Maps {
     pub fn create(plan: Plan, auto: bool, thread_btf: Option<MapBtf<'_>>) -> Result<Maps, SysError> {
         let mut maps = Maps { plan, lowered: Vec::new(), maps: BTreeMap::new() };
         let mut halvings: BTreeMap<&'static str, u32> = BTreeMap::new();
+        if maps.plan.ring_capped {
+            if !auto {
+                return Err(SysError::new("create the buffers", libc::E2BIG));
+            }
+            halvings.insert("buffer size", 1);
+        }
         for (map, sized) in maps.plan.wanted() {
             loop {
                 match maps.plan.create(map, thread_btf) {

@@ -2,6 +2,8 @@
 //!
 //! Every test builds its programs by hand from instructions, so a failure here is a failure of this layer.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use bpf::btf::{Builder, scan};
 use bpf::features::{Facility, Features};
 use bpf::insn::{Alu, Atomic, Helper, Insn, Jmp, Reg, Size};

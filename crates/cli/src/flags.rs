@@ -89,8 +89,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
             out.push(Word::Operand(word.clone()));
             continue;
         };
-        let mut chars = letters.char_indices();
-        while let Some((at, letter)) = chars.next() {
+        for (at, letter) in letters.char_indices() {
             let Some(flag) = TABLE.iter().find(|f| f.letter == letter) else {
                 return Err(format!("invalid option -- '{letter}'"));
             };

@@ -186,7 +186,7 @@ fn trace(command: Command, out: Out) -> u8 {
             complain("allowing destructive actions");
         }
     }
-    let lowered = !options.flag("quietresize");
+    let told = Told { quiet, resize: !options.flag("quietresize") };
     let session = Session::start(&program, options, targets, out);
     let mut session = match session {
         Ok(session) => session,
@@ -195,10 +195,10 @@ fn trace(command: Command, out: Out) -> u8 {
             return complain_all(e.messages(&program.map, tags));
         }
     };
-    match follow(&mut session, &interrupts, lowered) {
+    match follow(&mut session, &interrupts, told) {
         Ok(status) => status,
         Err(e) => {
-            tell(&mut session, lowered);
+            tell(&mut session, told);
             session.abort();
             complain_all(e.messages(&program.map, tags))
         }
@@ -206,9 +206,9 @@ fn trace(command: Command, out: Out) -> u8 {
 }
 
 /// Works until the end; the exit status.
-fn follow(session: &mut Session<Out>, interrupts: &Interrupts, lowered: bool) -> Result<u8, Error> {
+fn follow(session: &mut Session<Out>, interrupts: &Interrupts, told: Told) -> Result<u8, Error> {
     loop {
-        tell(session, lowered);
+        tell(session, told);
         if interrupts.count() > 0 {
             // The user's ^C stands on this line.
             session.newline()?;
@@ -223,13 +223,25 @@ fn follow(session: &mut Session<Out>, interrupts: &Interrupts, lowered: bool) ->
         return Ok(1);
     }
     let status = session.finish()?;
-    tell(session, lowered);
+    tell(session, told);
     Ok(status as u8)
 }
 
-fn tell(session: &mut Session<Out>, lowered: bool) {
+/// Which notices the user wants.
+#[derive(Clone, Copy)]
+struct Told {
+    quiet: bool,
+    resize: bool,
+}
+
+fn tell(session: &mut Session<Out>, told: Told) {
     for notice in session.take_notices() {
-        if !matches!(notice, Notice::Lowered(_)) || lowered {
+        let wanted = match notice {
+            Notice::Lowered(_) => told.resize,
+            Notice::Target(_) => !told.quiet,
+            Notice::Message(_) => true,
+        };
+        if wanted {
             complain(notice);
         }
     }

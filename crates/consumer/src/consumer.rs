@@ -12,7 +12,7 @@
 //! Which clause of a firing enters or leaves (`-F`) is decided here, from the records of the same CPU before and after: the
 //! first of an `entry` probe's clauses, the last of a `return` probe's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::agg::store::Store;
 use crate::message::{DropReport, FaultReport, Message};
 use crate::options::Options;
 use crate::record::{Decoder, EnabledProbe, Event, Flow, Item, Probe, StackCache, Tables};
-use crate::symbolizer::Symbolizer;
+use crate::symbolizer::{Process, Symbolizer};
 use crate::text::{Renderer, View};
 
 /// A committed record as read from a ring.
@@ -72,6 +72,8 @@ pub struct Consumer<W: Write> {
     options: Options,
     messages: Vec<Message>,
     exit: Option<i32>,
+    /// Some record or key holds addresses of processes.
+    user_addresses: bool,
     /// epid of the last record of each CPU.
     last: HashMap<u32, u32>,
 }
@@ -90,12 +92,14 @@ impl<W: Write> Consumer<W> {
             options,
             messages: Vec::new(),
             exit: None,
+            user_addresses: false,
             last: HashMap::new(),
         }
     }
 
     /// Says what an epid is.
     pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
+        self.user_addresses |= probe.layout.as_ref().is_some_and(|l| l.fields().any(|f| f.datum.is_user()));
         self.tables.enable(epid, probe);
     }
 
@@ -106,6 +110,7 @@ impl<W: Write> Consumer<W> {
 
     /// Adds the next aggregation of the session; ids count from 0 in order of definition.
     pub fn add_aggregation(&mut self, desc: AggDesc) -> AggId {
+        self.user_addresses |= desc.key.iter().any(|f| f.datum.is_user());
         self.store.add(desc)
     }
 
@@ -177,6 +182,14 @@ impl<W: Write> Consumer<W> {
     pub fn snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.symbols.begin_batch();
         snapshot(&mut self.store, &mut self.stacks, self.symbols.as_mut(), source)
+    }
+
+    /// A process whose addresses the output may name was seen alive; see [`Symbolizer::note`]. Costs nothing in a session
+    /// that prints no user addresses.
+    pub fn note(&mut self, process: Process) {
+        if self.user_addresses {
+            self.symbols.note(process);
+        }
     }
 
     /// A newline, as after `^C`.
@@ -316,8 +329,16 @@ fn snapshot(
     source.snapshot(&mut |id, key, words| {
         store.merge(id, key, words, symbols, &mut wanted);
     })?;
+    let mut seen = HashSet::new();
     for (id, key) in wanted {
-        store.fetch_stacks(id, &key, &mut |stack| stacks.get(stack, source));
+        store.fetch_stacks(id, &key, &mut |id| {
+            let stack = stacks.get(id, source);
+            let process = Process { pid: stack.tgid, generation: stack.exec };
+            if stack.tgid != 0 && seen.insert(process) {
+                symbols.note(process);
+            }
+            stack
+        });
     }
     Ok(())
 }

@@ -64,6 +64,15 @@ impl Layout {
             .collect::<Result<_, FormatError>>()?;
         Ok(Self { steps })
     }
+
+    /// What the record holds to be printed.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.steps.iter().flat_map(|step| match step {
+            Step::Plain(Action::Trace(field)) => std::slice::from_ref(field),
+            Step::Printf { args, .. } => args,
+            _ => &[],
+        })
+    }
 }
 
 /// A probe × clause of the session.

@@ -26,6 +26,9 @@ pub trait Symbolizer {
     /// A batch of records or a snapshot begins: what is known of running processes may be out of date.
     fn begin_batch(&mut self) {}
 
+    /// A process was seen whose addresses will be asked for, perhaps when it is gone: now is the time to read its map.
+    fn note(&mut self, _process: Process) {}
+
     /// A kernel address: `` module`function+0x1c `` in [`AddrForm::Address`], without the offset in `Symbol` and
     /// `Function`, the module alone in `Module`; `0x…` where nothing is known.
     fn kernel(&mut self, addr: u64, form: AddrForm) -> String;
@@ -79,6 +82,10 @@ fn show(name: &symbols::Name, form: AddrForm) -> String {
 impl Symbolizer for SystemSymbols {
     fn begin_batch(&mut self) {
         self.processes.begin_batch();
+    }
+
+    fn note(&mut self, process: Process) {
+        self.processes.note(process.pid, process.generation);
     }
 
     fn kernel(&mut self, addr: u64, form: AddrForm) -> String {

@@ -134,7 +134,7 @@ impl Sink {
 
 /// The entry of `known` nearest to `wrong`, for "did you mean"; `None` when nothing is near.
 ///
-/// Nearness is the Levenshtein distance, at most a third of the longer word's length.
+/// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer word's length.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -146,15 +146,20 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
+    let mut above: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
+    let mut before = None;
     for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
+        let mut next = vec![i + 1];
         for (j, cb) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(ca != *cb)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = row[j + 1];
-            row[j + 1] = next;
+            let mut best = (row[j] + usize::from(ca != *cb)).min(next[j] + 1).min(row[j + 1] + 1);
+            if j > 0 && before == Some(*cb) && ca == b[j - 1] {
+                best = best.min(above[j - 1] + 1);
+            }
+            next.push(best);
         }
+        before = Some(ca);
+        above = std::mem::replace(&mut row, next);
     }
     row[b.len()]
 }

@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, EnabledProbe, Layout, Message, Probe, RawRecord, SlotSink, Source, Text};
+use consumer::{Consumer, EnabledProbe, Layout, Message, Probe, Process, SlotSink, Source, SystemSymbols, Text};
 use plane::control::Activity;
-use plane::desc::AddrForm;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use providers::Env;
@@ -72,7 +71,14 @@ struct Deadlines {
     switch: Instant,
     aggregate: Instant,
     status: Instant,
+    /// When the targets' address maps are read again, and how long until the time after.
+    note: (Instant, Duration),
 }
+
+/// How soon after its start a target's address map is read again: it loads its libraries now, and may end soon. Each time
+/// twice as long, up to [`NOTE_LAST`].
+const NOTE_FIRST: Duration = Duration::from_millis(2);
+const NOTE_LAST: Duration = Duration::from_secs(1);
 
 /// Reads for the consumer.
 struct Kernel<'a>(&'a Machine);
@@ -155,12 +161,13 @@ impl<W: Write> Session<W> {
             control.become_state(Activity::Active);
         }
         let now = Instant::now();
-        let next = Deadlines { switch: now, aggregate: now, status: now };
+        let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, NOTE_FIRST) };
         let mut session = Session { machine, consumer, targets, options, notices, next, cpus };
         session.next = Deadlines {
             switch: now + session.every("switchrate"),
             aggregate: now + session.every("aggrate"),
             status: now + session.every("statusrate"),
+            ..session.next
         };
         // BEGIN's output is shown before any target runs.
         session.drain(false)?;
@@ -179,7 +186,10 @@ impl<W: Write> Session<W> {
         if self.machine.activity().0 != Activity::Active {
             return Ok(Status::Done);
         }
-        let first = self.next.switch.min(self.next.aggregate).min(self.next.status);
+        let mut first = self.next.switch.min(self.next.aggregate).min(self.next.status);
+        if !self.targets.is_empty() {
+            first = first.min(self.next.note.0);
+        }
         let wait = first.saturating_duration_since(Instant::now()).min(limit);
         let mut fds: Vec<RawFd> = self.machine.doorbell().map(|d| d.as_raw_fd()).into_iter().collect();
         let rung = fds.len();
@@ -199,8 +209,20 @@ impl<W: Write> Session<W> {
             self.status()?;
             self.next.status = now + self.every("statusrate");
         }
+        if now >= self.next.note.0 {
+            self.note_targets(now);
+        }
         let over = self.targets_ended() || self.machine.activity().0 != Activity::Active;
         Ok(if over { Status::Done } else { Status::Working })
+    }
+
+    /// Reads the targets' address maps while they can be read: a target that has ended is still to be symbolized.
+    fn note_targets(&mut self, now: Instant) {
+        for target in &self.targets {
+            self.consumer.note(Process::now(target.pid() as u32));
+        }
+        let wait = self.next.note.1;
+        self.next.note = (now + wait, (wait * 2).min(NOTE_LAST));
     }
 
     fn status(&mut self) -> Result<(), Error> {
@@ -254,17 +276,7 @@ impl<W: Write> Session<W> {
         if batch.is_empty() {
             return Ok(());
         }
-        let raw: Vec<RawRecord<'_>> = batch
-            .iter()
-            .map(|(r, data)| RawRecord {
-                cpu: u32::from(r.cpu),
-                time: r.time,
-                epid: r.epid,
-                flags: r.flags,
-                data,
-            })
-            .collect();
-        self.consumer.consume(&raw, &mut Kernel(&self.machine)).map_err(Error::Output)
+        self.consumer.consume_batch(batch, &mut Kernel(&self.machine)).map_err(Error::Output)
     }
 
     /// What there is to tell, since the last call.
@@ -346,7 +358,7 @@ fn consumer<W: Write>(
 ) -> Result<Consumer<W>, Error> {
     let target = targets.first().map(|t| t.pid() as u32);
     let settings = consumer_options(options, target);
-    let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(Symbols::default()), settings);
+    let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(SystemSymbols::default()), settings);
     for desc in &program.module.aggs {
         consumer.add_aggregation(desc.clone());
     }
@@ -375,57 +387,4 @@ fn consumer<W: Write>(
         consumer.enable(e.epid, EnabledProbe { probe, layout: layouts[e.clause].clone() });
     }
     Ok(consumer)
-}
-
-/// Symbols of the kernel and of processes, each read when first asked for.
-#[derive(Default)]
-struct Symbols {
-    kernel: Option<symbols::Kernel>,
-    processes: Option<symbols::Processes>,
-}
-
-impl Symbols {
-    fn kernel(&mut self) -> &mut symbols::Kernel {
-        self.kernel.get_or_insert_with(symbols::Kernel::new)
-    }
-
-    fn processes(&mut self) -> &mut symbols::Processes {
-        self.processes.get_or_insert_with(symbols::Processes::new)
-    }
-}
-
-fn form(name: &symbols::Name, form: AddrForm) -> String {
-    match form {
-        AddrForm::Symbol | AddrForm::Function => name.without_offset().to_string(),
-        AddrForm::Module => name.module_only().to_string(),
-        AddrForm::Address => name.to_string(),
-    }
-}
-
-impl consumer::Symbolizer for Symbols {
-    fn kernel(&mut self, addr: u64, how: AddrForm) -> String {
-        form(&Symbols::kernel(self).name(addr), how)
-    }
-
-    fn user(&mut self, process: consumer::Process, addr: u64, how: AddrForm) -> String {
-        form(&self.processes().name(process.pid, process.generation, addr), how)
-    }
-
-    fn kernel_start(&mut self, addr: u64, how: AddrForm) -> u64 {
-        match how {
-            AddrForm::Module => Symbols::kernel(self).module_start(addr),
-            AddrForm::Address => addr,
-            AddrForm::Symbol | AddrForm::Function => Symbols::kernel(self).func_start(addr),
-        }
-    }
-
-    fn user_start(&mut self, process: consumer::Process, addr: u64, how: AddrForm) -> u64 {
-        match how {
-            AddrForm::Module => self.processes().module_start(process.pid, process.generation, addr),
-            AddrForm::Address => addr,
-            AddrForm::Symbol | AddrForm::Function => {
-                self.processes().func_start(process.pid, process.generation, addr)
-            }
-        }
-    }
 }

@@ -67,6 +67,11 @@ impl Datum {
         }
     }
 
+    /// Whether it holds addresses of a process.
+    pub fn is_user(self) -> bool {
+        matches!(self, Datum::UserStack { .. } | Datum::UserAddr(_))
+    }
+
     /// Alignment in a record or key: 1, 2, 4 or 8.
     pub fn align(self) -> u32 {
         match self {

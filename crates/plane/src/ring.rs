@@ -79,10 +79,12 @@ pub const fn origin(epid: u32, cpu: u16, flags: u16) -> u64 {
     epid as u64 | (cpu as u64) << 32 | (flags as u64) << 48
 }
 
-/// The size of a ring for `bytes` asked for: the power of two not above it, at least [`RING_MIN`].
+/// The largest ring: the kernel refuses variable offsets of 2^29 and more (`BPF_MAX_VAR_OFF`).
+pub const RING_MAX: u32 = 1 << 28;
+
+/// The size of a ring for `bytes` asked for: the power of two not below it, from [`RING_MIN`] to [`RING_MAX`].
 pub fn ring_size(bytes: u64) -> u32 {
-    let bytes = bytes.clamp(u64::from(RING_MIN), 1 << 30);
-    1 << bytes.ilog2()
+    bytes.clamp(u64::from(RING_MIN), u64::from(RING_MAX)).next_power_of_two() as u32
 }
 
 /// Data of a fault record.
@@ -132,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn ring_sizes_are_powers_of_two_not_above_what_was_asked() {
+    fn ring_sizes_are_powers_of_two_not_below_what_was_asked() {
         assert_eq!(ring_size(4 << 20), 4 << 20);
-        assert_eq!(ring_size((4 << 20) - 1), 2 << 20);
+        assert_eq!(ring_size((4 << 20) - 1), 4 << 20);
         assert_eq!(ring_size(0), RING_MIN);
-        assert_eq!(ring_size(u64::MAX), 1 << 30);
+        assert_eq!(ring_size(u64::MAX), RING_MAX);
     }
 }

@@ -264,12 +264,12 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn expect(&mut self, p: Punct) -> Parsed<Span> {
+    fn require(&mut self, p: Punct) -> Parsed<Span> {
         if self.at(p) { Ok(self.bump().span) } else { Err(self.unexpected()) }
     }
 
     /// A name; `what` says of what, for the message.
-    fn expect_name(&mut self) -> Parsed<Name> {
+    fn require_name(&mut self) -> Parsed<Name> {
         match &self.peek(0).tok {
             Tok::Ident(text) if !text.contains('`') => {
                 let text = text.clone();
@@ -280,11 +280,11 @@ impl<'a> Parser<'a> {
     }
 
     /// A name or a keyword in a place where only a member can stand.
-    fn expect_member_name(&mut self) -> Parsed<Name> {
+    fn require_member_name(&mut self) -> Parsed<Name> {
         if let Tok::Kw(kw) = self.peek(0).tok {
             return Ok(Name { text: kw.text().to_owned(), span: self.bump().span });
         }
-        self.expect_name()
+        self.require_name()
     }
 
     /// Complains about the next token.

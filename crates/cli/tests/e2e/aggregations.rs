@@ -1,7 +1,6 @@
 //! Aggregations: exact sums, printing, sorting, clear.
 
 use crate::Verdict::{self, Pass};
-use crate::tests;
 use crate::tool::{dtrace, workload};
 
 tests! {

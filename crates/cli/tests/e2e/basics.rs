@@ -1,7 +1,6 @@
 //! BEGIN, END, output to the column.
 
 use crate::Verdict::{self, Pass};
-use crate::tests;
 use crate::tool::dtrace;
 
 tests! {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::Verdict::{self, Pass};
-use crate::tests;
 use crate::tool::{dtrace, finish, settle, signal, start};
 
 tests! {

@@ -1,7 +1,6 @@
 //! Faults: ERROR fires, the rest of the clause is dropped, the next clause runs.
 
 use crate::Verdict::{self, Pass};
-use crate::tests;
 use crate::tool::{dtrace, workload};
 
 tests! {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use crate::Verdict::{self, Pass};
-use crate::tests;
 use crate::tool::{dtrace, finish, settle, signal, start};
 
 tests! { after_exit after_an_error after_kill after_kill_with_a_target exit_with_every_call_is_quick }

@@ -5,6 +5,15 @@
 //! kernel cannot run is skipped with its reason. `e2e [FILTER]` runs the tests whose name holds FILTER. With
 //! `--workload NAME COUNT` the runner is itself the workload that a test traces.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+/// Names the tests of a module.
+macro_rules! tests {
+    ($($name:ident)*) => {
+        pub(crate) const TESTS: &[$crate::Test] = &[$((concat!(module_path!(), "::", stringify!($name)), $name),)*];
+    };
+}
+
 mod aggregations;
 mod basics;
 mod command;
@@ -23,21 +32,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// How a test ended when it did not fail.
-pub enum Verdict {
+pub(crate) enum Verdict {
+    /// It does what it should.
     Pass,
+    /// This kernel or machine cannot run it: why.
     Skip(String),
 }
 
 /// A test: its name and what it does.
-pub type Test = (&'static str, fn() -> Verdict);
-
-/// Names the tests of a module.
-#[macro_export]
-macro_rules! tests {
-    ($($name:ident)*) => {
-        pub const TESTS: &[$crate::Test] = &[$((concat!(module_path!(), "::", stringify!($name)), $name),)*];
-    };
-}
+pub(crate) type Test = (&'static str, fn() -> Verdict);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

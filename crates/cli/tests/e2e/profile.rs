@@ -1,7 +1,6 @@
 //! profile and tick: rates, arguments, symbols.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tests;
 use crate::tool::{dtrace, workload};
 
 tests! { a_tick_ends_it ticks_keep_their_rate profile_samples_a_spinner kernel_stacks_and_functions user_stacks both_pcs }

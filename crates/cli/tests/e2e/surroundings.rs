@@ -4,7 +4,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tests;
 use crate::tool::{Output, binary, dtrace, finish, settle, signal, start, workload};
 
 tests! {
@@ -162,7 +161,7 @@ fn cpu_comes_and_goes() -> Verdict {
 
 fn every_facility_is_listed() -> Verdict {
     let o = dtrace(&["-vV"]).code(0);
-    for word in ["tp_btf", "kprobe_multi", "ring buffer", "task storage"] {
+    for word in ["tp_btf", "kprobe_multi", "ringbuf", "task_storage"] {
         assert!(o.out.contains(word), "{word}: {o:?}");
     }
     print!("{}", o.out);

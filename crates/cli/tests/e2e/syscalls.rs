@@ -1,7 +1,6 @@
 //! The syscall provider: exact numbers, 32-bit callers, errors.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tests;
 use crate::tool::{dtrace, workload};
 
 tests! {

@@ -6,42 +6,41 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The binary under test.
-pub fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     std::env::var_os("DTRACE_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_dtrace")), PathBuf::from)
 }
 
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
 /// The command line of a workload: this runner, called again.
-pub fn workload(name: &str, count: u32) -> String {
+pub(crate) fn workload(name: &str, count: u32) -> String {
     let me = std::env::current_exe().unwrap();
     format!("{} --workload {name} {count}", me.display())
 }
 
 /// What a run left.
 #[derive(Debug)]
-pub struct Output {
-    pub out: String,
-    pub err: String,
+pub(crate) struct Output {
+    pub(crate) out: String,
+    pub(crate) err: String,
     /// `None`: killed by a signal.
-    pub code: Option<i32>,
-    pub pid: u32,
+    pub(crate) code: Option<i32>,
 }
 
 impl Output {
     /// Fails unless the run ended with `code`.
     #[track_caller]
-    pub fn code(self, code: i32) -> Output {
+    pub(crate) fn code(self, code: i32) -> Output {
         assert_eq!(self.code, Some(code), "\nstdout:\n{}\nstderr:\n{}", self.out, self.err);
         self
     }
 
     /// The first integer of the last line that is not blank.
     #[track_caller]
-    pub fn last_number(&self) -> i64 {
+    pub(crate) fn last_number(&self) -> i64 {
         let line = self.out.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("");
         line.split_whitespace()
             .rev()
@@ -51,7 +50,7 @@ impl Output {
 
     /// The last word of the line whose first word is `key`.
     #[track_caller]
-    pub fn value_of(&self, key: &str) -> i64 {
+    pub(crate) fn value_of(&self, key: &str) -> i64 {
         self.out
             .lines()
             .find(|l| l.split_whitespace().next() == Some(key))
@@ -62,13 +61,13 @@ impl Output {
 
 /// Runs `dtrace` with these words.
 #[track_caller]
-pub fn dtrace(words: &[&str]) -> Output {
+pub(crate) fn dtrace(words: &[&str]) -> Output {
     finish(start(words), Duration::from_secs(60))
 }
 
 /// Starts `dtrace` with these words.
 #[track_caller]
-pub fn start(words: &[&str]) -> Child {
+pub(crate) fn start(words: &[&str]) -> Child {
     Command::new(binary())
         .args(words)
         .stdin(Stdio::null())
@@ -80,8 +79,7 @@ pub fn start(words: &[&str]) -> Child {
 
 /// Waits for the end; a run that outlives `limit` is killed and fails the test.
 #[track_caller]
-pub fn finish(mut child: Child, limit: Duration) -> Output {
-    let pid = child.id();
+pub(crate) fn finish(mut child: Child, limit: Duration) -> Output {
     let mut out = child.stdout.take().unwrap();
     let mut err = child.stderr.take().unwrap();
     let reader = std::thread::spawn(move || {
@@ -109,18 +107,18 @@ pub fn finish(mut child: Child, limit: Duration) -> Output {
     let out = String::from_utf8_lossy(&reader.join().unwrap()).into_owned();
     let err = String::from_utf8_lossy(&err_reader.join().unwrap()).into_owned();
     let Some(status) = status else { panic!("no end after {limit:?}\nstdout:\n{out}\nstderr:\n{err}") };
-    Output { out, err, code: status.code(), pid }
+    Output { out, err, code: status.code() }
 }
 
 /// Sends a signal.
-pub fn signal(child: &Child, signal: i32) {
+pub(crate) fn signal(child: &Child, signal: i32) {
     // SAFETY: a process of ours that has not been waited for.
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
 /// Waits until `dtrace` says on its standard error that probes matched, which is after they were enabled.
 /// Used with scripts whose BEGIN prints; simpler and as good: a pause long enough for the slowest guest.
-pub fn settle() {
+pub(crate) fn settle() {
     let ms = if std::env::var_os("DTRACE_IN_VM").is_some() { 4000 } else { 700 };
     std::thread::sleep(Duration::from_millis(ms));
 }

@@ -1,7 +1,6 @@
 //! Global, thread-local, clause-local variables and associative arrays.
 
 use crate::Verdict::{self, Pass};
-use crate::tests;
 use crate::tool::{dtrace, workload};
 
 tests! {
@@ -40,7 +39,7 @@ fn deleting_an_element() -> Verdict {
         "-c",
         &workload("getppid", 20000),
         "-n",
-        "syscall::getppid:entry /pid == $target/ { a[i] = 1; n += a[i]; a[i] = 0; i++; } END { printf(\"%d %d\\n\", i, n); }",
+        "int i; int n; syscall::getppid:entry /pid == $target/ { a[i] = 1; n += a[i]; a[i] = 0; i++; } END { printf(\"%d %d\\n\", i, n); }",
     ])
     .code(0);
     assert_eq!(o.out, "20000 20000\n\n", "{o:?}");

@@ -27,7 +27,7 @@ fn call32(nr: u32, arg: u32) -> i32 {
 }
 
 /// Runs workload `args[0]`, `args[1]` times.
-pub fn run(args: &[String]) -> ExitCode {
+pub(crate) fn run(args: &[String]) -> ExitCode {
     let count: u32 = args.get(1).and_then(|c| c.parse().ok()).unwrap_or(1);
     match args.first().map(String::as_str) {
         Some("getppid") => (0..count).for_each(|_| {

@@ -1,3 +1,5 @@
+//! The interpreter on clauses small enough to follow by hand.
+
 use super::*;
 use crate::text::parse;
 use crate::verify::verify;

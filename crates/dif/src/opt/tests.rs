@@ -1,3 +1,5 @@
+//! Each optimization on a small function, and all of them against the interpreter on random modules.
+
 use super::*;
 use crate::generate::{Config, Rng, module};
 use crate::interp::{Interpreter, Outcome, State, World};

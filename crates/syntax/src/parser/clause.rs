@@ -81,7 +81,7 @@ impl Parser<'_> {
         let start = self.bump().span;
         self.in_predicate = true;
         let condition = self.expr();
-        let result = condition.and_then(|e| self.expect(Punct::Slash).map(|_| e));
+        let result = condition.and_then(|e| self.require(Punct::Slash).map(|_| e));
         let expr = match result {
             Ok(mut expr) => {
                 expr.span = start.to(self.last);
@@ -116,7 +116,7 @@ impl Parser<'_> {
     /// `{ statements }`.
     pub(super) fn block(&mut self) -> Parsed<Block> {
         self.nested(|p| {
-            let open = p.expect(Punct::LBrace)?;
+            let open = p.require(Punct::LBrace)?;
             let mut stmts = Vec::new();
             loop {
                 p.new_statement();
@@ -272,11 +272,11 @@ impl Parser<'_> {
     /// `(expression)` after `if`.
     fn condition(&mut self) -> Expr {
         let start = self.peek(0).span;
-        let result = self.expect(Punct::LParen).and_then(|open| {
+        let result = self.require(Punct::LParen).and_then(|open| {
             self.open.push((Punct::LParen, open));
             let cond = self.expr();
             let recovered = match cond {
-                Ok(cond) => self.expect(Punct::RParen).map(|_| cond),
+                Ok(cond) => self.require(Punct::RParen).map(|_| cond),
                 Err(Bail) => Err(Bail),
             };
             match recovered {

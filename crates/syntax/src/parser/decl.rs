@@ -112,7 +112,7 @@ impl Parser<'_> {
             )));
         }
         let span = start.to(self.last);
-        self.expect(Punct::Semi)?;
+        self.require(Punct::Semi)?;
         if specs.storage.is_some_and(|s| s.class == StorageClass::Typedef) {
             self.typedefs.extend(declarators.iter().filter_map(|d| d.name.as_ref()).map(|n| n.text.clone()));
         }
@@ -128,10 +128,10 @@ impl Parser<'_> {
 
     /// `(type)`.
     pub(super) fn type_in_parens(&mut self) -> Parsed<TypeName> {
-        let open = self.expect(Punct::LParen)?;
+        let open = self.require(Punct::LParen)?;
         self.open.push((Punct::LParen, open));
         let ty = self.type_name()?;
-        self.expect(Punct::RParen)?;
+        self.require(Punct::RParen)?;
         self.open.pop();
         Ok(ty)
     }
@@ -324,7 +324,7 @@ impl Parser<'_> {
             }
         }
         let span = specs.span.to(self.last);
-        self.expect(Punct::Semi)?;
+        self.require(Punct::Semi)?;
         Ok(Member { span, specs, declarators })
     }
 
@@ -358,11 +358,11 @@ impl Parser<'_> {
                 if !list.is_empty() && self.eat(Punct::RBrace) {
                     break;
                 }
-                let name = self.expect_name()?;
+                let name = self.require_name()?;
                 let value = if self.eat(Punct::Assign) { Some(self.constant()?) } else { None };
                 list.push(Enumerator { span: name.span.to(self.last), name, value });
                 if !self.eat(Punct::Comma) {
-                    self.expect(Punct::RBrace)?;
+                    self.require(Punct::RBrace)?;
                     break;
                 }
             }
@@ -433,7 +433,7 @@ impl Parser<'_> {
             Tok::P(Punct::LParen) if self.is_grouping(naming) => {
                 self.bump();
                 let inner = self.declarator(naming)?;
-                self.expect(Punct::RParen)?;
+                self.require(Punct::RParen)?;
                 Ok((inner.name, inner.parts))
             }
             _ if naming == Naming::Required => Err(self.unexpected()),
@@ -461,7 +461,7 @@ impl Parser<'_> {
         let open_before = self.open.len();
         self.open.push((Punct::LBracket, open));
         let size = if self.at(Punct::RBracket) { None } else { Some(Box::new(self.constant()?)) };
-        self.expect(Punct::RBracket)?;
+        self.require(Punct::RBracket)?;
         self.open.truncate(open_before);
         Ok(DeclPart { span: open.to(self.last), kind: DeclPartKind::Array(size) })
     }
@@ -505,7 +505,7 @@ impl Parser<'_> {
                 }
             }
         }
-        self.expect(close)?;
+        self.require(close)?;
         self.open.truncate(open_before);
         Ok(Params { span: open.span.to(self.last), list, varargs })
     }

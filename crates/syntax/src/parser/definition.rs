@@ -21,10 +21,10 @@ impl Parser<'_> {
             },
             _ => None,
         };
-        self.expect(Punct::Assign)?;
+        self.require(Punct::Assign)?;
         let value = self.assignment()?;
         let span = start.to(self.last);
-        self.expect(Punct::Semi)?;
+        self.require(Punct::Semi)?;
         Ok(Inline { span, specs, declarator, params, value })
     }
 
@@ -32,32 +32,32 @@ impl Parser<'_> {
     pub(super) fn translator(&mut self) -> Parsed<Translator> {
         let start = self.bump().span;
         let output = self.type_name()?;
-        self.expect(Punct::Lt)?;
+        self.require(Punct::Lt)?;
         let input = self.param()?;
         if input.declarator.name.is_none() {
             return Err(self.unexpected_with(Some("the translated value needs a name")));
         }
-        self.expect(Punct::Gt)?;
+        self.require(Punct::Gt)?;
         let members = self.members(|p| {
-            let name = p.expect_member_name()?;
-            p.expect(Punct::Assign)?;
+            let name = p.require_member_name()?;
+            p.require(Punct::Assign)?;
             let value = p.assignment()?;
             let span = name.span.to(p.last);
-            p.expect(Punct::Semi)?;
+            p.require(Punct::Semi)?;
             Ok(TranslatorMember { span, name, value })
         })?;
         let span = start.to(self.last);
-        self.expect(Punct::Semi)?;
+        self.require(Punct::Semi)?;
         Ok(Translator { span, output, input, members })
     }
 
     /// `provider name { probe …; };`
     pub(super) fn provider(&mut self) -> Parsed<ProviderDef> {
         let start = self.bump().span;
-        let name = self.expect_name()?;
+        let name = self.require_name()?;
         let probes = self.members(Self::provider_probe)?;
         let span = start.to(self.last);
-        self.expect(Punct::Semi)?;
+        self.require(Punct::Semi)?;
         Ok(ProviderDef { span, name, probes })
     }
 
@@ -68,11 +68,11 @@ impl Parser<'_> {
             return Err(self.unexpected());
         }
         self.bump();
-        let name = self.expect_member_name()?;
+        let name = self.require_member_name()?;
         let native = self.probe_params()?;
         let translated = if self.eat(Punct::Colon) { Some(self.probe_params()?) } else { None };
         let span = start.to(self.last);
-        self.expect(Punct::Semi)?;
+        self.require(Punct::Semi)?;
         Ok(ProviderProbe { span, name, native, translated })
     }
 
@@ -85,7 +85,7 @@ impl Parser<'_> {
 
     /// `{ member member … }`; a wrong member is left out.
     fn members<T>(&mut self, mut member: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
-        let open = self.expect(Punct::LBrace)?;
+        let open = self.require(Punct::LBrace)?;
         let mut members = Vec::new();
         loop {
             self.new_statement();

@@ -83,7 +83,7 @@ impl Parser<'_> {
         self.bump();
         let then = self.expr()?;
         let height = self.grown(height)?;
-        self.expect(Punct::Colon)?;
+        self.require(Punct::Colon)?;
         let otherwise = self.constant()?;
         self.height = self.grown(height)?;
         let span = cond.span.to(otherwise.span);
@@ -216,7 +216,7 @@ impl Parser<'_> {
                 Tok::P(p @ (Punct::Dot | Punct::Arrow)) => {
                     self.bump();
                     self.height = 0;
-                    let name = self.expect_member_name()?;
+                    let name = self.require_member_name()?;
                     ExprKind::Member { base: Box::new(base), arrow: p == Punct::Arrow, name }
                 }
                 Tok::P(p @ (Punct::Inc | Punct::Dec)) => {
@@ -248,7 +248,7 @@ impl Parser<'_> {
                 self.bump();
                 self.open.push((Punct::LParen, span));
                 let inner = self.expr()?;
-                self.expect(Punct::RParen)?;
+                self.require(Punct::RParen)?;
                 self.open.pop();
                 return Ok(Expr { span: span.to(self.last), kind: inner.kind });
             }
@@ -259,7 +259,7 @@ impl Parser<'_> {
                     let name = Name { text: kw.text().to_owned(), span };
                     return Ok(Expr { span, kind: ExprKind::Ident(name) });
                 }
-                let name = self.expect_member_name()?;
+                let name = self.require_member_name()?;
                 let span = span.to(name.span);
                 let kind =
                     if kw == Kw::SelfScope { ExprKind::SelfVar(name) } else { ExprKind::ThisVar(name) };
@@ -292,12 +292,12 @@ impl Parser<'_> {
     /// `offsetof(type, member)`.
     fn offsetof(&mut self) -> Parsed<Expr> {
         let start = self.bump().span;
-        let open = self.expect(Punct::LParen)?;
+        let open = self.require(Punct::LParen)?;
         self.open.push((Punct::LParen, open));
         let ty = self.nested(|p| p.type_name())?;
-        self.expect(Punct::Comma)?;
-        let member = self.expect_member_name()?;
-        self.expect(Punct::RParen)?;
+        self.require(Punct::Comma)?;
+        let member = self.require_member_name()?;
+        self.require(Punct::RParen)?;
         self.open.pop();
         self.height = 1;
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Offsetof { ty, member } })
@@ -306,13 +306,13 @@ impl Parser<'_> {
     /// `xlate <type> (expr)`.
     fn xlate(&mut self) -> Parsed<Expr> {
         let start = self.bump().span;
-        self.expect(Punct::Lt)?;
+        self.require(Punct::Lt)?;
         let ty = self.nested(|p| p.type_name())?;
-        self.expect(Punct::Gt)?;
-        let open = self.expect(Punct::LParen)?;
+        self.require(Punct::Gt)?;
+        let open = self.require(Punct::LParen)?;
         self.open.push((Punct::LParen, open));
         let operand = Box::new(self.expr()?);
-        self.expect(Punct::RParen)?;
+        self.require(Punct::RParen)?;
         self.open.pop();
         self.height = self.grown(0)?;
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Xlate { ty, operand } })
