@@ -134,14 +134,15 @@ impl Sink {
 
 /// The entry of `known` nearest to `wrong`, for "did you mean"; `None` when nothing is near.
 ///
-/// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer word's length.
+/// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer
+/// word's length; of two as near, the one of like length.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
-        .map(|k| (distance(wrong, k), k))
-        .filter(|(d, k)| *d * 3 <= wrong.len().max(k.len()))
+        .map(|k| (distance(wrong, k), k.len().abs_diff(wrong.len()), k))
+        .filter(|(d, _, k)| *d * 3 <= wrong.len().max(k.len()))
         .min()
-        .map(|(_, k)| k)
+        .map(|(_, _, k)| k)
 }
 
 fn distance(a: &str, b: &str) -> usize {
