@@ -165,6 +165,8 @@ pub struct Plan {
     pub cpus: u32,
     /// Bytes of a ring, a power of two; 0 when nothing is recorded.
     pub ring_size: u32,
+    /// What a ring must have: room for its longest record wherever the last one ended.
+    pub ring_least: u32,
     /// More was asked for than a ring can have.
     pub ring_capped: bool,
     /// Bytes of a string.
@@ -203,9 +205,11 @@ impl Plan {
             })
             .collect();
         let (vars, globals_size, thread) = plan_vars(module, options, needs.levels);
+        let ring_least = least_ring(module);
         Plan {
             cpus,
-            ring_size: plan_ring(module, options, needs.one_shot),
+            ring_size: plan_ring(module, options, needs.one_shot).max(ring_least),
+            ring_least,
             ring_capped: !needs.one_shot && options.bufsize > u64::from(ring::RING_MAX),
             strsize: module.strsize,
             slot_size: if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) },
@@ -243,7 +247,7 @@ impl Plan {
     /// Gives up half of what `what` has; false when it is at its least.
     fn halve(&mut self, what: Sized) -> bool {
         match what {
-            Sized::Buffer if self.ring_size > ring::RING_MIN => {
+            Sized::Buffer if self.ring_size > self.ring_least => {
                 self.ring_size /= 2;
                 true
             }
@@ -352,21 +356,26 @@ enum Sized {
     Dynamic(u32),
 }
 
-fn plan_ring(module: &Module, options: &Options, one_shot: bool) -> u32 {
+/// Twice the longest record: a record that does not fit before the ring's end takes what is left there too, which is
+/// less than its own length. (In a shorter ring it may find no place although the ring is empty, and never will.)
+fn least_ring(module: &Module) -> u32 {
     // A fault is recorded even where no clause records.
-    let records = || module.clauses.iter().filter_map(|c| c.record.as_ref());
-    let longest = ring::HEADER_SIZE + records().map(|r| r.size).max().unwrap_or(0).max(ring::FAULT_SIZE);
-    if one_shot {
-        let each = |r: &dif::ir::RecordDesc| u64::from(ring::HEADER_SIZE + r.size);
-        let fault = u64::from(ring::HEADER_SIZE + ring::FAULT_SIZE);
-        let all = records().map(each).sum::<u64>() + fault * module.clauses.len() as u64;
-        // Twice, so that padding before the end never costs a record; ERROR may fire for every clause.
-        let bytes = (4 * all).next_power_of_two();
-        return ring::ring_size(bytes.min(options.bufsize.max(u64::from(ring::RING_MIN))));
+    let records = module.clauses.iter().filter_map(|c| c.record.as_ref());
+    let longest = ring::HEADER_SIZE + records.map(|r| r.size).max().unwrap_or(0).max(ring::FAULT_SIZE);
+    ring::ring_size(2 * u64::from(longest))
+}
+
+fn plan_ring(module: &Module, options: &Options, one_shot: bool) -> u32 {
+    if !one_shot {
+        return ring::ring_size(options.bufsize);
     }
-    let size = ring::ring_size(options.bufsize);
-    // A ring shorter than its longest record could never hold it.
-    size.max(longest.next_power_of_two())
+    let each = |r: &dif::ir::RecordDesc| u64::from(ring::HEADER_SIZE + r.size);
+    let fault = u64::from(ring::HEADER_SIZE + ring::FAULT_SIZE);
+    let records = module.clauses.iter().filter_map(|c| c.record.as_ref());
+    let all = records.map(each).sum::<u64>() + fault * module.clauses.len() as u64;
+    // Twice, so that padding before the end never costs a record; ERROR may fire for every clause.
+    let bytes = (4 * all).next_power_of_two();
+    ring::ring_size(bytes.min(options.bufsize.max(u64::from(ring::RING_MIN))))
 }
 
 fn stack_frames(module: &Module) -> u32 {
