@@ -78,7 +78,7 @@ impl Drop for Running {
 
 /// The floor: an empty program on `sys_enter`.
 pub(crate) fn floor() -> Option<Link> {
-    let insns = [Insn::mov64_imm(bpf::insn::R0, 0), Insn::exit()];
+    let insns = [Insn::mov64_imm(bpf::insn::Reg::R0, 0), Insn::exit()];
     let prog = Prog::load(&ProgSpec::new(ProgKind::RawTracepoint, "floor", &insns)).ok()?;
     Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
 }
