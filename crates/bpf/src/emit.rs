@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use diagnostics::Span;
 
+use crate::frame::STACK_LIMIT;
 use crate::insn::{Atomic, Insn, Reg, Size};
 use crate::liveness::prune;
 use crate::mir::{Alu, AtomicOp, Const, Func, Inst, Label, MapRef, Operand, V, commutes};
-use crate::regalloc::{Allocated, CodegenError, STACK_LIMIT, allocate};
+use crate::regalloc::{Allocated, CodegenError, allocate};
 
 /// A function of a [`Code`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ pub mod btf;
 pub mod disasm;
 pub mod emit;
 pub mod features;
+mod frame;
 pub mod helpers;
 pub mod insn;
 mod liveness;

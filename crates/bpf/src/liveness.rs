@@ -55,13 +55,15 @@ impl Ranges {
 
 /// A basic block: instructions `start..end`.
 #[derive(Clone, Debug)]
-struct Node {
-    start: usize,
-    end: usize,
-    next: Vec<usize>,
+pub(crate) struct Node {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Blocks that may follow.
+    pub(crate) next: Vec<usize>,
 }
 
-fn blocks(f: &Func) -> Vec<Node> {
+/// The blocks of a function in layout order.
+pub(crate) fn blocks(f: &Func) -> Vec<Node> {
     let n = f.insts.len();
     let mut leader = vec![false; n + 1];
     leader[0] = true;
@@ -135,13 +137,13 @@ pub(crate) struct Liveness {
 }
 
 /// Bit set over registers.
-type Set = Vec<u64>;
+pub(crate) type Set = Vec<u64>;
 
-fn has(s: &Set, v: V) -> bool {
+pub(crate) fn has(s: &Set, v: V) -> bool {
     s[v.0 as usize / 64] >> (v.0 % 64) & 1 != 0
 }
 
-fn put(s: &mut Set, v: V, on: bool) {
+pub(crate) fn put(s: &mut Set, v: V, on: bool) {
     let bit = 1u64 << (v.0 % 64);
     if on { s[v.0 as usize / 64] |= bit } else { s[v.0 as usize / 64] &= !bit }
 }
@@ -262,26 +264,96 @@ fn flow(f: &mut Func, nodes: &[Node]) -> Vec<Set> {
     }
 }
 
-/// Ranges of instructions that a jump backwards repeats.
-pub(crate) fn loops(f: &Func) -> Vec<(usize, usize)> {
-    let mut at = vec![usize::MAX; f.labels as usize];
-    let mut out = Vec::new();
-    for (i, (inst, _)) in f.insts.iter().enumerate() {
-        match inst {
-            Inst::Bind { label } => at[label.0 as usize] = i,
-            Inst::Jmp { to } | Inst::Br { to, .. } if at[to.0 as usize] <= i => {
-                out.push((at[to.0 as usize], i));
+/// 8 for what may run more than once. A jump backwards is no sign of that, since slow paths stand behind the function: a
+/// loop is what leads back to itself.
+fn loop_weights(f: &Func) -> Vec<f32> {
+    let nodes = blocks(f);
+    let mut weight = vec![1.0; f.insts.len()];
+    for part in components(&nodes) {
+        if part.len() > 1 || part.iter().any(|b| nodes[*b].next.contains(b)) {
+            for b in part {
+                weight[nodes[b].start..nodes[b].end].fill(8.0);
             }
-            _ => {}
+        }
+    }
+    weight
+}
+
+/// Strongly connected components (Tarjan's, without recursion).
+fn components(nodes: &[Node]) -> Vec<Vec<usize>> {
+    const NEW: usize = usize::MAX;
+    let (mut index, mut low) = (vec![NEW; nodes.len()], vec![0; nodes.len()]);
+    let mut open = vec![false; nodes.len()];
+    let (mut path, mut out) = (Vec::new(), Vec::new());
+    let mut count = 0;
+    for root in 0..nodes.len() {
+        if index[root] != NEW {
+            continue;
+        }
+        let mut work = vec![(root, 0)];
+        while let Some((b, edge)) = work.pop() {
+            if edge == 0 {
+                (index[b], low[b]) = (count, count);
+                count += 1;
+                path.push(b);
+                open[b] = true;
+            }
+            match nodes[b].next.get(edge) {
+                Some(next) => {
+                    work.push((b, edge + 1));
+                    if index[*next] == NEW {
+                        work.push((*next, 0));
+                    } else if open[*next] {
+                        low[b] = low[b].min(index[*next]);
+                    }
+                }
+                None => {
+                    if let Some((parent, _)) = work.last() {
+                        low[*parent] = low[*parent].min(low[b]);
+                    }
+                    if low[b] == index[b] {
+                        let from = path.iter().rposition(|x| *x == b).unwrap_or(0);
+                        let part = path.split_off(from);
+                        part.iter().for_each(|x| open[*x] = false);
+                        out.push(part);
+                    }
+                }
+            }
         }
     }
     out
 }
 
-fn loop_weights(f: &Func) -> Vec<f32> {
-    let mut weight = vec![1.0; f.insts.len()];
-    for (from, to) in loops(f) {
-        weight[from..=to].iter_mut().for_each(|w| *w *= 8.0);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mir::{Builder, Jmp, Size};
+
+    #[test]
+    fn a_slow_path_that_jumps_back_is_no_loop() {
+        let mut b = Builder::new("main", 1);
+        let x = b.param(0);
+        let (slow, back, again) = (b.label(), b.label(), b.label());
+        b.br(Jmp::Eq, x, 0, slow);
+        b.bind(back);
+        b.store(Size::B8, x, 0, 1);
+        b.out_of_line(|b| {
+            b.bind(slow);
+            b.store(Size::B8, x, 8, 1);
+            b.jmp(back);
+        });
+        b.bind(again);
+        b.store(Size::B8, x, 16, 1);
+        b.br(Jmp::Ne, x, 0, again);
+        b.exit(0);
+        let (f, _) = b.finish();
+        let weight = loop_weights(&f);
+        let of = |wanted: i16| {
+            f.insts
+                .iter()
+                .position(|(i, _)| matches!(i, Inst::Store { off, .. } if *off == wanted))
+                .map(|i| weight[i])
+        };
+        assert_eq!((of(0), of(8), of(16)), (Some(1.0), Some(1.0), Some(8.0)));
     }
-    weight
 }

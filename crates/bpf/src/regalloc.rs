@@ -6,15 +6,14 @@
 //! free, the cheapest conflicting register is *spilled everywhere*: a store behind each assignment, a load before each
 //! use (constants are made again instead), each with a tiny range of its own, and the scan starts anew. It ends because
 //! tiny ranges are never spilled. Splitting ranges would save some loads; clauses have few values alive at once.
-//!
-//! Stack objects, spills among them, share the 512 bytes by the range in which their address or content is mentioned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use diagnostics::Span;
 
 use crate::emit::thread_jumps;
-use crate::liveness::{Liveness, Range, Ranges, analyze, loops, prune};
+use crate::frame;
+use crate::liveness::{Liveness, Range, Ranges, analyze, prune};
 use crate::mir::{Alu, Const, Func, Inst, Operand, Size, StackSlot, V, commutes};
 
 /// A program that the kernel's limits do not allow.
@@ -46,9 +45,6 @@ pub(crate) struct Allocated {
     pub(crate) params: Vec<Option<u8>>,
 }
 
-/// The kernel's limit on the stack of a chain of calls.
-pub(crate) const STACK_LIMIT: u32 = 512;
-
 /// Gives every virtual register a machine register.
 pub(crate) fn allocate(mut f: Func) -> Result<Allocated, CodegenError> {
     prune(&mut f);
@@ -62,6 +58,10 @@ pub(crate) fn allocate(mut f: Func) -> Result<Allocated, CodegenError> {
         let spilled = scan.run();
         if spilled.is_empty() {
             return scan.done(f);
+        }
+        // What a spill made cannot be spilled again to any use: then one instruction wants more than there is.
+        if tiny.iter().any(|v| spilled.contains(&scan.groups.of(*v))) {
+            break;
         }
         let groups = scan.groups;
         spill(&mut f, &groups, &spilled, &mut tiny);
@@ -352,7 +352,7 @@ impl Scan {
     fn done(self, mut f: Func) -> Result<Allocated, CodegenError> {
         let reg = |v: V| self.assigned[self.groups.of(v)];
         let params = f.params.iter().map(|p| reg(*p)).collect();
-        let (frame, depth) = lay_frame(&f)?;
+        let (frame, depth) = frame::lay_out(&f)?;
         for (inst, _) in &mut f.insts {
             // A result nobody reads has a range of its own, so every name has a register by now.
             inst.uses_mut(|v| *v = V(u32::from(reg(*v).unwrap_or(0))));
@@ -475,80 +475,4 @@ fn spill(f: &mut Func, groups: &Groups, spilled: &BTreeSet<Group>, tiny: &mut BT
     }
     f.regs = regs;
     f.insts = out;
-}
-
-/// Places stack objects; those never alive together share their bytes.
-fn lay_frame(f: &Func) -> Result<(Vec<i16>, u32), CodegenError> {
-    let mut hull: Vec<Option<(usize, usize, Option<Span>)>> = vec![None; f.slots.len()];
-    let mut holds: BTreeMap<V, BTreeSet<StackSlot>> = BTreeMap::new();
-    let mut touch = |slot: StackSlot, i: usize, span: Option<Span>| {
-        let h = hull[slot.0 as usize].get_or_insert((i, i, span));
-        (h.0, h.1) = (h.0.min(i), h.1.max(i));
-    };
-    for (i, (inst, span)) in f.insts.iter().enumerate() {
-        match inst {
-            Inst::SlotAddr { dst, slot, .. } => {
-                touch(*slot, i, *span);
-                holds.entry(*dst).or_default().insert(*slot);
-            }
-            Inst::SlotLoad { slot, .. } | Inst::SlotStore { slot, .. } => touch(*slot, i, *span),
-            _ => {}
-        }
-        let mut carried = BTreeSet::new();
-        inst.clone().uses_mut(|v| {
-            if let Some(slots) = holds.get(v) {
-                for s in slots {
-                    touch(*s, i, *span);
-                    carried.insert(*s);
-                }
-            }
-        });
-        if let (Inst::Mov { dst, .. } | Inst::Alu { dst, .. }, false) = (inst, carried.is_empty()) {
-            holds.entry(*dst).or_default().extend(carried);
-        }
-    }
-    // What is mentioned in a loop is alive in all of it.
-    let loops = loops(f);
-    loop {
-        let mut changed = false;
-        for h in hull.iter_mut().flatten() {
-            for (from, to) in &loops {
-                if h.0 <= *to && *from <= h.1 && (*from < h.0 || h.1 < *to) {
-                    (h.0, h.1) = (h.0.min(*from), h.1.max(*to));
-                    changed = true;
-                }
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-    let mut order: Vec<usize> = (0..hull.len()).filter(|i| hull[*i].is_some()).collect();
-    order.sort_unstable_by_key(|i| (std::cmp::Reverse(f.slots[*i]), *i));
-    let mut frame = vec![0i16; f.slots.len()];
-    let mut placed: Vec<(usize, u32)> = Vec::new();
-    let mut depth = 0;
-    for i in order {
-        let Some((from, to, span)) = hull[i] else { continue };
-        let size = f.slots[i].max(8);
-        let mut end = size;
-        while let Some((o, bottom)) = placed.iter().copied().find(|(o, bottom)| {
-            hull[*o].is_some_and(|(f2, t2, _)| f2 <= to && from <= t2)
-                && *bottom > end - size
-                && bottom - f.slots[*o].max(8) < end
-        }) {
-            let _ = o;
-            end = bottom + size;
-        }
-        if end > STACK_LIMIT {
-            return Err(CodegenError {
-                span: span.or_else(|| first_span(f)),
-                message: format!("needs {end} bytes of stack; the kernel allows {STACK_LIMIT}"),
-            });
-        }
-        frame[i] = -(end as i16);
-        placed.push((i, end));
-        depth = depth.max(end);
-    }
-    Ok((frame, depth))
 }
