@@ -146,9 +146,9 @@ fn alive(f: &Func, mentions: &[Mention]) -> Vec<Ranges> {
         let (start, last) = (4 * node.start as u32, 4 * node.end as u32);
         // Where the first mention in this block is, for what comes into it unwritten.
         let mut first: BTreeMap<u32, u32> = BTreeMap::new();
-        for i in node.start..node.end {
-            for s in mentions[i].touched.iter().chain(&mentions[i].replaced) {
-                first.entry(s.0).or_insert(4 * i as u32);
+        for (at, m) in (start..).step_by(4).zip(&mentions[node.start..node.end]) {
+            for s in m.touched.iter().chain(&m.replaced) {
+                first.entry(s.0).or_insert(at);
             }
         }
         let from = |s: u32| if has(&written[b], V(s)) { Some(start) } else { first.get(&s).copied() };

@@ -148,6 +148,14 @@ pub(crate) fn name_text(name: &[u8; 16]) -> String {
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
+/// The clock of `bpf_ktime_get_ns`, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a valid timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,12 +165,4 @@ mod tests {
         assert_eq!(name_text(&object_name("syscall:::entry and more")), "syscall___entry");
         assert_eq!(name_text(&object_name("a.b")), "a.b");
     }
-}
-
-/// The clock of `bpf_ktime_get_ns`, in nanoseconds.
-pub fn monotonic_ns() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is a valid timespec; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
