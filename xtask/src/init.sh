@@ -11,7 +11,7 @@ for d in proc sys dev tmp run mnt/vmout; do mkdir -p /new/$d; done
 mount -t proc proc /new/proc; mount -t sysfs sys /new/sys; mount -t devtmpfs dev /new/dev
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts devpts /new/dev/pts; mount -t tmpfs shm /new/dev/shm
-mount -t tmpfs tmp /new/tmp; mount -t tmpfs run /new/run
+mount -t tmpfs run /new/run
 mount -t tracefs tracefs /new/sys/kernel/tracing; mount -t debugfs debugfs /new/sys/kernel/debug
 mount -t bpf bpf /new/sys/fs/bpf; mount -t securityfs securityfs /new/sys/kernel/security
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup

@@ -10,8 +10,10 @@ use std::process::Command;
 
 use crate::vm::{Ended, Guest};
 
-/// Test programs that are worth a run in each guest: package and target.
-const IN_GUEST: [(&str, &str); 2] = [("cli", "e2e"), ("bpf", "bpf")];
+/// Test programs that are worth a run in each guest: package, target, and rounds of its generated cases (an emulated CPU is
+/// slow).
+const IN_GUEST: [(&str, &str, u32); 4] =
+    [("bpf", "bpf", 0), ("bpf", "kernel", 0), ("bpf", "differential", 60), ("cli", "e2e", 0)];
 
 /// Sums of the runners' closing lines.
 #[derive(Default)]
@@ -76,12 +78,14 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
     }
     let mut deaths = 0;
     if vm {
-        match guest_programs().and_then(|p| crate::kernels::fetch(&kernels).map(|()| p)) {
+        // A build that fails is an error; what this machine cannot have is skipped.
+        let programs = guest_programs()?;
+        match crate::kernels::fetch(&kernels) {
             Err(why) => {
                 println!("skipped: the VM tier: {why}");
                 sums.skipped += kernels.len() as u64;
             }
-            Ok(programs) => {
+            Ok(()) => {
                 for kernel in kernels {
                     println!("== kernel {kernel}");
                     let mut tee = Tee(Vec::new());
@@ -123,32 +127,41 @@ fn passing(command: &mut Command, tee: &mut Tee) -> Result<bool, String> {
     child.wait().map(|s| s.success()).map_err(|e| e.to_string())
 }
 
-/// The release binary, and the test programs.
-fn guest_programs() -> Result<Vec<PathBuf>, String> {
-    let build =
-        Command::new("cargo").args(["build", "--release", "-p", "cli"]).current_dir(crate::root()).status();
-    if !build.map_err(|e| e.to_string())?.success() {
-        return Err("cargo build --release failed".into());
-    }
-    let mut programs = vec![target_dir().join("release/dtrace")];
-    for (package, target) in IN_GUEST {
-        let mut words = vec!["test", "--no-run", "--message-format=json", "-q", "-p", package];
-        words.extend(if target == package { ["--lib", "-q"] } else { ["--test", target] });
-        let out = Command::new("cargo")
-            .args(&words)
-            .current_dir(crate::root())
-            .output()
-            .map_err(|e| e.to_string())?;
+/// What runs in a guest.
+struct Programs {
+    /// The release binary.
+    dtrace: PathBuf,
+    /// Each with its rounds.
+    tests: Vec<(PathBuf, u32)>,
+}
+
+/// Builds the release binary and the test programs.
+fn guest_programs() -> Result<Programs, String> {
+    let cargo = |words: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.args(words).current_dir(crate::root());
+        command.stderr(std::process::Stdio::inherit());
+        let out = command.output().map_err(|e| e.to_string())?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let path = text
-            .lines()
-            .filter(|l| l.contains("\"compiler-artifact\"") && l.contains(&format!("\"name\":\"{target}\"")))
-            .filter_map(|l| l.split_once("\"executable\":\"")?.1.split('"').next())
-            .next_back()
-            .ok_or_else(|| format!("cargo built no test {target} of {package}"))?;
-        programs.push(path.into());
+        if out.status.success() { Ok(text) } else { Err(format!("cargo {} failed", words.join(" "))) }
+    };
+    cargo(&["build", "--release", "-q", "-p", "cli"])?;
+    let mut words = vec!["test", "--no-run", "--message-format=json", "-q"];
+    for (package, ..) in IN_GUEST {
+        words.extend(["-p", package]);
     }
-    Ok(programs)
+    let artifacts = cargo(&words)?;
+    let mut tests = Vec::new();
+    for (package, target, rounds) in IN_GUEST {
+        let (manifest, name) = (format!("/{package}/Cargo.toml\""), format!("\"name\":\"{target}\""));
+        let path = artifacts
+            .lines()
+            .filter(|l| l.contains(&manifest) && l.contains(&name))
+            .find_map(|l| l.split_once("\"executable\":\"")?.1.split('"').next())
+            .ok_or_else(|| format!("cargo built no test {target} of {package}"))?;
+        tests.push((path.into(), rounds));
+    }
+    Ok(Programs { dtrace: target_dir().join("release/dtrace"), tests })
 }
 
 fn target_dir() -> PathBuf {
@@ -156,10 +169,13 @@ fn target_dir() -> PathBuf {
 }
 
 /// One boot: all test programs, one after the other.
-fn in_guest(kernel: &str, programs: &[PathBuf], tee: &mut Tee) -> Result<(Ended, u32), String> {
-    let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs[0].display());
-    for program in &programs[1..] {
-        script.push_str(&format!("{} --test-threads=1 || bad=1\n", program.display()));
+fn in_guest(kernel: &str, programs: &Programs, tee: &mut Tee) -> Result<(Ended, u32), String> {
+    let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs.dtrace.display());
+    for (test, rounds) in &programs.tests {
+        if *rounds > 0 {
+            script.push_str(&format!("ROUNDS={rounds} "));
+        }
+        script.push_str(&format!("{} --test-threads=1 || bad=1\n", test.display()));
     }
     script.push_str("exit $bad\n");
     let mut guest = Guest::new(kernel);

@@ -153,7 +153,8 @@ fn qemu(guest: &Guest, work: &Path, initrd: &Path, out: &mut dyn Write) -> Resul
         "-initrd".into(),
         initrd.display().to_string(),
     ]);
-    let append = "console=ttyS0 panic=-1 quiet mitigations=off nokaslr random.trust_cpu=on";
+    // Debian's later kernels take 32-bit system calls only when asked to.
+    let append = "console=ttyS0 panic=-1 quiet mitigations=off nokaslr random.trust_cpu=on ia32_emulation=on";
     args.extend(["-append".into(), format!("{append} {}", guest.append)]);
     let shares = [
         ("root", guest.root.clone(), ",readonly=on,multidevs=remap"),
