@@ -13,10 +13,14 @@
 //!   +8  keyhash  u64  table::hash of the key's words bit 1  GONE    deleted; with LOCKED
 //!   +16 data     8 bytes, or strsize                 else   unique: nanoseconds of the insert * 16, each write adds 4
 //!
-//!  insert  word LOCKED (strings: until the data can be seen whole) ──> even
+//!  insert  LOCKED, bpf_map_update_elem(NOEXIST) ──exchange──> even     (the kernel copies a value word by word)
 //!  write   even ──compare-exchange──> even|LOCKED, data ──exchange──> even + 4
 //!  delete  even ──compare-exchange──> even|LOCKED|GONE, bpf_map_delete_elem
+//!          which fails in an interrupt of whoever holds the bucket: data = 0 ──exchange──> even + 4
 //! ```
+//!
+//! The key's hash is looked at too, between word and exchange and between word and word: an address that was looked up may
+//! belong to another key by the time its word is read.
 //!
 //! A write takes longer than a nanosecond, so `inserted * 16 + writes * 4` never reaches the word of a later insert.
 //! Retries are bounded ([`TRIES`]); too busy is a counted dynamic drop. Keys are words (`LayoutBuilder::push_key`);

@@ -14,7 +14,7 @@
 //!     0  reserve      ring: bytes ever reserved         compare-exchange by programs
 //!    64  consumed     ring: bytes ever consumed         consumer stores
 //!   128  rung         1: the doorbell was rung          0 -> 1 by programs, -> 0 by the consumer
-//!   192  slots        bit i: scratch slot i is taken    compare-exchange to take, and to give back
+//!   192  slots        bit i: scratch slot i is taken    compare-exchange to take, atomic and to give back
 //!   256  drops[16]    one counter a kind                fetch-add
 //!   384  (room for the in-flight counts of the ring policy)
 //! ```

@@ -30,3 +30,6 @@ pub mod scratch;
 pub mod stacks;
 pub mod table;
 pub mod thread;
+
+#[cfg(test)]
+mod model;

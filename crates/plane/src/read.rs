@@ -87,9 +87,10 @@ impl RingReader {
             let Some(ring) = rings.get(index as usize * words..(index as usize + 1) * words) else {
                 continue;
             };
-            let reserved = percpu.word(index, RESERVE).load(Ordering::Acquire);
-            // From here on a writer that fills the ring rings again.
+            // First this, then the position: a writer that found the bell rung has reserved before it was silenced, so what
+            // it wrote is within `reserved`. The other way round a ring could fill with nobody to ring (`model` shows it).
             percpu.word(index, RUNG).store(0, Ordering::SeqCst);
+            let reserved = percpu.word(index, RESERVE).load(Ordering::SeqCst);
             let complete = take_ring(ring, percpu.word(index, CONSUMED), reserved, &mut fresh);
             let read_to = &mut self.read_to[index as usize];
             match complete {

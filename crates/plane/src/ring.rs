@@ -27,7 +27,8 @@
 //! ```
 //!
 //! A record never straddles the ring's end: if it does not fit before it, the writer reserves the rest too and fills it
-//! with a pad, which is a commit word alone (the rest may be as short as 8 bytes).
+//! with a pad, which is a commit word alone (the rest may be as short as 8 bytes). So a ring is at least twice as long as
+//! its longest record; in a shorter one a record may find no place although the ring is empty.
 //!
 //! A full ring is a principal drop, counted on that CPU. For the other policies and for speculation there is room:
 //! record flags, and an (id, generation) word that [`flags::SPECULATIVE`] puts first in the data.

@@ -10,7 +10,7 @@
 //! ```text
 //!  free = ~mask & 0xff         none: counted drop, the firing's clauses do nothing
 //!  bit  = free & -free         the lowest free slot
-//!  compare-exchange mask -> mask | bit (bounded tries)        give back: fetch-and with ~bit
+//!  compare-exchange mask -> mask | bit (bounded tries)        give back: atomic and with ~bit
 //!  slot = (bit * 0x17 >> 5) & 7                               a different number for each of the eight bits
 //! ```
 //!

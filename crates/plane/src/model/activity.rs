@@ -1,0 +1,427 @@
+//! Activity: the edges of [`crate::control`]'s word, `exit()`, and the order in which a session ends.
+//!
+//! ```text
+//!  consumer   BEGIN's program (test_run) · ACTIVE · … · DRAINING · grace · drain · END's program · drain · STOPPED
+//!  firings    load the word; ACTIVE: first clause (a record, perhaps exit()); the word again; second clause (a record)
+//! ```
+//!
+//! A record is one step here (`rings` shows that it may be), a drain takes all there are. What must hold: probes record
+//! nothing before ACTIVE and nothing after the grace period, END's clauses see all records of probes drained, every record is
+//! drained once, no program runs to an end that nobody waits for, and the first `exit()` gives the status.
+
+use super::explore::{Phase, Step, World};
+use crate::control::{Activity, activity_word, exit_status};
+
+/// What can come up.
+pub(super) mod seen {
+    pub(in super::super) const EXIT_IN_BEGIN: u32 = 1;
+    pub(in super::super) const EXIT_WON: u32 = 2;
+    pub(in super::super) const EXIT_LOST: u32 = 4;
+    pub(in super::super) const TOO_EARLY: u32 = 8;
+    pub(in super::super) const TOO_LATE: u32 = 16;
+    pub(in super::super) const CUT_SHORT: u32 = 32;
+    pub(in super::super) const WAITED: u32 = 64;
+    pub(in super::super) const LOST_RACE: u32 = 128;
+}
+
+/// A fault put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Broken {
+    No,
+    /// DRAINING, and the drain at once.
+    NoGrace,
+    /// ACTIVE is stored, whatever the word has become.
+    PlainActivation,
+    /// DRAINING is stored over what was loaded a step before.
+    PlainDraining,
+    /// exit() stores DRAINING and its status.
+    PlainExit,
+    /// A program does not look at the word.
+    NoGate,
+    /// After a clause with exit() the next one runs too.
+    NoSecondGate,
+    /// END runs before the drain.
+    EarlyEnd,
+}
+
+/// What the parties do.
+#[derive(Clone, Copy)]
+pub(super) struct Setup {
+    /// The status that BEGIN gives to exit(), if it does.
+    pub(super) begin_exit: Option<u8>,
+    /// For each firing of each party: the status its first clause gives to exit(), if it does.
+    pub(super) firings: &'static [&'static [Option<u8>]],
+    /// The consumer ends the session by itself (`^C`); else it waits for an exit().
+    pub(super) interrupted: bool,
+    pub(super) broken: Broken,
+}
+
+#[derive(Clone)]
+pub(super) struct Session {
+    setup: Setup,
+    state: State,
+}
+
+#[derive(Clone, Hash)]
+struct State {
+    word: u64,
+    /// Records committed and not drained, by probes and by BEGIN and END.
+    records: u8,
+    drained: u8,
+    recorded: u8,
+    parties: [Party; 3],
+    consumer: Consumer,
+    found: u64,
+    waits: u8,
+    /// The status of the exchange that won.
+    first_exit: Option<u8>,
+    graced: bool,
+    ended: bool,
+}
+
+#[derive(Clone, Hash, Default)]
+struct Party {
+    fired: u8,
+    at: At,
+    attempt: u8,
+}
+
+#[derive(Clone, Copy, Hash, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    Gate,
+    First,
+    Exit,
+    Regate,
+    Second,
+}
+
+#[derive(Clone, Copy, Hash, PartialEq, Eq)]
+enum Consumer {
+    Begin,
+    BeginExit(u8),
+    Activate,
+    ActivateExchange,
+    Work,
+    Drain,
+    DrainExchange,
+    Grace,
+    Take,
+    EndGate,
+    End,
+    LastTake,
+    Stop,
+    Done,
+}
+
+impl std::hash::Hash for Session {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.state.hash(state);
+    }
+}
+
+impl Session {
+    pub(super) fn new(setup: Setup) -> Session {
+        let state = State {
+            word: activity_word(Activity::Warmup, 0),
+            records: 0,
+            drained: 0,
+            recorded: 0,
+            parties: Default::default(),
+            consumer: Consumer::Begin,
+            found: 0,
+            waits: 0,
+            first_exit: None,
+            graced: false,
+            ended: false,
+        };
+        Session { setup, state }
+    }
+
+    fn fire(&mut self, party: usize) -> Result<Step, String> {
+        let (setup, s) = (self.setup, &mut self.state);
+        let exits = setup.firings[party][usize::from(s.parties[party].fired)];
+        let active = Activity::of(s.word) == Activity::Active;
+        let at = s.parties[party].at;
+        let mut over = false;
+        let step = match at {
+            At::Gate | At::Regate => {
+                let skips = setup.broken == Broken::NoGate && at == At::Gate
+                    || setup.broken == Broken::NoSecondGate && at == At::Regate;
+                over = !active && !skips;
+                let next = if at == At::Gate { At::First } else { At::Second };
+                s.parties[party].at = next;
+                let why = match (over, at) {
+                    (false, _) => 0,
+                    (_, At::Regate) => seen::CUT_SHORT,
+                    _ if Activity::of(s.word) == Activity::Warmup => seen::TOO_EARLY,
+                    _ => seen::TOO_LATE,
+                };
+                Step::seeing("load the activity", why)
+            }
+            At::First | At::Second => {
+                s.record("a probe")?;
+                if at == At::Second && exits.is_some() {
+                    return Err("a clause ran after exit()".into());
+                }
+                over = at == At::Second;
+                s.parties[party].at = if exits.is_some() { At::Exit } else { At::Second };
+                Step::of("record")
+            }
+            At::Exit => {
+                let attempt = s.parties[party].attempt;
+                let (done, step) = s.exit(attempt, exits.unwrap_or(0), setup.broken);
+                s.parties[party].attempt += 1;
+                if done {
+                    s.parties[party].at = At::Regate;
+                }
+                step
+            }
+        };
+        if over {
+            let fired = s.parties[party].fired + 1;
+            s.parties[party] = Party { fired, ..Party::default() };
+            s.waits &= !(1 << party);
+        }
+        Ok(step)
+    }
+
+    fn consume(&mut self) -> Result<Step, String> {
+        let (setup, s) = (self.setup, &mut self.state);
+        let (next, step) = match s.consumer {
+            Consumer::Begin => {
+                s.record("BEGIN")?;
+                let next =
+                    if setup.begin_exit.is_some() { Consumer::BeginExit(0) } else { Consumer::Activate };
+                (next, Step::of("BEGIN records"))
+            }
+            Consumer::BeginExit(attempt) => {
+                let (done, step) = s.exit(attempt, setup.begin_exit.unwrap_or(0), setup.broken);
+                let next = if done { Consumer::Activate } else { Consumer::BeginExit(attempt + 1) };
+                (next, Step { seen: step.seen | seen::EXIT_IN_BEGIN, ..step })
+            }
+            Consumer::Activate if setup.broken == Broken::PlainActivation => {
+                s.word = activity_word(Activity::Active, 0);
+                (Consumer::Work, Step::of("store ACTIVE"))
+            }
+            Consumer::Activate => s.look(Activity::Active, Consumer::ActivateExchange, Consumer::Work),
+            Consumer::ActivateExchange => {
+                s.change(Activity::Active, false, Consumer::Activate, Consumer::Work)
+            }
+            Consumer::Work => (Consumer::Drain, Step::of("stop waiting")),
+            Consumer::Drain => s.look(Activity::Draining, Consumer::DrainExchange, Consumer::Grace),
+            Consumer::DrainExchange => {
+                let plain = setup.broken == Broken::PlainDraining;
+                s.change(Activity::Draining, plain, Consumer::Drain, Consumer::Grace)
+            }
+            Consumer::Grace => {
+                let firing = (0..).zip(&s.parties).filter(|(_, p)| p.at != At::Gate);
+                s.waits = firing.fold(0, |waits, (i, _)| waits | 1 << i);
+                let waited = if s.waits != 0 { seen::WAITED } else { 0 };
+                if setup.broken == Broken::NoGrace {
+                    s.waits = 0;
+                }
+                let early = setup.broken == Broken::EarlyEnd;
+                (
+                    if early { Consumer::EndGate } else { Consumer::Take },
+                    Step::seeing("begin a grace period", waited),
+                )
+            }
+            Consumer::Take => {
+                s.graced = true;
+                s.take();
+                (Consumer::EndGate, Step::of("drain"))
+            }
+            Consumer::EndGate => {
+                if Activity::of(s.word) != Activity::Draining {
+                    return Err("END does not fire".into());
+                }
+                (Consumer::End, Step::of("END loads the activity"))
+            }
+            Consumer::End => {
+                if s.records != 0 {
+                    return Err("END runs with records of probes undrained".into());
+                }
+                s.ended = true;
+                s.record("END")?;
+                (Consumer::LastTake, Step::of("END records"))
+            }
+            Consumer::LastTake => {
+                s.take();
+                (Consumer::Stop, Step::of("drain"))
+            }
+            Consumer::Stop => {
+                s.word = s.word & !0xff | Activity::Stopped as u64;
+                (Consumer::Done, Step::of("stop"))
+            }
+            Consumer::Done => return Err("done already".into()),
+        };
+        s.consumer = next;
+        Ok(step)
+    }
+}
+
+impl State {
+    /// A record of `who`; is it allowed now?
+    fn record(&mut self, who: &str) -> Result<(), String> {
+        let ours = matches!(who, "BEGIN" | "END");
+        let begun = !matches!(self.consumer, Consumer::Begin | Consumer::BeginExit(_));
+        if !ours && (!begun || self.graced || self.ended) {
+            return Err(format!("{who} recorded outside of the session's time"));
+        }
+        self.records += 1;
+        self.recorded += 1;
+        Ok(())
+    }
+
+    fn take(&mut self) {
+        self.drained += std::mem::take(&mut self.records);
+    }
+
+    /// `exit(status)`: an exchange from WARMUP, then one from ACTIVE; true when it is over.
+    fn exit(&mut self, attempt: u8, status: u8, broken: Broken) -> (bool, Step) {
+        let from = [Activity::Warmup, Activity::Active][usize::from(attempt.min(1))];
+        let plain = broken == Broken::PlainExit;
+        if self.word == activity_word(from, 0) || plain {
+            self.word = activity_word(Activity::Draining, u32::from(status));
+            self.first_exit.get_or_insert(status);
+            return (true, Step::seeing("exit() wins", seen::EXIT_WON));
+        }
+        (
+            attempt == 1,
+            Step::seeing("exit() finds another state", if attempt == 1 { seen::EXIT_LOST } else { 0 }),
+        )
+    }
+
+    /// The load of `become_state`.
+    fn look(&mut self, to: Activity, change: Consumer, stay: Consumer) -> (Consumer, Step) {
+        let may = Activity::of(self.word).may_become(to);
+        self.found = if may { self.word } else { 0 };
+        (if may { change } else { stay }, Step::of("load the activity"))
+    }
+
+    /// The exchange of `become_state`.
+    fn change(&mut self, to: Activity, plain: bool, again: Consumer, done: Consumer) -> (Consumer, Step) {
+        let found = std::mem::take(&mut self.found);
+        if self.word != found && !plain {
+            return (again, Step::seeing("lose the activity", seen::LOST_RACE));
+        }
+        self.word = found & !0xff | to as u64;
+        (done, Step::of("exchange the activity"))
+    }
+}
+
+impl World for Session {
+    fn parties(&self) -> usize {
+        self.setup.firings.len() + 1
+    }
+
+    fn level(&self, party: usize) -> Option<u8> {
+        (party < self.setup.firings.len()).then_some(party as u8)
+    }
+
+    fn phase(&self, party: usize) -> Phase {
+        let s = &self.state;
+        let Some(firings) = self.setup.firings.get(party) else {
+            let active = Activity::of(s.word) == Activity::Active;
+            return match s.consumer {
+                Consumer::Done => Phase::Finished,
+                Consumer::Work if !self.setup.interrupted && active => Phase::Waiting,
+                Consumer::Take | Consumer::EndGate if s.waits != 0 => Phase::Waiting,
+                _ => Phase::Running,
+            };
+        };
+        let p = &s.parties[party];
+        match p.at {
+            At::Gate if usize::from(p.fired) == firings.len() => Phase::Finished,
+            At::Gate => Phase::Idle,
+            _ => Phase::Running,
+        }
+    }
+
+    fn step(&mut self, party: usize) -> Result<Step, String> {
+        if party < self.setup.firings.len() { self.fire(party) } else { self.consume() }
+    }
+
+    fn end(&self) -> Result<u32, String> {
+        let s = &self.state;
+        if s.drained != s.recorded || s.records != 0 {
+            return Err(format!("recorded {}, drained {}", s.recorded, s.drained));
+        }
+        if Activity::of(s.word) != Activity::Stopped {
+            return Err(format!("ends as {:?}", Activity::of(s.word)));
+        }
+        if exit_status(s.word) != i32::from(s.first_exit.unwrap_or(0)) {
+            return Err(format!("status {}, the first was {:?}", exit_status(s.word), s.first_exit));
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::explore::{Schedule, caught, holds};
+    use super::*;
+
+    /// Two exit with different status, one only records; the user interrupts at any time.
+    const RACE: Setup = Setup {
+        begin_exit: None,
+        firings: &[&[None, Some(3)], &[Some(4), None], &[None]],
+        interrupted: true,
+        broken: Broken::No,
+    };
+
+    fn both(setup: Setup) -> u32 {
+        holds(Session::new(setup), Schedule::Nested).seen
+            | holds(Session::new(setup), Schedule::Preempted).seen
+    }
+
+    fn breaks(setup: Setup, broken: Broken, words: &str) {
+        caught(Session::new(Setup { broken, ..setup }), Schedule::Preempted, words);
+    }
+
+    #[test]
+    fn a_session_ends_once_and_loses_nothing() {
+        let all = seen::EXIT_WON | seen::EXIT_LOST | seen::TOO_EARLY | seen::TOO_LATE | seen::CUT_SHORT;
+        let all = all | seen::WAITED | seen::LOST_RACE;
+        assert_eq!(both(RACE) & all, all);
+        let begin = both(Setup { begin_exit: Some(7), ..RACE });
+        assert_eq!(begin & (seen::EXIT_IN_BEGIN | seen::WAITED), seen::EXIT_IN_BEGIN);
+    }
+
+    #[test]
+    fn draining_without_a_grace_period_is_caught() {
+        breaks(RACE, Broken::NoGrace, "outside of the session's time");
+    }
+
+    #[test]
+    fn activating_over_an_exit_is_caught() {
+        let begin = Setup { begin_exit: Some(7), firings: &[&[None]], ..RACE };
+        breaks(begin, Broken::PlainActivation, "status 0, the first was Some(7)");
+    }
+
+    #[test]
+    fn draining_over_an_exit_is_caught() {
+        breaks(RACE, Broken::PlainDraining, "status 0, the first was");
+    }
+
+    #[test]
+    fn an_exit_that_stores_is_caught() {
+        breaks(RACE, Broken::PlainExit, "status");
+    }
+
+    #[test]
+    fn a_program_without_gate_is_caught() {
+        breaks(RACE, Broken::NoGate, "outside of the session's time");
+    }
+
+    #[test]
+    fn a_clause_after_exit_is_caught() {
+        breaks(RACE, Broken::NoSecondGate, "a clause ran after exit()");
+    }
+
+    #[test]
+    fn an_end_before_the_drain_is_caught() {
+        breaks(RACE, Broken::EarlyEnd, "undrained");
+    }
+}
