@@ -92,8 +92,8 @@ fn arguments_of_32_bit_calls() -> Verdict {
             "syscall::close:entry /pid == $target && arg0 == 0xfffffff0/ {{ @n = count(); }} {extra} \
                      END {{ printa(\"n %@d\\n\", @n); }}"
         );
-        let o = dtrace(&["-q", "-c", &workload("close32", 20), "-n", &script]).code(0);
-        if !o.out.starts_with("n ") {
+        let o = dtrace(&["-c", &workload("close32", 20), "-n", &script]).code(0);
+        if o.err.contains("status 77") {
             return Skip("this kernel takes no 32-bit system calls".into());
         }
         assert_eq!(o.value_of("n"), 20, "{o:?}");

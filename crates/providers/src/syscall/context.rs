@@ -54,16 +54,17 @@ fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
     }
 }
 
-impl ByTracepoint {
-    fn is_compat(&self, b: &mut Builder, saved: V, yes: Label) {
-        match self.compat {
+impl CompatTest {
+    /// Goes to `yes` in a 32-bit call, whose saved registers are read as `how` says.
+    fn branch(self, b: &mut Builder, how: Regs, saved: V, yes: Label) {
+        match self {
             CompatTest::Status(offset) => {
                 let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
                 let status = b.load(Size::B4, task, offset);
                 b.br(Jmp::Set, status, i64::from(arch::TS_COMPAT), yes);
             }
             CompatTest::CodeSegment => {
-                let cs = read(b, self.regs, saved, regs::CS);
+                let cs = read(b, how, saved, regs::CS);
                 let cs = b.alu(Alu::And, cs, 0xffff);
                 b.br(Jmp::Eq, cs, i64::from(arch::USER32_CS), yes);
             }
@@ -89,7 +90,7 @@ impl Context for ByTracepoint {
         b.br(Jmp::Ge, nr, i64::from(IA32_BASE), out);
         let (compat, done) = (b.label(), b.label());
         let index = b.copy(nr);
-        self.is_compat(b, saved, compat);
+        self.compat.branch(b, self.regs, saved, compat);
         if !self.wide {
             b.jmp(out);
         }
@@ -137,6 +138,7 @@ impl Context for ByTracepoint {
 /// A function `__x64_sys_NAME(const struct pt_regs *regs)`; the cookie is the index.
 pub(super) struct ByFunction {
     pub(super) on_return: bool,
+    pub(super) compat: CompatTest,
     /// One probe alone: no need to ask for the cookie.
     pub(super) single: bool,
 }
@@ -163,9 +165,7 @@ impl Context for ByFunction {
         let value = read(b, Regs::Checked, saved, *wide);
         let value = b.copy(value);
         let (compat, done) = (b.label(), b.label());
-        let cs = read(b, Regs::Checked, saved, regs::CS);
-        let cs = b.alu(Alu::And, cs, 0xffff);
-        b.br(Jmp::Eq, cs, i64::from(arch::USER32_CS), compat);
+        self.compat.branch(b, Regs::Checked, saved, compat);
         b.jmp(done);
         b.bind(compat);
         let short = read(b, Regs::Checked, saved, *narrow);
