@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use bpf::btf::{Builder, scan};
+use bpf::btf::Builder;
 use bpf::features::{Facility, Features};
 use bpf::insn::{Alu, Atomic, Helper, Insn, Jmp, Reg, Size};
 use bpf::sys::*;
@@ -12,6 +12,7 @@ use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use types::btf::{BtfKind, KernelBtf};
 
 /// Ends the test, with a line that says why, when the kernel lacks a facility.
 macro_rules! need {
@@ -131,7 +132,9 @@ fn what_a_raw_tracepoint_counts_is_seen_through_the_mapping() {
 #[test]
 fn a_typed_tracepoint_reads_its_arguments_directly() {
     need!(TpBtf);
-    let id = scan::kernel(&[("btf_trace_sys_enter", scan::Want::Typedef)])[0].expect("sys_enter in BTF");
+    let id =
+        KernelBtf::running().vmlinux().ok().and_then(|b| b.find(&[BtfKind::Typedef], "btf_trace_sys_enter"));
+    let id = id.expect("sys_enter in BTF");
     let (map, memory) = shared(1);
     // if (ctx[1] == getppid) count
     let mut p = vec![

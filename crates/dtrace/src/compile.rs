@@ -143,7 +143,7 @@ pub fn compile(
         }
         trees.push(tree);
     }
-    let kernel = Arc::new(KernelBtf::running());
+    let kernel = KernelBtf::running();
     let registry = Registry::new(kernel.clone());
     let types = Types::new();
     let context = check::Context {

@@ -38,6 +38,6 @@ pub fn facilities() -> String {
 /// Probes by pattern, without any program: `dtrace -l` alone.
 pub fn all_probes() -> Vec<ProbeInfo> {
     use probes::Catalog;
-    let kernel = std::sync::Arc::new(types::btf::KernelBtf::running());
+    let kernel = types::btf::KernelBtf::running();
     providers::Registry::new(kernel).matches(&Pattern::default()).unwrap_or_default()
 }

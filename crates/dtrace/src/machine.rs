@@ -50,6 +50,8 @@ pub(crate) struct Machine {
     drops: DropTracker,
     reader: RingReader,
     grace: Option<GracePeriod>,
+    /// No probe's program runs any more: see [`Machine::settle`].
+    still: bool,
     doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
     maps: Maps,
@@ -126,6 +128,7 @@ impl Machine {
             reader: RingReader::default(),
             grace: None,
             doorbell: None,
+            still: false,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
             maps,
         };

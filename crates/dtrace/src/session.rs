@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, EnabledProbe, Layout, Message, Probe, Process, SlotSink, Source, SystemSymbols, Text};
+use consumer::{
+    Consumer, EnabledProbe, Layout, Message, Probe, Process, SlotSink, Source, SystemSymbols, Text,
+};
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
@@ -309,7 +311,7 @@ impl<W: Write> Session<W> {
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Draining);
         }
-        self.machine.grace()?;
+        self.machine.settle()?;
         self.drain(true)?;
         self.machine.run_end()?;
         self.drain(true)?;
@@ -358,7 +360,8 @@ fn consumer<W: Write>(
 ) -> Result<Consumer<W>, Error> {
     let target = targets.first().map(|t| t.pid() as u32);
     let settings = consumer_options(options, target);
-    let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(SystemSymbols::default()), settings);
+    let mut consumer =
+        Consumer::new(out, Box::new(Text::default()), Box::new(SystemSymbols::default()), settings);
     for desc in &program.module.aggs {
         consumer.add_aggregation(desc.clone());
     }

@@ -2,10 +2,7 @@
 //!
 //! The kernel wants it for three things: global functions (verified once only with func_info), task storage (its value
 //! must be a struct), and source lines in the verifier's log. Types are appended and numbered as they are made, equal
-//! ones once; there is nothing to resolve at the end. (Reading the kernel's BTF is the `types` crate's work; [`scan`]
-//! finds the few ids that feature tests need before any program is compiled.)
-
-pub mod scan;
+//! ones once; there is nothing to resolve at the end. (Reading the kernel's BTF is the `types` crate's work.)
 
 use crate::sys::{BtfObject, SysError, btf_load};
 use std::collections::HashMap;
@@ -34,27 +31,22 @@ pub enum Linkage {
 }
 
 /// Kinds of types (`BTF_KIND_*`).
-pub(crate) mod kind {
-    #![allow(missing_docs)]
-    pub(crate) const INT: u32 = 1;
-    pub(crate) const PTR: u32 = 2;
-    pub(crate) const ARRAY: u32 = 3;
-    pub(crate) const STRUCT: u32 = 4;
-    pub(crate) const UNION: u32 = 5;
-    pub(crate) const ENUM: u32 = 6;
-    pub(crate) const FWD: u32 = 7;
-    pub(crate) const TYPEDEF: u32 = 8;
-    pub(crate) const FUNC: u32 = 12;
-    pub(crate) const FUNC_PROTO: u32 = 13;
-    pub(crate) const VAR: u32 = 14;
-    pub(crate) const DATASEC: u32 = 15;
-    pub(crate) const DECL_TAG: u32 = 17;
-    pub(crate) const ENUM64: u32 = 19;
+mod kind {
+    pub(super) const INT: u32 = 1;
+    pub(super) const PTR: u32 = 2;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const FWD: u32 = 7;
+    pub(super) const TYPEDEF: u32 = 8;
+    pub(super) const FUNC: u32 = 12;
+    pub(super) const FUNC_PROTO: u32 = 13;
+    pub(super) const VAR: u32 = 14;
+    pub(super) const DATASEC: u32 = 15;
 }
 
-pub(crate) const MAGIC: u16 = 0xeb9f;
+const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
-pub(crate) const HEADER: u32 = 24;
+const HEADER: u32 = 24;
 
 /// Collects types and strings.
 #[derive(Debug)]
@@ -228,6 +220,7 @@ fn identifier(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::btf::{Btf, BtfKind};
 
     #[test]
     fn equal_types_and_strings_are_kept_once() {
@@ -241,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scanner_finds_what_the_builder_wrote() {
+    fn the_reader_finds_what_the_builder_wrote() {
         let mut b = Builder::new();
         let int = b.i32();
         let word = b.u64();
@@ -251,9 +244,9 @@ mod tests {
         b.var("v", int, Linkage::Global);
         let proto = b.func_proto(int, &[("a", word), ("b", word)]);
         let f = b.func("clause 0", proto, Linkage::Global);
-        let got = scan::find(&b.bytes(), &[("clause_0", scan::Want::Func), ("alias", scan::Want::Typedef)]);
-        assert_eq!(got[0], Some(f.0));
-        assert!(got[1].is_some());
+        let read = Btf::parse(b.bytes(), None).unwrap();
+        assert_eq!(read.find(&[BtfKind::Func], "clause_0"), Some(f.0));
+        assert!(read.find(&[BtfKind::Typedef], "alias").is_some());
     }
 
     #[test]

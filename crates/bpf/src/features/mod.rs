@@ -122,7 +122,6 @@ facilities! {
 #[derive(Debug, Default)]
 pub struct Features {
     cells: [OnceLock<Result<(), String>>; Facility::ALL.len()],
-    btf_ids: OnceLock<probes::BtfIds>,
 }
 
 impl Features {

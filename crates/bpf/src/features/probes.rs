@@ -4,7 +4,7 @@
 //! function of our own that nobody calls.
 
 use super::Features;
-use crate::btf::{Builder, scan};
+use crate::btf::Builder;
 use crate::insn::{Alu, Helper, Insn, Reg, Size};
 use crate::load::{ProgramImage, Subprogram};
 use crate::sys::{
@@ -13,6 +13,7 @@ use crate::sys::{
 };
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::AsFd;
+use types::btf::{BtfKind, KernelBtf};
 
 type Outcome = Result<(), String>;
 
@@ -21,28 +22,11 @@ const TRACEPOINT: &str = "sched_process_exec";
 /// A function that only tests call, and one that is called seldom.
 const FUNCTIONS: [&str; 2] = ["bpf_fentry_test1", "vfs_fsync_range"];
 
-/// What the tries need of the kernel's BTF, found in one walk.
-#[derive(Debug, Default)]
-pub(super) struct BtfIds {
-    tracepoint: Option<u32>,
-    functions: [Option<u32>; 2],
-    rdonly_cast: Option<u32>,
-    task: Option<u32>,
-}
-
-fn ids(features: &Features) -> &BtfIds {
-    features.btf_ids.get_or_init(|| {
-        let typedef = format!("btf_trace_{TRACEPOINT}");
-        let found = scan::kernel(&[
-            (&typedef, scan::Want::Typedef),
-            (FUNCTIONS[0], scan::Want::Func),
-            (FUNCTIONS[1], scan::Want::Func),
-            ("bpf_rdonly_cast", scan::Want::Func),
-            ("task_struct", scan::Want::Struct),
-        ]);
-        let at = |i: usize| found.get(i).copied().flatten();
-        BtfIds { tracepoint: at(0), functions: [at(1), at(2)], rdonly_cast: at(3), task: at(4) }
-    })
+/// The id of a type of the running kernel, or why there is none.
+fn id(kind: BtfKind, name: &str) -> Result<u32, String> {
+    let kernel = KernelBtf::running();
+    let btf = kernel.vmlinux().map_err(ToString::to_string)?;
+    btf.find(&[kind], name).ok_or_else(|| format!("the kernel's BTF has no {name}"))
 }
 
 fn text(error: SysError) -> String {
@@ -70,15 +54,8 @@ fn load_raw_tp(insns: &[Insn]) -> Result<Prog, String> {
     load(ProgKind::RawTracepoint, AttachType::None, 0, insns)
 }
 
-fn missing_btf(what: &str) -> String {
-    match std::fs::metadata(scan::KERNEL) {
-        Ok(_) => format!("the kernel's BTF has no {what}"),
-        Err(_) => format!("no {}", scan::KERNEL),
-    }
-}
-
 pub(super) fn btf(_: &Features) -> Outcome {
-    std::fs::File::open(scan::KERNEL).map(drop).map_err(|e| format!("{}: {e}", scan::KERNEL))
+    KernelBtf::running().vmlinux().map(drop).map_err(ToString::to_string)
 }
 
 pub(super) fn raw_tp(_: &Features) -> Outcome {
@@ -100,15 +77,15 @@ pub(super) fn test_run(_: &Features) -> Outcome {
     }
 }
 
-pub(super) fn tp_btf(features: &Features) -> Outcome {
-    let id = ids(features).tracepoint.ok_or_else(|| missing_btf("tracepoint types"))?;
+pub(super) fn tp_btf(_: &Features) -> Outcome {
+    let id = id(BtfKind::Typedef, &format!("btf_trace_{TRACEPOINT}"))?;
     let prog = load(ProgKind::Tracing, AttachType::TraceRawTp, id, &nothing())?;
     Link::tracing(&prog, 0).map(drop).map_err(text)
 }
 
-pub(super) fn fentry(features: &Features) -> Outcome {
-    let [quiet, other] = ids(features).functions;
-    let id = quiet.or(other).ok_or_else(|| missing_btf("traceable function"))?;
+pub(super) fn fentry(_: &Features) -> Outcome {
+    let [quiet, other] = FUNCTIONS;
+    let id = id(BtfKind::Func, quiet).or_else(|_| id(BtfKind::Func, other))?;
     let prog = load(ProgKind::Tracing, AttachType::TraceFentry, id, &nothing())?;
     Link::tracing(&prog, 0).map(drop).map_err(text)
 }
@@ -289,10 +266,9 @@ fn on_stack() -> Vec<Insn> {
     ]
 }
 
-pub(super) fn kfuncs(features: &Features) -> Outcome {
-    let BtfIds { rdonly_cast, task, .. } = ids(features);
-    let cast = rdonly_cast.ok_or_else(|| missing_btf("bpf_rdonly_cast"))?;
-    let task = task.ok_or_else(|| missing_btf("task_struct"))?;
+pub(super) fn kfuncs(_: &Features) -> Outcome {
+    let cast = id(BtfKind::Func, "bpf_rdonly_cast")?;
+    let task = id(BtfKind::Struct, "task_struct")?;
     let mut insns = vec![Insn::mov64_imm(Reg::R1, 0)];
     insns.extend([Insn::mov64_imm(Reg::R2, task as i32), Insn::call_kfunc(cast, 0)]);
     insns.extend(nothing());

@@ -12,12 +12,15 @@ mod context;
 mod names;
 mod table;
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bpf::features::Facility;
-use probes::{Attributes, Class, ProbeDesc, ProviderFacts, ProviderStability, Stability};
-
+use probes::{
+    Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability, glob_matches,
+};
 use types::btf::{Btf, BtfKind, KernelBtf};
 
 use crate::registry::{EnabledProbe, Env, Provider};
@@ -27,19 +30,37 @@ use context::{ByFunction, ByTracepoint, CompatTest, Regs};
 /// So many calls are attached by function where the kernel can.
 const FEW: usize = 8;
 
+/// Module of all its probes, and their names.
+const MODULE: &str = "vmlinux";
+const NAMES: [&str; 2] = ["entry", "return"];
+
 /// The provider.
 pub(crate) struct Syscall {
-    /// Types of the running kernel.
-    pub(crate) kernel: Arc<KernelBtf>,
+    kernel: Arc<KernelBtf>,
+    /// Functions of the kernel that can be system calls.
+    functions: OnceCell<HashSet<String>>,
 }
 
 impl Syscall {
+    /// Over the types of the running kernel.
+    pub(crate) fn new(kernel: Arc<KernelBtf>) -> Syscall {
+        Syscall { kernel, functions: OnceCell::new() }
+    }
+
     fn btf(&self) -> Option<&Btf> {
         self.kernel.vmlinux().ok().map(|b| &**b)
     }
 
-    fn has(btf: &Btf) -> impl Fn(&str) -> bool {
-        move |name| btf.func(name).is_some()
+    /// Whether the kernel has a function; `None` where there is no BTF to tell. All that is ever asked for comes from
+    /// one walk: a thousand look-ups by name would make an index of every name first.
+    fn has(&self) -> Option<impl Fn(&str) -> bool> {
+        let btf = self.btf()?;
+        let all = || {
+            let own = btf.functions_with_prefix("__").map(|(name, _)| name);
+            own.filter(|n| names::PREFIXES.iter().any(|p| n.starts_with(p))).map(String::from).collect()
+        };
+        let functions = self.functions.get_or_init(all);
+        Some(|name: &str| functions.contains(name))
     }
 }
 
@@ -60,12 +81,16 @@ impl Provider for Syscall {
         }
     }
 
+    fn may_match(&self, pattern: &Pattern) -> bool {
+        glob_matches(&pattern.module, MODULE) && NAMES.iter().any(|n| glob_matches(&pattern.name, n))
+    }
+
     fn list(&self) -> Vec<ProbeDesc> {
-        let calls = match self.btf() {
-            Some(btf) => names::calls(Some(&Syscall::has(btf))),
+        let calls = match self.has() {
+            Some(has) => names::calls(Some(&has)),
             None => names::calls(None),
         };
-        let probe = |f: &str, n: &str| ProbeDesc::new("syscall", "vmlinux", f, n);
+        let probe = |f: &str, n: &str| ProbeDesc::new("syscall", MODULE, f, n);
         calls.iter().flat_map(|c| [probe(c, "entry"), probe(c, "return")]).collect()
     }
 
@@ -99,7 +124,7 @@ impl Syscall {
         if calls.len() > FEW || !env.features.has(Facility::KprobeMulti) {
             return None;
         }
-        let has = Syscall::has(self.btf()?);
+        let has = self.has()?;
         calls.into_iter().map(|c| Some((c.to_string(), names::functions(c, &has)?))).collect()
     }
 
@@ -119,7 +144,6 @@ impl Syscall {
             let nr32 = nr32.map(|n| n + names::IA32_BASE);
             indexed.extend(nr.into_iter().chain(nr32).map(|index| (index, (*probe).clone())));
         }
-        let status = self.btf().and_then(|b| b.field("task_struct.thread_info.status")).map(|f| f.offset());
         let typed = self
             .btf()
             .filter(|_| env.features.has(Facility::TpBtf))

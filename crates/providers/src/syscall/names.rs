@@ -13,6 +13,9 @@ pub(super) const IA32_BASE: u32 = 512;
 /// All indexes are below this.
 pub(super) const SPACE: u32 = 1024;
 
+/// How functions begin that are system calls, in any of the ways that this file asks about.
+pub(super) const PREFIXES: [&str; 4] = ["__x64_sys_", "__do_sys_", "__ia32_sys_", "__ia32_compat_sys_"];
+
 /// Calls whose function is not named after them (arch/x86/entry/syscalls/syscall_64.tbl).
 const ENTRIES: [(&str, &str); 6] = [
     ("stat", "newstat"),

@@ -18,9 +18,10 @@ pub struct KernelBtf {
 }
 
 impl KernelBtf {
-    /// The running kernel. Opens nothing.
-    pub fn running() -> KernelBtf {
-        Self::at(Path::new(source::KERNEL_DIR))
+    /// The running kernel, one for the process: whoever asks first pays for the walk over its types. Opens nothing.
+    pub fn running() -> Arc<KernelBtf> {
+        static RUNNING: OnceLock<Arc<KernelBtf>> = OnceLock::new();
+        RUNNING.get_or_init(|| Arc::new(Self::at(Path::new(source::KERNEL_DIR)))).clone()
     }
 
     /// A directory with `vmlinux` and a file for each module. Opens nothing.
