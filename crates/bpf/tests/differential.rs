@@ -1,53 +1,82 @@
 //! The back end against its oracle: random modules, run by the interpreter and, through `BPF_PROG_TEST_RUN`, by the
-//! kernel that runs the test, must leave the same records, faults, variables and aggregations.
+//! kernel that runs the test, must leave the same records, faults, variables, aggregations and drops.
 //!
-//! `SEED=n` runs one seed; `ROUNDS=n` more of them.
+//! What is random beside the module is in [`Variant`]: how many probes the program serves and which clause is for
+//! which of them, clauses of ERROR, whether `exit()` stops what stands behind it, whether the kernel's types are used,
+//! whether the module went through the optimizer.
+//!
+//! `SEED=n` runs one seed; `ROUNDS=n` more or fewer of them, from `START=n`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
 
+use std::collections::BTreeMap;
+
+use bpf::program::{ProbeSet, Target};
 use dif::generate::{self, Config, Rng};
-use dif::interp::{Interpreter, State, Val, World};
-use dif::ir::{IntBuiltin, Module, Scope, Space, StrBuiltin, VarId, VarTy};
-use plane::control::Activity;
+use dif::interp::{Fault, Interpreter, State, Val, World};
+use dif::ir::{AggFunc, IntBuiltin, Module, Scope, Space, StrBuiltin, VarId, VarTy};
+use plane::control::{Activity, DropKind};
 use plane::ring;
-use session::{NAMES, Run, Setup, pin};
+use session::{EPIDS, ERROR, ERROR_ID, FIRST_ID, Run, Setup, names, pin, show, target};
 
 /// Where the readable memory is, so that a seed means the same program in every run.
 const MEMORY: u64 = 0x10_0000_0000;
 
+/// What the firings of both sides see.
 struct Same {
     args: [u64; 10],
+    probe: u32,
     memory: Vec<u8>,
+    /// The fault, while ERROR fires.
+    fault: Option<Fault>,
+}
+
+impl Same {
+    fn epid_of(&self, clause: usize) -> u32 {
+        EPIDS * clause as u32 + self.probe
+    }
 }
 
 impl World for Same {
     fn builtin(&mut self, b: IntBuiltin) -> i64 {
         // SAFETY: these only ask.
         unsafe {
-            match b {
-                IntBuiltin::Arg(n) => self.args[n as usize] as i64,
-                IntBuiltin::Pid | IntBuiltin::InitPid => i64::from(libc::getpid()),
-                IntBuiltin::Tid => i64::from(libc::gettid()),
-                IntBuiltin::Uid => i64::from(libc::getuid()),
-                IntBuiltin::Gid => i64::from(libc::getgid()),
-                IntBuiltin::ProbeId => 77,
+            match (b, &self.fault) {
+                (IntBuiltin::Arg(n), None) => self.args[n as usize] as i64,
+                (IntBuiltin::Arg(1), Some(f)) => i64::from(self.epid_of(f.clause)),
+                (IntBuiltin::Arg(2), Some(f)) => i64::from(f.action),
+                (IntBuiltin::Arg(3), Some(f)) => i64::from(f.offset),
+                (IntBuiltin::Arg(4), Some(f)) => f.kind as i64,
+                (IntBuiltin::Arg(5), Some(f)) => f.value as i64,
+                (IntBuiltin::Pid, _) => i64::from(libc::getpid()),
+                (IntBuiltin::Ppid, _) => i64::from(libc::getppid()),
+                (IntBuiltin::Tid, _) => i64::from(libc::gettid()),
+                (IntBuiltin::Uid, _) => i64::from(libc::getuid()),
+                (IntBuiltin::Gid, _) => i64::from(libc::getgid()),
+                (IntBuiltin::ProbeId, None) => i64::from(FIRST_ID + self.probe),
+                (IntBuiltin::ProbeId, Some(_)) => i64::from(ERROR_ID),
                 _ => 0,
             }
         }
     }
 
+    fn epid(&mut self, clause: usize) -> i64 {
+        i64::from(if self.fault.is_some() { EPIDS * clause as u32 } else { self.epid_of(clause) })
+    }
+
     fn builtin_str(&mut self, b: StrBuiltin) -> Vec<u8> {
-        match b {
+        let part = match b {
             StrBuiltin::Execname => {
                 let comm = std::fs::read("/proc/thread-self/comm").unwrap();
-                comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec()
+                return comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec();
             }
-            StrBuiltin::ProbeProv => NAMES[0].into(),
-            StrBuiltin::ProbeMod => NAMES[1].into(),
-            StrBuiltin::ProbeFunc => NAMES[2].into(),
-            StrBuiltin::ProbeName => NAMES[3].into(),
-        }
+            StrBuiltin::ProbeProv => 0,
+            StrBuiltin::ProbeMod => 1,
+            StrBuiltin::ProbeFunc => 2,
+            StrBuiltin::ProbeName => 3,
+        };
+        if self.fault.is_some() { ERROR[part].into() } else { names(self.probe)[part].clone().into_bytes() }
     }
 
     fn read(&mut self, space: Space, addr: u64, buffer: &mut [u8]) -> bool {
@@ -57,6 +86,55 @@ impl World for Same {
         }
         buffer.copy_from_slice(&self.memory[at..at + buffer.len()]);
         true
+    }
+
+    fn error(&mut self, fault: Option<&Fault>) {
+        self.fault = fault.cloned();
+    }
+}
+
+/// What a seed decides beside its module.
+struct Variant {
+    probes: u32,
+    sets: Vec<ProbeSet>,
+    error: Vec<usize>,
+    activity: Activity,
+    types: bool,
+    optimize: bool,
+    comm: &'static std::ffi::CStr,
+}
+
+impl Variant {
+    fn new(rng: &mut Rng, clauses: usize) -> Variant {
+        let probes: u32 = [1, 1, 3, 70][rng.below(4)];
+        let mut set = || match rng.below(4) {
+            0 => ProbeSet::One(rng.below(probes as usize) as u32),
+            1 => ProbeSet::Bitmap((0..probes.div_ceil(64)).map(|_| rng.bits()).collect()),
+            _ => ProbeSet::All,
+        };
+        let sets = (0..clauses).map(|_| set()).collect();
+        // One of the others may be ERROR's too, if only in this test.
+        let error = if clauses > 1 && rng.one_in(3) { vec![clauses - 1] } else { Vec::new() };
+        Variant {
+            probes,
+            sets,
+            error,
+            activity: if rng.one_in(2) { Activity::Active } else { Activity::Warmup },
+            types: rng.one_in(2),
+            optimize: rng.one_in(2),
+            comm: [c"", c"a", c"execname", c"fifteen letters"][rng.below(4)],
+        }
+    }
+
+    fn setup(&self, module: &Module) -> Setup {
+        let mut setup = Setup::new(module.clone());
+        setup.probes = self.probes;
+        setup.clauses = self.sets.iter().cloned().enumerate().collect();
+        setup.clauses.retain(|(c, _)| !self.error.contains(c));
+        setup.error.clone_from(&self.error);
+        setup.activity = self.activity;
+        setup.target = if self.types { target() } else { Target::default() };
+        setup
     }
 }
 
@@ -99,78 +177,80 @@ fn privileged(test: &str) -> bool {
 }
 
 fn compare(seed: u64, config: &Config) {
-    let module = generate::module(seed, config);
-    let memory = memory();
+    let mut module = generate::module(seed, config);
     let mut rng = Rng::new(seed ^ 0x5555);
-    let mut setup = Setup::new(module.clone());
-    if config.exit {
-        // As BEGIN: clauses after the one with exit() still run.
-        setup.activity = Activity::Warmup;
+    let variant = Variant::new(&mut rng, module.clauses.len());
+    if variant.optimize {
+        dif::opt::optimize(&mut module);
     }
+    // SAFETY: names this thread.
+    unsafe { libc::prctl(libc::PR_SET_NAME, variant.comm.as_ptr()) };
+    let memory = memory();
+    let setup = variant.setup(&module);
     let mut state = State::new(&module);
-    for n in NAMES {
-        state.intern(n.as_bytes());
+    for n in session::interned(&module, variant.probes) {
+        state.intern(&n);
     }
     let clauses = setup.clauses.clone();
     let mut run = Run::new(setup);
+    let mut interpreter = Interpreter::new(&module).with_error(&variant.error);
+    if variant.activity == Activity::Active {
+        interpreter = interpreter.gated();
+    }
     for firing in 0..3 {
-        let mut args = [0; 10];
-        for a in &mut args {
-            *a = rng.int() as u64;
+        let mut args: [u64; 10] = std::array::from_fn(|_| rng.int() as u64);
+        let mut probe = 0;
+        if variant.probes > 1 {
+            // Now and then one that is none of the program's.
+            args[9] = rng.below(variant.probes as usize + 1) as u64;
+            probe = args[9] as u32;
         }
-        let mut world = Same { args, memory: memory.clone() };
-        Interpreter::new(&module).fire(&clauses, &mut state, &mut world);
+        let mut world = Same { args, probe, memory: memory.clone(), fault: None };
+        let fired = clauses.iter().filter(|(_, set)| probe < variant.probes && set.contains(probe));
+        let fired: Vec<usize> = fired.map(|(c, _)| *c).collect();
+        interpreter.fire(&fired, &mut state, &mut world);
         run.fire(&args);
-        let context = || {
-            format!(
-                "seed {seed}, firing {firing}, args {args:x?}\n{}\n{}",
-                dif::text::print(&module, None),
-                bpf::disasm::listing(&run.compiled.code.insns)
-            )
-        };
-        let text = std::cell::OnceCell::new();
-        let why = || text.get_or_init(context).clone();
-        check(&module, &mut state, &run, &why);
-        drop(text);
-        let why = format!("seed {seed}, firing {firing}");
-        records(&module, &mut state, &mut run, &why);
+        let why = format!("seed {seed}, firing {firing} of probe {probe}, args {args:x?}");
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            check(&module, &mut state, &run);
+            records(&mut state, &mut run, &world);
+        }));
+        if let Err(e) = checked {
+            println!("{why}\n{}", show(&module, &run.compiled));
+            println!("{why}");
+            std::panic::resume_unwind(e);
+        }
         if state.exit.is_some() {
             break;
         }
     }
 }
 
-fn show(module: &Module, run: &Run) -> String {
-    format!("{}\n{}", dif::text::print(module, None), bpf::disasm::listing(&run.compiled.code.insns))
-}
-
-fn records(module: &Module, state: &mut State, run: &mut Run, why: &str) {
+fn records(state: &mut State, run: &mut Run, world: &Same) {
     let got = run.records();
     let faults: Vec<_> = got.iter().filter(|r| r.flags & ring::flags::FAULT != 0).collect();
     let committed: Vec<_> = got.iter().filter(|r| r.flags == 0).collect();
     let want = std::mem::take(&mut state.faults);
-    assert_eq!(faults.len(), want.len(), "faults {why}: {faults:?} {want:?}\n{}", show(module, run));
+    assert_eq!(faults.len(), want.len(), "faults: {faults:?} {want:?}");
     for (g, w) in faults.iter().zip(&want) {
         let f = ring::Fault::read(&g.data).unwrap();
         assert_eq!(
-            (g.epid as usize, f.kind, f.action, f.offset, f.value),
-            (w.clause, w.kind as u16, w.action, w.offset, w.value),
-            "fault {why}\n{}",
-            show(module, run)
+            (g.epid, f.kind, f.action, f.offset, f.value),
+            (world.epid_of(w.clause), w.kind as u16, w.action, w.offset, w.value),
         );
     }
     let want = std::mem::take(&mut state.records);
-    assert_eq!(committed.len(), want.len(), "records {why}\n{}", show(module, run));
+    assert_eq!(committed.len(), want.len(), "records");
     for (g, w) in committed.iter().zip(&want) {
-        assert_eq!(g.epid as usize, w.clause, "{why}");
-        assert_eq!(g.data.len(), w.data.len(), "{why}");
+        let probe = if run.error.contains(&w.clause) { 0 } else { world.probe };
+        assert_eq!(g.epid, EPIDS * w.clause as u32 + probe);
+        assert_eq!(g.data.len(), w.data.len());
         for i in 0..w.data.len() {
             assert!(
                 !w.written[i] || g.data[i] == w.data[i],
-                "record byte {i} {why}\n got {:x?}\nwant {:x?}\n{}",
+                "record byte {i}\n got {:x?}\nwant {:x?}",
                 g.data,
                 w.data,
-                show(module, run)
             );
         }
     }
@@ -187,7 +267,7 @@ fn bytes(value: &Val, size: u32) -> Vec<u8> {
     }
 }
 
-fn check(module: &Module, state: &mut State, run: &Run, why: &dyn Fn() -> String) {
+fn check(module: &Module, state: &mut State, run: &Run) {
     for (i, var) in module.vars.iter().enumerate() {
         let id = VarId(i as u32);
         let size = if var.ty == VarTy::Str { module.strsize } else { 8 };
@@ -196,11 +276,12 @@ fn check(module: &Module, state: &mut State, run: &Run, why: &dyn Fn() -> String
             if var.scope == Scope::Thread {
                 got = got.into_iter().map(|(k, v)| (k[8..].to_vec(), v)).collect();
             }
-            let want = state.elements(id).map(|(_, k, v)| (k.to_vec(), bytes(v, size))).collect();
-            assert_eq!(got, want, "{} {}", var.name, why());
+            let want: BTreeMap<_, _> =
+                state.elements(id).map(|(_, k, v)| (k.to_vec(), bytes(v, size))).collect();
+            assert_eq!(got, want, "{}", var.name);
         } else if var.scope == Scope::Global {
             let want = state.global(id).map_or(vec![0; size as usize], |v| bytes(v, size));
-            assert_eq!(run.global(id, size), want, "{} {}", var.name, why());
+            assert_eq!(run.global(id, size), want, "{}", var.name);
         }
     }
     for i in 0..module.aggs.len() {
@@ -210,11 +291,15 @@ fn check(module: &Module, state: &mut State, run: &Run, why: &dyn Fn() -> String
             // A keyless value of zeros cannot be told from none, and says the same.
             want.retain(|_, words| words.iter().any(|w| *w != 0) || !got.is_empty());
         }
-        assert_eq!(got, want, "@{} {}", module.aggs[i].name, why());
+        assert_eq!(got, want, "@{}", module.aggs[i].name);
     }
+    for kind in DropKind::ALL {
+        let want = if kind == DropKind::DoubleError { state.drops.double_error } else { 0 };
+        assert_eq!(run.drops(kind), want, "{kind:?}");
+    }
+    assert_eq!(plane::control::Activity::of(run.activity()) == Activity::Draining, state.exit.is_some());
     if let Some(status) = state.exit {
-        assert_eq!(plane::control::exit_status(run.activity()), status, "{}", why());
-        assert_eq!(Activity::of(run.activity()), Activity::Draining, "{}", why());
+        assert_eq!(plane::control::exit_status(run.activity()), status);
     }
 }
 
@@ -224,7 +309,7 @@ fn integers_compute_what_the_interpreter_computes() {
         return;
     }
     pin();
-    for seed in rounds(1000) {
+    for seed in rounds(300) {
         compare(seed, &Config::integers());
     }
 }
@@ -236,6 +321,23 @@ fn whole() -> Config {
         int_builtins: (0..10)
             .map(IntBuiltin::Arg)
             .chain([IntBuiltin::Pid, IntBuiltin::Tid, IntBuiltin::Uid, IntBuiltin::Gid, IntBuiltin::ProbeId])
+            .chain([IntBuiltin::Epid, IntBuiltin::Epid])
+            .collect(),
+        str_builtins: vec![
+            StrBuiltin::Execname,
+            StrBuiltin::ProbeProv,
+            StrBuiltin::ProbeMod,
+            StrBuiltin::ProbeFunc,
+            StrBuiltin::ProbeName,
+        ],
+        aggregations: Config::default()
+            .aggregations
+            .into_iter()
+            .chain([
+                AggFunc::Stddev,
+                AggFunc::Lquantize { base: -100, limit: 101, step: 10 },
+                AggFunc::Llquantize { factor: 10, low: 0, high: 6, nsteps: 20 },
+            ])
             .collect(),
         ..Config::default()
     }
@@ -247,7 +349,7 @@ fn variables_strings_and_aggregations_end_as_the_interpreter_leaves_them() {
         return;
     }
     pin();
-    for seed in rounds(1000) {
+    for seed in rounds(300) {
         compare(seed, &whole());
     }
 }

@@ -8,7 +8,7 @@ use plane::desc::AddrForm;
 /// A process, and which of the programs it has executed: an address means nothing without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its id (tgid in the initial pid namespace).
+    /// Its id as the tracer's pid namespace sees it; 0 outside of it.
     pub pid: u32,
     /// Exec generation as recorded with a stack; 0 for what it runs now.
     pub generation: u64,

@@ -133,8 +133,6 @@ pub enum IntBuiltin {
     ProbeId,
     /// Kernel frames.
     StackDepth,
-    /// Process id in the initial namespace: what the kernel's tables and the symbolizer know (`usym()` and the like).
-    InitPid,
 }
 
 /// Strings a firing can be asked for.

@@ -153,7 +153,7 @@ impl<'a> Lowering<'a> {
             KeyValue::KernelAddr(e) => vec![self.value(e)],
             KeyValue::UserAddr(e) => {
                 let addr = self.value(e);
-                vec![addr, self.b.builtin(IntBuiltin::InitPid)]
+                vec![addr, self.b.builtin(IntBuiltin::Pid)]
             }
         }
     }

@@ -38,7 +38,7 @@ pub enum Datum {
     },
     /// An address to be printed as a kernel symbol: 8 bytes.
     KernelAddr(AddrForm),
-    /// An address in a process: 16 bytes, the address and the process id (tgid in the initial pid namespace).
+    /// An address in a process: 16 bytes, the address and the process id (tgid in the tracer's pid namespace).
     UserAddr(AddrForm),
 }
 

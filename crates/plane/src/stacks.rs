@@ -14,7 +14,7 @@
 //!         +16 pcs[frames]    the first nframes are valid
 //! ```
 
-/// Offset of the process (tgid, initial namespace).
+/// Offset of the process (tgid, the tracer's namespace).
 pub const TGID: u32 = 0;
 /// Offset of the number of frames.
 pub const NFRAMES: u32 = 4;
@@ -35,7 +35,7 @@ pub const fn value_size(frames: u32) -> u32 {
 /// A stack out of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Process (tgid, initial namespace); 0 for kernel stacks.
+    /// Process (tgid, the tracer's namespace; 0 outside of it); 0 for kernel stacks.
     pub tgid: u32,
     /// Generation of the process's image.
     pub exec: u64,

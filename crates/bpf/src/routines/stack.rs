@@ -19,7 +19,7 @@ pub struct StackRequest {
     pub frames: u32,
     /// Innermost frames to leave out.
     pub skip: u8,
-    /// The process (tgid, initial namespace), for user stacks; 0 for kernel stacks.
+    /// The process (tgid, the tracer's namespace), for user stacks; 0 for kernel stacks.
     pub tgid: Operand,
     /// Room in a scratch slot for `plane::stacks::value_size(plan.stack_frames)` bytes.
     pub buffer: V,

@@ -34,7 +34,6 @@ fn thing(i: IntBuiltin) -> Thing {
         IntBuiltin::Epid => Thing::Int(10, 0),
         IntBuiltin::ProbeId => Thing::Int(11, 0),
         IntBuiltin::StackDepth => Thing::Int(12, 0),
-        IntBuiltin::InitPid => Thing::Int(13, 0),
     }
 }
 
@@ -168,10 +167,6 @@ impl Clause<'_, '_> {
             IntBuiltin::Errno => context.errno(self.b, ctx, index),
             IntBuiltin::Pid => self.pid_tgid(true),
             IntBuiltin::Tid => self.pid_tgid(false),
-            IntBuiltin::InitPid => {
-                let both = self.b.call(Helper::GET_CURRENT_PID_TGID, &[]);
-                self.b.shr(both, 32)
-            }
             IntBuiltin::Ppid => self.parent(),
             IntBuiltin::Uid => {
                 let both = self.b.call(Helper::GET_CURRENT_UID_GID, &[]);

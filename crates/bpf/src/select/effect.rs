@@ -424,7 +424,7 @@ impl Clause<'_, '_> {
         let slot = self.slot();
         let at = small(self.firing.parts.buffer);
         let buffer = self.b.add(slot, i32::from(at));
-        let tgid = if user { self.builtin(IntBuiltin::InitPid) } else { Operand::Imm(0) };
+        let tgid = if user { self.builtin(IntBuiltin::Pid) } else { Operand::Imm(0) };
         let what = StackRequest { ctx: self.firing.ctx, user, frames, skip: 0, tgid, buffer };
         let id = match self.firing.context.has_stacks() {
             true => routines::stack(self.b, self.env.plan, &self.firing.cpu, &what),

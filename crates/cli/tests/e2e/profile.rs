@@ -30,7 +30,8 @@ fn ticks_keep_their_rate() -> Verdict {
     }
     let o = dtrace(&["-qn", "tick-100hz { @ = count(); } tick-2s { exit(0); }"]).code(0);
     let n = o.last_number();
-    assert!((196..=202).contains(&n), "{n} ticks of 100 hz in 2 s");
+    // A tick that a stolen CPU misses is not made up for.
+    assert!((190..=202).contains(&n), "{n} ticks of 100 hz in 2 s");
     Pass
 }
 

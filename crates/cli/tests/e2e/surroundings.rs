@@ -8,7 +8,8 @@ use crate::tool::{Output, binary, dtrace, finish, settle, signal, start, workloa
 
 tests! {
     compiling_needs_no_privilege no_privilege_says_what_is_missing two_sessions_do_not_meet a_smaller_buffer_is_said
-    capabilities_without_root a_pid_namespace_counts_its_own cpu_comes_and_goes every_facility_is_listed
+    capabilities_without_root a_pid_namespace_counts_its_own
+    a_pid_namespace_knows_its_functions cpu_comes_and_goes every_facility_is_listed
 }
 
 /// Runs `dtrace` under another program.
@@ -130,6 +131,20 @@ fn a_pid_namespace_counts_its_own() -> Verdict {
         Some(o) if o.err.contains("unshare:") => Skip(o.err.trim().to_string()),
         Some(o) => {
             assert_eq!(o.code(0).out, "1 1\n\n");
+            Pass
+        }
+    }
+}
+
+fn a_pid_namespace_knows_its_functions() -> Verdict {
+    let script = "profile-997hz /pid == $target && arg1/ { @[ufunc(arg1)] = count(); }";
+    let target = workload("spin", 400);
+    match under(&["unshare", "--pid", "--fork", "--mount-proc"], &["-q", "-c", &target, "-n", script]) {
+        None => Skip("no unshare".into()),
+        Some(o) if o.err.contains("unshare:") => Skip(o.err.trim().to_string()),
+        Some(o) => {
+            let o = o.code(0);
+            assert!(o.out.contains("e2e-"), "{o:?}");
             Pass
         }
     }

@@ -103,7 +103,6 @@ pub(super) const INT_BUILTIN: &[(IntBuiltin, &str)] = &[
     (IntBuiltin::Epid, "epid"),
     (IntBuiltin::ProbeId, "id"),
     (IntBuiltin::StackDepth, "stackdepth"),
-    (IntBuiltin::InitPid, "initpid"),
 ];
 
 pub(super) const STR_BUILTIN: &[(StrBuiltin, &str)] = &[
