@@ -154,6 +154,15 @@ pub struct ClauseUse {
     pub epid_base: u32,
 }
 
+/// The probe ERROR, which is part of every program whose clauses may fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ErrorProbe<'a> {
+    /// It; its index is 0.
+    pub probe: Probe,
+    /// Its clauses in program order.
+    pub clauses: &'a [ClauseUse],
+}
+
 /// A program to be made.
 pub struct ProgramSpec<'a> {
     /// For the kernel's lists and messages.
@@ -172,8 +181,8 @@ pub struct ProgramSpec<'a> {
     pub probes: &'a [Probe],
     /// Its clauses in program order.
     pub clauses: &'a [ClauseUse],
-    /// ERROR's clauses in program order (their probe index is 0).
-    pub error: &'a [ClauseUse],
+    /// What a fault fires.
+    pub error: ErrorProbe<'a>,
     /// Number of its table in the session ([`MapRef::Table`]).
     pub table: u32,
 }
@@ -326,10 +335,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         b.bind(skip);
         let more = i + 1 < spec.clauses.len();
         // BEGIN and END run to their end, as the original does.
-        if more
-            && spec.activity == Activity::Active
-            && has(session.module, c.clause, |o| matches!(o, Op::Exit(_)))
-        {
+        if more && spec.activity == Activity::Active && may_exit(session.module, spec, c.clause) {
             routines::gate(&mut b, spec.activity, release);
         }
     }
@@ -444,11 +450,18 @@ fn has(module: &Module, clause: usize, what: impl Fn(&Op) -> bool) -> bool {
     module.clauses[clause].func.blocks.iter().flat_map(|b| &b.insts).any(|i| what(&i.op))
 }
 
+/// True when the session may have ended behind the clause: by its own `exit()`, or by one in a clause of ERROR.
+fn may_exit(module: &Module, spec: &ProgramSpec<'_>, clause: usize) -> bool {
+    let exits = |clause| has(module, clause, |o| matches!(o, Op::Exit(_)));
+    exits(clause)
+        || (has(module, clause, Op::may_fault) && spec.error.clauses.iter().any(|c| exits(c.clause)))
+}
+
 fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
     let needs = |c: &ClauseUse| needs_slot(module, c.clause);
     let faults = || spec.clauses.iter().any(|c| has(module, c.clause, Op::may_fault));
-    spec.clauses.iter().any(needs) || (spec.error.iter().any(needs) && faults())
+    spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults())
 }
 
 fn names_probe(module: &Module, spec: &ProgramSpec<'_>) -> bool {
@@ -495,7 +508,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
         let cpu = routines::firing(b, session.plan);
         routines::fault_record(b, session.plan, &cpu, Operand::V(epid), head, value);
         let done = b.label();
-        let needs = spec.error.iter().any(|c| needs_slot(session.module, c.clause));
+        let needs = spec.error.clauses.iter().any(|c| needs_slot(session.module, c.clause));
         let slot = needs.then(|| routines::slot_at(b, session.plan, &cpu, number, done));
         let this = clear_this(b, session, slot, session.layout.error);
         let context = ErrorContext { epid, head, value };
@@ -503,7 +516,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             context: &context,
             ctx: epid,
             index: Index::Const(0),
-            probes: &[],
+            probes: &[spec.error.probe],
             table: None,
             cpu,
             slot,
@@ -512,7 +525,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             this,
             in_error: true,
         };
-        for c in spec.error {
+        for c in spec.error.clauses {
             let made = clause(session, &firing, b, c.clause, c.epid_base);
             result = std::mem::replace(&mut result, Ok(())).and(made);
         }

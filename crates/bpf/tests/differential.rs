@@ -309,7 +309,7 @@ fn integers_compute_what_the_interpreter_computes() {
         return;
     }
     pin();
-    for seed in rounds(300) {
+    for seed in rounds(500) {
         compare(seed, &Config::integers());
     }
 }
@@ -349,7 +349,7 @@ fn variables_strings_and_aggregations_end_as_the_interpreter_leaves_them() {
         return;
     }
     pin();
-    for seed in rounds(300) {
+    for seed in rounds(500) {
         compare(seed, &whole());
     }
 }

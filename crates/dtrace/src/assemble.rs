@@ -153,3 +153,13 @@ pub(crate) fn error_clauses(units: &[Assembled]) -> Vec<ClauseUse> {
     let error = units.iter().filter(|a| a.unit.role == Role::Error);
     error.flat_map(|a| a.clauses.iter().cloned()).collect()
 }
+
+/// ERROR itself, if a clause names it.
+pub(crate) fn error_probe(units: &[Assembled]) -> Probe {
+    units
+        .iter()
+        .find(|a| a.unit.role == Role::Error)
+        .and_then(|a| a.probes.first())
+        .copied()
+        .unwrap_or_default()
+}

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use bpf::features::{Facility, Features};
 use bpf::maps::{Maps, Needs};
 use bpf::mir::MapRef;
-use bpf::program::{Layout, PidNamespace, ProgramSpec, Session, Target, TaskOffsets, compile};
+use bpf::program::{ErrorProbe, Layout, PidNamespace, ProgramSpec, Session, Target, TaskOffsets, compile};
 use bpf::sys::{
     AttachType, Doorbell, GracePeriod, Link, Map, MapBtf, MapSpec, Mmap, Prog, ProgKind, SysError, Update,
     monotonic_ns,
@@ -25,7 +25,7 @@ use plane::stacks::Stack;
 use providers::{Attach, Role};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, error_clauses, uses_task};
+use crate::assemble::{Assembled, Assembly, error_clauses, error_probe, uses_task};
 use crate::error::Error;
 use crate::options::Options;
 
@@ -96,12 +96,13 @@ impl Machine {
             target: &target,
             interned: assembly.strings.len() as u32,
         };
+        let error = ErrorProbe { probe: error_probe(&assembly.units), clauses: &error };
         let (mut attached, mut begin, mut end) = (Vec::new(), Vec::new(), Vec::new());
         for (number, a) in (0..).zip(&assembly.units) {
             if a.unit.role == Role::Error || a.clauses.is_empty() {
                 continue;
             }
-            let prog = load_unit(&session, a, &error, number, &mut maps, sources, options)?;
+            let prog = load_unit(&session, a, error, number, &mut maps, sources, options)?;
             match a.unit.role {
                 Role::Begin => begin.push(prog),
                 Role::End => end.push(prog),
@@ -127,8 +128,8 @@ impl Machine {
             drops: DropTracker::default(),
             reader: RingReader::default(),
             grace: None,
-            doorbell: None,
             still: false,
+            doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
             maps,
         };
@@ -383,13 +384,14 @@ fn kind(a: &Assembled) -> (ProgKind, AttachType, u32) {
         Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
         Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
         Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+        Attach::Own(own) => (own.kind, own.attach, 0),
     }
 }
 
 fn load_unit(
     session: &Session<'_>,
     a: &Assembled,
-    error: &[bpf::program::ClauseUse],
+    error: ErrorProbe<'_>,
     number: u32,
     maps: &mut Maps,
     sources: &SourceMap,

@@ -60,8 +60,9 @@ impl Layout {
                 this_size - module.strsize
             }));
         }
-        let (error, main): (Vec<_>, Vec<_>) =
-            module.clauses.iter().enumerate().partition(|(i, _)| error.contains(i));
+        // A clause of ERROR may be another probe's as well.
+        let main: Vec<_> = module.clauses.iter().enumerate().collect();
+        let error: Vec<_> = main.iter().copied().filter(|(i, _)| error.contains(i)).collect();
         let mut end = 0;
         layout.main = parts(module, &main, this_size, &mut end);
         layout.error = parts(module, &error, this_size, &mut end);

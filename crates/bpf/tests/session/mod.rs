@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 
 use bpf::maps::{Maps, Needs, Options, Plan, VarPlan};
+use bpf::mir::Label;
 use bpf::mir::{Builder, MapRef, Size, V};
 use bpf::program::{
-    ClauseUse, Compiled, Context, Index, Layout, Probe, ProbeSet, ProgramSpec, Session, Target, compile,
+    ClauseUse, Compiled, Context, ErrorProbe, Index, Layout, Probe, ProbeSet, ProgramSpec, Session, Target,
+    TaskOffsets, compile,
 };
 use bpf::sys::{AttachType, Map, MapBtf, MapSpec, Prog, ProgKind};
 use dif::ir::{Module, VarId};
@@ -15,17 +17,35 @@ use plane::control::{ACTIVITY, Activity, DropKind, PERCPU_STRIDE, RESERVE};
 use plane::ring;
 use plane::table::{self, TABLE_HEADER};
 
-/// Arguments as `BPF_PROG_TEST_RUN` gives them.
-pub struct Args;
+/// Arguments as `BPF_PROG_TEST_RUN` gives them; with several probes, the last says which.
+pub struct Args {
+    pub probes: u32,
+}
 
 impl Context for Args {
+    fn index(&self, b: &mut Builder, ctx: V, _: Label) -> Index {
+        if self.probes == 1 { Index::Const(0) } else { Index::V(b.load(Size::B8, ctx, 9 * 8)) }
+    }
+
     fn arg(&self, b: &mut Builder, ctx: V, _: Index, n: u8) -> V {
         b.load(Size::B8, ctx, i16::from(n) * 8)
     }
 }
 
-/// The names of the one probe.
-pub const NAMES: [&str; 4] = ["test", "", "func", "name"];
+/// The names of a probe.
+pub fn names(probe: u32) -> [String; 4] {
+    ["test".into(), String::new(), format!("func{probe}"), ["entry", "return"][probe as usize % 2].into()]
+}
+
+/// The names of ERROR.
+pub const ERROR: [&str; 4] = ["dtrace", "", "", "ERROR"];
+
+/// Ids of probes: those of the program, and ERROR's.
+pub const FIRST_ID: u32 = 77;
+pub const ERROR_ID: u32 = 3;
+
+/// Enabled-probe ids of a clause start at so many times its number.
+pub const EPIDS: u32 = 1000;
 
 /// A committed record of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,30 +61,52 @@ pub struct Run {
     pub maps: Maps,
     pub prog: Prog,
     pub compiled: Compiled,
+    /// Clauses of ERROR.
+    pub error: Vec<usize>,
     consumed: u64,
 }
 
 pub struct Setup {
     pub module: Module,
-    /// Clauses of the probe, in order.
-    pub clauses: Vec<usize>,
+    /// Clauses of the probes, in order, and which of them they are for.
+    pub clauses: Vec<(usize, ProbeSet)>,
     /// Clauses of ERROR.
     pub error: Vec<usize>,
     pub activity: Activity,
     pub target: Target,
     pub cpus: u32,
+    pub probes: u32,
+    pub options: Options,
 }
 
 impl Setup {
     pub fn new(module: Module) -> Setup {
-        let clauses = (0..module.clauses.len()).collect();
-        Setup { module, clauses, error: Vec::new(), activity: Activity::Active, target: target(), cpus: 2 }
+        let clauses = (0..module.clauses.len()).map(|c| (c, ProbeSet::All)).collect();
+        Setup {
+            module,
+            clauses,
+            error: Vec::new(),
+            activity: Activity::Active,
+            target: Target::default(),
+            cpus: 2,
+            probes: 1,
+            options: Options { bufsize: 1 << 16, aggsize: 1 << 20, dynvarsize: 1 << 16 },
+        }
     }
 }
 
-/// The running kernel.
+/// The running kernel, its types in use.
 pub fn target() -> Target {
-    Target::default()
+    let features = bpf::features::Features::running();
+    let task = task_offsets().filter(|_| features.has(bpf::features::Facility::TaskBtf));
+    Target { task, task_btf: task.is_some(), ..Target::default() }
+}
+
+fn task_offsets() -> Option<TaskOffsets> {
+    let kernel = types::btf::KernelBtf::running();
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| btf.field(&format!("task_struct.{member}")).map(|f| f.offset() as i16);
+    Some(TaskOffsets { comm: offset("comm")?, real_parent: offset("real_parent")?, tgid: offset("tgid")? })
 }
 
 /// Keeps the test on CPU 0.
@@ -77,12 +119,15 @@ pub fn pin() {
     }
 }
 
-/// Interned strings: the module's, then the probe's names.
-pub fn interned(module: &Module) -> Vec<Vec<u8>> {
+/// Interned strings: the module's, then the probes' names.
+pub fn interned(module: &Module, probes: u32) -> Vec<Vec<u8>> {
     let mut out = module.strings.clone();
-    for n in NAMES {
-        if !out.iter().any(|s| s == n.as_bytes()) {
-            out.push(n.as_bytes().to_vec());
+    let of_error = ERROR.iter().map(|n| (*n).to_owned());
+    for n in (0..probes).flat_map(names).chain(of_error) {
+        let mut n = n.into_bytes();
+        n.truncate(module.strsize as usize - 1);
+        if !out.contains(&n) {
+            out.push(n);
         }
     }
     out
@@ -93,9 +138,10 @@ pub fn compile_setup(
     plan: &Plan,
     layout: &Layout,
 ) -> Result<Compiled, bpf::regalloc::CodegenError> {
-    let strings = interned(&setup.module);
+    let strings = interned(&setup.module, setup.probes);
     let id = |n: &str| strings.iter().position(|s| s == n.as_bytes()).unwrap() as u32;
-    let probes = [Probe { id: 77, names: NAMES.map(id) }];
+    let probe = |i| Probe { id: FIRST_ID + i, names: names(i).map(|n| id(&n)) };
+    let probes: Vec<_> = (0..setup.probes).map(probe).collect();
     let session = Session {
         module: &setup.module,
         plan,
@@ -103,9 +149,9 @@ pub fn compile_setup(
         target: &setup.target,
         interned: strings.len() as u32,
     };
-    let clause = |c: &usize| ClauseUse { clause: *c, probes: ProbeSet::All, epid_base: *c as u32 };
-    let clauses: Vec<_> = setup.clauses.iter().map(clause).collect();
-    let error: Vec<_> = setup.error.iter().map(clause).collect();
+    let clause = |clause: usize, probes| ClauseUse { clause, probes, epid_base: EPIDS * clause as u32 };
+    let clauses: Vec<_> = setup.clauses.iter().map(|(c, set)| clause(*c, set.clone())).collect();
+    let error: Vec<_> = setup.error.iter().map(|c| clause(*c, ProbeSet::All)).collect();
     compile(
         &session,
         &ProgramSpec {
@@ -114,19 +160,23 @@ pub fn compile_setup(
             attach: AttachType::None,
             attach_btf_id: 0,
             activity: setup.activity,
-            context: &Args,
+            context: &Args { probes: setup.probes },
             probes: &probes,
             clauses: &clauses,
-            error: &error,
+            error: ErrorProbe { probe: Probe { id: ERROR_ID, names: ERROR.map(id) }, clauses: &error },
             table: 0,
         },
     )
 }
 
 pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
-    let options = Options { bufsize: 1 << 16, aggsize: 1 << 16, dynvarsize: 1 << 16 };
     let needs = Needs { cpus: setup.cpus, slot_bytes: layout.slot_bytes, ..Needs::default() };
-    Plan::new(&setup.module, &options, &needs)
+    Plan::new(&setup.module, &setup.options, &needs)
+}
+
+/// What a failing test shows.
+pub fn show(module: &Module, compiled: &Compiled) -> String {
+    format!("{}\n{}", dif::text::print(module, None), bpf::disasm::listing(&compiled.code.insns))
 }
 
 impl Run {
@@ -140,7 +190,7 @@ impl Run {
         let btf = btf.load().unwrap();
         let thread = MapBtf { btf: btf.as_fd(), key: key.0, value: value.0 };
         let mut maps = Maps::create(plan, false, Some(thread)).unwrap();
-        let strings = interned(&setup.module);
+        let strings = interned(&setup.module, setup.probes);
         let strsize = setup.module.strsize as usize;
         let map = Map::create(&MapSpec::mmapable("strings", (strings.len() * strsize) as u32, 1)).unwrap();
         let mut bytes = vec![0; strings.len() * strsize];
@@ -162,13 +212,9 @@ impl Run {
         let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
         let prog = match image.load(0) {
             Ok(loaded) => loaded.prog,
-            Err(e) => panic!(
-                "{e}\n{}\n{}",
-                dif::text::print(&setup.module, None),
-                bpf::disasm::listing(&compiled.code.insns)
-            ),
+            Err(e) => panic!("{e}\n{}", show(&setup.module, &compiled)),
         };
-        let run = Run { module: setup.module, maps, prog, compiled, consumed: 0 };
+        let run = Run { module: setup.module, maps, prog, compiled, error: setup.error, consumed: 0 };
         run.control().0.words()[0].store(setup.activity as u64, std::sync::atomic::Ordering::SeqCst);
         run
     }

@@ -1,6 +1,7 @@
 //! What one sample does to an aggregation's words.
 
 use plane::desc::{AggFunc, quantize_bucket};
+use plane::table::llquantize_bucket;
 
 /// Applies one sample; `args` are those of [`crate::ir::Op::Aggregate`].
 pub(super) fn apply(func: AggFunc, words: &mut [u64], args: &[i64]) {
@@ -44,8 +45,7 @@ pub(super) fn apply(func: AggFunc, words: &mut [u64], args: &[i64]) {
                 *w = w.wrapping_add(increment);
             }
         }
-        // Its buckets are fixed with the issue that compiles it; until then no module has one.
-        AggFunc::Llquantize { .. } => {}
+        AggFunc::Llquantize { .. } => add(llquantize_bucket(func, value) as usize, increment),
     }
 }
 

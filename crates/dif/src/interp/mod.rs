@@ -27,6 +27,11 @@ pub trait World {
         0
     }
 
+    /// Id of the enabled probe that a clause of this number serves in this firing.
+    fn epid(&mut self, _clause: usize) -> i64 {
+        self.builtin(IntBuiltin::Epid)
+    }
+
     /// A string of the firing; must not change during a firing.
     fn builtin_str(&mut self, _builtin: StrBuiltin) -> Vec<u8> {
         Vec::new()
@@ -46,6 +51,9 @@ pub trait World {
     fn context(&mut self) -> (u64, u8) {
         (0, 0)
     }
+
+    /// From here on the firing is that of ERROR for this fault; with `None`, it is again what it was.
+    fn error(&mut self, _fault: Option<&Fault>) {}
 }
 
 /// How a clause ended.
@@ -64,39 +72,73 @@ pub enum Outcome {
 /// Runs clauses of a module.
 pub struct Interpreter<'m> {
     module: &'m Module,
+    error: Vec<usize>,
+    gated: bool,
 }
 
 impl<'m> Interpreter<'m> {
     /// For this module.
     pub fn new(module: &'m Module) -> Self {
-        Self { module }
+        Self { module, error: Vec::new(), gated: false }
+    }
+
+    /// Every fault fires ERROR, which has these clauses. What faults in them is only counted.
+    #[must_use]
+    pub fn with_error(self, clauses: &[usize]) -> Self {
+        Self { error: clauses.to_vec(), ..self }
+    }
+
+    /// Nothing runs behind a clause that called `exit()`: so it is while a session is active. Clauses of BEGIN, END and
+    /// ERROR run to their probe's end.
+    #[must_use]
+    pub fn gated(self) -> Self {
+        Self { gated: true, ..self }
     }
 
     /// One firing: the clauses run in the order given and share their `this->` variables, a fault ends only its own.
-    /// Faults are also left in the state. Whether activity lets the probe fire, and whether a fault fires ERROR, is
-    /// for the caller.
+    /// Faults are also left in the state.
     pub fn fire(&self, clauses: &[usize], state: &mut State, world: &mut dyn World) -> Vec<Outcome> {
         state.prepare(self.module);
-        let mut locals = Vec::new();
-        locals.resize_with(self.module.vars.len(), || None);
-        clauses
-            .iter()
-            .filter_map(|index| Some((*index, self.module.clauses.get(*index)?)))
-            .map(|(index, clause)| {
-                let frame = Frame {
-                    module: self.module,
-                    clause,
-                    index,
-                    values: vec![Val::Int(0); clause.func.values.len()],
-                    locals: &mut locals,
-                    state,
-                    world,
-                    record: None,
-                    offset: 0,
-                };
-                frame.run()
-            })
-            .collect()
+        let mut locals = self.locals();
+        let mut outcomes = Vec::with_capacity(clauses.len());
+        for index in clauses {
+            if self.gated && state.exit.is_some() {
+                break;
+            }
+            let Some(outcome) = self.run(*index, &mut locals, state, world, false) else { continue };
+            if let Outcome::Faulted(fault) = &outcome
+                && !self.error.is_empty()
+            {
+                world.error(Some(fault));
+                let mut own = self.locals();
+                for index in &self.error {
+                    self.run(*index, &mut own, state, world, true);
+                }
+                world.error(None);
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    fn locals(&self) -> Vec<Option<Val>> {
+        self.module.vars.iter().map(|_| None).collect()
+    }
+
+    fn run(
+        &self,
+        index: usize,
+        locals: &mut Vec<Option<Val>>,
+        state: &mut State,
+        world: &mut dyn World,
+        in_error: bool,
+    ) -> Option<Outcome> {
+        let clause = self.module.clauses.get(index)?;
+        let values = vec![Val::Int(0); clause.func.values.len()];
+        let module = self.module;
+        let frame =
+            Frame { module, clause, index, values, locals, state, world, in_error, record: None, offset: 0 };
+        Some(frame.run())
     }
 }
 
@@ -114,6 +156,8 @@ struct Frame<'a> {
     locals: &'a mut Vec<Option<Val>>,
     state: &'a mut State,
     world: &'a mut dyn World,
+    /// A clause of ERROR.
+    in_error: bool,
     record: Option<Rec>,
     /// Position of the running instruction in block order.
     offset: u32,
@@ -146,7 +190,11 @@ impl Frame<'_> {
                             action: inst.action,
                             offset: self.offset,
                         };
-                        self.state.faults.push(fault.clone());
+                        if self.in_error {
+                            self.state.drops.double_error += 1;
+                        } else {
+                            self.state.faults.push(fault.clone());
+                        }
                         return Outcome::Faulted(fault);
                     }
                 }
@@ -209,6 +257,7 @@ impl Frame<'_> {
             Op::StrCmp(c, a, b) => Val::Int(eval::str_cmp(*c, self.text(*a), self.text(*b)).into()),
             Op::Ext { bits, signed, value } => Val::Int(eval::ext(*bits, *signed, self.int(*value))),
             Op::AsPtr(_, v) | Op::AsInt(v) => Val::Int(self.int(*v)),
+            Op::Builtin(IntBuiltin::Epid) => Val::Int(self.world.epid(self.index)),
             Op::Builtin(b) => Val::Int(self.world.builtin(*b)),
             Op::BuiltinStr(b) => Val::Str(self.builtin_str(*b)),
             Op::Load { size, signed, addr } => Val::Int(self.load(*size, *signed, *addr)?),

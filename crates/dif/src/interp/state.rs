@@ -68,6 +68,8 @@ pub struct Drops {
     pub dynamic: u64,
     /// Aggregation keys that found no room.
     pub aggregation: u64,
+    /// Faults in clauses of ERROR.
+    pub double_error: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
