@@ -8,6 +8,7 @@
 
 use crate::btf::{Builder, Linkage, TypeId};
 use crate::disasm;
+use crate::features::Lockdown;
 use crate::insn::Insn;
 use crate::sys::{AttachType, BtfObject, FuncInfo, LineInfo, Prog, ProgKind, ProgSpec, Refusal, SysError};
 use std::fmt;
@@ -235,12 +236,31 @@ impl LoadError {
 
     /// True when the verifier saw the program and rejected it: our bug, or a limit of the kernel.
     pub fn is_refusal(&self) -> bool {
-        !self.log.is_empty()
+        !self.log.is_empty() && !self.is_locked_down()
+    }
+
+    /// True when the program reads kernel memory and the kernel is locked down against that (confidentiality): the
+    /// verifier then knows no such helper.
+    pub fn is_locked_down(&self) -> bool {
+        let unknown = |r: &String| r.contains("cannot use helper") || r.contains("unknown func");
+        self.reason.as_ref().is_some_and(|r| unknown(r) && r.contains("bpf_probe_read_kernel"))
+            && Lockdown::of_this_kernel() == Lockdown::Confidentiality
+    }
+}
+
+impl LoadError {
+    fn place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(s) = &self.source else { return Ok(()) };
+        write!(f, "\n  --> {}:{}:{}\n   | {}", s.file, s.line, s.column, s.text.trim_end())
     }
 }
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_locked_down() {
+            write!(f, "this kernel is locked down (confidentiality): no program may read kernel memory")?;
+            return self.place(f);
+        }
         if !self.is_refusal() {
             return self.error.fmt(f);
         }
@@ -249,9 +269,7 @@ impl fmt::Display for LoadError {
             Some(reason) => write!(f, ": {reason}")?,
             None => write!(f, ": {}", self.error)?,
         }
-        if let Some(s) = &self.source {
-            write!(f, "\n  --> {}:{}:{}\n   | {}", s.file, s.line, s.column, s.text.trim_end())?;
-        }
+        self.place(f)?;
         if let Some((slot, text)) = &self.insn {
             write!(f, "\n   = instruction {slot}: {text}")?;
         }

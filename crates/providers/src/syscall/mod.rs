@@ -104,7 +104,7 @@ impl Provider for Syscall {
                 continue;
             }
             units.push(match &few {
-                Some(functions) => function_unit(&side, functions, on_return),
+                Some(functions) => function_unit(&side, functions, on_return, self.compat_test()),
                 None => self.tracepoint_unit(&side, on_return, env)?,
             });
         }
@@ -121,11 +121,18 @@ impl Syscall {
         let mut calls: Vec<&str> = probes.iter().map(|p| p.desc.function.as_str()).collect();
         calls.sort_unstable();
         calls.dedup();
-        if calls.len() > FEW || !env.features.has(Facility::KprobeMulti) {
+        // A function's program reads the caller's registers by checked reads, which lockdown can forbid.
+        let able = |f| env.features.has(f);
+        if calls.len() > FEW || !able(Facility::KprobeMulti) || !able(Facility::ProbeRead) {
             return None;
         }
         let has = self.has()?;
         calls.into_iter().map(|c| Some((c.to_string(), names::functions(c, &has)?))).collect()
+    }
+
+    fn compat_test(&self) -> CompatTest {
+        let status = self.btf().and_then(|b| b.field("task_struct.thread_info.status"));
+        status.map_or(CompatTest::CodeSegment, |f| CompatTest::Status(f.offset() as i16))
     }
 
     fn tracepoint_unit(
@@ -159,10 +166,8 @@ impl Syscall {
                 );
             }
         };
-        let compat = match status {
-            Some(offset) if typed.is_some() => CompatTest::Status(offset as i16),
-            _ => CompatTest::CodeSegment,
-        };
+        // A raw tracepoint is chosen where the types are not to be had, or not to be used.
+        let compat = if typed.is_some() { self.compat_test() } else { CompatTest::CodeSegment };
         let context = ByTracepoint { on_return, regs, compat, wide, narrow, only: only(&indexed) };
         Ok(Unit {
             name: format!("syscall_{}", if on_return { "return" } else { "entry" }),
@@ -184,7 +189,7 @@ fn only(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
     if numbers.len() <= 4 { numbers } else { Vec::new() }
 }
 
-fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool) -> Unit {
+fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool, compat: CompatTest) -> Unit {
     let mut attached = Vec::new();
     for (index, probe) in side.iter().enumerate() {
         let symbols =
@@ -196,7 +201,7 @@ fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool)
         role: Role::Probe,
         probes: side.iter().enumerate().map(|(i, p)| (i as u32, (*p).clone())).collect(),
         space: side.len() as u32,
-        context: Rc::new(ByFunction { on_return, single: side.len() == 1 }),
+        context: Rc::new(ByFunction { on_return, compat, single: side.len() == 1 }),
         attach: Attach::Functions { functions: attached, on_return },
         interrupts: false,
     }
