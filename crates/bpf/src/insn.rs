@@ -201,6 +201,17 @@ pub enum Jmp {
 }
 
 impl Jmp {
+    /// Whether a comparison with a constant says how great its operand is at most (or, signed, at least): where it jumps,
+    /// and where it falls through.
+    pub(crate) const fn bounds(self) -> (bool, bool) {
+        match self {
+            Jmp::Eq | Jmp::Ne | Jmp::Set => (false, false),
+            Jmp::Lt | Jmp::Le => (true, false),
+            Jmp::Gt | Jmp::Ge => (false, true),
+            Jmp::Sgt | Jmp::Sge | Jmp::Slt | Jmp::Sle => (true, true),
+        }
+    }
+
     /// The condition that holds when this one does not; `None` for `Set`, which has no opposite.
     pub const fn negate(self) -> Option<Jmp> {
         Some(match self {

@@ -14,7 +14,7 @@ use diagnostics::Span;
 use crate::emit::thread_jumps;
 use crate::frame;
 use crate::liveness::{Liveness, Range, Ranges, analyze, prune};
-use crate::mir::{Alu, Const, Func, Inst, Operand, Size, StackSlot, V, commutes};
+use crate::mir::{Alu, Const, Func, Inst, Label, Operand, Size, StackSlot, V, commutes};
 
 /// A program that the kernel's limits do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -394,6 +394,9 @@ fn constants(f: &Func, groups: &Groups) -> BTreeMap<Group, Inst> {
 }
 
 /// Rewrites `f` so that the spilled groups live in memory.
+///
+/// The verifier of 6.1 does not carry what a comparison says about a register over to the memory that it was loaded from.
+/// So a register with a new bound goes back there, on the way where the bound holds.
 fn spill(f: &mut Func, groups: &Groups, spilled: &BTreeSet<Group>, tiny: &mut BTreeSet<V>) {
     let constants = constants(f, groups);
     let mut slots: BTreeMap<Group, StackSlot> = BTreeMap::new();
@@ -412,6 +415,7 @@ fn spill(f: &mut Func, groups: &Groups, spilled: &BTreeSet<Group>, tiny: &mut BT
         V(regs - 1)
     };
     let w = Size::B8;
+    let mut stubs = Vec::new();
     for p in &mut f.params {
         if let Some(slot) = slots.get(&groups.of(*p)) {
             let v = fresh(tiny);
@@ -470,9 +474,30 @@ fn spill(f: &mut Func, groups: &Groups, spilled: &BTreeSet<Group>, tiny: &mut BT
             }
             _ => None,
         };
+        let bounded = match &inst {
+            Inst::Br { b: Operand::Imm(_), cond, .. } => cond.bounds(),
+            _ => (false, false),
+        };
+        let known = loaded.iter().filter_map(|(g, v)| Some((*slots.get(g)?, *v)));
+        let back = |(slot, v)| (Inst::SlotStore { w, slot, off: 0, src: Operand::V(v) }, span);
+        let back: Vec<_> = known.map(back).filter(|_| bounded != (false, false)).collect();
+        if let Inst::Br { to, .. } = &mut inst
+            && bounded.0
+            && !back.is_empty()
+        {
+            let label = Label(f.labels);
+            f.labels += 1;
+            stubs.push((Inst::Bind { label }, span));
+            stubs.extend(back.iter().cloned());
+            stubs.push((Inst::Jmp { to: std::mem::replace(to, label) }, span));
+        }
         out.push((inst, span));
         out.extend(store.map(|s| (s, span)));
+        if bounded.1 {
+            out.extend(back);
+        }
     }
+    out.extend(stubs);
     f.regs = regs;
     f.insts = out;
 }

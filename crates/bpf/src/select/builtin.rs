@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use dif::ir::{Function, IntBuiltin, Op, StrBuiltin, Term};
 
-use super::strings::Str;
+use super::strings::{Str, zero_bytes};
 use super::{Clause, layout::FRAMES};
 use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Operand, Size, V};
 use crate::program::{Index, PidNamespace};
@@ -276,7 +276,7 @@ impl Clause<'_, '_> {
         if let Some(Fetched::Words(w0, w1)) = self.homes.fetched.get(&Thing::Execname) {
             return Str::Comm(*w0, *w1);
         }
-        let (w0, w1) = match self.env.target.task {
+        let words = match self.env.target.task {
             Some(at) if self.env.target.task_btf => {
                 let task = self.task();
                 (self.b.load(Size::B8, task, at.comm), self.b.load(Size::B8, task, at.comm + 8))
@@ -288,6 +288,7 @@ impl Clause<'_, '_> {
                 (self.b.slot_load(Size::B8, room, 0), self.b.slot_load(Size::B8, room, 8))
             }
         };
+        let (w0, w1) = cut(self.b, words);
         self.homes.fetched.insert(Thing::Execname, Fetched::Words(w0, w1));
         Str::Comm(w0, w1)
     }
@@ -311,6 +312,29 @@ impl Clause<'_, '_> {
             }
         }
     }
+}
+
+/// A comm's words without what stands behind its NUL: kernels leave there what was in the way, and the helper of 6.1 copies
+/// it. Without a branch, so
+/// that the rest of the clause is verified once.
+fn cut(b: &mut Builder, (w0, w1): (V, V)) -> (V, V) {
+    // The lowest 0x80 marks the NUL; what is below it in its word stays. Without a NUL that is 0 - 1: all of it.
+    let mut mark = |w: V| {
+        let zero = zero_bytes(b, w);
+        let minus = b.neg(zero);
+        b.and(zero, minus)
+    };
+    let (in_first, in_second) = (mark(w0), mark(w1));
+    let mut below = |w: V, mark: V| {
+        let bit = b.shr(mark, 7);
+        let keep = b.sub(bit, 1);
+        b.and(w, keep)
+    };
+    let (first, second) = (below(w0, in_first), below(w1, in_second));
+    // One bit less one is negative only when there is no bit.
+    let none = b.sub(in_first, 1);
+    let none = b.sar(none, 63);
+    (first, b.and(second, none))
 }
 
 impl crate::program::ProbeTable {

@@ -391,7 +391,7 @@ fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
 }
 
 /// 0x80 in each byte of `w` that is zero, the lowest exactly (those above a zero byte may be wrong).
-fn zero_bytes(b: &mut Builder, w: V) -> V {
+pub(crate) fn zero_bytes(b: &mut Builder, w: V) -> V {
     let low = b.sub(w, 0x0101_0101_0101_0101_i64);
     let inverse = b.xor(w, -1);
     let t = b.and(low, inverse);
