@@ -43,8 +43,6 @@ pub(crate) struct Command {
     pub(crate) programs: Vec<Named>,
     pub(crate) targets: Vec<Wanted>,
     pub(crate) options: Options,
-    /// Options that were set and have no effect yet.
-    pub(crate) idle: Vec<&'static str>,
     pub(crate) operands: Vec<String>,
     pub(crate) output: Option<String>,
     /// `-e`
@@ -72,7 +70,6 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         programs: Vec::new(),
         targets: Vec::new(),
         options: Options::default(),
-        idle: Vec::new(),
         operands: Vec::new(),
         output: None,
         compile_only: false,
@@ -144,7 +141,7 @@ impl Command {
     }
 
     fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Wrong> {
-        let row = self.options.set(name, value).map_err(|e| {
+        self.options.set(name, value).map(|_| ()).map_err(|e| {
             let mut text = format!("failed to set option '{name}': {e}");
             let known = dtrace::options::TABLE.iter().map(|r| r.name);
             if e == dtrace::options::OptionError::Name
@@ -153,11 +150,7 @@ impl Command {
                 text.push_str(&format!(" (did you mean {near}?)"));
             }
             Wrong::Words(text)
-        })?;
-        if !row.works {
-            self.idle.push(row.name);
-        }
-        Ok(())
+        })
     }
 }
 

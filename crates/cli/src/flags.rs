@@ -1,6 +1,6 @@
 //! The table of command-line options, and the parser that reads it.
 //!
-//! One row an option; `--help`, the manual page and the parser use the table. Options and operands may be interleaved,
+//! One row an option; `--help`, the manual page (`docs/dtrace.1`) and the parser use the table. Options and operands may be interleaved,
 //! as with getopt restarted after each operand. The parser only sorts words into [`Word`]s; what they mean together is
 //! for the command to say.
 
@@ -38,7 +38,7 @@ pub(crate) const TABLE: &[Flag] = &[
     flag('i', "probe-id", "", "enable or list the probe with this id"),
     flag('I', "path", "incdir", "add a directory for preprocessor headers"),
     flag('l', "", "", "list probes instead of enabling them"),
-    flag('L', "path", "libdir", "add a directory of D libraries"),
+    flag('L', "path", "libdir", "add a directory of D libraries (without effect yet)"),
     flag('m', "[prov:]mod", "", "enable or list probes by module name"),
     flag('n', "[[[prov:]mod:]func:]name", "", "enable or list probes by name"),
     flag('o', "file", "", "append the output to file"),
@@ -54,7 +54,7 @@ pub(crate) const TABLE: &[Flag] = &[
     flag('x', "opt[=val]", "", "set an option"),
     flag('X', "a|c|s|t", "stdc", "conformance of the preprocessor"),
     flag('Z', "", "zdefs", "permit descriptions that match no probe"),
-    flag('3', "2", "", "32-bit data model"),
+    flag('3', "2", "", "32-bit data model (not supported yet)"),
     flag('6', "4", "", "64-bit data model (the default)"),
 ];
 
@@ -132,28 +132,56 @@ pub(crate) fn usage() -> String {
     text
 }
 
+/// A sentence for the manual page: roff's special characters escaped, a capital, a full stop.
+fn sentence(help: &str) -> String {
+    let mut letters = help.chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
+    format!("{}.", roff(&first.chain(letters).collect::<String>()))
+}
+
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq").replace('~', "\\(ti");
+    // A line that begins so would be a request.
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+/// What stands after an option's name: `=size`, `=switch|fill|ring`, nothing for a flag.
+fn shape(row: &dtrace::options::Row) -> String {
+    use dtrace::options::Shape;
+    let word = match row.shape {
+        Shape::Flag => return String::new(),
+        Shape::Word(words) => return format!("=\\fR{}", words.join("|")),
+        Shape::Size => "size",
+        Shape::Rate => "rate",
+        Shape::Int => "number",
+        Shape::Text | Shape::List => "text",
+    };
+    format!("=\\fR\\fI{word}\\fR")
+}
+
 /// The manual page, in roff, from the tables.
 pub(crate) fn manual_page() -> String {
-    let escape = |t: &str| t.replace('\\', "\\\\").replace('-', "\\-");
     let mut page = include_str!("manual.head").to_string();
-    page.push_str(".SH OPTIONS\n");
+    page.push_str(
+        ".SH OPTIONS\nOptions and operands may be mixed; what follows \\fB\\-\\-\\fR is an operand.\n",
+    );
     for f in TABLE {
-        let name =
-            if f.letter.is_ascii_digit() { format!("{}{}", f.letter, f.arg) } else { f.letter.to_string() };
-        let arg = if f.letter.is_ascii_digit() { "" } else { f.arg };
-        page.push_str(&format!(".TP\n\\fB\\-{name}\\fR \\fI{}\\fR\n{}.\n", escape(arg), escape(f.help)));
+        let (name, arg) = match f.letter {
+            '3' | '6' => (format!("{}{}", f.letter, f.arg), String::new()),
+            _ if f.arg.is_empty() => (f.letter.to_string(), String::new()),
+            _ => (f.letter.to_string(), format!(" \\fI{}\\fR", roff(f.arg))),
+        };
+        page.push_str(&format!(".TP\n\\fB\\-{name}\\fR{arg}\n{}\n", sentence(f.help)));
     }
-    page.push_str(".SH SETTINGS\nSet by \\fB\\-x\\fR \\fIname\\fR[=\\fIvalue\\fR] or #pragma D option.\n");
+    page.push_str(include_str!("manual.settings"));
     for row in dtrace::options::TABLE {
-        let default =
-            if row.default.is_empty() { String::new() } else { format!(" (default {})", row.default) };
-        let idle = if row.works { "" } else { " Accepted, without effect yet." };
-        page.push_str(&format!(
-            ".TP\n\\fB{}\\fR\n{}{}.{idle}\n",
-            row.name,
-            escape(row.help),
-            escape(&default)
-        ));
+        page.push_str(&format!(".TP\n\\fB{}\\fR{}\n{}\n", row.name, shape(row), sentence(row.help)));
+        if !row.default.is_empty() {
+            page.push_str(&format!("Default: {}.\n", roff(row.default)));
+        }
+        if !row.works {
+            page.push_str("Accepted, without effect yet.\n");
+        }
     }
     page.push_str(include_str!("manual.tail"));
     page
@@ -209,5 +237,15 @@ mod tests {
             assert!(dtrace::options::find(f.option).is_some(), "{}", f.option);
         }
         assert!(usage().lines().all(|l| l.len() < 120), "{}", usage());
+    }
+
+    #[test]
+    fn the_manual_page_is_the_tables() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dtrace.1");
+        let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            checked_in == manual_page(),
+            "docs/dtrace.1 is not what the tables say; make it anew: cargo dtrace --manual-page >docs/dtrace.1"
+        );
     }
 }

@@ -21,6 +21,12 @@ fn complain(text: impl std::fmt::Display) {
     eprintln!("dtrace: {text}");
 }
 
+/// The system's words without Rust's "(os error N)".
+fn reason(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
 fn complain_all(messages: Vec<String>) -> u8 {
     messages.into_iter().for_each(complain);
     1
@@ -43,15 +49,12 @@ pub(crate) fn run(command: Command) -> u8 {
         }
         Mode::List | Mode::Trace => {}
     }
-    for name in &command.idle {
-        complain(format!("option '{name}' has no effect yet"));
-    }
     let out: Out = match &command.output {
         None => Box::new(io::stdout()),
         Some(path) => match File::options().append(true).create(true).open(path) {
             Ok(file) => Box::new(file),
             Err(e) => {
-                complain(format!("failed to open output file '{path}': {e}"));
+                complain(format!("failed to open output file '{path}': {}", reason(&e)));
                 return 1;
             }
         },
@@ -74,14 +77,21 @@ fn macros(command: &Command, target: u64) -> Macros {
     Macros { name: "dtrace".into(), args: command.operands.clone(), target }
 }
 
+fn tell_idle(options: &Options) {
+    options.idle().for_each(|name| complain(format!("option '{name}' has no effect yet")));
+}
+
 fn compile(sources: &[Source], macros: &Macros, options: &mut Options) -> Result<Program, u8> {
-    dtrace::compile(sources, macros, options)
-        .map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
+    let program = dtrace::compile(sources, macros, options);
+    // Only now: a script sets options, too.
+    tell_idle(options);
+    program.map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
 }
 
 fn list(command: Command, mut out: Out) -> u8 {
     let mut done = || -> Result<u8, io::Error> {
         if command.programs.is_empty() {
+            tell_idle(&command.options);
             dtrace::list::heading(&mut out)?;
             for probe in dtrace::all_probes() {
                 dtrace::list::row(&mut out, &probe, command.verbose)?;
@@ -121,7 +131,7 @@ fn list(command: Command, mut out: Out) -> u8 {
         // A reader that has seen enough is no failure.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(e) => {
-            complain(format!("failed to write the list: {e}"));
+            complain(format!("failed to write the list: {}", reason(&e)));
             1
         }
     }
@@ -266,6 +276,6 @@ fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     );
     match std::fs::write(&path, text) {
         Ok(()) => complain(format!("wrote {path}: please attach it to a report")),
-        Err(e) => complain(format!("failed to write {path}: {e}")),
+        Err(e) => complain(format!("failed to write {path}: {}", reason(&e))),
     }
 }

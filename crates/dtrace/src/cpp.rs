@@ -37,6 +37,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     for dir in options.texts("incdir") {
         command.arg("-I").arg(dir);
     }
+    command.args(options.texts("cppargs"));
     command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound {

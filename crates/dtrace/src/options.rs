@@ -70,10 +70,10 @@ use When::{Compile, Dynamic, Run};
 
 /// Every option, by name.
 pub const TABLE: &[Row] = &[
-    row("aggpercpu", Compile, Flag, "", false, "keep and print the values of each CPU"),
     row("agghist", Dynamic, Flag, "", true, "draw count() and sum() as bars"),
     row("aggpack", Dynamic, Flag, "", true, "print a distribution in one line"),
-    row("aggrate", Dynamic, Rate, "1s", true, "how often aggregations leave the kernel"),
+    row("aggpercpu", Compile, Flag, "", false, "keep and print the values of each CPU"),
+    row("aggrate", Dynamic, Rate, "1hz", true, "how often aggregations leave the kernel"),
     row("aggsize", Run, Size, "4m", true, "room for aggregations, each CPU"),
     row("aggsortkey", Dynamic, Flag, "", true, "sort by key first, then by value"),
     row("aggsortkeypos", Dynamic, Int, "0", true, "first key column to sort by"),
@@ -81,6 +81,7 @@ pub const TABLE: &[Row] = &[
     row("aggsortrev", Dynamic, Flag, "", true, "reverse the order"),
     row("aggzoom", Dynamic, Flag, "", true, "scale bars to the tallest"),
     row("amin", Compile, Text, "", false, "least stability a program may have"),
+    row("arch", Compile, Text, "", false, "the processor that a program is compiled for"),
     row("argref", Compile, Flag, "", true, "operands need not be referenced"),
     row(
         "bpflog",
@@ -90,6 +91,8 @@ pub const TABLE: &[Row] = &[
         true,
         "on a verifier refusal, write a report with the D source and the whole log",
     ),
+    row("bpflogsize", Run, Size, "", false, "room for the verifier's log"),
+    row("btfpath", Compile, Text, "", false, "a file with the kernel's types"),
     row(
         "bufpolicy",
         Run,
@@ -103,14 +106,20 @@ pub const TABLE: &[Row] = &[
     row("cleanrate", Run, Rate, "101hz", false, "how often freed dynamic variables are cleaned"),
     row("core", Compile, Flag, "", false, "dtrace may dump core"),
     row("cpp", Compile, Flag, "", true, "run scripts through the C preprocessor (-C)"),
+    row("cppargs", Compile, List, "", true, "one more word for the preprocessor"),
     row("cpphdrs", Compile, Flag, "", false, "print the headers that cpp reads (-H)"),
     row("cpppath", Compile, Text, "cpp", true, "the preprocessor"),
     row("cpu", Run, Int, "", true, "trace this CPU only"),
+    row("ctfpath", Compile, Text, "", false, "a file with the kernel's types in CTF"),
     row("ctypes", Compile, Text, "", false, "write the C types of the programs to a file"),
     row("debug", Compile, Flag, "", false, "messages of the library"),
+    row("debugassert", Compile, Int, "0", false, "assertions of the library, a mask"),
     row("defaultargs", Compile, Flag, "", true, "missing operands are 0 or \"\""),
     row("define", Compile, List, "", true, "define a preprocessor name (-D)"),
     row("destructive", Run, Flag, "", true, "allow destructive actions (-w)"),
+    row("disallow_dsym", Compile, Flag, "", false, "take no symbols from separate files"),
+    row("disasm", Compile, Int, "", false, "which stages -S shows, a mask"),
+    row("dofstashpath", Compile, Text, "", false, "where USDT definitions of running processes are kept"),
     row("droptags", Compile, Flag, "", true, "put a tag before each drop message"),
     row("dtypes", Compile, Text, "", false, "write the D types of the programs to a file"),
     row("dynvarsize", Run, Size, "1m", true, "room for associative arrays and thread-local arrays"),
@@ -131,6 +140,8 @@ pub const TABLE: &[Row] = &[
     row("iregs", Compile, Int, "8", false, "registers of the D machine"),
     row("jstackframes", Run, Int, "50", false, "frames of jstack()"),
     row("jstackstrsize", Run, Size, "512", false, "string room of jstack()"),
+    row("kdefs", Compile, Flag, "", false, "kernel symbols that are not there are errors"),
+    row("knodefs", Compile, Flag, "", false, "kernel symbols need not be there"),
     row("late", Compile, Word(&["dynamic", "static"]), "dynamic", false, "when translators are resolved"),
     row("lazyload", Compile, Flag, "", false, "load USDT definitions lazily"),
     row("ldpath", Compile, Text, "ld", false, "the linker of -G"),
@@ -143,29 +154,53 @@ pub const TABLE: &[Row] = &[
         false,
         "how kernel symbols are linked",
     ),
+    row("linknommap", Compile, Flag, "", false, "link objects without mapping them"),
     row("linktype", Compile, Word(&["elf", "dof"]), "elf", false, "what -G writes"),
+    row("lockmem", Run, Text, "", false, "limit of locked memory"),
+    row("maxframes", Run, Int, "", false, "most frames a stack may have"),
+    row("modpath", Compile, Text, "", false, "the directory of kernel modules"),
     row("nolibs", Compile, Flag, "", true, "no D libraries"),
+    row("noresolve", Run, Flag, "", false, "print addresses, not symbols"),
     row("nspec", Run, Int, "1", false, "speculations at a time"),
+    row("objcopypath", Compile, Text, "objcopy", false, "the objcopy of -G"),
+    row("oformat", Dynamic, Text, "", false, "structured output: its format"),
+    row("pcapsize", Run, Size, "", false, "longest packet that pcap() keeps"),
     row("pgmax", Compile, Int, "8", false, "processes kept open"),
+    row("preallocate", Compile, Size, "", false, "memory to take at the start"),
+    row("printsize", Dynamic, Size, "", false, "bytes of a value that print() shows"),
+    row("procfspath", Compile, Text, "/proc", false, "where the processes of the system are seen"),
     row("pspec", Compile, Flag, "", true, "text that could be a declaration is a probe"),
     row("quiet", Dynamic, Flag, "", true, "print only what is traced (-q)"),
     row("quietresize", Dynamic, Flag, "", true, "do not say when a buffer was made smaller"),
     row("rawbytes", Dynamic, Flag, "", true, "print bytes as a dump, never as text"),
+    row("scratchsize", Run, Size, "", false, "scratch space of alloca() and copyin()"),
     row("setenv", Compile, List, "", false, "set an environment variable of the -c process"),
     row("specsize", Run, Size, "32k", false, "room for a speculation, each CPU"),
     row("stackframes", Run, Int, "20", true, "frames of stack()"),
     row("stackindent", Dynamic, Int, "14", true, "columns before a frame"),
-    row("statusrate", Run, Rate, "1s", true, "how often drops and the end are looked for"),
-    row("stdc", Compile, Word(&["a", "c", "s", "t"]), "a", false, "conformance of the preprocessor (-X)"),
+    row("stacksymbols", Run, Flag, "yes", false, "name the functions of stacks"),
+    row("statusrate", Run, Rate, "1hz", true, "how often drops and the end are looked for"),
+    row(
+        "stdc",
+        Compile,
+        Word(&["a", "c", "s", "t"]),
+        "a",
+        true,
+        "conformance of the preprocessor: s is traditional, the others are one (-X)",
+    ),
     row("strip", Compile, Flag, "", false, "strip what -G writes"),
     row("strsize", Run, Size, "256", true, "longest string with its NUL"),
-    row("switchrate", Dynamic, Rate, "1s", true, "how often records leave the kernel"),
+    row("switchrate", Dynamic, Rate, "1hz", true, "how often records leave the kernel"),
     row("syslibdir", Compile, Text, "", false, "the directory of the system's D libraries"),
+    row("sysslice", Compile, Flag, "", false, "grab processes of the system slice, too"),
     row("temporal", Run, Flag, "yes", true, "merge the records of all CPUs by time (always done)"),
     row("tree", Compile, Int, "0", false, "dump the tree of a program"),
     row("tregs", Compile, Int, "8", false, "tuple registers of the D machine"),
+    row("udefs", Compile, Flag, "", false, "user symbols that are not there are errors"),
     row("undef", Compile, List, "", true, "undefine a preprocessor name (-U)"),
+    row("unodefs", Compile, Flag, "", false, "user symbols need not be there"),
     row("unsetenv", Compile, List, "", false, "unset an environment variable of the -c process"),
+    row("useruid", Compile, Int, "", false, "least user id of a process that may be grabbed"),
     row("ustackframes", Run, Int, "20", true, "frames of ustack()"),
     row("verbose", Compile, Flag, "", true, "print the intermediate form (-S)"),
     row("version", Compile, Text, "", false, "D version a program is written for"),
@@ -214,7 +249,8 @@ pub fn find(name: &str) -> Option<&'static Row> {
 }
 
 impl Options {
-    /// Sets an option; `value` as the user wrote it. Gives its row, so that the caller can say that it has no effect yet.
+    /// Sets an option; `value` as the user wrote it. Gives its row. Whoever lets users set options says afterwards which
+    /// of them do nothing yet: [`Options::idle`].
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<&'static Row, OptionError> {
         let row = find(name).ok_or(OptionError::Name)?;
         let parsed = parse(row.shape, value).ok_or(OptionError::Value)?;
@@ -225,6 +261,11 @@ impl Options {
             }
         }
         Ok(row)
+    }
+
+    /// Names of the options that were set, on the command line or by a pragma, and have no effect yet.
+    pub fn idle(&self) -> impl Iterator<Item = &'static str> {
+        self.set.keys().copied().filter(|name| find(name).is_some_and(|row| !row.works))
     }
 
     /// True where the user has set it.
@@ -336,9 +377,9 @@ mod tests {
             assert!(row.default.is_empty() || parse(row.shape, Some(row.default)).is_some(), "{}", row.name);
             assert!(!row.help.is_empty());
         }
-        let mut names: Vec<_> = TABLE.iter().map(|r| r.name).collect();
-        names.dedup();
-        assert_eq!(names.len(), TABLE.len());
+        for pair in TABLE.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} and {}", pair[0].name, pair[1].name);
+        }
     }
 
     #[test]
@@ -370,5 +411,8 @@ mod tests {
         assert_eq!(o.number("bufsize"), 4 << 20);
         assert_eq!(o.text("bufpolicy"), "switch");
         assert_eq!(o.maybe_number("cpu"), None);
+        assert_eq!(o.idle().count(), 0);
+        assert!(o.set("nspec", Some("4")).is_ok_and(|r| !r.works));
+        assert_eq!(o.idle().collect::<Vec<_>>(), ["nspec"]);
     }
 }

@@ -213,6 +213,9 @@ fn preprocessor() -> Verdict {
 fn options_without_effect_say_so() -> Verdict {
     let o = dtrace(&["-x", "nspec=4", "-n", "BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("nspec") && o.err.contains("no effect"), "{o:?}");
+    // A script's own options, too.
+    let o = dtrace(&["-qn", "\n#pragma D option nspec=4\nBEGIN { exit(0); }"]).code(0);
+    assert_eq!(o.err, "dtrace: option 'nspec' has no effect yet\n");
     Pass
 }
 
