@@ -7,7 +7,7 @@ use syntax::ast;
 
 use crate::program::{Clause, ClausePattern, Expr, Stmt, StmtKind};
 use crate::session::{Checker, Checks, ClauseState, did_you_mean};
-use crate::tables::FunctionKind;
+use crate::tables::{FunctionKind, is_later_provider};
 
 impl Checker<'_> {
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
@@ -161,7 +161,12 @@ impl Checker<'_> {
     }
 
     fn no_match<T>(&mut self, pattern: &Pattern, why: &str, help: Option<String>, span: Span) -> Checks<T> {
-        let help = help.or_else(|| self.near_probe(pattern));
+        let later = || {
+            let name = pattern.provider.as_str();
+            let missing = is_later_provider(name) && self.cx.catalog.provider(name).is_none();
+            missing.then(|| format!("the provider `{name}` is not supported yet"))
+        };
+        let help = help.or_else(later).or_else(|| self.near_probe(pattern));
         self.fail_with(Tag::D_PDESC_ZERO, span, format!("probe description {pattern} {why}"), help)
     }
 

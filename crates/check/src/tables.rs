@@ -305,6 +305,41 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("usym", "_usymaddr", "uintptr_t", ActionKind::Usym),
 ];
 
+/// Providers that scripts for other systems name and that are not here yet; a description of one is told so. `pid` goes
+/// with a number.
+const PROVIDERS_LATER: &[&str] = &[
+    "cpc",
+    "fbt",
+    "fpuinfo",
+    "fsinfo",
+    "io",
+    "ip",
+    "kinst",
+    "lockstat",
+    "mib",
+    "nfsv3",
+    "nfsv4",
+    "pid",
+    "plockstat",
+    "proc",
+    "rawfbt",
+    "rawtp",
+    "sched",
+    "sctp",
+    "sdt",
+    "sysinfo",
+    "tcp",
+    "udp",
+    "udplite",
+    "vminfo",
+];
+
+/// True for the name of a provider that DTrace has elsewhere and not here yet.
+pub fn is_later_provider(name: &str) -> bool {
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    PROVIDERS_LATER.contains(&name) || plain == "pid"
+}
+
 /// The variable of a name.
 pub fn variable(name: &str) -> Option<&'static VariableRow> {
     VARIABLES.iter().find(|r| r.name == name)
@@ -327,5 +362,16 @@ mod tests {
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), all);
+    }
+
+    #[test]
+    fn providers_of_other_systems_are_known() {
+        assert!(PROVIDERS_LATER.is_sorted());
+        for name in ["fbt", "pid", "pid123", "nfsv3"] {
+            assert!(is_later_provider(name), "{name}");
+        }
+        for name in ["syscall", "fbt1", "", "sycall"] {
+            assert!(!is_later_provider(name), "{name}");
+        }
     }
 }

@@ -1,0 +1,3 @@
+fbt::vfs_read:entry {}
+pid123::malloc:entry {}
+io:::start {}
