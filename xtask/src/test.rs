@@ -11,9 +11,12 @@ use std::process::Command;
 use crate::vm::{Ended, Guest};
 
 /// Test programs that are worth a run in each guest: package, target, and rounds of its generated cases (an emulated CPU is
-/// slow).
+/// slow). The end-to-end tests come last.
 const IN_GUEST: [(&str, &str, u32); 4] =
     [("bpf", "bpf", 0), ("bpf", "kernel", 0), ("bpf", "differential", 60), ("cli", "e2e", 0)];
+
+/// A boot in which only some end-to-end tests run, because of its kernel command line: kernel, words, filter.
+const SPECIAL: [(&str, &str, &str); 1] = [("6.12", "lockdown=confidentiality", "locked_down")];
 
 /// Sums of the runners' closing lines.
 #[derive(Default)]
@@ -86,10 +89,12 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
                 sums.skipped += kernels.len() as u64;
             }
             Ok(()) => {
-                for kernel in kernels {
-                    println!("== kernel {kernel}");
+                let plain = kernels.iter().map(|k| (*k, "", ""));
+                let special = SPECIAL.into_iter().filter(|(k, ..)| kernels.contains(k));
+                for (kernel, words, filter) in plain.chain(special) {
+                    println!("== kernel {kernel} {words}");
                     let mut tee = Tee(Vec::new());
-                    let (ended, died) = in_guest(kernel, &programs, &mut tee)?;
+                    let (ended, died) = in_guest((kernel, words, filter), &programs, &mut tee)?;
                     deaths += died;
                     sums.add(&String::from_utf8_lossy(&tee.0));
                     match ended {
@@ -133,6 +138,8 @@ struct Programs {
     dtrace: PathBuf,
     /// Each with its rounds.
     tests: Vec<(PathBuf, u32)>,
+    /// The end-to-end tests among them.
+    e2e: PathBuf,
 }
 
 /// Builds the release binary and the test programs.
@@ -161,24 +168,30 @@ fn guest_programs() -> Result<Programs, String> {
             .ok_or_else(|| format!("cargo built no test {target} of {package}"))?;
         tests.push((path.into(), rounds));
     }
-    Ok(Programs { dtrace: target_dir().join("release/dtrace"), tests })
+    let e2e = tests.last().map_or_else(PathBuf::new, |(path, _): &(PathBuf, u32)| path.clone());
+    Ok(Programs { dtrace: target_dir().join("release/dtrace"), tests, e2e })
 }
 
 fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
-/// One boot: all test programs, one after the other.
-fn in_guest(kernel: &str, programs: &Programs, tee: &mut Tee) -> Result<(Ended, u32), String> {
+/// One boot: all test programs, one after the other; with a filter, the end-to-end tests that it names.
+fn in_guest(
+    (kernel, words, filter): (&str, &str, &str),
+    programs: &Programs,
+    tee: &mut Tee,
+) -> Result<(Ended, u32), String> {
     let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs.dtrace.display());
-    for (test, rounds) in &programs.tests {
+    for (test, rounds) in programs.tests.iter().filter(|t| filter.is_empty() || t.0 == programs.e2e) {
         if *rounds > 0 {
             script.push_str(&format!("ROUNDS={rounds} "));
         }
-        script.push_str(&format!("{} --test-threads=1 || bad=1\n", test.display()));
+        script.push_str(&format!("{} --test-threads=1 {filter} || bad=1\n", test.display()));
     }
     script.push_str("exit $bad\n");
     let mut guest = Guest::new(kernel);
+    guest.append = words.into();
     guest.timeout = 600;
     guest.cwd = crate::root();
     crate::vm::run(&guest, &["sh".into(), "-c".into(), script], tee)

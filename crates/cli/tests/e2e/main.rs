@@ -20,6 +20,7 @@ mod command;
 mod faults;
 mod leaves_nothing;
 mod profile;
+mod restricted;
 mod surroundings;
 mod syscalls;
 mod targets;
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn all() -> impl Iterator<Item = Test> {
-    let groups: [&[Test]; 9] = [
+    let groups: [&[Test]; 10] = [
         basics::TESTS,
         command::TESTS,
         variables::TESTS,
@@ -98,6 +99,7 @@ fn all() -> impl Iterator<Item = Test> {
         faults::TESTS,
         targets::TESTS,
         surroundings::TESTS,
+        restricted::TESTS,
     ];
     groups.into_iter().flatten().copied().chain(leaves_nothing::TESTS.iter().copied())
 }

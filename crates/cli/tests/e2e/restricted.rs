@@ -1,0 +1,99 @@
+//! Machines that lack something: types, tracefs, memory, reads of kernel memory.
+//!
+//! What is missing is hidden from the traced run alone, in a mount namespace or a memory cgroup of its own; a lockdown
+//! cannot be taken back, so its test waits for a kernel that was booted with it (the VM tier boots one).
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{Output, binary, dtrace, finish, workload};
+
+tests! { without_types without_tracefs in_little_memory locked_down }
+
+/// Runs `dtrace` in a mount namespace of its own, after a piece of shell; what hinders that.
+fn hidden(prepare: &str, words: &[&str]) -> Result<Output, String> {
+    let script = format!("{{ {prepare}; }} || exit 99; exec \"$0\" \"$@\"");
+    let child = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .arg(binary())
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("unshare: {e}"))?;
+    let o = finish(child, Duration::from_secs(60));
+    if o.code == Some(99) || o.err.contains("unshare:") { Err(o.err.trim().to_string()) } else { Ok(o) }
+}
+
+fn without_types() -> Verdict {
+    const HIDE: &str = "mount --bind /dev/null /sys/kernel/btf/vmlinux";
+    let target = workload("open", 30);
+    let script = "syscall::openat:entry /pid == $target && execname != \"x\"/ { self->p = copyinstr(arg1); } \
+                  syscall::openat:return /self->p != NULL && errno/ { @[self->p, errno] = count(); }";
+    let o = match hidden(HIDE, &["-q", "-c", &target, "-n", script]) {
+        Ok(o) => o.code(0),
+        Err(why) => return Skip(why),
+    };
+    assert_eq!(o.value_of("/etc/hostname-that-is-not-there"), 30, "{o:?}");
+    let Ok(o) = hidden(HIDE, &["-n", "BEGIN { trace(ppid); exit(0); }"]) else { return Pass };
+    let o = o.code(1);
+    assert!(o.err.contains("ppid needs the kernel's types"), "{o:?}");
+    assert!(o.err.contains("1:15"), "{o:?}");
+    Pass
+}
+
+fn without_tracefs() -> Verdict {
+    let hide =
+        "for d in /sys/kernel/tracing /sys/kernel/debug; do ! [ -d $d ] || mount -t tmpfs none $d; done";
+    let script = "syscall::getppid:entry /pid == $target/ { @ = count(); } profile-97hz { @p = count(); }";
+    match hidden(hide, &["-q", "-c", &workload("getppid", 500), "-n", script]) {
+        Ok(o) => assert!(o.code(0).out.contains(" 500\n")),
+        Err(why) => return Skip(why),
+    }
+    Pass
+}
+
+fn in_little_memory() -> Verdict {
+    const GROUP: &str = "/sys/fs/cgroup/dtrace-e2e";
+    let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
+    if !controllers.contains("memory") {
+        return Skip("no memory controller of cgroup v2 here".into());
+    }
+    let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+    let made = fs::create_dir(GROUP).and_then(|()| fs::write(format!("{GROUP}/memory.max"), "24M"));
+    if made.is_err() {
+        let _ = fs::remove_dir(GROUP);
+        return Skip("no memory cgroup can be made here".into());
+    }
+    let enter = format!("echo $$ >{GROUP}/cgroup.procs");
+    let script = "syscall::getppid:entry { trace(1); } tick-50ms { exit(0); }";
+    let small = hidden(&enter, &["-b", "64m", "-n", script]);
+    let manual = hidden(&enter, &["-b", "64m", "-x", "bufresize=manual", "-n", script]);
+    let _ = fs::remove_dir(GROUP);
+    match (small, manual) {
+        (Ok(small), Ok(manual)) => {
+            assert!(small.code(0).err.contains("buffer size lowered to"));
+            assert!(manual.code(1).err.contains("Cannot allocate memory"));
+            Pass
+        }
+        (Err(why), _) | (_, Err(why)) => Skip(why),
+    }
+}
+
+fn locked_down() -> Verdict {
+    let state = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if !state.contains("[confidentiality]") {
+        return Skip("this kernel is not locked down".into());
+    }
+    let target = workload("open", 30);
+    let script = "syscall::openat:entry /pid == $target/ { @[copyinstr(arg1), ppid == $pid] = count(); }";
+    let o = dtrace(&["-q", "-c", &target, "-n", script]).code(0);
+    assert_eq!(o.value_of("/etc/hostname-that-is-not-there"), 30, "{o:?}");
+    let o = dtrace(&["-n", "BEGIN { trace(stringof((char *)0xffffffff81000000)); exit(0); }"]).code(1);
+    assert!(o.err.contains("locked down (confidentiality)"), "{o:?}");
+    assert!(!o.err.contains("a fault of dtrace"), "{o:?}");
+    Pass
+}
