@@ -18,7 +18,7 @@ use dif::interp::{Fault, Interpreter, State, Val, World};
 use dif::ir::{AggFunc, IntBuiltin, Module, Scope, Space, StrBuiltin, VarId, VarTy};
 use plane::control::{Activity, DropKind};
 use plane::ring;
-use session::{EPIDS, ERROR, ERROR_ID, FIRST_ID, Run, Setup, names, pin, show, target};
+use session::{EPIDS, ERROR, ERROR_ID, FIRST_ID, Run, Setup, names, pin, privileged, show, target};
 
 /// Where the readable memory is, so that a seed means the same program in every run.
 const MEMORY: u64 = 0x10_0000_0000;
@@ -167,15 +167,6 @@ fn rounds(default: u64) -> std::ops::Range<u64> {
     start..start + number("ROUNDS").unwrap_or(default)
 }
 
-fn privileged(test: &str) -> bool {
-    // SAFETY: asks only.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        println!("skipped: {test}: not root");
-    }
-    root
-}
-
 fn compare(seed: u64, config: &Config) {
     // The kernel may have no memory at hand for a thread's first variable, which is a counted drop. Not twice.
     if !compared(seed, config, true) {
@@ -257,7 +248,7 @@ fn records(state: &mut State, run: &mut Run, world: &Same) {
     let want = std::mem::take(&mut state.records);
     assert_eq!(committed.len(), want.len(), "records");
     for (g, w) in committed.iter().zip(&want) {
-        let probe = if run.error.contains(&w.clause) { 0 } else { world.probe };
+        let probe = if run.setup.error.contains(&w.clause) { 0 } else { world.probe };
         assert_eq!(g.epid, EPIDS * w.clause as u32 + probe);
         assert_eq!(g.data.len(), w.data.len());
         for i in 0..w.data.len() {

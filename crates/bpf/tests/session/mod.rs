@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::SeqCst;
 
-use bpf::maps::{Maps, Needs, Options, Plan, VarPlan};
+use bpf::maps::{Maps, Needs, Options, Plan, PreemptCount, VarPlan};
 use bpf::mir::Label;
 use bpf::mir::{Builder, MapRef, Size, V};
 use bpf::program::{
@@ -57,12 +58,11 @@ pub struct Record {
 
 /// A loaded session.
 pub struct Run {
-    pub module: Module,
+    pub setup: Setup,
     pub maps: Maps,
     pub prog: Prog,
     pub compiled: Compiled,
-    /// Clauses of ERROR.
-    pub error: Vec<usize>,
+    layout: Layout,
     consumed: u64,
 }
 
@@ -77,6 +77,10 @@ pub struct Setup {
     pub cpus: u32,
     pub probes: u32,
     pub options: Options,
+    /// Context levels of `self->`, and the one the program fires at.
+    pub levels: u32,
+    pub level: u32,
+    pub preempt_count: Option<PreemptCount>,
 }
 
 impl Setup {
@@ -91,6 +95,9 @@ impl Setup {
             cpus: 2,
             probes: 1,
             options: Options { bufsize: 1 << 16, aggsize: 1 << 20, dynvarsize: 1 << 16 },
+            levels: 1,
+            level: 0,
+            preempt_count: None,
         }
     }
 }
@@ -117,6 +124,16 @@ pub fn pin() {
         libc::CPU_SET(0, &mut set);
         libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set);
     }
+}
+
+/// False, with a line that says so, without the privilege to load programs.
+pub fn privileged(test: &str) -> bool {
+    // SAFETY: asks only.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("skipped: {test}: not root");
+    }
+    root
 }
 
 /// Interned strings: the module's, then the probes' names.
@@ -170,13 +187,38 @@ pub fn compile_setup(
 }
 
 pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
-    let needs = Needs { cpus: setup.cpus, slot_bytes: layout.slot_bytes, ..Needs::default() };
+    let needs = Needs {
+        cpus: setup.cpus,
+        slot_bytes: layout.slot_bytes,
+        levels: setup.levels,
+        preempt_count: setup.preempt_count,
+        ..Needs::default()
+    };
     Plan::new(&setup.module, &setup.options, &needs)
 }
 
 /// What a failing test shows.
 pub fn show(module: &Module, compiled: &Compiled) -> String {
     format!("{}\n{}", dif::text::print(module, None), bpf::disasm::listing(&compiled.code.insns))
+}
+
+fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled) {
+    let mut plan = maps.plan.clone();
+    plan.level = setup.level;
+    let compiled = match compile_setup(setup, &plan, layout) {
+        Ok(c) => c,
+        Err(e) => panic!("{e}\n{}", dif::text::print(&setup.module, None)),
+    };
+    if let Some(table) = &compiled.table {
+        let map = Map::create(&MapSpec::mmapable("table", table.len() as u32, 1)).unwrap();
+        map.update(&0u32.to_ne_bytes(), table, bpf::sys::Update::Any).unwrap();
+        maps.insert(MapRef::Table(0), map);
+    }
+    let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
+    match image.load(0) {
+        Ok(loaded) => (loaded.prog, compiled),
+        Err(e) => panic!("{e}\n{}", show(&setup.module, &compiled)),
+    }
 }
 
 impl Run {
@@ -200,32 +242,34 @@ impl Run {
         bytes.resize(map.value_size(), 0);
         map.update(&0u32.to_ne_bytes(), &bytes, bpf::sys::Update::Any).unwrap();
         maps.insert(MapRef::Strings, map);
-        let compiled = match compile_setup(&setup, &maps.plan, &layout) {
-            Ok(c) => c,
-            Err(e) => panic!("{e}\n{}", dif::text::print(&setup.module, None)),
-        };
-        if let Some(table) = &compiled.table {
-            let map = Map::create(&MapSpec::mmapable("table", table.len() as u32, 1)).unwrap();
-            map.update(&0u32.to_ne_bytes(), table, bpf::sys::Update::Any).unwrap();
-            maps.insert(MapRef::Table(0), map);
-        }
-        let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
-        let prog = match image.load(0) {
-            Ok(loaded) => loaded.prog,
-            Err(e) => panic!("{e}\n{}", show(&setup.module, &compiled)),
-        };
-        let run = Run { module: setup.module, maps, prog, compiled, error: setup.error, consumed: 0 };
-        run.control().0.words()[0].store(setup.activity as u64, std::sync::atomic::Ordering::SeqCst);
+        let (prog, compiled) = load(&setup, &mut maps, &layout);
+        let run = Run { setup, maps, prog, compiled, layout, consumed: 0 };
+        run.set_control(ACTIVITY, run.setup.activity as u64);
         run
     }
 
-    fn control(&self) -> (bpf::sys::Mmap,) {
-        (self.maps.get(MapRef::Control).unwrap().mmap(true).unwrap(),)
+    /// Another program of this session: these clauses at this context level.
+    pub fn also(&mut self, clauses: &[usize], level: u32) -> Prog {
+        let all = std::mem::take(&mut self.setup.clauses);
+        self.setup.clauses = clauses.iter().map(|c| (*c, ProbeSet::All)).collect();
+        self.setup.level = level;
+        let (prog, _) = load(&self.setup, &mut self.maps, &self.layout);
+        self.setup.clauses = all;
+        prog
+    }
+
+    fn memory(&self, map: MapRef) -> bpf::sys::Mmap {
+        self.maps.get(map).unwrap().mmap(true).unwrap()
     }
 
     /// The activity word.
     pub fn activity(&self) -> u64 {
-        self.control().0.words()[ACTIVITY as usize / 8].load(std::sync::atomic::Ordering::SeqCst)
+        self.memory(MapRef::Control).words()[ACTIVITY as usize / 8].load(SeqCst)
+    }
+
+    /// Sets a word of the control page.
+    pub fn set_control(&self, offset: u32, value: u64) {
+        self.memory(MapRef::Control).words()[offset as usize / 8].store(value, SeqCst);
     }
 
     /// One firing with these arguments.
@@ -233,9 +277,14 @@ impl Run {
         self.prog.test_run(args, None).unwrap();
     }
 
-    fn percpu(&self, offset: u32) -> u64 {
-        let memory = self.maps.get(MapRef::PerCpu).unwrap().mmap(true).unwrap();
-        memory.words()[offset as usize / 8].load(std::sync::atomic::Ordering::SeqCst)
+    /// A word of CPU 0's control element.
+    pub fn percpu(&self, offset: u32) -> u64 {
+        self.memory(MapRef::PerCpu).words()[offset as usize / 8].load(SeqCst)
+    }
+
+    /// Sets it.
+    pub fn set_percpu(&self, offset: u32, value: u64) {
+        self.memory(MapRef::PerCpu).words()[offset as usize / 8].store(value, SeqCst);
     }
 
     /// Drops of a kind on CPU 0.
@@ -246,14 +295,14 @@ impl Run {
 
     /// What CPU 0's ring got since the last call.
     pub fn records(&mut self) -> Vec<Record> {
-        let Some(map) = self.maps.get(MapRef::Rings) else { return Vec::new() };
-        let memory = map.mmap(true).unwrap();
+        if self.maps.get(MapRef::Rings).is_none() {
+            return Vec::new();
+        }
+        let memory = self.memory(MapRef::Rings);
         let size = u64::from(self.maps.plan.ring_size);
         let end = self.percpu(RESERVE);
         let mut out = Vec::new();
-        let word = |at: u64| {
-            memory.words()[(at & (size - 1)) as usize / 8].load(std::sync::atomic::Ordering::SeqCst)
-        };
+        let word = |at: u64| memory.words()[(at & (size - 1)) as usize / 8].load(SeqCst);
         while self.consumed < end {
             let at = self.consumed;
             let (length, pad) = ring::read_stamp(word(at), at).expect("an uncommitted record");
@@ -267,22 +316,26 @@ impl Run {
         }
         // Given back zeroed, as the consumer does.
         for at in (0..size).step_by(8) {
-            memory.words()[at as usize / 8].store(0, std::sync::atomic::Ordering::SeqCst);
+            memory.words()[at as usize / 8].store(0, SeqCst);
         }
-        let percpu = self.maps.get(MapRef::PerCpu).unwrap().mmap(true).unwrap();
-        percpu.words()[plane::control::CONSUMED as usize / 8]
-            .store(self.consumed, std::sync::atomic::Ordering::SeqCst);
+        self.set_percpu(plane::control::CONSUMED, self.consumed);
         out
     }
 
     /// Keys and values of an aggregation (even epoch, CPU 0).
     pub fn aggregation(&self, agg: u32) -> BTreeMap<Vec<u8>, Vec<u64>> {
+        self.aggregation_of(agg, 0)
+    }
+
+    /// The same on a side.
+    pub fn aggregation_of(&self, agg: u32, side: u32) -> BTreeMap<Vec<u8>, Vec<u64>> {
         let plan = &self.maps.plan.aggs[agg as usize];
-        let memory = self.maps.get(MapRef::Agg(agg)).unwrap().mmap(true).unwrap();
-        let word = |at: u32| memory.words()[at as usize / 8].load(std::sync::atomic::Ordering::SeqCst);
+        let table = table::TableShape::table_index(side, 0, self.maps.plan.cpus) * plan.shape.table_size;
+        let memory = self.memory(MapRef::Agg(agg));
+        let word = |at: u32| memory.words()[at as usize / 8].load(SeqCst);
         let mut out: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
         for slot in 0..plan.shape.slots() {
-            let at = TABLE_HEADER + slot * plan.shape.stride;
+            let at = table + TABLE_HEADER + slot * plan.shape.stride;
             let words: Vec<u64> =
                 (0..plan.shape.value_size / 8).map(|i| word(at + plan.shape.value() + 8 * i)).collect();
             if word(at) == table::EMPTY && (plan.shape.key_size > 0 || words.iter().all(|w| *w == 0)) {
@@ -301,12 +354,10 @@ impl Run {
     /// Bytes of a global scalar.
     pub fn global(&self, var: VarId, size: u32) -> Vec<u8> {
         let VarPlan::Global(at) = self.maps.plan.vars[var.0 as usize] else { return Vec::new() };
-        let memory = self.maps.get(MapRef::Globals).unwrap().mmap(true).unwrap();
+        let memory = self.memory(MapRef::Globals);
         (at..at + size)
             .step_by(8)
-            .flat_map(|o| {
-                memory.words()[o as usize / 8].load(std::sync::atomic::Ordering::SeqCst).to_le_bytes()
-            })
+            .flat_map(|o| memory.words()[o as usize / 8].load(SeqCst).to_le_bytes())
             .collect()
     }
 
