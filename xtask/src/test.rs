@@ -12,8 +12,13 @@ use crate::vm::{Ended, Guest};
 
 /// Test programs that are worth a run in each guest: package, target, and rounds of its generated cases (an emulated CPU is
 /// slow). The end-to-end tests come last.
-const IN_GUEST: [(&str, &str, u32); 4] =
-    [("bpf", "bpf", 0), ("bpf", "kernel", 0), ("bpf", "differential", 60), ("cli", "e2e", 0)];
+const IN_GUEST: [(&str, &str, u32); 5] = [
+    ("bpf", "bpf", 0),
+    ("bpf", "kernel", 0),
+    ("bpf", "routines", 0),
+    ("bpf", "differential", 60),
+    ("cli", "e2e", 0),
+];
 
 /// A boot in which only some end-to-end tests run, because of its kernel command line: kernel, words, filter.
 const SPECIAL: [(&str, &str, &str); 1] = [("6.12", "lockdown=confidentiality", "locked_down")];

@@ -554,7 +554,7 @@ fn without_a_free_scratch_slot_the_firing_is_a_counted_drop() {
     pin();
     let text = LONG_STRING.replace("    does trace 32:str(8)\n", "").replace("record 40", "record 32");
     let mut run = Run::new(setup(&text));
-    let s = b"text\0".as_ptr() as u64;
+    let s = c"text".as_ptr() as u64;
     run.set_percpu(SLOTS_TAKEN, (1 << plane::scratch::SLOTS) - 1);
     run.fire(&args(s));
     assert_eq!((run.drops(DropKind::Scratch), run.records().len()), (1, 0));
