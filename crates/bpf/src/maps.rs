@@ -340,6 +340,7 @@ impl Plan {
                 )),
                 _ => Err(SysError::new(format!("create a map for variable {v}"), libc::EINVAL)),
             },
+            MapRef::NoProgram => Map::create(&MapSpec::prog_array("dt_no_program")),
             MapRef::Control | MapRef::Strings | MapRef::Table(_) => {
                 Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1))
             }

@@ -106,6 +106,8 @@ pub enum MapRef {
     Strings,
     /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.
     Table(u32),
+    /// A program array without a program: see [`crate::program::needs_own_stack`].
+    NoProgram,
 }
 
 /// A 64-bit constant that only the loader knows, or that does not fit an immediate.

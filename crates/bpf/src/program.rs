@@ -22,7 +22,7 @@ use plane::control::Activity;
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::Plan;
-use crate::mir::{Builder, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::regalloc::CodegenError;
 use crate::routines;
 pub use crate::select::layout::Layout;
@@ -286,6 +286,18 @@ impl Table {
     }
 }
 
+/// True where a program may be preempted by another firing of itself on its CPU, and must therefore not have its stack in
+/// per-CPU memory: uprobes (and kprobes one by one, which are loaded alike).
+///
+/// Kernels from 6.13 give programs of these kinds a *private stack* of that sort, on the assumption that nothing runs
+/// between; but nothing keeps uprobe programs of two threads on one preemptible CPU apart, and each would find the other's
+/// spilled registers: wrong arguments, records never committed, in the worst case a pointer that is none. A
+/// program with a tail call in it gets no private stack. So there is one, into an empty table, where the session is not
+/// active: it costs nothing, and does nothing.
+pub fn needs_own_stack(kind: ProgKind, attach: AttachType) -> bool {
+    kind == ProgKind::Kprobe && !matches!(attach, AttachType::KprobeMulti | AttachType::KprobeSession)
+}
+
 /// Bytes of a row of facts.
 const ROW: u32 = 20;
 
@@ -299,8 +311,9 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     }
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
-    let out = b.label();
-    routines::gate(&mut b, spec.activity, out);
+    let (out, idle) = (b.label(), b.label());
+    let own_stack = needs_own_stack(spec.kind, spec.attach);
+    routines::gate(&mut b, spec.activity, if own_stack { idle } else { out });
     let ctx = b.param(0);
     let index = probe_index(&mut b, spec, ctx, out);
     let n = spec.probes.len() as u32;
@@ -345,6 +358,12 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     }
     b.bind(out);
     b.exit(0);
+    if own_stack {
+        b.bind(idle);
+        let (none, first) = (b.map(MapRef::NoProgram), b.imm(0));
+        b.call(Helper::TAIL_CALL, &[ctx, none, first]);
+        b.exit(0);
+    }
     report(&mut b, session, spec)?;
     let (main, subs) = b.finish();
     let code = assemble(std::iter::once(main).chain(subs).collect())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use check::Checked;
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
-use providers::Registry;
+use providers::{Provider, Registry};
 use syntax::ast::{Item, PragmaKind};
 use syntax::{MacroEnv, ParseMode, SpecField};
 use types::Types;
@@ -110,6 +110,16 @@ pub fn compile(
     macros: &Macros,
     options: &mut Options,
 ) -> Result<Program, (SourceMap, Error)> {
+    compile_with(sources, macros, options, Vec::new())
+}
+
+/// As [`compile`], with providers of one's own beside those of the system.
+pub fn compile_with(
+    sources: &[Source],
+    macros: &Macros,
+    options: &mut Options,
+    providers: Vec<Box<dyn Provider>>,
+) -> Result<Program, (SourceMap, Error)> {
     let mut map = SourceMap::default();
     let mut sink = Sink::default();
     let mut trees = Vec::new();
@@ -144,7 +154,7 @@ pub fn compile(
         trees.push(tree);
     }
     let kernel = KernelBtf::running();
-    let registry = Registry::new(kernel.clone());
+    let registry = Registry::with(kernel.clone(), providers);
     let types = Types::new();
     let context = check::Context {
         types: &types,

@@ -22,10 +22,11 @@ mod machine;
 pub mod options;
 mod session;
 
-pub use compile::{Field, Macros, Program, Source, compile};
+pub use compile::{Field, Macros, Program, Source, compile, compile_with};
 pub use error::Error;
 pub use probes::{FieldKind, Pattern, ProbeInfo};
 pub use proc::{Error as TargetError, Target};
+pub use providers::Provider;
 pub use session::{Notice, Session, Status};
 
 pub use diagnostics::nearest;

@@ -253,6 +253,17 @@ impl Machine {
     }
 
     /// What the kernel was asked for and could not give.
+    /// Firings that the kernel kept from our programs (one was already running where it would have had to run), by
+    /// program, since the start. Firings that a predicate would have refused are among them.
+    pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
+        let of = |a: &Attached| {
+            let info = a.prog.info()?;
+            let links = a.links.iter().filter_map(|l| l.info().ok()).map(|l| l.missed());
+            Ok((a.prog.name().to_string(), info.recursion_misses + links.sum::<u64>()))
+        };
+        self.attached.iter().map(of).collect()
+    }
+
     pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
         &self.maps.lowered
     }
@@ -425,3 +436,7 @@ fn load_unit(
     let level = u32::from(options.flag("bpflog"));
     image.load(level).map(|l| l.prog).map_err(Error::Load)
 }
+    if bpf::program::needs_own_stack(kind, attach) {
+        // A table for each: it takes the kind of the first program that names it.
+        maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
+    }

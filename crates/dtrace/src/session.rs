@@ -288,6 +288,13 @@ impl<W: Write> Session<W> {
         all
     }
 
+    /// Firings that the kernel kept from the session's programs, because one of them was already running there: by
+    /// program, since the start, as long as the session is not finished. An upper bound of what was missed, for predicates
+    /// were not asked.
+    pub fn suppressed(&self) -> Result<Vec<(String, u64)>, Error> {
+        Ok(self.machine.suppressed()?)
+    }
+
     /// A newline on the output, as after an interrupt.
     pub fn newline(&mut self) -> Result<(), Error> {
         self.consumer.newline().map_err(Error::Output)

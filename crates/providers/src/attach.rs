@@ -34,6 +34,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
             let cookies: Vec<u64> = functions.iter().map(|(_, cookie)| *cookie).collect();
             Link::kprobe_multi(prog, ProbeSite::Names(&names), &cookies, *on_return).map(|l| vec![l])
         }
+        Attach::Own(own) => (own.hang)(prog),
     }
 }
 

@@ -76,11 +76,18 @@ pub struct Registry {
 impl Registry {
     /// The providers of this system.
     pub fn new(kernel: Arc<KernelBtf>) -> Registry {
-        Registry::of(vec![
+        Registry::with(kernel, Vec::new())
+    }
+
+    /// The providers of this system, and others.
+    pub fn with(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Registry {
+        let mut all: Vec<Box<dyn Provider>> = vec![
             Box::new(dtrace::Dtrace),
             Box::new(profile::Profile),
             Box::new(syscall::Syscall::new(kernel)),
-        ])
+        ];
+        all.extend(others);
+        Registry::of(all)
     }
 
     fn of(providers: Vec<Box<dyn Provider>>) -> Registry {

@@ -1,8 +1,10 @@
 //! What a provider hands to the session: one program shape and one way to attach it.
 
+use std::fmt;
 use std::rc::Rc;
 
 use bpf::program::Context;
+use bpf::sys::{AttachType, Link, Prog, ProgKind, SysError};
 
 use crate::registry::EnabledProbe;
 
@@ -52,7 +54,35 @@ pub enum Attach {
         /// On return instead of entry.
         on_return: bool,
     },
+    /// As whoever brought the provider says.
+    Own(Own),
 }
+
+/// A way to attach that this crate does not know: for providers that a user of the library brings along
+/// ([`crate::Registry::with`]).
+#[derive(Clone)]
+pub struct Own {
+    /// The kernel's kind of program.
+    pub kind: ProgKind,
+    /// How it is to be loaded.
+    pub attach: AttachType,
+    /// Hangs it in; it stays until the links are dropped.
+    pub hang: Rc<dyn Fn(&Prog) -> Result<Vec<Link>, SysError>>,
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own").field("kind", &self.kind).field("attach", &self.attach).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Own {
+    fn eq(&self, other: &Own) -> bool {
+        (self.kind, self.attach) == (other.kind, other.attach) && Rc::ptr_eq(&self.hang, &other.hang)
+    }
+}
+
+impl Eq for Own {}
 
 /// A context of probes without arguments.
 pub(crate) struct NoArguments;

@@ -97,6 +97,11 @@ impl<'a> MapSpec<'a> {
         MapSpec { kind: MapKind::Ringbuf, key_size: 0, ..MapSpec::array(name, 0, bytes) }
     }
 
+    /// A table of programs for tail calls, with one place.
+    pub fn prog_array(name: &'a str) -> MapSpec<'a> {
+        MapSpec { kind: MapKind::ProgArray, ..MapSpec::array(name, 4, 1) }
+    }
+
     /// A store of one value a task.
     pub fn task_storage(name: &'a str, value_size: u32, btf: MapBtf<'a>) -> MapSpec<'a> {
         MapSpec {

@@ -1,0 +1,49 @@
+//! Workloads of known size: threads that make marked system calls and calls of a marked function.
+
+use std::ffi::CString;
+use std::process::ExitCode;
+
+/// What a uprobe is put on. The text is `text_of(thread, seq)`.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn dt_library_hit(thread: u64, seq: u64, text: *const libc::c_char) -> u64 {
+    std::hint::black_box((thread, seq, text));
+    thread ^ seq
+}
+
+/// The text that goes with a number: as long as the number wants, and different everywhere.
+pub(crate) fn text_of(thread: u64, seq: u64) -> String {
+    let filler = "abcdefghijklmnopqrstuvwxyz0123456789".chars().cycle().skip((seq % 36) as usize);
+    let filler: String = filler.take((seq * 7 % 150) as usize).collect();
+    format!("/no-such/{thread}-{seq}-{filler}")
+}
+
+/// A number of a thread in one argument.
+pub(crate) fn pack(thread: u64, seq: u64) -> u64 {
+    thread << 32 | seq
+}
+
+/// `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that fails, and a call of
+/// [`dt_library_hit`].
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(1);
+    let (threads, calls) = (number(0), number(1));
+    let rounds = move |thread: u64| {
+        for seq in 0..calls {
+            let text = CString::new(text_of(thread, seq)).unwrap_or_default();
+            let mark = pack(thread, seq);
+            // SAFETY: getppid takes no arguments and ignores what stands in their registers; chdir's path is
+            // NUL-terminated and lives.
+            unsafe {
+                libc::syscall(libc::SYS_getppid, thread, seq);
+                libc::syscall(libc::SYS_chdir, text.as_ptr(), mark);
+            }
+            std::hint::black_box(dt_library_hit(thread, seq, text.as_ptr()));
+        }
+    };
+    let all: Vec<_> = (1..=threads).map(|thread| std::thread::spawn(move || rounds(thread))).collect();
+    for thread in all {
+        let _ = thread.join();
+    }
+    ExitCode::SUCCESS
+}
