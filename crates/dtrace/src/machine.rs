@@ -432,11 +432,11 @@ fn load_unit(
     if let Some(bytes) = &compiled.table {
         maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
     }
-    let image = compiled.image(|at| maps.get(at).map(|m| m.as_fd().as_raw_fd()), Some(sources))?;
-    let level = u32::from(options.flag("bpflog"));
-    image.load(level).map(|l| l.prog).map_err(Error::Load)
-}
     if bpf::program::needs_own_stack(kind, attach) {
         // A table for each: it takes the kind of the first program that names it.
         maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
     }
+    let image = compiled.image(|at| maps.get(at).map(|m| m.as_fd().as_raw_fd()), Some(sources))?;
+    let level = u32::from(options.flag("bpflog"));
+    image.load(level).map(|l| l.prog).map_err(Error::Load)
+}
