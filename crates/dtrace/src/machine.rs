@@ -252,7 +252,6 @@ impl Machine {
         PerCpu::new(self.percpu.words(), count).map_or_else(Vec::new, |p| self.drops.deltas(p))
     }
 
-    /// What the kernel was asked for and could not give.
     /// Firings that the kernel kept from our programs (one was already running where it would have had to run), by
     /// program, since the start. Firings that a predicate would have refused are among them.
     pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
@@ -264,6 +263,7 @@ impl Machine {
         self.attached.iter().map(of).collect()
     }
 
+    /// What the kernel was asked for and could not give.
     pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
         &self.maps.lowered
     }

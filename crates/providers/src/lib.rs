@@ -21,4 +21,4 @@ mod syscall;
 mod unit;
 
 pub use registry::{EnabledProbe, Env, Provider, Registry};
-pub use unit::{Attach, Own, Role, Unit};
+pub use unit::{Attach, Hang, Own, Role, Unit};

@@ -67,8 +67,11 @@ pub struct Own {
     /// How it is to be loaded.
     pub attach: AttachType,
     /// Hangs it in; it stays until the links are dropped.
-    pub hang: Rc<dyn Fn(&Prog) -> Result<Vec<Link>, SysError>>,
+    pub hang: Rc<Hang>,
 }
+
+/// Hangs a program in.
+pub type Hang = dyn Fn(&Prog) -> Result<Vec<Link>, SysError>;
 
 impl fmt::Debug for Own {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
