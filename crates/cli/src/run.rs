@@ -232,6 +232,8 @@ fn follow(session: &mut Session<Out>, interrupts: &Interrupts, told: Told) -> Re
         session.abort();
         return Ok(1);
     }
+    // That a target has ended is said before what is printed because of it.
+    tell(session, told);
     let status = session.finish()?;
     tell(session, told);
     Ok(status as u8)

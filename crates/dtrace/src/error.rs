@@ -63,7 +63,11 @@ impl fmt::Display for Error {
             Error::Load(e) => write!(f, "could not enable tracing: {e}"),
             Error::Provider(text) => write!(f, "could not enable tracing: {text}"),
             Error::Target(e) => e.fmt(f),
-            Error::Output(e) => write!(f, "processing aborted: {e}"),
+            Error::Output(e) => {
+                // The system's words without Rust's "(os error N)".
+                let text = e.to_string();
+                write!(f, "processing aborted: {}", text.split(" (os error").next().unwrap_or_default())
+            }
             Error::Setting(text) => f.write_str(text),
             Error::Internal(text) => write!(f, "internal error: {text}"),
         }
