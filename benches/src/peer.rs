@@ -20,21 +20,33 @@ impl Peer {
     }
 }
 
+fn done(command: &mut Command) -> bool {
+    command.status().is_ok_and(|s| s.success())
+}
+
+/// What bpftrace needs of the system inside its root. A tracefs of its own, where the system has none mounted: it does
+/// not start without one.
+fn mount_in(root: &Path) {
+    for dir in ["proc", "sys", "dev"] {
+        let place = root.join(dir);
+        if !done(Command::new("mountpoint").arg("-q").arg(&place)) {
+            let _ = done(Command::new("mount").arg("--rbind").arg(format!("/{dir}")).arg(&place));
+            let _ = done(Command::new("mount").arg("--make-rslave").arg(&place));
+        }
+    }
+    let tracing = root.join("sys/kernel/tracing");
+    if !tracing.join("available_events").exists() {
+        let _ = done(Command::new("mount").args(["-t", "tracefs", "none"]).arg(&tracing));
+    }
+}
+
 /// A root with the peers, or this machine.
 pub(crate) fn find() -> Option<Peer> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default();
     let root = std::env::var_os("DTRACE_PEERS").map_or_else(|| top.join("target/vm/peers"), PathBuf::from);
     let mut candidates = vec![vec!["bpftrace".to_string()]];
     if root.join("usr/bin/bpftrace").exists() {
-        for dir in ["proc", "sys", "dev"] {
-            let place = root.join(dir);
-            let mounted =
-                Command::new("mountpoint").arg("-q").arg(&place).status().is_ok_and(|s| s.success());
-            if !mounted {
-                let _ = Command::new("mount").arg("--rbind").arg(format!("/{dir}")).arg(&place).status();
-                let _ = Command::new("mount").arg("--make-rslave").arg(&place).status();
-            }
-        }
+        mount_in(&root);
         candidates.insert(0, vec!["chroot".into(), root.display().to_string(), "bpftrace".into()]);
     }
     candidates.into_iter().find_map(|words| {

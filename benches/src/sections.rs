@@ -3,10 +3,13 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::run::{Running, Tools, floor, median, whole};
+use crate::run::{BATCH, Running, Tools, floor, median, whole};
+
+/// What measures.
+type Section = fn(&Tools);
 
 /// Name and code of each section.
-pub(crate) const ALL: [(&str, fn(&Tools)); 4] =
+pub(crate) const ALL: [(&str, Section); 4] =
     [("start", start), ("event", event), ("rows", rows), ("exit", exit)];
 
 /// Wall time and peak memory of a program that prints nothing and ends.
@@ -103,7 +106,7 @@ fn rows(tools: &Tools) {
     const CALLS: u64 = 3_000_000;
     println!("\nrows: {CALLS} getppid calls at full speed, a record each (4 MB buffers)");
     let me = std::env::current_exe().unwrap_or_default();
-    let batches = CALLS / 20_000;
+    let batches = CALLS / u64::from(BATCH);
     let command = format!("{} --loop {batches}", me.display());
     let script = "syscall::getppid:entry /pid == $target/ { trace(timestamp); }";
     let start = Instant::now();

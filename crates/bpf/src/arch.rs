@@ -5,14 +5,20 @@
 
 /// Byte offsets in `struct pt_regs`.
 pub mod regs {
+    /// Where SYSCALL leaves the caller's flags.
+    pub const R11: i16 = 48;
     /// Result of a function or system call.
     pub const AX: i16 = 80;
+    /// Where SYSCALL leaves the address that the caller goes on at.
+    pub const CX: i16 = 88;
     /// Number of the system call.
     pub const ORIG_AX: i16 = 120;
     /// Instruction pointer.
     pub const IP: i16 = 128;
     /// Code segment; its low two bits are the privilege level, 0 in the kernel.
     pub const CS: i16 = 136;
+    /// Flags.
+    pub const FLAGS: i16 = 144;
     /// Bytes of the whole.
     pub const SIZE: u32 = 168;
 }
@@ -28,5 +34,7 @@ pub const FUNCTION_ARGS: [i16; 6] = [112, 104, 96, 88, 72, 64];
 pub const TS_COMPAT: i32 = 0x0002;
 /// Bit that x32 callers set in the number (`__X32_SYSCALL_BIT`).
 pub const X32_BIT: i32 = 0x4000_0000;
+/// Code segment of 64-bit user code (`__USER_CS`).
+pub const USER_CS: i32 = 0x33;
 /// Code segment of 32-bit user code (`__USER32_CS`).
 pub const USER32_CS: i32 = 0x23;

@@ -92,7 +92,7 @@ fn arguments_of_32_bit_calls() -> Verdict {
             "syscall::close:entry /pid == $target && arg0 == 0xfffffff0/ {{ @n = count(); }} {extra} \
                      END {{ printa(\"n %@d\\n\", @n); }}"
         );
-        let o = dtrace(&["-c", &workload("close32", 20), "-n", &script]).code(0);
+        let o = dtrace(&["-q", "-c", &workload("close32", 20), "-n", &script]).code(0);
         if o.err.contains("status 77") {
             return Skip("this kernel takes no 32-bit system calls".into());
         }

@@ -18,7 +18,7 @@ pub(super) enum Regs {
 /// How a 32-bit call is told from a 64-bit one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompatTest {
-    /// `thread_info.status` at this offset of `task_struct`: exact.
+    /// `thread_info.status` at this offset of `task_struct`, where the registers do not tell already.
     Status(i16),
     /// The code segment of the caller, where there is no BTF: a 64-bit program that uses `int 0x80` is taken for a
     /// 64-bit caller.
@@ -54,14 +54,36 @@ fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
     }
 }
 
+/// Goes to `unknown` unless the registers are as the 64-bit SYSCALL instruction leaves them: next address and flags once
+/// more in cx and r11. Any call of a helper costs more than all the rest of a small program (18 ns where returns are
+/// guarded), these loads nothing that can be measured. An `int 0x80` shows its caller's own cx and r11; that they are the
+/// address behind it and its flags takes a caller who wants to be taken for another.
+fn entered_by_syscall(b: &mut Builder, saved: V, unknown: Label) {
+    for (at_entry, copy) in [(regs::IP, regs::CX), (regs::FLAGS, regs::R11)] {
+        let at_entry = b.load(Size::B8, saved, at_entry);
+        let copy = b.load(Size::B8, saved, copy);
+        b.br(Jmp::Ne, at_entry, copy, unknown);
+    }
+    // Two bytes: the rest of the word is another member on kernels that know FRED.
+    let cs = b.load(Size::B2, saved, regs::CS);
+    b.br(Jmp::Ne, cs, i64::from(arch::USER_CS), unknown);
+}
+
 impl CompatTest {
     /// Goes to `yes` in a 32-bit call, whose saved registers are read as `how` says.
     fn branch(self, b: &mut Builder, how: Regs, saved: V, yes: Label) {
         match self {
             CompatTest::Status(offset) => {
+                let (wide, ask) = (b.label(), b.label());
+                if how == Regs::Direct {
+                    entered_by_syscall(b, saved, ask);
+                    b.jmp(wide);
+                }
+                b.bind(ask);
                 let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
                 let status = b.load(Size::B4, task, offset);
                 b.br(Jmp::Set, status, i64::from(arch::TS_COMPAT), yes);
+                b.bind(wide);
             }
             CompatTest::CodeSegment => {
                 let cs = read(b, how, saved, regs::CS);
