@@ -14,31 +14,43 @@ mod flags;
 mod interrupt;
 mod run;
 
+use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
+
+/// Prints. Where the reader has gone, nothing: `print!` would panic.
+pub(crate) fn to_stdout(text: impl Display) {
+    let _ = write!(std::io::stdout(), "{text}");
+}
+
+/// As [`to_stdout`], for what is no result.
+pub(crate) fn to_stderr(text: impl Display) {
+    let _ = write!(std::io::stderr(), "{text}");
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = match std::env::args_os().skip(1).map(|w| w.into_string()).collect() {
         Ok(words) => words,
         Err(word) => {
-            eprintln!("dtrace: {} is not UTF-8", word.to_string_lossy());
+            to_stderr(format!("dtrace: {} is not UTF-8\n", word.to_string_lossy()));
             return ExitCode::from(2);
         }
     };
     if words.first().is_some_and(|w| w == "--manual-page") {
-        print!("{}", flags::manual_page());
+        to_stdout(flags::manual_page());
         return ExitCode::SUCCESS;
     }
     match command::parse(&words) {
         Ok(command) => ExitCode::from(run::run(command)),
         Err(command::Wrong::Usage(message)) => {
             if let Some(message) = message {
-                eprintln!("dtrace: {message}");
+                to_stderr(format!("dtrace: {message}\n"));
             }
-            eprint!("{}", flags::usage());
+            to_stderr(flags::usage());
             ExitCode::from(2)
         }
         Err(command::Wrong::Words(message)) => {
-            eprintln!("dtrace: {message}");
+            to_stderr(format!("dtrace: {message}\n"));
             ExitCode::from(2)
         }
     }

@@ -10,6 +10,7 @@ use dtrace::{Error, Macros, Notice, Program, Session, Source, Status, Target};
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
 use crate::interrupt::Interrupts;
+use crate::{to_stderr, to_stdout};
 
 /// The version of D that scripts may ask for, as the original prints it.
 const VERSION: &str = "Sun D 1.13";
@@ -18,7 +19,7 @@ const VERSION: &str = "Sun D 1.13";
 type Out = Box<dyn Write>;
 
 fn complain(text: impl std::fmt::Display) {
-    eprintln!("dtrace: {text}");
+    to_stderr(format!("dtrace: {text}\n"));
 }
 
 /// The system's words without Rust's "(os error N)".
@@ -36,15 +37,15 @@ fn complain_all(messages: Vec<String>) -> u8 {
 pub(crate) fn run(command: Command) -> u8 {
     match command.mode {
         Mode::Version => {
-            println!("dtrace: {VERSION}");
+            to_stdout(format!("dtrace: {VERSION}\n"));
             if command.verbose {
-                println!("dtrace for Linux {}", env!("CARGO_PKG_VERSION"));
-                print!("{}", dtrace::facilities());
+                to_stdout(format!("dtrace for Linux {}\n", env!("CARGO_PKG_VERSION")));
+                to_stdout(dtrace::facilities());
             }
             return 0;
         }
         Mode::Help => {
-            print!("{}", flags::usage());
+            to_stdout(flags::usage());
             return 0;
         }
         Mode::List | Mode::Trace => {}
@@ -178,10 +179,10 @@ fn trace(command: Command, out: Out) -> u8 {
         Err(code) => return code,
     };
     if options.flag("verbose") {
-        eprint!("{}", program.listing());
+        to_stderr(program.listing());
     }
     if command.verbose {
-        eprint!("{}", program.stability());
+        to_stderr(program.stability());
     }
     if command.compile_only {
         return 0;

@@ -10,7 +10,7 @@ tests! {
     no_such_probe zero_matches_allowed operands_are_macros unreferenced_operands script_files listing listing_ids
     output_to_a_file compile_only intermediate_code an_unreadable_script interrupt_once interrupt_twice preprocessor
     options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
-    terminated_by_sigterm
+    terminated_by_sigterm readers_may_go
 }
 
 fn usage_without_words() -> Verdict {
@@ -195,6 +195,24 @@ fn terminated_by_sigterm() -> Verdict {
     signal(&child, libc::SIGTERM);
     let o = finish(child, Duration::from_secs(20)).code(0);
     assert!(o.out.contains("begin\n") && o.out.contains("end\n"), "{o:?}");
+    Pass
+}
+
+/// Nobody reads any more: an end, and no panic.
+fn readers_may_go() -> Verdict {
+    use std::os::unix::process::ExitStatusExt;
+    for words in [
+        &["-V"][..],
+        &["-l"],
+        &["-y"],
+        &["-n", "syscall:::entry { printf(\"%s\\n\", execname); } tick-1s { exit(0); }"],
+    ] {
+        let mut child = start(words);
+        drop((child.stdout.take(), child.stderr.take()));
+        let status = child.wait().unwrap();
+        // A panic is 101, or an abort in a release.
+        assert!(status.signal().is_none() && status.code() != Some(101), "{words:?}: {status}");
+    }
     Pass
 }
 
