@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bpf::insn::Insn;
@@ -49,7 +50,17 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// A tracer that runs beside the loop, stopped on drop.
-pub(crate) struct Running(Child);
+pub(crate) struct Running {
+    child: Child,
+    /// Reads its output away, so that it never blocks.
+    reader: Option<JoinHandle<u64>>,
+}
+
+/// Lines that begin with a digit.
+fn rows(lines: impl BufRead) -> u64 {
+    let lines = lines.lines().map_while(Result::ok);
+    lines.filter(|l| l.starts_with(|c: char| c.is_ascii_digit())).count() as u64
+}
 
 impl Running {
     /// Starts a tracer whose script prints "ready" first, and waits for it.
@@ -62,27 +73,33 @@ impl Running {
         while lines.read_line(&mut line).ok()? > 0 && !line.contains("ready") {
             line.clear();
         }
-        // Whatever it prints later is read away, so that it never blocks.
-        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let reader = std::thread::spawn(move || rows(lines));
         // BEGIN runs before the rest is live in both tracers.
         std::thread::sleep(Duration::from_millis(300));
-        Some(Running(child))
+        Some(Running { child, reader: Some(reader) })
+    }
+
+    /// Stops it; the rows that it printed after "ready".
+    pub(crate) fn end(mut self) -> u64 {
+        let reader = self.reader.take();
+        drop(self);
+        reader.and_then(|r| r.join().ok()).unwrap_or_default()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // SAFETY: a child of ours that has not been waited for.
-        unsafe { libc::kill(self.0.id() as i32, libc::SIGINT) };
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
-            if matches!(self.0.try_wait(), Ok(Some(_)) | Err(_)) {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

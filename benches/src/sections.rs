@@ -74,7 +74,8 @@ fn event(tools: &Tools) {
         "", "bare", "floor", "dtrace", "peer", "+floor", "ratio"
     );
     for q in QUESTIONS {
-        let [mut bare, mut least, mut ours, mut theirs] = [f64::MAX; 4];
+        // NaN loses against any number in `f64::min`, and shows as what was not measured.
+        let [mut bare, mut least, mut ours, mut theirs] = [f64::NAN; 4];
         for _ in 0..ROUNDS {
             bare = bare.min(tools.loop_ns());
             if let Some(_link) = floor() {
@@ -101,37 +102,70 @@ fn event(tools: &Tools) {
     );
 }
 
-/// Records at full speed.
+/// Records at full speed: what came out, and what was reported lost, of so many calls.
 fn rows(tools: &Tools) {
     const CALLS: u64 = 3_000_000;
-    println!("\nrows: {CALLS} getppid calls at full speed, a record each (4 MB buffers)");
-    let me = std::env::current_exe().unwrap_or_default();
-    let batches = CALLS / u64::from(BATCH);
-    let command = format!("{} --loop {batches}", me.display());
+    println!("\nrows: {CALLS} getppid calls at full speed on one CPU, a record each (4 MB buffers)");
+    show_rows("dtrace", CALLS, our_rows(tools, CALLS));
+    show_rows("peer", CALLS, their_rows(tools, CALLS));
+}
+
+/// Rows of one tracer.
+struct Rows {
+    printed: u64,
+    dropped: u64,
+    seconds: f64,
+}
+
+fn show_rows(name: &str, calls: u64, rows: Option<Rows>) {
+    let Some(Rows { printed, dropped, seconds }) = rows else {
+        println!("  {name:<8} -");
+        return;
+    };
+    let rate = printed as f64 / seconds / 1e6;
+    let missing = calls as i64 - (printed + dropped) as i64;
+    println!(
+        "  {name:<8} {rate:5.2} million rows/s: {printed} printed + {dropped} dropped, {missing} unaccounted for ({seconds:.2} s)"
+    );
+}
+
+/// Start, all calls, drain and end are in the time.
+fn our_rows(tools: &Tools, calls: u64) -> Option<Rows> {
+    let me = std::env::current_exe().ok()?;
+    let target = format!("{} --loop {}", me.display(), calls / u64::from(BATCH));
     let script = "syscall::getppid:entry /pid == $target/ { trace(timestamp); }";
+    let file = std::env::temp_dir().join(format!("dtrace-rows-{}", std::process::id()));
     let start = Instant::now();
     let out = Command::new(&tools.dtrace)
-        .args(["-q", "-b", "4m", "-c", &command, "-n", script, "-o", "/dev/null"])
-        .args([
-            "-n",
-            "END { printa(\"fired %@d\\n\", @f); }",
-            "-n",
-            "syscall::getppid:entry /pid == $target/ { @f = count(); }",
-        ])
+        .args(["-b", "4m", "-c", &target, "-n", script, "-o"])
+        .arg(&file)
         .stdin(Stdio::null())
         .output();
     let seconds = start.elapsed().as_secs_f64();
-    let Ok(out) = out else { return };
-    let text = String::from_utf8_lossy(&out.stderr).into_owned();
-    let dropped: u64 = text
-        .lines()
-        .filter(|l| l.contains(" drop"))
-        .filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .sum();
-    println!(
-        "  dtrace   {:.2} million records/s, {dropped} dropped of {CALLS} ({seconds:.2} s in all)",
-        (CALLS - dropped.min(CALLS)) as f64 / seconds / 1e6
-    );
+    let text = std::fs::read(&file);
+    let _ = std::fs::remove_file(&file);
+    let (out, text) = (out.ok().filter(|o| o.status.success())?, text.ok()?);
+    let printed =
+        text.split(|b| *b == b'\n').filter(|l| l.windows(13).any(|w| w == b"getppid:entry")).count();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let drops = said.lines().filter(|l| l.contains(" drop"));
+    let dropped = drops.filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).sum();
+    Some(Rows { printed: printed as u64, dropped, seconds })
+}
+
+/// Only the calls are in the time, not the peer's start and end. It does not say what it lost.
+fn their_rows(tools: &Tools, calls: u64) -> Option<Rows> {
+    let script = "BEGIN { printf(\"ready\\n\"); } tracepoint:syscalls:sys_enter_getppid /comm == \"benches\"/ \
+                  { printf(\"%llu\\n\", nsecs); }";
+    let mut command = tools.peer.as_ref()?.command(script);
+    command.env("BPFTRACE_PERF_RB_PAGES", "1024");
+    let tracer = Running::start(command)?;
+    let start = Instant::now();
+    let me = std::env::current_exe().ok()?;
+    let batches = (calls / u64::from(BATCH)).to_string();
+    Command::new(me).args(["--loop", &batches]).stdout(Stdio::null()).status().ok()?;
+    let seconds = start.elapsed().as_secs_f64();
+    Some(Rows { printed: tracer.end(), dropped: 0, seconds })
 }
 
 /// Enable and exit with every system call probed, entry and return.
