@@ -10,7 +10,7 @@ use diagnostics::Span;
 use crate::frame::STACK_LIMIT;
 use crate::insn::{Atomic, Insn, Reg, Size};
 use crate::liveness::prune;
-use crate::mir::{Alu, AtomicOp, Const, Func, Inst, Label, MapRef, Operand, V, commutes};
+use crate::mir::{Alu, AtomicOp, Const, Func, Inst, Label, MapRef, Operand, Param, V, commutes};
 use crate::regalloc::{Allocated, CodegenError, allocate};
 
 /// A function of a [`Code`].
@@ -20,8 +20,8 @@ pub struct FuncInfo {
     pub name: String,
     /// Its first slot.
     pub start: u32,
-    /// Its parameters (all 64-bit scalars, except for the context of the first function).
-    pub params: u32,
+    /// Its parameters (that of the first function is the context).
+    pub params: Vec<Param>,
     /// Verified on its own.
     pub global: bool,
 }
@@ -51,7 +51,7 @@ pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
         code.funcs.push(FuncInfo {
             name: f.func.name.clone(),
             start,
-            params: f.func.params.len() as u32,
+            params: f.func.takes.clone(),
             global: f.func.global,
         });
         emit(f, &mut code, &mut calls)?;

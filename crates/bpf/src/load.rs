@@ -10,7 +10,9 @@ use crate::btf::{Builder, Linkage, TypeId};
 use crate::disasm;
 use crate::features::Lockdown;
 use crate::insn::Insn;
+use crate::mir::Param;
 use crate::sys::{AttachType, BtfObject, FuncInfo, LineInfo, Prog, ProgKind, ProgSpec, Refusal, SysError};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::AsFd;
 
@@ -21,8 +23,8 @@ pub struct Subprogram {
     pub name: String,
     /// Its first slot.
     pub start: u32,
-    /// Parameters, at most five: 64-bit scalars (those of the first function are its context).
-    pub params: u32,
+    /// Parameters, at most five (that of the first function is its context).
+    pub params: Vec<Param>,
     /// Verified on its own, once.
     pub global: bool,
 }
@@ -120,15 +122,24 @@ impl ProgramImage {
         let mut b = Builder::new();
         let (int, word) = (b.i32(), b.u64());
         let context = b.ptr(word);
-        let only = [Subprogram { name: self.name.clone(), start: 0, params: 1, global: true }];
+        let only =
+            [Subprogram { name: self.name.clone(), start: 0, params: vec![Param::Word], global: true }];
         let declared: &[Subprogram] = if self.funcs.is_empty() { &only } else { &self.funcs };
         let mut funcs = Vec::with_capacity(declared.len());
+        let mut memory: BTreeMap<u32, TypeId> = BTreeMap::new();
         for f in declared {
             const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
             let params: Vec<(&str, TypeId)> = if f.start == 0 {
                 vec![("ctx", context)]
             } else {
-                NAMES.iter().take(f.params as usize).map(|n| (*n, word)).collect()
+                let kind = |p: &Param| match p {
+                    Param::Word => word,
+                    Param::Memory(bytes) => *memory.entry(*bytes).or_insert_with(|| {
+                        let words = b.words(&format!("dt_bytes_{bytes}"), bytes.div_ceil(8));
+                        b.ptr(words)
+                    }),
+                };
+                NAMES.into_iter().zip(f.params.iter().map(kind)).collect()
             };
             let proto = b.func_proto(int, &params);
             let linkage = if f.global { Linkage::Global } else { Linkage::Static };

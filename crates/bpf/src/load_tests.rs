@@ -61,7 +61,12 @@ fn global_functions_and_callbacks_load_and_run() {
     insns.extend([Insn::mov64_imm(Reg::R0, 0), Insn::exit()]);
     insns.extend([Insn::mov64(Reg::R0, Reg::R1), Insn::alu64_imm(Alu::Add, Reg::R0, 32), Insn::exit()]);
     let mut p = ProgramImage::new("funcs", ProgKind::RawTracepoint, insns);
-    let f = |name: &str, start, params, global| Subprogram { name: name.into(), start, params, global };
+    let f = |name: &str, start, params, global| Subprogram {
+        name: name.into(),
+        start,
+        params: vec![Param::Word; params],
+        global,
+    };
     p.funcs =
         vec![f("main:entry", 0, 1, true), f("callback", CALLBACK, 2, false), f("add_32", ADD_32, 1, true)];
     p.lines = vec![(0, line(1, "main")), (ADD_32, line(3, "function"))];

@@ -22,9 +22,9 @@ use plane::control::Activity;
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::Plan;
-use crate::mir::{Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Builder, Helper, Jmp, Label, MapRef, Operand, Param, Size, V};
 use crate::regalloc::CodegenError;
-use crate::routines;
+use crate::routines::{self, SlotRef};
 pub use crate::select::layout::Layout;
 use crate::select::layout::{SlotParts, needs_slot};
 use crate::select::{Firing, Result, clause, fault, strings};
@@ -238,7 +238,7 @@ impl Compiled {
                 .map(|f| Subprogram {
                     name: f.name.clone(),
                     start: f.start,
-                    params: f.params,
+                    params: f.params.clone(),
                     global: f.global || f.start == 0,
                 })
                 .collect();
@@ -334,8 +334,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         probes: spec.probes,
         table: facts,
         cpu,
-        slot: slot.map(|s| s.address),
-        slot_number: slot.map(|s| s.number),
+        slot: slot.map(|s| SlotRef { address: s.address, number: s.number }),
         parts: session.layout.main,
         this,
         in_error: false,
@@ -522,14 +521,17 @@ impl Context for ErrorContext {
 /// The subprogram that faults call: the record of the fault, then ERROR's clauses.
 fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<()> {
     let mut result = Ok(());
-    b.define(fault::REPORT, 4, true, |b| {
+    b.define(fault::REPORT, &[Param::Word; 4], true, |b| {
         let (epid, head, value, number) = (b.param(0), b.param(1), b.param(2), b.param(3));
         let cpu = routines::firing(b, session.plan);
         routines::fault_record(b, session.plan, &cpu, Operand::V(epid), head, value);
         let done = b.label();
         let needs = spec.error.clauses.iter().any(|c| needs_slot(session.module, c.clause));
-        let slot = needs.then(|| routines::slot_at(b, session.plan, &cpu, number, done));
-        let this = clear_this(b, session, slot, session.layout.error);
+        let slot = needs.then(|| {
+            let address = routines::slot_at(b, session.plan, number, done);
+            SlotRef { address, number }
+        });
+        let this = clear_this(b, session, slot.map(|s| s.address), session.layout.error);
         let context = ErrorContext { epid, head, value };
         let firing = Firing {
             context: &context,
@@ -539,7 +541,6 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             table: None,
             cpu,
             slot,
-            slot_number: None,
             parts: session.layout.error,
             this,
             in_error: true,

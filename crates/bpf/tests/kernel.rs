@@ -358,7 +358,7 @@ fn spin(map: &Map, rounds: i32) -> Prog {
     let f = |name: &str, start, params, global| bpf::load::Subprogram {
         name: name.into(),
         start,
-        params,
+        params: vec![bpf::mir::Param::Word; params],
         global,
     };
     image.funcs = vec![f("spin", 0, 1, true), f("body", BODY, 2, false)];
@@ -450,23 +450,6 @@ fn without_privilege_the_error_says_what_is_needed() {
         error.to_string(),
         "cannot load program \"p\": Operation not permitted (needs CAP_BPF and CAP_PERFMON, or root)"
     );
-}
-
-#[test]
-fn starting_costs_a_fraction_of_a_millisecond() {
-    need!(RawTp);
-    let insns = [Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
-    let once = || {
-        let start = Instant::now();
-        let prog = load(ProgKind::RawTracepoint, AttachType::None, &insns);
-        let link = Link::raw_tracepoint(&prog, "sched_process_exec", 0).unwrap();
-        let up = start.elapsed();
-        drop(link);
-        up
-    };
-    let best = (0..20).map(|_| once()).min().unwrap();
-    println!("load and attach: {best:?}");
-    assert!(best < Duration::from_millis(20));
 }
 
 #[test]

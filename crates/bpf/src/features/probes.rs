@@ -7,6 +7,7 @@ use super::Features;
 use crate::btf::Builder;
 use crate::insn::{Alu, Helper, Insn, Reg, Size};
 use crate::load::{ProgramImage, Subprogram};
+use crate::mir::Param;
 use crate::sys::{
     AttachType, Link, Map, MapBtf, MapSpec, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, Rate, SysError,
     UprobeTarget, online_cpus,
@@ -218,9 +219,9 @@ pub(super) fn global_funcs(_: &Features) -> Outcome {
 
 fn load_funcs(insns: Vec<Insn>, second: u32, global: bool) -> Outcome {
     let mut image = ProgramImage::new("try", ProgKind::RawTracepoint, insns);
-    let params = if global { 1 } else { 2 };
+    let params = vec![Param::Word; if global { 1 } else { 2 }];
     image.funcs = vec![
-        Subprogram { name: "first".into(), start: 0, params: 1, global: true },
+        Subprogram { name: "first".into(), start: 0, params: vec![Param::Word], global: true },
         Subprogram { name: "second".into(), start: second, params, global },
     ];
     image.load(0).map(drop).map_err(|e| e.reason.unwrap_or_else(|| e.error.to_string()))

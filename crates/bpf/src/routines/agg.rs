@@ -12,7 +12,7 @@ use plane::table::{
 use super::agg_value::{Sample, add_sample};
 use super::{Firing, KEY_WORDS_MAX, Key, count_drop, element, key_address};
 use crate::maps::{AggPlan, Area, KeyColumn, Plan};
-use crate::mir::{Alu, Builder, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Jmp, Label, MapRef, Operand, Size, V};
 
 /// Adds a sample to aggregation `agg` under `key`. `args`: none for count; the value; then, for the quantize family, the
 /// increment if there is one. No room is a counted aggregation drop.
@@ -46,6 +46,10 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
     add_sample(b, of.func, &sample);
     b.bind(done);
 }
+
+/// Keys of more bytes are written and compared by functions of their own: the verifier walks the loop over slots once for
+/// each slot.
+const KEY_INLINE: u32 = 64;
 
 struct Finding {
     agg: u32,
@@ -107,7 +111,10 @@ fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding
         let table = table_index(b, plan, firing);
         let address = key_address(b, firing, key);
         let name = format!("dt_find_{}", at.agg);
-        let offset = b.call_sub(&name, &[table, hash, address], |b| find_body(b, of, area));
+        let args = [Arg::Word(table), Arg::Word(hash), Arg::Memory(address, shape.key_size)];
+        let offset = b.call_global(&name, &args, |b| find_body(b, of, area));
+        // Slots are whole words apart, of which the verifier knows nothing here.
+        let offset = b.and(offset, -8);
         b.br(Jmp::Gt, offset, last, at.drop);
         let base = element(b, area, table, firing.words, at.drop);
         let slot = b.add(base, offset);
@@ -127,6 +134,7 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     let (table, hash, key) = (b.param(0), b.param(1), b.param(2));
     let (none, again, compare, next) = (b.label(), b.label(), b.label(), b.label());
     let words = b.stack(8);
+    b.br(Jmp::Ge, table, area.count, none);
     let base = element(b, area, table, words, none);
     let tag = b.or(hash, 2);
     let first = slot_index(b, shape, hash);
@@ -145,15 +153,35 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     b.br(Jmp::Ne, state, 0, next);
     let old = b.cmpxchg(slot, at(STATE), 0, BUSY);
     b.br(Jmp::Ne, old, 0, next);
-    for w in 0..shape.key_size / 8 {
-        let word = b.load(Size::B8, key, 8 * w as i16);
-        b.store(Size::B8, slot, at(KEY + 8 * w), word);
+    if shape.key_size > KEY_INLINE {
+        let to = b.add(slot, i32::from(at(KEY)));
+        let args = [Arg::Memory(to, shape.key_size), Arg::Memory(key, shape.key_size)];
+        b.call_global(&format!("dt_put_{}", shape.key_size), &args, |b| {
+            let (to, from) = (b.param(0), b.param(1));
+            put_key(b, (to, 0), from, shape.key_size);
+            b.exit(0);
+        });
+    } else {
+        put_key(b, (slot, at(KEY)), key, shape.key_size);
     }
     b.xchg(slot, at(STATE), tag);
     b.atomic_add(base, CLAIMED as i16, 1);
     b.exit(offset);
     b.bind(compare);
-    compare_keys(b, &of.columns, (slot, at(KEY)), key, next);
+    if shape.key_size > KEY_INLINE {
+        let there = b.add(slot, i32::from(at(KEY)));
+        let args = [Arg::Memory(there, shape.key_size), Arg::Memory(key, shape.key_size)];
+        let same = b.call_global(&format!("dt_same{}", signature(&of.columns)), &args, |b| {
+            let (there, key, other) = (b.param(0), b.param(1), b.label());
+            compare_keys(b, &of.columns, (there, 0), key, other);
+            b.exit(1);
+            b.bind(other);
+            b.exit(0);
+        });
+        b.br(Jmp::Eq, same, 0, next);
+    } else {
+        compare_keys(b, &of.columns, (slot, at(KEY)), key, next);
+    }
     b.exit(offset);
     b.bind(next);
     b.update(Alu::Add, step, 1);
@@ -163,6 +191,18 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     b.jmp(again);
     b.bind(none);
     b.exit(-1);
+}
+
+fn put_key(b: &mut Builder, (to, at): (V, i16), from: V, bytes: u32) {
+    for w in (0..bytes as i16).step_by(8) {
+        let word = b.load(Size::B8, from, w);
+        b.store(Size::B8, to, at + w, word);
+    }
+}
+
+/// The columns as part of a subprogram's name.
+fn signature(columns: &[KeyColumn]) -> String {
+    columns.iter().map(|c| format!("_{}{}", if c.string { "s" } else { "i" }, c.words)).collect()
 }
 
 /// Falls through when both keys are equal.
@@ -200,10 +240,12 @@ pub(crate) fn key_hash(b: &mut Builder, columns: &[KeyColumn], key: Key<'_>) -> 
             }
             h
         }
-        Key::Memory(address) => {
-            let name: String =
-                columns.iter().map(|c| format!("_{}{}", if c.string { "s" } else { "i" }, c.words)).collect();
-            b.call_sub(&format!("dt_hash{name}"), &[address], |b| hash_body(b, columns))
+        Key::Slot(place) => {
+            let address = place.address(b);
+            let name = signature(columns);
+            let bytes = columns.iter().map(|c| 8 * c.words).sum();
+            let args = [Arg::Memory(address, bytes)];
+            b.call_global(&format!("dt_hash{name}"), &args, |b| hash_body(b, columns))
         }
     }
 }

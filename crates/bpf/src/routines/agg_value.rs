@@ -5,7 +5,7 @@
 use plane::desc::{AggFunc, QUANTIZE_BUCKETS, QUANTIZE_ZERO};
 use plane::table::llquantize_steps;
 
-use crate::mir::{Alu, Builder, Jmp, Label, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Jmp, Label, Operand, Size, V};
 
 /// Lost compare-exchanges of a minimum or maximum after which the sample counts as dropped.
 const TRIES: u32 = 8;
@@ -43,7 +43,7 @@ pub(super) fn add_sample(b: &mut Builder, func: AggFunc, s: &Sample) {
         }
         AggFunc::Quantize => {
             let value = b.reg(s.value);
-            let bucket = b.call_global("dt_quantize", &[value], quantize_body);
+            let bucket = b.call_global("dt_quantize", &[Arg::Word(value)], quantize_body);
             add_to_bucket(b, s, bucket, QUANTIZE_BUCKETS);
         }
         AggFunc::Lquantize { base, limit, step } => {
@@ -73,7 +73,7 @@ pub(super) fn add_sample(b: &mut Builder, func: AggFunc, s: &Sample) {
         AggFunc::Llquantize { factor, low, high, nsteps } => {
             let value = b.reg(s.value);
             let name = format!("dt_llquantize_{factor}_{low}_{high}_{nsteps}");
-            let bucket = b.call_global(&name, &[value], |b| llquantize_body(b, func));
+            let bucket = b.call_global(&name, &[Arg::Word(value)], |b| llquantize_body(b, func));
             add_to_bucket(b, s, bucket, func.value_size() / 8);
         }
     }

@@ -1,6 +1,7 @@
 //! Associative arrays: load, store, delete. The sequence word and why it is safe are in [`plane::assoc`].
 //!
-//! Each is a subprogram an array, `dt_load_N` and so on, with the key's address and hash and the CPU's element (for drops).
+//! Each is a subprogram an array, `dt_load_N` and so on, with the key (its address, or the scratch slot it is
+//! in) and its hash.
 //! Where `plane::assoc` says that a reader takes the word before and after, the loads are plain: on x86-64 loads are not
 //! reordered with loads. An architecture where they are needs a barrier there.
 
@@ -9,45 +10,94 @@ use plane::assoc::{DATA, GONE, KEYHASH, LOCKED, TIME_SHIFT, TRIES, WORD, WRITE};
 use plane::control::DropKind;
 
 use super::agg::key_hash;
-use super::{Firing, Key, key_address};
+use super::{Firing, InSlot, Key, count_drop, key_address, slot_at};
 use crate::maps::{AssocPlan, Plan, VarPlan};
-use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 
 const EEXIST: i64 = -17;
 const ENOENT: i64 = -2;
 const NOEXIST: i64 = 1;
 
-fn array(plan: &Plan, var: VarId) -> Option<&AssocPlan> {
-    match plan.vars.get(var.0 as usize)? {
-        VarPlan::Assoc(a) => Some(a),
-        _ => None,
+/// An operation on an array's element.
+struct Access<'a> {
+    plan: &'a Plan,
+    firing: &'a Firing,
+    var: VarId,
+    of: &'a AssocPlan,
+    key: Key<'a>,
+}
+
+impl<'a> Access<'a> {
+    fn new(plan: &'a Plan, firing: &'a Firing, var: VarId, key: Key<'a>) -> Option<Self> {
+        match plan.vars.get(var.0 as usize)? {
+            VarPlan::Assoc(of) => Some(Access { plan, firing, var, of, key }),
+            _ => None,
+        }
+    }
+
+    /// Calls the subprogram `name` with the key, its hash, and `more`. `body` gets the key's address there. `image` is a
+    /// place in the scratch slot that it knows.
+    fn call(
+        &self,
+        b: &mut Builder,
+        name: &str,
+        more: &[Arg],
+        image: Option<InSlot>,
+        body: impl FnOnce(&mut Builder, V),
+    ) -> V {
+        let mut name = format!("dt_{name}_{}", self.var.0);
+        let hash = key_hash(b, &self.of.columns, self.key);
+        let given = match self.key {
+            Key::Words(_) => Arg::Memory(key_address(b, self.firing, self.key), self.of.key_size()),
+            Key::Slot(place) => {
+                name += &format!("_{}", place.offset);
+                Arg::Word(place.slot.number)
+            }
+        };
+        // ERROR's clauses have other places in the slot.
+        if let Some(image) = image {
+            name += &format!("_{}", image.offset);
+        }
+        let mut args = vec![given, Arg::Word(hash)];
+        args.extend_from_slice(more);
+        b.call_global(&name, &args, |b| {
+            let bad = b.label();
+            let given = b.param(0);
+            let key = match self.key {
+                // Copied, because here it is no stack, and a key must be in one (or in a map).
+                Key::Words(words) => {
+                    let own = b.stack(self.of.key_size());
+                    for at in (0..8 * words.len() as i16).step_by(8) {
+                        let word = b.load(Size::B8, given, at);
+                        b.slot_store(Size::B8, own, at, word);
+                    }
+                    b.slot_addr(own, 0)
+                }
+                Key::Slot(place) => {
+                    let slot = slot_at(b, self.plan, given, bad);
+                    b.add(slot, place.offset)
+                }
+            };
+            body(b, key);
+            b.bind(bad);
+            b.exit(0);
+        })
     }
 }
 
-/// Calls one of an array's subprograms with the key, its hash, the CPU's element, and `more`.
-fn call(
-    b: &mut Builder,
-    firing: &Firing,
-    of: &AssocPlan,
-    name: &str,
-    key: Key<'_>,
-    more: &[V],
-    body: impl FnOnce(&mut Builder),
-) -> V {
-    let hash = key_hash(b, &of.columns, key);
-    let address = key_address(b, firing, key);
-    let mut args = vec![address, hash, firing.percpu];
-    args.extend_from_slice(more);
-    b.call_sub(name, &args, body)
+/// Counts a dynamic drop; the subprogram asks for its CPU only here.
+fn count(b: &mut Builder, plan: &Plan) {
+    let firing = super::firing(b, plan);
+    count_drop(b, &firing, DropKind::Dynamic);
 }
 
 /// The element's integer; 0 when there is none, or (a counted dynamic drop) when it is busy.
 pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) -> V {
-    let Some(of) = array(plan, var) else { return b.imm(0) };
-    call(b, firing, of, &format!("dt_load_{}", var.0), key, &[], |b| {
+    let Some(a) = Access::new(plan, firing, var, key) else { return b.imm(0) };
+    a.call(b, "load", &[], None, |b, key| {
         let value = b.var();
         let (done, missing) = (b.label(), b.label());
-        read(b, var, done, missing, |b, element| {
+        read(b, &a, key, (done, missing), |b, element| {
             let data = b.load(Size::B8, element, DATA as i16);
             b.set(value, data);
         });
@@ -61,13 +111,14 @@ pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
 /// The element's string, to `to` (strsize bytes in a scratch slot); empty when there is none, or when it is busy (a
 /// counted dynamic drop).
 pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>, to: V) {
-    let Some(of) = array(plan, var) else { return };
-    call(b, firing, of, &format!("dt_load_{}", var.0), key, &[to], |b| {
-        let to = b.param(3);
+    let Some(a) = Access::new(plan, firing, var, key) else { return };
+    let bytes = a.of.data;
+    a.call(b, "load", &[Arg::Memory(to, bytes)], None, |b, key| {
+        let to = b.param(2);
         let (done, missing) = (b.label(), b.label());
-        read(b, var, done, missing, |b, element| copy(b, (element, DATA as i16), (to, 0), of.data));
+        read(b, &a, key, (done, missing), |b, element| copy(b, (element, DATA as i16), (to, 0), bytes));
         b.bind(missing);
-        for i in 0..of.data / 8 {
+        for i in 0..bytes / 8 {
             b.store(Size::B8, to, 8 * i as i16, 0);
         }
         b.bind(done);
@@ -84,13 +135,13 @@ pub fn assoc_store_int(
     key: Key<'_>,
     value: impl Into<Operand>,
 ) {
-    let Some(of) = array(plan, var) else { return };
+    let Some(a) = Access::new(plan, firing, var, key) else { return };
     let value = b.reg(value);
-    call(b, firing, of, &format!("dt_store_{}", var.0), key, &[value], |b| {
-        let value = b.param(3);
+    a.call(b, "store", &[Arg::Word(value)], None, |b, key| {
+        let value = b.param(2);
         let image = b.stack(DATA + 8);
         let image = b.slot_addr(image, 0);
-        store(b, var, image, |b, element| b.store(Size::B8, element, DATA as i16, value));
+        store(b, &a, key, image, |b, element| b.store(Size::B8, element, DATA as i16, value));
     });
 }
 
@@ -103,32 +154,37 @@ pub fn assoc_store_str(
     var: VarId,
     key: Key<'_>,
     from: V,
-    image: V,
+    image: InSlot,
 ) {
-    let Some(of) = array(plan, var) else { return };
-    call(b, firing, of, &format!("dt_store_{}", var.0), key, &[from, image], |b| {
-        let (from, image) = (b.param(3), b.param(4));
-        store(b, var, image, |b, element| copy(b, (from, 0), (element, DATA as i16), of.data));
+    let Some(a) = Access::new(plan, firing, var, key) else { return };
+    let bytes = a.of.data;
+    let args = [Arg::Memory(from, bytes), Arg::Word(image.slot.number)];
+    a.call(b, "store", &args, Some(image), |b, key| {
+        let (from, number, bad) = (b.param(2), b.param(3), b.label());
+        let slot = slot_at(b, plan, number, bad);
+        let image = b.add(slot, image.offset);
+        store(b, &a, key, image, |b, element| copy(b, (from, 0), (element, DATA as i16), bytes));
+        b.bind(bad);
+        b.exit(0);
     });
 }
 
 /// Deletes the element; busy is a counted dynamic drop.
 pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) {
-    let Some(of) = array(plan, var) else { return };
-    call(b, firing, of, &format!("dt_delete_{}", var.0), key, &[], |b| {
+    let Some(a) = Access::new(plan, firing, var, key) else { return };
+    a.call(b, "delete", &[], None, |b, key| {
         let done = b.label();
-        attempts(b, |b, retry| {
-            let element = lookup(b, var, done);
+        attempts(b, plan, |b, retry| {
+            let element = lookup(b, var, key, done);
             let word = b.load(Size::B8, element, WORD as i16);
             b.br(Jmp::Set, word, GONE as u32, done);
             lock(b, element, word, LOCKED | GONE, retry);
             let map = b.map(MapRef::Var(var.0));
-            let key = b.param(0);
             let r = b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
             b.br(Jmp::Eq, r, 0, done);
             b.br(Jmp::Eq, r, ENOENT, done);
             // The kernel's bucket was busy. An element of value 0 reads the same as none.
-            for i in 0..of.data / 8 {
+            for i in 0..a.of.data / 8 {
                 b.store(Size::B8, element, DATA as i16 + 8 * i as i16, 0);
             }
             let next = b.add(word, WRITE as u32);
@@ -141,8 +197,8 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
 }
 
 /// Writes `body` with a label that tries again; falls through, a dynamic drop counted, when the tries are used up. `body`
-/// ends with a jump or falls into another try. Parameter 2 is the CPU's element.
-fn attempts(b: &mut Builder, body: impl FnOnce(&mut Builder, Label)) {
+/// ends with a jump or falls into another try.
+fn attempts(b: &mut Builder, plan: &Plan, body: impl FnOnce(&mut Builder, Label)) {
     let (again, retry) = (b.label(), b.label());
     let tries = b.copy(TRIES);
     b.bind(again);
@@ -150,14 +206,12 @@ fn attempts(b: &mut Builder, body: impl FnOnce(&mut Builder, Label)) {
     b.bind(retry);
     b.update(Alu::Sub, tries, 1);
     b.br(Jmp::Ne, tries, 0, again);
-    let percpu = b.param(2);
-    b.atomic_add(percpu, DropKind::Dynamic.offset() as i16, 1);
+    count(b, plan);
 }
 
-/// The element of the key in parameter 0.
-fn lookup(b: &mut Builder, var: VarId, missing: Label) -> V {
+/// The element of the key at this address.
+fn lookup(b: &mut Builder, var: VarId, key: V, missing: Label) -> V {
     let map = b.map(MapRef::Var(var.0));
-    let key = b.param(0);
     let element = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
     b.br(Jmp::Eq, element, 0, missing);
     element
@@ -176,9 +230,15 @@ fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
 
 /// Reads an element under its sequence word: to `done` when `take` has read it whole, to `missing` when there is none;
 /// falls through when it stayed busy.
-fn read(b: &mut Builder, var: VarId, done: Label, missing: Label, take: impl FnOnce(&mut Builder, V)) {
-    attempts(b, |b, retry| {
-        let element = lookup(b, var, missing);
+fn read(
+    b: &mut Builder,
+    a: &Access<'_>,
+    key: V,
+    (done, missing): (Label, Label),
+    take: impl FnOnce(&mut Builder, V),
+) {
+    attempts(b, a.plan, |b, retry| {
+        let element = lookup(b, a.var, key, missing);
         let before = b.load(Size::B8, element, WORD as i16);
         b.br(Jmp::Set, before, GONE as u32, missing);
         b.br(Jmp::Set, before, LOCKED as u32, retry);
@@ -192,10 +252,10 @@ fn read(b: &mut Builder, var: VarId, done: Label, missing: Label, take: impl FnO
 }
 
 /// Stores: in place under the lock, or by an insert that is published once it stands whole.
-fn store(b: &mut Builder, var: VarId, image: V, put: impl Fn(&mut Builder, V)) {
+fn store(b: &mut Builder, a: &Access<'_>, key: V, image: V, put: impl Fn(&mut Builder, V)) {
     let (done, insert) = (b.label(), b.label());
-    attempts(b, |b, retry| {
-        let element = lookup(b, var, insert);
+    attempts(b, a.plan, |b, retry| {
+        let element = lookup(b, a.var, key, insert);
         let word = b.load(Size::B8, element, WORD as i16);
         lock(b, element, word, LOCKED, retry);
         put(b, element);
@@ -211,8 +271,7 @@ fn store(b: &mut Builder, var: VarId, image: V, put: impl Fn(&mut Builder, V)) {
         let hash = b.param(1);
         b.store(Size::B8, image, KEYHASH as i16, hash);
         put(b, image);
-        let map = b.map(MapRef::Var(var.0));
-        let key = b.param(0);
+        let map = b.map(MapRef::Var(a.var.0));
         let flags = b.imm(NOEXIST);
         let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, image, flags]);
         // Somebody was faster: then it is a store.
@@ -220,12 +279,11 @@ fn store(b: &mut Builder, var: VarId, image: V, put: impl Fn(&mut Builder, V)) {
         let failed = b.label();
         b.br(Jmp::Ne, r, 0, failed);
         // Nobody can have deleted it: it is locked.
-        let element = lookup(b, var, done);
+        let element = lookup(b, a.var, key, done);
         b.xchg(element, WORD as i16, word);
         b.jmp(done);
         b.bind(failed);
-        let percpu = b.param(2);
-        b.atomic_add(percpu, DropKind::Dynamic.offset() as i16, 1);
+        count(b, a.plan);
         b.jmp(done);
     });
     b.bind(done);

@@ -36,7 +36,7 @@ pub use thread::{ThreadRef, context_level, self_key_word, self_vars};
 use plane::control::{self, Activity, DropKind};
 
 use crate::maps::{Area, Plan};
-use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, StackSlot, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, StackSlot, V};
 
 /// The most words of a key that is given in registers; longer keys are given in memory.
 pub const KEY_WORDS_MAX: usize = 6;
@@ -59,8 +59,34 @@ pub struct Firing {
 pub enum Key<'a> {
     /// At most [`KEY_WORDS_MAX`] words; none for a keyless aggregation.
     Words(&'a [V]),
-    /// Address of the key, laid out as its columns say, in a scratch slot (or on the stack).
-    Memory(V),
+    /// The key, laid out as its columns say.
+    Slot(InSlot),
+}
+
+/// A scratch slot as clauses know it.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotRef {
+    /// Its address.
+    pub address: V,
+    /// Its number among all slots.
+    pub number: V,
+}
+
+/// A place in a scratch slot. A function that is verified on its own finds it by the number, because to kernels as old as
+/// 6.1 an address that it was given is no key or value of a map.
+#[derive(Clone, Copy, Debug)]
+pub struct InSlot {
+    /// The slot.
+    pub slot: SlotRef,
+    /// Bytes from its start.
+    pub offset: u32,
+}
+
+impl InSlot {
+    /// The address, in the function that took the slot.
+    pub fn address(self, b: &mut Builder) -> V {
+        b.add(self.slot.address, self.offset)
+    }
 }
 
 /// Asks for the CPU: the start of every function that calls routines.
@@ -105,7 +131,7 @@ pub fn gate(b: &mut Builder, expect: Activity, inactive: Label) {
 /// `exit(status)`: WARMUP or ACTIVE becomes DRAINING with this status; then the consumer is rung. Any other state stays,
 /// so the first exit wins.
 pub fn exit(b: &mut Builder, firing: &Firing, status: V) {
-    b.call_global("dt_exit", &[status], |b| {
+    b.call_global("dt_exit", &[Arg::Word(status)], |b| {
         let control = b.map_value(MapRef::Control, control::ACTIVITY);
         let high = b.shl(b.param(0), 32);
         let draining = b.or(high, Activity::Draining as u8);
@@ -182,7 +208,7 @@ pub(crate) fn element(
 /// The key's address: words go to the stack.
 pub(crate) fn key_address(b: &mut Builder, firing: &Firing, key: Key<'_>) -> V {
     match key {
-        Key::Memory(address) => address,
+        Key::Slot(place) => place.address(b),
         Key::Words(words) => {
             for (i, w) in (0..).zip(words) {
                 b.slot_store(Size::B8, firing.words, 8 * i, *w);

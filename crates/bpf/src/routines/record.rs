@@ -5,7 +5,7 @@ use plane::ring::{self, COMMIT, FAULT_SIZE, FLAGS, HEADER_SIZE, ORIGIN, TIME, fl
 
 use super::{Firing, count_drop, element, ring_doorbell};
 use crate::maps::Plan;
-use crate::mir::{Alu, AtomicOp, Builder, Helper, Jmp, Label, Operand, Size, V};
+use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, Operand, Size, V};
 
 /// Lost compare-exchanges after which a reservation counts as dropped. Each loss means that another context reserved.
 const TRIES: u32 = 8;
@@ -135,7 +135,8 @@ pub fn fault_record(
 ) {
     let epid = b.reg(epid);
     let head = b.reg(head);
-    b.call_global("dt_fault", &[epid, head, value], |b| {
+    let args = [epid, head, value].map(Arg::Word);
+    b.call_global("dt_fault", &args, |b| {
         let (epid, head, value) = (b.param(0), b.param(1), b.param(2));
         let firing = super::firing(b, plan);
         let full = b.label();

@@ -59,7 +59,8 @@ pub fn release_slot(b: &mut Builder, firing: &Firing, slot: &Slot) {
 }
 
 /// The memory of the slot with this number, in a function that was given the number; to `bad` if there is none.
-pub fn slot_at(b: &mut Builder, plan: &Plan, firing: &Firing, number: V, bad: Label) -> V {
+pub fn slot_at(b: &mut Builder, plan: &Plan, number: V, bad: Label) -> V {
+    let key = b.stack(8);
     b.br(Jmp::Ge, number, plan.slots().count, bad);
-    element(b, plan.slots(), number, firing.words, bad)
+    element(b, plan.slots(), number, key, bad)
 }

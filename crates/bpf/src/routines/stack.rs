@@ -6,7 +6,7 @@ use plane::table::HASH_MULTIPLIER;
 
 use super::{Firing, count_drop};
 use crate::maps::Plan;
-use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, MapRef, Operand, Size, V};
 
 /// What stack to take.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,8 @@ pub fn stack(b: &mut Builder, plan: &Plan, firing: &Firing, what: &StackRequest)
     b.store(Size::B4, what.buffer, NFRAMES as i16, count);
     b.store(Size::B8, what.buffer, EXEC as i16, 0);
     let name = format!("dt_stack_hash_{frames}");
-    let hash = b.call_sub(&name, &[what.buffer, count], |b| hash_body(b, frames));
+    let args = [Arg::Memory(what.buffer, plane::stacks::value_size(frames)), Arg::Word(count)];
+    let hash = b.call_global(&name, &args, |b| hash_body(b, frames));
     b.set(id, hash);
     b.slot_store(Size::B8, firing.words, 0, hash);
     let map = b.map(MapRef::Stacks);

@@ -10,7 +10,7 @@ use super::strings::{Str, copy_words, words};
 use super::{Clause, Result, Val};
 use crate::maps::VarPlan;
 use crate::mir::{MapRef, Operand, Size, V};
-use crate::routines::{self, KEY_WORDS_MAX, Key, StackRequest};
+use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest};
 
 /// A reserved record.
 pub(crate) type Open = routines::RecordRef;
@@ -18,14 +18,14 @@ pub(crate) type Open = routines::RecordRef;
 /// A key in the form the routines want.
 enum KeyBits {
     Words(Vec<V>),
-    Memory(V),
+    Slot(InSlot),
 }
 
 impl KeyBits {
     fn key(&self) -> Key<'_> {
         match self {
             KeyBits::Words(w) => Key::Words(w),
-            KeyBits::Memory(at) => Key::Memory(*at),
+            KeyBits::Slot(at) => Key::Slot(*at),
         }
     }
 }
@@ -274,9 +274,9 @@ impl Clause<'_, '_> {
             }
             return KeyBits::Words(out);
         }
-        let slot = self.slot();
-        let part = small(self.firing.parts.key);
-        let mut at = part;
+        let place = InSlot { slot: self.slot_ref(), offset: self.firing.parts.key };
+        let slot = place.slot.address;
+        let mut at = small(place.offset);
         if let Some(thread) = thread {
             self.b.store(Size::B8, slot, at, thread);
             at += 8;
@@ -305,7 +305,7 @@ impl Clause<'_, '_> {
                 }
             }
         }
-        KeyBits::Memory(self.b.add(slot, i32::from(part)))
+        KeyBits::Slot(place)
     }
 
     /// An integer column: zero-extended from its size.
@@ -394,8 +394,8 @@ impl Clause<'_, '_> {
         match value {
             None => routines::assoc_delete(self.b, plan, &cpu, var, key.key()),
             Some(v) if self.env.module.vars[var.0 as usize].ty == VarTy::Str => {
-                let slot = self.slot();
-                let image = self.b.add(slot, i32::from(small(self.firing.parts.image)));
+                let image = InSlot { slot: self.slot_ref(), offset: self.firing.parts.image };
+                let slot = image.slot.address;
                 let s = self.string(v);
                 let from = match s {
                     // The routine copies strsize bytes, which a comm does not have: it is made where the data will be.

@@ -83,7 +83,7 @@ impl Clause<'_, '_> {
         let plain = self.faults.plain;
         let (head, value, end) = (self.faults.head, self.faults.value, self.end);
         let (cpu, in_error) = (self.firing.cpu, self.firing.in_error);
-        let number = self.firing.slot_number;
+        let number = self.firing.slot.map(|s| s.number);
         self.b.out_of_line(|b| {
             if let Some(plain) = plain {
                 b.bind(plain);

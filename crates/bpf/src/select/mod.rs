@@ -26,6 +26,7 @@ use dif::ir::{Cond, Function, InstData, Op, Term, Ty, Value};
 use crate::mir::{Builder, Jmp, Label, Operand, V};
 use crate::program::{Context, Index, Probe, Session};
 use crate::regalloc::CodegenError;
+use crate::routines::SlotRef;
 use builtin::Homes;
 use layout::{SlotParts, Temps};
 use strings::{Shape, Str};
@@ -47,9 +48,7 @@ pub(crate) struct Firing<'e> {
     /// CPU and control element.
     pub(crate) cpu: crate::routines::Firing,
     /// The scratch slot, when one was taken.
-    pub(crate) slot: Option<V>,
-    /// Its number among all.
-    pub(crate) slot_number: Option<V>,
+    pub(crate) slot: Option<SlotRef>,
     /// Where things are in it.
     pub(crate) parts: SlotParts,
     /// `this->` integers.
@@ -201,10 +200,15 @@ impl Clause<'_, '_> {
 
     /// The scratch slot.
     pub(crate) fn slot(&mut self) -> V {
+        self.slot_ref().address
+    }
+
+    /// The same with its number.
+    pub(crate) fn slot_ref(&mut self) -> SlotRef {
         match self.firing.slot {
             Some(slot) => slot,
             // Cannot be: a program whose clauses need a slot takes one.
-            None => self.b.imm(0),
+            None => SlotRef { address: self.b.imm(0), number: self.b.imm(0) },
         }
     }
 

@@ -12,7 +12,7 @@
 use dif::ir::{Cond, StrId};
 
 use super::{Clause, Result};
-use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 
 /// How a string value is held, decided before code is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +268,8 @@ impl Clause<'_, '_> {
                 let (p, off) = self.address(s);
                 let p = self.b.add(p, i32::from(off));
                 let strsize = self.env.module.strsize;
-                Operand::V(self.b.call_sub("strlen", &[p], |b| strlen(b, strsize)))
+                let args = [Arg::Memory(p, strsize)];
+                Operand::V(self.b.call_global("strlen", &args, |b| strlen(b, strsize)))
             }
         }
     }
@@ -368,7 +369,8 @@ pub(crate) fn copy_words(b: &mut Builder, dst: V, src: V, bytes: u32) {
 
 /// Negative, zero or positive as the string at `p` is less, equal or greater.
 fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
-    b.call_sub(&format!("compare_{bytes}"), &[p, q], |b| {
+    let args = [Arg::Memory(p, bytes), Arg::Memory(q, bytes)];
+    b.call_global(&format!("compare_{bytes}"), &args, |b| {
         let (p, q) = (b.param(0), b.param(1));
         let (x, y) = (b.var(), b.var());
         let differ = b.label();

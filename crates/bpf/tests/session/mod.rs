@@ -62,6 +62,7 @@ pub struct Run {
     pub maps: Maps,
     pub prog: Prog,
     pub compiled: Compiled,
+    pub log: String,
     layout: Layout,
     consumed: u64,
 }
@@ -202,7 +203,7 @@ pub fn show(module: &Module, compiled: &Compiled) -> String {
     format!("{}\n{}", dif::text::print(module, None), bpf::disasm::listing(&compiled.code.insns))
 }
 
-fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled) {
+fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled, String) {
     let mut plan = maps.plan.clone();
     plan.level = setup.level;
     let compiled = match compile_setup(setup, &plan, layout) {
@@ -215,8 +216,8 @@ fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled) {
         maps.insert(MapRef::Table(0), map);
     }
     let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
-    match image.load(0) {
-        Ok(loaded) => (loaded.prog, compiled),
+    match image.load(4) {
+        Ok(loaded) => (loaded.prog, compiled, loaded.log),
         Err(e) => panic!("{e}\n{}", show(&setup.module, &compiled)),
     }
 }
@@ -242,8 +243,8 @@ impl Run {
         bytes.resize(map.value_size(), 0);
         map.update(&0u32.to_ne_bytes(), &bytes, bpf::sys::Update::Any).unwrap();
         maps.insert(MapRef::Strings, map);
-        let (prog, compiled) = load(&setup, &mut maps, &layout);
-        let run = Run { setup, maps, prog, compiled, layout, consumed: 0 };
+        let (prog, compiled, log) = load(&setup, &mut maps, &layout);
+        let run = Run { setup, maps, prog, compiled, log, layout, consumed: 0 };
         run.set_control(ACTIVITY, run.setup.activity as u64);
         run
     }
@@ -253,7 +254,7 @@ impl Run {
         let all = std::mem::take(&mut self.setup.clauses);
         self.setup.clauses = clauses.iter().map(|c| (*c, ProbeSet::All)).collect();
         self.setup.level = level;
-        let (prog, _) = load(&self.setup, &mut self.maps, &self.layout);
+        let (prog, _, _) = load(&self.setup, &mut self.maps, &self.layout);
         self.setup.clauses = all;
         prog
     }

@@ -1,0 +1,318 @@
+//! MIR: eBPF instructions over virtual registers, and the builder that writes them.
+//!
+//! A [`Func`] is a list of [`Inst`] in layout order. A virtual register [`V`] may be assigned more than once (block
+//! parameters become plain moves), labels may be bound anywhere, and a jump may go backwards where the verifier can
+//! see the bound (compare-exchange loops, word loops over strings). The decision that shapes it: MIR is *not* SSA.
+//! Everything worth optimizing was optimized in DIF, which is; what is left to do here is to find registers, and
+//! [`crate::regalloc`] does that from liveness alone. So routines can be written like assembly, without registers.
+//!
+//! Kernel objects are symbolic ([`MapRef`], [`KsymId`]) and become file descriptors at load, so that code generation needs no
+//! kernel and golden tests can print it.
+//!
+//! ```text
+//!  let now = b.call(Helper::KTIME_GET_NS, &[]);        a value in some register
+//!  let full = b.label();
+//!  b.br(Jmp::Ugt, now, limit, full);                  to `full` when now > limit
+//!  b.store(Size::B8, base, 8, now);
+//!  b.out_of_line(|b| { b.bind(full); ... b.jmp(done) }) slow paths go behind the function
+//! ```
+
+mod build;
+
+use diagnostics::Span;
+
+pub use build::Builder;
+
+pub use crate::insn::{Alu, Helper, Jmp, Size};
+
+/// A virtual register: 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct V(pub u32);
+
+/// A place in a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(pub u32);
+
+/// An object on the stack of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackSlot(pub u32);
+
+/// BTF id of a kernel variable or function of vmlinux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KsymId(pub u32);
+
+/// True when the operands can change places.
+pub(crate) fn commutes(op: Alu) -> bool {
+    matches!(op, Alu::Add | Alu::Mul | Alu::And | Alu::Or | Alu::Xor)
+}
+
+/// Atomic read-modify-write operations; all but `Xchg` exist without fetch too.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    Add,
+    And,
+    Or,
+    Xor,
+    Xchg,
+}
+
+/// A register or a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A register.
+    V(V),
+    /// A constant; the builder puts what does not fit a sign-extended 32-bit immediate into a register.
+    Imm(i64),
+}
+
+impl From<V> for Operand {
+    fn from(v: V) -> Self {
+        Operand::V(v)
+    }
+}
+
+macro_rules! operand_from {
+    ($($t:ty)*) => { $(impl From<$t> for Operand {
+        fn from(i: $t) -> Self {
+            Operand::Imm(i as i64)
+        }
+    })* };
+}
+operand_from!(i64 i32 u32 u64 u16 u8);
+
+/// A map of the session, resolved to a file descriptor at load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MapRef {
+    /// The control page: one element, reached by address.
+    Control,
+    /// Per-CPU control elements.
+    PerCpu,
+    /// The rings.
+    Rings,
+    /// The one-page BPF ring buffer that wakes the consumer.
+    Doorbell,
+    /// Global scalars: one element, reached by address.
+    Globals,
+    /// Task storage of `self->`.
+    SelfStore,
+    /// Scratch slots.
+    Slots,
+    /// The stack store.
+    Stacks,
+    /// Tables of an aggregation, by [`plane::desc::AggId`].
+    Agg(u32),
+    /// An associative array, by `VarId`.
+    Var(u32),
+    /// Read-only constants of the session: interned strings.
+    Strings,
+    /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.
+    Table(u32),
+    /// A program array without a program: see [`crate::program::needs_own_stack`].
+    NoProgram,
+}
+
+/// A 64-bit constant that only the loader knows, or that does not fit an immediate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Const {
+    /// A number.
+    Int(i64),
+    /// A map, as helpers take it.
+    Map(MapRef),
+    /// Address of a byte of the value of a one-element array map.
+    MapValue(MapRef, u32),
+    /// Address of a kernel variable, typed by BTF.
+    Ksym(KsymId),
+}
+
+/// One instruction.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inst {
+    /// `dst = constant`; rematerialized rather than spilled.
+    Const { dst: V, value: Const },
+    /// `dst = src`; with `w32` the upper half becomes 0.
+    Mov { dst: V, src: V, w32: bool },
+    /// `dst = a op b`; with `w32` on 32 bits, upper half 0.
+    Alu { op: Alu, w32: bool, dst: V, a: V, b: Operand },
+    /// `dst = -a`.
+    Neg { dst: V, a: V },
+    /// `dst` = the low `bits` (16, 32, 64) of `a` in big-endian order (a swap on little-endian machines).
+    ToBe { bits: u8, dst: V, a: V },
+    /// `dst = *(w *)(base + off)`, zero-extended.
+    Load { w: Size, dst: V, base: V, off: i16 },
+    /// `*(w *)(base + off) = src`.
+    Store { w: Size, base: V, off: i16, src: Operand },
+    /// `dst = &slot + off`.
+    SlotAddr { dst: V, slot: StackSlot, off: i16 },
+    /// `dst = *(w *)(slot + off)`.
+    SlotLoad { w: Size, dst: V, slot: StackSlot, off: i16 },
+    /// `*(w *)(slot + off) = src`.
+    SlotStore { w: Size, slot: StackSlot, off: i16, src: Operand },
+    /// Atomic on 4 or 8 bytes; `dst` gets the old value when given.
+    Atomic { op: AtomicOp, w: Size, dst: Option<V>, base: V, off: i16, src: V },
+    /// `dst` = old value; stores `new` when it was `expected`.
+    CmpXchg { w: Size, dst: V, base: V, off: i16, expected: V, new: V },
+    /// A helper.
+    Call { helper: Helper, args: Vec<V>, dst: Option<V> },
+    /// A kernel function, by BTF id of vmlinux.
+    Kfunc { id: KsymId, args: Vec<V>, dst: Option<V> },
+    /// Another function of this program, by name.
+    CallSub { name: String, args: Vec<V>, dst: Option<V> },
+    /// Address of a function of this program, for helpers that take callbacks.
+    FuncAddr { dst: V, name: String },
+    /// A conditional jump; with `w32` compares the low halves.
+    Br { cond: Jmp, w32: bool, a: V, b: Operand, to: Label },
+    /// A jump.
+    Jmp { to: Label },
+    /// A label stands here.
+    Bind { label: Label },
+    /// Returns.
+    Exit { value: Operand },
+}
+
+impl Inst {
+    /// The register it assigns.
+    pub fn def(&self) -> Option<V> {
+        match self {
+            Inst::Const { dst, .. }
+            | Inst::Mov { dst, .. }
+            | Inst::Alu { dst, .. }
+            | Inst::Neg { dst, .. }
+            | Inst::ToBe { dst, .. }
+            | Inst::Load { dst, .. }
+            | Inst::SlotAddr { dst, .. }
+            | Inst::SlotLoad { dst, .. }
+            | Inst::CmpXchg { dst, .. }
+            | Inst::FuncAddr { dst, .. } => Some(*dst),
+            Inst::Atomic { dst, .. }
+            | Inst::Call { dst, .. }
+            | Inst::Kfunc { dst, .. }
+            | Inst::CallSub { dst, .. } => *dst,
+            _ => None,
+        }
+    }
+
+    /// Calls `f` with each register it reads, through which it can also be renamed.
+    pub fn uses_mut(&mut self, mut f: impl FnMut(&mut V)) {
+        fn op(o: &mut Operand, f: &mut impl FnMut(&mut V)) {
+            if let Operand::V(v) = o {
+                f(v);
+            }
+        }
+        match self {
+            Inst::Mov { src, .. } => f(src),
+            Inst::Alu { a, b, .. } | Inst::Br { a, b, .. } => {
+                f(a);
+                op(b, &mut f);
+            }
+            Inst::Neg { a, .. } | Inst::ToBe { a, .. } => f(a),
+            Inst::Load { base, .. } => f(base),
+            Inst::Store { base, src, .. } => {
+                f(base);
+                op(src, &mut f);
+            }
+            Inst::SlotStore { src, .. } => op(src, &mut f),
+            Inst::Atomic { base, src, .. } => {
+                f(base);
+                f(src);
+            }
+            Inst::CmpXchg { base, expected, new, .. } => {
+                f(base);
+                f(expected);
+                f(new);
+            }
+            Inst::Call { args, .. } | Inst::Kfunc { args, .. } | Inst::CallSub { args, .. } => {
+                args.iter_mut().for_each(f);
+            }
+            Inst::Exit { value } => op(value, &mut f),
+            Inst::Const { .. }
+            | Inst::SlotAddr { .. }
+            | Inst::SlotLoad { .. }
+            | Inst::FuncAddr { .. }
+            | Inst::Jmp { .. }
+            | Inst::Bind { .. } => {}
+        }
+    }
+
+    /// The register it assigns, to be renamed.
+    pub fn def_mut(&mut self) -> Option<&mut V> {
+        match self {
+            Inst::Const { dst, .. }
+            | Inst::Mov { dst, .. }
+            | Inst::Alu { dst, .. }
+            | Inst::Neg { dst, .. }
+            | Inst::ToBe { dst, .. }
+            | Inst::Load { dst, .. }
+            | Inst::SlotAddr { dst, .. }
+            | Inst::SlotLoad { dst, .. }
+            | Inst::CmpXchg { dst, .. }
+            | Inst::FuncAddr { dst, .. } => Some(dst),
+            Inst::Atomic { dst, .. }
+            | Inst::Call { dst, .. }
+            | Inst::Kfunc { dst, .. }
+            | Inst::CallSub { dst, .. } => dst.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// True when it can go if nobody wants its result.
+    pub fn is_pure(&self) -> bool {
+        matches!(
+            self,
+            Inst::Const { .. }
+                | Inst::Mov { .. }
+                | Inst::Alu { .. }
+                | Inst::Neg { .. }
+                | Inst::ToBe { .. }
+                | Inst::Load { .. }
+                | Inst::SlotAddr { .. }
+                | Inst::SlotLoad { .. }
+                | Inst::FuncAddr { .. }
+        )
+    }
+
+    /// True when the caller-saved registers are lost.
+    pub fn is_call(&self) -> bool {
+        matches!(self, Inst::Call { .. } | Inst::Kfunc { .. } | Inst::CallSub { .. })
+    }
+}
+
+/// What a subprogram takes in a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Param {
+    /// A number; whatever it is, in a subprogram that is verified at each call.
+    Word,
+    /// The address of so many bytes that may be read and written.
+    Memory(u32),
+}
+
+/// An argument for a function that is verified on its own.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg {
+    /// A number.
+    Word(V),
+    /// The address of so many bytes that may be read and written, in a map or on the stack.
+    Memory(V, u32),
+}
+
+/// A function: what [`Builder::finish`] gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Func {
+    /// For listings and BTF.
+    pub name: String,
+    /// The registers its arguments arrive in, at most five.
+    pub params: Vec<V>,
+    /// What they are.
+    pub takes: Vec<Param>,
+    /// Instructions in layout order, each with the D text it comes from.
+    pub insts: Vec<(Inst, Option<Span>)>,
+    /// Registers used.
+    pub regs: u32,
+    /// Labels used.
+    pub labels: u32,
+    /// Bytes of each stack object.
+    pub slots: Vec<u32>,
+    /// Verified on its own (BTF global linkage) instead of at each call.
+    pub global: bool,
+}
