@@ -17,6 +17,7 @@ macro_rules! tests {
 mod aggregations;
 mod basics;
 mod command;
+mod documents;
 mod faults;
 mod leaves_nothing;
 mod profile;
@@ -89,9 +90,10 @@ fn main() -> ExitCode {
 }
 
 fn all() -> impl Iterator<Item = Test> {
-    let groups: [&[Test]; 10] = [
+    let groups: [&[Test]; 11] = [
         basics::TESTS,
         command::TESTS,
+        documents::TESTS,
         variables::TESTS,
         aggregations::TESTS,
         syscalls::TESTS,

@@ -1,0 +1,107 @@
+//! The papers' examples: every `dtrace` command that the README and the user guide show compiles, and fails where the
+//! block says `fails`; every file they show is the file.
+//!
+//! The commands are only compiled (`-e`): what they print depends on the machine. Whoever changes one runs it and puts
+//! its output in.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{binary, finish};
+
+tests! { commands_in_the_papers_compile files_in_the_papers_are_the_files }
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const PAPERS: [&str; 2] = ["README.md", "docs/guide.md"];
+
+/// A block of a paper that shows a terminal.
+struct Block {
+    at: String,
+    fails: bool,
+    lines: Vec<String>,
+}
+
+fn blocks(paper: &str) -> std::io::Result<Vec<Block>> {
+    let text = std::fs::read_to_string(Path::new(ROOT).join(paper))?;
+    let mut all = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((n, line)) = lines.next() {
+        let Some(info) = line.strip_prefix("```console") else { continue };
+        let body = lines.by_ref().map(|(_, l)| l).take_while(|l| *l != "```").map(String::from);
+        all.push(Block {
+            at: format!("{paper}:{}", n + 1),
+            fails: info.trim() == "fails",
+            lines: body.collect(),
+        });
+    }
+    Ok(all)
+}
+
+/// The words of a command line as a shell would split them, up to the first redirection or pipe.
+fn words(line: &str) -> Vec<String> {
+    let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(q), c) if q == c => quote = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                word.get_or_insert_default();
+                quote = Some(c);
+            }
+            (None, '|' | '>' | ';') => break,
+            (None, ' ') => all.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    all.extend(word);
+    all
+}
+
+fn commands_in_the_papers_compile() -> Verdict {
+    let mut count = 0;
+    for paper in PAPERS {
+        let blocks = match blocks(paper) {
+            Ok(blocks) => blocks,
+            Err(e) => return Skip(format!("{paper}: {e}")),
+        };
+        for block in blocks {
+            for line in block.lines.iter().filter_map(|l| l.strip_prefix("# dtrace ")) {
+                let words = words(line);
+                if words.iter().any(|w| w == "-vV") {
+                    continue;
+                }
+                let child = Command::new(binary())
+                    .arg("-e")
+                    .args(&words)
+                    .current_dir(ROOT)
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let o = finish(child, Duration::from_secs(60));
+                assert_eq!(o.code != Some(0), block.fails, "{}: dtrace {line}\n{}", block.at, o.err);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 40, "only {count} commands found");
+    Pass
+}
+
+fn files_in_the_papers_are_the_files() -> Verdict {
+    let mut count = 0;
+    for paper in PAPERS {
+        let Ok(blocks) = blocks(paper) else { return Skip(format!("no {paper}")) };
+        for block in blocks {
+            let Some(path) = block.lines[0].strip_prefix("# cat ") else { continue };
+            let file = std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+            assert_eq!(block.lines[1..].join("\n"), file.trim_end(), "{}: {path}", block.at);
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+    Pass
+}
