@@ -1,5 +1,5 @@
 //! The papers' examples: every `dtrace` command that the README and the user guide show compiles, and fails where the
-//! block says `fails`; every file they show is the file.
+//! block says `fails`; every file they show is the file. And the promises' tests exist.
 //!
 //! The commands are only compiled (`-e`): what they print depends on the machine. Whoever changes one runs it and puts
 //! its output in.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{binary, finish};
 
-tests! { commands_in_the_papers_compile files_in_the_papers_are_the_files }
+tests! { commands_in_the_papers_compile files_in_the_papers_are_the_files promises_name_tests_that_exist }
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const PAPERS: [&str; 2] = ["README.md", "docs/guide.md"];
@@ -103,5 +103,35 @@ fn files_in_the_papers_are_the_files() -> Verdict {
         }
     }
     assert!(count > 0);
+    Pass
+}
+
+/// `path.rs: name, name` in the promises, and the benchmarks.
+fn promises_name_tests_that_exist() -> Verdict {
+    let root = Path::new(ROOT);
+    let Ok(text) = std::fs::read_to_string(root.join("SPECIFICATION.md")) else {
+        return Skip("no SPECIFICATION.md".into());
+    };
+    let benches = std::fs::read_to_string(root.join("benches/src/sections.rs")).unwrap_or_default();
+    let mut count = 0;
+    for quoted in text.split('`').skip(1).step_by(2) {
+        if let Some(bench) = quoted.strip_prefix("cargo xtask bench ") {
+            assert!(benches.contains(&format!("(\"{bench}\",")), "no benchmark {bench}");
+        }
+        let Some((path, names)) = quoted.split_once(".rs: ") else { continue };
+        let path = match path.split_once('/') {
+            Some(("e2e", rest)) => format!("cli/tests/e2e/{rest}.rs"),
+            Some(("model", rest)) => format!("plane/src/model/{rest}.rs"),
+            _ => format!("{path}.rs"),
+        };
+        let source = std::fs::read_to_string(root.join("crates").join(&path))
+            .unwrap_or_else(|e| panic!("SPECIFICATION.md names {path}: {e}"));
+        for name in names.split(", ") {
+            let there = [format!("fn {name}()"), format!("::{name}\"")].iter().any(|t| source.contains(t));
+            assert!(there, "SPECIFICATION.md names {path}: {name}, which is not there");
+            count += 1;
+        }
+    }
+    assert!(count > 60, "only {count} tests found");
     Pass
 }
