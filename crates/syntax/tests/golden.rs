@@ -4,6 +4,8 @@
 //! `UPDATE_GOLDEN=1` writes both. The first line may say how to read the text: `// mode: name|function|module|provider`,
 //! `// args: a b` (operands), `// set: defaultargs argref pspec spans`, `// types: foo_t bar_t`.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::path::Path;
 
 use diagnostics::{Sink, SourceKind, SourceMap};

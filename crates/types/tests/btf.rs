@@ -11,7 +11,7 @@ fn small() -> Btf {
     Btf::parse(synth::kernel(), None).unwrap()
 }
 
-fn running(test: &str) -> Option<KernelBtf> {
+fn running(test: &str) -> Option<Arc<KernelBtf>> {
     let kernel = KernelBtf::running();
     match kernel.vmlinux() {
         Ok(_) => Some(kernel),
@@ -317,7 +317,7 @@ fn the_running_kernel_is_read() {
     assert_eq!(f.params.len(), 4);
     assert_eq!(f.params[0].name, "file");
     println!("__preempt_count: {:?}", b.var("__preempt_count"));
-    let t = Types::with_kernel(Arc::new(kernel));
+    let t = Types::with_kernel(kernel);
     let task = t.find("struct task_struct").unwrap();
     let start = Instant::now();
     let members = t.members(task).len();
