@@ -48,7 +48,9 @@ fn profile_samples_a_spinner() -> Verdict {
     ])
     .code(0);
     let n = o.last_number();
-    assert!(n > 300, "{n} samples of one second at 997 hz: {o:?}");
+    // An emulated CPU that the host gives little time loses most of its ticks.
+    let least = if std::env::var_os("DTRACE_IN_VM").is_some() { 20 } else { 300 };
+    assert!(n > least, "{n} samples of one second at 997 hz: {o:?}");
     Pass
 }
 
