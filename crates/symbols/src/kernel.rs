@@ -5,8 +5,8 @@
 //! address is in no symbol and a second has passed, it is read again: a module or a BPF program may have come.
 //!
 //! **Aliases.** Several symbols often share an address. One is chosen so that the answer is the same every time and is
-//! the one a reader expects: a function's name before a section's marker, global before weak before local, then in the
-//! order of the file, which is how the kernel itself chooses. The others can still be found by name.
+//! the one a reader expects: a function's name before a section's marker, the 64-bit system call before the 32-bit
+//! one, global before weak before local, then in the order of the file, which is how the kernel itself chooses. The others can still be found by name.
 //!
 //! **Hidden addresses.** Without the right to see them (`kernel.kptr_restrict`) every address reads as 0. Then there
 //! are no names, [`Kernel::status`] says so, and addresses print raw.
@@ -346,7 +346,9 @@ fn rank(kind: u8, name: &[u8]) -> u8 {
         || name.starts_with(b"__start_")
         || name.starts_with(b"__stop_")
         || name.starts_with(b"__end_");
-    if marker { class + 8 } else { class }
+    // A system call without arguments has one function for both tables; a reader expects the 64-bit one's name.
+    let narrow = name.starts_with(b"__ia32_sys_") || name.starts_with(b"__pfx___ia32_sys_");
+    class + 8 * u8::from(marker) + 5 * u8::from(narrow)
 }
 
 fn hex(byte: u8) -> Option<u8> {
