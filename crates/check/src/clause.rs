@@ -5,7 +5,9 @@ use plane::desc::{Action, LayoutBuilder, RecordDesc};
 use probes::{Attributes, Pattern, ProbeId, ProbeInfo, is_glob};
 use syntax::ast;
 
-use crate::program::{Clause, ClausePattern, Expr, Stmt, StmtKind};
+use types::TypeId;
+
+use crate::program::{Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Stmt, StmtKind};
 use crate::session::{Checker, Checks, ClauseState, did_you_mean};
 use crate::tables::{FunctionKind, is_later_provider};
 
@@ -18,6 +20,7 @@ impl Checker<'_> {
             attributes: Attributes::STABLE,
         };
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
+        let predicate = self.on_cpu(clause.span, predicate, &probes);
         let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
         let mut body = Vec::new();
         let mut empty = true;
@@ -59,6 +62,33 @@ impl Checker<'_> {
     fn predicate(&mut self, e: &ast::Expr) -> Checks<Expr> {
         let value = self.value(e)?;
         self.scalar(value, Tag::D_PRED_SCALAR, e.span, "predicate result must be of scalar type")
+    }
+
+    /// `-xcpu`: only on that CPU. The probes of the session itself fire wherever `dtrace` runs.
+    fn on_cpu(&self, span: Span, predicate: Option<Expr>, probes: &[ProbeInfo]) -> Option<Expr> {
+        let ours = |p: &ProbeInfo| p.desc.provider == "dtrace";
+        let Some(cpu) = self.cx.options.cpu.filter(|_| !probes.iter().all(ours)) else { return predicate };
+        let both = |l: Expr, logic, r: Expr| Expr {
+            kind: ExprKind::Logic(logic, Box::new(l), Box::new(r)),
+            ty: TypeId::INT,
+            span,
+        };
+        let compare = |what, value: u64| {
+            let left = Expr { kind: ExprKind::Builtin(what), ty: TypeId::INT, span };
+            let right = self.int(value as i64, TypeId::INT, span);
+            let (relation, signed) = (Relation::Eq, false);
+            let kind = ExprKind::Compare { relation, signed, left: Box::new(left), right: Box::new(right) };
+            Expr { kind, ty: TypeId::INT, span }
+        };
+        let here = compare(Builtin::Cpu, cpu);
+        let here = probes
+            .iter()
+            .filter(|p| ours(p))
+            .fold(here, |here, p| both(compare(Builtin::Id, u64::from(p.id.0)), Logic::Or, here));
+        Some(match predicate {
+            Some(predicate) => both(here, Logic::And, predicate),
+            None => here,
+        })
     }
 
     /// What is left of a statement after constant conditions have selected their arms.

@@ -45,6 +45,8 @@ pub struct Options {
     pub operands: Vec<String>,
     /// Unreferenced operands are no error.
     pub argref: bool,
+    /// Only what happens on this CPU is wanted.
+    pub cpu: Option<u64>,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             ustackframes: 100,
             operands: Vec::new(),
             argref: false,
+            cpu: None,
         }
     }
 }

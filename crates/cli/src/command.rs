@@ -54,10 +54,12 @@ pub(crate) struct Command {
 /// Why there is no command.
 #[derive(Debug)]
 pub(crate) enum Wrong {
-    /// The usage text is in order.
+    /// The usage text is in order. Exit status 2.
     Usage(Option<String>),
-    /// A message is enough.
+    /// The words do not go together: a message is enough. Exit status 2.
     Words(String),
+    /// A word is understood and cannot be had: as anything else that fails, exit status 1.
+    Value(String),
 }
 
 /// Reads the words.
@@ -89,19 +91,24 @@ impl Command {
     fn flag(&mut self, letter: char, value: &str) -> Result<(), Wrong> {
         if NOT_YET.contains(letter) {
             let name = if letter == '3' { "-32".to_string() } else { format!("-{letter}") };
-            return Err(Wrong::Words(format!("{name} is not supported yet")));
+            return Err(Wrong::Value(format!("{name} is not supported yet")));
         }
         let text = |field| Named::Text(field, value.to_string());
         match letter {
             'P' => self.programs.push(text(Field::Provider)),
             'm' => self.programs.push(text(Field::Module)),
             'f' => self.programs.push(text(Field::Function)),
+            'i' if !value.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '$') => {
+                return Err(Wrong::Value(format!(
+                    "invalid probe specifier {value}: -i takes the number of a probe, as dtrace -l shows it"
+                )));
+            }
             'n' | 'i' => self.programs.push(text(Field::Name)),
             's' => self.programs.push(Named::File(value.into())),
             'c' => self.targets.push(Wanted::Run(value.into())),
             'p' => match value.parse() {
                 Ok(pid) => self.targets.push(Wanted::Pid(pid)),
-                Err(_) => return Err(Wrong::Words(format!("invalid process id '{value}'"))),
+                Err(_) => return Err(Wrong::Value(format!("invalid pid: {value}"))),
             },
             'o' => self.output = Some(value.into()),
             'e' => self.compile_only = true,
@@ -109,24 +116,21 @@ impl Command {
             'l' => self.only(Mode::List)?,
             'V' => self.only(Mode::Version)?,
             'x' => {
-                let (name, value) = match value.split_once('=') {
-                    Some((name, value)) => (name, Some(value)),
+                let (name, setting) = match value.split_once('=') {
+                    Some((name, setting)) => (name, Some(setting)),
                     None => (value, None),
                 };
-                self.set(name, value)?;
+                self.set(name, setting, &format!("-x {value}"))?;
             }
             '6' if value == "4" => {}
             '6' => return Err(Wrong::Usage(Some("invalid option -- '6'".into()))),
             _ => {
-                let option = flags::TABLE.iter().find(|f| f.letter == letter).map_or("", |f| f.option);
-                let value =
-                    flags::TABLE.iter().any(|f| f.letter == letter && !f.arg.is_empty()).then_some(value);
-                self.set(option, value).map_err(|e| match e {
-                    Wrong::Words(text) => {
-                        Wrong::Words(text.replace(&format!("option '{option}'"), &format!("-{letter}")))
-                    }
-                    other => other,
-                })?;
+                let Some(flag) = flags::TABLE.iter().find(|f| f.letter == letter) else { return Ok(()) };
+                let (setting, word) = match flag.arg {
+                    "" => (None, format!("-{letter}")),
+                    _ => (Some(value), format!("-{letter} {value}")),
+                };
+                self.set(flag.option, setting, &word)?;
             }
         }
         Ok(())
@@ -140,16 +144,11 @@ impl Command {
         Ok(())
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Wrong> {
+    /// Sets an option, in the user's words.
+    fn set(&mut self, name: &str, value: Option<&str>, words: &str) -> Result<(), Wrong> {
         self.options.set(name, value).map(|_| ()).map_err(|e| {
-            let mut text = format!("failed to set option '{name}': {e}");
-            let known = dtrace::options::TABLE.iter().map(|r| r.name);
-            if e == dtrace::options::OptionError::Name
-                && let Some(near) = dtrace::nearest(name, known)
-            {
-                text.push_str(&format!(" (did you mean {near}?)"));
-            }
-            Wrong::Words(text)
+            let advice = dtrace::options::advice(name, e).map(|a| format!(" ({a})")).unwrap_or_default();
+            Wrong::Value(format!("failed to set {words}: {e}{advice}"))
         })
     }
 }
@@ -194,12 +193,19 @@ mod tests {
     fn what_is_wrong_is_said() {
         let e = |text: &str| match parse(&words(text)).unwrap_err() {
             Wrong::Usage(m) => m.unwrap_or_default(),
-            Wrong::Words(m) => m,
+            Wrong::Words(m) | Wrong::Value(m) => m,
         };
         assert!(e("-lV").contains("only one of"));
-        assert!(e("-x bufsiz=1m -n BEGIN").contains("did you mean bufsize"));
-        assert!(e("-b 1z").contains("failed to set -b: Invalid value for specified option"));
+        assert_eq!(
+            e("-x bufsiz=1m -n BEGIN"),
+            "failed to set -x bufsiz=1m: Invalid option name (did you mean bufsize?)"
+        );
+        assert_eq!(
+            e("-b 1z"),
+            "failed to set -b 1z: Invalid value for specified option (it takes a size, as in 16k or 4m)"
+        );
         assert!(e("-G").contains("-G is not supported yet"));
-        assert!(e("-p x").contains("invalid process id"));
+        assert_eq!(e("-p x"), "invalid pid: x");
+        assert!(e("-i BEGIN").starts_with("invalid probe specifier BEGIN: "));
     }
 }

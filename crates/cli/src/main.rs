@@ -53,5 +53,9 @@ fn main() -> ExitCode {
             to_stderr(format!("dtrace: {message}\n"));
             ExitCode::from(2)
         }
+        Err(command::Wrong::Value(message)) => {
+            to_stderr(format!("dtrace: {message}\n"));
+            ExitCode::FAILURE
+        }
     }
 }

@@ -93,11 +93,7 @@ fn list(command: Command, mut out: Out) -> u8 {
     let mut done = || -> Result<u8, io::Error> {
         if command.programs.is_empty() {
             tell_idle(&command.options);
-            dtrace::list::heading(&mut out)?;
-            for probe in dtrace::all_probes() {
-                dtrace::list::row(&mut out, &probe, command.verbose)?;
-            }
-            out.flush()?;
+            dtrace::list::all(&mut out, command.verbose)?;
             return Ok(0);
         }
         let mut options = command.options.clone();
@@ -112,29 +108,16 @@ fn list(command: Command, mut out: Out) -> u8 {
             Ok(program) => program,
             Err(code) => return Ok(code),
         };
-        let mut status = 0;
-        for pattern in program.unmatched() {
+        dtrace::list::described(&mut out, &program, command.verbose)?;
+        let unmatched = program.unmatched();
+        for pattern in &unmatched {
             complain(format!("failed to match {pattern}: No probe matches description"));
-            status = 1;
         }
-        let probes = program.probes();
-        if !probes.is_empty() {
-            dtrace::list::heading(&mut out)?;
-        }
-        for probe in probes {
-            dtrace::list::row(&mut out, probe, command.verbose)?;
-        }
-        out.flush()?;
-        Ok(status)
+        Ok(u8::from(!unmatched.is_empty()))
     };
     match done() {
         Ok(status) => status,
-        // A reader that has seen enough is no failure.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(e) => {
-            complain(format!("failed to write the list: {}", reason(&e)));
-            1
-        }
+        Err(e) => failed_output(&e),
     }
 }
 
@@ -152,10 +135,10 @@ fn targets(command: &Command) -> Result<Vec<Target>, u8> {
     })
 }
 
-fn trace(command: Command, out: Out) -> u8 {
+fn trace(command: Command, mut out: Out) -> u8 {
     if command.programs.is_empty() {
-        complain("no programs were given: use -n, -s, -P, -m, -f or -i");
-        return 2;
+        complain("no probes specified: use -n, -s, -P, -m, -f or -i");
+        return 1;
     }
     let interrupts = match Interrupts::catch() {
         Ok(interrupts) => interrupts,
@@ -181,21 +164,19 @@ fn trace(command: Command, out: Out) -> u8 {
     if options.flag("verbose") {
         to_stderr(program.listing());
     }
-    if command.verbose {
-        to_stderr(program.stability());
+    let (quiet, tags, bpflog) = (options.flag("quiet"), options.flag("errtags"), options.flag("bpflog"));
+    if let Err(e) = introduce(&command, &program, quiet, &mut out) {
+        return failed_output(&e);
     }
     if command.compile_only {
         return 0;
     }
-    let (quiet, tags, bpflog) = (options.flag("quiet"), options.flag("errtags"), options.flag("bpflog"));
-    if !quiet {
-        for (n, title) in program.titles.iter().enumerate() {
-            let count = program.matched(n);
-            complain(format!("{title} matched {count} probe{}", if count == 1 { "" } else { "s" }));
-        }
-        if options.flag("destructive") {
-            complain("allowing destructive actions");
-        }
+    if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.flag("zdefs") {
+        complain("no probes matched");
+        return 1;
+    }
+    if options.flag("destructive") && !quiet {
+        complain("allowing destructive actions");
     }
     let told = Told { quiet, resize: !options.flag("quietresize") };
     let session = Session::start(&program, options, targets, out);
@@ -203,7 +184,7 @@ fn trace(command: Command, out: Out) -> u8 {
         Ok(session) => session,
         Err(e) => {
             report_refusal(&e, &program, bpflog);
-            return complain_all(e.messages(&program.map, tags));
+            return failed(&e, &program, tags);
         }
     };
     match follow(&mut session, &interrupts, told) {
@@ -211,9 +192,40 @@ fn trace(command: Command, out: Out) -> u8 {
         Err(e) => {
             tell(&mut session, told);
             session.abort();
-            complain_all(e.messages(&program.map, tags))
+            failed(&e, &program, tags)
         }
     }
+}
+
+/// What is said of the programs before they run: how many probes, and with `-v` what they promise.
+fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Out) -> io::Result<()> {
+    for (n, title) in program.titles.iter().enumerate() {
+        if !quiet && !command.compile_only {
+            let count = program.matched(n);
+            complain(format!("{title} matched {count} probe{}", if count == 1 { "" } else { "s" }));
+        }
+        if command.verbose {
+            let more = if command.compile_only { program.descriptions(n) } else { "\n".into() };
+            write!(out, "{}{more}", program.stability(n))?;
+        }
+    }
+    out.flush()
+}
+
+/// An error ends the command; a reader of the output who has seen enough is none.
+fn failed(error: &Error, program: &Program, tags: bool) -> u8 {
+    match error {
+        Error::Output(e) => failed_output(e),
+        _ => complain_all(error.messages(&program.map, tags)),
+    }
+}
+
+fn failed_output(e: &io::Error) -> u8 {
+    if e.kind() == io::ErrorKind::BrokenPipe {
+        return 0;
+    }
+    complain(format!("processing aborted: failed to write the output: {}", reason(e)));
+    1
 }
 
 /// Works until the end; the exit status.

@@ -51,7 +51,7 @@ impl Source {
 
 /// Where the predicate or the body begins.
 fn description_end(text: &str) -> usize {
-    text.find(['/', '{']).unwrap_or(text.len())
+    text.find(['/', '{', ';']).unwrap_or(text.len())
 }
 
 /// Operands and identities that macro variables stand for.
@@ -161,16 +161,20 @@ pub fn compile_with(
         catalog: &registry,
         map: &map,
         options: check::Options {
-            strsize: options.number("strsize").clamp(8, 1 << 15) as u32,
+            strsize: options.number("strsize") as u32,
             zdefs: options.flag("zdefs"),
             empty: options.flag("empty"),
             stackframes: options.number("stackframes") as u32,
             ustackframes: options.number("ustackframes") as u32,
             operands: macros.args.clone(),
             argref: options.flag("argref"),
+            cpu: options.maybe_number("cpu"),
         },
     };
     let checked = check::check(&trees, &context, &mut sink);
+    if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
+        crate::list::check_least(&checked.clauses, &registry, least, &mut sink);
+    }
     if !sink.is_empty() {
         return Err((map, Error::Program(sink.into_sorted())));
     }
@@ -189,13 +193,10 @@ fn set_pragma(item: &Item, options: &mut Options, sink: &mut Sink) {
     let PragmaKind::Option { name, value } = &pragma.kind else { return };
     let name = name.text.as_str();
     if let Err(e) = options.set(name, value.as_ref().map(|v| v.text.as_str())) {
-        let known = crate::options::TABLE.iter().map(|r| r.name);
         let mut d =
             Diagnostic::new(Tag::D_PRAGMA_OPTSET, pragma.span, format!("failed to set option '{name}': {e}"));
-        if let Some(near) =
-            diagnostics::nearest(name, known).filter(|_| e == crate::options::OptionError::Name)
-        {
-            d = d.with_help(format!("did you mean `{near}`?"));
+        if let Some(advice) = crate::options::advice(name, e) {
+            d = d.with_help(advice);
         }
         sink.push(d);
     }

@@ -35,10 +35,3 @@ pub use diagnostics::nearest;
 pub fn facilities() -> String {
     bpf::features::Features::running().table()
 }
-
-/// Probes by pattern, without any program: `dtrace -l` alone.
-pub fn all_probes() -> Vec<ProbeInfo> {
-    use probes::Catalog;
-    let kernel = types::btf::KernelBtf::running();
-    providers::Registry::new(kernel).matches(&Pattern::default()).unwrap_or_default()
-}

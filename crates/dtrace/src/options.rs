@@ -80,7 +80,14 @@ pub const TABLE: &[Row] = &[
     row("aggsortpos", Dynamic, Int, "0", true, "which of several aggregations to sort by"),
     row("aggsortrev", Dynamic, Flag, "", true, "reverse the order"),
     row("aggzoom", Dynamic, Flag, "", true, "scale bars to the tallest"),
-    row("amin", Compile, Text, "", false, "least stability a program may have"),
+    row(
+        "amin",
+        Compile,
+        Text,
+        "",
+        true,
+        "least stability a program may have, as in Evolving/Evolving/Common",
+    ),
     row("arch", Compile, Text, "", false, "the processor that a program is compiled for"),
     row("argref", Compile, Flag, "", true, "operands need not be referenced"),
     row(
@@ -176,7 +183,7 @@ pub const TABLE: &[Row] = &[
     row("scratchsize", Run, Size, "", false, "scratch space of alloca() and copyin()"),
     row("setenv", Compile, List, "", false, "set an environment variable of the -c process"),
     row("specsize", Run, Size, "32k", false, "room for a speculation, each CPU"),
-    row("stackframes", Run, Int, "20", true, "frames of stack()"),
+    row("stackframes", Run, Int, "20", true, "frames of stack(), at most 127"),
     row("stackindent", Dynamic, Int, "14", true, "columns before a frame"),
     row("stacksymbols", Run, Flag, "yes", false, "name the functions of stacks"),
     row("statusrate", Run, Rate, "1hz", true, "how often drops and the end are looked for"),
@@ -189,7 +196,14 @@ pub const TABLE: &[Row] = &[
         "conformance of the preprocessor: s is traditional, the others are one (-X)",
     ),
     row("strip", Compile, Flag, "", false, "strip what -G writes"),
-    row("strsize", Run, Size, "256", true, "longest string with its NUL"),
+    row(
+        "strsize",
+        Run,
+        Size,
+        "256",
+        true,
+        "longest string with its NUL, 8 to 32k; rounded up to a multiple of 8",
+    ),
     row("switchrate", Dynamic, Rate, "1hz", true, "how often records leave the kernel"),
     row("syslibdir", Compile, Text, "", false, "the directory of the system's D libraries"),
     row("sysslice", Compile, Flag, "", false, "grab processes of the system slice, too"),
@@ -201,7 +215,7 @@ pub const TABLE: &[Row] = &[
     row("unodefs", Compile, Flag, "", false, "user symbols need not be there"),
     row("unsetenv", Compile, List, "", false, "unset an environment variable of the -c process"),
     row("useruid", Compile, Int, "", false, "least user id of a process that may be grabbed"),
-    row("ustackframes", Run, Int, "20", true, "frames of ustack()"),
+    row("ustackframes", Run, Int, "20", true, "frames of ustack(), at most 127"),
     row("verbose", Compile, Flag, "", true, "print the intermediate form (-S)"),
     row("version", Compile, Text, "", false, "D version a program is written for"),
     row("zdefs", Compile, Flag, "", true, "descriptions may match no probe (-Z)"),
@@ -230,6 +244,52 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
+/// Least and greatest value of options whose shape alone allows more. A frame count beyond what the kernel walks is no
+/// error: scripts ask for a thousand to mean all.
+const LIMITS: &[(&str, u64, u64)] =
+    &[("strsize", 8, 32 << 10), ("stackframes", 1, u64::MAX), ("ustackframes", 1, u64::MAX)];
+
+fn limits(name: &str) -> Option<(u64, u64)> {
+    LIMITS.iter().find(|(n, ..)| *n == name).map(|(_, least, most)| (*least, *most))
+}
+
+impl Row {
+    /// True for a value of the right shape that the option can have.
+    fn allows(&self, value: &Value) -> bool {
+        match value {
+            Value::Number(n) => limits(self.name).is_none_or(|(least, most)| (least..=most).contains(n)),
+            Value::Texts(t) if self.name == "amin" => {
+                t.iter().all(|t| probes::Attributes::parse(t).is_some())
+            }
+            _ => true,
+        }
+    }
+
+    /// What a value of this option looks like, for whoever gave another one.
+    pub fn expects(&self) -> String {
+        match self.shape {
+            Shape::Size if self.name == "strsize" => "a size from 8 to 32k".into(),
+            Shape::Flag => "yes or no".into(),
+            Shape::Size => "a size, as in 16k or 4m".into(),
+            Shape::Rate => "a rate, as in 10hz or 100ms".into(),
+            Shape::Int => "a number".into(),
+            Shape::Text if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
+            Shape::Text | Shape::List => "a text".into(),
+            Shape::Word(words) => words.join(" or "),
+        }
+    }
+}
+
+/// Why `name` could not be set, with what would be right.
+pub fn advice(name: &str, error: OptionError) -> Option<String> {
+    match error {
+        OptionError::Name => diagnostics::nearest(name, TABLE.iter().map(|r| r.name))
+            .map(|near| format!("did you mean {near}?")),
+        OptionError::Value => find(name).map(|row| format!("it takes {}", row.expects())),
+        OptionError::Active => None,
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Number(u64),
@@ -253,7 +313,7 @@ impl Options {
     /// of them do nothing yet: [`Options::idle`].
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<&'static Row, OptionError> {
         let row = find(name).ok_or(OptionError::Name)?;
-        let parsed = parse(row.shape, value).ok_or(OptionError::Value)?;
+        let parsed = parse(row.shape, value).filter(|v| row.allows(v)).ok_or(OptionError::Value)?;
         match (row.shape, self.set.get_mut(row.name), parsed) {
             (List, Some(Value::Texts(old)), Value::Texts(new)) => old.extend(new),
             (_, _, parsed) => {
@@ -320,39 +380,48 @@ impl Options {
 fn parse(shape: Shape, value: Option<&str>) -> Option<Value> {
     match (shape, value) {
         (Flag, None) => Some(Value::Number(1)),
-        (Flag, Some(v)) => match v {
-            "yes" | "enable" | "enabled" | "true" | "on" | "set" => Some(Value::Number(1)),
-            "" | "no" | "disable" | "disabled" | "false" | "off" | "unset" => Some(Value::Number(0)),
+        (Flag, Some(v)) => match v.to_ascii_lowercase().as_str() {
+            "yes" | "enable" | "enabled" | "true" | "on" | "set" | "1" => Some(Value::Number(1)),
+            "" | "no" | "disable" | "disabled" | "false" | "off" | "unset" | "0" => Some(Value::Number(0)),
             _ => None,
         },
         (_, None) => None,
         (Size, Some(v)) => size(v).map(Value::Number),
         (Rate, Some(v)) => rate(v).map(Value::Number),
-        (Int, Some(v)) => v.parse().ok().map(Value::Number),
+        (Int, Some(v)) => integer(v).map(Value::Number),
         (Text | List, Some(v)) => Some(Value::Texts(vec![v.to_string()])),
         (Word(words), Some(v)) => words.contains(&v).then(|| Value::Texts(vec![v.to_string()])),
     }
 }
 
+/// An integer as C writes it: decimal, `0x` hexadecimal, `0` octal.
+fn integer(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
+        None => (text, 10),
+    };
+    // from_str_radix alone would take a sign.
+    let plain = digits.chars().all(|c| c.is_ascii_alphanumeric());
+    if plain { u64::from_str_radix(digits, radix).ok() } else { None }
+}
+
 /// A size: an integer with `k m g t` of either case.
 pub fn size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return None,
+    let shift = match text.chars().next_back()?.to_ascii_lowercase() {
+        'k' => 10,
+        'm' => 20,
+        'g' => 30,
+        't' => 40,
+        _ => return integer(text),
     };
-    let n: u64 = digits.parse().ok()?;
-    n.checked_mul(1 << shift)
+    integer(&text[..text.len() - 1])?.checked_mul(1 << shift)
 }
 
 /// An interval in nanoseconds: an integer with a unit (none: nanoseconds) or `hz`.
 pub fn rate(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let n: u64 = digits.parse().ok()?;
+    let n = integer(digits)?;
     let unit: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "ns" | "nsec" => 1,
         "us" | "usec" => 1_000,
@@ -389,6 +458,11 @@ mod tests {
         assert_eq!(size("1K"), Some(1024));
         assert_eq!(size("m"), None);
         assert_eq!(size("99999999999g"), None);
+        assert_eq!(size("0x10k"), Some(16 << 10));
+        assert_eq!(size("010"), Some(8));
+        for wrong in ["-1", "+1", "", "k", "4mk", "\u{e9}", "4 m", "0x", "08"] {
+            assert_eq!(size(wrong), None, "{wrong:?}");
+        }
         assert_eq!(rate("10hz"), Some(100_000_000));
         assert_eq!(rate("0hz"), None);
         assert_eq!(rate("5ms"), Some(5_000_000));
@@ -414,5 +488,22 @@ mod tests {
         assert_eq!(o.idle().count(), 0);
         assert!(o.set("nspec", Some("4")).is_ok_and(|r| !r.works));
         assert_eq!(o.idle().collect::<Vec<_>>(), ["nspec"]);
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_what_is_right() {
+        let mut o = Options::default();
+        for (name, value) in
+            [("strsize", "4"), ("strsize", "1g"), ("stackframes", "0"), ("amin", "Best/Stable/ISA")]
+        {
+            assert_eq!(o.set(name, Some(value)).err(), Some(OptionError::Value), "{name}={value}");
+        }
+        assert!(o.set("strsize", Some("4k")).is_ok() && o.set("ustackframes", Some("0x200")).is_ok());
+        assert!(o.set("amin", Some("evolving/stable/isa")).is_ok());
+        assert!(o.set("quiet", Some("OFF")).is_ok() && !o.flag("quiet"));
+        let say = |name, e| advice(name, e).unwrap();
+        assert_eq!(say("bufsiz", OptionError::Name), "did you mean bufsize?");
+        assert_eq!(say("bufpolicy", OptionError::Value), "it takes switch or fill or ring");
+        assert_eq!(say("strsize", OptionError::Value), "it takes a size from 8 to 32k");
     }
 }

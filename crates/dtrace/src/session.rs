@@ -119,7 +119,7 @@ fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options
 }
 
 /// Settings that this version refuses rather than ignore.
-fn refuse(options: &Options, program: &Program) -> Result<(), Error> {
+fn refuse(options: &Options, program: &Program, cpus: &[u32]) -> Result<(), Error> {
     let refused = |name: &str, why: &str| {
         Err(Error::Setting(format!(
             "failed to set option '{name}': {} is not supported yet ({why})",
@@ -131,6 +131,10 @@ fn refuse(options: &Options, program: &Program) -> Result<(), Error> {
     }
     if options.text("evaltime") != "exec" {
         return refused("evaltime", "only exec is");
+    }
+    let cpu = options.maybe_number("cpu");
+    if let Some(cpu) = cpu.filter(|cpu| !cpus.iter().any(|c| u64::from(*c) == *cpu)) {
+        return Err(Error::Setting(format!("failed to set option 'cpu': there is no CPU {cpu} online")));
     }
     if program.is_destructive() && !options.flag("destructive") {
         return Err(Error::Setting("could not enable tracing: Destructive actions not allowed".into()));
@@ -146,8 +150,8 @@ impl<W: Write> Session<W> {
         targets: Vec<proc::Target>,
         out: W,
     ) -> Result<Session<W>, Error> {
-        refuse(&options, program)?;
         let cpus = bpf::sys::online_cpus();
+        refuse(&options, program, &cpus)?;
         let features = Features::running();
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
         let env = Env { features, cpus: &cpus, only_cpu };
@@ -256,7 +260,9 @@ impl<W: Write> Session<W> {
             self.notices.push(Notice::Target(match how {
                 proc::Ended::Exited(0) | proc::Ended::Gone => format!("pid {pid} has exited"),
                 proc::Ended::Exited(status) => format!("pid {pid} exited with status {status}"),
-                proc::Ended::Signaled(signal) => format!("pid {pid} terminated by signal {signal}"),
+                proc::Ended::Signaled(signal) => {
+                    format!("pid {pid} terminated by {}", proc::signal_name(*signal))
+                }
             }));
         }
         // Kept while others live would report them again.
@@ -323,7 +329,11 @@ impl<W: Write> Session<W> {
         self.machine.run_end()?;
         self.drain(true)?;
         self.consumer.finish(&mut Kernel(&self.machine)).map_err(Error::Output)?;
-        let status = self.machine.activity().1;
+        // The first exit() wins. One in END after ^C or a target's end comes too late to change the activity.
+        let status = match self.machine.activity().1 {
+            0 => self.consumer.exit_status().unwrap_or(0),
+            status => status,
+        };
         self.stop();
         let drops = self.machine.drops();
         self.consumer.dropped(drops);

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::desc::Pattern;
+use crate::glob::is_glob;
+
 macro_rules! levels {
     ($(#[$doc:meta])* $name:ident { $($variant:ident)* }) => {
         $(#[$doc])*
@@ -24,7 +27,7 @@ macro_rules! levels {
 
             /// The level of a word.
             pub fn from_name(word: &str) -> Option<$name> {
-                Self::ALL.iter().copied().find(|level| level.name() == word)
+                Self::ALL.iter().copied().find(|level| level.name().eq_ignore_ascii_case(word))
             }
         }
 
@@ -62,6 +65,8 @@ impl Attributes {
     pub const STABLE: Attributes = Attributes::new(Stability::Stable, Stability::Stable, Class::Common);
     /// `Evolving/Evolving/Common`.
     pub const EVOLVING: Attributes = Attributes::new(Stability::Evolving, Stability::Evolving, Class::Common);
+    /// `Unstable/Unstable/Common`: what a description promises that leaves its provider open.
+    pub const UNSTABLE: Attributes = Attributes::new(Stability::Unstable, Stability::Unstable, Class::Common);
     /// `Private/Private/Unknown`: kernel symbols and types.
     pub const PRIVATE: Attributes = Attributes::new(Stability::Private, Stability::Private, Class::Unknown);
 
@@ -80,7 +85,7 @@ impl Attributes {
         }
     }
 
-    /// Reads `Evolving/Evolving/Common`.
+    /// Reads `Evolving/Evolving/Common`, in any case.
     pub fn parse(text: &str) -> Option<Attributes> {
         let mut words = text.split('/');
         let out = Attributes {
@@ -123,6 +128,21 @@ impl ProviderStability {
     pub const fn uniform(a: Attributes) -> Self {
         Self { provider: a, module: a, function: a, name: a, args: a }
     }
+
+    /// What a description promises: the least of the fields that it states. A field that is empty or a glob promises
+    /// nothing and takes nothing away; a provider that is left open promises [`Attributes::UNSTABLE`] whatever matches,
+    /// and is asked for by `None`.
+    pub fn of_description(facts: Option<&ProviderStability>, pattern: &Pattern) -> Attributes {
+        const OPEN: ProviderStability = ProviderStability::uniform(Attributes::UNSTABLE);
+        let facts = facts.unwrap_or(&OPEN);
+        let fields = [
+            (&pattern.module, facts.module),
+            (&pattern.function, facts.function),
+            (&pattern.name, facts.name),
+        ];
+        let stated = fields.into_iter().filter(|(text, _)| !text.is_empty() && !is_glob(text));
+        stated.fold(facts.provider, |least, (_, a)| least.min(a))
+    }
 }
 
 #[cfg(test)]
@@ -136,7 +156,24 @@ mod tests {
         assert_eq!(evolving.min(Attributes::PRIVATE), Attributes::PRIVATE);
         assert_eq!(evolving.min(Attributes::STABLE), evolving);
         assert!(!evolving.at_least(Attributes::STABLE));
+        assert_eq!(Attributes::parse("evolving/STABLE/isa"), Some(evolving));
         assert!(Attributes::parse("Evolving/Stable").is_none());
         assert!(Attributes::parse("Evolving/Stable/ISA/x").is_none());
+    }
+
+    #[test]
+    fn a_description_promises_what_its_stated_fields_do() {
+        let facts = ProviderStability {
+            module: Attributes::PRIVATE,
+            ..ProviderStability::uniform(Attributes::EVOLVING)
+        };
+        let of = |text: &str, facts: Option<&ProviderStability>| {
+            let pattern = Pattern::parse(text, crate::FieldKind::Name).unwrap();
+            ProviderStability::of_description(facts, &pattern)
+        };
+        assert_eq!(of("io:::start", Some(&facts)), Attributes::EVOLVING);
+        assert_eq!(of("io:genunix::start", Some(&facts)), Attributes::PRIVATE);
+        assert_eq!(of("io:gen*::start", Some(&facts)), Attributes::EVOLVING);
+        assert_eq!(of("BEGIN", None), Attributes::UNSTABLE);
     }
 }

@@ -17,5 +17,5 @@ mod target;
 mod wait;
 
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
-pub use target::{Ended, Error, Target};
+pub use target::{Ended, Error, Target, signal_name};
 pub use wait::poll_readable;

@@ -17,6 +17,9 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Create(command, _) if command.is_empty() => {
+                f.write_str("failed to execute an empty command")
+            }
             Error::Create(command, e) => write!(f, "failed to execute {command}: {}", reason(e)),
             Error::Grab(pid, e) => write!(f, "failed to grab pid {pid}: {}", reason(e)),
         }
@@ -29,6 +32,20 @@ impl std::error::Error for Error {}
 fn reason(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
+/// The name of a signal, as in `SIGTERM`.
+pub fn signal_name(signal: i32) -> String {
+    // The numbers are those of x86 and of every newer architecture.
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    match usize::try_from(signal - 1).ok().and_then(|at| NAMES.get(at)) {
+        Some(name) => format!("SIG{name}"),
+        None => format!("signal {signal}"),
+    }
 }
 
 /// How a target ended.
@@ -297,6 +314,8 @@ mod tests {
         // SAFETY: our own child.
         unsafe { libc::kill(t.pid(), libc::SIGTERM) };
         assert_eq!(wait_end(&mut t), Ended::Signaled(libc::SIGTERM));
+        let names = [libc::SIGTERM, libc::SIGSEGV, libc::SIGSYS, 40].map(signal_name);
+        assert_eq!(names, ["SIGTERM", "SIGSEGV", "SIGSYS", "signal 40"]);
     }
 
     #[test]

@@ -49,6 +49,9 @@ fn end_runs_once() -> Verdict {
 fn exit_status_is_ours() -> Verdict {
     dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
     dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(1);
+    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(1);
+    dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(0);
+    dtrace(&["-qn", "END { exit(5); }", "-c", "true"]).code(5);
     Pass
 }
 

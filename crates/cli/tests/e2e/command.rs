@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use crate::Verdict::{self, Pass};
-use crate::tool::{dtrace, finish, settle, signal, start};
+use crate::tool::{dtrace, finish, settle, signal, start, workload};
 
 tests! {
     usage_without_words wrong_option_is_usage version syntax_errors_are_all_reported unknown_names error_tags
     no_such_probe zero_matches_allowed operands_are_macros unreferenced_operands script_files listing listing_ids
     output_to_a_file compile_only intermediate_code an_unreadable_script interrupt_once interrupt_twice preprocessor
     options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
-    terminated_by_sigterm readers_may_go
+    terminated_by_sigterm readers_may_go a_reader_that_has_seen_enough_is_no_error a_full_disk_is_an_error
+    no_probes_is_an_error titles_end_where_the_description_does only_one_cpu targets_are_told_by_name_of_signal
 }
 
 fn usage_without_words() -> Verdict {
@@ -126,7 +127,12 @@ fn listing() -> Verdict {
     let o = dtrace(&["-ln", "profile:::profile-1234"]).code(0);
     assert!(o.out.lines().nth(1).unwrap().ends_with(" profile-1234"), "{o:?}");
     let o = dtrace(&["-ln", "nosuch"]).code(1);
-    assert!(o.err.contains("failed to match :::nosuch: No probe matches description"), "{o:?}");
+    assert_eq!(o.err, "dtrace: failed to match :::nosuch: No probe matches description\n");
+    assert_eq!(o.out, format!("{}\n", lines[0]), "the heading stands alone");
+    // In the order of the descriptions, each probe once.
+    let o = dtrace(&["-l", "-n", "END", "-n", "BEGIN, END"]).code(0);
+    let names: Vec<&str> = o.out.lines().filter_map(|l| l.split_whitespace().last()).collect();
+    assert_eq!(names, ["NAME", "END", "BEGIN"]);
     Pass
 }
 
@@ -238,10 +244,28 @@ fn options_without_effect_say_so() -> Verdict {
 }
 
 fn wrong_options() -> Verdict {
-    let o = dtrace(&["-x", "nosuch", "-n", "BEGIN"]).code(2);
-    assert!(o.err.contains("failed to set option 'nosuch': Invalid option name"), "{o:?}");
-    let o = dtrace(&["-b", "1z", "-n", "BEGIN"]).code(2);
-    assert!(o.err.contains("Invalid value for specified option"), "{o:?}");
+    for (words, says) in [
+        (&["-x", "nosuch"][..], "failed to set -x nosuch: Invalid option name"),
+        (&["-x", "bufsiz=1m"], "failed to set -x bufsiz=1m: Invalid option name (did you mean bufsize?)"),
+        (&["-b", "1z"], "failed to set -b 1z: Invalid value for specified option"),
+        (&["-x", "bufsize"], "failed to set -x bufsize: Invalid value for specified option"),
+        (&["-x", "strsize=1g"], "failed to set -x strsize=1g: Invalid value for specified option"),
+        (&["-x", "switchrate=0hz"], "failed to set -x switchrate=0hz: Invalid value for specified option"),
+        (&["-x", "quiet=perhaps"], "failed to set -x quiet=perhaps: Invalid value for specified option"),
+        (&["-x", "bufpolicy=best"], "failed to set -x bufpolicy=best: Invalid value for specified option"),
+        (&["-X", "z"], "failed to set -X z: Invalid value for specified option"),
+        (&["-x", "cpu=99999"], "failed to set option 'cpu': there is no CPU 99999 online"),
+        (&["-p", "self"], "invalid pid: self"),
+        (&["-i", "BEGIN"], "invalid probe specifier BEGIN: -i takes the number of a probe"),
+        (&["-c", ""], "failed to execute an empty command"),
+        (&["-G"], "-G is not supported yet"),
+    ] {
+        let o = dtrace(&[words, &["-q", "-n", "BEGIN { exit(0); }"]].concat()).code(1);
+        assert!(o.err.starts_with(&format!("dtrace: {says}")), "{words:?}: {o:?}");
+    }
+    let pragma = "#pragma D option bufsiz=1m\nBEGIN { exit(0); }";
+    let o = dtrace(&["-xerrtags", "-n", pragma]).code(1);
+    assert!(o.err.contains("[D_PRAGMA_OPTSET] failed to set option 'bufsiz': Invalid option name"), "{o:?}");
     let o = dtrace(&["-x", "evaltime=main", "-c", "true", "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("evaltime"), "{o:?}");
     let o = dtrace(&["-x", "bufpolicy=ring", "-n", "BEGIN"]).code(1);
@@ -266,5 +290,93 @@ fn by_field() -> Verdict {
     assert_eq!(o.out.lines().count(), 3, "{o:?}");
     let o = dtrace(&["-l", "-m", "syscall:vmlinux", "-P", "profile"]).code(0);
     assert!(o.out.lines().count() > 600, "{}", o.out.lines().count());
+    Pass
+}
+
+fn a_reader_that_has_seen_enough_is_no_error() -> Verdict {
+    use std::io::BufRead;
+    let mut child = start(&["-n", "tick-10ms { printf(\"x\\n\"); }", "-x", "switchrate=10ms"]);
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut err = child.stderr.take().unwrap();
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut err, &mut said).unwrap();
+    assert_eq!(
+        (status.code(), said.as_str()),
+        (Some(0), "dtrace: description 'tick-10ms ' matched 1 probe\n")
+    );
+    Pass
+}
+
+fn a_full_disk_is_an_error() -> Verdict {
+    let says = "dtrace: processing aborted: failed to write the output: No space left on device\n";
+    for words in [
+        &["-q", "-n", "BEGIN { trace(1); exit(0); }"][..],
+        &["-q", "-n", "BEGIN { exit(0); } END { @ = count(); }"],
+        &["-q", "-v", "-n", "BEGIN { exit(0); }"],
+        &["-l"],
+        &["-lv", "-n", "BEGIN"],
+    ] {
+        let o = dtrace(&[&["-o", "/dev/full"], words].concat()).code(1);
+        assert_eq!(o.err, says, "{words:?}");
+    }
+    let o = dtrace(&["-o", "/nonexistent/x", "-n", "BEGIN"]).code(1);
+    assert_eq!(o.err, "dtrace: failed to open output file '/nonexistent/x': No such file or directory\n");
+    Pass
+}
+
+fn no_probes_is_an_error() -> Verdict {
+    let o = dtrace(&["-q"]).code(1);
+    assert!(o.err.starts_with("dtrace: no probes specified"), "{o:?}");
+    let o = dtrace(&["-n", "int x;"]).code(1);
+    assert_eq!(o.err, "dtrace: description 'int x' matched 0 probes\ndtrace: no probes matched\n");
+    let o = dtrace(&["-Zn", "nosuch", "-c", "true"]).code(0);
+    assert!(o.err.starts_with("dtrace: description 'nosuch' matched 0 probes\n"), "{o:?}");
+    Pass
+}
+
+fn titles_end_where_the_description_does() -> Verdict {
+    let words = ["-n", "int x; BEGIN { exit(x); }", "-n", "END/1/{}", "-n", "BEGIN,END{}", "-n", "dtrace:::"];
+    let o = dtrace(&words).code(0);
+    let titles =
+        [("int x", "1 probe"), ("END", "1 probe"), ("BEGIN,END", "2 probes"), ("dtrace:::", "3 probes")];
+    let said: String =
+        titles.iter().map(|(text, n)| format!("dtrace: description '{text}' matched {n}\n")).collect();
+    assert_eq!(o.err, said);
+    Pass
+}
+
+fn only_one_cpu() -> Verdict {
+    if bpf_cpus() < 2 {
+        return Verdict::Skip("this machine has one CPU".into());
+    }
+    for (cpu, expected) in [(0, 100), (1, 0)] {
+        let run = format!("taskset -c {cpu} {}", workload("getppid", 100));
+        let script = "syscall::getppid:entry /pid == $target/ { n++; } END { printf(\"%d\", n); }";
+        let o = dtrace(&["-q", "-x", "cpu=0", "-n", script, "-c", &run]).code(0);
+        assert_eq!(o.out, format!("{expected}\n"), "on CPU {cpu}: {o:?}");
+    }
+    let o =
+        dtrace(&["-q", "-x", "cpu=1", "-n", "BEGIN, END { printf(\"%s \", probename); } BEGIN { exit(0); }"]);
+    assert_eq!(o.out, "BEGIN END \n", "the session's own probes fire anywhere: {o:?}");
+    Pass
+}
+
+fn bpf_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+fn targets_are_told_by_name_of_signal() -> Verdict {
+    let path = std::env::temp_dir().join(format!("e2e-signal-{}.sh", std::process::id()));
+    std::fs::write(&path, "kill -SEGV $$\n").unwrap();
+    let o = dtrace(&["-n", "BEGIN", "-c", &format!("sh {}", path.display())]).code(0);
+    let _ = std::fs::remove_file(&path);
+    assert!(
+        o.err.lines().any(|l| l.starts_with("dtrace: pid ") && l.ends_with(" terminated by SIGSEGV")),
+        "{o:?}"
+    );
+    let o = dtrace(&["-n", "BEGIN", "-c", "false"]).code(0);
+    assert!(o.err.lines().any(|l| l.ends_with(" exited with status 1")), "{o:?}");
     Pass
 }

@@ -22,6 +22,7 @@ mod faults;
 mod leaves_nothing;
 mod profile;
 mod restricted;
+mod stability;
 mod surroundings;
 mod syscalls;
 mod targets;
@@ -90,9 +91,10 @@ fn main() -> ExitCode {
 }
 
 fn all() -> impl Iterator<Item = Test> {
-    let groups: [&[Test]; 11] = [
+    let groups: [&[Test]; 12] = [
         basics::TESTS,
         command::TESTS,
+        stability::TESTS,
         documents::TESTS,
         variables::TESTS,
         aggregations::TESTS,

@@ -1,0 +1,76 @@
+//! What `-v` says: of listed probes, and of programs.
+
+use crate::Verdict::{self, Pass};
+use crate::tool::dtrace;
+
+tests! {
+    listed_probes_have_three_blocks programs_have_a_report without_enabling_descriptions_are_shown
+    less_than_amin_is_an_error
+}
+
+fn block(title: &str, triple: &str) -> String {
+    let mut words = triple.split('/');
+    let mut next = || words.next().unwrap();
+    format!(
+        "\n\t{title}\n\t\tIdentifier Names: {}\n\t\tData Semantics:   {}\n\t\tDependency Class: {}\n",
+        next(),
+        next(),
+        next()
+    )
+}
+
+fn listed_probes_have_three_blocks() -> Verdict {
+    let o = dtrace(&["-lv", "-n", "tick-7"]).code(0);
+    let mut lines = o.out.splitn(3, '\n');
+    assert_eq!(
+        lines.next(),
+        Some("   ID   PROVIDER            MODULE                          FUNCTION NAME")
+    );
+    let row = lines.next().unwrap();
+    assert!(row.ends_with(&format!("{:>10} {:>17} {:>33} tick-7", "profile", "", "")), "{o:?}");
+    let evolving = "Evolving/Evolving/Common";
+    let blocks = block("Probe Description Attributes", evolving) + &block("Argument Attributes", evolving);
+    assert_eq!(lines.next(), Some(&*(blocks + "\n\tArgument Types\n\t\tNone\n\n")));
+    // The name of the function and of the module are part of what is named.
+    let o = dtrace(&["-lv", "-n", "syscall::read:entry"]).code(0);
+    assert!(o.out.contains(&block("Probe Description Attributes", "Private/Private/Unknown")), "{o:?}");
+    Pass
+}
+
+fn programs_have_a_report() -> Verdict {
+    let report = |title: &str, described: &str, stated: &str| {
+        format!("\nStability attributes for {title}:\n")
+            + &block("Minimum Probe Description Attributes", described)
+            + &block("Minimum Statement Attributes", stated)
+            + "\n"
+    };
+    let o = dtrace(&["-qv", "-n", "dtrace:::BEGIN{exit(0);}", "-n", "BEGIN,syscall::read:entry{}"]).code(0);
+    let stable = "Stable/Stable/Common";
+    let expected = report("description dtrace:::BEGIN", stable, stable)
+        + &report("description BEGIN,syscall::read:entry", "Unstable/Unstable/ISA", stable);
+    assert_eq!(o.out, expected + "\n");
+    assert_eq!(o.err, "");
+    Pass
+}
+
+fn without_enabling_descriptions_are_shown() -> Verdict {
+    let o = dtrace(&["-ev", "-n", "profile:::tick-1s { exit(0); }"]).code(0);
+    let evolving = "Evolving/Evolving/Common";
+    let expected = String::from("\nStability attributes for description profile:::tick-1s :\n")
+        + &block("Minimum Probe Description Attributes", evolving)
+        + &block("Minimum Statement Attributes", "Stable/Stable/Common")
+        + "\nprofile:::tick-1s\n"
+        + &block("Probe Description Attributes", evolving)
+        + &block("Argument Attributes", evolving)
+        + "\n\tArgument Types\n\t\tNone\n\n";
+    assert_eq!((o.out, o.err.as_str()), (expected, ""));
+    Pass
+}
+
+fn less_than_amin_is_an_error() -> Verdict {
+    let o = dtrace(&["-xerrtags", "-xamin=Evolving/Evolving/Common", "-n", "BEGIN { exit(0); }"]).code(1);
+    let says = "[D_ATTR_MIN] attributes for description :::BEGIN (Unstable/Unstable/Common) are less than predefined minimum";
+    assert!(o.err.contains(says), "{o:?}");
+    dtrace(&["-xamin=Evolving/Evolving/Common", "-n", "dtrace:::BEGIN { exit(0); }"]).code(0);
+    Pass
+}
