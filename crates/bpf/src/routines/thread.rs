@@ -10,7 +10,7 @@ use crate::mir::{AtomicOp, Builder, Const, Helper, Jmp, Label, MapRef, Size, V};
 /// The current thread's value.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRef {
-    /// Its address.
+    /// Its address. Where it is given to [`self_vars`] again: that, or 0 where there was none.
     pub value: V,
     /// Address of the variables of the level that runs; offsets are those of [`crate::maps::VarPlan::Thread`].
     pub vars: V,
@@ -44,29 +44,38 @@ pub fn context_level(b: &mut Builder, plan: &Plan) -> V {
 }
 
 /// The thread's variables. With `create` (a store) they are made, except in an NMI, and what cannot be made is a counted
-/// dynamic drop; without (a load) a thread that has none goes to `missing` too, and its variables are 0.
+/// dynamic drop; without (a load) a thread that has none goes to `missing` too, and its variables are 0. `known` is the
+/// value that was asked for earlier in this firing: it stays where it is, and asking is two calls.
 pub fn self_vars(
     b: &mut Builder,
     plan: &Plan,
     firing: &Firing,
     create: bool,
+    known: Option<V>,
     missing: Label,
 ) -> Option<ThreadRef> {
     let shape = plan.thread?;
     let level = context_level(b, plan);
     let none = b.label();
-    let flags = if create {
-        // Not in level 3: 1 & ~(both bits of the level).
-        let high = b.shr(level, 1);
-        let nmi = b.and(high, level);
-        b.xor(nmi, 1)
-    } else {
-        b.imm(0)
+    let value = match known {
+        Some(value) if create => {
+            let (ask, there) = (b.label(), b.label());
+            b.br(Jmp::Eq, value, 0, ask);
+            b.bind(there);
+            b.out_of_line(|b| {
+                b.bind(ask);
+                let made = storage(b, level, create);
+                b.set(value, made);
+                b.jmp(there);
+            });
+            value
+        }
+        Some(value) => value,
+        None => {
+            let found = storage(b, level, create);
+            b.copy(found)
+        }
     };
-    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
-    let map = b.map(MapRef::SelfStore);
-    let nothing = b.imm(0);
-    let value = b.call(Helper::TASK_STORAGE_GET, &[map, task, nothing, flags]);
     b.br(Jmp::Eq, value, 0, none);
     let vars = if shape.levels == 1 {
         b.add(value, LEVELS)
@@ -92,6 +101,22 @@ pub fn self_vars(
         b.jmp(missing);
     });
     Some(ThreadRef { value, vars, level })
+}
+
+/// The thread's value, or 0.
+fn storage(b: &mut Builder, level: V, create: bool) -> V {
+    let flags = if create {
+        // Not in level 3: 1 & ~(both bits of the level).
+        let high = b.shr(level, 1);
+        let nmi = b.and(high, level);
+        b.xor(nmi, 1)
+    } else {
+        b.imm(0)
+    };
+    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+    let map = b.map(MapRef::SelfStore);
+    let nothing = b.imm(0);
+    b.call(Helper::TASK_STORAGE_GET, &[map, task, nothing, flags])
 }
 
 /// The first key word of an element of a `self->` array: the thread's id (given on first use) and the level. The thread's

@@ -10,8 +10,9 @@ use dif::ir::{Function, IntBuiltin, Op, StrBuiltin, Term};
 
 use super::strings::{Str, zero_bytes};
 use super::{Clause, layout::FRAMES};
-use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::program::{Index, PidNamespace};
+use crate::routines::{self, ThreadRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Thing {
@@ -50,6 +51,10 @@ pub(crate) struct Homes {
     fetched: BTreeMap<Thing, Fetched>,
     /// The current task, within a block.
     task: Option<V>,
+    /// The thread's value of `self->` or 0, and the block that asked for it.
+    thread: Option<(usize, V)>,
+    /// Immediate dominators.
+    above: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,12 +82,33 @@ impl Homes {
                 entry.0 = x;
             }
         }
-        Homes { home, fetched: BTreeMap::new(), task: None }
+        Homes { home, fetched: BTreeMap::new(), task: None, thread: None, above }
     }
 
     /// A block begins.
     pub(crate) fn enter(&mut self) {
         self.task = None;
+    }
+}
+
+impl Clause<'_, '_> {
+    /// The thread's variables: [`routines::self_vars`], which is told what a block that all ways here lead through has
+    /// found.
+    pub(crate) fn self_vars(&mut self, create: bool, missing: Label) -> Option<ThreadRef> {
+        let known = self.homes.thread.filter(|(asked, _)| {
+            let mut at = self.block;
+            while at > *asked {
+                at = self.homes.above[at];
+            }
+            at == *asked
+        });
+        let known = known.map(|(_, value)| value);
+        let (plan, cpu) = (self.env.plan, self.firing.cpu);
+        let thread = routines::self_vars(self.b, plan, &cpu, create, known, missing)?;
+        if known.is_none() {
+            self.homes.thread = Some((self.block, thread.value));
+        }
+        Some(thread)
     }
 }
 

@@ -131,8 +131,7 @@ impl Clause<'_, '_> {
             (VarPlan::Thread(at), _) => {
                 let at = small(*at);
                 let (missing, done) = (self.b.label(), self.b.label());
-                let (plan, cpu) = (self.env.plan, self.firing.cpu);
-                let thread = routines::self_vars(self.b, plan, &cpu, false, missing);
+                let thread = self.self_vars(false, missing);
                 let value = if is_string {
                     let temp = self.temp(result);
                     let Str::Bytes(base, off) = temp else { return Ok(()) };
@@ -216,8 +215,7 @@ impl Clause<'_, '_> {
                 let at = small(*at);
                 let missing = self.b.label();
                 let bits = if is_string { Operand::Imm(0) } else { self.int(value) };
-                let (plan, cpu) = (self.env.plan, self.firing.cpu);
-                if let Some(thread) = routines::self_vars(self.b, plan, &cpu, true, missing) {
+                if let Some(thread) = self.self_vars(true, missing) {
                     if is_string {
                         let s = self.string(value);
                         self.write_string(s, thread.vars, at, strsize, false);
@@ -347,8 +345,7 @@ impl Clause<'_, '_> {
         let module = self.env.module;
         let desc = &module.vars[var.0 as usize];
         let thread = if desc.scope == Scope::Thread {
-            let (plan, cpu) = (self.env.plan, self.firing.cpu);
-            let thread = routines::self_vars(self.b, plan, &cpu, create, missing);
+            let thread = self.self_vars(create, missing);
             thread.map(|t| routines::self_key_word(self.b, &t))
         } else {
             None
