@@ -6,7 +6,8 @@
 //!
 //! **Aliases.** Several symbols often share an address. One is chosen so that the answer is the same every time and is
 //! the one a reader expects: a function's name before a section's marker, the 64-bit system call before the 32-bit
-//! one, global before weak before local, then in the order of the file, which is how the kernel itself chooses. The others can still be found by name.
+//! one, global before weak before local, then in the order of the file, which is how the kernel itself chooses. The
+//! others can still be found by name.
 //!
 //! **Hidden addresses.** Without the right to see them (`kernel.kptr_restrict`) every address reads as 0. Then there
 //! are no names, [`Kernel::status`] says so, and addresses print raw.
