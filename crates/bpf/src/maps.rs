@@ -9,11 +9,24 @@
 //! either way its bytes in memory are the same, and so is the consumer's view. Nothing but records stands in a ring's
 //! element: a ring of exactly 4 MiB fits.
 //!
-//! What can grow in a running session, and how: rings and tables are for CPU indices, and a CPU that comes late shares
-//! one ([`plane::control`]), so they never do; the stack store and associative arrays are hash maps of fixed room, whose
-//! shortage is a counted drop; strings and program tables belong to programs and come with each new one.
+//! **Growing.** What a running session is given more to do changes nothing that programs already hold; the new ones are made
+//! for a plan that goes on from the last ([`Plan::grow`]):
+//!
+//! ```text
+//!  control page, doorbell, variables, aggregations   the same maps
+//!  a new aggregation, array, scalar                   a map of its own; the first scalars of a session lie together
+//!  rings, per-CPU elements, scratch slots             the same, unless they are too small: then a new *bank* of them
+//!  stack store                                        the same, unless its stacks are too short: then a new one
+//!  strings, program tables                            belong to programs and come with each
+//! ```
+//!
+//! A bank is too small when it was made for BEGIN, END and ERROR alone, or when its rings cannot hold the longest new record.
+//! CPUs that come late share what is there ([`plane::control`]), and need nothing new.
+
+mod grow;
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 
 use dif::ir::{Datum, Module, Op, Scope, VarTy};
 use plane::control::{CONTROL_SIZE, PERCPU_STRIDE};
@@ -125,6 +138,8 @@ pub struct AggPlan {
     pub shape: TableShape,
     /// Its key.
     pub columns: Vec<KeyColumn>,
+    /// CPU indices it has tables for: those of the bank it was made with, or 1.
+    pub cpus: u32,
 }
 
 /// An associative array.
@@ -152,6 +167,10 @@ pub enum VarPlan {
     Global(u32),
     /// A scalar at this offset of a level's struct in [`MapRef::SelfStore`].
     Thread(u32),
+    /// A scalar of so many bytes that came later, alone in [`MapRef::Var`].
+    GlobalAlone(u32),
+    /// A `self->` scalar that came later, alone in the task storage [`MapRef::Var`].
+    ThreadAlone(ThreadShape),
     /// An array in [`MapRef::Var`].
     Assoc(AssocPlan),
     /// The program's own.
@@ -161,6 +180,10 @@ pub enum VarPlan {
 /// What the kernel side of a session is shaped by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// Which bank of rings, per-CPU elements and scratch slots this is for.
+    pub bank: u32,
+    /// The bank serves BEGIN, END and ERROR only.
+    pub one_shot: bool,
     /// CPU indices.
     pub cpus: u32,
     /// Bytes of a ring, a power of two; 0 when nothing is recorded.
@@ -193,34 +216,27 @@ impl Plan {
     /// Sizes a session.
     pub fn new(module: &Module, options: &Options, needs: &Needs) -> Plan {
         let cpus = if needs.one_shot { 1 } else { needs.cpus.max(1) };
-        let keyed = module.aggs.iter().filter(|a| a.key_size > 0).count().max(1) as u64;
-        let room = options.aggsize / 2 / keyed;
-        let aggs = module
-            .aggs
-            .iter()
-            .map(|a| AggPlan {
-                func: a.func,
-                shape: TableShape::new(a.func, a.key_size, room),
-                columns: KeyColumn::of(&a.key),
-            })
-            .collect();
-        let (vars, globals_size, thread) = plan_vars(module, options, needs.levels);
         let ring_least = least_ring(module);
-        Plan {
+        let mut plan = Plan {
+            bank: 0,
+            one_shot: needs.one_shot,
             cpus,
             ring_size: plan_ring(module, options, needs.one_shot).max(ring_least),
             ring_least,
             ring_capped: !needs.one_shot && options.bufsize > u64::from(ring::RING_MAX),
             strsize: module.strsize,
-            slot_size: if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) },
+            slot_size: slot_size(needs),
             stack_frames: stack_frames(module),
-            globals_size,
-            thread,
-            aggs,
-            vars,
+            globals_size: 0,
+            thread: None,
+            aggs: Vec::new(),
+            vars: Vec::new(),
             preempt_count: needs.preempt_count,
             level: 0,
-        }
+        };
+        plan.add_aggs(module, options);
+        plan.add_vars(module, options, needs.levels);
+        plan
     }
 
     /// Per-CPU control elements.
@@ -241,7 +257,8 @@ impl Plan {
     /// An aggregation's tables; `None` for an unknown one.
     pub fn agg(&self, agg: u32) -> Option<Area> {
         let stride = self.aggs.get(agg as usize)?.shape.table_size;
-        Some(Area { map: MapRef::Agg(agg), stride, count: 2 * self.cpus })
+        let cpus = self.aggs.get(agg as usize)?.cpus;
+        Some(Area { map: MapRef::Agg(agg), stride, count: 2 * cpus })
     }
 
     /// Gives up half of what `what` has; false when it is at its least.
@@ -270,31 +287,35 @@ impl Plan {
         }
     }
 
-    /// The maps to be made, each with what may be lowered to make it fit.
-    fn wanted(&self) -> Vec<(MapRef, Sized)> {
-        let mut out = vec![(MapRef::Control, Sized::Fixed), (MapRef::PerCpu, Sized::Fixed)];
-        if self.ring_size > 0 {
-            out.push((MapRef::Rings, Sized::Buffer));
+    /// The maps to be made, each with what may be lowered to make it fit: all of a session, or what is new after the plan
+    /// `before`.
+    fn wanted(&self, before: Option<&Plan>) -> Vec<(MapRef, Sized)> {
+        let new_bank = before.is_none_or(|b| b.bank != self.bank);
+        let grew = |of: fn(&Plan) -> u32| of(self) > before.map_or(0, of);
+        let mut out = Vec::new();
+        if before.is_none() {
+            // exit() rings too, so there always is a doorbell.
+            out.extend([(MapRef::Control, Sized::Fixed), (MapRef::Doorbell, Sized::Fixed)]);
         }
-        // exit() rings too, so there always is one.
-        out.push((MapRef::Doorbell, Sized::Fixed));
-        for (wanted, map) in [
-            (self.globals_size > 0, MapRef::Globals),
-            (self.thread.is_some(), MapRef::SelfStore),
-            (self.slot_size > 0, MapRef::Slots),
-            (self.stack_frames > 0, MapRef::Stacks),
+        for (wanted, map, sized) in [
+            (new_bank, MapRef::PerCpu, Sized::Fixed),
+            (new_bank && self.ring_size > 0, MapRef::Rings, Sized::Buffer),
+            (if new_bank { self.slot_size > 0 } else { grew(|p| p.slot_size) }, MapRef::Slots, Sized::Fixed),
+            (grew(|p| p.globals_size), MapRef::Globals, Sized::Fixed),
+            (grew(|p| u32::from(p.thread.is_some())), MapRef::SelfStore, Sized::Fixed),
+            (grew(|p| p.stack_frames), MapRef::Stacks, Sized::Fixed),
         ] {
             if wanted {
-                out.push((map, Sized::Fixed));
+                out.push((map, sized));
             }
         }
-        out.extend((0..self.aggs.len() as u32).map(|a| (MapRef::Agg(a), Sized::Aggregation(a))));
-        out.extend(
-            (0..)
-                .zip(&self.vars)
-                .filter(|(_, v)| matches!(v, VarPlan::Assoc(_)))
-                .map(|(i, _)| (MapRef::Var(i), Sized::Dynamic(i))),
-        );
+        let had = before.map_or((0, 0), |b| (b.aggs.len() as u32, b.vars.len() as u32));
+        out.extend((had.0..self.aggs.len() as u32).map(|a| (MapRef::Agg(a), Sized::Aggregation(a))));
+        out.extend((0..).zip(&self.vars).skip(had.1 as usize).filter_map(|(i, v)| match v {
+            VarPlan::Assoc(_) => Some((MapRef::Var(i), Sized::Dynamic(i))),
+            VarPlan::GlobalAlone(_) | VarPlan::ThreadAlone(_) => Some((MapRef::Var(i), Sized::Fixed)),
+            VarPlan::Global(_) | VarPlan::Thread(_) | VarPlan::Clause => None,
+        }));
         out
     }
 
@@ -322,7 +343,7 @@ impl Plan {
                 let size = self.thread.map_or(8, ThreadShape::value_size);
                 match thread_btf {
                     Some(btf) => Map::create(&MapSpec::task_storage("dt_self", size, btf)),
-                    None => Err(SysError::new("create the map of self-> (no BTF)", libc::EOPNOTSUPP)),
+                    None => task_storage("dt_self", size),
                 }
             }
             MapRef::Stacks => Map::create(&MapSpec::hash(
@@ -338,6 +359,10 @@ impl Plan {
                     assoc::value_size(a.data),
                     a.elements,
                 )),
+                Some(VarPlan::GlobalAlone(size)) => {
+                    Map::create(&MapSpec::mmapable(&format!("dt_var{v}"), *size, 1))
+                }
+                Some(VarPlan::ThreadAlone(shape)) => task_storage(&format!("dt_var{v}"), shape.value_size()),
                 _ => Err(SysError::new(format!("create a map for variable {v}"), libc::EINVAL)),
             },
             MapRef::NoProgram => Map::create(&MapSpec::prog_array("dt_no_program")),
@@ -346,6 +371,16 @@ impl Plan {
             }
         }
     }
+}
+
+/// A task storage of so many bytes, and the BTF that the kernel wants for it.
+fn task_storage(name: &str, bytes: u32) -> Result<Map, SysError> {
+    let mut b = crate::btf::Builder::new();
+    let key = b.i32();
+    let value = b.words("dt_self", bytes.div_ceil(8));
+    let object = b.load()?;
+    let btf = MapBtf { btf: object.as_fd(), key: key.0, value: value.0 };
+    Map::create(&MapSpec::task_storage(name, bytes, btf))
 }
 
 /// Which option sizes a map.
@@ -390,40 +425,70 @@ fn stack_frames(module: &Module) -> u32 {
         .unwrap_or(0)
 }
 
-fn plan_vars(module: &Module, options: &Options, levels: u32) -> (Vec<VarPlan>, u32, Option<ThreadShape>) {
-    let arrays = module.vars.iter().filter(|v| v.key.is_some()).count().max(1) as u64;
-    let room = options.dynvarsize / arrays;
-    let (mut globals, mut thread) = (0, 0);
-    let (mut any_thread, mut vars) = (false, Vec::new());
-    for v in &module.vars {
-        let size = match v.ty {
-            VarTy::Int { .. } => 8,
-            VarTy::Str => module.strsize,
-        };
-        any_thread |= v.scope == Scope::Thread;
-        vars.push(match (&v.key, v.scope) {
-            (Some(key), scope) => {
-                let mut columns = KeyColumn::of(key);
-                if scope == Scope::Thread {
-                    columns.insert(0, KeyColumn { words: 1, string: false });
-                }
-                let mut array = AssocPlan { columns, data: size, elements: 0 };
-                array.elements = assoc::elements(room, array.key_size(), size);
-                VarPlan::Assoc(array)
-            }
-            (None, Scope::Global) => {
-                globals += size;
-                VarPlan::Global(globals - size)
-            }
-            (None, Scope::Thread) => {
-                thread += size;
-                VarPlan::Thread(thread - size)
-            }
-            (None, Scope::Clause) => VarPlan::Clause,
-        });
+fn slot_size(needs: &Needs) -> u32 {
+    if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) }
+}
+
+impl Plan {
+    /// Plans the aggregations that it does not have yet; `aggsize` is for them alone.
+    fn add_aggs(&mut self, module: &Module, options: &Options) {
+        let new = module.aggs.get(self.aggs.len()..).unwrap_or_default();
+        let keyed = new.iter().filter(|a| a.key_size > 0).count().max(1) as u64;
+        let room = options.aggsize / 2 / keyed;
+        let cpus = self.cpus;
+        self.aggs.extend(new.iter().map(|a| AggPlan {
+            func: a.func,
+            shape: TableShape::new(a.func, a.key_size, room),
+            columns: KeyColumn::of(&a.key),
+            cpus,
+        }));
     }
-    let levels = levels.clamp(1, plane::thread::LEVELS_MAX);
-    (vars, globals, any_thread.then_some(ThreadShape { levels, level_size: thread }))
+
+    /// Plans the variables that it does not have yet; `dynvarsize` is for them alone. The first scalars of the session, and
+    /// the first of `self->`, lie together.
+    fn add_vars(&mut self, module: &Module, options: &Options, levels: u32) {
+        let new = module.vars.get(self.vars.len()..).unwrap_or_default();
+        let arrays = new.iter().filter(|v| v.key.is_some()).count().max(1) as u64;
+        let room = options.dynvarsize / arrays;
+        let levels = levels.clamp(1, plane::thread::LEVELS_MAX);
+        let (globals_together, threads_together) = (self.globals_size == 0, self.thread.is_none());
+        let mut thread = 0;
+        let mut any_thread = false;
+        for v in new {
+            let size = match v.ty {
+                VarTy::Int { .. } => 8,
+                VarTy::Str => self.strsize,
+            };
+            any_thread |= v.scope == Scope::Thread;
+            self.vars.push(match (&v.key, v.scope) {
+                (Some(key), scope) => {
+                    let mut columns = KeyColumn::of(key);
+                    if scope == Scope::Thread {
+                        columns.insert(0, KeyColumn { words: 1, string: false });
+                    }
+                    let mut array = AssocPlan { columns, data: size, elements: 0 };
+                    array.elements = assoc::elements(room, array.key_size(), size);
+                    VarPlan::Assoc(array)
+                }
+                (None, Scope::Global) if !globals_together => VarPlan::GlobalAlone(size),
+                (None, Scope::Global) => {
+                    self.globals_size += size;
+                    VarPlan::Global(self.globals_size - size)
+                }
+                (None, Scope::Thread) if !threads_together => {
+                    VarPlan::ThreadAlone(ThreadShape { levels, level_size: size })
+                }
+                (None, Scope::Thread) => {
+                    thread += size;
+                    VarPlan::Thread(thread - size)
+                }
+                (None, Scope::Clause) => VarPlan::Clause,
+            });
+        }
+        if threads_together && any_thread {
+            self.thread = Some(ThreadShape { levels, level_size: thread });
+        }
+    }
 }
 
 /// A size that had to be lowered.
@@ -433,6 +498,41 @@ pub struct Lowered {
     pub what: &'static str,
     /// What it is now, in the measure of its option.
     pub bytes: u64,
+}
+
+/// Makes what a plan wants beyond the plan `before`.
+fn make(
+    plan: Plan,
+    before: Option<&Plan>,
+    auto: bool,
+    thread_btf: Option<MapBtf<'_>>,
+) -> Result<Maps, SysError> {
+    let mut maps = Maps { plan, lowered: Vec::new(), maps: BTreeMap::new() };
+    let mut halvings: BTreeMap<&'static str, u32> = BTreeMap::new();
+    if maps.plan.ring_capped && before.is_none_or(|b| b.bank != maps.plan.bank) {
+        if !auto {
+            return Err(SysError::new("create the buffers", libc::E2BIG));
+        }
+        halvings.insert("buffer size", 1);
+    }
+    for (map, sized) in maps.plan.wanted(before) {
+        loop {
+            match maps.plan.create(map, thread_btf) {
+                Ok(made) => break drop(maps.maps.insert(map, made)),
+                Err(e) if auto && matches!(e.errno, libc::ENOMEM | libc::E2BIG) && maps.plan.halve(sized) => {
+                    let what = match sized {
+                        Sized::Aggregation(_) => "aggregation size",
+                        Sized::Dynamic(_) => "dynamic variable size",
+                        Sized::Buffer | Sized::Fixed => "buffer size",
+                    };
+                    *halvings.entry(what).or_default() += 1;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    maps.lowered = halvings.into_keys().map(|what| Lowered { what, bytes: maps.bytes_of(what) }).collect();
+    Ok(maps)
 }
 
 /// The maps of a session.
@@ -447,40 +547,10 @@ pub struct Maps {
 
 impl Maps {
     /// Makes the maps of a plan. `thread_btf` describes `self->`'s value (an array of
-    /// [`Plan::thread`]'s `value_size / 8` words) and its key, a 32-bit int. With `auto`, what does not fit is halved
-    /// until it does.
+    /// [`Plan::thread`]'s `value_size / 8` words) and its key, a 32-bit int; one is made where none is given. With `auto`,
+    /// what does not fit is halved until it does.
     pub fn create(plan: Plan, auto: bool, thread_btf: Option<MapBtf<'_>>) -> Result<Maps, SysError> {
-        let mut maps = Maps { plan, lowered: Vec::new(), maps: BTreeMap::new() };
-        let mut halvings: BTreeMap<&'static str, u32> = BTreeMap::new();
-        if maps.plan.ring_capped {
-            if !auto {
-                return Err(SysError::new("create the buffers", libc::E2BIG));
-            }
-            halvings.insert("buffer size", 1);
-        }
-        for (map, sized) in maps.plan.wanted() {
-            loop {
-                match maps.plan.create(map, thread_btf) {
-                    Ok(made) => break drop(maps.maps.insert(map, made)),
-                    Err(e)
-                        if auto
-                            && matches!(e.errno, libc::ENOMEM | libc::E2BIG)
-                            && maps.plan.halve(sized) =>
-                    {
-                        let what = match sized {
-                            Sized::Aggregation(_) => "aggregation size",
-                            Sized::Dynamic(_) => "dynamic variable size",
-                            Sized::Buffer | Sized::Fixed => "buffer size",
-                        };
-                        *halvings.entry(what).or_default() += 1;
-                    }
-                    Err(e) => return Err(e),
-                }
-            }
-        }
-        maps.lowered =
-            halvings.into_keys().map(|what| Lowered { what, bytes: maps.bytes_of(what) }).collect();
-        Ok(maps)
+        make(plan, None, auto, thread_btf)
     }
 
     fn bytes_of(&self, what: &str) -> u64 {

@@ -50,11 +50,17 @@ use session::{Checker, VarType};
 /// Checks the programs of one session, in the order of the command line. The result may be lowered only if `sink` is
 /// empty.
 pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked {
+    check_more(programs, 0, cx, sink)
+}
+
+/// As [`check`], when the programs before `first` run already: they are looked at again for what they declare, and keep the
+/// numbers of their clauses, variables and aggregations, but the operands are those of the new ones.
+pub fn check_more(programs: &[Program], first: usize, cx: &Context<'_>, sink: &mut Sink) -> Checked {
     let mut checker = Checker::new(cx, sink);
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
     }
-    checker.operands(programs);
+    checker.operands(programs.get(first..).unwrap_or_default());
     checker.finish()
 }
 

@@ -50,7 +50,7 @@ pub enum SourceKind {
     Library,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Source {
     kind: SourceKind,
     name: String,
@@ -62,7 +62,7 @@ struct Source {
 }
 
 /// All texts of a compilation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     sources: Vec<Source>,
 }

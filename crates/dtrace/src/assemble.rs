@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use bpf::program::{ClauseUse, Probe, ProbeSet};
-use check::Checked;
 use check::program::Clause;
 use dif::ir::{IntBuiltin, Module, Op, StrBuiltin};
 use probes::ProbeDesc;
-use providers::{EnabledProbe, Env, Registry, Role, Unit};
+use providers::{EnabledProbe, Env, Role, Unit};
+
+use crate::compile::Program;
 
 /// A unit with the clauses that run in it.
 pub(crate) struct Assembled {
@@ -34,6 +35,8 @@ pub(crate) struct Assembly {
     pub(crate) enabled: Vec<Enabled>,
     /// Interned strings: those of the module, then names of probes.
     pub(crate) strings: Vec<Vec<u8>>,
+    /// The first id that is free.
+    pub(crate) next: u32,
 }
 
 /// The probes that the clauses enable, each once, by id.
@@ -42,15 +45,12 @@ fn enabled_probes(clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
     all.map(|p| (p.id.0, EnabledProbe { id: p.id, desc: p.desc.clone() })).collect()
 }
 
-/// Plans all units and hands out ids.
-pub(crate) fn assemble(
-    checked: &Checked,
-    module: &Module,
-    registry: &Registry,
-    env: &Env<'_>,
-) -> Result<Assembly, String> {
+/// Plans all units of the clauses that do not run yet, and hands out ids from `next` on.
+pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Result<Assembly, String> {
+    let Program { module, registry, running, .. } = program;
+    let clauses = program.checked.clauses.get(*running..).unwrap_or_default();
     let mut by_provider: BTreeMap<String, Vec<EnabledProbe>> = BTreeMap::new();
-    for probe in enabled_probes(&checked.clauses).into_values() {
+    for probe in enabled_probes(clauses).into_values() {
         by_provider.entry(probe.desc.provider.clone()).or_default().push(probe);
     }
     let mut names = Names::new(module);
@@ -68,8 +68,7 @@ pub(crate) fn assemble(
         }
     }
     let mut enabled = Vec::new();
-    let mut next = 1u32;
-    for (number, clause) in checked.clauses.iter().enumerate() {
+    for (number, clause) in (*running..).zip(clauses) {
         let ids: std::collections::HashSet<u32> = clause.probes.iter().map(|p| p.id.0).collect();
         for a in &mut units {
             let mine: Vec<&(u32, EnabledProbe)> =
@@ -87,7 +86,7 @@ pub(crate) fn assemble(
             next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;
         }
     }
-    Ok(Assembly { units, enabled, strings: names.strings })
+    Ok(Assembly { units, enabled, strings: names.strings, next })
 }
 
 fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {

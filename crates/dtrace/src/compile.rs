@@ -1,12 +1,13 @@
 //! From texts to a module: the front half of a session. Needs no privilege and no kernel facility.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use check::Checked;
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
 use providers::{Provider, Registry};
-use syntax::ast::{Item, PragmaKind};
+use syntax::ast::{Item, PragmaKind, Program as Tree};
 use syntax::{MacroEnv, ParseMode, SpecField};
 use types::Types;
 use types::btf::KernelBtf;
@@ -65,18 +66,23 @@ pub struct Macros {
     pub target: u64,
 }
 
-/// What the programs of a session mean.
+/// What the programs of a session mean. Cheap to clone.
+#[derive(Clone)]
 pub struct Program {
     /// The texts.
-    pub map: SourceMap,
+    pub map: Rc<SourceMap>,
+    /// Parsed; looked at again when more is enabled.
+    trees: Rc<[Tree]>,
     /// Checked.
-    pub(crate) checked: Checked,
+    pub(crate) checked: Rc<Checked>,
     /// Compiled.
-    pub(crate) module: Module,
+    pub(crate) module: Rc<Module>,
     /// One title a source.
     pub titles: Vec<String>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Rc<Registry>,
     pub(crate) kernel: Arc<KernelBtf>,
+    /// So many clauses, the first ones, run already.
+    pub(crate) running: usize,
 }
 
 fn identities() -> proc::Identities {
@@ -120,79 +126,177 @@ pub fn compile_with(
     options: &mut Options,
     providers: Vec<Box<dyn Provider>>,
 ) -> Result<Program, (SourceMap, Error)> {
-    let mut map = SourceMap::default();
-    let mut sink = Sink::default();
-    let mut trees = Vec::new();
-    for source in sources {
-        let (kind, name, text, mode) = match source {
-            Source::Script(name, text) => {
-                let text = match options.flag("cpp") {
-                    true => match crate::cpp::preprocess(name, text, options) {
-                        Ok(text) => text,
-                        Err(e) => return Err((map, Error::Setting(e))),
-                    },
-                    false => text.clone(),
-                };
-                (SourceKind::Script, name.as_str(), text, ParseMode::Script)
-            }
-            Source::Specifier(field, text) => {
-                let field = match field {
-                    Field::Provider => SpecField::Provider,
-                    Field::Module => SpecField::Module,
-                    Field::Function => SpecField::Function,
-                    Field::Name => SpecField::Name,
-                };
-                (SourceKind::Specifier, "", text.clone(), ParseMode::Specifier(field))
-            }
-        };
-        let env = macro_env(macros, options, name, kind == SourceKind::Script);
-        let file = map.add(kind, name, text);
-        let tree = syntax::parse(&mut map, file, mode, &env, &(), &mut sink);
-        for item in &tree.items {
-            set_pragma(item, options, &mut sink);
-        }
-        trees.push(tree);
+    let mut texts = Texts::default();
+    if let Err(e) = texts.parse(sources, macros, options, false) {
+        return Err((texts.map, e));
     }
     let kernel = KernelBtf::running();
-    let registry = Registry::with(kernel.clone(), providers);
-    let types = Types::new();
-    let context = check::Context {
-        types: &types,
-        catalog: &registry,
-        map: &map,
-        options: check::Options {
-            strsize: options.number("strsize") as u32,
-            zdefs: options.flag("zdefs"),
-            empty: options.flag("empty"),
-            stackframes: options.number("stackframes") as u32,
-            ustackframes: options.number("ustackframes") as u32,
-            operands: macros.args.clone(),
-            argref: options.flag("argref"),
-            cpu: options.maybe_number("cpu"),
-        },
-    };
-    let checked = check::check(&trees, &context, &mut sink);
-    if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
-        crate::list::check_least(&checked.clauses, &registry, least, &mut sink);
-    }
-    if !sink.is_empty() {
-        return Err((map, Error::Program(sink.into_sorted())));
-    }
-    let module = match lower::lower(&checked) {
-        Ok(module) => module,
-        Err(e) => return Err((map, Error::Internal(e.to_string()))),
-    };
-    let mut module = module;
-    dif::opt::optimize(&mut module);
-    let titles = sources.iter().map(Source::title).collect();
-    Ok(Program { map, checked, module, titles, registry, kernel })
+    let registry = Rc::new(Registry::with(kernel.clone(), providers));
+    texts.finish(sources, macros, options, Before { kernel, registry, running: None, strings: Vec::new() })
 }
 
-fn set_pragma(item: &Item, options: &mut Options, sink: &mut Sink) {
+impl Program {
+    /// Compiles more for the session that runs this program, and has so far interned `strings`. The result has
+    /// everything, with the same numbers; what would change what runs is refused.
+    pub(crate) fn and(
+        &self,
+        sources: &[Source],
+        macros: &Macros,
+        options: &mut Options,
+        strings: Vec<Vec<u8>>,
+    ) -> Result<Program, (SourceMap, Error)> {
+        let map = (*self.map).clone();
+        let mut texts = Texts { map, trees: self.trees.to_vec(), sink: Sink::default() };
+        if let Err(e) = texts.parse(sources, macros, options, true) {
+            return Err((texts.map, e));
+        }
+        let (kernel, registry) = (self.kernel.clone(), self.registry.clone());
+        texts.finish(sources, macros, options, Before { kernel, registry, running: Some(self), strings })
+    }
+}
+
+/// What there is before checking.
+struct Before<'a> {
+    kernel: Arc<KernelBtf>,
+    registry: Rc<Registry>,
+    running: Option<&'a Program>,
+    strings: Vec<Vec<u8>>,
+}
+
+/// Texts on their way to a program.
+#[derive(Default)]
+struct Texts {
+    map: SourceMap,
+    trees: Vec<Tree>,
+    sink: Sink,
+}
+
+impl Texts {
+    /// Parses sources; what is wrong in them goes to the sink. Their pragmas set options: in a running session only those
+    /// that may change then.
+    fn parse(
+        &mut self,
+        sources: &[Source],
+        macros: &Macros,
+        options: &mut Options,
+        running: bool,
+    ) -> Result<(), Error> {
+        for source in sources {
+            let (kind, name, text, mode) = match source {
+                Source::Script(name, text) => {
+                    let text = match options.flag("cpp") {
+                        true => crate::cpp::preprocess(name, text, options).map_err(Error::Setting)?,
+                        false => text.clone(),
+                    };
+                    (SourceKind::Script, name.as_str(), text, ParseMode::Script)
+                }
+                Source::Specifier(field, text) => {
+                    let field = match field {
+                        Field::Provider => SpecField::Provider,
+                        Field::Module => SpecField::Module,
+                        Field::Function => SpecField::Function,
+                        Field::Name => SpecField::Name,
+                    };
+                    (SourceKind::Specifier, "", text.clone(), ParseMode::Specifier(field))
+                }
+            };
+            let env = macro_env(macros, options, name, kind == SourceKind::Script);
+            let file = self.map.add(kind, name, text);
+            let tree = syntax::parse(&mut self.map, file, mode, &env, &(), &mut self.sink);
+            for item in &tree.items {
+                set_pragma(item, options, running, &mut self.sink);
+            }
+            self.trees.push(tree);
+        }
+        Ok(())
+    }
+
+    /// Checks and compiles.
+    fn finish(
+        mut self,
+        sources: &[Source],
+        macros: &Macros,
+        options: &Options,
+        before: Before<'_>,
+    ) -> Result<Program, (SourceMap, Error)> {
+        let types = Types::new();
+        let context = check::Context {
+            types: &types,
+            catalog: &*before.registry,
+            map: &self.map,
+            options: check::Options {
+                strsize: options.number("strsize") as u32,
+                zdefs: options.flag("zdefs"),
+                empty: options.flag("empty"),
+                stackframes: options.number("stackframes") as u32,
+                ustackframes: options.number("ustackframes") as u32,
+                operands: macros.args.clone(),
+                argref: options.flag("argref"),
+                cpu: options.maybe_number("cpu"),
+            },
+        };
+        let first = before.running.map_or(0, |p| p.trees.len());
+        let checked = check::check_more(&self.trees, first, &context, &mut self.sink);
+        if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
+            crate::list::check_least(&checked.clauses, &before.registry, least, &mut self.sink);
+        }
+        if !self.sink.is_empty() {
+            return Err((self.map, Error::Program(self.sink.into_sorted())));
+        }
+        if let Some(Err(why)) = before.running.map(|p| keeps(&p.checked, &checked)) {
+            return Err((self.map, Error::Setting(why)));
+        }
+        let mut module = match lower::lower_more(&checked, before.strings) {
+            Ok(module) => module,
+            Err(e) => return Err((self.map, Error::Internal(e.to_string()))),
+        };
+        dif::opt::optimize(&mut module);
+        let mut titles = before.running.map_or_else(Vec::new, |p| p.titles.clone());
+        titles.extend(sources.iter().map(Source::title));
+        Ok(Program {
+            map: Rc::new(self.map),
+            trees: self.trees.into(),
+            running: before.running.map_or(0, |p| p.checked.clauses.len()),
+            checked: Rc::new(checked),
+            module: Rc::new(module),
+            titles,
+            registry: before.registry,
+            kernel: before.kernel,
+        })
+    }
+}
+
+/// Whether what runs may stay as it is: the columns of a key are fixed once programs write them.
+fn keeps(running: &Checked, all: &Checked) -> Result<(), String> {
+    let refuse = |what: &str| {
+        Err(format!(
+            "could not enable tracing: {what} is enabled with a narrower key already; use another name, or enable both at once"
+        ))
+    };
+    for (before, now) in running.aggs.iter().zip(&all.aggs) {
+        if before != now {
+            return refuse(&format!("@{}", now.name));
+        }
+    }
+    for (before, now) in running.vars.iter().zip(&all.vars) {
+        if (&before.key, before.repr) != (&now.key, now.repr) {
+            return refuse(&format!("{}{}", now.scope.prefix(), now.name));
+        }
+    }
+    Ok(())
+}
+
+fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink) {
     let Item::Pragma(pragma) = item else { return };
     let PragmaKind::Option { name, value } = &pragma.kind else { return };
     let name = name.text.as_str();
-    if let Err(e) = options.set(name, value.as_ref().map(|v| v.text.as_str())) {
+    let fixed =
+        running && crate::options::find(name).is_some_and(|r| r.when != crate::options::When::Dynamic);
+    let set = match fixed {
+        true => Err(crate::options::OptionError::Active),
+        false => options.set(name, value.as_ref().map(|v| v.text.as_str())).map(|_| ()),
+    };
+    if let Err(e) = set {
         let mut d =
             Diagnostic::new(Tag::D_PRAGMA_OPTSET, pragma.span, format!("failed to set option '{name}': {e}"));
         if let Some(advice) = crate::options::advice(name, e) {

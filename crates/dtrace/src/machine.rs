@@ -8,11 +8,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use bpf::features::{Facility, Features};
-use bpf::maps::{Maps, Needs};
+use bpf::maps::{Maps, Needs, Plan};
 use bpf::mir::MapRef;
-use bpf::program::{ErrorProbe, Layout, PidNamespace, ProgramSpec, Session, Target, TaskOffsets, compile};
+use bpf::program::{
+    ClauseUse, ErrorProbe, Layout, PidNamespace, Probe, ProgramSpec, Session, Target, TaskOffsets, compile,
+};
 use bpf::sys::{
-    AttachType, Doorbell, GracePeriod, Link, Map, MapBtf, MapSpec, Mmap, Prog, ProgKind, SysError, Update,
+    AttachType, Doorbell, GracePeriod, Link, Map, MapSpec, Mmap, Prog, ProgKind, SysError, Update,
     monotonic_ns,
 };
 use consumer::SlotSink;
@@ -20,12 +22,13 @@ use diagnostics::SourceMap;
 use dif::ir::{Module, Scope};
 use plane::control::{Activity, Control, DropDelta, DropTracker, PerCpu};
 use plane::desc::AggId;
-use plane::read::{Batch, RingReader, take_table};
+use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::stacks::Stack;
 use providers::{Attach, Role};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, error_clauses, error_probe, uses_task};
+use crate::assemble::{Assembled, Assembly, error_clauses, uses_task};
+use crate::compile::Program;
 use crate::error::Error;
 use crate::options::Options;
 
@@ -38,16 +41,48 @@ struct Attached {
     cpus: Vec<u32>,
 }
 
+/// Rings and control elements that were made together; see [`bpf::maps`].
+struct Bank {
+    percpu: Mmap,
+    rings: Option<Mmap>,
+    cpus: u32,
+    ring_size: u32,
+    drops: DropTracker,
+}
+
+impl Bank {
+    fn new(maps: &Maps) -> Result<Bank, Error> {
+        let percpu = maps.get(MapRef::PerCpu).ok_or_else(|| Error::Internal("no control elements".into()))?;
+        Ok(Bank {
+            percpu: percpu.mmap(true)?,
+            rings: maps.get(MapRef::Rings).map(|m| m.mmap(true)).transpose()?,
+            cpus: maps.plan.cpus,
+            ring_size: maps.plan.ring_size,
+            drops: DropTracker::default(),
+        })
+    }
+
+    fn rings(&self) -> Option<Rings<'_>> {
+        let percpu = PerCpu::new(self.percpu.words(), self.cpus)?;
+        Some(Rings { memory: self.rings.as_ref()?.words(), size: self.ring_size, percpu })
+    }
+}
+
 /// See the [module](self).
 pub(crate) struct Machine {
     attached: Vec<Attached>,
     begin: Vec<Prog>,
     end: Vec<Prog>,
     control: Mmap,
-    percpu: Mmap,
-    rings: Option<Mmap>,
+    /// In the order they were made; new programs use the last.
+    banks: Vec<Bank>,
     aggs: Vec<Mmap>,
-    drops: DropTracker,
+    /// Stack stores that programs from before still fill.
+    former_stacks: Vec<Map>,
+    /// ERROR and its clauses so far.
+    error: (Probe, Vec<ClauseUse>),
+    /// Number of the next program's table.
+    next_table: u32,
     reader: RingReader,
     grace: Option<GracePeriod>,
     /// No probe's program runs any more: see [`Machine::settle`].
@@ -64,68 +99,45 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cpus: &'a [u32],
 }
 
+/// Programs that are loaded and not attached yet, and the maps that only they have.
+pub(crate) struct Loaded {
+    attached: Vec<Attached>,
+    begin: Vec<Prog>,
+    end: Vec<Prog>,
+    error: (Probe, Vec<ClauseUse>),
+    next_table: u32,
+    maps: Maps,
+}
+
+impl Loaded {
+    /// What the kernel was asked for and could not give.
+    pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
+        &self.maps.lowered
+    }
+}
+
 impl Machine {
     /// Makes the maps and loads the programs. Nothing is attached yet.
     pub(crate) fn load(
-        module: &Module,
+        program: &Program,
         assembly: &Assembly,
         options: &Options,
         around: &Surroundings<'_>,
-        sources: &SourceMap,
     ) -> Result<Machine, Error> {
-        let error = error_clauses(&assembly.units);
-        let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
-        let layout = Layout::new(module, &error_numbers);
-        let plan = bpf::maps::Plan::new(module, &sizes(options), &needs(module, assembly, &layout, around));
-        let auto = options.text("bufresize") == "auto";
-        let thread = plan.thread.map(|t| t.value_size());
-        let mut maps = match thread {
-            Some(bytes) => {
-                let btf = thread_btf(bytes)?;
-                let described = MapBtf { btf: btf.0.as_fd(), key: btf.1, value: btf.2 };
-                Maps::create(plan, auto, Some(described))?
-            }
-            None => Maps::create(plan, auto, None)?,
-        };
-        add_strings(&mut maps, &assembly.strings, module.strsize)?;
-        let target = target(module, around);
-        let session = Session {
-            module,
-            plan: &maps.plan.clone(),
-            layout: &layout,
-            target: &target,
-            interned: assembly.strings.len() as u32,
-        };
-        let error = ErrorProbe { probe: error_probe(&assembly.units), clauses: &error };
-        let (mut attached, mut begin, mut end) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, a) in (0..).zip(&assembly.units) {
-            if a.unit.role == Role::Error || a.clauses.is_empty() {
-                continue;
-            }
-            let prog = load_unit(&session, a, error, number, &mut maps, sources, options)?;
-            match a.unit.role {
-                Role::Begin => begin.push(prog),
-                Role::End => end.push(prog),
-                _ => attached.push(Attached {
-                    prog,
-                    attach: a.unit.attach.clone(),
-                    links: Vec::new(),
-                    cpus: Vec::new(),
-                }),
-            }
-        }
+        let loaded = load(None, program, assembly, options, around)?;
+        let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
-        let mmap = |at: MapRef| Ok::<_, Error>(map(at)?.mmap(true)?);
-        let aggs = (0..module.aggs.len() as u32).map(|a| mmap(MapRef::Agg(a))).collect::<Result<_, _>>()?;
+        let aggs = (0..program.module.aggs.len() as u32).map(|a| Ok(map(MapRef::Agg(a))?.mmap(true)?));
         let mut machine = Machine {
-            attached,
-            begin,
-            end,
-            control: mmap(MapRef::Control)?,
-            percpu: mmap(MapRef::PerCpu)?,
-            rings: maps.get(MapRef::Rings).map(|m| m.mmap(true)).transpose()?,
-            aggs,
-            drops: DropTracker::default(),
+            attached: loaded.attached,
+            begin: loaded.begin,
+            end: loaded.end,
+            control: map(MapRef::Control)?.mmap(true)?,
+            banks: vec![Bank::new(&maps)?],
+            aggs: aggs.collect::<Result<_, Error>>()?,
+            former_stacks: Vec::new(),
+            error: loaded.error,
+            next_table: loaded.next_table,
             reader: RingReader::default(),
             grace: None,
             still: false,
@@ -137,19 +149,59 @@ impl Machine {
         Ok(machine)
     }
 
+    /// Makes and loads what comes to a running session. Nothing changes for what runs.
+    pub(crate) fn load_more(
+        &self,
+        program: &Program,
+        assembly: &Assembly,
+        options: &Options,
+        around: &Surroundings<'_>,
+    ) -> Result<Loaded, Error> {
+        load(Some(self), program, assembly, options, around)
+    }
+
+    /// Takes in what was loaded, runs its BEGIN, and attaches it. Where that fails, nothing of it stays attached.
+    pub(crate) fn adopt(&mut self, mut loaded: Loaded) -> Result<(), Error> {
+        let maps = &loaded.maps;
+        let new_bank = maps.plan.bank != self.maps.plan.bank;
+        let bank = new_bank.then(|| Bank::new(maps)).transpose()?;
+        let mut aggs = Vec::new();
+        for a in self.aggs.len() as u32..maps.plan.aggs.len() as u32 {
+            let map = maps.get(MapRef::Agg(a)).ok_or_else(|| Error::Internal(format!("no map of @{a}")))?;
+            aggs.push(map.mmap(true)?);
+        }
+        // From here on all that the new programs write is read, whether they can all be attached or not.
+        self.banks.extend(bank);
+        self.aggs.extend(aggs);
+        let former = self.maps.adopt(loaded.maps);
+        self.former_stacks.extend(former.into_iter().filter(|(at, _)| *at == MapRef::Stacks).map(|(_, m)| m));
+        self.next_table = loaded.next_table;
+        run(&loaded.begin)?;
+        if self.activity().0 == Activity::Active {
+            attach(&mut loaded.attached)?;
+        }
+        self.error = loaded.error;
+        self.attached.append(&mut loaded.attached);
+        self.end.append(&mut loaded.end);
+        self.need_grace()
+    }
+
+    /// The descriptor of a map that programs name.
+    fn fd(&self, at: MapRef) -> Option<i32> {
+        match at {
+            MapRef::Doorbell => self.doorbell.as_ref().map(|d| d.map().as_raw_fd()),
+            _ => self.maps.get(at).map(|m| m.as_fd().as_raw_fd()),
+        }
+    }
+
     /// Hangs all programs in.
     pub(crate) fn attach(&mut self) -> Result<(), Error> {
-        for a in &mut self.attached {
-            if let Attach::Clock { period, cpus, .. } = &a.attach {
-                for cpu in cpus.clone() {
-                    a.links.push(providers::attach::clock(&a.prog, *period, cpu)?);
-                    a.cpus.push(cpu);
-                }
-            } else {
-                a.links = providers::attach::attach(&a.attach, &a.prog)?;
-            }
-        }
-        if !self.attached.is_empty() {
+        attach(&mut self.attached)?;
+        self.need_grace()
+    }
+
+    fn need_grace(&mut self) -> Result<(), Error> {
+        if !self.attached.is_empty() && self.grace.is_none() {
             self.grace = Some(GracePeriod::new()?);
         }
         Ok(())
@@ -239,17 +291,23 @@ impl Machine {
     /// Takes the committed records, in time order; with `all`, none is held back.
     pub(crate) fn drain(&mut self, all: bool) -> Batch {
         let now = monotonic_ns();
-        let plan = &self.maps.plan;
-        match (&self.rings, PerCpu::new(self.percpu.words(), plan.cpus)) {
-            (Some(rings), Some(percpu)) => self.reader.drain(rings.words(), plan.ring_size, percpu, now, all),
-            _ => Batch::default(),
-        }
+        let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
+        self.reader.drain_all(&sets, now, all)
     }
 
     /// Losses since the last call.
     pub(crate) fn drops(&mut self) -> Vec<DropDelta> {
-        let count = self.maps.plan.cpus;
-        PerCpu::new(self.percpu.words(), count).map_or_else(Vec::new, |p| self.drops.deltas(p))
+        let mut all: Vec<DropDelta> = Vec::new();
+        for bank in &mut self.banks {
+            let Some(percpu) = PerCpu::new(bank.percpu.words(), bank.cpus) else { continue };
+            for d in bank.drops.deltas(percpu) {
+                match all.iter_mut().find(|o| (o.kind, o.cpu) == (d.kind, d.cpu)) {
+                    Some(same) => same.count += d.count,
+                    None => all.push(d),
+                }
+            }
+        }
+        all
     }
 
     /// Firings that the kernel kept from our programs (one was already running where it would have had to run), by
@@ -275,7 +333,7 @@ impl Machine {
         self.grace().map_err(|e| io::Error::from_raw_os_error(e.errno))?;
         for (id, (memory, agg)) in (0..).zip(self.aggs.iter().zip(&self.maps.plan.aggs)) {
             let shape = (agg.func, agg.shape);
-            take_table(memory.words(), shape, (side, self.maps.plan.cpus), &mut |key, value| {
+            take_table(memory.words(), shape, (side, agg.cpus), &mut |key, value| {
                 sink(AggId(id), key, value);
             });
         }
@@ -284,11 +342,99 @@ impl Machine {
 
     /// The stack of an id.
     pub(crate) fn stack(&self, id: u64) -> Option<Stack> {
-        let map = self.maps.get(MapRef::Stacks)?;
-        let mut value = vec![0; map.value_size()];
-        map.lookup(&id.to_ne_bytes(), &mut value).ok().filter(|found| *found)?;
-        Stack::read(&value)
+        let find = |map: &Map| {
+            let mut value = vec![0; map.value_size()];
+            map.lookup(&id.to_ne_bytes(), &mut value).ok().filter(|found| *found)?;
+            Stack::read(&value)
+        };
+        self.maps.get(MapRef::Stacks).into_iter().chain(&self.former_stacks).find_map(find)
     }
+}
+
+/// ENODEV: perf has no such CPU.
+const NO_SUCH_CPU: i32 = 19;
+
+/// Attaches programs; on failure those that were attached are detached again, for the links go.
+fn attach(all: &mut [Attached]) -> Result<(), Error> {
+    for a in all {
+        if let Attach::Clock { period, cpus, .. } = &a.attach {
+            for cpu in cpus.clone() {
+                match providers::attach::clock(&a.prog, *period, cpu) {
+                    Ok(link) => {
+                        a.links.push(link);
+                        a.cpus.push(cpu);
+                    }
+                    // It went away since we looked; `follow_cpus` sees to the rest.
+                    Err(e) if e.errno == NO_SUCH_CPU => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        } else {
+            a.links = providers::attach::attach(&a.attach, &a.prog)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the maps and loads the programs of an assembly: of a new session, or of more for a running one.
+fn load(
+    running: Option<&Machine>,
+    program: &Program,
+    assembly: &Assembly,
+    options: &Options,
+    around: &Surroundings<'_>,
+) -> Result<Loaded, Error> {
+    let module = &*program.module;
+    let (mut error_probe, mut error) = running.map_or_else(Default::default, |m| m.error.clone());
+    error.extend(error_clauses(&assembly.units));
+    if error_probe == Probe::default() {
+        error_probe = crate::assemble::error_probe(&assembly.units);
+    }
+    let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
+    let layout = Layout::new(module, &error_numbers);
+    let needs = needs(module, assembly, &layout, around);
+    let auto = options.text("bufresize") == "auto";
+    let mut maps = match running {
+        None => Maps::create(Plan::new(module, &sizes(options), &needs), auto, None)?,
+        Some(m) => m.maps.grow(m.maps.plan.grow(module, &sizes(options), &needs), auto)?,
+    };
+    add_strings(&mut maps, &assembly.strings, module.strsize)?;
+    let target = target(module, around);
+    let session = Session {
+        module,
+        plan: &maps.plan.clone(),
+        layout: &layout,
+        target: &target,
+        interned: assembly.strings.len() as u32,
+    };
+    let first_table = running.map_or(0, |m| m.next_table);
+    let mut loaded = Loaded {
+        attached: Vec::new(),
+        begin: Vec::new(),
+        end: Vec::new(),
+        error: (error_probe, error.clone()),
+        next_table: first_table + assembly.units.len() as u32,
+        maps,
+    };
+    let error = ErrorProbe { probe: error_probe, clauses: &error };
+    let making = Making { session: &session, error, running, options, sources: &program.map };
+    for (number, a) in (first_table..).zip(&assembly.units) {
+        if a.unit.role == Role::Error || a.clauses.is_empty() {
+            continue;
+        }
+        let prog = making.load_unit(a, number, &mut loaded.maps)?;
+        match a.unit.role {
+            Role::Begin => loaded.begin.push(prog),
+            Role::End => loaded.end.push(prog),
+            _ => loaded.attached.push(Attached {
+                prog,
+                attach: a.unit.attach.clone(),
+                links: Vec::new(),
+                cpus: Vec::new(),
+            }),
+        }
+    }
+    Ok(loaded)
 }
 
 fn run(progs: &[Prog]) -> Result<(), SysError> {
@@ -310,8 +456,8 @@ fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroun
         cpus: around.cpus.len() as u32,
         one_shot: probes().next().is_none(),
         slot_bytes: layout.slot_bytes,
-        // A thread and what interrupts it are told apart only where something can interrupt.
-        levels: if thread_locals && probes().any(|a| a.unit.interrupts) { HARD_INTERRUPT + 1 } else { 1 },
+        // A thread and what interrupts it are told apart, also by what is enabled later.
+        levels: if thread_locals { HARD_INTERRUPT + 1 } else { 1 },
         // Each provider's probes fire at one level, which is known.
         preempt_count: None,
     }
@@ -363,13 +509,6 @@ fn wall_offset() -> i64 {
     (0..5).map(|_| one()).min().map_or(0, |(_, offset)| offset)
 }
 
-fn thread_btf(bytes: u32) -> Result<(bpf::sys::BtfObject, u32, u32), Error> {
-    let mut b = bpf::btf::Builder::new();
-    let key = b.i32();
-    let value = b.words("dt_self", bytes.div_ceil(8));
-    Ok((b.load()?, key.0, value.0))
-}
-
 fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
     let map = Map::create(&MapSpec::array(name, bytes.len().max(8) as u32, 1))?;
     let mut value = bytes.to_vec();
@@ -399,44 +538,52 @@ fn kind(a: &Assembled) -> (ProgKind, AttachType, u32) {
     }
 }
 
-fn load_unit(
-    session: &Session<'_>,
-    a: &Assembled,
-    error: ErrorProbe<'_>,
-    number: u32,
-    maps: &mut Maps,
-    sources: &SourceMap,
-    options: &Options,
-) -> Result<Prog, Error> {
-    let (kind, attach, attach_btf_id) = kind(a);
-    let activity = match a.unit.role {
-        Role::Begin => Activity::Warmup,
-        Role::End => Activity::Draining,
-        Role::Probe | Role::Error => Activity::Active,
-    };
-    let spec = ProgramSpec {
-        name: &a.unit.name,
-        kind,
-        attach,
-        attach_btf_id,
-        activity,
-        context: a.unit.context.as_ref(),
-        probes: &a.probes,
-        clauses: &a.clauses,
-        error,
-        table: number,
-    };
-    let mut plan = session.plan.clone();
-    plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 };
-    let compiled = compile(&Session { plan: &plan, ..*session }, &spec)?;
-    if let Some(bytes) = &compiled.table {
-        maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
+/// What all programs that are loaded together share.
+struct Making<'a> {
+    session: &'a Session<'a>,
+    error: ErrorProbe<'a>,
+    running: Option<&'a Machine>,
+    options: &'a Options,
+    sources: &'a SourceMap,
+}
+
+impl Making<'_> {
+    fn load_unit(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+        let (kind, attach, attach_btf_id) = kind(a);
+        let activity = match (a.unit.role, self.running) {
+            (Role::Begin, None) => Activity::Warmup,
+            (Role::End, _) => Activity::Draining,
+            // BEGIN of what comes later runs when that comes.
+            _ => Activity::Active,
+        };
+        let spec = ProgramSpec {
+            name: &a.unit.name,
+            kind,
+            attach,
+            attach_btf_id,
+            activity,
+            context: a.unit.context.as_ref(),
+            probes: &a.probes,
+            clauses: &a.clauses,
+            error: self.error,
+            table: number,
+        };
+        let mut plan = self.session.plan.clone();
+        plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 };
+        let compiled = compile(&Session { plan: &plan, ..*self.session }, &spec)?;
+        if let Some(bytes) = &compiled.table {
+            maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
+        }
+        if bpf::program::needs_own_stack(kind, attach) {
+            // A table for each: it takes the kind of the first program that names it.
+            maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
+        }
+        let fd = |at: MapRef| {
+            let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
+            new.or_else(|| self.running.and_then(|m| m.fd(at)))
+        };
+        let image = compiled.image(fd, Some(self.sources))?;
+        let level = u32::from(self.options.flag("bpflog"));
+        image.load(level).map(|l| l.prog).map_err(Error::Load)
     }
-    if bpf::program::needs_own_stack(kind, attach) {
-        // A table for each: it takes the kind of the first program that names it.
-        maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
-    }
-    let image = compiled.image(|at| maps.get(at).map(|m| m.as_fd().as_raw_fd()), Some(sources))?;
-    let level = u32::from(options.flag("bpflog"));
-    image.load(level).map(|l| l.prog).map_err(Error::Load)
 }

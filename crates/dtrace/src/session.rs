@@ -3,6 +3,7 @@
 //! ```text
 //!  start    maps, programs, links; BEGIN (WARMUP); ACTIVE
 //!  work     wait for the doorbell, a clock, a target or the user; drain, snapshot, look for drops
+//!  enable   more programs: new maps where there is something new; their BEGIN; links
 //!  finish   DRAINING, grace, drain, END, drain, snapshot, print; STOPPED; detach
 //! ```
 //!
@@ -11,20 +12,20 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{
-    Consumer, EnabledProbe, Layout, Message, Probe, Process, SlotSink, Source, SystemSymbols, Text,
-};
+use consumer::{Consumer, EnabledProbe, Layout, Message, Probe, Process, SlotSink, SystemSymbols, Text};
+use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use providers::Env;
 
 use crate::assemble::{Assembly, assemble};
-use crate::compile::Program;
+use crate::compile::{Macros, Program, Source};
 use crate::error::Error;
 use crate::machine::{Machine, Surroundings};
 use crate::options::{OptionError, Options};
@@ -60,6 +61,12 @@ impl std::fmt::Display for Notice {
 
 /// A running session.
 pub struct Session<W: Write> {
+    /// All that is enabled.
+    program: Program,
+    /// Interned strings: a number stays what it is.
+    strings: Vec<Vec<u8>>,
+    /// The next enabled probe's id.
+    next_epid: u32,
     machine: Machine,
     consumer: Consumer<W>,
     targets: Vec<proc::Target>,
@@ -85,7 +92,7 @@ const NOTE_LAST: Duration = Duration::from_secs(1);
 /// Reads for the consumer.
 struct Kernel<'a>(&'a Machine);
 
-impl Source for Kernel<'_> {
+impl consumer::Source for Kernel<'_> {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
         self.0.snapshot(sink)
     }
@@ -155,12 +162,15 @@ impl<W: Write> Session<W> {
         let features = Features::running();
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
         let env = Env { features, cpus: &cpus, only_cpu };
-        let assembly =
-            assemble(&program.checked, &program.module, &program.registry, &env).map_err(Error::Provider)?;
+        let assembly = assemble(program, &env, 1).map_err(Error::Provider)?;
         let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus };
-        let mut machine = Machine::load(&program.module, &assembly, &options, &around, &program.map)?;
-        let notices = lowered(&machine);
-        let consumer = consumer(program, &assembly, &options, &targets, out)?;
+        let mut machine = Machine::load(program, &assembly, &options, &around)?;
+        let notices = lowered(machine.lowered());
+        let target = targets.first().map(|t| t.pid() as u32);
+        let settings = consumer_options(&options, target);
+        let mut consumer =
+            Consumer::new(out, Box::new(Text::default()), Box::new(SystemSymbols::default()), settings);
+        introduce(&mut consumer, program, &assembly, Known::default())?;
         machine.attach()?;
         machine.run_begin()?;
         if let Some(control) = machine.control() {
@@ -168,7 +178,10 @@ impl<W: Write> Session<W> {
         }
         let now = Instant::now();
         let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, NOTE_FIRST) };
-        let mut session = Session { machine, consumer, targets, options, notices, next, cpus };
+        let program = program.clone();
+        let (strings, next_epid) = (assembly.strings, assembly.next);
+        let mut session =
+            Session { program, strings, next_epid, machine, consumer, targets, options, notices, next, cpus };
         session.next = Deadlines {
             switch: now + session.every("switchrate"),
             aggregate: now + session.every("aggrate"),
@@ -179,6 +192,50 @@ impl<W: Write> Session<W> {
         session.drain(false)?;
         session.targets.iter_mut().for_each(proc::Target::release);
         Ok(session)
+    }
+
+    /// Enables more while the session runs: programs that may use and add to its variables and aggregations. Their BEGIN
+    /// fires now; their probes fire as soon as they are attached; what runs already goes on undisturbed. A clause of ERROR
+    /// sees the faults of what is enabled with it or after it. Gives the number of probes that each source matched.
+    ///
+    /// What is wrong, refused, or more than the kernel can give changes nothing: the session goes on as it was. (When
+    /// attaching fails halfway, what has fired till then is in the output.) Options are those of the session; a script's
+    /// pragmas may set those that [`Session::set_option`] may.
+    pub fn enable(
+        &mut self,
+        sources: &[Source],
+        macros: &Macros,
+    ) -> Result<Vec<usize>, (Rc<SourceMap>, Error)> {
+        let mut options = self.options.clone();
+        let more = self.program.and(sources, macros, &mut options, self.strings.clone());
+        let more = more.map_err(|(map, e)| (Rc::new(map), e))?;
+        let map = more.map.clone();
+        let first = self.program.titles.len();
+        self.enable_program(more, options).map_err(|e| (map, e))?;
+        Ok((first..self.program.titles.len()).map(|n| self.program.matched(n)).collect())
+    }
+
+    fn enable_program(&mut self, more: Program, options: Options) -> Result<(), Error> {
+        if self.machine.activity().0 != Activity::Active {
+            return Err(Error::Setting("could not enable tracing: the session is over".into()));
+        }
+        let cpus = bpf::sys::online_cpus();
+        refuse(&options, &more, &cpus)?;
+        let features = Features::running();
+        let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
+        let env = Env { features, cpus: &cpus, only_cpu };
+        let assembly = assemble(&more, &env, self.next_epid).map_err(Error::Provider)?;
+        let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus };
+        let loaded = self.machine.load_more(&more, &assembly, &options, &around)?;
+        self.notices.extend(lowered(loaded.lowered()));
+        let known = Known { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
+        introduce(&mut self.consumer, &more, &assembly, known)?;
+        // What is introduced stays so, even when attaching fails: numbers are never given twice.
+        (self.program, self.strings, self.next_epid) = (more, assembly.strings, assembly.next);
+        self.options = options;
+        let target = self.consumer.options_mut().target;
+        *self.consumer.options_mut() = consumer_options(&self.options, target);
+        self.machine.adopt(loaded)
     }
 
     fn every(&self, option: &str) -> Duration {
@@ -356,7 +413,7 @@ impl<W: Write> Session<W> {
     }
 }
 
-fn lowered(machine: &Machine) -> Vec<Notice> {
+fn lowered(all: &[bpf::maps::Lowered]) -> Vec<Notice> {
     let size = |bytes: u64| match bytes {
         b if b != 0 && b % (1 << 30) == 0 => format!("{}g", b >> 30),
         b if b != 0 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
@@ -364,25 +421,27 @@ fn lowered(machine: &Machine) -> Vec<Notice> {
         b => format!("{b} bytes"),
     };
     let notice = |l: &bpf::maps::Lowered| Notice::Lowered(format!("{} lowered to {}", l.what, size(l.bytes)));
-    machine.lowered().iter().map(notice).collect()
+    all.iter().map(notice).collect()
 }
 
-/// A consumer that knows all that is enabled.
-fn consumer<W: Write>(
+/// What a consumer has been told of already.
+#[derive(Default)]
+struct Known {
+    aggs: usize,
+    strings: usize,
+}
+
+/// Tells the consumer of all that an assembly enables.
+fn introduce<W: Write>(
+    consumer: &mut Consumer<W>,
     program: &Program,
     assembly: &Assembly,
-    options: &Options,
-    targets: &[proc::Target],
-    out: W,
-) -> Result<Consumer<W>, Error> {
-    let target = targets.first().map(|t| t.pid() as u32);
-    let settings = consumer_options(options, target);
-    let mut consumer =
-        Consumer::new(out, Box::new(Text::default()), Box::new(SystemSymbols::default()), settings);
-    for desc in &program.module.aggs {
+    known: Known,
+) -> Result<(), Error> {
+    for desc in program.module.aggs.iter().skip(known.aggs) {
         consumer.add_aggregation(desc.clone());
     }
-    for (at, text) in (0..).zip(&assembly.strings) {
+    for (at, text) in (0..).zip(&assembly.strings).skip(known.strings) {
         consumer.intern(at, &String::from_utf8_lossy(text));
     }
     let mut layouts = Vec::new();
@@ -406,5 +465,5 @@ fn consumer<W: Write>(
         last = Some(probe.clone());
         consumer.enable(e.epid, EnabledProbe { probe, layout: layouts[e.clause].clone() });
     }
-    Ok(consumer)
+    Ok(())
 }

@@ -42,7 +42,15 @@ impl std::error::Error for LowerError {}
 
 /// Lowers a checked program. Clause, variable and aggregation numbers stay what they are.
 pub fn lower(checked: &Checked) -> Result<Module, LowerError> {
+    lower_more(checked, Vec::new())
+}
+
+/// As [`lower`], for a session that already has interned strings: these keep their numbers.
+pub fn lower_more(checked: &Checked, strings: Vec<Vec<u8>>) -> Result<Module, LowerError> {
     let mut module = Module::new(checked.strsize);
+    if !strings.is_empty() {
+        module.strings = strings;
+    }
     module.vars = checked.vars.iter().map(variable).collect();
     module.aggs = checked.aggs.clone();
     for (i, clause) in checked.clauses.iter().enumerate() {

@@ -60,6 +60,17 @@ impl Batch {
     }
 }
 
+/// Rings that were made together: one for each CPU index.
+#[derive(Clone, Copy, Debug)]
+pub struct Rings<'a> {
+    /// Their memory, `size` bytes each.
+    pub memory: &'a [AtomicU64],
+    /// Bytes of a ring.
+    pub size: u32,
+    /// Their control elements.
+    pub percpu: PerCpu<'a>,
+}
+
 /// Drains the rings of a session.
 #[derive(Debug, Default)]
 pub struct RingReader {
@@ -80,11 +91,18 @@ impl RingReader {
         now: u64,
         all: bool,
     ) -> Batch {
+        self.drain_all(&[Rings { memory: rings, size, percpu }], now, all)
+    }
+
+    /// As [`RingReader::drain`], from several sets of rings: a session that has grown. New sets come last.
+    pub fn drain_all(&mut self, sets: &[Rings<'_>], now: u64, all: bool) -> Batch {
         let mut fresh = std::mem::take(&mut self.held);
-        self.read_to.resize(percpu.count() as usize, 0);
-        let words = size as usize / 8;
-        for index in 0..percpu.count() {
-            let Some(ring) = rings.get(index as usize * words..(index as usize + 1) * words) else {
+        let every = || sets.iter().flat_map(|s| (0..s.percpu.count()).map(move |index| (s, index)));
+        self.read_to.resize(every().count(), 0);
+        for ((set, index), read_to) in every().zip(&mut self.read_to) {
+            let percpu = set.percpu;
+            let words = set.size as usize / 8;
+            let Some(ring) = set.memory.get(index as usize * words..(index as usize + 1) * words) else {
                 continue;
             };
             // First this, then the position: a writer that found the bell rung has reserved before it was silenced, so what
@@ -92,7 +110,6 @@ impl RingReader {
             percpu.word(index, RUNG).store(0, Ordering::SeqCst);
             let reserved = percpu.word(index, RESERVE).load(Ordering::SeqCst);
             let complete = take_ring(ring, percpu.word(index, CONSUMED), reserved, &mut fresh);
-            let read_to = &mut self.read_to[index as usize];
             match complete {
                 None => *read_to = now,
                 Some(last) => *read_to = last.max(*read_to),
@@ -252,6 +269,26 @@ mod tests {
         assert!(rings.iter().all(|w| w.load(Ordering::Relaxed) == 0));
         assert_eq!(percpu.word(0, CONSUMED).load(Ordering::Relaxed), 64);
         assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 40, false)), [30]);
+    }
+
+    #[test]
+    fn sets_of_rings_are_merged_by_time() {
+        let (old, new) = (words(SIZE), words(2 * SIZE));
+        let (old_control, new_control) = (words(PERCPU_STRIDE), words(PERCPU_STRIDE));
+        let old_set = || Rings { memory: &old, size: SIZE, percpu: PerCpu::new(&old_control, 1).unwrap() };
+        let mut reader = RingReader::default();
+        record(&old, 0, 10, 0);
+        old_set().percpu.word(0, RESERVE).store(32, Ordering::Relaxed);
+        assert_eq!(times(&reader.drain_all(&[old_set()], 15, false)), [10]);
+        // A ring of another size comes; what is in it counts from its first drain on.
+        let new_set = Rings { memory: &new, size: 2 * SIZE, percpu: PerCpu::new(&new_control, 1).unwrap() };
+        record(&old, 32, 40, 0);
+        record(&new, 0, 30, 0);
+        record(&new, 32, 50, 0);
+        old_set().percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
+        new_set.percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
+        assert_eq!(times(&reader.drain_all(&[old_set(), new_set], 45, false)), [30, 40]);
+        assert_eq!(times(&reader.drain_all(&[old_set(), new_set], 60, false)), [50]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
         count_drop(b, firing, DropKind::Aggregation);
         b.jmp(done);
     });
-    let table = table_index(b, plan, firing);
+    let table = table_index(b, of, firing);
     // The address of the slot less TABLE_HEADER, which is added where it costs nothing.
     let slot = b.var();
     if of.shape.key_size == 0 {
@@ -34,7 +34,7 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
             mark(b, slot);
         }
     } else {
-        find(b, of, area, firing, &Finding { agg, table, slot, drop }, key, plan);
+        find(b, of, area, firing, &Finding { agg, table, slot, drop }, key);
     }
     let sample = Sample {
         slot,
@@ -59,14 +59,14 @@ struct Finding {
 }
 
 /// (epoch & 1) * n + CPU index: its bound is plain to the verifier.
-fn table_index(b: &mut Builder, plan: &Plan, firing: &Firing) -> V {
+fn table_index(b: &mut Builder, of: &AggPlan, firing: &Firing) -> V {
     let control = b.map_value(MapRef::Control, EPOCH);
     let epoch = b.load(Size::B8, control, 0);
     let side = b.and(epoch, 1);
-    if plan.cpus == 1 {
+    if of.cpus == 1 {
         return side;
     }
-    let first = b.mul(side, plan.cpus);
+    let first = b.mul(side, of.cpus);
     b.add(first, firing.index)
 }
 
@@ -83,7 +83,7 @@ fn mark(b: &mut Builder, slot: V) {
     });
 }
 
-fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding, key: Key<'_>, plan: &Plan) {
+fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding, key: Key<'_>) {
     let shape = of.shape;
     let hash = key_hash(b, &of.columns, key);
     let last = i64::from((shape.slots() - 1) * shape.stride);
@@ -108,7 +108,7 @@ fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding
     b.out_of_line(|b| {
         b.bind(slow);
         // Asked for again, not kept: nothing but the key stays alive for this path.
-        let table = table_index(b, plan, firing);
+        let table = table_index(b, of, firing);
         let address = key_address(b, firing, key);
         let name = format!("dt_find_{}", at.agg);
         let args = [Arg::Word(table), Arg::Word(hash), Arg::Memory(address, shape.key_size)];

@@ -31,7 +31,7 @@ pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, a
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};
-pub use thread::{ThreadRef, context_level, self_key_word, self_vars};
+pub use thread::{ThreadHome, ThreadRef, context_level, self_key_word, self_vars};
 
 use plane::control::{self, Activity, DropKind};
 

@@ -1,7 +1,7 @@
 //! `self->`: the thread's value, the context level, the key word of `self->` arrays. See [`plane::thread`].
 
 use plane::control::{DropKind, UNIQUE};
-use plane::thread::{LEVELS, THREAD_ID, preempt_count};
+use plane::thread::{LEVELS, THREAD_ID, ThreadShape, preempt_count};
 
 use super::{Firing, count_drop};
 use crate::maps::Plan;
@@ -43,18 +43,30 @@ pub fn context_level(b: &mut Builder, plan: &Plan) -> V {
     b.or(high, low)
 }
 
-/// The thread's variables. With `create` (a store) they are made, except in an NMI, and what cannot be made is a counted
+/// Where variables of `self->` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadHome {
+    /// In the session's store: the first ones, and the thread's id.
+    Together,
+    /// Alone, in the task storage of this variable.
+    Alone(u32, ThreadShape),
+}
+
+/// The thread's variables of a home. With `create` (a store) they are made, except in an NMI, and what cannot be made is a counted
 /// dynamic drop; without (a load) a thread that has none goes to `missing` too, and its variables are 0. `known` is the
 /// value that was asked for earlier in this firing: it stays where it is, and asking is two calls.
 pub fn self_vars(
     b: &mut Builder,
     plan: &Plan,
     firing: &Firing,
-    create: bool,
+    (home, create): (ThreadHome, bool),
     known: Option<V>,
     missing: Label,
 ) -> Option<ThreadRef> {
-    let shape = plan.thread?;
+    let (map, shape) = match home {
+        ThreadHome::Together => (MapRef::SelfStore, plan.thread?),
+        ThreadHome::Alone(var, shape) => (MapRef::Var(var), shape),
+    };
     let level = context_level(b, plan);
     let none = b.label();
     let value = match known {
@@ -64,7 +76,7 @@ pub fn self_vars(
             b.bind(there);
             b.out_of_line(|b| {
                 b.bind(ask);
-                let made = storage(b, level, create);
+                let made = storage(b, map, level, create);
                 b.set(value, made);
                 b.jmp(there);
             });
@@ -72,13 +84,14 @@ pub fn self_vars(
         }
         Some(value) => value,
         None => {
-            let found = storage(b, level, create);
+            let found = storage(b, map, level, create);
             b.copy(found)
         }
     };
     b.br(Jmp::Eq, value, 0, none);
-    let vars = if shape.levels == 1 {
-        b.add(value, LEVELS)
+    let vars = if shape.levels == 1 || plan.preempt_count.is_none() {
+        let at = plan.level.min(shape.levels - 1) * shape.level_size;
+        b.add(value, LEVELS + at)
     } else {
         let (over, within) = (b.label(), b.label());
         let used = b.copy(level);
@@ -104,7 +117,7 @@ pub fn self_vars(
 }
 
 /// The thread's value, or 0.
-fn storage(b: &mut Builder, level: V, create: bool) -> V {
+fn storage(b: &mut Builder, map: MapRef, level: V, create: bool) -> V {
     let flags = if create {
         // Not in level 3: 1 & ~(both bits of the level).
         let high = b.shr(level, 1);
@@ -114,7 +127,7 @@ fn storage(b: &mut Builder, level: V, create: bool) -> V {
         b.imm(0)
     };
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
-    let map = b.map(MapRef::SelfStore);
+    let map = b.map(map);
     let nothing = b.imm(0);
     b.call(Helper::TASK_STORAGE_GET, &[map, task, nothing, flags])
 }

@@ -12,7 +12,7 @@ use super::strings::{Str, zero_bytes};
 use super::{Clause, layout::FRAMES};
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::program::{Index, PidNamespace};
-use crate::routines::{self, ThreadRef};
+use crate::routines::{self, ThreadHome, ThreadRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Thing {
@@ -93,8 +93,12 @@ impl Homes {
 
 impl Clause<'_, '_> {
     /// The thread's variables: [`routines::self_vars`], which is told what a block that all ways here lead through has
-    /// found.
-    pub(crate) fn self_vars(&mut self, create: bool, missing: Label) -> Option<ThreadRef> {
+    /// found (of those that lie together; one that lies alone is rarely asked for twice).
+    pub(crate) fn self_vars(&mut self, home: ThreadHome, create: bool, missing: Label) -> Option<ThreadRef> {
+        let (plan, cpu) = (self.env.plan, self.firing.cpu);
+        if home != ThreadHome::Together {
+            return routines::self_vars(self.b, plan, &cpu, (home, create), None, missing);
+        }
         let known = self.homes.thread.filter(|(asked, _)| {
             let mut at = self.block;
             while at > *asked {
@@ -103,8 +107,7 @@ impl Clause<'_, '_> {
             at == *asked
         });
         let known = known.map(|(_, value)| value);
-        let (plan, cpu) = (self.env.plan, self.firing.cpu);
-        let thread = routines::self_vars(self.b, plan, &cpu, create, known, missing)?;
+        let thread = routines::self_vars(self.b, plan, &cpu, (home, create), known, missing)?;
         if known.is_none() {
             self.homes.thread = Some((self.block, thread.value));
         }

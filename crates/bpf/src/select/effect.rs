@@ -10,7 +10,7 @@ use super::strings::{Str, copy_words, words};
 use super::{Clause, Result, Val};
 use crate::maps::VarPlan;
 use crate::mir::{MapRef, Operand, Size, V};
-use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest};
+use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadHome};
 
 /// A reserved record.
 pub(crate) type Open = routines::RecordRef;
@@ -120,18 +120,18 @@ impl Clause<'_, '_> {
         let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
         let strsize = self.env.plan.strsize;
         let value = match (&self.env.plan.vars[var.0 as usize], is_string) {
-            (VarPlan::Global(at), false) => {
-                let base = self.b.map_value(MapRef::Globals, *at);
+            (VarPlan::Global(_) | VarPlan::GlobalAlone(_), false) => {
+                let base = self.global(var);
                 Val::Int(Operand::V(self.b.load(Size::B8, base, 0)))
             }
-            (VarPlan::Global(at), true) => {
-                let from = self.b.map_value(MapRef::Globals, *at);
+            (VarPlan::Global(_) | VarPlan::GlobalAlone(_), true) => {
+                let from = self.global(var);
                 self.snapshot(result, from, strsize)
             }
-            (VarPlan::Thread(at), _) => {
-                let at = small(*at);
+            (VarPlan::Thread(_) | VarPlan::ThreadAlone(_), _) => {
+                let (home, at) = self.thread_home(var);
                 let (missing, done) = (self.b.label(), self.b.label());
-                let thread = self.self_vars(false, missing);
+                let thread = self.self_vars(home, false, missing);
                 let value = if is_string {
                     let temp = self.temp(result);
                     let Str::Bytes(base, off) = temp else { return Ok(()) };
@@ -181,6 +181,23 @@ impl Clause<'_, '_> {
         Ok(())
     }
 
+    /// The address of a global scalar.
+    fn global(&mut self, var: VarId) -> V {
+        match self.env.plan.vars[var.0 as usize] {
+            VarPlan::Global(at) => self.b.map_value(MapRef::Globals, at),
+            _ => self.b.map_value(MapRef::Var(var.0), 0),
+        }
+    }
+
+    /// Where a `self->` scalar is, and its offset in a level's struct.
+    fn thread_home(&self, var: VarId) -> (ThreadHome, i16) {
+        match self.env.plan.vars[var.0 as usize] {
+            VarPlan::Thread(at) => (ThreadHome::Together, small(at)),
+            VarPlan::ThreadAlone(shape) => (ThreadHome::Alone(var.0, shape), 0),
+            _ => (ThreadHome::Together, 0),
+        }
+    }
+
     /// A copy of a string variable, which may change before the value is used.
     fn snapshot(&mut self, result: Value, from: V, strsize: u32) -> Val {
         let temp = self.temp(result);
@@ -201,8 +218,8 @@ impl Clause<'_, '_> {
         let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
         let strsize = self.env.plan.strsize;
         match &self.env.plan.vars[var.0 as usize] {
-            VarPlan::Global(at) => {
-                let base = self.b.map_value(MapRef::Globals, *at);
+            VarPlan::Global(_) | VarPlan::GlobalAlone(_) => {
+                let base = self.global(var);
                 if is_string {
                     let s = self.string(value);
                     self.write_string(s, base, 0, strsize, false);
@@ -211,11 +228,11 @@ impl Clause<'_, '_> {
                     self.b.store(Size::B8, base, 0, bits);
                 }
             }
-            VarPlan::Thread(at) => {
-                let at = small(*at);
+            VarPlan::Thread(_) | VarPlan::ThreadAlone(_) => {
+                let (home, at) = self.thread_home(var);
                 let missing = self.b.label();
                 let bits = if is_string { Operand::Imm(0) } else { self.int(value) };
-                if let Some(thread) = self.self_vars(true, missing) {
+                if let Some(thread) = self.self_vars(home, true, missing) {
                     if is_string {
                         let s = self.string(value);
                         self.write_string(s, thread.vars, at, strsize, false);
@@ -345,7 +362,7 @@ impl Clause<'_, '_> {
         let module = self.env.module;
         let desc = &module.vars[var.0 as usize];
         let thread = if desc.scope == Scope::Thread {
-            let thread = self.self_vars(create, missing);
+            let thread = self.self_vars(ThreadHome::Together, create, missing);
             thread.map(|t| routines::self_key_word(self.b, &t))
         } else {
             None

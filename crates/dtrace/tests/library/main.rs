@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod growing;
 mod stress;
 mod tool;
 mod workload;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;
     }
-    let tests = [stress::TESTS];
+    let tests = [growing::TESTS, stress::TESTS];
     let tests: Vec<Test> = tests.into_iter().flatten().filter(|t| t.0.contains(&filter)).copied().collect();
     // SAFETY: no arguments, cannot fail.
     if unsafe { libc::geteuid() } != 0 {

@@ -23,9 +23,44 @@ pub(crate) fn pack(thread: u64, seq: u64) -> u64 {
     thread << 32 | seq
 }
 
+/// `until THREADS STOP COUNTS`: each thread makes rounds of a marked `getppid` and a pause until the file STOP is there; then
+/// what each made is in the file COUNTS, a line a thread.
+fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
+    // Nobody would stop it when the test has failed.
+    // SAFETY: no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let (stop, rounds) = (stop.to_owned(), |thread: u64, stop: &str| {
+        let mut seq = 0;
+        while seq % 16 != 0 || !std::path::Path::new(stop).exists() {
+            // SAFETY: getppid takes no arguments and ignores what stands in their registers.
+            unsafe { libc::syscall(libc::SYS_getppid, thread, seq) };
+            seq += 1;
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+        seq
+    });
+    let all: Vec<_> = (1..=threads)
+        .map(|thread| {
+            let stop = stop.clone();
+            std::thread::spawn(move || rounds(thread, &stop))
+        })
+        .collect();
+    let made: Vec<String> =
+        all.into_iter().map(|thread| thread.join().map_or(String::new(), |n| n.to_string())).collect();
+    match std::fs::write(counts, made.join("\n")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
 /// `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that fails, and a call of
 /// [`dt_library_hit`].
 pub(crate) fn run(args: &[String]) -> ExitCode {
+    if let [word, threads, stop, counts] = args
+        && word == "until"
+    {
+        return until(threads.parse().unwrap_or(1), stop, counts);
+    }
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(1);
     let (threads, calls) = (number(0), number(1));
     let rounds = move |thread: u64| {

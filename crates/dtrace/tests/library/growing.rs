@@ -1,0 +1,347 @@
+//! A running session is given more to do, under load: nothing that runs loses a record, a count or its variables, and what
+//! is new is exact from the moment [`Session::enable`] returns.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bpf::sys::monotonic_ns;
+use consumer::Message;
+use dtrace::options::Options;
+use dtrace::{Field, Macros, Notice, Session, Source, Status, Target};
+
+use crate::tool::{Losses, Output, compile, told};
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("growing::more_is_enabled_under_load", under_load),
+    ("growing::a_session_of_begin_alone_grows", from_begin),
+    ("growing::what_is_refused_changes_nothing", refusals),
+    ("growing::faults_and_stacks_of_what_came_later", faults),
+];
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A workload that goes on until it is stopped, and a session that traces it.
+struct Running {
+    session: Session<Output>,
+    output: Output,
+    losses: Losses,
+    macros: Macros,
+    dir: PathBuf,
+}
+
+impl Running {
+    fn start(name: &str, threads: u64, script: &str) -> Running {
+        let dir = std::env::temp_dir().join(format!("dt-library-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let me = std::env::current_exe().unwrap();
+        let (stop, counts) = (dir.join("stop"), dir.join("counts"));
+        let command =
+            format!("{} --workload until {threads} {} {}", me.display(), stop.display(), counts.display());
+        let target = Target::create(&command).unwrap();
+        let pid = target.pid() as u64;
+        let mut options = Options::default();
+        options.set("quiet", None).unwrap();
+        options.set("switchrate", Some("50hz")).unwrap();
+        let program = compile(script, &mut options, pid);
+        let output = Output::default();
+        let session = Session::start(&program, options, vec![target], output.clone()).unwrap();
+        let macros = Macros { target: pid, ..Macros::default() };
+        Running { session, output, losses: Losses::default(), macros, dir }
+    }
+
+    fn enable(&mut self, script: &str) -> Result<Vec<usize>, String> {
+        let source = Source::Specifier(Field::Name, script.into());
+        self.session.enable(&[source], &self.macros).map_err(|(map, e)| e.messages(&map, true).join("\n"))
+    }
+
+    /// Works until `word` has begun so many lines.
+    #[track_caller]
+    fn until(&mut self, word: &str, lines: usize) {
+        let start = Instant::now();
+        let word = format!("{word} ");
+        while self.output.text().lines().filter(|l| l.starts_with(&word)).count() < lines {
+            assert!(start.elapsed() < LIMIT, "no {lines} lines of {word}");
+            let status = self.session.work(None, Duration::from_millis(20)).unwrap();
+            assert_eq!(status, Status::Working);
+            told(&mut self.session, &mut self.losses);
+        }
+    }
+
+    /// Stops the workload and the session; what each thread did, and the output.
+    #[track_caller]
+    fn stop(&mut self) -> (Vec<u64>, Lines) {
+        std::fs::write(self.dir.join("stop"), "").unwrap();
+        let start = Instant::now();
+        while self.session.work(None, Duration::from_millis(20)).unwrap() == Status::Working {
+            assert!(start.elapsed() < LIMIT, "no end");
+            told(&mut self.session, &mut self.losses);
+        }
+        self.session.finish().unwrap();
+        told(&mut self.session, &mut self.losses);
+        let counts = std::fs::read_to_string(self.dir.join("counts")).unwrap();
+        assert_eq!((self.losses.records, self.losses.others.len()), (0, 0), "{:?}", self.losses);
+        let words = |l: &str| l.split(' ').map(String::from).collect();
+        let lines = self.output.text().lines().map(words).collect();
+        (counts.lines().map(|c| c.parse().unwrap()).collect(), Lines(lines))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // When a test fails, its workload ends with the session: nobody counts any more.
+        self.session.abort();
+        let _ = std::fs::write(self.dir.join("stop"), "");
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Output, by words.
+struct Lines(Vec<Vec<String>>);
+
+impl Lines {
+    fn of<'a>(&'a self, word: &'a str) -> impl Iterator<Item = Vec<u64>> + 'a {
+        let lines = self.0.iter().filter(move |l| l[0] == word);
+        lines.map(|l| l[1..].iter().map(|w| w.parse().unwrap_or(0)).collect())
+    }
+
+    /// The number at the end of the line that begins with these words.
+    #[track_caller]
+    fn number(&self, words: &str) -> u64 {
+        let begins = |l: &&Vec<String>| l.join(" ").starts_with(&format!("{words} "));
+        let line = self.0.iter().find(begins);
+        line.and_then(|l| l.last()?.parse().ok()).unwrap_or_else(|| panic!("no number of {words}"))
+    }
+}
+
+const FIRST: &str = r#"
+syscall::getppid:entry /pid == $target/ { @calls[arg0] = count(); @numbers = sum(arg1); last = arg1; }
+syscall::getppid:entry /pid == $target/ { printf("A %d %d %d\n", arg0, arg1, timestamp); }
+syscall::getppid:entry /pid == $target/ { @names[probefunc] = count(); }
+END
+{
+	printa("calls %d %@d\n", @calls); printa("numbers %@d\n", @numbers); printa("names %s %@d\n", @names);
+}
+"#;
+
+/// New: an aggregation, a global, a `self->` scalar, an associative array, constants, a longer record. Old: @names, `last`.
+const SECOND: &str = r#"
+syscall::getppid:entry /pid == $target/ { @more[arg0] = count(); self->n = arg1 + 1; seen[arg0] = arg1 + 1; }
+syscall::getppid:entry /pid == $target/ { printf("B %d %d %d %s\n", arg0, arg1, last, "constant"); }
+syscall::getppid:return /pid == $target/ { @names[probefunc] = count(); @names["of a later program"] = count(); }
+syscall::getppid:return /pid == $target && self->n/ { @returned[probename] = count(); self->n = 0; }
+END { printa("more %d %@d\n", @more); printa("returned %s %@d\n", @returned); printf("end B\n"); }
+"#;
+
+/// A third one, that uses what the second brought.
+const THIRD: &str = r#"
+BEGIN { printf("begin C %d\n", seen[1] > 0 && seen[2] > 0); text = "a string"; }
+syscall::getppid:entry /pid == $target && seen[arg0] == arg1 + 1/ { @more[arg0] = count(); @third[arg0] = count(); }
+syscall::getppid:entry /pid == $target/ { printf("C %d %d %d %s\n", arg0, arg1, 0, text); }
+syscall::getppid:entry /pid == $target/ { self->m = arg1 + 1; }
+syscall::getppid:return /pid == $target && self->m/ { @kept = sum(self->m - 1); @keeps = count(); self->m = 0; }
+profile-97 { @clock = count(); }
+END { printa("third %d %@d\n", @third); printa("kept %@d\n", @kept); printa("keeps %@d\n", @keeps); printf("end C\n"); }
+"#;
+
+/// Which calls had a record with this word.
+fn numbered(lines: &Lines, word: &str) -> HashSet<(u64, u64)> {
+    let mut seen = HashSet::new();
+    for l in lines.of(word) {
+        assert!(seen.insert((l[0], l[1])), "twice: {word} {l:?}");
+    }
+    seen
+}
+
+fn under_load() -> Verdict {
+    let mut run = Running::start("load", 2, FIRST);
+    run.until("A", 200);
+    let mut times = Vec::new();
+    for (script, probes, word) in [(SECOND, 5, "B"), (THIRD, 7, "C")] {
+        let before = monotonic_ns();
+        assert_eq!(run.enable(script), Ok(vec![probes]));
+        times.push((before, monotonic_ns()));
+        run.until(word, 400);
+    }
+    let (counts, lines) = run.stop();
+
+    // The first program saw everything, as if nothing had come later.
+    let mut all: HashMap<(u64, u64), u64> = HashMap::new();
+    for l in lines.of("A") {
+        assert!(all.insert((l[0], l[1]), l[2]).is_none(), "twice: A {l:?}");
+    }
+    for (thread, made) in (1..).zip(&counts) {
+        assert_eq!(lines.number(&format!("calls {thread}")), *made);
+        assert!(
+            (0..*made).all(|seq| all.contains_key(&(thread, seq))),
+            "A lacks a record of thread {thread}"
+        );
+    }
+    assert_eq!(all.len() as u64, counts.iter().sum::<u64>());
+    assert_eq!(lines.number("numbers"), counts.iter().map(|n| n * (n - 1) / 2).sum());
+
+    // What came later saw everything from then on, and nothing from before.
+    for ((before, after), word) in times.iter().zip(["B", "C"]) {
+        let seen = numbered(&lines, word);
+        for (call, time) in &all {
+            assert!(time <= after || seen.contains(call), "{word} lacks {call:?}");
+            assert!(time >= before || !seen.contains(call), "{word} has {call:?}, which was before it");
+        }
+        let mut sum = 0;
+        for (thread, _) in (1..).zip(&counts) {
+            let count = seen.iter().filter(|(t, _)| *t == thread).count() as u64;
+            sum += count;
+            if word == "C" {
+                assert_eq!(lines.number(&format!("third {thread}")), count);
+            }
+        }
+        if word == "B" {
+            let third: u64 = numbered(&lines, "C").len() as u64;
+            // Both programs add to @more.
+            let more: u64 = (1..).zip(&counts).map(|(t, _)| lines.number(&format!("more {t}"))).sum();
+            assert_eq!(more, sum + third);
+            // The program of the returns comes after that of the entries; both are there when enable() returns.
+            let returned = lines.number("returned return");
+            let sure = seen.iter().filter(|call| all[*call] > *after).count() as u64;
+            assert!((sure..=sum).contains(&returned), "{returned} returns of {sure} to {sum}");
+            assert_eq!(
+                lines.number("names getppid"),
+                all.len() as u64 + lines.number("names of a later program")
+            );
+        }
+    }
+    // A `self->` variable of its own, beside the second program's.
+    let third = numbered(&lines, "C");
+    let (kept, keeps) = (lines.number("kept"), lines.number("keeps"));
+    let sure: Vec<u64> = third.iter().filter(|call| all[*call] > times[1].1).map(|(_, seq)| *seq).collect();
+    assert!((sure.len() as u64..=third.len() as u64).contains(&keeps), "{keeps} of {}", sure.len());
+    assert!(keeps > sure.len() as u64 || kept == sure.iter().sum(), "{kept} in {keeps}");
+    // `last` is the first program's variable: whoever was on the way then, it is a number of a call.
+    assert!(lines.of("B").all(|l| counts.iter().any(|made| l[2] < *made)));
+    assert!(lines.0.iter().any(|l| l.join(" ") == "begin C 1"), "BEGIN of the third program");
+    let ends: Vec<String> = lines.0.iter().filter(|l| l[0] == "end").map(|l| l.join(" ")).collect();
+    assert_eq!(ends, ["end B", "end C"]);
+    assert!(lines.0.iter().filter(|l| l[0] == "C").all(|l| l[4..].join(" ") == "a string"));
+    Verdict::Pass
+}
+
+/// A session that begins with nothing but BEGIN has one small ring; what comes then gets rings of its own, the old
+/// variables and aggregations stay.
+fn from_begin() -> Verdict {
+    let begin = r#"BEGIN { printf("begun 1\n"); @both = count(); @both = count(); limit = 7; }
+        END { printa("both %@d\n", @both); printf("end A\n"); }"#;
+    let mut run = Running::start("begin", 3, begin);
+    let more = r#"syscall::getppid:entry /pid == $target && arg1 < limit/ { @both = count(); printf("B %d %d\n", arg0, arg1); }
+        syscall::getppid:entry /pid == $target/ { @all[arg0] = sum(1); printf("D %d %d\n", arg0, arg1); }
+        END { printa("all %d %@d\n", @all); printf("end B\n"); }"#;
+    assert_eq!(run.enable(more), Ok(vec![3]));
+    run.until("D", 300);
+    let (counts, lines) = run.stop();
+    let seen = numbered(&lines, "D");
+    // The threads may have begun before.
+    for (thread, made) in (1..).zip(&counts) {
+        let count = lines.number(&format!("all {thread}"));
+        assert!(
+            count > 0 && (made - count..*made).all(|seq| seen.contains(&(thread, seq))),
+            "thread {thread}"
+        );
+    }
+    let limited = numbered(&lines, "B");
+    assert_eq!(limited.len(), seen.iter().filter(|(_, seq)| *seq < 7).count());
+    assert_eq!(lines.number("both"), 2 + limited.len() as u64);
+    let words: Vec<&str> =
+        lines.0.iter().map(|l| l[0].as_str()).filter(|w| ["begun", "end"].contains(w)).collect();
+    assert_eq!(words, ["begun", "end", "end"]);
+    Verdict::Pass
+}
+
+/// Each of these is refused with a reason; then something that is right goes on from the same numbers.
+fn refusals() -> Verdict {
+    let mut run = Running::start("refusals", 1, FIRST);
+    run.until("A", 50);
+    for (script, why) in [
+        ("syscall::getppid:entry { @calls[arg0] = ", "syntax error"),
+        ("syscall::no_such_call:entry { x = 1; }", "D_PDESC_ZERO"),
+        ("BEGIN { last = \"no number\"; }", "incompatible"),
+        ("BEGIN { @calls[1] = sum(1); }", "redefin"),
+        // The key of @names is an interned number where it runs.
+        ("BEGIN { @names[execname] = count(); }", "@names is enabled with a narrower key"),
+        ("#pragma D option strsize=16\nBEGIN { x = 1; }", "strsize"),
+        ("BEGIN { system(\"true\"); }", ""),
+        ("", ""),
+    ] {
+        let answer = run.enable(script);
+        assert!(answer.as_ref().is_err_and(|text| text.contains(why)), "{script}: {answer:?}");
+    }
+    let mut nothing = Losses::default();
+    told(&mut run.session, &mut nothing);
+    let right = r#"syscall::getppid:entry /pid == $target/ { printf("B %d %d\n", arg0, arg1); @numbers = sum(0); @new = count(); }
+        END { printa("new %@d\n", @new); }"#;
+    assert_eq!(run.enable(right), Ok(vec![2]));
+    run.until("B", 50);
+    let (counts, lines) = run.stop();
+    assert_eq!(lines.number("calls 1"), counts[0]);
+    assert_eq!(lines.of("A").count() as u64, counts[0]);
+    assert_eq!(lines.number("numbers"), counts[0] * (counts[0] - 1) / 2);
+    assert_eq!(lines.number("new"), lines.of("B").count() as u64);
+    Verdict::Pass
+}
+
+/// ERROR that came later sees the faults of what came with it; stacks that are longer than those before are found.
+fn faults() -> Verdict {
+    let mut run = Running::start(
+        "faults",
+        1,
+        "syscall::getppid:entry /pid == $target/ { printf(\"A %d %d\\n\", arg0, arg1); @short[stack(1)] = count(); }",
+    );
+    run.until("A", 20);
+    let more = r#"
+        ERROR { printf("E %d\n", arg1); @faults = count(); }
+        syscall::getppid:entry /pid == $target/ { printf("F %s\n", copyinstr(1)); }
+        syscall::getppid:entry /pid == $target/ { printf("B %d %d\n", arg0, arg1); @long[stack(9)] = count(); }
+        END { printa("faults %@d\n", @faults); printa("long %k%@d\n", @long); printa("short %k%@d\n", @short); }"#;
+    assert_eq!(run.enable(more), Ok(vec![4]));
+    let start = Instant::now();
+    let mut reports = 0;
+    while run.output.text().lines().filter(|l| l.starts_with("B ")).count() < 30 {
+        assert!(start.elapsed() < LIMIT);
+        run.session.work(None, Duration::from_millis(20)).unwrap();
+        reports += faults_told(&mut run);
+    }
+    std::fs::write(run.dir.join("stop"), "").unwrap();
+    while run.session.work(None, Duration::from_millis(20)).unwrap() == Status::Working {
+        reports += faults_told(&mut run);
+    }
+    run.session.finish().unwrap();
+    reports += faults_told(&mut run);
+    let text = run.output.text();
+    let begins = |word: &str| text.lines().filter(|l| l.starts_with(word)).count() as u64;
+    let faults = begins("B ");
+    assert!(text.contains(&format!("faults {faults}\n")), "{faults} faults");
+    assert_eq!((reports, begins("E "), begins("F ")), (faults, faults, 0));
+    // A stack is printed only where its frames were found.
+    for word in ["long ", "short "] {
+        let after = text.split(word).nth(1).unwrap_or_default();
+        assert!(after.lines().nth(1).is_some_and(|l| l.contains('`')), "{word}{after}");
+    }
+    Verdict::Pass
+}
+
+#[track_caller]
+fn faults_told(run: &mut Running) -> u64 {
+    let mut faults = 0;
+    for notice in run.session.take_notices() {
+        match notice {
+            Notice::Message(Message::Fault(f)) => {
+                assert!(f.probe.is_some_and(|p: Arc<consumer::Probe>| p.function == "getppid"));
+                faults += 1;
+            }
+            Notice::Target(_) => {}
+            other => panic!("told: {other}"),
+        }
+    }
+    faults
+}
