@@ -20,9 +20,11 @@ pub(crate) struct Tools {
 /// Calls of a batch of the traced loop. Short, so that on a shared machine some batches run undisturbed.
 pub(crate) const BATCH: u32 = 1_000;
 
-/// One call of the traced loop in nanoseconds, the least over many batches, on one CPU.
+/// One call of the traced loop in nanoseconds, the least over many batches, on one CPU: so many batches, or half a
+/// second's worth.
 pub(crate) fn child_loop(args: &[String]) {
-    let batches: u32 = args.first().and_then(|a| a.parse().ok()).unwrap_or(2_000);
+    let batches: Option<u64> = args.first().and_then(|a| a.parse().ok());
+    let end = Instant::now() + Duration::from_millis(500);
     if let Some(last) = bpf::sys::online_cpus().last() {
         // SAFETY: an all-zero set is valid, and the kernel reads just its size.
         unsafe {
@@ -31,9 +33,13 @@ pub(crate) fn child_loop(args: &[String]) {
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
         }
     }
-    let mut least = f64::MAX;
-    for _ in 0..batches {
+    let (mut least, mut done) = (f64::MAX, 0);
+    loop {
         let start = Instant::now();
+        if batches.map_or(start >= end, |b| done == b) {
+            break;
+        }
+        done += 1;
         for _ in 0..BATCH {
             // SAFETY: no arguments.
             unsafe { libc::syscall(libc::SYS_getppid) };
