@@ -66,7 +66,8 @@ impl Checker<'_> {
         match found {
             Some(ty) => Ok(ty),
             None => {
-                self.fail(Tag::D_TYPE_ERR, span, format!("failed to resolve type {name}: Unknown type name"))
+                let message = format!("failed to resolve type {name}: Unknown type name");
+                self.fail_with(Tag::D_TYPE_ERR, span, message, self.kernel_types())
             }
         }
     }
@@ -244,14 +245,29 @@ impl Checker<'_> {
     }
 
     pub(crate) fn declaration(&mut self, d: &ast::Declaration) {
-        let Ok(base) = self.specs(&d.specs) else { return };
+        let scope = match d.specs.storage.map(|s| s.class) {
+            Some(StorageClass::SelfLocal) => Scope::Thread,
+            Some(StorageClass::ThisLocal) => Scope::Clause,
+            _ => Scope::Global,
+        };
+        let poison = |checker: &mut Self, declarator: &ast::Declarator| {
+            if let Some(name) = &declarator.name {
+                checker.poison_name(scope, &name.text);
+            }
+        };
+        let Ok(base) = self.specs(&d.specs) else {
+            d.declarators.iter().for_each(|declarator| poison(self, declarator));
+            return;
+        };
         if d.declarators.is_empty()
             && !matches!(d.specs.ty.kind, TypeSpecKind::Record(_) | TypeSpecKind::Enum(_))
         {
             self.sink.error(Tag::D_DECL_USELESS, d.span, "useless declaration");
         }
         for declarator in &d.declarators {
-            let _: Checks<()> = self.declare(d, base, declarator);
+            if self.declare(d, base, declarator).is_err() {
+                poison(self, declarator);
+            }
         }
     }
 
@@ -293,7 +309,7 @@ impl Checker<'_> {
         }
         if self.types.is_sou(ty) && self.types.size(ty).is_none() {
             let message = format!("incomplete struct/union/enum {}: {word}", self.name(ty));
-            return self.fail(Tag::D_DECL_INCOMPLETE, span, message);
+            return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, self.kernel_types());
         }
         if let Some(id) = self.var(scope, word) {
             return self.redeclare(id, ty, keys, span);
@@ -390,7 +406,11 @@ impl Checker<'_> {
     }
 
     pub(crate) fn inline(&mut self, inline: &ast::Inline) {
-        let _: Checks<()> = self.inline_inner(inline);
+        if self.inline_inner(inline).is_err()
+            && let Some(name) = &inline.declarator.name
+        {
+            self.poison_name(Scope::Global, &name.text);
+        }
     }
 
     fn inline_inner(&mut self, inline: &ast::Inline) -> Checks<()> {

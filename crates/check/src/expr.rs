@@ -100,6 +100,7 @@ impl Checker<'_> {
 
     fn ident(&mut self, name: &ast::Name, span: Span) -> Checks<Expr> {
         let word = name.text.as_str();
+        self.scope_alone(word, span)?;
         if let Some(inline) = self.inlines.get(word).cloned() {
             let value = self.value(&inline.value)?;
             return Ok(Expr { span, ..self.coerce(value, inline.ty) });
@@ -131,6 +132,17 @@ impl Checker<'_> {
             format!("failed to resolve {word}: Unknown variable name"),
             help,
         )
+    }
+
+    /// `self` and `this` stand only before `->` and a name.
+    pub(crate) fn scope_alone(&mut self, word: &str, span: Span) -> Checks<()> {
+        match word {
+            "self" | "this" => {
+                let message = format!("{word} must be followed by operator -> and the name of a variable");
+                self.fail(Tag::D_OP_IDENT, span, message)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn scoped(&mut self, scope: Scope, name: &ast::Name, span: Span) -> Checks<Expr> {
@@ -300,7 +312,7 @@ impl Checker<'_> {
             let message = format!(
                 "operator {op} cannot be applied to a forward declaration: no {type_name} definition is available"
             );
-            return self.fail(Tag::D_OP_INCOMPLETE, span, message);
+            return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, self.kernel_types());
         }
         let Some(found) = self.types.member(object.ty, &name.text) else {
             let names = self.types.member_names(object.ty);
@@ -370,7 +382,11 @@ impl Checker<'_> {
                 let ty = self.row_type("size_t");
                 Ok(self.int(size as i64, ty, span))
             }
-            _ => self.fail(Tag::D_SIZEOF_TYPE, span, "cannot apply sizeof to an operand of unknown size"),
+            _ => {
+                let help = if self.types.is_sou(ty) { self.kernel_types() } else { None };
+                let message = "cannot apply sizeof to an operand of unknown size";
+                self.fail_with(Tag::D_SIZEOF_TYPE, span, message, help)
+            }
         }
     }
 
@@ -382,6 +398,7 @@ impl Checker<'_> {
         let Some(found) = self.types.member(ty, &member.text) else {
             let names = self.types.member_names(ty);
             let help = nearest(&member.text, names.iter().map(|n| &**n)).map(did_you_mean);
+            let help = if self.types.size(ty).is_none() { self.kernel_types() } else { help };
             let message = format!("{} is not a member of {}", member.text, self.name(ty));
             return self.fail_with(Tag::D_TYPE_MEMBER, member.span, message, help);
         };

@@ -64,6 +64,7 @@ impl Checker<'_> {
 
     /// Complains about a global name that is something else than a variable.
     fn writable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
+        self.scope_alone(name, span)?;
         if self.inlines.contains_key(name) {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
             return self.fail(Tag::D_OP_LVAL, span, message);
@@ -141,6 +142,9 @@ impl Checker<'_> {
         create: bool,
         span: Span,
     ) -> Checks<Option<(VarId, Vec<Expr>)>> {
+        if scope == Scope::Global {
+            self.scope_alone(name, span)?;
+        }
         if scope == Scope::Global && create {
             self.writable(name, "=", span)?;
         }

@@ -256,6 +256,22 @@ impl<'a> Checker<'a> {
         nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
     }
 
+    /// Advice where a type is not there: the author may mean one of the kernel's.
+    pub(crate) fn kernel_types(&self) -> Option<String> {
+        Some("types of the kernel are not supported yet: declare this one in the program".into())
+    }
+
+    /// A global name whose declaration was wrong: its uses make no message of their own.
+    pub(crate) fn poison_name(&mut self, scope: Scope, name: &str) {
+        let taken = scope == Scope::Global
+            && (tables::variable(name).is_some()
+                || tables::function(name).is_some()
+                || self.inlines.contains_key(name));
+        if !taken && self.var(scope, name).is_none() {
+            self.add_var(scope, name, VarType::Poisoned, None);
+        }
+    }
+
     /// A constant of a type.
     pub(crate) fn int(&self, value: i64, ty: TypeId, span: Span) -> Expr {
         Expr { kind: crate::program::ExprKind::Int(value), ty, span }

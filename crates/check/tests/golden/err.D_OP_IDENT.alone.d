@@ -1,0 +1,1 @@
+BEGIN { self = 3; trace(this); self[1] = 2; trace(this[2]); }
