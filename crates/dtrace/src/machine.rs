@@ -13,13 +13,14 @@ use bpf::mir::MapRef;
 use bpf::program::{
     ClauseUse, ErrorProbe, Layout, PidNamespace, Probe, ProgramSpec, Session, Target, TaskOffsets, compile,
 };
+use bpf::regalloc::CodegenError;
 use bpf::sys::{
     AttachType, Doorbell, GracePeriod, Link, Map, MapSpec, Mmap, Prog, ProgKind, SysError, Update,
     monotonic_ns,
 };
 use consumer::SlotSink;
 use diagnostics::SourceMap;
-use dif::ir::{Module, Scope};
+use dif::ir::{InstData, IntBuiltin, Module, Op, Scope};
 use plane::control::{Activity, Control, DropDelta, DropTracker, PerCpu};
 use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
@@ -399,7 +400,7 @@ fn load(
         Some(m) => m.maps.grow(m.maps.plan.grow(module, &sizes(options), &needs), auto)?,
     };
     add_strings(&mut maps, &assembly.strings, module.strsize)?;
-    let target = target(module, around);
+    let target = target(module, around)?;
     let session = Session {
         module,
         plan: &maps.plan.clone(),
@@ -466,19 +467,27 @@ fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroun
 /// The context level of clocks.
 const HARD_INTERRUPT: u32 = 2;
 
-fn target(module: &Module, around: &Surroundings<'_>) -> Target {
+fn target(module: &Module, around: &Surroundings<'_>) -> Result<Target, Error> {
     let task = uses_task(module).then(|| task_offsets(around.kernel)).flatten();
+    if task.is_none()
+        && let Some(inst) = insts(module).find(|i| i.op == Op::Builtin(IntBuiltin::Ppid))
+    {
+        // A guess at where the parent stands in the task would be a wrong number.
+        let message = "ppid needs the kernel's types, and this kernel gives none (no BTF)".into();
+        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
+    }
     let pid_namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten().map(|ns| {
         // The kernel counts a device as 12 bits of major and 20 of minor number.
         let dev = u64::from(libc_major(ns.dev)) << 20 | u64::from(libc_minor(ns.dev));
         PidNamespace { dev, ino: ns.ino }
     });
-    Target {
-        task,
-        task_btf: task.is_some() && around.features.has(Facility::TaskBtf),
-        pid_namespace,
-        wall_offset: wall_offset(),
-    }
+    let task_btf = task.is_some() && around.features.has(Facility::TaskBtf);
+    Ok(Target { task, task_btf, pid_namespace, wall_offset: wall_offset() })
+}
+
+/// Every instruction of every clause.
+fn insts(module: &Module) -> impl Iterator<Item = &InstData> {
+    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts)
 }
 
 /// Major number of a device as `stat` shows it.
