@@ -39,10 +39,24 @@ pub struct Code {
     pub lines: Vec<(u32, Span)>,
 }
 
+/// The kernel's limit on functions of a program (`BPF_MAX_SUBPROGS`).
+const FUNCTIONS_MAX: usize = 256;
+
+/// The kernel's limit on instructions of a program, and on those the verifier walks over
+/// (`BPF_COMPLEXITY_LIMIT_INSNS`).
+pub(crate) const INSTRUCTIONS_MAX: usize = 1_000_000;
+
 /// Allocates registers and emits. `funcs[0]` is the program.
 pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
     let mut allocated = funcs.into_iter().map(allocate).collect::<Result<Vec<_>, _>>()?;
     keep_called(&mut allocated);
+    if allocated.len() > FUNCTIONS_MAX {
+        let message = format!(
+            "too many clauses in one program: {} functions, the kernel allows {FUNCTIONS_MAX}",
+            allocated.len()
+        );
+        return Err(CodegenError { span: None, message });
+    }
     check_stack(&allocated)?;
     let mut code = Code::default();
     let mut calls: Vec<(u32, String)> = Vec::new();
@@ -62,6 +76,13 @@ pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
             return Err(CodegenError { span: None, message: format!("no subprogram {name}") });
         };
         code.insns[at as usize].imm = *start as i32 - at as i32 - 1;
+    }
+    if code.insns.len() > INSTRUCTIONS_MAX {
+        let message = format!(
+            "too many clauses in one program: {} instructions, the kernel allows {INSTRUCTIONS_MAX}",
+            code.insns.len()
+        );
+        return Err(CodegenError { span: None, message });
     }
     Ok(code)
 }
@@ -310,7 +331,12 @@ fn emit(mut a: Allocated, code: &mut Code, calls: &mut Vec<(u32, String)>) -> Re
         let distance = labels.get(&label).map(|to| *to as i64 - at as i64 - 1);
         code.insns[at].off = distance.and_then(|d| i16::try_from(d).ok()).ok_or_else(|| CodegenError {
             span,
-            message: format!("{}: a jump too far ({} instructions)", a.func.name, code.insns.len() - start),
+            message: format!(
+                "clauses too long: {} has {} instructions, the kernel's jumps reach {}",
+                a.func.name,
+                code.insns.len() - start,
+                i16::MAX
+            ),
         })?;
     }
     Ok(())
@@ -515,6 +541,19 @@ mod tests {
             assemble(vec![main]).unwrap_err().message,
             "needs 520 bytes of stack; the kernel allows 512"
         );
+    }
+
+    #[test]
+    fn too_many_functions_are_refused_with_the_number() {
+        let mut b = Builder::new("main", 1);
+        for i in 0..256 {
+            b.call_global(&format!("f{i}"), &[], |b| b.exit(0));
+        }
+        b.exit(0);
+        let (main, subs) = b.finish();
+        let error = assemble(std::iter::once(main).chain(subs).collect()).unwrap_err();
+        let text = "too many clauses in one program: 257 functions, the kernel allows 256";
+        assert_eq!(error.message, text);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use crate::btf::{Builder, Linkage, TypeId};
 use crate::disasm;
+use crate::emit::INSTRUCTIONS_MAX;
 use crate::features::Lockdown;
 use crate::insn::Insn;
 use crate::mir::Param;
@@ -245,6 +246,12 @@ impl LoadError {
         self.log.lines().skip(count.saturating_sub(TAIL))
     }
 
+    /// True when the program may be right, but is more than the verifier walks through.
+    pub fn is_too_complex(&self) -> bool {
+        let limits = ["program is too large", "jumps is too complex", "too many states"];
+        self.reason.as_deref().is_some_and(|r| limits.iter().any(|l| r.contains(l)))
+    }
+
     /// True when the verifier saw the program and rejected it: our bug, or a limit of the kernel.
     pub fn is_refusal(&self) -> bool {
         !self.log.is_empty() && !self.is_locked_down()
@@ -280,6 +287,12 @@ impl fmt::Display for LoadError {
             Some(reason) => write!(f, ": {reason}")?,
             None => write!(f, ": {}", self.error)?,
         }
+        if self.is_too_complex() {
+            write!(
+                f,
+                "\n   = it walks {INSTRUCTIONS_MAX} steps at most: let fewer, or smaller, clauses share a probe"
+            )?;
+        }
         self.place(f)?;
         if let Some((slot, text)) = &self.insn {
             write!(f, "\n   = instruction {slot}: {text}")?;
@@ -306,7 +319,8 @@ fn last_slot(log: &str) -> Option<u32> {
 
 /// The last line that is neither statistics nor an instruction.
 fn reason(log: &str) -> Option<String> {
-    const STATISTICS: [&str; 4] = ["processed ", "verification time", "stack depth", "max_states"];
+    const STATISTICS: [&str; 5] =
+        ["processed ", "insns processed ", "verification time", "stack depth", "max_states"];
     log.lines()
         .rev()
         .find(|line| !line.trim().is_empty() && !STATISTICS.iter().any(|s| line.starts_with(s)))

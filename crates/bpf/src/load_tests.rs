@@ -39,6 +39,9 @@ fn the_last_instruction_is_found_in_a_log() {
                R1 invalid mem access 'scalar'\nprocessed 2 insns (limit 1000000)\n";
     assert_eq!(last_slot(log), Some(12));
     assert_eq!(reason(log).as_deref(), Some("R1 invalid mem access 'scalar'"));
+    let log = "BPF program is too large. Processed 1000001 insn\nverification time 16378385 usec\n\
+               stack depth 0 max 0\ninsns processed 1000001\nprocessed 1000001 insns (limit 1000000)\n";
+    assert_eq!(reason(log).as_deref(), Some("BPF program is too large. Processed 1000001 insn"));
     assert_eq!(last_slot("nothing here\n"), None);
 }
 
@@ -96,4 +99,31 @@ fn a_long_log_is_collected_whole() {
     }
     assert_eq!(e.source.as_ref().map(|s| s.line), Some(2), "{e}");
     assert!(e.log.len() > 1 << 16);
+}
+
+#[test]
+fn what_tires_the_verifier_is_refused_by_its_limit_and_without_its_steps() {
+    if std::env::var_os("DTRACE_IN_VM").is_some() {
+        println!("skipped: what_tires_the_verifier: an emulated CPU takes a minute over it");
+        return;
+    }
+    let p = ProgramImage::new(
+        "endless",
+        ProgKind::RawTracepoint,
+        vec![
+            Insn::mov64_imm(Reg::R1, 2_000_000),
+            Insn::alu64_imm(Alu::Sub, Reg::R1, 1),
+            Insn::jmp_imm(crate::insn::Jmp::Ne, Reg::R1, 0, -2),
+            Insn::mov64_imm(Reg::R0, 0),
+            Insn::exit(),
+        ],
+    );
+    let e = p.load(0).expect_err("the verifier must give up");
+    if e.error.is_permission() && !e.is_refusal() {
+        println!("skipped: what_tires_the_verifier: {e}");
+        return;
+    }
+    assert!(e.is_too_complex(), "{e}");
+    assert!(e.to_string().contains("1000000 steps at most"), "{e}");
+    assert!(e.log.len() < 4096, "{} bytes", e.log.len());
 }

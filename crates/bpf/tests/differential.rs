@@ -2,7 +2,7 @@
 //! kernel that runs the test, must leave the same records, faults, variables, aggregations and drops.
 //!
 //! What is random beside the module is in [`Variant`]: how many probes the program serves and which clause is for
-//! which of them, clauses of ERROR, whether `exit()` stops what stands behind it, whether the kernel's types are used,
+//! which of them, clauses of ERROR, whether the program is divided into functions, whether `exit()` stops what stands behind it, whether the kernel's types are used,
 //! whether the module went through the optimizer.
 //!
 //! `SEED=n` runs one seed; `ROUNDS=n` more or fewer of them, from `START=n`.
@@ -12,7 +12,7 @@ mod session;
 
 use std::collections::BTreeMap;
 
-use bpf::program::{ProbeSet, Target};
+use bpf::program::{Division, ProbeSet, Target};
 use dif::generate::{self, Config, Rng};
 use dif::interp::{Fault, Interpreter, State, Val, World};
 use dif::ir::{AggFunc, IntBuiltin, Module, Scope, Space, StrBuiltin, VarId, VarTy};
@@ -102,6 +102,7 @@ struct Variant {
     types: bool,
     optimize: bool,
     comm: &'static std::ffi::CStr,
+    division: Division,
 }
 
 impl Variant {
@@ -123,6 +124,10 @@ impl Variant {
             types: rng.one_in(2),
             optimize: rng.one_in(2),
             comm: [c"", c"a", c"execname", c"fifteen letters"][rng.below(4)],
+            division: match rng.below(3) {
+                0 => Division { whole: 0, part: rng.below(60) },
+                _ => Division::default(),
+            },
         }
     }
 
@@ -133,6 +138,7 @@ impl Variant {
         setup.clauses.retain(|(c, _)| !self.error.contains(c));
         setup.error.clone_from(&self.error);
         setup.activity = self.activity;
+        setup.division = self.division;
         setup.target = if self.types { target() } else { Target::default() };
         setup
     }

@@ -11,11 +11,13 @@
 //!    key     the longest key, for those that do not fit registers
 //!    buffer  frames of a stack
 //!    image   an element of an array of strings before it is stored
+//!    state   of the firing, for clauses that are functions of their own (once)
 //! ```
 
 use dif::ir::{Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Term, Ty, Value, VarId, VarTy};
 
 use super::strings::Shape;
+use crate::program::Division;
 
 /// Bytes of an address.
 const WORD: u32 = 8;
@@ -29,9 +31,20 @@ pub struct Layout {
     pub main: SlotParts,
     /// Places in the slot for the clauses of ERROR.
     pub error: SlotParts,
+    /// What a firing is, where there are clauses enough to be divided.
+    pub state: Option<u32>,
+    /// When that is.
+    pub division: Division,
     /// Bytes used of a slot; 0 when no clause needs one.
     pub slot_bytes: u32,
 }
+
+/// Where the arguments are in the state.
+pub(crate) const STATE_ARGS: u32 = 0;
+/// Where the error number is.
+pub(crate) const STATE_ERRNO: u32 = 80;
+/// Where `this->` integers are.
+pub(crate) const STATE_THIS: u32 = 88;
 
 /// One set of places in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +64,12 @@ pub struct SlotParts {
 impl Layout {
     /// Lays out for `module`; `error` are the indices of ERROR's clauses.
     pub fn new(module: &Module, error: &[usize]) -> Layout {
-        let mut layout = Layout::default();
+        Layout::divided(module, error, Division::default())
+    }
+
+    /// The same, with programs divided by other measures than the usual.
+    pub fn divided(module: &Module, error: &[usize], division: Division) -> Layout {
+        let mut layout = Layout { division, ..Layout::default() };
         let mut this_size = 0;
         for var in &module.vars {
             let is_string = var.scope == Scope::Clause && var.ty == VarTy::Str && var.key.is_none();
@@ -66,6 +84,12 @@ impl Layout {
         let mut end = 0;
         layout.main = parts(module, &main, this_size, &mut end);
         layout.error = parts(module, &error, this_size, &mut end);
+        let operations: usize = module.clauses.iter().map(crate::program::operations).sum();
+        if operations > division.whole {
+            let ints = module.vars.iter().filter(|v| crate::program::is_this_int(v)).count() as u32;
+            layout.state = Some(end);
+            end += STATE_THIS + 8 * ints;
+        }
         layout.slot_bytes = end;
         layout
     }

@@ -263,8 +263,10 @@ impl Prog {
             && spec.log_level == 0
             && explains(errno)
         {
+            // What the verifier was tired of says nothing by its last steps, and there are a million of them.
+            let level = if matches!(errno, libc::E2BIG | libc::EFAULT) { LOG_STATISTICS } else { 1 };
             // Should it succeed now (a race for memory, say), all the better.
-            result = load_with_log(spec, 1, &mut log);
+            result = load_with_log(spec, level, &mut log);
         }
         match result {
             Ok(fd) => {
@@ -334,8 +336,11 @@ impl AsRawFd for Prog {
 
 /// Whether a log could say more than the errno: not when the call never reached the verifier for want of privilege.
 fn explains(errno: i32) -> bool {
-    !matches!(errno, libc::EPERM | libc::EMFILE | libc::ENFILE | libc::ENOSYS | libc::EFAULT)
+    !matches!(errno, libc::EPERM | libc::EMFILE | libc::ENFILE | libc::ENOSYS)
 }
+
+/// The log level with messages and statistics, but without steps (`BPF_LOG_STATS`).
+const LOG_STATISTICS: u32 = 4;
 
 /// One load; on failure the errno and the log's true size where the kernel (6.4) tells it.
 fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<OwnedFd, (i32, usize)> {

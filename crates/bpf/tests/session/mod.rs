@@ -9,8 +9,8 @@ use bpf::maps::{Maps, Needs, Options, Plan, PreemptCount, VarPlan};
 use bpf::mir::Label;
 use bpf::mir::{Builder, MapRef, Size, V};
 use bpf::program::{
-    ClauseUse, Compiled, Context, ErrorProbe, Index, Layout, Probe, ProbeSet, ProgramSpec, Session, Target,
-    TaskOffsets, compile,
+    ClauseUse, Compiled, Context, Division, ErrorProbe, Index, Layout, Probe, ProbeSet, ProgramSpec, Session,
+    Target, TaskOffsets, compile,
 };
 use bpf::sys::{AttachType, Map, MapBtf, MapSpec, Prog, ProgKind};
 use dif::ir::{Module, VarId};
@@ -82,6 +82,7 @@ pub struct Setup {
     pub levels: u32,
     pub level: u32,
     pub preempt_count: Option<PreemptCount>,
+    pub division: Division,
 }
 
 impl Setup {
@@ -99,6 +100,7 @@ impl Setup {
             levels: 1,
             level: 0,
             preempt_count: None,
+            division: Division::default(),
         }
     }
 }
@@ -224,7 +226,7 @@ fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled, Str
 
 impl Run {
     pub fn new(setup: Setup) -> Run {
-        let layout = Layout::new(&setup.module, &setup.error);
+        let layout = Layout::divided(&setup.module, &setup.error, setup.division);
         let plan = plan(&setup, &layout);
         let mut btf = bpf::btf::Builder::new();
         let key = btf.i32();

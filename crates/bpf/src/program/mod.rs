@@ -9,11 +9,18 @@
 //!  release     the slot
 //! ```
 //!
+//! Big programs have their clauses in functions: [`parts`].
+//!
 //! The decision that shapes it: what differs between providers is three questions (which probe, which argument, which
 //! error), asked through [`Context`] while the code is made. So a provider emits three loads, and knows nothing of
 //! records; and this crate knows nothing of providers.
 //!
 //! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
+
+mod parts;
+mod which;
+
+use std::ops::Range;
 
 use diagnostics::{SourceMap, Span};
 use dif::ir::{IntBuiltin, Module, Op};
@@ -22,13 +29,17 @@ use plane::control::Activity;
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::Plan;
-use crate::mir::{Builder, Helper, Jmp, Label, MapRef, Operand, Param, Size, V};
+use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, V};
 use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef};
 pub use crate::select::layout::Layout;
 use crate::select::layout::{SlotParts, needs_slot};
 use crate::select::{Firing, Result, clause, fault, strings};
 use crate::sys::{AttachType, ProgKind};
+pub use parts::Division;
+use parts::Part;
+pub(crate) use parts::operations;
+use which::{Table, clause_test, probe_index, union_test};
 
 /// What a running kernel offers to generated code, and where this tracer stands in it. Plain data, so that tests need
 /// no kernel.
@@ -257,35 +268,6 @@ fn source_line(map: &SourceMap, span: Span) -> SourceLine {
     SourceLine { file, line: shown, column, text }
 }
 
-/// The bytes of a program's table: bitmaps of 64-bit words, then a row a probe.
-#[derive(Default)]
-struct Table {
-    bytes: Vec<u8>,
-    words: u32,
-}
-
-impl Table {
-    fn bitmap(&mut self, contains: impl Fn(u32) -> bool, n: u32) -> u32 {
-        let at = self.bytes.len() as u32;
-        for w in 0..n.div_ceil(64) {
-            let word = (0..64).filter(|i| contains(w * 64 + i)).fold(0u64, |word, i| word | 1 << i);
-            self.bytes.extend(word.to_le_bytes());
-        }
-        self.words = n.div_ceil(64);
-        at
-    }
-
-    fn rows(&mut self, probes: &[Probe]) -> u32 {
-        let at = self.bytes.len() as u32;
-        for p in probes {
-            for word in [p.id, p.names[0], p.names[1], p.names[2], p.names[3]] {
-                self.bytes.extend(word.to_le_bytes());
-            }
-        }
-        at
-    }
-}
-
 /// True where a program may be preempted by another firing of itself on its CPU, and must therefore not have its stack in
 /// per-CPU memory: uprobes (and kprobes one by one, which are loaded alike).
 ///
@@ -316,10 +298,12 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     routines::gate(&mut b, spec.activity, if own_stack { idle } else { out });
     let ctx = b.param(0);
     let index = probe_index(&mut b, spec, ctx, out);
-    let n = spec.probes.len() as u32;
-    union_test(&mut b, spec, &mut table, index, out);
+    union_test(&mut b, spec, spec.clauses, &mut table, index, out);
+    let parts = parts::divide(session, spec);
     let cpu = routines::firing(&mut b, session.plan);
-    let slot = uses_slot(session, spec).then(|| routines::take_slot(&mut b, session.plan, &cpu, out));
+    let divided = parts.iter().any(|p| matches!(p, Part::Function(_)));
+    let slot =
+        (divided || uses_slot(session, spec)).then(|| routines::take_slot(&mut b, session.plan, &cpu, out));
     let facts = match index {
         Index::V(_) if names_probe(session.module, spec) => {
             Some(ProbeTable { number: spec.table, rows: table.rows(spec.probes), stride: ROW })
@@ -340,16 +324,10 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         in_error: false,
     };
     let release = b.label();
-    for (i, c) in spec.clauses.iter().enumerate() {
-        let skip = b.label();
-        clause_test(&mut b, spec, &mut table, c, (index, n), skip);
-        clause(session, &firing, &mut b, c.clause, c.epid_base)?;
-        b.bind(skip);
-        let more = i + 1 < spec.clauses.len();
-        // BEGIN and END run to their end, as the original does.
-        if more && spec.activity == Activity::Active && may_exit(session.module, spec, c.clause) {
-            routines::gate(&mut b, spec.activity, release);
-        }
+    if divided {
+        parts::emit(session, spec, &mut table, &firing, &mut b, &parts, release)?;
+    } else {
+        clauses(session, spec, &mut table, &firing, &mut b, 0..spec.clauses.len(), release)?;
     }
     b.bind(release);
     if let Some(slot) = &slot {
@@ -377,84 +355,34 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     })
 }
 
-fn probe_index(b: &mut Builder, spec: &ProgramSpec<'_>, ctx: V, out: Label) -> Index {
-    match spec.context.index(b, ctx, out) {
-        Index::V(_) if spec.probes.len() <= 1 => Index::Const(0),
-        Index::V(v) => {
-            b.br(Jmp::Ge, v, spec.probes.len() as u32, out);
-            Index::V(v)
-        }
-        constant => constant,
-    }
-}
-
-/// Leaves at once when no clause wants the probe.
-fn union_test(b: &mut Builder, spec: &ProgramSpec<'_>, table: &mut Table, index: Index, out: Label) {
-    let Index::V(v) = index else { return };
-    let n = spec.probes.len() as u32;
-    let wanted = |i| spec.clauses.iter().any(|c| c.probes.contains(i));
-    if !(0..n).all(wanted) {
-        bit_test(b, spec.table, table, wanted, (v, n), out);
-    }
-}
-
-/// Goes to `out` unless the bit of the probe is set.
-fn bit_test(
-    b: &mut Builder,
-    number: u32,
-    table: &mut Table,
-    contains: impl Fn(u32) -> bool,
-    (v, n): (V, u32),
-    out: Label,
-) {
-    let word = if n <= 64 {
-        b.imm((0..n).filter(|i| contains(*i)).fold(0u64, |w, i| w | 1 << i) as i64)
-    } else {
-        let at = table.bitmap(contains, n);
-        let base = b.map_value(MapRef::Table(number), at);
-        let word = b.shr(v, 6);
-        let off = b.shl(word, 3);
-        let place = b.add(base, off);
-        b.load(Size::B8, place, 0)
-    };
-    let within = b.and(v, 63);
-    let bit = b.shr(word, within);
-    let bit = b.and(bit, 1);
-    b.br(Jmp::Eq, bit, 0, out);
-}
-
-fn clause_test(
-    b: &mut Builder,
+/// Some of the program's clauses, each behind its test; to `stopped` when one of them ended the session.
+fn clauses(
+    session: &Session<'_>,
     spec: &ProgramSpec<'_>,
     table: &mut Table,
-    c: &ClauseUse,
-    (index, n): (Index, u32),
-    skip: Label,
-) {
-    match (index, &c.probes) {
-        (Index::Const(i), set) => {
-            if !set.contains(i) {
-                b.jmp(skip);
-            }
+    firing: &Firing<'_>,
+    b: &mut Builder,
+    range: Range<usize>,
+    stopped: Label,
+) -> Result<()> {
+    for i in range {
+        let (c, skip) = (&spec.clauses[i], b.label());
+        clause_test(b, spec, table, c, firing.index, skip);
+        clause(session, firing, b, c.clause, c.epid_base)?;
+        b.bind(skip);
+        let more = i + 1 < spec.clauses.len();
+        // BEGIN and END run to their end, as the original does.
+        if more && spec.activity == Activity::Active && may_exit(session.module, spec, c.clause) {
+            routines::gate(b, spec.activity, stopped);
         }
-        (Index::V(_), set) if (0..n).all(|i| set.contains(i)) => {}
-        (Index::V(v), ProbeSet::One(i)) => b.br(Jmp::Ne, v, *i, skip),
-        // What the union let pass is ours.
-        (Index::V(_), _) if spec.clauses.len() == 1 => {}
-        (Index::V(v), set) => bit_test(b, spec.table, table, |i| set.contains(i), (v, n), skip),
     }
+    Ok(())
 }
 
 /// Registers for `this->` integers, and zeros for its strings.
 fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: SlotParts) -> Vec<Option<V>> {
-    use dif::ir::{Scope, VarTy};
     let vars = session.module.vars.iter();
-    let this = vars
-        .map(|v| {
-            let is_int = v.scope == Scope::Clause && v.key.is_none() && v.ty != VarTy::Str;
-            is_int.then(|| b.copy(0))
-        })
-        .collect();
+    let this = vars.map(|v| is_this_int(v).then(|| b.copy(0))).collect();
     let size = parts.temps - parts.this;
     if let Some(slot) = slot
         && size > 0
@@ -462,6 +390,11 @@ fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: Sl
         strings::zero(b, slot, parts.this as i16, size);
     }
     this
+}
+
+/// An integer in a register of the program.
+pub(crate) fn is_this_int(v: &dif::ir::VarDesc) -> bool {
+    v.scope == dif::ir::Scope::Clause && v.key.is_none() && v.ty != dif::ir::VarTy::Str
 }
 
 fn has(module: &Module, clause: usize, what: impl Fn(&Op) -> bool) -> bool {
