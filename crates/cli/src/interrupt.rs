@@ -26,6 +26,11 @@ extern "C" fn handler(_: libc::c_int) {
     }
 }
 
+/// How many came.
+pub(crate) fn count() -> u32 {
+    COUNT.load(Ordering::SeqCst)
+}
+
 impl Interrupts {
     /// Starts to catch. SIGPIPE is ignored, so that a closed pipe is an error of the write.
     pub(crate) fn catch() -> io::Result<Interrupts> {
@@ -53,11 +58,6 @@ impl Interrupts {
             }
         }
         Ok(Interrupts { event })
-    }
-
-    /// How many came.
-    pub(crate) fn count(&self) -> u32 {
-        COUNT.load(Ordering::SeqCst)
     }
 
     /// Readable from the first one on.

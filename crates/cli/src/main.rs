@@ -5,6 +5,7 @@
 //!  command    what the words mean together
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
+//!  output     where results go
 //! ```
 //!
 //! Exit status: 0, or what `exit()` was given; 1 when something failed; 2 for a wrong command line.
@@ -12,6 +13,7 @@
 mod command;
 mod flags;
 mod interrupt;
+mod output;
 mod run;
 
 use std::fmt::Display;

@@ -1,6 +1,5 @@
 //! Lists, compiles, or traces.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -9,14 +8,12 @@ use dtrace::{Error, Macros, Notice, Program, Session, Source, Status, Target};
 
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
-use crate::interrupt::Interrupts;
+use crate::interrupt::{self, Interrupts};
+use crate::output::Output;
 use crate::{to_stderr, to_stdout};
 
 /// The version of D that scripts may ask for, as the original prints it.
 const VERSION: &str = "Sun D 1.13";
-
-/// Where output goes.
-type Out = Box<dyn Write>;
 
 fn complain(text: impl std::fmt::Display) {
     to_stderr(format!("dtrace: {text}\n"));
@@ -50,15 +47,15 @@ pub(crate) fn run(command: Command) -> u8 {
         }
         Mode::List | Mode::Trace => {}
     }
-    let out: Out = match &command.output {
-        None => Box::new(io::stdout()),
-        Some(path) => match File::options().append(true).create(true).open(path) {
-            Ok(file) => Box::new(file),
-            Err(e) => {
-                complain(format!("failed to open output file '{path}': {}", reason(&e)));
-                return 1;
-            }
-        },
+    let out = match &command.output {
+        None => Output::stdout().map_err(|e| format!("failed to open the standard output: {}", reason(&e))),
+        Some(path) => {
+            Output::append(path).map_err(|e| format!("failed to open output file '{path}': {}", reason(&e)))
+        }
+    };
+    let out = match out {
+        Ok(out) => out,
+        Err(e) => return complain_all(vec![e]),
     };
     match command.mode {
         Mode::List => list(command, out),
@@ -89,7 +86,8 @@ fn compile(sources: &[Source], macros: &Macros, options: &mut Options) -> Result
     program.map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
 }
 
-fn list(command: Command, mut out: Out) -> u8 {
+fn list(command: Command, out: Output) -> u8 {
+    let mut out = io::BufWriter::new(out);
     let mut done = || -> Result<u8, io::Error> {
         if command.programs.is_empty() {
             tell_idle(&command.options);
@@ -135,7 +133,7 @@ fn targets(command: &Command) -> Result<Vec<Target>, u8> {
     })
 }
 
-fn trace(command: Command, mut out: Out) -> u8 {
+fn trace(command: Command, mut out: Output) -> u8 {
     if command.programs.is_empty() {
         complain("no probes specified: use -n, -s, -P, -m, -f or -i");
         return 1;
@@ -189,6 +187,11 @@ fn trace(command: Command, mut out: Out) -> u8 {
     };
     match follow(&mut session, &interrupts, told) {
         Ok(status) => status,
+        // The output had no reader, and the user did not wait.
+        Err(Error::Output(_)) if interrupt::count() > 1 => {
+            session.abort();
+            1
+        }
         Err(e) => {
             tell(&mut session, told);
             session.abort();
@@ -198,7 +201,7 @@ fn trace(command: Command, mut out: Out) -> u8 {
 }
 
 /// What is said of the programs before they run: how many probes, and with `-v` what they promise.
-fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Out) -> io::Result<()> {
+fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Output) -> io::Result<()> {
     for (n, title) in program.titles.iter().enumerate() {
         if !quiet && !command.compile_only {
             let count = program.matched(n);
@@ -229,10 +232,10 @@ fn failed_output(e: &io::Error) -> u8 {
 }
 
 /// Works until the end; the exit status.
-fn follow(session: &mut Session<Out>, interrupts: &Interrupts, told: Told) -> Result<u8, Error> {
+fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) -> Result<u8, Error> {
     loop {
         tell(session, told);
-        if interrupts.count() > 0 {
+        if interrupt::count() > 0 {
             // The user's ^C stands on this line.
             session.newline()?;
             break;
@@ -241,7 +244,7 @@ fn follow(session: &mut Session<Out>, interrupts: &Interrupts, told: Told) -> Re
             break;
         }
     }
-    if interrupts.count() > 1 {
+    if interrupt::count() > 1 {
         session.abort();
         return Ok(1);
     }
@@ -259,7 +262,7 @@ struct Told {
     resize: bool,
 }
 
-fn tell(session: &mut Session<Out>, told: Told) {
+fn tell(session: &mut Session<Output>, told: Told) {
     for notice in session.take_notices() {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,

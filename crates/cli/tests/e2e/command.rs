@@ -11,7 +11,7 @@ tests! {
     output_to_a_file compile_only intermediate_code an_unreadable_script interrupt_once interrupt_twice preprocessor
     options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
     terminated_by_sigterm readers_may_go a_reader_that_has_seen_enough_is_no_error a_full_disk_is_an_error
-    no_probes_is_an_error titles_end_where_the_description_does only_one_cpu targets_are_told_by_name_of_signal
+    an_interrupt_ends_a_blocked_write no_probes_is_an_error titles_end_where_the_description_does only_one_cpu targets_are_told_by_name_of_signal
 }
 
 fn usage_without_words() -> Verdict {
@@ -378,5 +378,29 @@ fn targets_are_told_by_name_of_signal() -> Verdict {
     );
     let o = dtrace(&["-n", "BEGIN", "-c", "false"]).code(0);
     assert!(o.err.lines().any(|l| l.ends_with(" exited with status 1")), "{o:?}");
+    Pass
+}
+
+/// Nobody reads, and the pipe is full.
+fn an_interrupt_ends_a_blocked_write() -> Verdict {
+    let script = "BEGIN { n = 0; } tick-1ms { printf(\"%1000d\\n\", n++); } END { printf(\"end\"); }";
+    let mut child = start(&["-q", "-n", script, "-x", "switchrate=10ms"]);
+    let mut pipe = child.stdout.take().unwrap();
+    // SAFETY: a plain system call on a descriptor of ours.
+    unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&pipe), libc::F_SETPIPE_SZ, 4096) };
+    settle();
+    let limit = std::time::Instant::now() + Duration::from_secs(30);
+    let mut ended = None;
+    while ended.is_none() && std::time::Instant::now() < limit {
+        signal(&child, libc::SIGINT);
+        std::thread::sleep(Duration::from_millis(50));
+        ended = child.try_wait().unwrap();
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut pipe, &mut said).unwrap();
+    assert!(said.len() > 3000 && !said.contains("end"), "{said}");
+    assert_eq!(ended.and_then(|s| s.code()), Some(1));
     Pass
 }
