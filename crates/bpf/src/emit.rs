@@ -175,6 +175,11 @@ pub(crate) fn thread_jumps(f: &mut Func) {
             }
             l
         };
+        let targets = f.insts.iter().filter_map(|(inst, _)| match inst {
+            Inst::Jmp { to } | Inst::Br { to, .. } => Some(*to),
+            _ => None,
+        });
+        let wanted: BTreeSet<Label> = targets.collect();
         let mut edits: Vec<(usize, Option<Inst>)> = Vec::new();
         for (i, (inst, _)) in f.insts.iter().enumerate() {
             let next = real(i + 1);
@@ -185,14 +190,20 @@ pub(crate) fn thread_jumps(f: &mut Func) {
                     edits.push((i, Some(Inst::Jmp { to: follow(*to) })))
                 }
                 Inst::Br { cond, w32, a, b, to } => {
-                    // `if c goto L; goto M; L:` is `if !c goto M; L:`
-                    if let Some((Inst::Jmp { to: over }, _)) = f.insts.get(i + 1)
-                        && lands(to) == Some(real(i + 2))
+                    // `if c goto L; goto M; L:` is `if !c goto M; L:`, unless somebody else jumps to the `goto`.
+                    let after = real(i + 1);
+                    let alone = f.insts[i + 1..after].iter().all(|(between, _)| match between {
+                        Inst::Bind { label } => !wanted.contains(label),
+                        _ => true,
+                    });
+                    if let Some((Inst::Jmp { to: over }, _)) = f.insts.get(after)
+                        && alone
+                        && lands(to) == Some(real(after + 1))
                         && let Some(negated) = cond.negate()
                     {
                         let br = Inst::Br { cond: negated, w32: *w32, a: *a, b: *b, to: *over };
                         edits.push((i, Some(br)));
-                        edits.push((i + 1, None));
+                        edits.push((after, None));
                     } else if follow(*to) != *to {
                         let br = Inst::Br { cond: *cond, w32: *w32, a: *a, b: *b, to: follow(*to) };
                         edits.push((i, Some(br)));

@@ -287,6 +287,15 @@ pub enum Param {
     Memory(u32),
 }
 
+impl std::fmt::Display for Param {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Param::Word => f.write_str("word"),
+            Param::Memory(bytes) => write!(f, "memory {bytes}"),
+        }
+    }
+}
+
 /// An argument for a function that is verified on its own.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg {

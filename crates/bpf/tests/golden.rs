@@ -1,0 +1,90 @@
+//! DIF text to eBPF: `tests/golden/*.dif` to `*.bpf`. `UPDATE_GOLDEN=1` rewrites the answers.
+//!
+//! Nothing of the machine's kernel is in them: offsets come from the kernel in miniature of `types::btf::synth`, and what
+//! the kernel can do is said by the source. Its first lines are comments; those that begin with `;!` say what is around the
+//! clauses:
+//!
+//! ```text
+//! ;! error clause_1       that clause is ERROR's
+//! ;! probes 70            the program serves so many, found out at run time; without it, one
+//! ;! for clause_0 3 5     the clause is for these of them
+//! ;! untyped              no BTF for tasks
+//! ;! namespace            the tracer is in a pid namespace of its own
+//! ;! divide 10            clauses are put into functions of about so many operations
+//! ;! levels 3             self-> has so many context levels
+//! ```
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod session;
+
+use std::fs;
+use std::path::PathBuf;
+
+use bpf::maps::Options;
+use bpf::program::{Division, Layout, PidNamespace, ProbeSet, Target, TaskOffsets};
+use session::Setup;
+
+fn synthetic() -> Target {
+    let btf = types::btf::Btf::parse(types::btf::synth::kernel(), None).unwrap();
+    let offset = |member: &str| btf.field(&format!("task_struct.{member}")).unwrap().offset() as i16;
+    let task = TaskOffsets { comm: offset("comm"), real_parent: offset("real_parent"), tgid: offset("tgid") };
+    Target { task: Some(task), task_btf: true, pid_namespace: None, wall_offset: 1_700_000_000_000_000_000 }
+}
+
+fn compiled(text: &str) -> String {
+    let mut module = dif::text::parse(text).unwrap();
+    dif::verify::verify(&module).unwrap();
+    dif::opt::optimize(&mut module);
+    let clause = |name: &str| module.clauses.iter().position(|c| c.func.name == name).unwrap();
+    let mut setup = Setup::new(module.clone());
+    setup.target = synthetic();
+    setup.cpus = 4;
+    setup.options = Options::default();
+    for line in text.lines().filter_map(|l| l.strip_prefix(";! ")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |i: usize| words[i].parse::<u32>().unwrap();
+        match words[0] {
+            "error" => setup.error.push(clause(words[1])),
+            "probes" => setup.probes = number(1),
+            "for" => {
+                let mut bits = vec![0; setup.probes.div_ceil(64) as usize];
+                for i in 2..words.len() {
+                    bits[number(i) as usize / 64] |= 1 << (number(i) % 64);
+                }
+                setup.clauses[clause(words[1])].1 = ProbeSet::Bitmap(bits);
+            }
+            "untyped" => (setup.target.task, setup.target.task_btf) = (None, false),
+            "namespace" => setup.target.pid_namespace = Some(PidNamespace { dev: 4, ino: 4_026_531_836 }),
+            "divide" => setup.division = Division { whole: 0, part: number(1) as usize },
+            "levels" => setup.levels = number(1),
+            other => panic!("unknown line {other}"),
+        }
+    }
+    setup.clauses.retain(|(c, _)| !setup.error.contains(c));
+    let layout = Layout::divided(&setup.module, &setup.error, setup.division);
+    match session::compile_setup(&setup, &session::plan(&setup, &layout), &layout) {
+        Ok(program) => bpf::disasm::symbolic(&program.code),
+        Err(error) => format!("{error}\n"),
+    }
+}
+
+#[test]
+fn golden() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = Vec::new();
+    let mut files: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let inputs: Vec<&PathBuf> = files.iter().filter(|f| f.extension().is_some_and(|e| e == "dif")).collect();
+    assert!(inputs.len() >= 12);
+    for input in inputs {
+        let got = compiled(&fs::read_to_string(input).unwrap());
+        let output = input.with_extension("bpf");
+        if update {
+            fs::write(&output, &got).unwrap();
+        } else if fs::read_to_string(&output).unwrap_or_default() != got {
+            wrong.push(format!("{}:\n{got}", input.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
