@@ -29,7 +29,10 @@ pub fn symbolic(code: &Code) -> String {
     let mut at = 0;
     while let Some(insn) = code.insns.get(at) {
         if let Some(f) = code.funcs.iter().find(|f| f.start as usize == at) {
-            let params: Vec<String> = f.params.iter().map(Param::to_string).collect();
+            let params: Vec<String> = match at {
+                0 => vec!["context".into()],
+                _ => f.params.iter().map(Param::to_string).collect(),
+            };
             let kind = if f.global || at == 0 { "" } else { "static " };
             let gap = if at == 0 { "" } else { "\n" };
             let _ = writeln!(out, "{gap}{kind}{}({}):", f.name, params.join(", "));

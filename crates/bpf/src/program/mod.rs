@@ -263,7 +263,11 @@ impl Compiled {
 
 fn source_line(map: &SourceMap, span: Span) -> SourceLine {
     let (line, column) = map.line_column(span.file, span.start);
-    let (file, shown) = map.line_origin(span.file, line);
+    let (mut file, shown) = map.line_origin(span.file, line);
+    if file.is_empty() {
+        // As in messages of the compiler.
+        file = "command line".into();
+    }
     let text = map.text(span.file).lines().nth(line as usize - 1).unwrap_or("").to_owned();
     SourceLine { file, line: shown, column, text }
 }

@@ -63,7 +63,7 @@ pub struct Run {
     pub prog: Prog,
     pub compiled: Compiled,
     pub log: String,
-    layout: Layout,
+    pub layout: Layout,
     consumed: u64,
 }
 

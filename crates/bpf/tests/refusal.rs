@@ -1,0 +1,83 @@
+//! A refusal by the verifier names the D text that the instruction comes from, wherever that text stood, and whichever
+//! function the instruction is in.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod session;
+
+use std::os::fd::AsRawFd;
+
+use bpf::insn::{Insn, Reg, Size};
+use bpf::load::LoadError;
+use bpf::mir::MapRef;
+use bpf::program::Division;
+use diagnostics::{SourceKind, SourceMap, Span};
+use session::{Run, Setup, privileged};
+
+const CLAUSES: &str = r#"
+module strsize 16
+string s0 = ""
+var var0 = global "x" u64
+var var1 = global "y" u64
+clause "one" {
+b0:
+    v0:int = builtin arg0
+    storevar var0, v0
+    return
+}
+clause "two" {
+b0:
+    v0:int = builtin arg1
+    storevar var1, v0
+    return
+}
+"#;
+
+/// Puts a load from nowhere where the second clause stores its variable, and tries.
+fn refused(kind: SourceKind, name: &str, division: Division) -> Box<LoadError> {
+    let mut sources = SourceMap::default();
+    let text = "BEGIN { x = arg0; }\nBEGIN { y = arg1; }\n";
+    let file = sources.add(kind, name, text);
+    let mut module = dif::text::parse(CLAUSES).unwrap();
+    for (clause, at) in module.clauses.iter_mut().zip([8, 28]) {
+        for inst in clause.func.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+            inst.span = Some(Span::new(file, at, at + 8));
+        }
+    }
+    let mut setup = Setup::new(module);
+    setup.division = division;
+    let run = Run::new(setup);
+    let mut image =
+        run.compiled.image(|m: MapRef| run.maps.get(m).map(AsRawFd::as_raw_fd), Some(&sources)).unwrap();
+    let store = Insn::stx(Size::B8, Reg::R0, 0, Reg::R0);
+    let is_store = |i: &Insn| i.code == store.code && i.off == 0 && i.dst() != 10;
+    let last = image.insns.iter().rposition(is_store).unwrap();
+    image.insns[last] = Insn::ldx(Size::B8, Reg::R1, Reg::R10, 8);
+    image.load(0).expect_err("the verifier must refuse this")
+}
+
+#[test]
+fn a_refusal_names_the_script_the_line_and_the_column() {
+    if !privileged("refusal") {
+        return;
+    }
+    let e = refused(SourceKind::Script, "x.d", Division::default()).to_string();
+    assert!(e.contains("\n  --> x.d:2:9\n   | BEGIN { y = arg1; }\n"), "{e}");
+}
+
+#[test]
+fn a_program_from_the_command_line_is_called_so() {
+    if !privileged("refusal") {
+        return;
+    }
+    let e = refused(SourceKind::Specifier, "", Division::default()).to_string();
+    assert!(e.contains("\n  --> command line:2:9\n   | BEGIN { y = arg1; }\n"), "{e}");
+}
+
+#[test]
+fn a_clause_in_a_function_of_its_own_is_found_too() {
+    if !privileged("refusal") {
+        return;
+    }
+    let e = refused(SourceKind::Specifier, "", Division { whole: 0, part: 0 }).to_string();
+    assert!(e.contains("\n  --> command line:2:9\n   | BEGIN { y = arg1; }\n"), "{e}");
+}
