@@ -4,8 +4,9 @@
 //! the process. Links are closed before programs and maps only so that nothing fires into a session that is being taken
 //! apart; the activity word already makes such a firing do nothing.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use bpf::features::{Facility, Features};
 use bpf::maps::{Maps, Needs, Plan};
@@ -100,6 +101,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cpus: &'a [u32],
 }
 
+/// What programs of a running session share with those that come later. The descriptors are those of its [`Machine`].
+pub(crate) struct Running {
+    plan: Plan,
+    fds: BTreeMap<MapRef, RawFd>,
+    error: (Probe, Vec<ClauseUse>),
+    next_table: u32,
+}
+
 /// Programs that are loaded and not attached yet, and the maps that only they have.
 pub(crate) struct Loaded {
     attached: Vec<Attached>,
@@ -125,7 +134,7 @@ impl Machine {
         options: &Options,
         around: &Surroundings<'_>,
     ) -> Result<Machine, Error> {
-        let loaded = load(None, program, assembly, options, around)?;
+        let loaded = load(None, program, assembly, options, around, &mut || Ok(()))?;
         let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
         let aggs = (0..program.module.aggs.len() as u32).map(|a| Ok(map(MapRef::Agg(a))?.mmap(true)?));
@@ -150,15 +159,12 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Makes and loads what comes to a running session. Nothing changes for what runs.
-    pub(crate) fn load_more(
-        &self,
-        program: &Program,
-        assembly: &Assembly,
-        options: &Options,
-        around: &Surroundings<'_>,
-    ) -> Result<Loaded, Error> {
-        load(Some(self), program, assembly, options, around)
+    /// What programs that come later must know of.
+    pub(crate) fn running(&self) -> Running {
+        let mut fds: BTreeMap<MapRef, RawFd> =
+            self.maps.iter().map(|(at, m)| (at, m.as_fd().as_raw_fd())).collect();
+        fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
+        Running { plan: self.maps.plan.clone(), fds, error: self.error.clone(), next_table: self.next_table }
     }
 
     /// Takes in what was loaded, runs its BEGIN, and attaches it. Where that fails, nothing of it stays attached.
@@ -185,14 +191,6 @@ impl Machine {
         self.attached.append(&mut loaded.attached);
         self.end.append(&mut loaded.end);
         self.need_grace()
-    }
-
-    /// The descriptor of a map that programs name.
-    fn fd(&self, at: MapRef) -> Option<i32> {
-        match at {
-            MapRef::Doorbell => self.doorbell.as_ref().map(|d| d.map().as_raw_fd()),
-            _ => self.maps.get(at).map(|m| m.as_fd().as_raw_fd()),
-        }
     }
 
     /// Hangs all programs in.
@@ -377,13 +375,15 @@ fn attach(all: &mut [Attached]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the maps and loads the programs of an assembly: of a new session, or of more for a running one.
-fn load(
-    running: Option<&Machine>,
+/// Makes the maps and loads the programs of an assembly: of a new session, or of more for a running one, for which nothing
+/// changes yet. Calls `between` after each program.
+pub(crate) fn load(
+    running: Option<&Running>,
     program: &Program,
     assembly: &Assembly,
     options: &Options,
     around: &Surroundings<'_>,
+    between: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<Loaded, Error> {
     let module = &*program.module;
     let (mut error_probe, mut error) = running.map_or_else(Default::default, |m| m.error.clone());
@@ -397,7 +397,7 @@ fn load(
     let auto = options.text("bufresize") == "auto";
     let mut maps = match running {
         None => Maps::create(Plan::new(module, &sizes(options), &needs), auto, None)?,
-        Some(m) => m.maps.grow(m.maps.plan.grow(module, &sizes(options), &needs), auto)?,
+        Some(r) => Maps::grow(&r.plan, r.plan.grow(module, &sizes(options), &needs), auto)?,
     };
     add_strings(&mut maps, &assembly.strings, module.strsize)?;
     let target = target(module, around)?;
@@ -424,6 +424,7 @@ fn load(
             continue;
         }
         let prog = making.load_unit(a, number, &mut loaded.maps)?;
+        between()?;
         match a.unit.role {
             Role::Begin => loaded.begin.push(prog),
             Role::End => loaded.end.push(prog),
@@ -551,7 +552,7 @@ fn kind(a: &Assembled) -> (ProgKind, AttachType, u32) {
 struct Making<'a> {
     session: &'a Session<'a>,
     error: ErrorProbe<'a>,
-    running: Option<&'a Machine>,
+    running: Option<&'a Running>,
     options: &'a Options,
     sources: &'a SourceMap,
 }
@@ -589,7 +590,7 @@ impl Making<'_> {
         }
         let fd = |at: MapRef| {
             let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
-            new.or_else(|| self.running.and_then(|m| m.fd(at)))
+            new.or_else(|| self.running.and_then(|r| r.fds.get(&at).copied()))
         };
         let image = compiled.image(fd, Some(self.sources))?;
         let level = u32::from(self.options.flag("bpflog"));

@@ -27,7 +27,7 @@ use providers::Env;
 use crate::assemble::{Assembly, assemble};
 use crate::compile::{Macros, Program, Source};
 use crate::error::Error;
-use crate::machine::{Machine, Surroundings};
+use crate::machine::{Machine, Surroundings, load};
 use crate::options::{OptionError, Options};
 
 /// What the session wants next.
@@ -196,7 +196,8 @@ impl<W: Write> Session<W> {
 
     /// Enables more while the session runs: programs that may use and add to its variables and aggregations. Their BEGIN
     /// fires now; their probes fire as soon as they are attached; what runs already goes on undisturbed. A clause of ERROR
-    /// sees the faults of what is enabled with it or after it. Gives the number of probes that each source matched.
+    /// sees the faults of what is enabled with it or after it. Where a probe fires clauses that were enabled at different times,
+    /// their order is the kernel's. Gives the number of probes that each source matched.
     ///
     /// What is wrong, refused, or more than the kernel can give changes nothing: the session goes on as it was. (When
     /// attaching fails halfway, what has fired till then is in the output.) Options are those of the session; a script's
@@ -226,7 +227,10 @@ impl<W: Write> Session<W> {
         let env = Env { features, cpus: &cpus, only_cpu };
         let assembly = assemble(&more, &env, self.next_epid).map_err(Error::Provider)?;
         let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus };
-        let loaded = self.machine.load_more(&more, &assembly, &options, &around)?;
+        // Making all this takes its time, in which what runs goes on recording.
+        let running = self.machine.running();
+        self.drain(false)?;
+        let loaded = load(Some(&running), &more, &assembly, &options, &around, &mut || self.drain(false))?;
         self.notices.extend(lowered(loaded.lowered()));
         let known = Known { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
         introduce(&mut self.consumer, &more, &assembly, known)?;

@@ -36,9 +36,9 @@ impl Plan {
 }
 
 impl Maps {
-    /// Makes the maps that a grown plan has and these are not. Nothing changes here until [`Maps::adopt`].
-    pub fn grow(&self, plan: Plan, auto: bool) -> Result<Maps, SysError> {
-        make(plan, Some(&self.plan), auto, None)
+    /// Makes the maps that a plan grown from `before` has and the session has not: for [`Maps::adopt`].
+    pub fn grow(before: &Plan, plan: Plan, auto: bool) -> Result<Maps, SysError> {
+        make(plan, Some(before), auto, None)
     }
 
     /// Takes in what was made for a grown plan, which is the plan from now on. What it stands in the place of is given

@@ -34,6 +34,11 @@ impl Write for Output {
 }
 
 impl Output {
+    /// The text from this byte on.
+    pub(crate) fn after(&self, at: usize) -> String {
+        String::from_utf8_lossy(self.0.lock().unwrap().get(at..).unwrap_or_default()).into_owned()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }

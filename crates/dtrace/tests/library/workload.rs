@@ -35,7 +35,7 @@ fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
             // SAFETY: getppid takes no arguments and ignores what stands in their registers.
             unsafe { libc::syscall(libc::SYS_getppid, thread, seq) };
             seq += 1;
-            std::thread::sleep(std::time::Duration::from_micros(50));
+            std::thread::sleep(std::time::Duration::from_micros(200));
         }
         seq
     });
