@@ -20,6 +20,8 @@ pub enum Error {
     Load(Box<LoadError>),
     /// A provider cannot do it on this kernel.
     Provider(String),
+    /// A provider found no means, for want of privilege.
+    Privilege(String),
     /// A target could not be had.
     Target(proc::Error),
     /// Output could not be written.
@@ -31,6 +33,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// A provider's refusal. Who may not trace at all learns that, rather than what the kernel then seems to lack.
+    pub(crate) fn plan(text: String) -> Error {
+        let able = bpf::features::Capabilities::of_this_thread().can_trace();
+        if able { Error::Provider(text) } else { Error::Privilege(text) }
+    }
+
     /// The messages, one for each complaint, without `dtrace: `.
     pub fn messages(&self, map: &SourceMap, tags: bool) -> Vec<String> {
         match self {
@@ -61,6 +69,7 @@ impl fmt::Display for Error {
             Error::System(e) => write!(f, "could not enable tracing: {e}"),
             Error::Load(e) if !e.is_refusal() && e.error.is_permission() => privilege(f, e),
             Error::Load(e) => write!(f, "could not enable tracing: {e}"),
+            Error::Privilege(text) => privilege(f, text),
             Error::Provider(text) => write!(f, "could not enable tracing: {text}"),
             Error::Target(e) => e.fmt(f),
             Error::Output(e) => {

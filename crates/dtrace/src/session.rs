@@ -162,7 +162,7 @@ impl<W: Write> Session<W> {
         let features = Features::running();
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
         let env = Env { features, cpus: &cpus, only_cpu };
-        let assembly = assemble(program, &env, 1).map_err(Error::Provider)?;
+        let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
         let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus };
         let mut machine = Machine::load(program, &assembly, &options, &around)?;
         let notices = lowered(machine.lowered());
@@ -225,7 +225,7 @@ impl<W: Write> Session<W> {
         let features = Features::running();
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
         let env = Env { features, cpus: &cpus, only_cpu };
-        let assembly = assemble(&more, &env, self.next_epid).map_err(Error::Provider)?;
+        let assembly = assemble(&more, &env, self.next_epid).map_err(Error::plan)?;
         let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus };
         // Making all this takes its time, in which what runs goes on recording.
         let running = self.machine.running();
