@@ -11,6 +11,10 @@ use crate::tables::{self, VariableKind};
 /// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
 pub(crate) const MAX_DEPTH: u32 = 512;
 
+/// What capitals most often mean.
+const LIBRARY: &str =
+    "constants of the D libraries (SIGKILL, EINTR, O_RDONLY) are not supported yet: write the number";
+
 impl Checker<'_> {
     /// Checks an expression and gives its value.
     pub(crate) fn value(&mut self, e: &ast::Expr) -> Checks<Expr> {
@@ -125,7 +129,8 @@ impl Checker<'_> {
         if let Some((ty, value)) = self.types.find_enumerator(word) {
             return Ok(self.int(value, ty, span));
         }
-        let help = self.near_name(word);
+        let constant = word.len() > 2 && word.chars().all(|c| matches!(c, 'A'..='Z' | '0'..='9' | '_'));
+        let help = self.near_name(word).or_else(|| constant.then(|| LIBRARY.to_string()));
         self.fail_with(
             Tag::D_IDENT_UNDEF,
             span,
