@@ -12,10 +12,11 @@ use crate::vm::{Ended, Guest};
 
 /// Test programs that are worth a run in each guest: package, target, and rounds of its generated cases (an emulated CPU is
 /// slow). The end-to-end tests come last.
-const IN_GUEST: [(&str, &str, u32); 7] = [
+const IN_GUEST: [(&str, &str, u32); 8] = [
     ("bpf", "bpf", 0),
     ("bpf", "kernel", 0),
     ("bpf", "routines", 0),
+    ("bpf", "refusal", 0),
     ("bpf", "big", 60),
     ("bpf", "differential", 60),
     ("dtrace", "library", 0),
