@@ -267,7 +267,7 @@ fn tell(session: &mut Session<Output>, told: Told) {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,
             Notice::Target(_) => !told.quiet,
-            Notice::Message(_) => true,
+            Notice::Message(_) | Notice::Suppressed { .. } => true,
         };
         if wanted {
             complain(notice);

@@ -10,6 +10,7 @@
 //! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
 //! program runs any more, so the drain that follows is complete, and END sees everything before it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
@@ -48,6 +49,13 @@ pub enum Notice {
     Lowered(String),
     /// `pid 12 has exited`.
     Target(String),
+    /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
+    Suppressed {
+        /// Whose.
+        program: String,
+        /// How many at most.
+        count: u64,
+    },
 }
 
 impl std::fmt::Display for Notice {
@@ -55,6 +63,10 @@ impl std::fmt::Display for Notice {
         match self {
             Notice::Message(m) => m.fmt(f),
             Notice::Lowered(t) | Notice::Target(t) => f.write_str(t),
+            Notice::Suppressed { program, count } => {
+                let firings = if *count == 1 { "firing" } else { "firings" };
+                write!(f, "up to {count} {firings} of {program} suppressed by the kernel")
+            }
         }
     }
 }
@@ -67,6 +79,8 @@ pub struct Session<W: Write> {
     strings: Vec<Vec<u8>>,
     /// The next enabled probe's id.
     next_epid: u32,
+    /// What was told of suppressed firings.
+    suppressed: BTreeMap<String, u64>,
     machine: Machine,
     consumer: Consumer<W>,
     targets: Vec<proc::Target>,
@@ -180,8 +194,19 @@ impl<W: Write> Session<W> {
         let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, NOTE_FIRST) };
         let program = program.clone();
         let (strings, next_epid) = (assembly.strings, assembly.next);
-        let mut session =
-            Session { program, strings, next_epid, machine, consumer, targets, options, notices, next, cpus };
+        let mut session = Session {
+            program,
+            strings,
+            next_epid,
+            suppressed: BTreeMap::new(),
+            machine,
+            consumer,
+            targets,
+            options,
+            notices,
+            next,
+            cpus,
+        };
         session.next = Deadlines {
             switch: now + session.every("switchrate"),
             aggregate: now + session.every("aggrate"),
@@ -292,9 +317,26 @@ impl<W: Write> Session<W> {
         self.next.note = (now + wait, (wait * 2).min(NOTE_LAST));
     }
 
+    /// Tells of firings that the kernel suppressed since the last time.
+    fn tell_suppressed(&mut self) {
+        // A program's counter can be read as long as there is the program; where it cannot, there is nothing to tell.
+        let mut now: BTreeMap<String, u64> = BTreeMap::new();
+        for (program, count) in self.machine.suppressed().unwrap_or_default() {
+            *now.entry(program).or_default() += count;
+        }
+        for (program, total) in now {
+            let told = self.suppressed.entry(program.clone()).or_default();
+            let count = total.saturating_sub(std::mem::replace(told, total));
+            if count > 0 {
+                self.notices.push(Notice::Suppressed { program, count });
+            }
+        }
+    }
+
     fn status(&mut self) -> Result<(), Error> {
         let drops = self.machine.drops();
         self.consumer.dropped(drops);
+        self.tell_suppressed();
         if self.machine.has_clocks() {
             let online = bpf::sys::online_cpus();
             if online != self.cpus {
@@ -386,6 +428,7 @@ impl<W: Write> Session<W> {
             control.become_state(Activity::Draining);
         }
         self.machine.settle()?;
+        self.tell_suppressed();
         self.drain(true)?;
         self.machine.run_end()?;
         self.drain(true)?;

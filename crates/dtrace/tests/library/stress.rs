@@ -189,6 +189,10 @@ fn check(run: &Run, rounds: u64) -> u64 {
     }
     assert!(unmarked <= suppressed("syscall_entry") + scratch, "{unmarked} returns without entry");
 
+    // What was suppressed was told.
+    let all_suppressed: u64 = run.suppressed.values().sum();
+    assert!(run.losses.suppressed >= all_suppressed, "{} told of {all_suppressed}", run.losses.suppressed);
+
     // Records and drops are what fired.
     let hits = THREADS * rounds;
     let fired = sum("entries getppid") + sum("entries chdir") + sum("returns chdir") + hits + sum("samples");

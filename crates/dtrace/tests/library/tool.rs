@@ -49,6 +49,8 @@ impl Output {
 pub(crate) struct Losses {
     pub(crate) records: u64,
     pub(crate) others: Vec<(DropKind, u64)>,
+    /// Firings that the kernel suppressed.
+    pub(crate) suppressed: u64,
 }
 
 /// Runs to the end of the targets; what was lost. Anything else that is told fails the test.
@@ -70,6 +72,7 @@ pub(crate) fn told(session: &mut Session<Output>, losses: &mut Losses) {
         match notice {
             Notice::Message(Message::Drop(d)) if d.kind == DropKind::Principal => losses.records += d.count,
             Notice::Message(Message::Drop(d)) => losses.others.push((d.kind, d.count)),
+            Notice::Suppressed { count, .. } => losses.suppressed += count,
             Notice::Target(text) => assert!(text.ends_with("has exited"), "{text}"),
             other => panic!("told: {other}"),
         }
