@@ -1,9 +1,15 @@
 //! What the words of a command line mean together.
 
+use std::fs::File;
+use std::io::Read;
+
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
 use crate::flags::{self, NOT_YET, Word};
+
+/// The longest script that is read, in bytes. A device that never ends (`-s /dev/zero`) must not take all memory.
+const LONGEST_SCRIPT: u64 = 16 << 20;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,10 +165,15 @@ impl Named {
         match self {
             Named::Text(field, text) => Ok(Source::Specifier(*field, text.clone())),
             Named::File(path) => {
-                let bytes = std::fs::read(path).map_err(|e| {
+                let mut bytes = Vec::new();
+                let read = File::open(path).and_then(|f| f.take(LONGEST_SCRIPT + 1).read_to_end(&mut bytes));
+                read.map_err(|e| {
                     let text = e.to_string();
                     format!("failed to open {path}: {}", text.split(" (os error").next().unwrap_or_default())
                 })?;
+                if bytes.len() as u64 > LONGEST_SCRIPT {
+                    return Err(format!("failed to read {path}: longer than {} MiB", LONGEST_SCRIPT >> 20));
+                }
                 let text = String::from_utf8(bytes)
                     .map_err(|_| format!("failed to read {path}: it is not UTF-8 text"))?;
                 Ok(Source::Script(path.clone(), text))

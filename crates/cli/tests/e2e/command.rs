@@ -172,6 +172,10 @@ fn intermediate_code() -> Verdict {
 fn an_unreadable_script() -> Verdict {
     let o = dtrace(&["-s", "/nonexistent/script.d"]).code(1);
     assert!(o.err.contains("failed to open /nonexistent/script.d: No such file or directory"), "{o:?}");
+    let o = dtrace(&["-s", "/tmp"]).code(1);
+    assert!(o.err.contains("failed to open /tmp: Is a directory"), "{o:?}");
+    let o = dtrace(&["-s", "/dev/zero"]).code(1);
+    assert!(o.err.contains("failed to read /dev/zero: longer than 16 MiB"), "{o:?}");
     Pass
 }
 
