@@ -43,13 +43,8 @@ impl Error {
     pub fn messages(&self, map: &SourceMap, tags: bool) -> Vec<String> {
         match self {
             Error::Program(all) => all.iter().map(|d| d.render(map, tags)).collect(),
-            Error::Codegen(e) => {
-                let tag = diagnostics::Tag::D_UNKNOWN;
-                let d = match e.span {
-                    Some(span) => Diagnostic::new(tag, span, e.message.clone()),
-                    None => Diagnostic::bare(tag, e.message.clone()),
-                };
-                vec![d.render(map, tags)]
+            Error::Codegen(CodegenError { span: Some(span), message }) => {
+                vec![Diagnostic::new(diagnostics::Tag::D_UNKNOWN, *span, message.clone()).render(map, tags)]
             }
             other => vec![other.to_string()],
         }
@@ -64,7 +59,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Program(all) => all.iter().try_for_each(|d| writeln!(f, "{}", d.message)),
-            Error::Codegen(e) => f.write_str(&e.message),
+            Error::Codegen(e) => write!(f, "could not enable tracing: {}", e.message),
             Error::System(e) if e.is_permission() => privilege(f, e),
             Error::System(e) => write!(f, "could not enable tracing: {e}"),
             Error::Load(e) if !e.is_refusal() && e.error.is_permission() => privilege(f, e),
