@@ -3,6 +3,7 @@
 //! ```text
 //!  compile(sources) ──► Program        no privilege, no kernel facility
 //!  Session::start(program) ──► work … ──► finish
+//!                              enable(more)
 //!
 //!  options    the table of -x options
 //!  compile    texts to a module: syntax, check, lower

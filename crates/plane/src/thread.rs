@@ -2,7 +2,8 @@
 //!
 //! An interrupt is not the thread that it interrupted, so `self->x` in an interrupt must not be the thread's: each level
 //! that an enabled probe can reach has its own copy. The decision that shapes it: *one* map and one struct with a place
-//! for every variable. Creating task storage costs 670 ns, getting it 16; a map a variable would pay both for each.
+//! for every variable. Creating task storage costs 670 ns, getting it 16; a map a variable would pay both for each. (What a
+//! running session is given later has such a map: the struct cannot grow under the programs that use it.)
 //!
 //! ```text
 //!  value   +0  thread id  u64  0 until given (control page's `unique` + 1): first word of keys of self-> arrays
