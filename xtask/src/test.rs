@@ -180,7 +180,7 @@ fn guest_programs() -> Result<Programs, String> {
     Ok(Programs { dtrace: target_dir().join("release/dtrace"), tests, e2e })
 }
 
-fn target_dir() -> PathBuf {
+pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 

@@ -120,8 +120,10 @@ fn boot(guest: &Guest, command: &[String], out: &mut dyn Write) -> Result<Ended,
     fs::create_dir_all(&share).map_err(fail)?;
     let words: Vec<String> = command.iter().map(|w| shell_quote(w)).collect();
     let cwd = shell_quote(&guest.cwd.to_string_lossy());
-    fs::write(share.join("cmd"), format!("cd {cwd} 2>/dev/null || cd /\n{}\n", words.join(" ")))
-        .map_err(fail)?;
+    // `dtrace` is the release binary.
+    let path = shell_quote(&crate::test::target_dir().join("release").to_string_lossy());
+    let script = format!("export PATH={path}:$PATH\ncd {cwd} 2>/dev/null || cd /\n{}\n", words.join(" "));
+    fs::write(share.join("cmd"), script).map_err(fail)?;
     fs::write(share.join("log"), "").map_err(fail)?;
     let initrd = initrd(&guest.kernel, &work)?;
     let result = qemu(guest, &work, &initrd, out);
