@@ -100,7 +100,7 @@ struct Deadlines {
 
 /// How soon after its start a target's address map is read again: it loads its libraries now, and may end soon. Each time
 /// twice as long, up to [`NOTE_LAST`].
-const NOTE_FIRST: Duration = Duration::from_millis(2);
+const NOTE_FIRST: Duration = Duration::from_micros(200);
 const NOTE_LAST: Duration = Duration::from_secs(1);
 
 /// Reads for the consumer.
