@@ -448,6 +448,52 @@ fn a_stack_is_kept_once_under_its_hash() {
     assert_eq!(run.drops(DropKind::Stack), 0);
 }
 
+const EPID: &str = r#"
+module strsize 16
+string s0 = ""
+clause "c" record 8 {
+    does trace 0:u32
+    does trace 4:interned
+b0:
+    v0:int = builtin epid
+    v1:int = const 60
+    v2:int = cmp.sgt v0, v1
+    branch v2, b1, b2
+b1:
+    reserve
+    record 0:u32, v0
+    v3:str = builtin probefunc
+    record 4:interned, v3
+    commit
+    return
+b2:
+    predfalse
+}
+"#;
+
+#[test]
+fn what_a_clause_compares_an_epid_with_does_not_hide_the_probe_from_the_verifier() {
+    if !privileged("epid") {
+        return;
+    }
+    pin();
+    let mut setup = setup(EPID);
+    setup.probes = 70;
+    let names = session::interned(&setup.module, 70);
+    let mut run = Run::new(setup);
+    for probe in [60u32, 61, 69] {
+        let mut args = args(0);
+        args[9] = u64::from(probe);
+        run.fire(&args);
+        let got = run.records();
+        assert_eq!(got.len(), usize::from(probe > 60));
+        for r in got {
+            assert_eq!(word(&r.data, 0) as u32, probe);
+            assert_eq!(names[(word(&r.data, 0) >> 32) as usize], format!("func{probe}").into_bytes());
+        }
+    }
+}
+
 const LONG_STRING: &str = r#"
 module strsize 16
 string s0 = ""

@@ -221,7 +221,9 @@ impl Clause<'_, '_> {
     pub(crate) fn epid(&mut self) -> Operand {
         match self.firing.index {
             Index::Const(i) => Operand::Imm(i64::from(self.epid_base + i)),
-            Index::V(v) => Operand::V(self.b.add(v, self.epid_base)),
+            // Not an addition: kernels around 6.12 take a register and its sum with a constant for linked, and when a
+            // clause compares the sum they forget how great the index may be.
+            Index::V(v) => Operand::V(self.b.sub(v, -i64::from(self.epid_base))),
         }
     }
 

@@ -218,7 +218,8 @@ fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled, Str
         maps.insert(MapRef::Table(0), map);
     }
     let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
-    match image.load(4) {
+    // With statistics; a refusal is better explained without them.
+    match image.load(4).or_else(|_| image.load(0)) {
         Ok(loaded) => (loaded.prog, compiled, loaded.log),
         Err(e) => panic!("{e}\n{}", show(&setup.module, &compiled)),
     }
