@@ -174,8 +174,13 @@ impl Named {
                 if bytes.len() as u64 > LONGEST_SCRIPT {
                     return Err(format!("failed to read {path}: longer than {} MiB", LONGEST_SCRIPT >> 20));
                 }
-                let text = String::from_utf8(bytes)
-                    .map_err(|_| format!("failed to read {path}: it is not UTF-8 text"))?;
+                let text = String::from_utf8(bytes).map_err(|e| {
+                    let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+                    let line = good.iter().filter(|b| **b == b'\n').count() + 1;
+                    format!("failed to read {path}: line {line}: it is not UTF-8 text")
+                })?;
+                // Some editors put a mark there.
+                let text = text.strip_prefix('\u{feff}').map(String::from).unwrap_or(text);
                 Ok(Source::Script(path.clone(), text))
             }
         }

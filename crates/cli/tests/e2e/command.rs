@@ -171,7 +171,21 @@ fn intermediate_code() -> Verdict {
 
 fn an_unreadable_script() -> Verdict {
     let o = dtrace(&["-s", "/nonexistent/script.d"]).code(1);
-    assert!(o.err.contains("failed to open /nonexistent/script.d: No such file or directory"), "{o:?}");
+    assert_eq!(o.err, "dtrace: failed to open /nonexistent/script.d: No such file or directory\n");
+    let o = dtrace(&["-s", "/"]).code(1);
+    assert_eq!(o.err, "dtrace: failed to open /: Is a directory\n");
+    let path = std::env::temp_dir().join(format!("e2e-bytes-{}.d", std::process::id()));
+    let run = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let o = dtrace(&["-q", "-s", path.to_str().unwrap()]);
+        let _ = std::fs::remove_file(&path);
+        o
+    };
+    let o = run(b"/* fine */\nBEGIN { trace(\"\xe9\"); }\n").code(1);
+    assert_eq!(o.err, format!("dtrace: failed to read {}: line 2: it is not UTF-8 text\n", path.display()));
+    // What editors of other systems leave.
+    let o = run(b"\xef\xbb\xbfBEGIN\r\n{\r\n\ttrace(5);\r\n\texit(0);\r\n}\r\n").code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("5\n", ""));
     let o = dtrace(&["-s", "/tmp"]).code(1);
     assert!(o.err.contains("failed to open /tmp: Is a directory"), "{o:?}");
     let o = dtrace(&["-s", "/dev/zero"]).code(1);
