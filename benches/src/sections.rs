@@ -215,18 +215,40 @@ fn their_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     Some(Rows { printed: tracer.end(), dropped: 0, seconds })
 }
 
-/// Enable and exit with every system call probed, entry and return.
+/// Enable and exit with every system call probed, entry and return: how long from `exit()` to the end of the process.
 fn exit(tools: &Tools) {
-    println!("\nevery system call, entry and return: start to end with exit() at once");
-    let mut ours = Vec::new();
-    for _ in 0..5 {
-        ours.extend(whole(tools.dtrace(&[], "syscall::: { @[probefunc] = count(); } BEGIN { exit(0); }")));
-    }
-    println!("  dtrace   {:8.0} ms (median of 5)", median(ours.iter().map(|c| c.seconds * 1e3).collect()));
-    if let Some(peer) = &tools.peer {
-        let script = "tracepoint:syscalls:sys_* { @[probe] = count(); } BEGIN { exit(); }";
-        if let Some(cost) = whole(peer.command(script)) {
-            println!("  peer     {:8.0} ms (once)", cost.seconds * 1e3);
-        }
-    }
+    println!(
+        "\nevery system call, entry and return, for 0.3 s: exit() to the end of the process, and all in all"
+    );
+    // Each tracer's own clock says when exit() was called.
+    let ours = "syscall::: { @[probefunc] = count(); } \
+                tick-300ms { printf(\"at %d \", timestamp); exit(0); }";
+    let theirs = "tracepoint:syscalls:sys_* { @[probe] = count(); } \
+                  interval:ms:300 { printf(\"at %llu \", nsecs(monotonic)); exit(); }";
+    let rounds: Vec<Exit> = (0..5).filter_map(|_| exit_once(tools.dtrace(&[], ours))).collect();
+    show_exit("dtrace", "median of 5", &rounds);
+    let once = tools.peer.as_ref().and_then(|p| exit_once(p.command(theirs)));
+    show_exit("peer", "once", &once.into_iter().collect::<Vec<_>>());
+}
+
+/// Milliseconds.
+struct Exit {
+    after: f64,
+    whole: f64,
+}
+
+fn show_exit(name: &str, how: &str, rounds: &[Exit]) {
+    let after = median(rounds.iter().map(|e| e.after).collect());
+    let whole = median(rounds.iter().map(|e| e.whole).collect());
+    println!("  {name:<8} {:>8} ms, {:>8} ms ({how})", figure(after, 1), figure(whole, 0));
+}
+
+fn exit_once(mut command: Command) -> Option<Exit> {
+    let start = Instant::now();
+    let out = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let (end, whole) = (bpf::sys::monotonic_ns(), start.elapsed().as_secs_f64() * 1e3);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let (_, rest) = text.split_once("at ")?;
+    let called: u64 = rest.split_whitespace().next()?.parse().ok()?;
+    Some(Exit { after: end.checked_sub(called)? as f64 / 1e6, whole })
 }

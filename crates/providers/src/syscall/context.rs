@@ -55,8 +55,8 @@ fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
 }
 
 /// Goes to `unknown` unless the registers are as the 64-bit SYSCALL instruction leaves them: next address and flags once
-/// more in cx and r11. Any call of a helper costs more than all the rest of a small program (18 ns where returns are
-/// guarded), these loads nothing that can be measured. An `int 0x80` shows its caller's own cx and r11; that they are the
+/// more in cx and r11. Asking the task is a call of a helper, which costs more than all the rest of a small program (19 ns
+/// where returns are guarded), these loads nothing that can be measured. An `int 0x80` shows its caller's own cx and r11; that they are the
 /// address behind it and its flags takes a caller who wants to be taken for another.
 fn entered_by_syscall(b: &mut Builder, saved: V, unknown: Label) {
     for (at_entry, copy) in [(regs::IP, regs::CX), (regs::FLAGS, regs::R11)] {
