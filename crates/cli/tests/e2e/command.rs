@@ -413,19 +413,23 @@ fn an_interrupt_ends_a_blocked_write() -> Verdict {
     let mut child = start(&["-q", "-n", script, "-x", "switchrate=10ms"]);
     let mut pipe = child.stdout.take().unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&pipe);
-    let full = || {
+    let filled = || {
         let mut bytes = 0;
-        // SAFETY: plain system calls on a descriptor of ours; the second writes an int.
-        unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) == 0 && bytes > 3000 }
+        // SAFETY: a plain system call on a descriptor of ours; it writes an int.
+        unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) };
+        bytes
     };
     // SAFETY: as above.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, 4096) };
+    // There is something new a hundred times a second: what no longer grows is full.
     let limit = std::time::Instant::now() + Duration::from_secs(30);
-    while !full() && std::time::Instant::now() < limit {
+    let (mut last, mut since) = (0, std::time::Instant::now());
+    while (last == 0 || since.elapsed() < Duration::from_secs(1)) && std::time::Instant::now() < limit {
+        if filled() != last {
+            (last, since) = (filled(), std::time::Instant::now());
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The write that filled it is followed by one that waits.
-    std::thread::sleep(Duration::from_millis(300));
     let limit = std::time::Instant::now() + Duration::from_secs(30);
     let mut ended = None;
     while ended.is_none() && std::time::Instant::now() < limit {
@@ -437,7 +441,7 @@ fn an_interrupt_ends_a_blocked_write() -> Verdict {
     let _ = child.wait();
     let mut said = String::new();
     std::io::Read::read_to_string(&mut pipe, &mut said).unwrap();
-    assert!(said.len() > 3000 && !said.contains("end"), "{} bytes: {said}", said.len());
+    assert!(!said.is_empty() && !said.contains("end"), "{} bytes: {said}", said.len());
     assert_eq!(ended.and_then(|s| s.code()), Some(1));
     Pass
 }
