@@ -19,7 +19,9 @@ impl Checker<'_> {
             actions: Vec::new(),
             attributes: Attributes::STABLE,
         };
+        self.sink.enter(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
+        self.sink.enter(Some("action list"));
         let predicate = self.on_cpu(clause.span, predicate, &probes);
         let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
         let mut body = Vec::new();
@@ -39,6 +41,7 @@ impl Checker<'_> {
             }
             empty = false;
         }
+        self.sink.enter(None);
         let state = &mut self.clause;
         if empty {
             state.actions.push(Action::None);

@@ -23,17 +23,19 @@ pub struct Diagnostic {
     pub message: String,
     /// What would be right, one line each ("did you mean `pid`?").
     pub help: Vec<String>,
+    /// The part of a clause it was found in, named where there is no line to name.
+    pub region: Option<&'static str>,
 }
 
 impl Diagnostic {
     /// A complaint about `span`.
     pub fn new(tag: Tag, span: Span, message: impl Into<String>) -> Self {
-        Self { tag, span: Some(span), message: message.into(), help: Vec::new() }
+        Self { tag, span: Some(span), message: message.into(), help: Vec::new(), region: None }
     }
 
     /// A complaint that no text can be shown for.
     pub fn bare(tag: Tag, message: impl Into<String>) -> Self {
-        Self { tag, span: None, message: message.into(), help: Vec::new() }
+        Self { tag, span: None, message: message.into(), help: Vec::new(), region: None }
     }
 
     /// Adds a line that says what would be right.
@@ -78,8 +80,9 @@ impl Diagnostic {
                         out.push_str(&map.excerpt(span, name, line, column));
                     }
                     SourceKind::Specifier => {
+                        let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
                         out.push_str(&format!(
-                            "invalid probe specifier {}: {tag}{}",
+                            "invalid probe specifier {}: {tag}{region}{}",
                             map.text(span.file).trim_end(),
                             self.message
                         ));
@@ -100,11 +103,18 @@ impl Diagnostic {
 #[derive(Debug, Default)]
 pub struct Sink {
     diagnostics: Vec<Diagnostic>,
+    region: Option<&'static str>,
 }
 
 impl Sink {
+    /// From now on complaints are about this part of a clause: `predicate`, `action list`.
+    pub fn enter(&mut self, region: Option<&'static str>) {
+        self.region = region;
+    }
+
     /// Adds a complaint; the same complaint about the same place is kept once.
-    pub fn push(&mut self, diagnostic: Diagnostic) {
+    pub fn push(&mut self, mut diagnostic: Diagnostic) {
+        diagnostic.region = diagnostic.region.or(self.region);
         if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }

@@ -51,6 +51,10 @@ fn syntax_errors_are_all_reported() -> Verdict {
 fn unknown_names() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { trace(execnam); }"]).code(1);
     assert!(o.err.contains("execnam") && o.err.contains("execname"), "{o:?}");
+    let start = "dtrace: invalid probe specifier BEGIN { trace(execnam); }: in action list: failed to resolve execnam: ";
+    assert!(o.err.starts_with(start), "{o:?}");
+    let o = dtrace(&["-xerrtags", "-n", "BEGIN /x/ {}"]).code(1);
+    assert!(o.err.contains(" {}: [D_IDENT_UNDEF] in predicate: failed to resolve x: "), "{o:?}");
     let o = dtrace(&["-n", "BEGIN { prinft(\"x\"); }"]).code(1);
     assert!(o.err.contains("prinft") && o.err.contains("printf"), "{o:?}");
     Pass
