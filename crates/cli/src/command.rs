@@ -113,6 +113,8 @@ impl Command {
             's' => self.programs.push(Named::File(value.into())),
             'c' => self.targets.push(Wanted::Run(value.into())),
             'p' => match value.parse() {
+                // Named twice, it is still one process.
+                Ok(pid) if self.targets.contains(&Wanted::Pid(pid)) => {}
                 Ok(pid) => self.targets.push(Wanted::Pid(pid)),
                 Err(_) => return Err(Wrong::Value(format!("invalid pid: {value}"))),
             },
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn programs_targets_and_operands() {
-        let c = parse(&words("-q -n BEGIN -s x.d one -p 12 -c ls two -w -b 1m")).unwrap();
+        let c = parse(&words("-q -n BEGIN -s x.d one -p 12 -c ls -p 12 two -w -b 1m")).unwrap();
         assert_eq!(c.programs, [Named::Text(Field::Name, "BEGIN".into()), Named::File("x.d".into())]);
         assert_eq!(c.targets, [Wanted::Pid(12), Wanted::Run("ls".into())]);
         assert_eq!(c.operands, ["one", "two"]);
