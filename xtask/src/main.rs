@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask help` lists them. Each chore is one module; this file only hands out the words.
 
+mod coverage;
 mod kernels;
 mod test;
 mod tidy;
@@ -50,6 +51,7 @@ cargo xtask CHORE
                 run every test here, and those that need a kernel in each guest
   bench [start|event|rows|exit]
                 build for release and compare with bpftrace and the floor
+  coverage      print the rows of D that no test names
   tidy          check the house rules that a program can check
   kernels       download and unpack the kernels
 ";
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Some("vm") => vm::command(rest),
         Some("test") => test::command(rest),
         Some("bench") => bench(rest),
+        Some("coverage") => coverage::command(),
         Some("tidy") => tidy::command(),
         Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
         Some("help") | None => {
