@@ -1,0 +1,214 @@
+//! A program by D's grammar, nearly always valid.
+//!
+//! Expressions are made by the type that is wanted: an integer or a string; variables have one type each, said in a
+//! declaration or by their first assignment, which comes before any use. What programs touch is tame: arguments, their own
+//! variables, and memory at the addresses of [`Shape::memory`]. So whatever is made can be run by the interpreter and by a
+//! kernel, and both must agree.
+//!
+//! Features that the compiler does not have are no trouble: such a program is refused, and the next one is tried.
+
+mod expr;
+mod stmt;
+
+use std::fmt::Write;
+
+use crate::choices::Choices;
+
+/// What programs are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// At most so many clauses.
+    pub clauses: usize,
+    /// At most so many statements a clause.
+    pub statements: usize,
+    /// At most so deep expressions.
+    pub depth: usize,
+    /// Strings and what is done with them.
+    pub strings: bool,
+    /// Calls of subroutines.
+    pub subroutines: bool,
+    /// Structs, arrays and pointers to them.
+    pub objects: bool,
+    /// Readable user memory: address and bytes, a NUL somewhere among them.
+    pub memory: Option<(u64, u64)>,
+    /// `exit()`.
+    pub exit: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            clauses: 3,
+            statements: 6,
+            depth: 4,
+            strings: true,
+            subroutines: true,
+            objects: true,
+            memory: None,
+            exit: true,
+        }
+    }
+}
+
+/// A variable that a program has.
+#[derive(Clone, Debug)]
+struct Var {
+    /// As it is written: `self->x1`.
+    text: String,
+    string: bool,
+    /// Types of the keys of an associative array: true for a string.
+    keys: Vec<bool>,
+    /// So many elements, of a scalar array.
+    len: usize,
+    /// Type of a struct's member access is in `text`; false where nothing may be assigned.
+    writable: bool,
+}
+
+/// The program in the making.
+struct Maker<'a, 'c> {
+    c: &'a mut Choices<'c>,
+    shape: Shape,
+    out: String,
+    vars: Vec<Var>,
+    aggs: Vec<(String, &'static str, Vec<bool>)>,
+    /// What `this->` a clause may read: those assigned in it before.
+    depth: usize,
+}
+
+const INTS: [&str; 20] = [
+    "char",
+    "unsigned char",
+    "signed char",
+    "short",
+    "unsigned short",
+    "int",
+    "unsigned int",
+    "long",
+    "unsigned long",
+    "long long",
+    "unsigned long long",
+    "int8_t",
+    "uint8_t",
+    "int16_t",
+    "uint16_t",
+    "int32_t",
+    "uint32_t",
+    "int64_t",
+    "uint64_t",
+    "size_t",
+];
+
+/// A program.
+pub fn program(choices: &mut Choices<'_>, shape: &Shape) -> String {
+    let mut m =
+        Maker { c: choices, shape: *shape, out: String::new(), vars: Vec::new(), aggs: Vec::new(), depth: 0 };
+    m.declarations();
+    for _ in 0..=m.c.below(shape.clauses) {
+        m.clause();
+    }
+    m.out
+}
+
+impl Maker<'_, '_> {
+    fn declarations(&mut self) {
+        if self.shape.objects && self.c.one_in(2) {
+            self.structure();
+        }
+        for i in 0..self.c.below(4) {
+            let scope = self.c.pick(&["", "self ", "this "]);
+            let string = self.shape.strings && self.c.one_in(3);
+            let ty = if string { "string" } else { self.c.pick(&INTS) };
+            let name = format!("d{i}");
+            let keys = if scope != "this " && self.c.one_in(3) { self.keys() } else { Vec::new() };
+            let len = if keys.is_empty() && !string && self.shape.objects && self.c.one_in(4) {
+                1 + self.c.below(9)
+            } else {
+                0
+            };
+            let _ = write!(self.out, "{scope}{ty} {name}");
+            if !keys.is_empty() {
+                let list: Vec<&str> = keys.iter().map(|s| if *s { "string" } else { "int" }).collect();
+                let _ = write!(self.out, "[{}]", list.join(", "));
+            }
+            if len > 0 {
+                let _ = write!(self.out, "[{len}]");
+            }
+            self.out.push_str(";\n");
+            let text = match scope {
+                "self " => format!("self->{name}"),
+                "this " => format!("this->{name}"),
+                _ => name,
+            };
+            self.vars.push(Var { text, string, keys, len, writable: true });
+        }
+    }
+
+    /// A struct type and variables of it, whose members are variables like others.
+    fn structure(&mut self) {
+        let _ = writeln!(
+            self.out,
+            "struct inner {{ short a; char b[4]; }};\n\
+             struct s {{ char c; int i; unsigned u:5; int d:7; long l; struct inner in; int m[2][3]; }};"
+        );
+        for (scope, name) in [("", "g"), ("self", "self->t"), ("this", "this->l")] {
+            if !self.c.one_in(2) {
+                continue;
+            }
+            let word = name.rsplit('>').next().unwrap_or(name);
+            let _ = writeln!(self.out, "{scope} struct s {word};");
+            for member in ["c", "i", "u", "d", "l", "in.a", "in.b[2]", "m[1][2]"] {
+                let text = format!("{name}.{member}");
+                self.vars.push(Var { text, string: false, keys: Vec::new(), len: 0, writable: true });
+            }
+        }
+    }
+
+    fn keys(&mut self) -> Vec<bool> {
+        (0..=self.c.below(3)).map(|_| self.shape.strings && self.c.one_in(3)).collect()
+    }
+
+    fn clause(&mut self) {
+        // What a former clause left in `this->` variables is not said by the interpreter and the kernel alike unless it
+        // was assigned in this firing; clauses of one firing run in order, so it was.
+        self.out.push_str("BEGIN\n");
+        if self.c.one_in(3) {
+            let test = self.int();
+            let _ = writeln!(self.out, "/{test}/");
+        }
+        self.out.push_str("{\n");
+        for _ in 0..=self.c.below(self.shape.statements) {
+            let statement = self.statement();
+            let _ = writeln!(self.out, "\t{statement}");
+        }
+        self.out.push_str("}\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stages::{Compiled, compile};
+
+    #[test]
+    fn most_programs_are_accepted() {
+        let shape = Shape { subroutines: false, objects: false, ..Shape::default() };
+        let mut accepted = 0;
+        let mut refused = Vec::new();
+        for seed in 0..200 {
+            let text = program(&mut Choices::seed(seed), &shape);
+            match compile(&text, 64, None) {
+                Ok(Compiled::Module(..)) => accepted += 1,
+                Ok(Compiled::Refused(why)) => {
+                    refused.extend(why.lines().filter(|l| l.contains(": [D_")).map(str::to_owned));
+                }
+                Err(e) => panic!("seed {seed}: {e}"),
+            }
+        }
+        assert!(accepted > 100, "only {accepted}; refused:\n{}", refused.join("\n"));
+    }
+
+    #[test]
+    fn a_spent_source_ends() {
+        assert!(program(&mut Choices::Bytes(&[]), &Shape::default()).len() < 1000);
+    }
+}

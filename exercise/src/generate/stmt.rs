@@ -1,0 +1,109 @@
+//! Statements.
+
+use super::{Maker, Var};
+
+const FUNCTIONS: [&str; 9] =
+    ["count", "sum", "min", "max", "avg", "stddev", "quantize", "lquantize", "llquantize"];
+
+impl Maker<'_, '_> {
+    pub(super) fn statement(&mut self) -> String {
+        self.depth = 0;
+        match self.c.below(12) {
+            0 | 1 => {
+                let value = self.int();
+                format!("trace({value});")
+            }
+            2 if self.shape.strings => {
+                let value = self.string();
+                format!("trace({value});")
+            }
+            3 => self.printf(),
+            4 | 5 => self.first(),
+            6 => self.aggregate(),
+            7 => match self.place(false) {
+                // Deletes an element, clears a scalar.
+                Some(place) => format!("{place} = 0;"),
+                None => ";".into(),
+            },
+            8 if self.shape.exit && self.c.one_in(6) => "exit(3);".into(),
+            9 => {
+                let (c, a) = (self.int(), self.statement_inner());
+                format!("if ({c}) {{ {a} }}")
+            }
+            _ => {
+                let string = self.shape.strings && self.c.one_in(3);
+                match self.assignment(string) {
+                    Some(assignment) => format!("{assignment};"),
+                    None => self.first(),
+                }
+            }
+        }
+    }
+
+    fn statement_inner(&mut self) -> String {
+        let value = self.int();
+        let a = format!("trace({value});");
+        if !self.c.one_in(2) {
+            return a;
+        }
+        let value = self.int();
+        format!("{a} }} else {{ trace({value});")
+    }
+
+    /// A first assignment, which declares.
+    fn first(&mut self) -> String {
+        let number = self.vars.len();
+        let scope = self.c.pick(&["", "self->", "this->"]);
+        let string = self.shape.strings && self.c.one_in(3);
+        let keys = if scope != "this->" && self.c.one_in(3) { self.keys() } else { Vec::new() };
+        let text = format!("{scope}x{number}");
+        let value = if string { self.string() } else { self.int() };
+        let mut place = text.clone();
+        if !keys.is_empty() {
+            let list: Vec<String> =
+                keys.iter().map(|s| if *s { self.string() } else { self.int() }).collect();
+            place = format!("{text}[{}]", list.join(", "));
+        }
+        // Only what stands behind this may use it.
+        self.vars.push(Var { text, string, keys, len: 0, writable: true });
+        format!("{place} = {value};")
+    }
+
+    fn printf(&mut self) -> String {
+        let mut format = String::new();
+        let mut args = String::new();
+        for _ in 0..self.c.below(4) {
+            if self.shape.strings && self.c.one_in(3) {
+                format.push_str(self.c.pick(&["%s ", "%-9s|", "%S "]));
+                let s = self.string();
+                args.push_str(&format!(", {s}"));
+            } else {
+                format.push_str(self.c.pick(&["%d ", "%x ", "%5u ", "%i|", "%o "]));
+                let v = self.int();
+                args.push_str(&format!(", {v}"));
+            }
+        }
+        format!("printf(\"p {format}\"{args});")
+    }
+
+    fn aggregate(&mut self) -> String {
+        if self.aggs.is_empty() || self.c.one_in(2) {
+            let name = format!("@g{}", self.aggs.len());
+            let func = self.c.pick(&FUNCTIONS);
+            let keys = if self.c.one_in(3) { Vec::new() } else { self.keys() };
+            self.aggs.push((name, func, keys));
+        }
+        let at = self.c.below(self.aggs.len());
+        let (name, func, keys) = self.aggs[at].clone();
+        let list: Vec<String> = keys.iter().map(|s| if *s { self.string() } else { self.int() }).collect();
+        let key = if list.is_empty() { String::new() } else { format!("[{}]", list.join(", ")) };
+        let value = self.int();
+        let call = match func {
+            "count" => "count()".into(),
+            "lquantize" => format!("lquantize({value}, -100, 100, 10)"),
+            "llquantize" => format!("llquantize({value}, 10, 0, 6, 20)"),
+            _ => format!("{func}({value})"),
+        };
+        format!("{name}{key} = {call};")
+    }
+}

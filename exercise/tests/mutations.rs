@@ -1,0 +1,116 @@
+//! Whatever the text, every stage ends without a panic; and what compiles is accepted by the verifier of the kernel that
+//! runs the test. The texts are the golden tests' programs, their words mixed.
+//!
+//! `ROUNDS=n` more or fewer, from `START=n`; `SEED=n` one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../crates/bpf/tests/session/mod.rs"]
+mod session;
+
+use std::path::PathBuf;
+
+use bpf::program::Layout;
+use exercise::choices::Choices;
+use exercise::mutate::mutate;
+use exercise::stages::{self, Compiled};
+use session::{Run, Setup, privileged};
+
+/// Programs of the golden tests, sorted by path.
+fn seeds() -> Vec<String> {
+    let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut files = Vec::new();
+    for room in ["syntax", "check", "lower"] {
+        let dir = top.join(room).join("tests/golden");
+        let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        files.extend(entries.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "d")));
+    }
+    files.sort();
+    let texts: Vec<String> = files.iter().filter_map(|f| std::fs::read_to_string(f).ok()).collect();
+    assert!(texts.len() > 50);
+    texts
+}
+
+fn rounds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
+    if let Some(seed) = number("SEED") {
+        return seed..seed + 1;
+    }
+    let start = number("START").unwrap_or(0);
+    start..start + number("ROUNDS").unwrap_or(default)
+}
+
+fn mutation(seeds: &[String], seed: u64) -> String {
+    let mut choices = Choices::seed(seed);
+    let (a, b) = (choices.below(seeds.len()), choices.below(seeds.len()));
+    mutate(&seeds[a], &seeds[b], &mut choices)
+}
+
+/// False when the back end named a limit of its own.
+fn accepted(module: dif::ir::Module, what: &str) -> bool {
+    let setup = Setup::new(module);
+    let layout = Layout::divided(&setup.module, &setup.error, setup.division);
+    let plan = session::plan(&setup, &layout);
+    if let Err(e) = session::compile_setup(&setup, &plan, &layout) {
+        println!("{what}: a limit: {e}");
+        return false;
+    }
+    Run::new(setup);
+    true
+}
+
+#[test]
+fn no_text_makes_the_front_end_panic() {
+    let seeds = seeds();
+    let mut compiled = 0;
+    for seed in rounds(5000) {
+        let text = mutation(&seeds, seed);
+        stages::parse(&text);
+        match std::panic::catch_unwind(|| stages::compile(&text, 64, None)) {
+            Ok(Ok(Compiled::Module(..))) => compiled += 1,
+            Ok(Ok(Compiled::Refused(_))) => {}
+            Ok(Err(e)) => panic!("seed {seed}: {e}"),
+            Err(_) => panic!("seed {seed}:\n{text}"),
+        }
+    }
+    println!("{compiled} compiled");
+}
+
+#[test]
+fn what_compiles_is_accepted_by_the_verifier() {
+    if !privileged("what_compiles_is_accepted_by_the_verifier") {
+        return;
+    }
+    let seeds = seeds();
+    let mut loaded = 0;
+    for seed in rounds(3000) {
+        let text = mutation(&seeds, seed);
+        let strsize = [64, 256, 16, 1024][seed as usize % 4];
+        if let Ok(Compiled::Module(module, _)) = stages::compile(&text, strsize, None) {
+            // Seen when the test fails.
+            println!("seed {seed}:\n{text}");
+            loaded += u32::from(accepted(*module, &format!("seed {seed}")));
+        }
+    }
+    assert!(loaded > 0 || std::env::var_os("SEED").is_some());
+}
+
+#[test]
+fn generated_programs_are_accepted_by_the_verifier() {
+    if !privileged("generated_programs_are_accepted_by_the_verifier") {
+        return;
+    }
+    let mut loaded = 0;
+    for seed in rounds(500) {
+        let text = exercise::generate::program(&mut Choices::seed(seed), &Default::default());
+        let strsize = [64, 256, 16, 1024][seed as usize % 4];
+        match stages::compile(&text, strsize, None) {
+            Ok(Compiled::Module(module, _)) => {
+                println!("seed {seed}:\n{text}");
+                loaded += u32::from(accepted(*module, &format!("seed {seed}")));
+            }
+            Ok(Compiled::Refused(_)) => {}
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+    }
+    assert!(loaded > 0 || std::env::var_os("SEED").is_some());
+}
