@@ -136,6 +136,10 @@ impl Checker<'_> {
 
     fn subroutine(&mut self, sub: Subroutine, row: &FunctionRow, values: Vec<Expr>, span: Span) -> Expr {
         let ty = self.row_type(row.ret);
+        if let Subroutine::Call(name) = sub {
+            let user = values.iter().any(|v| self.types.pointee(v.ty).is_some_and(|(_, user)| user));
+            return Expr { kind: ExprKind::Call { name, args: values, user }, ty, span };
+        }
         let mut values = values.into_iter();
         let zero = self.int(0, TypeId::INT, span);
         let first = Box::new(values.next().unwrap_or(zero));
@@ -143,7 +147,7 @@ impl Checker<'_> {
             Subroutine::Copyinstr => {
                 ExprKind::LoadStr { addr: first, user: true, max: values.next().map(Box::new) }
             }
-            Subroutine::Strlen => ExprKind::Strlen(first),
+            Subroutine::Strlen | Subroutine::Call(_) => ExprKind::Strlen(first),
         };
         Expr { kind, ty, span }
     }

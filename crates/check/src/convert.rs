@@ -65,6 +65,7 @@ impl Checker<'_> {
             | ExprKind::Logic(..)
             | ExprKind::Truth(_)
             | ExprKind::Load { .. }
+            | ExprKind::Call { .. }
             | ExprKind::Assign(..)
             | ExprKind::Delete(_)
             | ExprKind::Update { .. } => true,

@@ -151,6 +151,10 @@ impl Dump<'_> {
                 let max = max.as_ref().map_or(String::new(), |m| format!(" {}", x(m)));
                 format!("({}loadstr {}{max})", if *user { "u" } else { "" }, x(addr))
             }
+            ExprKind::Call { name, args, user } => {
+                let args: String = args.iter().map(|a| format!(" {}", x(a))).collect();
+                format!("({}{name}{args})", if *user { "u" } else { "" })
+            }
             ExprKind::Strlen(v) => format!("(strlen {})", x(v)),
             ExprKind::Assign(p, v) => format!("(set {} {})", self.place(p), x(v)),
             ExprKind::Delete(p) => format!("(delete {})", self.place(p)),

@@ -344,6 +344,15 @@ pub enum ExprKind {
     },
     /// Length of a string.
     Strlen(Box<Expr>),
+    /// A subroutine, by the name that the intermediate form has for it. Its value is within the expression's type.
+    Call {
+        /// Which.
+        name: &'static str,
+        /// Converted to the prototype's types; optional ones may be missing at the end.
+        args: Vec<Expr>,
+        /// Pointers among the arguments point into user memory.
+        user: bool,
+    },
     /// Stores; the value is what is stored.
     Assign(Place, Box<Expr>),
     /// Deletes an element (or frees a `self->` variable) by the constant 0; the value is 0 or "".

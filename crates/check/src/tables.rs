@@ -99,6 +99,8 @@ pub const VARIABLES: &[VariableRow] = &[
 pub enum Subroutine {
     Copyinstr,
     Strlen,
+    /// One that is nothing but a call, by its name in the intermediate form.
+    Call(&'static str),
 }
 
 /// Actions.
@@ -188,6 +190,10 @@ const fn sub(name: &'static str, ret: &'static str, params: &'static str, s: Sub
     row(name, ret, params, FunctionKind::Subroutine(s))
 }
 
+const fn call(name: &'static str, ret: &'static str, params: &'static str) -> FunctionRow {
+    sub(name, ret, params, Subroutine::Call(name))
+}
+
 const fn act(name: &'static str, ret: &'static str, params: &'static str, a: ActionKind) -> FunctionRow {
     row(name, ret, params, FunctionKind::Action(a))
 }
@@ -233,9 +239,9 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("getf"),
     later_sub("getmajor"),
     later_sub("getminor"),
-    later_sub("htonl"),
-    later_sub("htonll"),
-    later_sub("htons"),
+    call("htonl", "uint32_t", "uint32_t"),
+    call("htonll", "uint64_t", "uint64_t"),
+    call("htons", "uint16_t", "uint16_t"),
     later_sub("index"),
     later_sub("inet_ntoa"),
     later_sub("inet_ntoa6"),
@@ -258,9 +264,9 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("mutex_type_adaptive"),
     later_sub("mutex_type_spin"),
     act("normalize", "void", "...", ActionKind::Normalize),
-    later_sub("ntohl"),
-    later_sub("ntohll"),
-    later_sub("ntohs"),
+    sub("ntohl", "uint32_t", "uint32_t", Subroutine::Call("htonl")),
+    sub("ntohll", "uint64_t", "uint64_t", Subroutine::Call("htonll")),
+    sub("ntohs", "uint16_t", "uint16_t", Subroutine::Call("htons")),
     later_act("panic"),
     later_act("pcap"),
     later_act("print"),
@@ -270,7 +276,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("progenyof"),
     agg("quantize", "@, ...", Aggregating::Quantize),
     later_act("raise"),
-    later_sub("rand"),
+    call("rand", "int", ""),
     later_act("return"),
     later_sub("rindex"),
     later_sub("rw_iswriter"),

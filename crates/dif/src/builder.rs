@@ -12,7 +12,7 @@ use diagnostics::Span;
 
 use crate::ir::{
     AggId, BinOp, Block, BlockData, Cond, FaultKind, Field, Function, InstData, IntBuiltin, Module, Op,
-    Space, StrBuiltin, StrId, Term, Ty, UnOp, Value, VarId,
+    Space, StrBuiltin, StrId, Subr, Term, Ty, UnOp, Value, VarId,
 };
 
 /// Why a function could not be finished.
@@ -227,6 +227,11 @@ impl FunctionBuilder {
     /// The length of a string.
     pub fn str_len(&mut self, value: Value) -> Value {
         self.emit(Op::StrLen(value), Ty::Int)
+    }
+
+    /// A subroutine, with as many arguments as its row says.
+    pub fn call(&mut self, subr: Subr, args: Vec<Value>) -> Value {
+        self.emit(Op::Call(subr, args), subr.row().gives)
     }
 
     /// Reads a scalar variable of type `ty` (Int or Str).

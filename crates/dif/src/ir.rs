@@ -16,6 +16,8 @@
 use diagnostics::Span;
 pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, RecordDesc};
 
+pub use crate::subr::Subr;
+
 /// An SSA value of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub u32);
@@ -198,6 +200,8 @@ pub enum Op {
     },
     /// Int: length without NUL.
     StrLen(Value),
+    /// Int or Str: a subroutine; the table in [`crate::subr`] says what it takes, gives and does.
+    Call(Subr, Vec<Value>),
     /// Int or Str by the variable's type: a scalar variable.
     LoadVar(VarId),
     /// Stores a scalar variable; the front end has already extended integers to the variable's type.

@@ -13,6 +13,7 @@ pub mod interp;
 pub mod ir;
 mod ops;
 pub mod opt;
+pub mod subr;
 pub mod text;
 pub mod verify;
 

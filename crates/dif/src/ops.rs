@@ -4,6 +4,7 @@
 //! The alternative, a catch-all arm in each pass, is how an optimizer comes to delete a store.
 
 use crate::ir::{BinOp, Block, BlockData, Cond, Function, InstData, Op, Term, Value};
+use crate::subr::Effect;
 
 impl Op {
     /// Calls `f` for each operand, in order.
@@ -38,7 +39,9 @@ impl Op {
                 f(*addr);
                 max.iter().copied().for_each(f);
             }
-            Op::LoadElem(_, key) | Op::DeleteElem(_, key) => key.iter().copied().for_each(f),
+            Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::Call(_, key) => {
+                key.iter().copied().for_each(f);
+            }
             Op::StoreElem(_, key, v) => {
                 key.iter().copied().for_each(&mut f);
                 f(*v);
@@ -79,7 +82,9 @@ impl Op {
                 *addr = f(*addr);
                 max.iter_mut().for_each(|v| *v = f(*v));
             }
-            Op::LoadElem(_, key) | Op::DeleteElem(_, key) => key.iter_mut().for_each(|v| *v = f(*v)),
+            Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::Call(_, key) => {
+                key.iter_mut().for_each(|v| *v = f(*v));
+            }
             Op::StoreElem(_, key, value) => {
                 key.iter_mut().for_each(|v| *v = f(*v));
                 *value = f(*value);
@@ -105,6 +110,7 @@ impl Op {
             | Op::Load { .. }
             | Op::LoadStr { .. }
             | Op::StrLen(_)
+            | Op::Call(..)
             | Op::LoadVar(_)
             | Op::LoadElem(..)
             | Op::Stack { .. } => true,
@@ -126,12 +132,13 @@ impl Op {
         match self {
             Op::Bin(op, ..) => op.divides(),
             Op::Load { .. } | Op::LoadStr { .. } | Op::FaultUnless(..) => true,
+            Op::Call(subr, _) => subr.row().faults,
             _ => false,
         }
     }
 
     /// True when the same operands give the same value anywhere in one firing's clause and nothing else happens, a
-    /// division's fault aside.
+    /// fault of its own operands aside.
     pub fn is_pure(&self) -> bool {
         match self {
             Op::Const(_)
@@ -146,6 +153,7 @@ impl Op {
             | Op::Builtin(_)
             | Op::BuiltinStr(_)
             | Op::StrLen(_) => true,
+            Op::Call(subr, _) => subr.row().effect == Effect::None,
             Op::Load { .. }
             | Op::LoadStr { .. }
             | Op::LoadVar(_)
@@ -167,7 +175,10 @@ impl Op {
     /// True when the operation may go if nobody uses its value and it cannot fault. A stack that nobody uses need not
     /// be taken; a missing array element that nobody asks about is no loss.
     pub fn is_removable(&self) -> bool {
-        self.has_result()
+        match self {
+            Op::Call(subr, _) => subr.row().effect != Effect::Changes,
+            _ => self.has_result(),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::ir::{
     AggFunc, BinOp, Block, Datum, Field, Function, InstData, IntBuiltin, Module, Op, Scope, StrBuiltin, Term,
     Ty, Value, VarDesc, VarId, VarTy,
 };
+use crate::subr::Param;
 
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -311,6 +312,18 @@ impl<'a> FunctionCheck<'a> {
             Op::StrLen(v) => {
                 self.string(*v, at)?;
                 Some(Ty::Int)
+            }
+            Op::Call(subr, args) => {
+                let row = subr.row();
+                ensure(row.params.len() == args.len(), || format!("{}() of {}", row.name, args.len()))?;
+                for (param, v) in row.params.iter().zip(args) {
+                    match param {
+                        Param::Int => self.word(*v, at)?,
+                        Param::Str => self.string(*v, at)?,
+                        Param::Ptr => self.pointer(*v, at)?,
+                    }
+                }
+                Some(row.gives)
             }
             Op::LoadVar(var) => Some(value_type(self.scalar(*var)?)),
             Op::StoreVar(var, v) => {

@@ -1,7 +1,8 @@
 //! Expressions to values.
 
 use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr};
-use dif::ir::{BinOp, Cond, IntBuiltin, Space, StrBuiltin, Ty, UnOp, Value, VarId};
+use dif::ir::{BinOp, Cond, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
+use dif::subr::Param;
 
 use crate::Lowering;
 
@@ -148,6 +149,7 @@ impl Lowering<'_> {
                 let addr = self.b.as_ptr(space(*user), addr);
                 self.b.load_str(addr, max)
             }
+            ExprKind::Call { name, args, user } => self.call(name, args, *user),
             ExprKind::Strlen(v) => {
                 let v = self.value(v);
                 self.b.str_len(v)
@@ -180,6 +182,27 @@ impl Lowering<'_> {
                 if *post { old } else { new }
             }
         }
+    }
+
+    fn call(&mut self, name: &str, args: &[Expr], user: bool) -> Value {
+        // Every name has a row: see the test.
+        let Some(subr) = Subr::by_name(name) else { return self.b.int(0) };
+        let row = subr.row();
+        let mut values: Vec<Value> = Vec::with_capacity(row.params.len());
+        for (i, param) in row.params.iter().enumerate() {
+            // Parameters that are left out are the last ones.
+            let default = row.defaults.len().checked_sub(row.params.len() - i);
+            let value = match (args.get(i), default) {
+                (Some(arg), _) => self.value(arg),
+                (None, Some(d)) => self.b.int(row.defaults[d]),
+                (None, None) => self.b.int(0),
+            };
+            values.push(match param {
+                Param::Ptr => self.b.as_ptr(space(user), value),
+                Param::Int | Param::Str => value,
+            });
+        }
+        self.b.call(subr, values)
     }
 
     fn zero(&mut self, ty: Ty) -> Value {
@@ -291,4 +314,30 @@ impl Lowering<'_> {
 struct Target {
     var: VarId,
     key: Option<Vec<Value>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use check::tables::{FUNCTIONS, FunctionKind, Subroutine};
+    use dif::subr::Param;
+
+    use super::*;
+
+    #[test]
+    fn every_call_of_the_language_is_a_row_of_the_form_with_as_many_parameters() {
+        for row in FUNCTIONS {
+            let FunctionKind::Subroutine(Subroutine::Call(name)) = row.kind else { continue };
+            let subr = Subr::by_name(name).map(Subr::row);
+            assert!(subr.is_some(), "{name}");
+            let subr = subr.unwrap();
+            let words: Vec<&str> = row.params.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
+            assert_eq!(words.len(), subr.params.len(), "{}", row.name);
+            let optional = words.iter().filter(|w| w.starts_with('[')).count();
+            assert_eq!(optional, subr.defaults.len(), "{}", row.name);
+            for (word, param) in words.iter().zip(subr.params) {
+                assert_eq!(*word == "string", *param == Param::Str, "{}", row.name);
+            }
+            assert_eq!(row.ret == "string", subr.gives == Ty::Str, "{}", row.name);
+        }
+    }
 }

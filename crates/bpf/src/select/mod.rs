@@ -20,6 +20,7 @@ pub(crate) mod fault;
 pub(crate) mod int;
 pub(crate) mod layout;
 pub(crate) mod strings;
+mod subr;
 
 use dif::ir::{Cond, Function, InstData, Op, Term, Ty, Value};
 
@@ -391,6 +392,7 @@ impl Clause<'_, '_> {
                 let len = self.string_length(s);
                 self.set(inst, Val::Int(len));
             }
+            Op::Call(subr, args) => self.call(inst, *subr, args)?,
             Op::FaultUnless(kind, cond, value) => {
                 let (cond, value) = (self.int(*cond), self.int(*value));
                 let bad = self.fault(*kind, value);

@@ -6,6 +6,7 @@ use crate::ir::{
     AggFunc, AggId, BinOp, Cond, Datum, FaultKind, Field, Function, Module, Space, StrBuiltin, StrId, Ty,
     UnOp, Value, VarId, VarTy,
 };
+use crate::subr::{Effect, Param, Row, TABLE};
 
 const BIN: [BinOp; 9] = [
     BinOp::Add,
@@ -266,7 +267,7 @@ impl Body<'_> {
     }
 
     fn string(&mut self, depth: usize) -> Value {
-        let value = match self.rng.below(6) {
+        let value = match self.rng.below(7) {
             0 => match self.rng.pick(&self.strs) {
                 Some(v) => v,
                 None => self.constant_string(),
@@ -287,10 +288,31 @@ impl Body<'_> {
                 None => self.constant_string(),
             },
             4 => self.load_string(),
+            5 if depth > 0 => self.call(depth - 1, Ty::Str).unwrap_or_else(|| self.constant_string()),
             _ => self.constant_string(),
         };
         self.strs.push(value);
         value
+    }
+
+    /// A call of a subroutine whose value follows from its arguments alone.
+    fn call(&mut self, depth: usize, gives: Ty) -> Option<Value> {
+        let pure = |r: &&Row| r.effect == Effect::None && r.gives == gives;
+        let takes_strings = |r: &&Row| gives == Ty::Str || r.params.contains(&Param::Str);
+        let rows: Vec<&Row> =
+            TABLE.iter().filter(pure).filter(|r| self.config.strings || !takes_strings(r)).collect();
+        let row = self.rng.pick(&rows)?;
+        let args = row.params.iter().map(|p| match p {
+            Param::Str => self.string(depth.min(1)),
+            // Positions and lengths are small where they mean something.
+            _ if self.rng.one_in(2) => {
+                let n = self.rng.below(2 * self.config.strsize as usize) as i64 / 2 - 4;
+                self.b.int(n)
+            }
+            _ => self.int(depth),
+        });
+        let args = args.collect();
+        Some(self.b.call(row.subr, args))
     }
 
     fn load_string(&mut self) -> Value {
@@ -363,7 +385,7 @@ impl Body<'_> {
     }
 
     fn expression(&mut self, depth: usize) -> Value {
-        match self.rng.below(14) {
+        match self.rng.below(15) {
             0..=4 => {
                 let op = self.rng.pick(&BIN).unwrap_or(BinOp::Add);
                 let (a, b) = (self.int(depth), self.int(depth));
@@ -400,7 +422,8 @@ impl Body<'_> {
                 }
                 None => self.leaf(),
             },
-            13 if self.config.stacks && self.rng.one_in(2) => {
+            13 => self.call(depth, Ty::Int).unwrap_or_else(|| self.leaf()),
+            14 if self.config.stacks && self.rng.one_in(2) => {
                 let user = self.rng.one_in(2);
                 self.b.stack(user, 20)
             }

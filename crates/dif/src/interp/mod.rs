@@ -18,6 +18,7 @@ use crate::ir::{
     Clause, Datum, FaultKind, Field, InstData, IntBuiltin, Module, Op, Scope, Space, StrBuiltin, Term, Ty,
     Value, VarId, VarTy,
 };
+use crate::subr::{Call, Subr};
 pub use state::{Drops, Fault, Rec, Room, State, Val};
 
 /// What a firing sees of the system. The defaults are an empty world: zeros, and no readable memory.
@@ -40,6 +41,11 @@ pub trait World {
     /// Fills `buffer` from memory; false when a byte of it cannot be read.
     fn read(&mut self, _space: Space, _addr: u64, _buffer: &mut [u8]) -> bool {
         false
+    }
+
+    /// A random number.
+    fn random(&mut self) -> u32 {
+        0
     }
 
     /// Takes the stack; the id of its entry, 0 when it could not be taken.
@@ -263,6 +269,7 @@ impl Frame<'_> {
             Op::Load { size, signed, addr } => Val::Int(self.load(*size, *signed, *addr)?),
             Op::LoadStr { addr, max } => Val::Str(self.load_str(*addr, *max)?),
             Op::StrLen(v) => Val::Int(self.text(*v).len() as i64),
+            Op::Call(subr, args) => self.call(*subr, args)?,
             Op::LoadVar(var) => self.load_var(*var),
             Op::LoadElem(var, key) => {
                 let id = self.element(*var, key);
@@ -328,6 +335,14 @@ impl Frame<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn call(&mut self, subr: Subr, args: &[Value]) -> Result<Val, Stop> {
+        let values: Vec<Val> = args.iter().map(|v| self.get(*v)).collect();
+        let spaces: Vec<Space> = args.iter().map(|v| self.space(*v)).collect();
+        let strsize = self.module.strsize as usize;
+        let mut call = Call { args: &values, spaces: &spaces, strsize, world: self.world };
+        (subr.row().run)(&mut call).map_err(|(kind, value)| Stop::Fault(kind, value))
     }
 
     fn builtin_str(&mut self, builtin: StrBuiltin) -> Vec<u8> {

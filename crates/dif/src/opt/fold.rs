@@ -4,7 +4,8 @@
 //! already there, or with a cheaper operation; constants that it needs are emitted through [`Known`].
 
 use crate::eval;
-use crate::ir::{BinOp, Cond, Module, Op, Ty, UnOp, Value, VarTy};
+use crate::interp::Val;
+use crate::ir::{BinOp, Cond, Module, Op, StrId, Subr, Ty, UnOp, Value, VarTy};
 
 /// What a rule may ask for.
 pub(super) trait Known {
@@ -80,7 +81,26 @@ pub(super) fn fold(k: &mut impl Known, op: &Op, ty: Ty) -> Folded {
             Some(s) => Folded::Op(Op::Const(s.len() as i64)),
             None => Folded::Same,
         },
+        Op::Call(subr, args) => call(k, *subr, args),
         _ => Folded::Same,
+    }
+}
+
+/// A call whose arguments are constants. A string that it gives is a constant only where the module has it already: the
+/// tables are not changed here.
+fn call(k: &impl Known, subr: Subr, args: &[Value]) -> Folded {
+    let constant = |v: &Value| match k.def(*v)? {
+        Op::StrConst(_) => text(k, *v).map(|t| Val::Str(t.to_vec())),
+        _ => number(k, *v).map(Val::Int),
+    };
+    let Some(values) = args.iter().map(constant).collect::<Option<Vec<_>>>() else { return Folded::Same };
+    match subr.of_constants(&values, k.module().strsize) {
+        Some(Val::Int(n)) => Folded::Op(Op::Const(n)),
+        Some(Val::Str(s)) => match k.module().strings.iter().position(|t| *t == s) {
+            Some(i) => Folded::Op(Op::StrConst(StrId(i as u32))),
+            None => Folded::Same,
+        },
+        None => Folded::Same,
     }
 }
 

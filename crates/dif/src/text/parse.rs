@@ -8,8 +8,8 @@ use plane::desc::{Action, AggFunc, AggId};
 use super::lex::{Token, tokens};
 use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, INT_BUILTIN, SCOPE, STR_BUILTIN, TY, UN, item_of};
 use crate::ir::{
-    AggDesc, Block, BlockData, Clause, Datum, Field, Function, InstData, Module, Op, RecordDesc, StrId, Term,
-    Ty, Value, VarDesc, VarId, VarTy,
+    AggDesc, Block, BlockData, Clause, Datum, Field, Function, InstData, Module, Op, RecordDesc, StrId, Subr,
+    Term, Ty, Value, VarDesc, VarId, VarTy,
 };
 
 /// What is wrong with a text, and in which line (from 1).
@@ -510,6 +510,18 @@ impl Cursor {
                 Op::LoadStr { addr, max }
             }
             "strlen" => Op::StrLen(self.value()?),
+            "call" => {
+                let name = self.word()?;
+                let subr = Subr::by_name(&name).ok_or_else(|| format!("unknown subroutine {name}"))?;
+                let mut args = Vec::new();
+                while !self.at_end() {
+                    if !args.is_empty() {
+                        self.sign(',')?;
+                    }
+                    args.push(self.value()?);
+                }
+                Op::Call(subr, args)
+            }
             "loadvar" => Op::LoadVar(VarId(self.indexed("var")?)),
             "storevar" => {
                 let var = VarId(self.indexed("var")?);

@@ -199,6 +199,8 @@ impl Printer<'_> {
             Op::LoadStr { addr, max: None } => write!(out, "loadstr {addr}"),
             Op::LoadStr { addr, max: Some(max) } => write!(out, "loadstr {addr}, {max}"),
             Op::StrLen(v) => write!(out, "strlen {v}"),
+            Op::Call(subr, args) if args.is_empty() => write!(out, "call {}", subr.row().name),
+            Op::Call(subr, args) => write!(out, "call {} {}", subr.row().name, List(args.iter())),
             Op::LoadVar(var) => write!(out, "loadvar {var}"),
             Op::StoreVar(var, v) => write!(out, "storevar {var}, {v}"),
             Op::LoadElem(var, key) => write!(out, "loadelem {var}[{}]", List(key.iter())),

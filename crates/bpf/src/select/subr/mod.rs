@@ -1,0 +1,27 @@
+//! Subroutines.
+//!
+//! Short ones are written in place; the others are functions of the program that the verifier looks at once.
+//!
+//! ```text
+//!  mod   which does what        number   byte order, chance
+//! ```
+
+mod number;
+
+use dif::ir::{InstData, Subr, Value};
+
+use super::{Clause, Result, Val};
+use crate::mir::Operand;
+
+impl Clause<'_, '_> {
+    pub(crate) fn call(&mut self, inst: &InstData, subr: Subr, args: &[Value]) -> Result<()> {
+        let value = match subr {
+            Subr::Htons => self.swap(16, args[0]),
+            Subr::Htonl => self.swap(32, args[0]),
+            Subr::Htonll => self.swap(64, args[0]),
+            Subr::Rand => self.rand(),
+        };
+        self.set(inst, Val::Int(Operand::V(value)));
+        Ok(())
+    }
+}

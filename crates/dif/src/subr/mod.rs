@@ -1,0 +1,160 @@
+//! Subroutines: operations that are calls.
+//!
+//! One table says of each what it takes and gives, what it may do besides, and how the interpreter does it. Everything
+//! that walks operations (verifier, optimizer, text form, back end) asks the table, so that a new subroutine is a row
+//! here, its function beside it, and its code in the back end. The alternative, an [`Op`](crate::ir::Op) of its own for
+//! each, would make every pass name all of them to say the same of each.
+
+mod number;
+
+use crate::interp::{Val, World};
+use crate::ir::{FaultKind, Space, Ty};
+
+/// A subroutine. D's names for the same thing share one (`ntohs` is `htons`).
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subr {
+    Htonl,
+    Htonll,
+    Htons,
+    Rand,
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// An integer or pointer, taken as a number.
+    Int,
+    /// A string.
+    Str,
+    /// An address that is read.
+    Ptr,
+}
+
+/// What a call does besides giving a value, a fault aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing, and the same arguments give the same value: equal calls are one, one with constants is a constant.
+    None,
+    /// Nothing, but the value depends on more than the arguments: only dropped when nobody uses it.
+    Reads,
+    /// It changes what a later call gives: never dropped.
+    Changes,
+}
+
+/// A call as the interpreter makes it.
+pub struct Call<'a> {
+    /// The arguments.
+    pub args: &'a [Val],
+    /// Where pointers among them point.
+    pub spaces: &'a [Space],
+    /// Bytes of a string with its NUL.
+    pub strsize: usize,
+    /// What the firing sees.
+    pub world: &'a mut dyn World,
+}
+
+/// A fault: its kind and value.
+pub type Fault = (FaultKind, u64);
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Which.
+    pub subr: Subr,
+    /// Its name in the text form, and D's.
+    pub name: &'static str,
+    /// What it takes.
+    pub params: &'static [Param],
+    /// What the last parameters are when a script leaves them out.
+    pub defaults: &'static [i64],
+    /// What it gives: Int or Str.
+    pub gives: Ty,
+    /// What else it does.
+    pub effect: Effect,
+    /// True when it may fault.
+    pub faults: bool,
+    /// How the interpreter does it.
+    pub run: fn(&mut Call<'_>) -> Result<Val, Fault>,
+}
+
+impl Row {
+    const fn int(subr: Subr, name: &'static str, params: &'static [Param], run: Run) -> Row {
+        Row { subr, name, params, defaults: &[], gives: Ty::Int, effect: Effect::None, faults: false, run }
+    }
+
+    const fn reads(self) -> Row {
+        Row { effect: Effect::Reads, ..self }
+    }
+}
+
+type Run = fn(&mut Call<'_>) -> Result<Val, Fault>;
+
+/// Every subroutine.
+pub const TABLE: &[Row] = &[
+    Row::int(Subr::Htonl, "htonl", &[Param::Int], number::htonl),
+    Row::int(Subr::Htonll, "htonll", &[Param::Int], number::htonll),
+    Row::int(Subr::Htons, "htons", &[Param::Int], number::htons),
+    Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
+];
+
+impl Subr {
+    /// Its row.
+    pub fn row(self) -> &'static Row {
+        // Every subroutine has one: see the test.
+        TABLE.iter().find(|r| r.subr == self).unwrap_or(&TABLE[0])
+    }
+
+    /// The subroutine of a name.
+    pub fn by_name(name: &str) -> Option<Subr> {
+        TABLE.iter().find(|r| r.name == name).map(|r| r.subr)
+    }
+
+    /// What it gives for constants; `None` when that is not known before it runs, or is a fault.
+    pub fn of_constants(self, args: &[Val], strsize: u32) -> Option<Val> {
+        let row = self.row();
+        if row.effect != Effect::None {
+            return None;
+        }
+        let mut call = Call { args, spaces: &[], strsize: strsize as usize, world: &mut Nothing };
+        (row.run)(&mut call).ok()
+    }
+}
+
+/// The world of a call that needs none.
+struct Nothing;
+
+impl World for Nothing {}
+
+impl Call<'_> {
+    /// The `n`th argument, a number.
+    fn int(&self, n: usize) -> i64 {
+        match self.args.get(n) {
+            Some(Val::Int(v)) => *v,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_order_turns_the_low_bytes_round() {
+        let one = |subr: Subr, n: i64| subr.of_constants(&[Val::Int(n)], 256);
+        assert_eq!(one(Subr::Htons, 0x1_1234), Some(Val::Int(0x3412)));
+        assert_eq!(one(Subr::Htonl, 0x1122_3344), Some(Val::Int(0x4433_2211)));
+        assert_eq!(one(Subr::Htonll, 0x11), Some(Val::Int(0x1100_0000_0000_0000)));
+        assert_eq!(Subr::Rand.of_constants(&[], 256), None);
+    }
+
+    #[test]
+    fn each_subroutine_has_one_row_and_its_name_leads_back() {
+        for row in TABLE {
+            assert_eq!(row.subr.row().name, row.name);
+            assert_eq!(Subr::by_name(row.name), Some(row.subr));
+            assert!(row.defaults.len() <= row.params.len());
+        }
+    }
+}
