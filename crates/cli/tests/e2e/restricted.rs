@@ -4,27 +4,17 @@
 //! cannot be taken back, so its test waits for a kernel that was booted with it (the VM tier boots one).
 
 use std::fs;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{Output, binary, dtrace, finish, workload};
+use crate::tool::{Output, dtrace, under, workload};
 
 tests! { without_types without_tracefs in_little_memory locked_down }
 
 /// Runs `dtrace` in a mount namespace of its own, after a piece of shell; what hinders that.
 fn hidden(prepare: &str, words: &[&str]) -> Result<Output, String> {
     let script = format!("{{ {prepare}; }} || exit 99; exec \"$0\" \"$@\"");
-    let child = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .arg(binary())
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("unshare: {e}"))?;
-    let o = finish(child, Duration::from_secs(60));
+    let unshare = ["unshare", "--mount", "sh", "-c", &script];
+    let o = under(&unshare, words).ok_or("no command unshare")?;
     if o.code == Some(99) || o.err.contains("unshare:") { Err(o.err.trim().to_string()) } else { Ok(o) }
 }
 

@@ -1,29 +1,14 @@
 //! Restricted and changing machines.
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{Output, binary, dtrace, finish, settle, signal, start, workload};
+use crate::tool::{Output, dtrace, finish, settle, signal, start, under, workload};
 
 tests! {
     compiling_needs_no_privilege no_privilege_says_what_is_missing two_sessions_do_not_meet a_smaller_buffer_is_said
     capabilities_without_root a_pid_namespace_counts_its_own
     a_pid_namespace_knows_its_functions cpu_comes_and_goes every_facility_is_listed
-}
-
-/// Runs `dtrace` under another program.
-fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
-    let child = Command::new(wrapper[0])
-        .args(&wrapper[1..])
-        .arg(binary())
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .ok()?;
-    Some(finish(child, Duration::from_secs(60)))
 }
 
 /// A wrapper that drops root; `setpriv` is part of util-linux.

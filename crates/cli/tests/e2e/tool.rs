@@ -10,11 +10,6 @@ pub(crate) fn binary() -> PathBuf {
     std::env::var_os("DTRACE_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_dtrace")), PathBuf::from)
 }
 
-pub(crate) fn is_root() -> bool {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
 /// The command line of a workload: this runner, called again.
 pub(crate) fn workload(name: &str, count: u32) -> String {
     let me = std::env::current_exe().unwrap();
@@ -68,13 +63,18 @@ pub(crate) fn dtrace(words: &[&str]) -> Output {
 /// Starts `dtrace` with these words.
 #[track_caller]
 pub(crate) fn start(words: &[&str]) -> Child {
-    Command::new(binary())
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    spawn(Command::new(binary()).args(words)).unwrap()
+}
+
+/// Runs `dtrace` with these words behind a command that changes its surroundings. `None`: there is no such command.
+pub(crate) fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
+    let (command, before) = wrapper.split_first()?;
+    let child = spawn(Command::new(command).args(before).arg(binary()).args(words)).ok()?;
+    Some(finish(child, Duration::from_secs(60)))
+}
+
+fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
 /// Waits for the end; a run that outlives `limit` is killed and fails the test.
