@@ -202,6 +202,10 @@ impl Checker<'_> {
                     "trace( ) may not be applied to a void expression",
                 );
             }
+            if value.ty == TypeId::DYN {
+                let message = "trace( ) may not be applied to a dynamic expression";
+                return self.fail(Tag::D_TRACE_DYN, arg.span, message);
+            }
         }
         let recorded = self.recorded(arg)?;
         let field = self.place_field(recorded.column);

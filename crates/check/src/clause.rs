@@ -141,6 +141,7 @@ impl Checker<'_> {
             _ => {}
         }
         let value = self.value(e)?;
+        let value = self.assigned_translated(value, e.span)?;
         // A bare constant has no effect (what a dropped arm of `?:` leaves).
         if value.as_const().is_some() {
             return Ok(None);

@@ -66,6 +66,7 @@ impl Checker<'_> {
             | ExprKind::Truth(_)
             | ExprKind::Load { .. }
             | ExprKind::Call { .. }
+            | ExprKind::Bound(_)
             | ExprKind::Assign(..)
             | ExprKind::Delete(_)
             | ExprKind::Update { .. } => true,
@@ -75,7 +76,7 @@ impl Checker<'_> {
                     |x: &Expr| self.types.as_int(x.ty).is_some_and(|i| i == int) && self.normal(x, int);
                 same(a) && same(b)
             }
-            ExprKind::Comma(_, b) => self.normal(b, int),
+            ExprKind::Comma(_, b) | ExprKind::Let { body: b, .. } => self.normal(b, int),
             _ => false,
         }
     }

@@ -236,7 +236,7 @@ impl Checker<'_> {
         Ok(Declared::Object(ty))
     }
 
-    fn param(&mut self, p: &ast::Param) -> Checks<TypeId> {
+    pub(crate) fn param(&mut self, p: &ast::Param) -> Checks<TypeId> {
         let base = self.specs(&p.specs)?;
         match self.declarator(base, &p.declarator, p.specs.quals.is_userland)? {
             Declared::Object(ty) => Ok(ty),
@@ -439,11 +439,11 @@ impl Checker<'_> {
             return self.fail(Tag::D_DECL_IDRED, name.span, message);
         }
         let value = self.value(&inline.value)?;
-        if !self.fits(ty, &value) {
+        if !self.fits(ty, &value) && !self.is_translated_to(&value, ty) {
             let message = format!(
                 "inline {word} definition uses incompatible types: \"{}\" = \"{}\"",
                 self.name(ty),
-                self.name(value.ty)
+                self.name(self.translated_type(&value))
             );
             return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
         }

@@ -140,6 +140,9 @@ impl Dump<'_> {
                 format!("({}{} {})", if *signed { "sext" } else { "zext" }, u32::from(*size) * 8, x(value))
             }
             ExprKind::Deref { addr, .. } => format!("(object {})", x(addr)),
+            ExprKind::Xlated { input, .. } => format!("(xlate {})", x(input)),
+            ExprKind::Let { id, value, body } => format!("(let %{id} {} {})", x(value), x(body)),
+            ExprKind::Bound(id) => format!("%{id}"),
             ExprKind::Load { addr, size, signed, user } => format!(
                 "({}load-{}{} {})",
                 if *user { "u" } else { "" },

@@ -70,7 +70,8 @@ impl Checker<'_> {
                 self.stringof(value, span)
             }
             K::Offsetof { ty, member } => self.offsetof(ty, member, span),
-            K::Xlate { .. } => self.unsupported(span, "xlate"),
+            K::Xlate { ty, operand } => self.xlate(ty, operand, span),
+            K::Defined { ty, path } => Ok(self.defined(ty, path, span)),
             K::Cast { ty, operand } => {
                 let to = self.type_name(ty);
                 let value = self.value(operand)?;
@@ -87,6 +88,7 @@ impl Checker<'_> {
                 }
                 let (left, right) = (self.value(left), self.value(right));
                 let (left, right) = (left?, right?);
+                self.not_dynamic(&[&left, &right], ",", span)?;
                 let ty = right.ty;
                 Ok(Expr { kind: ExprKind::Comma(Box::new(left), Box::new(right)), ty, span })
             }
@@ -105,8 +107,14 @@ impl Checker<'_> {
     fn ident(&mut self, name: &ast::Name, span: Span) -> Checks<Expr> {
         let word = name.text.as_str();
         self.scope_alone(word, span)?;
+        if let Some(bound) = self.bound_name(word) {
+            return Ok(Expr { span, ..bound.clone() });
+        }
         if let Some(inline) = self.inlines.get(word).cloned() {
-            let value = self.value(&inline.value)?;
+            let value = self.with_bound(Vec::new(), |c| c.value(&inline.value))?;
+            if self.is_translated_to(&value, inline.ty) {
+                return Ok(Expr { span, ..value });
+            }
             return Ok(Expr { span, ..self.coerce(value, inline.ty) });
         }
         if let Some(id) = self.var(Scope::Global, word) {
@@ -171,7 +179,7 @@ impl Checker<'_> {
             return self.fail(Tag::D_IDENT_BADREF, span, message);
         }
         match info.ty {
-            VarType::Known(ty, _) => Ok(Expr { kind: ExprKind::Read(Place::Var(id)), ty, span }),
+            VarType::Known(ty, _) => Ok(self.read_place(Place::Var(id), id, ty, span)),
             VarType::Poisoned => Err(Wrong),
             VarType::Pending => {
                 let (scope, name) = (info.scope, info.name.clone());
@@ -189,6 +197,7 @@ impl Checker<'_> {
             _ => {}
         }
         let value = self.value(operand)?;
+        self.not_dynamic(&[&value], op.text(), span)?;
         let integer = self.types.is_integer(value.ty);
         let constant = value.as_const();
         let ty = value.ty;
@@ -290,6 +299,12 @@ impl Checker<'_> {
     ) -> Checks<(Expr, Option<types::Found>)> {
         let op = if arrow { "->" } else { "." };
         let object = if arrow { self.value(base)? } else { self.expr(base)? };
+        if let ExprKind::Xlated { pointer, .. } = object.kind {
+            if pointer != arrow {
+                return self.wrong_operator(&object, arrow, span);
+            }
+            return Ok((self.translated_member(object, name, span)?, None));
+        }
         let object = if arrow {
             if !matches!(self.types.base_kind(object.ty), Kind::Pointer { .. } | Kind::Array { .. }) {
                 return self.fail(Tag::D_OP_PTR, span, format!("operator {op} must be applied to a pointer"));
@@ -333,6 +348,17 @@ impl Checker<'_> {
         }
         let addr = Box::new(self.displace(*addr, found.offset() as i64, span));
         Ok((Expr { kind: ExprKind::Deref { addr, user }, ty: found.ty, span }, None))
+    }
+
+    /// `.` after a translated pointer, `->` after a translated struct.
+    fn wrong_operator<T>(&mut self, object: &Expr, arrow: bool, span: Span) -> Checks<T> {
+        let ty = self.name(self.translated_type(object));
+        if arrow {
+            return self.fail(Tag::D_OP_PTR, span, "operator -> must be applied to a pointer");
+        }
+        let message =
+            format!("operator . cannot be applied to type \"{ty}\"; must be applied to a struct or union");
+        self.fail_with(Tag::D_OP_SOU, span, message, Some("did you mean `->`?".into()))
     }
 
     /// An address some bytes further on.

@@ -9,6 +9,7 @@
 //!  expr ops    expressions; convert: values and widths; places: variables and elements
 //!  call        prototypes and subroutines
 //!  actions     what records; printf: formats against types
+//!  translate   translators, defined()
 //!  aggregates  @a[k] = f(x); quantize: its parameters;  columns: what a key column is, joined over all uses
 //!  program     the result
 //! ```
@@ -36,6 +37,7 @@ pub mod program;
 mod quantize;
 mod session;
 pub mod tables;
+mod translate;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
@@ -72,9 +74,7 @@ impl Checker<'_> {
                 Item::Clause(clause) => self.clause(clause, index),
                 Item::Declaration(d) => self.declaration(d),
                 Item::Inline(inline) => self.inline(inline),
-                Item::Translator(t) => {
-                    let _: Result<(), _> = self.unsupported(t.span, "a translator");
-                }
+                Item::Translator(t) => self.translator(t),
                 Item::Provider(p) => {
                     let _: Result<(), _> = self.unsupported(p.span, "a provider definition");
                 }
@@ -134,7 +134,7 @@ impl Checker<'_> {
                     name: v.name.clone(),
                     scope: v.scope,
                     ty,
-                    type_name: self.types.name(ty),
+                    type_name: self.types.name(v.translated.map_or(ty, |t| self.stored_type(t))),
                     repr,
                     key,
                     key_size,

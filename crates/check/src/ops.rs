@@ -82,6 +82,7 @@ impl Checker<'_> {
         }
         let r = self.value(right);
         let (l, r) = (l?, r?);
+        self.not_dynamic(&[&l, &r], op.text(), span)?;
         if let Some(relation) = relation(op) {
             return self.compare(relation, op, l, r, span);
         }
@@ -249,6 +250,7 @@ impl Checker<'_> {
         span: Span,
     ) -> Checks<Expr> {
         let c = self.value(cond)?;
+        self.not_dynamic(&[&c], "?:", cond.span)?;
         let c =
             self.scalar(c, Tag::D_OP_SCALAR, cond.span, "operator ?: expression must be of scalar type")?;
         // A constant condition selects its arm; the other is not even typed.
@@ -262,6 +264,7 @@ impl Checker<'_> {
         }
         let (a, b) = (self.value(then), self.value(otherwise));
         let (a, b) = (a?, b?);
+        self.not_dynamic(&[&a, &b], "?:", span)?;
         let t = self.types;
         let zero = |e: &Expr| e.as_const() == Some(0);
         let ty = if t.is_integer(a.ty) && t.is_integer(b.ty) {
@@ -307,6 +310,18 @@ impl Checker<'_> {
                 return Err(wrong);
             }
         };
+        if op.is_none() && matches!(value.kind, ExprKind::Xlated { .. }) {
+            return self.store_translated(place, id, value, span);
+        }
+        if self.not_dynamic(&[&value], &text, span).is_err() {
+            self.poison(id);
+            return Err(crate::session::Wrong);
+        }
+        if op.is_none()
+            && let Some(kind) = self.forget_translated(place.clone(), id, &value)
+        {
+            return Ok(Expr { kind, ty: TypeId::INT, span });
+        }
         let known = match self.var_info(id).ty {
             VarType::Known(ty, _) => Some(ty),
             VarType::Poisoned => return Err(crate::session::Wrong),
@@ -358,7 +373,7 @@ impl Checker<'_> {
         ty
     }
 
-    fn poison(&mut self, id: crate::program::VarId) {
+    pub(crate) fn poison(&mut self, id: crate::program::VarId) {
         let var = &mut self.vars[id.0 as usize];
         if var.ty == VarType::Pending {
             var.ty = VarType::Poisoned;

@@ -65,7 +65,7 @@ impl Checker<'_> {
     /// Complains about a global name that is something else than a variable.
     fn writable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
         self.scope_alone(name, span)?;
-        if self.inlines.contains_key(name) {
+        if self.inlines.contains_key(name) || self.bound_name(name).is_some() {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
             return self.fail(Tag::D_OP_LVAL, span, message);
         }
@@ -89,12 +89,12 @@ impl Checker<'_> {
         }
         if let Some(Named { scope, name }) = named(base) {
             let builtin = scope == Scope::Global
-                && (self.inlines.contains_key(name) || tables::variable(name).is_some());
+                && (self.bound_name(name).is_some()
+                    || self.inlines.contains_key(name)
+                    || tables::variable(name).is_some());
             if !builtin && let Some((id, values)) = self.element(scope, name, keys, false, span)? {
                 return match self.var_info(id).ty {
-                    VarType::Known(ty, _) => {
-                        Ok(Expr { kind: ExprKind::Read(Place::Elem(id, values)), ty, span })
-                    }
+                    VarType::Known(ty, _) => Ok(self.read_place(Place::Elem(id, values), id, ty, span)),
                     VarType::Poisoned => Err(Wrong),
                     VarType::Pending => self.undefined(scope, name, span),
                 };

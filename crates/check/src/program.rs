@@ -322,6 +322,26 @@ pub enum ExprKind {
         /// In user memory.
         user: bool,
     },
+    /// A translated value, of type `<DYN>`; its members are values. Never stands in a checked program.
+    Xlated {
+        /// Index of the checker's translators.
+        translator: usize,
+        /// `xlate <out *>`.
+        pointer: bool,
+        /// What is translated.
+        input: Box<Expr>,
+    },
+    /// Computes `value` once, then `body`, in which [`ExprKind::Bound`] is it.
+    Let {
+        /// Unique in the program.
+        id: u32,
+        /// Computed first.
+        value: Box<Expr>,
+        /// The value.
+        body: Box<Expr>,
+    },
+    /// What the [`ExprKind::Let`] of this number computed.
+    Bound(u32),
     /// Reads memory, checked.
     Load {
         /// Where.
@@ -396,6 +416,7 @@ impl Expr {
             ExprKind::Str(s) => StrSource::Const(s.len()),
             ExprKind::Builtin(Builtin::Execname) => StrSource::Comm,
             ExprKind::Builtin(b) if b.is_string() => StrSource::ProbeName,
+            ExprKind::Let { body, .. } => body.str_source(),
             _ => StrSource::Dynamic,
         }
     }

@@ -15,6 +15,7 @@ use types::{TypeId, Types};
 use crate::columns::Column;
 use crate::program::{Clause, Expr, Repr, Scope, VarId};
 use crate::tables;
+use crate::translate::{Stored, Translator};
 
 /// What checking may consult.
 pub struct Context<'a> {
@@ -89,6 +90,8 @@ pub(crate) struct VarInfo {
     pub(crate) ty: VarType,
     /// Type (for messages and conversions) and column of each key.
     pub(crate) key: Option<Vec<(TypeId, Column)>>,
+    /// It holds a translated pointer; `ty` is `<DYN>` then.
+    pub(crate) translated: Option<Stored>,
 }
 
 impl VarInfo {
@@ -136,6 +139,10 @@ pub(crate) struct Checker<'a> {
     /// Aggregations whose first use was wrong.
     pub(crate) bad_aggs: Vec<String>,
     pub(crate) inlines: HashMap<String, InlineInfo>,
+    pub(crate) translators: Vec<Translator>,
+    /// Names that stand for expressions while a stored tree is checked; only the last ones are seen.
+    pub(crate) bound: Vec<Vec<(String, Expr)>>,
+    pub(crate) next_bound: u32,
     /// Nesting of inlines in inlines.
     pub(crate) depth: u32,
     pub(crate) clauses: Vec<Clause>,
@@ -156,6 +163,9 @@ impl<'a> Checker<'a> {
             aggs: Vec::new(),
             bad_aggs: Vec::new(),
             inlines: HashMap::new(),
+            translators: Vec::new(),
+            bound: Vec::new(),
+            next_bound: 0,
             depth: 0,
             clauses: Vec::new(),
             clause: ClauseState {
@@ -225,7 +235,7 @@ impl<'a> Checker<'a> {
         key: Option<Vec<(TypeId, Column)>>,
     ) -> VarId {
         let id = VarId(self.vars.len() as u32);
-        self.vars.push(VarInfo { name: name.to_string(), scope, ty, key });
+        self.vars.push(VarInfo { name: name.to_string(), scope, ty, key, translated: None });
         self.var_names.insert((scope, name.to_string()), id);
         id
     }

@@ -138,6 +138,16 @@ impl Lowering<'_> {
             }
             // An object that is not read has no value; its address is as good as any for a void context.
             ExprKind::Deref { addr, .. } => self.value(addr),
+            ExprKind::Xlated { input, .. } => self.value(input),
+            ExprKind::Let { id, value, body } => {
+                let value = self.value(value);
+                self.bound.insert(*id, value);
+                self.value(body)
+            }
+            ExprKind::Bound(id) => match self.bound.get(id) {
+                Some(value) => *value,
+                None => self.b.int(0),
+            },
             ExprKind::Load { addr, size, signed, user } => {
                 let addr = self.value(addr);
                 let addr = self.b.as_ptr(space(*user), addr);

@@ -18,6 +18,8 @@
 
 mod expr;
 
+use std::collections::HashMap;
+
 use check::Checked;
 use check::program::{Clause, KeyValue, Repr, Scope, StmtKind};
 use dif::ir::{self, Field, IntBuiltin, Module, Value, VarTy};
@@ -86,11 +88,13 @@ struct Lowering<'a> {
     b: FunctionBuilder,
     /// What the place of the enclosing update held.
     old: Option<Value>,
+    /// What is computed once and used more than once.
+    bound: HashMap<u32, Value>,
 }
 
 impl<'a> Lowering<'a> {
     fn new(checked: &'a Checked, module: &'a mut Module, name: String) -> Self {
-        Self { checked, module, b: FunctionBuilder::new(name), old: None }
+        Self { checked, module, b: FunctionBuilder::new(name), old: None, bound: HashMap::new() }
     }
 
     fn clause(mut self, clause: &Clause) -> Result<ir::Function, BuildError> {

@@ -246,6 +246,13 @@ pub enum ExprKind {
         /// A member of it.
         member: Name,
     },
+    /// `defined(type)`, `defined(type, member.member)`: whether the kernel that runs has it.
+    Defined {
+        /// What may be there.
+        ty: TypeName,
+        /// Members, each of the one before it; empty when only the type is asked for.
+        path: Vec<Name>,
+    },
     /// `xlate <type> (expr)`.
     Xlate {
         /// Output type, or a pointer to it.

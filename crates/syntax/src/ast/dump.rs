@@ -312,6 +312,10 @@ impl Dump {
             ExprKind::Offsetof { ty, member } => {
                 format!("(offsetof {} {})", self.ty(&ty.specs, &ty.declarator), member.text)
             }
+            ExprKind::Defined { ty, path } => {
+                let path: String = path.iter().map(|n| format!(" {}", n.text)).collect();
+                format!("(defined <{}>{path})", self.ty(&ty.specs, &ty.declarator))
+            }
             ExprKind::Xlate { ty, operand } => {
                 format!("(xlate <{}> {})", self.ty(&ty.specs, &ty.declarator), self.expr(operand))
             }

@@ -238,6 +238,7 @@ impl Parser<'_> {
             Tok::Int(lit) => ExprKind::Int(lit),
             Tok::Char(value) => ExprKind::Char(value),
             Tok::Str(bytes) => ExprKind::Str(StrLit { bytes }),
+            Tok::Ident(text) if text == "defined" && self.peek(1).is(Punct::LParen) => return self.defined(),
             Tok::Ident(text) => match split_scope(&text, span) {
                 (_, name) if name.text.is_empty() => return Err(self.unexpected()),
                 (None, name) if !text.contains('`') => ExprKind::Ident(name),
@@ -301,6 +302,25 @@ impl Parser<'_> {
         self.open.pop();
         self.height = 1;
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Offsetof { ty, member } })
+    }
+
+    /// `defined(type)`, `defined(type, member.member)`.
+    fn defined(&mut self) -> Parsed<Expr> {
+        let start = self.bump().span;
+        let open = self.require(Punct::LParen)?;
+        self.open.push((Punct::LParen, open));
+        let ty = self.nested(|p| p.type_name())?;
+        let mut path = Vec::new();
+        if self.eat(Punct::Comma) {
+            path.push(self.require_member_name()?);
+            while self.eat(Punct::Dot) {
+                path.push(self.require_member_name()?);
+            }
+        }
+        self.require(Punct::RParen)?;
+        self.open.pop();
+        self.height = 1;
+        Ok(Expr { span: start.to(self.last), kind: ExprKind::Defined { ty, path } })
     }
 
     /// `xlate <type> (expr)`.

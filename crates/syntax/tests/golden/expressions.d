@@ -21,6 +21,7 @@ BEGIN
 	stringof x; stringof(x->y); stringof (x)->y; stringof x + 1;
 	offsetof(struct foo, bar); offsetof(foo_t, string); offsetof(unknown_t, x);
 	xlate <psinfo_t> (curthread).pr_pid; xlate <struct out *> (x)->y;
+	defined(struct foo, a.b.string) ? defined(unknown_t *) : defined (foo_t, x); x.defined; defined;
 	printf("%d\n", 1, f(), g(a, (b, c)));
 	@a[1, "x", stack(5)] = lquantize(x, 0, 10, 1);
 	printa("%d", @a, @); @a[1][2] = count();

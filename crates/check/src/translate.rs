@@ -1,0 +1,442 @@
+//! Translators: one type seen as another, member by member.
+//!
+//! `xlate <out *> (value)` gives no object: it gives a value that remembers its translator ([`ExprKind::Xlated`], of type
+//! `<DYN>`), and `->member` on it is the member's expression with the value in the place of the translator's name. The
+//! decision that shapes it: a member's expression stays a tree until a script uses that member, and is typed then,
+//! against the types of the kernel that runs. So a translator may name what this kernel does not have, and only who asks
+//! for that member hears of it; and what nobody asks for costs nothing.
+//!
+//! A variable can hold a translated pointer: it keeps the value that is translated, and remembers the translator.
+
+use std::rc::Rc;
+
+use diagnostics::{Diagnostic, SourceKind, Span, Tag, nearest};
+use syntax::ast;
+use types::{Kind, TypeId};
+
+use crate::program::{Expr, ExprKind, Place, Repr, VarId};
+use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
+
+/// A translator.
+#[derive(Clone, Debug)]
+pub(crate) struct Translator {
+    /// Struct or union that is made.
+    pub(crate) output: TypeId,
+    /// What is translated.
+    input: TypeId,
+    /// The name it has in the members' expressions.
+    name: String,
+    members: Vec<(String, Rc<ast::Expr>)>,
+    span: Span,
+}
+
+/// What a variable that holds a translated pointer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    translator: usize,
+    /// Type of the value that is kept.
+    ty: TypeId,
+    /// It is the address of an object of that type.
+    object: bool,
+}
+
+impl Checker<'_> {
+    /// Runs `f` while only these names are bound, besides the global ones.
+    pub(crate) fn with_bound<T>(&mut self, names: Vec<(String, Expr)>, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.bound.push(names);
+        let out = f(self);
+        self.bound.pop();
+        out
+    }
+
+    /// What a name of a translator or inline is bound to, here.
+    pub(crate) fn bound_name(&self, name: &str) -> Option<&Expr> {
+        self.bound.last()?.iter().find(|(n, _)| n == name).map(|(_, e)| e)
+    }
+
+    /// A value that is used more than once: computed once, by the [`ExprKind::Let`] that [`Checker::within`] makes of the
+    /// second result. What costs nothing to say again has none.
+    pub(crate) fn bind(&mut self, e: Expr) -> (Expr, Option<(u32, Box<Expr>)>) {
+        let (ty, span) = (e.ty, e.span);
+        match e.kind {
+            ExprKind::Int(_)
+            | ExprKind::Str(_)
+            | ExprKind::Builtin(_)
+            | ExprKind::Bound(_)
+            | ExprKind::Read(Place::Var(_)) => (e, None),
+            ExprKind::Xlated { translator, pointer, input } => {
+                let (input, outer) = self.bind(*input);
+                (
+                    Expr { kind: ExprKind::Xlated { translator, pointer, input: Box::new(input) }, ty, span },
+                    outer,
+                )
+            }
+            ExprKind::Deref { addr, user } => {
+                let (addr, outer) = self.bind(*addr);
+                (Expr { kind: ExprKind::Deref { addr: Box::new(addr), user }, ty, span }, outer)
+            }
+            _ => {
+                // An integer is cut to its type once, here.
+                let e = if self.types.is_integer(ty) { self.convert(e, ty) } else { e };
+                let id = self.next_bound;
+                self.next_bound += 1;
+                (Expr { kind: ExprKind::Bound(id), ty, span }, Some((id, Box::new(e))))
+            }
+        }
+    }
+
+    /// `body`, with what it is bound to computed before it.
+    pub(crate) fn within(&self, outer: Option<(u32, Box<Expr>)>, body: Expr) -> Expr {
+        let Some((id, value)) = outer else { return body };
+        let (ty, span) = (body.ty, body.span);
+        let kind = match body.kind {
+            ExprKind::Int(_) | ExprKind::Str(_) => body.kind,
+            // What is still to be looked into keeps its shape.
+            ExprKind::Xlated { translator, pointer, input } => {
+                let input = Box::new(self.within(Some((id, value)), *input));
+                ExprKind::Xlated { translator, pointer, input }
+            }
+            ExprKind::Deref { addr, user } => {
+                ExprKind::Deref { addr: Box::new(self.within(Some((id, value)), *addr)), user }
+            }
+            kind => ExprKind::Let { id, value, body: Box::new(Expr { kind, ty, span }) },
+        };
+        Expr { kind, ty, span }
+    }
+
+    /// A definition.
+    pub(crate) fn translator(&mut self, t: &ast::Translator) {
+        let _: Checks<()> = self.define_translator(t);
+    }
+
+    fn define_translator(&mut self, t: &ast::Translator) -> Checks<()> {
+        let output = self.type_name(&t.output)?;
+        let name = self.name(output);
+        if !self.types.is_sou(output) {
+            let message = "translator output type must be a struct or union";
+            return self.fail(Tag::D_XLATE_SOU, t.output.span, message);
+        }
+        if self.types.size(output).is_none() {
+            let message = format!("incomplete struct/union/enum {name}");
+            return self.fail_with(Tag::D_XLATE_SOU, t.output.span, message, self.kernel_types());
+        }
+        let input = self.param(&t.input)?;
+        let known =
+            |x: &Translator| self.types.compatible(x.output, output) && self.types.compatible(x.input, input);
+        if self.translators.iter().any(known) {
+            let message = format!("translator from {} to {name} has already been declared", self.name(input));
+            return self.fail(Tag::D_XLATE_REDECL, t.span, message);
+        }
+        let mut members: Vec<(String, Rc<ast::Expr>)> = Vec::new();
+        for m in &t.members {
+            let word = m.name.text.as_str();
+            if self.types.member(output, word).is_none() {
+                let names = self.types.member_names(output);
+                let help = nearest(word, names.iter().map(|n| &**n)).map(did_you_mean);
+                let message = format!("translator member {word} is not a member of {name}");
+                let _: Checks<()> = self.fail_with(Tag::D_XLATE_MEMB, m.name.span, message, help);
+            } else if members.iter().any(|(n, _)| n == word) {
+                let message = format!("translator member {word} has already been defined");
+                let _: Checks<()> = self.fail(Tag::D_XLATE_REDECL, m.name.span, message);
+            } else {
+                members.push((word.to_string(), Rc::new(m.value.clone())));
+            }
+        }
+        let name = t.input.declarator.name.as_ref().map_or(String::new(), |n| n.text.clone());
+        self.translators.push(Translator { output, input, name, members, span: t.span });
+        Ok(())
+    }
+
+    /// The translator from a type: of that very type, else of one that such a value can be assigned to.
+    fn find_translator(&self, output: TypeId, input: TypeId) -> Option<usize> {
+        let makes = |t: &Translator| self.types.compatible(t.output, output);
+        let all = || self.translators.iter().enumerate().filter(|(_, t)| makes(t));
+        all()
+            .find(|(_, t)| self.types.compatible(t.input, input))
+            .or_else(|| all().find(|(_, t)| self.types.assignable(t.input, input)))
+            .map(|(i, _)| i)
+    }
+
+    /// `xlate <type> (operand)`.
+    pub(crate) fn xlate(&mut self, ty: &ast::TypeName, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+        let to = self.type_name(ty)?;
+        let input = self.expr(operand)?;
+        let (output, pointer) = match self.types.base_kind(to) {
+            Kind::Pointer { target, .. } => (target, true),
+            _ => (to, false),
+        };
+        if !self.types.is_sou(output) {
+            let message = format!("cannot translate to \"{}\": not a struct or union", self.name(to));
+            return self.fail(Tag::D_XLATE_SOU, ty.span, message);
+        }
+        let sou = self.types.is_sou(input.ty) || matches!(input.kind, ExprKind::Xlated { .. });
+        let input = if sou { input } else { self.rvalue(input)? };
+        let from = self.translated_type(&input);
+        let Some(translator) = self.find_translator(output, from) else {
+            let message = format!("cannot translate from \"{}\" to \"{}\"", self.name(from), self.name(to));
+            return self.fail(Tag::D_XLATE_NONE, span, message);
+        };
+        let wanted = self.translators[translator].input;
+        let input = if sou { input } else { Expr { ty: wanted, ..self.coerce(input, wanted) } };
+        Ok(self.translated(translator, pointer, input, span))
+    }
+
+    fn translated(&self, translator: usize, pointer: bool, input: Expr, span: Span) -> Expr {
+        let kind = ExprKind::Xlated { translator, pointer, input: Box::new(input) };
+        Expr { kind, ty: TypeId::DYN, span }
+    }
+
+    /// The type of an expression; of a translated one, the type it is translated to.
+    pub(crate) fn translated_type(&self, e: &Expr) -> TypeId {
+        match e.kind {
+            ExprKind::Xlated { translator, pointer, .. } => {
+                let output = self.translators[translator].output;
+                if pointer { self.types.pointer(output) } else { output }
+            }
+            _ => e.ty,
+        }
+    }
+
+    /// Whether a translated value is of this type, as a member, an inline or a variable wants it.
+    pub(crate) fn is_translated_to(&self, e: &Expr, ty: TypeId) -> bool {
+        matches!(e.kind, ExprKind::Xlated { .. }) && self.types.compatible(self.translated_type(e), ty)
+    }
+
+    /// Complains about an operand that is translated.
+    pub(crate) fn not_dynamic(&mut self, operands: &[&Expr], text: &str, span: Span) -> Checks<()> {
+        let Some(e) = operands.iter().find(|e| matches!(e.kind, ExprKind::Xlated { .. })) else {
+            return Ok(());
+        };
+        let ty = self.name(self.translated_type(e));
+        let message = format!("operator {text} operands cannot be of dynamic type");
+        let help = format!("this is a translated {ty}: only its members are values");
+        self.fail_with(Tag::D_OP_DYN, span, message, Some(help))
+    }
+
+    /// A member of a translated value: the translator's expression for it.
+    pub(crate) fn translated_member(&mut self, e: Expr, name: &ast::Name, span: Span) -> Checks<Expr> {
+        let ExprKind::Xlated { translator, input, .. } = e.kind else { return Ok(e) };
+        let t = &self.translators[translator];
+        let (output, argument, file) = (t.output, t.name.clone(), t.span.file);
+        let value = t.members.iter().find(|(n, _)| *n == name.text).map(|(_, v)| v.clone());
+        let word = name.text.as_str();
+        let Some(member) = self.types.member(output, word) else {
+            let names = self.types.member_names(output);
+            let help = nearest(word, names.iter().map(|n| &**n)).map(did_you_mean);
+            let message = format!("{word} is not a member of {}", self.name(output));
+            return self.fail_with(Tag::D_TYPE_MEMBER, name.span, message, help);
+        };
+        let Some(value) = value else {
+            let message = format!("translator does not define conversion for member: {word}");
+            return self.fail(Tag::D_XLATE_NOCONV, name.span, message);
+        };
+        let (input, outer) = self.bind(*input);
+        let outside = std::mem::take(self.sink);
+        let out = self.with_bound(vec![(argument, input)], |c| {
+            let value = c.expr(&value)?;
+            c.member_value(value, member.ty, word)
+        });
+        let inside = std::mem::replace(self.sink, outside);
+        let library = self.cx.map.kind(file) == SourceKind::Library;
+        for d in inside.into_sorted() {
+            // Who uses the member is to blame, or the kernel; not a library that the reader did not write.
+            let d = match library {
+                true => Diagnostic {
+                    span: Some(span),
+                    message: format!(
+                        "member {word} of {} cannot be had on this kernel: {}",
+                        self.name(output),
+                        d.message
+                    ),
+                    ..d
+                },
+                false => d,
+            };
+            self.sink.push(d);
+        }
+        let out = self.within(outer, out?);
+        Ok(Expr { span, ..out })
+    }
+
+    /// The value of a member's expression as the member's type.
+    fn member_value(&mut self, value: Expr, ty: TypeId, word: &str) -> Checks<Expr> {
+        if self.is_translated_to(&value, ty) {
+            return Ok(value);
+        }
+        if self.types.is_sou(ty) && self.types.compatible(value.ty, ty) {
+            return Ok(value);
+        }
+        if self.types.is_array(ty) {
+            // An array stays where it is; a string stands for characters.
+            let elem = |c: &Self, ty| c.types.pointee(ty).map(|(elem, _)| elem);
+            let same = match (elem(self, ty), elem(self, value.ty)) {
+                (Some(a), Some(b)) => self.types.compatible(a, b),
+                _ => false,
+            };
+            if self.types.is_string(value.ty) && self.types.is_string_like(ty)
+                || same && self.types.is_array(value.ty)
+            {
+                return Ok(value);
+            }
+            if same || self.types.is_string_like(value.ty) && self.types.is_string_like(ty) {
+                let at = self.rvalue(value)?;
+                let object = self.dereference(at.clone(), at.span)?;
+                return Ok(Expr { ty, ..object });
+            }
+        }
+        let (from, span) = (self.translated_type(&value), value.span);
+        let value = self.rvalue(value)?;
+        if self.types.is_array(ty) || !self.fits(ty, &value) {
+            let message = format!(
+                "translator member {word} definition uses incompatible types: \"{}\" = \"{}\"",
+                self.name(ty),
+                self.name(from)
+            );
+            return self.fail(Tag::D_XLATE_INCOMPAT, span, message);
+        }
+        Ok(self.coerce(value, ty))
+    }
+
+    /// `variable = xlate <type *> (value)`.
+    pub(crate) fn store_translated(
+        &mut self,
+        place: Place,
+        id: VarId,
+        value: Expr,
+        span: Span,
+    ) -> Checks<Expr> {
+        let ty = self.translated_type(&value);
+        let ExprKind::Xlated { translator, pointer, input } = value.kind else { return Err(Wrong) };
+        if !pointer {
+            self.poison(id);
+            let message = "operator = operands cannot be of dynamic type";
+            let help = format!("a translated pointer can be stored: xlate <{} *>", self.name(ty));
+            return self.fail_with(Tag::D_OP_DYN, span, message, Some(help));
+        }
+        let object = self.types.is_sou(input.ty);
+        let stored = Stored { translator, ty: input.ty, object };
+        let input = match input.kind {
+            ExprKind::Deref { addr, user } if object => {
+                let ty = match user {
+                    true => self.types.user_pointer(input.ty),
+                    false => self.types.pointer(input.ty),
+                };
+                Expr { ty, ..*addr }
+            }
+            _ => *input,
+        };
+        match self.var_info(id).ty {
+            VarType::Pending => {
+                let Some(repr) = self.repr(input.ty) else {
+                    self.poison(id);
+                    let message = "operator = operands cannot be of dynamic type";
+                    return self.fail(Tag::D_OP_DYN, span, message);
+                };
+                let var = &mut self.vars[id.0 as usize];
+                var.ty = VarType::Known(TypeId::DYN, repr);
+                var.translated = Some(stored);
+            }
+            VarType::Poisoned => return Err(Wrong),
+            VarType::Known(old, _) if self.var_info(id).translated != Some(stored) => {
+                let old = match self.var_info(id).translated {
+                    Some(stored) => self.stored_type(stored),
+                    None => old,
+                };
+                let message = format!(
+                    "operands have incompatible types: \"{}\" = translated \"{}\"",
+                    self.name(old),
+                    self.name(ty)
+                );
+                return self.fail(Tag::D_OP_INCOMPAT, span, message);
+            }
+            VarType::Known(..) => {}
+        }
+        let kept = input.ty;
+        let kind = ExprKind::Assign(place, Box::new(input));
+        let value = self.kept(stored, Expr { kind, ty: kept, span });
+        Ok(self.translated(translator, true, value, span))
+    }
+
+    /// The value of a statement: translated it may only be where it was stored.
+    pub(crate) fn assigned_translated(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+        let ExprKind::Xlated { input, .. } = value.kind else { return Ok(value) };
+        let stored = match input.kind {
+            ExprKind::Deref { addr, .. } => *addr,
+            _ => *input,
+        };
+        if let ExprKind::Assign(..) = stored.kind {
+            return Ok(stored);
+        }
+        let message = "expression cannot evaluate to result of dynamic type";
+        self.fail(Tag::D_CG_DYN, span, message)
+    }
+
+    /// What a variable of a translated pointer holds, as the translator's input.
+    fn kept(&self, stored: Stored, value: Expr) -> Expr {
+        match stored.object {
+            false => Expr { ty: stored.ty, ..value },
+            true => {
+                let (ty, span) = (stored.ty, value.span);
+                let user = self.types.pointee(value.ty).is_some_and(|(_, user)| user);
+                Expr { kind: ExprKind::Deref { addr: Box::new(value), user }, ty, span }
+            }
+        }
+    }
+
+    /// The value of a variable or element of known type.
+    pub(crate) fn read_place(&self, place: Place, id: VarId, ty: TypeId, span: Span) -> Expr {
+        let read = Expr { kind: ExprKind::Read(place), ty, span };
+        match self.var_info(id).translated {
+            None => read,
+            Some(stored) => {
+                let ty = if stored.object { self.types.pointer(stored.ty) } else { stored.ty };
+                let input = self.kept(stored, Expr { ty, ..read });
+                self.translated(stored.translator, true, input, span)
+            }
+        }
+    }
+
+    /// The type that a stored translated pointer shows.
+    pub(crate) fn stored_type(&self, stored: Stored) -> TypeId {
+        self.types.pointer(self.translators[stored.translator].output)
+    }
+
+    /// Assignment of the constant 0 to a variable that holds a translated pointer.
+    pub(crate) fn forget_translated(&self, place: Place, id: VarId, value: &Expr) -> Option<ExprKind> {
+        let stored = self.var_info(id).translated?;
+        (value.as_const() == Some(0)).then_some(())?;
+        if matches!(place, Place::Elem(..)) {
+            return Some(ExprKind::Delete(place));
+        }
+        let zero = match self.repr(stored.ty) {
+            Some(Repr::Str) => ExprKind::Str(Vec::new()),
+            _ => ExprKind::Int(0),
+        };
+        let zero = Expr { kind: zero, ty: stored.ty, span: value.span };
+        Some(ExprKind::Assign(place, Box::new(zero)))
+    }
+
+    /// `defined(type)`, `defined(type, member.member)`: 1 or 0 by the types of the program and of the kernel that runs.
+    pub(crate) fn defined(&mut self, ty: &ast::TypeName, path: &[ast::Name], span: Span) -> Expr {
+        let outside = std::mem::take(self.sink);
+        let found = self.type_name(ty);
+        *self.sink = outside;
+        let value = found.is_ok_and(|ty| self.has_members(ty, path));
+        self.int(i64::from(value), TypeId::INT, span)
+    }
+
+    /// Whether a type is complete and has these members, each in the one before it or in what that points to.
+    fn has_members(&self, ty: TypeId, path: &[ast::Name]) -> bool {
+        let mut at = ty;
+        for name in path {
+            if let Kind::Pointer { target, .. } = self.types.base_kind(at) {
+                at = target;
+            }
+            match self.types.member(at, &name.text) {
+                Some(found) => at = found.ty,
+                None => return false,
+            }
+        }
+        !path.is_empty() || self.types.size(at).is_some()
+    }
+}

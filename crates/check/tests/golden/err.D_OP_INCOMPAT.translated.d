@@ -1,0 +1,16 @@
+struct in { int a; char name[8]; struct in *next; unsigned flags : 3; };
+struct sub { int x; long y; };
+struct out { int pid; string name; char fname[8]; long wide; struct sub s; int missing; int flags; struct in *in; };
+translator struct sub < struct in *I > { x = I->a; };
+translator struct out < struct in *I > {
+	pid = I->a;
+	name = stringof(I->name);
+	fname = I->name;
+	wide = arg1 + pid;
+	s = xlate <struct sub> (I);
+	flags = I->flags;
+	in = I->next;
+};
+BEGIN { x = xlate <struct out *> ((struct in *)arg0); x = xlate <struct sub *> ((struct in *)arg0); }
+BEGIN { z = 1; z = xlate <struct sub *> ((struct in *)arg0); }
+inline struct sub *wrong = xlate <struct out *> ((struct in *)arg0);
