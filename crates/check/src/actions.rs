@@ -20,6 +20,13 @@ pub(crate) struct Recorded {
     pub(crate) span: Span,
 }
 
+/// A format with its arguments in the record.
+struct Formatted {
+    text: String,
+    fields: Vec<Field>,
+    writes: Vec<(Field, KeyValue)>,
+}
+
 impl Checker<'_> {
     /// Places a recorded value in the clause's record.
     fn place_field(&mut self, column: Column) -> Field {
@@ -184,6 +191,17 @@ impl Checker<'_> {
                 self.clause.actions.push(Action::Exit(field));
                 Ok(StmtKind::Exit(field, status))
             }
+            ActionKind::System => {
+                let Formatted { text, fields: args, writes } = self.formatted(row.name, args)?;
+                self.clause.actions.push(Action::System { format: text, args });
+                Ok(StmtKind::Record(writes))
+            }
+            ActionKind::Freopen => self.freopen(row.name, args),
+            ActionKind::Ftruncate => {
+                self.clause.actions.push(Action::Ftruncate);
+                Ok(StmtKind::Record(Vec::new()))
+            }
+            ActionKind::Setopt => self.setopt(row, args, span),
             _ => self.library_action(row.name, kind, args, span),
         }
     }
@@ -214,6 +232,48 @@ impl Checker<'_> {
     }
 
     fn printf(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+        let Formatted { text, fields: args, writes } = self.formatted(func, args)?;
+        self.clause.actions.push(Action::Printf { format: text, args });
+        Ok(StmtKind::Record(writes))
+    }
+
+    /// `freopen("")` gives the first output back; "." is what the original's compiler makes of it, and so no name.
+    fn freopen(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+        if let [ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest @ ..] = args {
+            match lit.text().as_ref() {
+                "" if rest.is_empty() => {
+                    self.clause.actions.push(Action::Freopen { format: None, args: Vec::new() });
+                    return Ok(StmtKind::Record(Vec::new()));
+                }
+                "." => {
+                    let message = format!("{func}( ) argument #1 cannot be \".\"");
+                    return self.fail(Tag::D_FREOPEN_INVALID, *span, message);
+                }
+                _ => {}
+            }
+        }
+        let Formatted { text, fields: args, writes } = self.formatted(func, args)?;
+        self.clause.actions.push(Action::Freopen { format: Some(text), args });
+        Ok(StmtKind::Record(writes))
+    }
+
+    fn setopt(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> Checks<StmtKind> {
+        let values = self.values(args)?;
+        let values = self.check_prototype(row, values, span)?;
+        let mut writes: Vec<(Field, KeyValue)> = Vec::new();
+        for value in values {
+            let field = self.place_field(Column::Str(StrUses::of(value.str_source())));
+            writes.push((field, KeyValue::Expr(value)));
+        }
+        let fields: Vec<Field> = writes.iter().map(|(f, _)| *f).collect();
+        if let [name, rest @ ..] = &fields[..] {
+            self.clause.actions.push(Action::Setopt { name: *name, value: rest.first().copied() });
+        }
+        Ok(StmtKind::Record(writes))
+    }
+
+    /// A literal format and its arguments, placed in the record.
+    fn formatted(&mut self, func: &str, args: &[ast::Expr]) -> Checks<Formatted> {
         let Some((format, args)) = args.split_first() else { return Err(Wrong) };
         let text = match &format.kind {
             ast::ExprKind::Str(lit) => lit.text().into_owned(),
@@ -247,8 +307,7 @@ impl Checker<'_> {
             fields.push(field);
             writes.push((field, r.value));
         }
-        self.clause.actions.push(Action::Printf { format: text, args: fields });
-        Ok(StmtKind::Record(writes))
+        Ok(Formatted { text, fields, writes })
     }
 
     fn format_argument(&mut self, arg: &ast::Expr) -> Checks<Recorded> {

@@ -28,6 +28,7 @@ impl Checker<'_> {
         let word = name.text.as_str();
         if let Some(row) = tables::function(word) {
             self.uses(row.attributes);
+            self.clause.destructive |= tables::is_destructive(word);
             return Ok(row);
         }
         let kind = match self.var(Scope::Global, word) {

@@ -18,6 +18,7 @@ impl Checker<'_> {
             layout: LayoutBuilder::default(),
             actions: Vec::new(),
             attributes: Attributes::STABLE,
+            destructive: false,
         };
         self.sink.enter(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
@@ -48,7 +49,7 @@ impl Checker<'_> {
         }
         let actions = std::mem::take(&mut state.actions);
         let record = (!actions.is_empty()).then(|| RecordDesc { size: state.layout.size(), actions });
-        let attributes = state.attributes;
+        let (attributes, destructive) = (state.attributes, state.destructive);
         self.clauses.push(Clause {
             span: clause.span,
             program,
@@ -58,7 +59,7 @@ impl Checker<'_> {
             body,
             record,
             attributes,
-            destructive: false,
+            destructive,
         });
     }
 

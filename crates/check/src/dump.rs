@@ -183,6 +183,12 @@ fn action(a: &Action) -> String {
         Action::Normalize(id, f) => format!("normalize agg {} {}", id.0, field(*f)),
         Action::Denormalize(id) => format!("denormalize agg {}", id.0),
         Action::Exit(f) => format!("exit {}", field(*f)),
+        Action::System { format, args } => format!("system {format:?} [{}]", fields(args)),
+        Action::Freopen { format, args } => format!("freopen {format:?} [{}]", fields(args)),
+        Action::Ftruncate => "ftruncate".into(),
+        Action::Setopt { name, value } => {
+            format!("setopt {}{}", field(*name), value.map_or(String::new(), |v| format!(" {}", field(v))))
+        }
         Action::None => "default".into(),
     }
 }

@@ -126,6 +126,8 @@ pub(crate) struct ClauseState {
     pub(crate) layout: LayoutBuilder,
     pub(crate) actions: Vec<plane::desc::Action>,
     pub(crate) attributes: Attributes,
+    /// Something in it needs `-w`.
+    pub(crate) destructive: bool,
 }
 
 pub(crate) struct Checker<'a> {
@@ -172,6 +174,7 @@ impl<'a> Checker<'a> {
                 layout: LayoutBuilder::default(),
                 actions: Vec::new(),
                 attributes: Attributes::STABLE,
+                destructive: false,
             },
         }
     }

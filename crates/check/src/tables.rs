@@ -124,6 +124,10 @@ pub enum ActionKind {
     Ufunc,
     Umod,
     Uaddr,
+    System,
+    Freopen,
+    Ftruncate,
+    Setopt,
 }
 
 /// Aggregating functions.
@@ -233,8 +237,8 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("dirname"),
     later_act("discard"),
     act("exit", "void", "int", ActionKind::Exit),
-    later_act("freopen"),
-    later_act("ftruncate"),
+    act("freopen", "void", "@, ...", ActionKind::Freopen),
+    act("ftruncate", "void", "", ActionKind::Ftruncate),
     act("func", "_symaddr", "uintptr_t", ActionKind::Func),
     later_sub("getf"),
     later_sub("getmajor"),
@@ -282,7 +286,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("rw_iswriter"),
     later_sub("rw_read_held"),
     later_sub("rw_write_held"),
-    later_act("setopt"),
+    act("setopt", "void", "string, [string]", ActionKind::Setopt),
     later_act("speculate"),
     later_sub("speculation"),
     act("stack", "stack", "...", ActionKind::Stack),
@@ -298,7 +302,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("substr"),
     agg("sum", "@", Aggregating::Sum),
     act("sym", "_symaddr", "uintptr_t", ActionKind::Sym),
-    later_act("system"),
+    act("system", "void", "@, ...", ActionKind::System),
     later_sub("tolower"),
     later_sub("toupper"),
     act("trace", "void", "@", ActionKind::Trace),
@@ -346,6 +350,25 @@ pub fn is_later_provider(name: &str) -> bool {
     PROVIDERS_LATER.contains(&name) || plain == "pid"
 }
 
+/// Functions that change what they look at: only where the user allows it (`-w`).
+const DESTRUCTIVE: &[&str] = &[
+    "breakpoint",
+    "chill",
+    "copyout",
+    "copyoutstr",
+    "freopen",
+    "panic",
+    "raise",
+    "return",
+    "stop",
+    "system",
+];
+
+/// True for a function that needs `-w`.
+pub fn is_destructive(name: &str) -> bool {
+    DESTRUCTIVE.contains(&name)
+}
+
 /// The variable of a name.
 pub fn variable(name: &str) -> Option<&'static VariableRow> {
     VARIABLES.iter().find(|r| r.name == name)
@@ -368,6 +391,13 @@ mod tests {
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), all);
+    }
+
+    #[test]
+    fn destructive_words_are_functions() {
+        assert!(DESTRUCTIVE.is_sorted());
+        assert!(DESTRUCTIVE.iter().all(|name| function(name).is_some()));
+        assert!(!is_destructive("ftruncate") && !is_destructive("exit"));
     }
 
     #[test]

@@ -26,6 +26,12 @@ impl Output {
     }
 }
 
+impl dtrace::Output for Output {
+    fn truncate(&mut self) -> io::Result<()> {
+        self.0.truncate()
+    }
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {

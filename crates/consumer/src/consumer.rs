@@ -13,7 +13,7 @@
 //! first of an `entry` probe's clauses, the last of a `return` probe's.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 use plane::control::DropDelta;
@@ -25,9 +25,10 @@ use plane::stacks::Stack;
 use crate::agg::store::Store;
 use crate::message::{DropReport, FaultReport, Message};
 use crate::options::Options;
+use crate::output::{Destination, Output};
 use crate::record::{Decoder, EnabledProbe, Event, Flow, Item, Probe, StackCache, Tables};
 use crate::symbolizer::{Process, Symbolizer};
-use crate::text::{Renderer, View};
+use crate::text::{Renderer, View, formatted};
 
 /// A committed record as read from a ring.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +56,16 @@ pub trait Source {
 
     /// The stack of an id.
     fn stack(&mut self, id: u64) -> Option<Stack>;
+
+    /// `setopt()`: sets an option of the session; the options in force from now on, or why not.
+    fn set_option(&mut self, _name: &str, _value: Option<&str>) -> Result<Options, String> {
+        Err("Operation illegal when tracing is active".into())
+    }
 }
 
-/// Output is handed over when this much has gathered within a batch.
-const CHUNK: usize = 1 << 16;
-
 /// See the [module](self).
-pub struct Consumer<W: Write> {
-    out: W,
-    pending: Vec<u8>,
+pub struct Consumer<W: Output> {
+    out: Destination<W>,
     tables: Tables,
     store: Store,
     stacks: StackCache,
@@ -78,12 +80,11 @@ pub struct Consumer<W: Write> {
     last: HashMap<u32, u32>,
 }
 
-impl<W: Write> Consumer<W> {
+impl<W: Output> Consumer<W> {
     /// A consumer that knows no probes yet.
     pub fn new(out: W, renderer: Box<dyn Renderer>, symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         Consumer {
-            out,
-            pending: Vec::new(),
+            out: Destination::new(out),
             tables: Tables::default(),
             store: Store::default(),
             stacks: StackCache::default(),
@@ -121,7 +122,7 @@ impl<W: Write> Consumer<W> {
 
     /// Where output goes.
     pub fn output_mut(&mut self) -> &mut W {
-        &mut self.out
+        &mut self.out.first
     }
 
     /// The status of the first `exit()` among the records so far.
@@ -171,11 +172,9 @@ impl<W: Write> Consumer<W> {
             }
             let following = next.get(i).copied().flatten().map(|n| batch[n].epid);
             self.record(raw, following, source, &mut fresh)?;
-            if self.pending.len() >= CHUNK {
-                self.hand_over()?;
-            }
+            self.out.hand_over_chunk()?;
         }
-        self.flush()
+        self.out.flush()
     }
 
     /// Takes a snapshot outside a batch (`aggrate`).
@@ -194,14 +193,14 @@ impl<W: Write> Consumer<W> {
 
     /// A newline, as after `^C`.
     pub fn newline(&mut self) -> io::Result<()> {
-        self.pending.push(b'\n');
-        self.flush()
+        self.out.pending.push(b'\n');
+        self.out.flush()
     }
 
     /// The end: a last snapshot, a newline, and the aggregations that no `printa()` has shown.
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
-        self.pending.push(b'\n');
+        self.out.pending.push(b'\n');
         let mut ids: Vec<AggId> = (0..self.store.aggs.len() as u32).map(AggId).collect();
         if self.options.aggsortrev {
             ids.reverse();
@@ -212,22 +211,10 @@ impl<W: Write> Consumer<W> {
             }
             let rows = self.store.sorted(&[id], &self.tables, &self.options);
             let mut view = View { options: &self.options, symbols: self.symbols.as_mut() };
-            self.renderer.aggregations(&mut self.pending, &rows, &mut view);
+            self.renderer.aggregations(&mut self.out.pending, &rows, &mut view);
             drop(rows);
-            self.hand_over()?;
+            self.out.hand_over()?;
         }
-        self.flush()
-    }
-
-    fn hand_over(&mut self) -> io::Result<()> {
-        // What could not be written is gone, as with C's stdio: keeping it would print it twice, or grow without bound.
-        let result = self.out.write_all(&self.pending);
-        self.pending.clear();
-        result
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.hand_over()?;
         self.out.flush()
     }
 
@@ -254,9 +241,8 @@ impl<W: Write> Consumer<W> {
         source: &mut dyn Source,
         fresh: &mut bool,
     ) -> io::Result<()> {
-        let Consumer {
-            tables, store, stacks, symbols, renderer, options, pending, messages, exit, last, ..
-        } = self;
+        let Consumer { tables, store, stacks, symbols, renderer, options, out, messages, exit, last, .. } =
+            self;
         let Some(EnabledProbe { probe, layout: Some(layout) }) = tables.get(raw.epid) else {
             messages.push(Message::Failure(format!("record of unknown enabled probe ID {}", raw.epid)));
             return Ok(());
@@ -273,8 +259,8 @@ impl<W: Write> Consumer<W> {
             return Ok(());
         };
         let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, items };
-        let mut view = View { options, symbols: symbols.as_mut() };
-        renderer.begin(pending, &event, &mut view);
+        let failure = |text: String| Message::Failure(library_error(raw.epid, probe, &text));
+        renderer.begin(&mut out.pending, &event, &mut View { options, symbols: symbols.as_mut() });
         for item in &event.items {
             let on_aggregations = matches!(
                 item,
@@ -285,12 +271,13 @@ impl<W: Write> Consumer<W> {
                     | Item::Denormalize(_)
             );
             if on_aggregations && !std::mem::replace(fresh, true) {
-                snapshot(store, stacks, view.symbols, source)?;
+                snapshot(store, stacks, symbols.as_mut(), source)?;
             }
+            let mut view = View { options, symbols: symbols.as_mut() };
             match item {
                 Item::Printa { format, aggs } => {
                     let rows = store.sorted(aggs, tables, view.options);
-                    renderer.printa(pending, *format, &rows, &mut view);
+                    renderer.printa(&mut out.pending, *format, &rows, &mut view);
                     let shown = !rows.is_empty();
                     drop(rows);
                     for id in aggs.iter().filter(|_| shown) {
@@ -309,12 +296,51 @@ impl<W: Write> Consumer<W> {
                 Item::Exit(status) => {
                     exit.get_or_insert(*status);
                 }
-                other => renderer.item(pending, other, &mut view),
+                Item::System { format, args } => {
+                    let command = formatted(format, args, &mut view);
+                    if let Err(e) = out.run(&command)? {
+                        let command = String::from_utf8_lossy(&command);
+                        messages.push(failure(format!("couldn't run \"{command}\": {}", words(&e))));
+                    }
+                }
+                Item::Freopen { format, args } => {
+                    let path = format.map(|format| formatted(format, args, &mut view));
+                    if let Err(e) = out.reopen(path.as_deref())? {
+                        let path = path.unwrap_or_default();
+                        let path = String::from_utf8_lossy(&path);
+                        messages.push(failure(format!("couldn't freopen() \"{path}\": {}", words(&e))));
+                    }
+                }
+                Item::Ftruncate => out.truncate()?,
+                Item::Setopt { name, value } => {
+                    let name = String::from_utf8_lossy(name);
+                    let value = value.map(String::from_utf8_lossy);
+                    match source.set_option(&name, value.as_deref()) {
+                        Ok(now) => *options = now,
+                        Err(why) => {
+                            let to = value.map_or(String::new(), |v| format!(" to \"{v}\""));
+                            messages.push(failure(format!("couldn't set option \"{name}\"{to}: {why}")));
+                        }
+                    }
+                }
+                other => renderer.item(&mut out.pending, other, &mut view),
             }
         }
-        renderer.end(pending, &mut view);
+        renderer.end(&mut out.pending, &mut View { options, symbols: symbols.as_mut() });
         Ok(())
     }
+}
+
+/// What could not be done for a record, in the words of a fault.
+fn library_error(epid: u32, p: &Probe, text: &str) -> String {
+    let Probe { id, provider, module, function, name } = p;
+    format!("error on enabled probe ID {epid} (ID {id}: {provider}:{module}:{function}:{name}): {text}")
+}
+
+/// The system's words without Rust's "(os error N)".
+fn words(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
 }
 
 fn snapshot(

@@ -13,6 +13,7 @@
 //!  record      bytes to typed events, by the table of enabled probes
 //!  agg         the consumer's own table of aggregations, sorting
 //!  text        DTrace's text
+//!  output      where text goes: system(), freopen(), ftruncate()
 //!  message     faults and drops in DTrace's words
 //!  symbolizer  what is asked of whoever knows symbols
 //! ```
@@ -21,6 +22,7 @@ mod agg;
 pub mod consumer;
 mod message;
 mod options;
+mod output;
 mod pad;
 mod record;
 mod symbolizer;
@@ -30,6 +32,7 @@ pub use agg::rows::{Cell, Row};
 pub use consumer::{Consumer, RawRecord, SlotSink, Source};
 pub use message::{DropReport, FaultReport, Message};
 pub use options::{Encoding, Options};
+pub use output::Output;
 pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, Tables, Value};
 pub use symbolizer::{NoSymbols, Process, Symbolizer, SystemSymbols};
 pub use text::{Renderer, Text, View};

@@ -35,6 +35,8 @@ enum Step {
     Plain(Action),
     Printf { format: Arc<[Piece]>, args: Vec<Field> },
     Printa { format: Option<Arc<[Piece]>>, aggs: Vec<AggId> },
+    System { format: Arc<[Piece]>, args: Vec<Field> },
+    Freopen { format: Option<Arc<[Piece]>>, args: Vec<Field> },
 }
 
 /// The record of a clause, ready to be decoded. Shared by all epids of the clause.
@@ -58,6 +60,13 @@ impl Layout {
                         format: format.as_deref().map(format::parse).transpose()?.map(Into::into),
                         aggs: aggs.clone(),
                     },
+                    Action::System { format, args } => {
+                        Step::System { format: format::parse(format)?.into(), args: args.clone() }
+                    }
+                    Action::Freopen { format, args } => Step::Freopen {
+                        format: format.as_deref().map(format::parse).transpose()?.map(Into::into),
+                        args: args.clone(),
+                    },
                     other => Step::Plain(other.clone()),
                 })
             })
@@ -69,7 +78,7 @@ impl Layout {
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
         self.steps.iter().flat_map(|step| match step {
             Step::Plain(Action::Trace(field)) => std::slice::from_ref(field),
-            Step::Printf { args, .. } => args,
+            Step::Printf { args, .. } | Step::System { args, .. } | Step::Freopen { args, .. } => args,
             _ => &[],
         })
     }
@@ -244,6 +253,29 @@ pub enum Item<'a> {
     Denormalize(AggId),
     /// `exit()`.
     Exit(i32),
+    /// `system()`.
+    System {
+        /// The command's format.
+        format: &'a [Piece],
+        /// Its arguments.
+        args: Vec<Value<'a>>,
+    },
+    /// `freopen()`.
+    Freopen {
+        /// The name's format; `None` gives the first output back.
+        format: Option<&'a [Piece]>,
+        /// Its arguments.
+        args: Vec<Value<'a>>,
+    },
+    /// `ftruncate()`.
+    Ftruncate,
+    /// `setopt()`.
+    Setopt {
+        /// The option.
+        name: &'a [u8],
+        /// Its value.
+        value: Option<&'a [u8]>,
+    },
     /// An empty clause fired.
     Nothing,
 }
@@ -338,15 +370,33 @@ impl<'t> Decoder<'t, '_> {
         let mut items = Vec::with_capacity(layout.steps.len());
         for step in &layout.steps {
             items.push(match step {
-                Step::Printf { format, args } => Item::Printf {
-                    format,
-                    args: args.iter().map(|field| self.value(data, *field)).collect::<Option<_>>()?,
-                },
+                Step::Printf { format, args } => Item::Printf { format, args: self.values(data, args)? },
+                Step::System { format, args } => Item::System { format, args: self.values(data, args)? },
+                Step::Freopen { format, args } => {
+                    Item::Freopen { format: format.as_deref(), args: self.values(data, args)? }
+                }
                 Step::Printa { format, aggs } => Item::Printa { format: format.as_deref(), aggs },
                 Step::Plain(action) => self.plain(action, data)?,
             });
         }
         Some(items)
+    }
+
+    fn values<'a>(&mut self, data: &'a [u8], fields: &[Field]) -> Option<Vec<Value<'a>>>
+    where
+        't: 'a,
+    {
+        fields.iter().map(|field| self.value(data, *field)).collect()
+    }
+
+    fn string<'a>(&mut self, data: &'a [u8], field: Field) -> Option<&'a [u8]>
+    where
+        't: 'a,
+    {
+        match self.value(data, field)? {
+            Value::Str { text, .. } => Some(text),
+            _ => None,
+        }
     }
 
     fn plain<'a>(&mut self, action: &Action, data: &'a [u8]) -> Option<Item<'a>>
@@ -379,7 +429,19 @@ impl<'t> Decoder<'t, '_> {
             Action::Normalize(agg, field) => Item::Normalize(*agg, self.number(data, *field)?.bits),
             Action::Denormalize(agg) => Item::Denormalize(*agg),
             Action::Exit(field) => Item::Exit(self.number(data, *field)?.as_signed() as i32),
-            Action::None | Action::Printf { .. } | Action::Printa { .. } => Item::Nothing,
+            Action::Ftruncate => Item::Ftruncate,
+            Action::Setopt { name, value } => Item::Setopt {
+                name: self.string(data, *name)?,
+                value: match value {
+                    Some(field) => Some(self.string(data, *field)?),
+                    None => None,
+                },
+            },
+            Action::None
+            | Action::Printf { .. }
+            | Action::Printa { .. }
+            | Action::System { .. }
+            | Action::Freopen { .. } => Item::Nothing,
         })
     }
 }

@@ -25,7 +25,7 @@ use plane::format::Piece;
 use crate::agg::rows::Row;
 use crate::options::Options;
 use crate::pad::{Field, signed, string, unsigned};
-use crate::record::{Event, Flow, Item};
+use crate::record::{Event, Flow, Item, Value};
 use crate::symbolizer::Symbolizer;
 
 /// What a renderer may look at.
@@ -110,6 +110,13 @@ impl Text {
         string(out, &name, Field::left(41));
         out.push(b' ');
     }
+}
+
+/// The text of a format: a command, a name.
+pub(crate) fn formatted(format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    printf::printf(&mut out, format, args, view);
+    out
 }
 
 impl Renderer for Text {

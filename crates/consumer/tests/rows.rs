@@ -239,6 +239,8 @@ impl Write for Full {
     }
 }
 
+impl consumer::Output for Full {}
+
 #[test]
 fn a_full_disk_is_an_error_and_not_the_end() {
     let out = Full { refuse: 1, got: Vec::new() };

@@ -23,6 +23,8 @@ mod machine;
 pub mod options;
 mod session;
 
+pub use consumer::Output;
+
 pub use compile::{Field, Macros, Program, Source, compile, compile_with};
 pub use error::Error;
 pub use probes::{FieldKind, Pattern, ProbeInfo};

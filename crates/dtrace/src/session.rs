@@ -11,14 +11,16 @@
 //! program runs any more, so the drain that follows is complete, and END sees everything before it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, EnabledProbe, Layout, Message, Probe, Process, SlotSink, SystemSymbols, Text};
+use consumer::{
+    Consumer, EnabledProbe, Layout, Message, Output, Probe, Process, SlotSink, SystemSymbols, Text,
+};
 use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
@@ -72,7 +74,7 @@ impl std::fmt::Display for Notice {
 }
 
 /// A running session.
-pub struct Session<W: Write> {
+pub struct Session<W: Output> {
     /// All that is enabled.
     program: Program,
     /// Interned strings: a number stays what it is.
@@ -104,16 +106,34 @@ const NOTE_FIRST: Duration = Duration::from_micros(200);
 const NOTE_LAST: Duration = Duration::from_secs(1);
 
 /// Reads for the consumer.
-struct Kernel<'a>(&'a Machine);
+struct Kernel<'a> {
+    machine: &'a Machine,
+    options: &'a mut Options,
+    target: Option<u32>,
+}
 
 impl consumer::Source for Kernel<'_> {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
-        self.0.snapshot(sink)
+        self.machine.snapshot(sink)
     }
 
     fn stack(&mut self, id: u64) -> Option<Stack> {
-        self.0.stack(id)
+        self.machine.stack(id)
     }
+
+    fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<consumer::Options, String> {
+        set_dynamic(self.options, name, value).map_err(|e| e.to_string())?;
+        Ok(consumer_options(self.options, self.target))
+    }
+}
+
+/// Sets an option that may change while tracing.
+fn set_dynamic(options: &mut Options, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+    let row = crate::options::find(name).ok_or(OptionError::Name)?;
+    if row.when != crate::options::When::Dynamic {
+        return Err(OptionError::Active);
+    }
+    options.set(name, value).map(|_| ())
 }
 
 fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options {
@@ -163,7 +183,7 @@ fn refuse(options: &Options, program: &Program, cpus: &[u32]) -> Result<(), Erro
     Ok(())
 }
 
-impl<W: Write> Session<W> {
+impl<W: Output> Session<W> {
     /// Enables everything, runs BEGIN, and lets the targets go.
     pub fn start(
         program: &Program,
@@ -294,7 +314,8 @@ impl<W: Write> Session<W> {
             self.next.switch = now + self.every("switchrate");
         }
         if now >= self.next.aggregate {
-            self.consumer.snapshot(&mut Kernel(&self.machine)).map_err(Error::Output)?;
+            let (consumer, mut kernel) = self.reading();
+            consumer.snapshot(&mut kernel).map_err(Error::Output)?;
             self.next.aggregate = now + self.every("aggrate");
         }
         if now >= self.next.status {
@@ -383,11 +404,18 @@ impl<W: Write> Session<W> {
         self.consume(&batch)
     }
 
+    /// The consumer, and what it reads from.
+    fn reading(&mut self) -> (&mut Consumer<W>, Kernel<'_>) {
+        let target = self.consumer.options_mut().target;
+        (&mut self.consumer, Kernel { machine: &self.machine, options: &mut self.options, target })
+    }
+
     fn consume(&mut self, batch: &Batch) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
-        self.consumer.consume_batch(batch, &mut Kernel(&self.machine)).map_err(Error::Output)
+        let (consumer, mut kernel) = self.reading();
+        consumer.consume_batch(batch, &mut kernel).map_err(Error::Output)
     }
 
     /// What there is to tell, since the last call.
@@ -411,11 +439,7 @@ impl<W: Write> Session<W> {
 
     /// Changes an option while tracing.
     pub fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
-        let row = crate::options::find(name).ok_or(OptionError::Name)?;
-        if row.when != crate::options::When::Dynamic {
-            return Err(OptionError::Active);
-        }
-        self.options.set(name, value)?;
+        set_dynamic(&mut self.options, name, value)?;
         let target = self.consumer.options_mut().target;
         *self.consumer.options_mut() = consumer_options(&self.options, target);
         Ok(())
@@ -432,7 +456,8 @@ impl<W: Write> Session<W> {
         self.drain(true)?;
         self.machine.run_end()?;
         self.drain(true)?;
-        self.consumer.finish(&mut Kernel(&self.machine)).map_err(Error::Output)?;
+        let (consumer, mut kernel) = self.reading();
+        consumer.finish(&mut kernel).map_err(Error::Output)?;
         // The first exit() wins. One in END after ^C or a target's end comes too late to change the activity.
         let status = match self.machine.activity().1 {
             0 => self.consumer.exit_status().unwrap_or(0),
@@ -479,7 +504,7 @@ struct Known {
 }
 
 /// Tells the consumer of all that an assembly enables.
-fn introduce<W: Write>(
+fn introduce<W: Output>(
     consumer: &mut Consumer<W>,
     program: &Program,
     assembly: &Assembly,

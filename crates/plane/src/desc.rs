@@ -273,6 +273,29 @@ pub enum Action {
     Denormalize(AggId),
     /// `exit(status)`: a 4-byte int.
     Exit(Field),
+    /// `system(format, ...)`: the consumer runs a command.
+    System {
+        /// The literal format, escapes resolved.
+        format: String,
+        /// One field an argument.
+        args: Vec<Field>,
+    },
+    /// `freopen(format, ...)`: output goes to the end of a file.
+    Freopen {
+        /// The literal format, escapes resolved; `None` gives the first output back (`freopen("")`).
+        format: Option<String>,
+        /// One field an argument.
+        args: Vec<Field>,
+    },
+    /// `ftruncate()`: the output, if it is a file, becomes empty.
+    Ftruncate,
+    /// `setopt(name[, value])`: changes an option of the running session.
+    Setopt {
+        /// A string.
+        name: Field,
+        /// A string.
+        value: Option<Field>,
+    },
     /// The default action of an empty clause: only the header line.
     None,
 }

@@ -8,6 +8,7 @@
 #[macro_use]
 extern crate testing;
 
+mod actions;
 mod aggregations;
 mod basics;
 mod command;
@@ -39,6 +40,7 @@ const GROUPS: &[&[Test]] = &[
     stability::TESTS,
     documents::TESTS,
     variables::TESTS,
+    actions::TESTS,
     aggregations::TESTS,
     syscalls::TESTS,
     profile::TESTS,

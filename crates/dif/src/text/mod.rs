@@ -27,6 +27,7 @@
 //! }
 //! ```
 
+mod action;
 mod lex;
 mod names;
 mod parse;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use plane::desc::{Action, AggFunc, AggId};
+use plane::desc::{AggFunc, AggId};
 
 use super::lex::{Token, tokens};
 use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, INT_BUILTIN, SCOPE, STR_BUILTIN, TY, UN, item_of};
@@ -29,7 +29,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-type Parse<T> = Result<T, String>;
+pub(super) type Parse<T> = Result<T, String>;
 
 /// Reads a module. Spans are not part of the text and come out as `None`.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
@@ -199,9 +199,9 @@ impl Parser {
 }
 
 /// The tokens of a line and how far they are read.
-struct Cursor {
-    tokens: Vec<Token>,
-    at: usize,
+pub(super) struct Cursor {
+    pub(super) tokens: Vec<Token>,
+    pub(super) at: usize,
 }
 
 impl Cursor {
@@ -221,26 +221,26 @@ impl Cursor {
         self.tokens.get(self.at - 1).ok_or_else(|| "the line is too short".into())
     }
 
-    fn accept(&mut self, token: &Token) -> bool {
+    pub(super) fn accept(&mut self, token: &Token) -> bool {
         let found = self.tokens.get(self.at) == Some(token);
         self.at += usize::from(found);
         found
     }
 
-    fn accept_word(&mut self, word: &str) -> bool {
+    pub(super) fn accept_word(&mut self, word: &str) -> bool {
         let found = matches!(self.tokens.get(self.at), Some(Token::Word(w)) if w == word);
         self.at += usize::from(found);
         found
     }
 
-    fn sign(&mut self, sign: char) -> Parse<()> {
+    pub(super) fn sign(&mut self, sign: char) -> Parse<()> {
         match self.next()? {
             Token::Sign(c) if *c == sign => Ok(()),
             t => Err(format!("{sign:?} expected, not {t:?}")),
         }
     }
 
-    fn word(&mut self) -> Parse<String> {
+    pub(super) fn word(&mut self) -> Parse<String> {
         match self.next()? {
             Token::Word(w) => Ok(w.clone()),
             t => Err(format!("a word expected, not {t:?}")),
@@ -258,7 +258,7 @@ impl Cursor {
         }
     }
 
-    fn string(&mut self) -> Parse<String> {
+    pub(super) fn string(&mut self) -> Parse<String> {
         String::from_utf8(self.bytes()?).map_err(|_| "the string is not UTF-8".into())
     }
 
@@ -298,7 +298,11 @@ impl Cursor {
         self.tokens.get(self.at + 1) == Some(&Token::Sign(':'))
     }
 
-    fn list<T>(&mut self, close: char, mut item: impl FnMut(&mut Self) -> Parse<T>) -> Parse<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        close: char,
+        mut item: impl FnMut(&mut Self) -> Parse<T>,
+    ) -> Parse<Vec<T>> {
         let mut out = Vec::new();
         while !self.accept(&Token::Sign(close)) {
             if !out.is_empty() {
@@ -317,7 +321,7 @@ impl Cursor {
         Ok((fields, self.number()?))
     }
 
-    fn field(&mut self) -> Parse<Field> {
+    pub(super) fn field(&mut self) -> Parse<Field> {
         let offset = self.number()?;
         self.sign(':')?;
         let word = self.word()?;
@@ -378,45 +382,8 @@ impl Cursor {
         }
     }
 
-    fn agg(&mut self) -> Parse<AggId> {
+    pub(super) fn agg(&mut self) -> Parse<AggId> {
         self.indexed("agg").map(AggId)
-    }
-
-    fn action(&mut self) -> Parse<Action> {
-        Ok(match self.word()?.as_str() {
-            "trace" => Action::Trace(self.field()?),
-            "tracemem" => {
-                let bytes = self.field()?;
-                let len = if self.accept(&Token::Sign(',')) { Some(self.field()?) } else { None };
-                Action::Tracemem { bytes, len }
-            }
-            "printf" => {
-                let format = self.string()?;
-                self.sign('[')?;
-                Action::Printf { format, args: self.list(']', Self::field)? }
-            }
-            "printa" => {
-                let bare = self.tokens.get(self.at) == Some(&Token::Sign('['));
-                let format = if bare { None } else { Some(self.string()?) };
-                self.sign('[')?;
-                Action::Printa { format, aggs: self.list(']', Self::agg)? }
-            }
-            "clear" => Action::Clear(self.agg()?),
-            "trunc" => {
-                let agg = self.agg()?;
-                let field = if self.accept(&Token::Sign(',')) { Some(self.field()?) } else { None };
-                Action::Trunc(agg, field)
-            }
-            "normalize" => {
-                let agg = self.agg()?;
-                self.sign(',')?;
-                Action::Normalize(agg, self.field()?)
-            }
-            "denormalize" => Action::Denormalize(self.agg()?),
-            "exit" => Action::Exit(self.field()?),
-            "nothing" => Action::None,
-            word => return Err(format!("unknown action {word}")),
-        })
     }
 
     fn edge(&mut self) -> Parse<(Block, Vec<Value>)> {

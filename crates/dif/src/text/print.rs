@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use diagnostics::{SourceMap, Span};
-use plane::desc::{Action, AggFunc};
+use plane::desc::AggFunc;
 
 use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, INT_BUILTIN, SCOPE, STR_BUILTIN, TY, UN, name_of};
 use crate::ir::{
@@ -28,10 +28,10 @@ pub fn print_function(module: &Module, function: &Function, map: Option<&SourceM
 /// Where the comments start, where the line is shorter.
 const COMMENT_COLUMN: usize = 48;
 
-struct Printer<'a> {
+pub(super) struct Printer<'a> {
     module: &'a Module,
     map: Option<&'a SourceMap>,
-    out: &'a mut String,
+    pub(super) out: &'a mut String,
 }
 
 impl Printer<'_> {
@@ -80,37 +80,6 @@ impl Printer<'_> {
         self.blocks(&clause.func)?;
         self.out.push_str("}\n");
         Ok(())
-    }
-
-    fn action(&mut self, action: &Action) -> fmt::Result {
-        match action {
-            Action::Trace(f) => write!(self.out, "trace {}", FieldText(*f)),
-            Action::Tracemem { bytes, len: None } => write!(self.out, "tracemem {}", FieldText(*bytes)),
-            Action::Tracemem { bytes, len: Some(len) } => {
-                write!(self.out, "tracemem {}, {}", FieldText(*bytes), FieldText(*len))
-            }
-            Action::Printf { format, args } => {
-                write!(self.out, "printf {} [{}]", quote(format.as_bytes()), Fields(args))
-            }
-            Action::Printa { format, aggs } => {
-                self.out.push_str("printa ");
-                if let Some(format) = format {
-                    write!(self.out, "{} ", quote(format.as_bytes()))?;
-                }
-                write!(self.out, "[{}]", List(aggs.iter().map(|a| agg_id(a.0 as usize))))
-            }
-            Action::Clear(agg) => write!(self.out, "clear {}", agg_id(agg.0 as usize)),
-            Action::Trunc(agg, None) => write!(self.out, "trunc {}", agg_id(agg.0 as usize)),
-            Action::Trunc(agg, Some(f)) => {
-                write!(self.out, "trunc {}, {}", agg_id(agg.0 as usize), FieldText(*f))
-            }
-            Action::Normalize(agg, f) => {
-                write!(self.out, "normalize {}, {}", agg_id(agg.0 as usize), FieldText(*f))
-            }
-            Action::Denormalize(agg) => write!(self.out, "denormalize {}", agg_id(agg.0 as usize)),
-            Action::Exit(f) => write!(self.out, "exit {}", FieldText(*f)),
-            Action::None => write!(self.out, "nothing"),
-        }
     }
 
     fn blocks(&mut self, function: &Function) -> fmt::Result {
@@ -244,7 +213,7 @@ fn typed(function: &Function, v: Value) -> String {
     format!("{v}:{}", function.values.get(v.0 as usize).map_or("?", |ty| name_of(TY, *ty)))
 }
 
-fn agg_id(index: usize) -> String {
+pub(super) fn agg_id(index: usize) -> String {
     format!("agg{index}")
 }
 
@@ -272,7 +241,7 @@ impl fmt::Display for VarId {
     }
 }
 
-struct List<I>(I);
+pub(super) struct List<I>(pub(super) I);
 
 impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,7 +264,7 @@ impl fmt::Display for Edge<'_> {
     }
 }
 
-struct Fields<'a>(&'a [Field]);
+pub(super) struct Fields<'a>(pub(super) &'a [Field]);
 
 impl fmt::Display for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -303,7 +272,7 @@ impl fmt::Display for Fields<'_> {
     }
 }
 
-struct FieldText(Field);
+pub(super) struct FieldText(pub(super) Field);
 
 impl fmt::Display for FieldText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -337,6 +306,6 @@ impl fmt::Display for Func {
 }
 
 /// Bytes in quotes; what is not printable ASCII as `\n`, `\t` or `\xNN`.
-fn quote(bytes: &[u8]) -> String {
+pub(super) fn quote(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii()).replace("\\'", "'")
 }

@@ -33,6 +33,8 @@ impl Write for Output {
     }
 }
 
+impl dtrace::Output for Output {}
+
 impl Output {
     /// The text from this byte on.
     pub(crate) fn after(&self, at: usize) -> String {

@@ -1,0 +1,144 @@
+//! Actions of the consumer: commands, redirected output, options set by a script; and what needs `-w`.
+
+use std::path::PathBuf;
+
+use crate::Verdict::{self, Pass};
+use crate::tool::dtrace;
+
+tests! {
+    destructive_needs_w a_command_runs_in_its_place a_command_of_a_header_line freopen_moves_the_output
+    freopen_that_fails_is_told ftruncate_empties_a_file setopt_changes_what_comes_next setopt_that_fails_is_told
+}
+
+/// A file name of this test alone.
+fn file(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("e2e-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn destructive_needs_w() -> Verdict {
+    for action in ["system(\"true\")", "freopen(\"/dev/null\")"] {
+        let text = format!("BEGIN {{ {action}; exit(0); }}");
+        let o = dtrace(&["-n", &text]).code(1);
+        let last = o.err.lines().last().unwrap_or_default();
+        assert_eq!(
+            last, "dtrace: could not enable tracing: Destructive actions not allowed",
+            "{action}: {o:?}"
+        );
+        assert_eq!(o.out, "", "{action}");
+        dtrace(&["-e", "-n", &text]).code(0);
+    }
+    for (words, said) in [(["-w", "-n"], true), (["-x", "destructive"], true), (["-w", "-q"], false)] {
+        let program = if words[1] == "-n" { vec![] } else { vec!["-n"] };
+        let mut words: Vec<&str> = words.to_vec();
+        words.extend(program);
+        words.push("BEGIN { freopen(\"\"); exit(0); }");
+        let o = dtrace(&words).code(0);
+        assert_eq!(o.err.contains("dtrace: allowing destructive actions\n"), said, "{o:?}");
+    }
+    Pass
+}
+
+fn a_command_runs_in_its_place() -> Verdict {
+    let text = "BEGIN { printf(\"a\\n\"); system(\"echo %s-%d; echo x >&2\", \"b\", 7); printf(\"c\\n\"); exit(0); }";
+    let o = dtrace(&["-wqn", text]).code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("a\nb-7\nc\n\n", "x\n"));
+    // A command that fails is the command's affair.
+    let o = dtrace(&["-wqn", "BEGIN { system(\"exit 3\"); exit(0); }"]).code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("\n", ""));
+    Pass
+}
+
+fn a_command_of_a_header_line() -> Verdict {
+    let o = dtrace(&["-wn", "BEGIN { system(\"echo hello\"); exit(0); }"]).code(0);
+    let mut lines = o.out.lines();
+    assert_eq!(lines.next(), Some("CPU     ID                    FUNCTION:NAME"));
+    // One CPU's number is as good as another's.
+    let row = format!(" {:>6} {:>32} hello", 1, ":BEGIN");
+    assert_eq!(lines.next().and_then(|l| l.get(3..)), Some(row.as_str()));
+    assert_eq!(lines.collect::<Vec<_>>(), ["", ""]);
+    Pass
+}
+
+fn freopen_moves_the_output() -> Verdict {
+    let path = file("freopen");
+    std::fs::write(&path, "before\n").unwrap();
+    let text = format!(
+        "BEGIN {{ printf(\"a\\n\"); freopen(\"%s\", \"{}\"); printf(\"b\\n\"); system(\"echo c\"); freopen(\"\"); \
+         printf(\"d\\n\"); exit(0); }}",
+        path.display()
+    );
+    let o = dtrace(&["-wqn", &text]).code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("a\nd\n\n", ""));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\nb\nc\n");
+    // Without a way back, the end is in the file as well.
+    let text = format!("BEGIN {{ @ = count(); freopen(\"{}\"); exit(0); }}", path.display());
+    let o = dtrace(&["-wqn", &text]).code(0);
+    assert_eq!(o.out, "", "{o:?}");
+    let all = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(all, format!("before\nb\nc\n\n {:>16}\n", 1));
+    let _ = std::fs::remove_file(&path);
+    Pass
+}
+
+fn freopen_that_fails_is_told() -> Verdict {
+    let o = dtrace(&["-wqn", "BEGIN { freopen(\"/nosuch/%d\", 1); printf(\"on\\n\"); exit(0); }"]).code(0);
+    assert_eq!(o.out, "on\n\n", "{o:?}");
+    let said = "dtrace: error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): couldn't freopen() \"/nosuch/1\": No such file or directory\n";
+    assert_eq!(o.err, said);
+    let o = dtrace(&["-xerrtags", "-wn", "BEGIN { freopen(\".\"); }"]).code(1);
+    assert!(o.err.contains("[D_FREOPEN_INVALID] "), "{o:?}");
+    Pass
+}
+
+fn ftruncate_empties_a_file() -> Verdict {
+    let path = file("ftruncate");
+    let name = path.display().to_string();
+    let text = "BEGIN { printf(\"lost\\n\"); ftruncate(); printf(\"kept\\n\"); exit(0); }";
+    let o = dtrace(&["-q", "-o", &name, "-n", text]).code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("", ""));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept\n\n");
+    // Output that is no file stays.
+    let o = dtrace(&["-qn", text]).code(0);
+    assert_eq!(o.out, "lost\nkept\n\n");
+    let text = format!(
+        "BEGIN {{ freopen(\"{name}\"); printf(\"1\\n\"); ftruncate(); printf(\"2\\n\"); freopen(\"\"); exit(0); }}"
+    );
+    dtrace(&["-wqn", &text]).code(0);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "2\n");
+    let _ = std::fs::remove_file(&path);
+    Pass
+}
+
+fn setopt_changes_what_comes_next() -> Verdict {
+    let text = "BEGIN { @[\"b\"] = sum(1); @[\"a\"] = sum(2); printa(\"%s\", @); setopt(\"aggsortkey\"); \
+                printa(\"%s\", @); setopt(\"aggsortkey\", \"no\"); printa(\"%s\", @); exit(0); }";
+    let o = dtrace(&["-qn", text]).code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("baabba\n", ""));
+    // Each row of the table that may change while tracing is taken.
+    let o = dtrace(&[
+        "-n",
+        "BEGIN { setopt(\"quiet\"); setopt(\"switchrate\", \"10ms\"); setopt(\"aggrate\", \"100hz\"); \
+         setopt(\"stackindent\", \"3\"); setopt(\"rawbytes\"); setopt(\"aggzoom\", \"true\"); setopt(\"agghist\"); \
+         setopt(\"aggpack\"); setopt(\"flowindent\", \"no\"); } BEGIN { printf(\"quiet\"); exit(0); }",
+    ])
+    .code(0);
+    assert!(o.out.ends_with("quiet\n") && !o.err.contains("error"), "{o:?}");
+    Pass
+}
+
+fn setopt_that_fails_is_told() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { setopt(\"bufsize\", \"1m\"); setopt(\"nosuch\"); setopt(\"aggrate\", \"often\"); exit(0); }",
+    ])
+    .code(0);
+    let at = "dtrace: error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): couldn't set option ";
+    let said = format!(
+        "{at}\"bufsize\" to \"1m\": Operation illegal when tracing is active\n{at}\"nosuch\": Invalid option name\n\
+         {at}\"aggrate\" to \"often\": Invalid value for specified option\n"
+    );
+    assert_eq!(o.err, said);
+    Pass
+}
