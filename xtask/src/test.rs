@@ -12,7 +12,7 @@ use crate::vm::{Ended, Guest};
 
 /// Test programs that are worth a run in each guest: package, target, and rounds of its generated cases (an emulated CPU is
 /// slow). The end-to-end tests come last.
-const IN_GUEST: [(&str, &str, u32); 9] = [
+const IN_GUEST: [(&str, &str, u32); 10] = [
     ("bpf", "bpf", 0),
     ("bpf", "kernel", 0),
     ("bpf", "routines", 0),
@@ -20,6 +20,7 @@ const IN_GUEST: [(&str, &str, u32); 9] = [
     ("bpf", "big", 60),
     ("bpf", "differential", 60),
     ("exercise", "mutations", 150),
+    ("exercise", "programs", 60),
     ("dtrace", "library", 0),
     ("cli", "e2e", 0),
 ];

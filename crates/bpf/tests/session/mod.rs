@@ -1,6 +1,8 @@
 //! A session in miniature: maps, one raw-tracepoint program run by hand, and what it left in the maps.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod oracle;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,0 +1,140 @@
+//! Programs by D's grammar, run by the DIF interpreter and, through `BPF_PROG_TEST_RUN`, by the kernel that runs the test:
+//! both must leave the same records, faults, variables, aggregations and drops. So the whole way from text to the kernel is
+//! held against what the form means; that the form means what D does is said by the golden tests.
+//!
+//! `ROUNDS=n` more or fewer, from `START=n`; `SEED=n` one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../crates/bpf/tests/session/mod.rs"]
+mod session;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use bpf::program::{Division, Layout};
+use dif::interp::{Interpreter, State};
+use dif::ir::{Module, Scope};
+use exercise::choices::Choices;
+use exercise::generate::{Shape, program};
+use exercise::stages::{Compiled, compile};
+use plane::control::{Activity, DropKind};
+use session::oracle::{MEMORY, Same, check, memory, records};
+use session::{Run, Setup, pin, privileged, show};
+
+fn rounds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
+    if let Some(seed) = number("SEED") {
+        return seed..seed + 1;
+    }
+    let start = number("START").unwrap_or(0);
+    start..start + number("ROUNDS").unwrap_or(default)
+}
+
+/// What became of a program.
+#[derive(PartialEq)]
+enum Ran {
+    /// Both agree.
+    Same,
+    /// The back end named a limit.
+    Limit,
+    /// The kernel had no memory at hand for a thread's first variable: a counted drop.
+    NoMemory,
+}
+
+fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
+    let mut setup = Setup::new(module.clone());
+    if choices.one_in(2) {
+        setup.activity = Activity::Warmup;
+    }
+    if choices.one_in(3) {
+        setup.division = Division { whole: 0, part: choices.below(60) };
+    }
+    let layout = Layout::divided(&setup.module, &setup.error, setup.division);
+    let plan = session::plan(&setup, &layout);
+    if let Err(e) = session::compile_setup(&setup, &plan, &layout) {
+        println!("a limit: {e}\n{text}");
+        return Ran::Limit;
+    }
+    let clauses: Vec<usize> = (0..module.clauses.len()).collect();
+    let mut interpreter = Interpreter::new(module);
+    if setup.activity == Activity::Active {
+        interpreter = interpreter.gated();
+    }
+    let mut state = State::new(module);
+    for n in session::interned(module, setup.probes) {
+        state.intern(&n);
+    }
+    let memory = memory();
+    let loaded = catch_unwind(AssertUnwindSafe(|| Run::new(setup)));
+    let mut run = loaded.unwrap_or_else(|e| {
+        println!("{text}");
+        resume_unwind(e)
+    });
+    for firing in 0..3 {
+        let args: [u64; 10] = std::array::from_fn(|_| choices.bits() >> choices.below(64));
+        let mut world = Same { args, probe: 0, memory: memory.clone(), fault: None };
+        interpreter.fire(&clauses, &mut state, &mut world);
+        run.fire(&args);
+        if run.drops(DropKind::Dynamic) > 0 && module.vars.iter().any(|v| v.scope == Scope::Thread) {
+            return Ran::NoMemory;
+        }
+        let compared = catch_unwind(AssertUnwindSafe(|| {
+            check(module, &mut state, &run);
+            records(&mut state, &mut run, &world);
+        }));
+        if let Err(e) = compared {
+            println!("{}\nfiring {firing}, args {args:x?}\n{text}", show(module, &run.compiled));
+            resume_unwind(e);
+        }
+        if state.exit.is_some() {
+            break;
+        }
+    }
+    Ran::Same
+}
+
+fn agree(name: &str, shape: &Shape, default: u64) {
+    if !privileged(name) {
+        return;
+    }
+    pin();
+    let (mut same, mut tried) = (0, 0);
+    for seed in rounds(default) {
+        let mut choices = Choices::seed(seed);
+        let text = program(&mut choices, shape);
+        let strsize = [64, 256, 16, 32][seed as usize % 4];
+        let module = match compile(&text, strsize, None) {
+            Ok(Compiled::Module(module, _)) => module,
+            Ok(Compiled::Refused(_)) => continue,
+            Err(fault) => panic!("seed {seed}: {fault}"),
+        };
+        println!("seed {seed}, strsize {strsize}");
+        tried += 1;
+        same += u32::from(run(&module, &text, &mut choices) == Ran::Same);
+    }
+    assert!(same * 10 >= tried * 9, "only {same} of {tried} could be compared");
+}
+
+#[test]
+fn integers_and_variables() {
+    let shape = Shape { strings: false, subroutines: false, objects: false, ..Shape::default() };
+    agree("integers_and_variables", &shape, 600);
+}
+
+#[test]
+fn strings() {
+    let shape =
+        Shape { subroutines: false, objects: false, memory: Some((MEMORY, 4096)), ..Shape::default() };
+    agree("strings", &shape, 600);
+}
+
+#[test]
+fn subroutines() {
+    let shape = Shape { objects: false, depth: 3, ..Shape::default() };
+    agree("subroutines", &shape, 600);
+}
+
+#[test]
+fn structs_and_arrays() {
+    let shape = Shape { subroutines: false, ..Shape::default() };
+    agree("structs_and_arrays", &shape, 600);
+}
