@@ -7,9 +7,12 @@ use types::TypeId;
 
 use crate::columns::{Column, StrUses};
 use crate::printf::{FormatArg, FormatUse};
-use crate::program::{Expr, KeyValue, Repr, StmtKind};
+use crate::program::{Expr, ExprKind, KeyValue, Repr, StmtKind};
 use crate::session::{Checker, Checks, Wrong};
 use crate::tables::{self, ActionKind, FunctionKind, FunctionRow};
+
+/// The signal that stops a process whatever it does about signals.
+const SIGSTOP: i64 = 19;
 
 /// A value that is recorded or is a key: its type, its column, and how it is computed.
 #[derive(Clone, Debug)]
@@ -200,6 +203,16 @@ impl Checker<'_> {
             ActionKind::Ftruncate => {
                 self.clause.actions.push(Action::Ftruncate);
                 Ok(StmtKind::Record(Vec::new()))
+            }
+            ActionKind::Raise | ActionKind::Stop | ActionKind::Chill => {
+                let values = self.values(args)?;
+                let mut args = self.check_prototype(row, values, span)?;
+                if kind == ActionKind::Stop {
+                    args.push(self.int(SIGSTOP, TypeId::INT, span));
+                }
+                let name = if kind == ActionKind::Chill { "chill" } else { "raise" };
+                let kind = ExprKind::Call { name, args, user: false };
+                Ok(StmtKind::Expr(Expr { kind, ty: TypeId::INT, span }))
             }
             ActionKind::Setopt => self.setopt(row, args, span),
             _ => self.library_action(row.name, kind, args, span),

@@ -54,7 +54,10 @@ impl Checker<'_> {
                 Ok(self.subroutine(sub, row, values, span))
             }
             FunctionKind::LaterSubroutine => self.unsupported(span, format!("{}( )", row.name)),
-            FunctionKind::Action(_) | FunctionKind::LaterAction | FunctionKind::Aggregating(_) => {
+            FunctionKind::Action(_)
+            | FunctionKind::LaterAction
+            | FunctionKind::NeverAction(_)
+            | FunctionKind::Aggregating(_) => {
                 let message = format!(
                     "{} {}( ) may not be called from a D expression (D program context required)",
                     row.kind.word(),

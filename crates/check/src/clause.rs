@@ -117,6 +117,10 @@ impl Checker<'_> {
                     FunctionKind::Action(kind) => {
                         return self.action(row, kind, args, e.span).map(Some);
                     }
+                    FunctionKind::NeverAction(why) => {
+                        let message = format!("{}( ) cannot be had on Linux", row.name);
+                        return self.fail_with(Tag::D_UNSUPPORTED, e.span, message, Some(why.into()));
+                    }
                     FunctionKind::LaterAction => {
                         return self.unsupported(e.span, format!("{}( )", row.name));
                     }

@@ -128,6 +128,9 @@ pub enum ActionKind {
     Freopen,
     Ftruncate,
     Setopt,
+    Raise,
+    Stop,
+    Chill,
 }
 
 /// Aggregating functions.
@@ -158,6 +161,8 @@ pub enum FunctionKind {
     LaterSubroutine,
     /// Is a statement; not compiled yet.
     LaterAction,
+    /// Is a statement that Linux gives no means for: why.
+    NeverAction(&'static str),
 }
 
 impl FunctionKind {
@@ -165,7 +170,9 @@ impl FunctionKind {
     pub fn word(self) -> &'static str {
         match self {
             FunctionKind::Subroutine(_) | FunctionKind::LaterSubroutine => "function",
-            FunctionKind::Action(_) | FunctionKind::LaterAction => "tracing function",
+            FunctionKind::Action(_) | FunctionKind::LaterAction | FunctionKind::NeverAction(_) => {
+                "tracing function"
+            }
             FunctionKind::Aggregating(_) => "aggregating function",
         }
     }
@@ -214,14 +221,18 @@ const fn later_act(name: &'static str) -> FunctionRow {
     row(name, "void", "...", FunctionKind::LaterAction)
 }
 
+const fn never(name: &'static str, why: &'static str) -> FunctionRow {
+    row(name, "void", "...", FunctionKind::NeverAction(why))
+}
+
 /// Every function.
 pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("alloca"),
     agg("avg", "@", Aggregating::Avg),
     later_sub("basename"),
     later_sub("bcopy"),
-    later_act("breakpoint"),
-    later_act("chill"),
+    never("breakpoint", "the kernel lets no program of ours enter its debugger"),
+    act("chill", "void", "int", ActionKind::Chill),
     later_sub("cleanpath"),
     act("clear", "void", "...", ActionKind::Clear),
     later_act("commit"),
@@ -271,15 +282,15 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("ntohl", "uint32_t", "uint32_t", Subroutine::Call("htonl")),
     sub("ntohll", "uint64_t", "uint64_t", Subroutine::Call("htonll")),
     sub("ntohs", "uint16_t", "uint16_t", Subroutine::Call("htons")),
-    later_act("panic"),
-    later_act("pcap"),
+    never("panic", "the kernel lets no program of ours stop it"),
+    never("pcap", "use tracemem( ), or tcpdump, which filters packets in the kernel"),
     later_act("print"),
     act("printa", "void", "@, ...", ActionKind::Printa),
     act("printf", "void", "@, ...", ActionKind::Printf),
     later_act("printm"),
     later_sub("progenyof"),
     agg("quantize", "@, ...", Aggregating::Quantize),
-    later_act("raise"),
+    act("raise", "void", "int", ActionKind::Raise),
     call("rand", "int", ""),
     later_act("return"),
     later_sub("rindex"),
@@ -291,7 +302,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("speculation"),
     act("stack", "stack", "...", ActionKind::Stack),
     agg("stddev", "@", Aggregating::Stddev),
-    later_act("stop"),
+    act("stop", "void", "", ActionKind::Stop),
     later_sub("strchr"),
     later_sub("strjoin"),
     sub("strlen", "size_t", "string", Subroutine::Strlen),

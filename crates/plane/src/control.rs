@@ -17,6 +17,8 @@
 //!   192  slots        bit i: scratch slot i is taken    compare-exchange to take, atomic and to give back
 //!   256  drops[16]    one counter a kind                fetch-add
 //!   384  (room for the in-flight counts of the ring policy)
+//!   448  chill mark   when the interval of chill() began  programs store
+//!   456  chilled      ns held since then                 fetch-add
 //! ```
 //!
 //! ```text
@@ -54,6 +56,15 @@ pub const SLOTS_TAKEN: u32 = 192;
 pub const DROPS: u32 = 256;
 /// Room for drop counters.
 pub const DROP_KINDS_MAX: u32 = 16;
+
+/// Offset of the start of `chill()`'s interval in a CPU's element.
+pub const CHILL_MARK: u32 = 448;
+/// Offset of the nanoseconds that `chill()` held the CPU in its interval.
+pub const CHILLED: u32 = 456;
+/// `chill()`'s interval in nanoseconds.
+pub const CHILL_INTERVAL: u64 = 1_000_000_000;
+/// So long `chill()` may hold a CPU in each interval.
+pub const CHILL_MOST: u64 = 500_000_000;
 
 /// What the session does: the low 8 bits of the activity word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -15,12 +15,14 @@
 //!  slot     scratch slots
 //!  agg      finding a key's slot                agg_value  adding to its value
 //!  assoc    associative arrays                  thread     self->, context level
+//!  chill    holding the CPU
 //!  stack    stacks into the stack store
 //! ```
 
 mod agg;
 mod agg_value;
 mod assoc;
+mod chill;
 mod record;
 mod slot;
 mod stack;
@@ -28,6 +30,7 @@ mod thread;
 
 pub use agg::aggregate;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
+pub use chill::chill;
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};

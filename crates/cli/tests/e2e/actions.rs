@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use crate::Verdict::{self, Pass};
-use crate::tool::dtrace;
+use crate::tool::{dtrace, workload};
 
 tests! {
     destructive_needs_w a_command_runs_in_its_place a_command_of_a_header_line freopen_moves_the_output
     freopen_that_fails_is_told ftruncate_empties_a_file setopt_changes_what_comes_next setopt_that_fails_is_told
+    raise_sends_a_signal raise_of_no_signal_is_a_fault stop_stops_the_process chill_holds_the_cpu chill_has_a_budget
+    what_linux_cannot_do_is_refused_by_name
 }
 
 /// A file name of this test alone.
@@ -18,7 +20,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn destructive_needs_w() -> Verdict {
-    for action in ["system(\"true\")", "freopen(\"/dev/null\")"] {
+    for action in ["system(\"true\")", "freopen(\"/dev/null\")", "raise(0)", "stop()", "chill(1)"] {
         let text = format!("BEGIN {{ {action}; exit(0); }}");
         let o = dtrace(&["-n", &text]).code(1);
         let last = o.err.lines().last().unwrap_or_default();
@@ -140,5 +142,84 @@ fn setopt_that_fails_is_told() -> Verdict {
          {at}\"aggrate\" to \"often\": Invalid value for specified option\n"
     );
     assert_eq!(o.err, said);
+    Pass
+}
+
+fn raise_sends_a_signal() -> Verdict {
+    let o = dtrace(&[
+        "-w",
+        "-c",
+        &workload("getppid", 1000),
+        "-n",
+        "syscall::getppid:entry /pid == $target && ++n == 7/ { raise(10); } END { trace(n); }",
+    ])
+    .code(0);
+    // The signal ends the process when it leaves the kernel: no call follows.
+    assert!(o.err.contains(" terminated by SIGUSR1\n"), "{o:?}");
+    assert_eq!(o.last_number(), 7, "{o:?}");
+    Pass
+}
+
+fn raise_of_no_signal_is_a_fault() -> Verdict {
+    let o =
+        dtrace(&["-wqn", "BEGIN { raise(65); } BEGIN { raise(-1); } BEGIN { raise(0); exit(0); }"]).code(0);
+    let said = |epid: u32| {
+        format!(
+            "dtrace: error on enabled probe ID {epid} (ID 1: dtrace:::BEGIN): illegal operation in action #1 at DIF offset 1\n"
+        )
+    };
+    assert_eq!(o.err, said(1) + &said(2));
+    Pass
+}
+
+fn stop_stops_the_process() -> Verdict {
+    let o = dtrace(&[
+        "-wq",
+        "-xswitchrate=20ms",
+        "-c",
+        &workload("getppid", 1000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { n++; } syscall::getppid:entry /pid == $target && n == 5/ { stop(); } \
+         tick-100ms /n && !seen++/ { printf(\"%d \", n); system(\"grep State: /proc/%d/status\", $target); \
+         system(\"kill -CONT %d\", $target); } END { printf(\"%d\", n); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "5 State:\tT (stopped)\n1000\n", "{o:?}");
+    Pass
+}
+
+fn chill_holds_the_cpu() -> Verdict {
+    let text = "BEGIN { t = timestamp; chill(20000000); } BEGIN { t = timestamp - t; exit(0); } \
+                END { printf(\"%d\", t); }";
+    let o = dtrace(&["-wqn", text]).code(0);
+    let held: u64 = o.out.trim().parse().unwrap();
+    assert!((20_000_000..5_000_000_000).contains(&held), "{o:?}");
+    assert_eq!(o.err, "");
+    Pass
+}
+
+fn chill_has_a_budget() -> Verdict {
+    let text = "BEGIN { chill(0); } BEGIN { chill(500000001); } BEGIN { chill(-1); } BEGIN { exit(0); }";
+    let o = dtrace(&["-wqn", text]).code(0);
+    let said = |epid: u32| {
+        format!(
+            "dtrace: error on enabled probe ID {epid} (ID 1: dtrace:::BEGIN): illegal operation in action #1 at DIF offset 1\n"
+        )
+    };
+    assert_eq!(o.err, said(2) + &said(3));
+    // Together they would hold the CPU for longer than it may be held in a second; BEGIN's clauses run on one CPU.
+    let text =
+        "BEGIN { chill(260000000); } BEGIN { chill(260000000); } BEGIN { chill(1); } BEGIN { exit(0); }";
+    let o = dtrace(&["-wqn", text]).code(0);
+    assert_eq!(o.err, said(2), "{o:?}");
+    Pass
+}
+
+fn what_linux_cannot_do_is_refused_by_name() -> Verdict {
+    for call in ["panic()", "breakpoint()", "pcap(arg0, 1)"] {
+        let o = dtrace(&["-wn", &format!("BEGIN {{ {call}; }}")]).code(1);
+        let name = call.split('(').next().unwrap_or_default();
+        assert!(o.err.contains(&format!("{name}( ) cannot be had on Linux\n")), "{o:?}");
+    }
     Pass
 }

@@ -48,6 +48,16 @@ pub trait World {
         0
     }
 
+    /// Sends a signal to the current process; false for one that there is not.
+    fn raise(&mut self, _signal: i64) -> bool {
+        true
+    }
+
+    /// Holds the CPU; false when it was held too long already.
+    fn chill(&mut self, _nanoseconds: u64) -> bool {
+        true
+    }
+
     /// Takes the stack; the id of its entry, 0 when it could not be taken.
     fn stack(&mut self, _user: bool, _frames: u32) -> u64 {
         0

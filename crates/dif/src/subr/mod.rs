@@ -5,6 +5,7 @@
 //! here, its function beside it, and its code in the back end. The alternative, an [`Op`](crate::ir::Op) of its own for
 //! each, would make every pass name all of them to say the same of each.
 
+mod action;
 mod number;
 
 use crate::interp::{Val, World};
@@ -14,9 +15,11 @@ use crate::ir::{FaultKind, Space, Ty};
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subr {
+    Chill,
     Htonl,
     Htonll,
     Htons,
+    Raise,
     Rand,
 }
 
@@ -38,7 +41,7 @@ pub enum Effect {
     None,
     /// Nothing, but the value depends on more than the arguments: only dropped when nobody uses it.
     Reads,
-    /// It changes what a later call gives: never dropped.
+    /// It changes the system, or what a later call gives: never dropped.
     Changes,
 }
 
@@ -83,6 +86,14 @@ impl Row {
         Row { subr, name, params, defaults: &[], gives: Ty::Int, effect: Effect::None, faults: false, run }
     }
 
+    const fn faults(self) -> Row {
+        Row { faults: true, ..self }
+    }
+
+    const fn changes(self) -> Row {
+        Row { effect: Effect::Changes, ..self }
+    }
+
     const fn reads(self) -> Row {
         Row { effect: Effect::Reads, ..self }
     }
@@ -92,9 +103,11 @@ type Run = fn(&mut Call<'_>) -> Result<Val, Fault>;
 
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
+    Row::int(Subr::Chill, "chill", &[Param::Int], action::chill).faults().changes(),
     Row::int(Subr::Htonl, "htonl", &[Param::Int], number::htonl),
     Row::int(Subr::Htonll, "htonll", &[Param::Int], number::htonll),
     Row::int(Subr::Htons, "htons", &[Param::Int], number::htons),
+    Row::int(Subr::Raise, "raise", &[Param::Int], action::raise).faults().changes(),
     Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
 ];
 

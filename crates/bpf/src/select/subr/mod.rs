@@ -3,9 +3,10 @@
 //! Short ones are written in place; the others are functions of the program that the verifier looks at once.
 //!
 //! ```text
-//!  mod   which does what        number   byte order, chance
+//!  mod   which does what        number   byte order, chance        action   signals, delay
 //! ```
 
+mod action;
 mod number;
 
 use dif::ir::{InstData, Subr, Value};
@@ -16,6 +17,8 @@ use crate::mir::Operand;
 impl Clause<'_, '_> {
     pub(crate) fn call(&mut self, inst: &InstData, subr: Subr, args: &[Value]) -> Result<()> {
         let value = match subr {
+            Subr::Chill => self.chill(args[0]),
+            Subr::Raise => self.raise(args[0]),
             Subr::Htons => self.swap(16, args[0]),
             Subr::Htonl => self.swap(32, args[0]),
             Subr::Htonll => self.swap(64, args[0]),

@@ -1,0 +1,65 @@
+//! `chill()`: holds the CPU for a time, within a budget.
+//!
+//! The wait is a loop that reads the clock. A program's loop must be bounded, and one bound large enough for half a second
+//! would take the verifier as long as the wait; so there are two functions, looked at once each, and one calls the other
+//! in a loop of its own: [`TURNS`] times [`TURNS`] readings, more than any clock can be read in that time.
+
+use plane::control::{CHILL_INTERVAL, CHILL_MARK, CHILL_MOST, CHILLED};
+
+use super::Firing;
+use crate::mir::{Arg, AtomicOp, Builder, Helper, Jmp, Label, Size, V};
+
+/// Readings of the clock in a turn, and turns.
+const TURNS: i64 = 8192;
+
+/// Holds the CPU for so many nanoseconds; to `bad`, at once, when that is more than it may be held.
+pub fn chill(b: &mut Builder, firing: &Firing, nanoseconds: V, bad: Label) {
+    let (same, over) = (b.label(), b.label());
+    b.br(Jmp::Gt, nanoseconds, CHILL_MOST as i64, bad);
+    let start = b.call(Helper::KTIME_GET_NS, &[]);
+    let mark = b.load(Size::B8, firing.percpu, CHILL_MARK as i16);
+    let age = b.sub(start, mark);
+    b.br(Jmp::Le, age, CHILL_INTERVAL as i64, same);
+    b.store(Size::B8, firing.percpu, CHILL_MARK as i16, start);
+    b.store(Size::B8, firing.percpu, CHILLED as i16, 0);
+    b.bind(same);
+    // Taken from the budget first: another context may come in between.
+    let held = b.atomic_fetch(AtomicOp::Add, Size::B8, firing.percpu, CHILLED as i16, nanoseconds);
+    let held = b.add(held, nanoseconds);
+    b.br(Jmp::Gt, held, CHILL_MOST as i64, over);
+    b.out_of_line(|b| {
+        b.bind(over);
+        let back = b.neg(nanoseconds);
+        b.atomic_add(firing.percpu, CHILLED as i16, back);
+        b.jmp(bad);
+    });
+    let args = [Arg::Word(start), Arg::Word(nanoseconds)];
+    b.call_global("dt_chill", &args, |b| {
+        let (start, nanoseconds) = (b.param(0), b.param(1));
+        turns(b, |b, done| {
+            let args = [Arg::Word(start), Arg::Word(nanoseconds)];
+            let over = b.call_global("dt_chill_turn", &args, |b| {
+                let (start, nanoseconds) = (b.param(0), b.param(1));
+                turns(b, |b, done| {
+                    let now = b.call(Helper::KTIME_GET_NS, &[]);
+                    let passed = b.sub(now, start);
+                    b.br(Jmp::Ge, passed, nanoseconds, done);
+                });
+            });
+            b.br(Jmp::Ne, over, 0, done);
+        });
+    });
+}
+
+/// A function's body that does `turn` until it is done, which gives 1, or often enough, which gives 0.
+fn turns(b: &mut Builder, turn: impl FnOnce(&mut Builder, Label)) {
+    let (again, done) = (b.label(), b.label());
+    let left = b.copy(TURNS);
+    b.bind(again);
+    turn(b, done);
+    b.update(crate::mir::Alu::Sub, left, 1);
+    b.br(Jmp::Ne, left, 0, again);
+    b.exit(0);
+    b.bind(done);
+    b.exit(1);
+}
