@@ -49,11 +49,14 @@ pub fn parse(text: &str) {
 pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
     let (mut map, mut sink) = (SourceMap::default(), Sink::default());
     let file = map.add(SourceKind::Script, "test.d", text);
-    let program = syntax::parse(&mut map, file, ParseMode::Script, &MacroEnv::default(), &(), &mut sink);
+    let macros = MacroEnv::default();
+    let mut libraries = syntax::Libraries::embedded();
+    libraries.load(&[text], &mut map, &macros, &mut sink);
+    let program = syntax::parse(&mut map, file, ParseMode::Script, &macros, &libraries, &mut sink);
     let types = kernel.map_or_else(Types::new, Types::with_kernel);
     let catalog = catalog();
     let options = Options { strsize, ..Options::default() };
-    let cx = Context { types: &types, catalog: &catalog, map: &map, options };
+    let cx = Context { types: &types, catalog: &catalog, map: &map, libraries: &libraries, options };
     let checked = check::check(&[program], &cx, &mut sink);
     if !sink.is_empty() {
         let complaints = sink.into_sorted();

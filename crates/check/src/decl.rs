@@ -5,8 +5,9 @@ use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
 use types::{LayoutError, MemberDecl, Quals, TagKind, TypeId};
 
 use crate::columns::{Column, StrUses};
+use crate::inline::Rules;
 use crate::program::{Repr, Scope, StrSource};
-use crate::session::{Checker, Checks, InlineInfo, VarType, Wrong};
+use crate::session::{Checker, Checks, VarType, Wrong};
 use crate::tables;
 
 /// What a declarator makes of its base type.
@@ -27,7 +28,7 @@ impl Checker<'_> {
         }
     }
 
-    fn specs(&mut self, specs: &ast::DeclSpecs) -> Checks<TypeId> {
+    pub(crate) fn specs(&mut self, specs: &ast::DeclSpecs) -> Checks<TypeId> {
         let base = self.base(&specs.ty)?;
         let mut quals = Quals::NONE;
         for (set, q) in [
@@ -49,6 +50,9 @@ impl Checker<'_> {
             TypeSpecKind::String => Ok(TypeId::STRING),
             TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
             TypeSpecKind::Named { module, name } => {
+                if module.is_none() {
+                    self.need(&name.text);
+                }
                 let found = match module {
                     Some(module) => self.types.find_typedef_in(&module.text, &name.text),
                     None if name.text == "_Bool" => Some(TypeId::BOOL),
@@ -81,6 +85,7 @@ impl Checker<'_> {
         }
         let Some(members) = &record.members else {
             let tag = tag.unwrap_or_default();
+            self.need(tag);
             return Ok(match self.types.find_tag(kind, tag) {
                 Some(ty) => ty,
                 None => self.types.declare_tag(kind, Some(tag)),
@@ -160,6 +165,7 @@ impl Checker<'_> {
         }
         let Some(enumerators) = &spec.enumerators else {
             let tag = tag.unwrap_or_default();
+            self.need(tag);
             let found = self.types.find_tag(TagKind::Enum, tag);
             return self.known_type(found, &format!("enum {tag}"), span);
         };
@@ -208,11 +214,8 @@ impl Checker<'_> {
                     }
                 },
                 DeclPartKind::Tuple(params) if i == 0 => {
-                    let mut keys = Vec::with_capacity(params.list.len());
-                    for p in &params.list {
-                        keys.push((self.param(p)?, p.span));
-                    }
-                    return Ok(Declared::Tuple(ty, keys));
+                    let keys = self.prototype(params, Rules::ARRAY)?;
+                    return Ok(Declared::Tuple(ty, keys.into_iter().map(|(_, ty, at)| (ty, at)).collect()));
                 }
                 DeclPartKind::Tuple(_) => {
                     return self.fail(
@@ -222,18 +225,21 @@ impl Checker<'_> {
                     );
                 }
                 DeclPartKind::Function(params) => {
-                    let mut list = Vec::with_capacity(params.list.len());
-                    for p in &params.list {
-                        list.push(self.param(p)?);
-                    }
-                    if list == [TypeId::VOID] {
-                        list.clear();
-                    }
+                    let list = self.prototype(params, Rules::FUNCTION)?;
+                    let list: Vec<TypeId> = list.into_iter().map(|(_, ty, _)| ty).collect();
                     self.types.function(ty, &list, params.varargs.is_some())
                 }
             };
         }
         Ok(Declared::Object(ty))
+    }
+
+    /// The type that a declarator makes, where an associative array may not stand.
+    pub(crate) fn object(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<TypeId> {
+        match self.declarator(base, d, userland)? {
+            Declared::Object(ty) => Ok(ty),
+            Declared::Tuple(..) => self.fail(Tag::D_DECL_DYNOBJ, d.span, "cannot have dynamic object here"),
+        }
     }
 
     pub(crate) fn param(&mut self, p: &ast::Param) -> Checks<TypeId> {
@@ -403,52 +409,6 @@ impl Checker<'_> {
             self.name(old)
         );
         self.fail(Tag::D_DECL_IDRED, span, message)
-    }
-
-    pub(crate) fn inline(&mut self, inline: &ast::Inline) {
-        if self.inline_inner(inline).is_err()
-            && let Some(name) = &inline.declarator.name
-        {
-            self.poison_name(Scope::Global, &name.text);
-        }
-    }
-
-    fn inline_inner(&mut self, inline: &ast::Inline) -> Checks<()> {
-        if inline.params.is_some() {
-            return self.unsupported(inline.span, "a parameterised inline");
-        }
-        let base = self.specs(&inline.specs)?;
-        let ty = match self.declarator(base, &inline.declarator, inline.specs.quals.is_userland)? {
-            Declared::Object(ty) => ty,
-            Declared::Tuple(..) => return self.unsupported(inline.span, "a parameterised inline"),
-        };
-        let Some(name) = &inline.declarator.name else {
-            return self.fail(Tag::D_DECL_USELESS, inline.span, "inline declaration needs a name");
-        };
-        let word = name.text.clone();
-        if self.types.is_array(ty) {
-            let message = format!("cannot use inline with scalar arrays: {word}");
-            return self.fail(Tag::D_DECL_ARRNULL, name.span, message);
-        }
-        let taken = tables::variable(&word).is_some()
-            || tables::function(&word).is_some()
-            || self.var(Scope::Global, &word).is_some()
-            || self.inlines.contains_key(&word);
-        if taken {
-            let message = format!("inline variable redefines identifier: {word}");
-            return self.fail(Tag::D_DECL_IDRED, name.span, message);
-        }
-        let value = self.value(&inline.value)?;
-        if !self.fits(ty, &value) && !self.is_translated_to(&value, ty) {
-            let message = format!(
-                "inline {word} definition uses incompatible types: \"{}\" = \"{}\"",
-                self.name(ty),
-                self.name(self.translated_type(&value))
-            );
-            return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
-        }
-        self.inlines.insert(word, InlineInfo { ty, value: inline.value.clone() });
-        Ok(())
     }
 }
 

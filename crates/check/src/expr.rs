@@ -11,10 +11,6 @@ use crate::tables::{self, VariableKind};
 /// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
 pub(crate) const MAX_DEPTH: u32 = 512;
 
-/// What capitals most often mean.
-const LIBRARY: &str =
-    "constants of the D libraries (SIGKILL, EINTR, O_RDONLY) are not supported yet: write the number";
-
 impl Checker<'_> {
     /// Checks an expression and gives its value.
     pub(crate) fn value(&mut self, e: &ast::Expr) -> Checks<Expr> {
@@ -111,11 +107,7 @@ impl Checker<'_> {
             return Ok(Expr { span, ..bound.clone() });
         }
         if let Some(inline) = self.inlines.get(word).cloned() {
-            let value = self.with_bound(Vec::new(), |c| c.value(&inline.value))?;
-            if self.is_translated_to(&value, inline.ty) {
-                return Ok(Expr { span, ..value });
-            }
-            return Ok(Expr { span, ..self.coerce(value, inline.ty) });
+            return self.use_inline(word, &inline, span);
         }
         if let Some(id) = self.var(Scope::Global, word) {
             return self.read_var(id, span);
@@ -137,8 +129,10 @@ impl Checker<'_> {
         if let Some((ty, value)) = self.types.find_enumerator(word) {
             return Ok(self.int(value, ty, span));
         }
-        let constant = word.len() > 2 && word.chars().all(|c| matches!(c, 'A'..='Z' | '0'..='9' | '_'));
-        let help = self.near_name(word).or_else(|| constant.then(|| LIBRARY.to_string()));
+        if self.need(word) {
+            return self.ident(name, span);
+        }
+        let help = self.near_name(word);
         self.fail_with(
             Tag::D_IDENT_UNDEF,
             span,

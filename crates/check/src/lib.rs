@@ -5,8 +5,9 @@
 //!  tables      the words of D: built-in variables, functions, what is not compiled yet
 //!  session     symbol tables and the clause in hand
 //!  clause      descriptions (asked of the probe catalog), predicate, statements
-//!  decl        types, variables, inlines
+//!  decl        types, variables;  inline: inlines and prototypes
 //!  expr ops    expressions; convert: values and widths; places: variables and elements
+//!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
 //!  actions     what records; printf: formats against types
 //!  translate   translators, defined()
@@ -30,6 +31,8 @@ mod convert;
 mod decl;
 pub mod dump;
 mod expr;
+mod inline;
+mod library;
 mod ops;
 mod places;
 mod printf;
@@ -59,6 +62,7 @@ pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked
 /// numbers of their clauses, variables and aggregations, but the operands are those of the new ones.
 pub fn check_more(programs: &[Program], first: usize, cx: &Context<'_>, sink: &mut Sink) -> Checked {
     let mut checker = Checker::new(cx, sink);
+    checker.own_libraries();
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
     }
@@ -80,11 +84,10 @@ impl Checker<'_> {
                 }
                 Item::Pragma(pragma) => {
                     let what = match pragma.kind {
-                        // Options are the session's affair, and were set before checking.
-                        PragmaKind::Option { .. } => continue,
+                        // Options and dependencies are the session's affair, and were seen to before checking.
+                        PragmaKind::Option { .. } | PragmaKind::DependsOn { .. } => continue,
                         PragmaKind::Attributes { .. } => "#pragma D attributes",
                         PragmaKind::Binding { .. } => "#pragma D binding",
-                        PragmaKind::DependsOn { .. } => "#pragma D depends_on",
                     };
                     let _: Result<(), _> = self.unsupported(pragma.span, what);
                     continue;

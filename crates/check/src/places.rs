@@ -65,6 +65,9 @@ impl Checker<'_> {
     /// Complains about a global name that is something else than a variable.
     fn writable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
         self.scope_alone(name, span)?;
+        if self.var(Scope::Global, name).is_none() {
+            self.need(name);
+        }
         if self.inlines.contains_key(name) || self.bound_name(name).is_some() {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
             return self.fail(Tag::D_OP_LVAL, span, message);
@@ -88,6 +91,13 @@ impl Checker<'_> {
             return self.fail(Tag::D_AGG_MDIM, span, message);
         }
         if let Some(Named { scope, name }) = named(base) {
+            if scope == Scope::Global && self.var(scope, name).is_none() && tables::variable(name).is_none() {
+                self.need(name);
+            }
+            let inline = self.inlines.get(name).filter(|i| scope == Scope::Global && i.params.is_some());
+            if let (Some(inline), None) = (inline.cloned(), self.bound_name(name)) {
+                return self.call_inline(name, &inline, keys, span);
+            }
             let builtin = scope == Scope::Global
                 && (self.bound_name(name).is_some()
                     || self.inlines.contains_key(name)

@@ -9,10 +9,12 @@ use std::collections::HashMap;
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
 use plane::desc::{AggFunc, AggId, LayoutBuilder};
 use probes::{Attributes, Catalog};
-use syntax::ast;
+use syntax::Libraries;
 use types::{TypeId, Types};
 
 use crate::columns::Column;
+use crate::inline::InlineInfo;
+use crate::library::Waiting;
 use crate::program::{Clause, Expr, Repr, Scope, VarId};
 use crate::tables;
 use crate::translate::{Stored, Translator};
@@ -25,6 +27,8 @@ pub struct Context<'a> {
     pub catalog: &'a dyn Catalog,
     /// The texts, for line numbers in messages.
     pub map: &'a SourceMap,
+    /// The D libraries.
+    pub libraries: &'a Libraries,
     /// Options.
     pub options: Options,
 }
@@ -113,13 +117,6 @@ pub(crate) struct AggInfo {
     pub(crate) span: Span,
 }
 
-/// An inline.
-#[derive(Clone, Debug)]
-pub(crate) struct InlineInfo {
-    pub(crate) ty: TypeId,
-    pub(crate) value: ast::Expr,
-}
-
 /// The clause in hand.
 #[derive(Debug)]
 pub(crate) struct ClauseState {
@@ -141,10 +138,14 @@ pub(crate) struct Checker<'a> {
     /// Aggregations whose first use was wrong.
     pub(crate) bad_aggs: Vec<String>,
     pub(crate) inlines: HashMap<String, InlineInfo>,
+    /// So many uses of inlines that are no constants.
+    pub(crate) expansions: u32,
     pub(crate) translators: Vec<Translator>,
     /// Names that stand for expressions while a stored tree is checked; only the last ones are seen.
     pub(crate) bound: Vec<Vec<(String, Expr)>>,
     pub(crate) next_bound: u32,
+    /// Of libraries, not used so far.
+    pub(crate) waiting: Waiting<'a>,
     /// Nesting of inlines in inlines.
     pub(crate) depth: u32,
     pub(crate) clauses: Vec<Clause>,
@@ -165,9 +166,11 @@ impl<'a> Checker<'a> {
             aggs: Vec::new(),
             bad_aggs: Vec::new(),
             inlines: HashMap::new(),
+            expansions: 0,
             translators: Vec::new(),
             bound: Vec::new(),
             next_bound: 0,
+            waiting: Waiting::new(cx.libraries.parsed()),
             depth: 0,
             clauses: Vec::new(),
             clause: ClauseState {
@@ -259,7 +262,8 @@ impl<'a> Checker<'a> {
             .filter(|r| r.kind != tables::VariableKind::Unsupported)
             .map(|r| r.name)
             .chain(own)
-            .chain(self.inlines.keys().map(String::as_str));
+            .chain(self.inlines.keys().map(String::as_str))
+            .chain(self.cx.libraries.words());
         nearest(wrong, words).map(did_you_mean)
     }
 

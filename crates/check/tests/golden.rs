@@ -12,7 +12,7 @@ use check::{Context, Options};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
 use probes::{ListCatalog, ProbeDesc};
 use syntax::macros::MacroEnv;
-use syntax::{ParseMode, SpecField};
+use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
 
 fn root() -> PathBuf {
@@ -44,11 +44,13 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
         .map(|text| {
             let file = map.add(SourceKind::Script, "test.d", *text);
             let mode = ParseMode::Specifier(SpecField::Name);
-            syntax::parse(&mut map, file, mode, &env, &(), &mut sink)
+            syntax::parse(&mut map, file, mode, &env, &Libraries::embedded(), &mut sink)
         })
         .collect();
     let (types, catalog) = (Types::new(), catalog());
-    let cx = Context { types: &types, catalog: &catalog, map: &map, options };
+    let mut libraries = Libraries::embedded();
+    libraries.load(texts, &mut map, &env, &mut sink);
+    let cx = Context { types: &types, catalog: &catalog, map: &map, libraries: &libraries, options };
     let out = check::check(&programs, &cx, &mut sink);
     let complaints = sink.into_sorted();
     let text = match complaints.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) const TABLE: &[Flag] = &[
     flag('i', "probe-id", "", "enable or list the probe with this id"),
     flag('I', "path", "incdir", "add a directory for preprocessor headers"),
     flag('l', "", "", "list probes instead of enabling them"),
-    flag('L', "path", "libdir", "add a directory of D libraries (without effect yet)"),
+    flag('L', "path", "libdir", "add a directory of D libraries"),
     flag('m', "[prov:]mod", "", "enable or list probes by module name"),
     flag('n', "[[[prov:]mod:]func:]name", "", "enable or list probes by name"),
     flag('o', "file", "", "append the output to file"),

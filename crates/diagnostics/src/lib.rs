@@ -107,9 +107,9 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// From now on complaints are about this part of a clause: `predicate`, `action list`.
-    pub fn enter(&mut self, region: Option<&'static str>) {
-        self.region = region;
+    /// From now on complaints are about this part of a clause: `predicate`, `action list`. Gives what it was before.
+    pub fn enter(&mut self, region: Option<&'static str>) -> Option<&'static str> {
+        std::mem::replace(&mut self.region, region)
     }
 
     /// Adds a complaint; the same complaint about the same place is kept once.

@@ -8,11 +8,12 @@ use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
 use providers::{Provider, Registry};
 use syntax::ast::{Item, PragmaKind, Program as Tree};
-use syntax::{MacroEnv, ParseMode, SpecField};
+use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use types::Types;
 use types::btf::KernelBtf;
 
 use crate::error::Error;
+use crate::libraries;
 use crate::options::Options;
 
 /// Which field a command-line description is aligned on.
@@ -73,6 +74,7 @@ pub struct Program {
     pub map: Rc<SourceMap>,
     /// Parsed; looked at again when more is enabled.
     trees: Rc<[Tree]>,
+    libraries: Rc<Libraries>,
     /// Checked.
     pub(crate) checked: Rc<Checked>,
     /// Compiled.
@@ -126,7 +128,11 @@ pub fn compile_with(
     options: &mut Options,
     providers: Vec<Box<dyn Provider>>,
 ) -> Result<Program, (SourceMap, Error)> {
-    let mut texts = Texts::default();
+    let libraries = match libraries::find(options) {
+        Ok(libraries) => libraries,
+        Err(e) => return Err((SourceMap::default(), Error::Setting(e))),
+    };
+    let mut texts = Texts { libraries, ..Texts::default() };
     if let Err(e) = texts.parse(sources, macros, options, false) {
         return Err((texts.map, e));
     }
@@ -146,7 +152,8 @@ impl Program {
         strings: Vec<Vec<u8>>,
     ) -> Result<Program, (SourceMap, Error)> {
         let map = (*self.map).clone();
-        let mut texts = Texts { map, trees: self.trees.to_vec(), sink: Sink::default() };
+        let libraries = (*self.libraries).clone();
+        let mut texts = Texts { map, trees: self.trees.to_vec(), libraries, sink: Sink::default() };
         if let Err(e) = texts.parse(sources, macros, options, true) {
             return Err((texts.map, e));
         }
@@ -168,6 +175,7 @@ struct Before<'a> {
 struct Texts {
     map: SourceMap,
     trees: Vec<Tree>,
+    libraries: Libraries,
     sink: Sink,
 }
 
@@ -201,8 +209,9 @@ impl Texts {
                 }
             };
             let env = macro_env(macros, options, name, kind == SourceKind::Script);
+            self.libraries.load(&[&text], &mut self.map, &env, &mut self.sink);
             let file = self.map.add(kind, name, text);
-            let tree = syntax::parse(&mut self.map, file, mode, &env, &(), &mut self.sink);
+            let tree = syntax::parse(&mut self.map, file, mode, &env, &self.libraries, &mut self.sink);
             for item in &tree.items {
                 set_pragma(item, options, running, &mut self.sink);
             }
@@ -219,11 +228,19 @@ impl Texts {
         options: &Options,
         before: Before<'_>,
     ) -> Result<Program, (SourceMap, Error)> {
+        libraries::dependencies(
+            &mut self.libraries,
+            &self.trees,
+            &self.map,
+            &*before.registry,
+            &mut self.sink,
+        );
         let types = Types::new();
         let context = check::Context {
             types: &types,
             catalog: &*before.registry,
             map: &self.map,
+            libraries: &self.libraries,
             options: check::Options {
                 strsize: options.number("strsize") as u32,
                 zdefs: options.flag("zdefs"),
@@ -256,6 +273,7 @@ impl Texts {
         Ok(Program {
             map: Rc::new(self.map),
             trees: self.trees.into(),
+            libraries: Rc::new(self.libraries),
             running: before.running.map_or(0, |p| p.checked.clauses.len()),
             checked: Rc::new(checked),
             module: Rc::new(module),

@@ -7,6 +7,7 @@
 //!
 //!  options    the table of -x options
 //!  compile    texts to a module: syntax, check, lower
+//!  libraries  which D libraries there are, and which their dependencies allow
 //!  assemble   clauses and probes to programs and ids
 //!  machine    the kernel side: maps, programs, links
 //!  session    the life of it
@@ -18,6 +19,7 @@ mod assemble;
 mod compile;
 mod cpp;
 mod error;
+mod libraries;
 pub mod list;
 mod machine;
 pub mod options;

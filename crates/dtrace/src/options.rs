@@ -152,7 +152,7 @@ pub const TABLE: &[Row] = &[
     row("late", Compile, Word(&["dynamic", "static"]), "dynamic", false, "when translators are resolved"),
     row("lazyload", Compile, Flag, "", false, "load USDT definitions lazily"),
     row("ldpath", Compile, Text, "ld", false, "the linker of -G"),
-    row("libdir", Compile, List, "", false, "a directory of D libraries (-L)"),
+    row("libdir", Compile, List, "", true, "a directory of D libraries (-L)"),
     row(
         "linkmode",
         Compile,
@@ -205,7 +205,7 @@ pub const TABLE: &[Row] = &[
         "longest string with its NUL, 8 to 32k; rounded up to a multiple of 8",
     ),
     row("switchrate", Dynamic, Rate, "1hz", true, "how often records leave the kernel"),
-    row("syslibdir", Compile, Text, "", false, "the directory of the system's D libraries"),
+    row("syslibdir", Compile, Text, "", true, "the directory of the system's D libraries"),
     row("sysslice", Compile, Flag, "", false, "grab processes of the system slice, too"),
     row("temporal", Run, Flag, "yes", true, "merge the records of all CPUs by time (always done)"),
     row("tree", Compile, Int, "0", false, "dump the tree of a program"),

@@ -34,7 +34,13 @@ fn lowered(text: &str) -> String {
     let mode = ParseMode::Specifier(SpecField::Name);
     let program = syntax::parse(&mut map, file, mode, &MacroEnv::default(), &(), &mut sink);
     let (types, catalog) = (Types::new(), catalog());
-    let cx = Context { types: &types, catalog: &catalog, map: &map, options: Options::default() };
+    let cx = Context {
+        types: &types,
+        catalog: &catalog,
+        map: &map,
+        libraries: &syntax::Libraries::default(),
+        options: Options::default(),
+    };
     let checked = check::check(&[program], &cx, &mut sink);
     if !sink.is_empty() {
         return sink.into_sorted().iter().map(|d| d.render(&map, true) + "\n").collect();

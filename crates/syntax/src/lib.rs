@@ -24,7 +24,7 @@
 //! ```
 //!
 //! Code map: [`ast`] the tree; `token` the tables of words; `lexer` text to tokens, with `lexer::pdesc` for probe
-//! descriptions and `lexer::control` for `#` lines; [`macros`] macro variables; `parser` the grammar, one module for
+//! descriptions and `lexer::control` for `#` lines; [`macros`] macro variables; [`library`] the D libraries; `parser` the grammar, one module for
 //! clauses, expressions, declarations and definitions each.
 
 pub mod ast;
@@ -32,10 +32,12 @@ pub mod ast;
 pub mod macros;
 
 mod lexer;
+pub mod library;
 mod names;
 mod parser;
 mod token;
 
+pub use library::Libraries;
 pub use macros::MacroEnv;
 pub use names::is_builtin_type;
 

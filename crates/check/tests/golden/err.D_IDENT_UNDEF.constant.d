@@ -1,1 +1,1 @@
-BEGIN { trace(SIGKILL); trace(arg0 == O_RDONLY); trace(x1); }
+BEGIN { trace(SIGKIL); trace(arg0 == O_RDONLY); trace(x1); }

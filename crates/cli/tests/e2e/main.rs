@@ -14,6 +14,7 @@ mod basics;
 mod command;
 mod documents;
 mod faults;
+mod frontend;
 mod leaves_nothing;
 mod profile;
 mod restricted;
@@ -45,6 +46,7 @@ const GROUPS: &[&[Test]] = &[
     syscalls::TESTS,
     profile::TESTS,
     faults::TESTS,
+    frontend::TESTS,
     targets::TESTS,
     surroundings::TESTS,
     restricted::TESTS,

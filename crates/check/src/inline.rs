@@ -1,0 +1,246 @@
+//! Inlines: names that stand for expressions.
+//!
+//! An inline keeps its tree and is checked anew at each use, because D evaluates it anew: what it reads may have another
+//! value, and in a predicate of another probe another meaning. What came out as a constant at its definition stays one.
+//! A parameter is a name bound to the argument, converted once ([`Checker::bind`]).
+
+use std::rc::Rc;
+
+use diagnostics::{Span, Tag};
+use syntax::ast;
+use types::TypeId;
+
+use crate::program::{Expr, ExprKind, Scope};
+use crate::session::{Checker, Checks};
+use crate::tables;
+
+/// An inline.
+#[derive(Clone, Debug)]
+pub(crate) struct InlineInfo {
+    pub(crate) ty: TypeId,
+    /// Names and types of its parameters; `None` for one that takes none.
+    pub(crate) params: Option<Rc<[(String, TypeId)]>>,
+    pub(crate) value: Rc<ast::Expr>,
+    /// Its value, where that is constant.
+    pub(crate) constant: Option<Expr>,
+}
+
+/// What the parameters of a prototype may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How messages call the prototype.
+    pub(crate) what: &'static str,
+    pub(crate) varargs: bool,
+    /// `(void)`
+    pub(crate) void: bool,
+    /// Without names.
+    pub(crate) anonymous: bool,
+}
+
+impl Rules {
+    pub(crate) const FUNCTION: Rules = Rules { what: "function", varargs: true, void: true, anonymous: true };
+    pub(crate) const ARRAY: Rules =
+        Rules { what: "associative array", varargs: false, void: false, anonymous: true };
+    pub(crate) const INLINE: Rules = Rules { what: "inline", varargs: false, void: false, anonymous: false };
+}
+
+/// So many uses of inlines in one session are a mistake: inlines that double one another at each step.
+const MAX_USES: u32 = 1 << 16;
+
+impl Checker<'_> {
+    /// The parameters of a prototype: name (empty without), type and place of each.
+    pub(crate) fn prototype(
+        &mut self,
+        params: &ast::Params,
+        rules: Rules,
+    ) -> Checks<Vec<(String, TypeId, Span)>> {
+        let what = rules.what;
+        if let Some(span) = params.varargs.filter(|_| !rules.varargs) {
+            let message = format!("{what} prototype may not use a variable-length argument list");
+            return self.fail(Tag::D_DECL_PROTO_VARARGS, span, message);
+        }
+        let mut out = Vec::with_capacity(params.list.len());
+        for (i, p) in params.list.iter().enumerate() {
+            let ty = self.param(p)?;
+            let name = p.declarator.name.as_ref().map_or("", |n| n.text.as_str());
+            if self.types.is_void(ty) {
+                if !rules.void {
+                    let message =
+                        format!("{what} prototype may not use parameter of type void: parameter #{}", i + 1);
+                    return self.fail(Tag::D_DECL_PROTO_TYPE, p.span, message);
+                }
+                if params.list.len() > 1 {
+                    let message = "void must be the sole parameter in a function declaration";
+                    return self.fail(Tag::D_DECL_PROTO_VOID, p.span, message);
+                }
+                if !name.is_empty() {
+                    let message = format!("parameter of type void may not have a name: {name}");
+                    return self.fail(Tag::D_DECL_PROTO_NAME, p.span, message);
+                }
+                continue;
+            }
+            if self.types.base_kind(ty) == types::Kind::Dyn {
+                let message = format!(
+                    "{what} prototype may not use parameter of type {}: parameter #{}",
+                    self.name(ty),
+                    i + 1
+                );
+                return self.fail(Tag::D_DECL_PROTO_TYPE, p.span, message);
+            }
+            if name.is_empty() && !rules.anonymous {
+                let message = format!("{what} prototype requires a name for parameter #{}", i + 1);
+                return self.fail(Tag::D_DECL_PROTO_NAME, p.span, message);
+            }
+            out.push((name.to_string(), ty, p.span));
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn inline(&mut self, inline: &ast::Inline) {
+        if self.inline_inner(inline).is_err()
+            && let Some(name) = &inline.declarator.name
+        {
+            self.poison_name(Scope::Global, &name.text);
+        }
+    }
+
+    fn inline_inner(&mut self, inline: &ast::Inline) -> Checks<()> {
+        let base = self.specs(&inline.specs)?;
+        let ty = self.object(base, &inline.declarator, inline.specs.quals.is_userland)?;
+        let Some(name) = &inline.declarator.name else {
+            return self.fail(Tag::D_DECL_USELESS, inline.span, "inline declaration needs a name");
+        };
+        let word = name.text.clone();
+        if self.types.is_array(ty) {
+            let message = format!("cannot use inline with scalar arrays: {word}");
+            return self.fail(Tag::D_DECL_ARRNULL, name.span, message);
+        }
+        let taken = tables::variable(&word).is_some()
+            || tables::function(&word).is_some()
+            || self.var(Scope::Global, &word).is_some()
+            || self.inlines.contains_key(&word);
+        if taken {
+            let message = format!("inline variable redefines identifier: {word}");
+            return self.fail(Tag::D_DECL_IDRED, name.span, message);
+        }
+        let params = match &inline.params {
+            None => None,
+            Some(params) => {
+                let list = self.prototype(params, Rules::INLINE)?;
+                for (i, (name, _, span)) in list.iter().enumerate() {
+                    if list[..i].iter().any(|(n, ..)| n == name) {
+                        let message = format!("identifier redeclared: {name}");
+                        return self.fail(Tag::D_DECL_IDRED, *span, message);
+                    }
+                }
+                Some(list.into_iter().map(|(name, ty, _)| (name, ty)).collect::<Rc<[_]>>())
+            }
+        };
+        // Whatever the arguments will be.
+        let any = params
+            .iter()
+            .flat_map(|p| p.iter())
+            .map(|(name, ty)| (name.clone(), self.unknown(*ty, name_span(inline))));
+        let any = any.collect();
+        let value = self.with_bound(any, |c| c.value(&inline.value))?;
+        if !self.fits(ty, &value) && !self.is_translated_to(&value, ty) {
+            let message = format!(
+                "inline {word} definition uses incompatible types: \"{}\" = \"{}\"",
+                self.name(ty),
+                self.name(self.translated_type(&value))
+            );
+            return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
+        }
+        let constant = matches!(value.kind, ExprKind::Int(_)).then(|| self.coerce(value, ty));
+        let info = InlineInfo { ty, params, value: Rc::new(inline.value.clone()), constant };
+        self.inlines.insert(word, info);
+        Ok(())
+    }
+
+    /// A value of a type of which nothing is known.
+    fn unknown(&self, ty: TypeId, span: Span) -> Expr {
+        let kind = ExprKind::Bound(u32::MAX);
+        if self.types.is_sou(ty) {
+            let addr = Box::new(Expr { kind, ty: self.types.pointer(ty), span });
+            return Expr { kind: ExprKind::Deref { addr, user: false }, ty, span };
+        }
+        Expr { kind, ty, span }
+    }
+
+    /// The value of an inline that takes no parameters.
+    pub(crate) fn use_inline(&mut self, word: &str, info: &InlineInfo, span: Span) -> Checks<Expr> {
+        if info.params.is_some() {
+            let message = format!("inline '{word}' may not be referenced as scalar");
+            let help = format!("it takes parameters: {word}[…]");
+            return self.fail_with(Tag::D_IDENT_BADREF, span, message, Some(help));
+        }
+        if let Some(constant) = &info.constant {
+            return Ok(Expr { span, ..constant.clone() });
+        }
+        self.expand(word, info, Vec::new(), span)
+    }
+
+    /// `name[arguments]`.
+    pub(crate) fn call_inline(
+        &mut self,
+        word: &str,
+        info: &InlineInfo,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Checks<Expr> {
+        let params = info.params.clone().unwrap_or_default();
+        let values = self.values(args)?;
+        if params.len() != values.len() {
+            let s = if values.len() == 1 { "" } else { "s" };
+            let message = format!(
+                "{word}[ ] prototype mismatch: {} arg{s} passed, {} expected",
+                values.len(),
+                params.len()
+            );
+            return self.fail(Tag::D_PROTO_LEN, span, message);
+        }
+        let mut bound = Vec::with_capacity(values.len());
+        let mut outer = Vec::new();
+        for (i, ((name, ty), value)) in params.iter().zip(values).enumerate() {
+            let translated = self.is_translated_to(&value, *ty);
+            if !translated && !self.fits(*ty, &value) {
+                let message = format!(
+                    "{word}[ ] argument #{} is incompatible with prototype:\n\tprototype: {}\n\t argument: {}",
+                    i + 1,
+                    self.name(*ty),
+                    self.name(self.translated_type(&value))
+                );
+                return self.fail(Tag::D_PROTO_ARG, value.span, message);
+            }
+            let value = if translated { value } else { self.coerce(value, *ty) };
+            let (value, before) = self.bind(value);
+            bound.push((name.clone(), value));
+            outer.push(before);
+        }
+        let out = self.expand(word, info, bound, span)?;
+        Ok(outer.into_iter().rev().fold(out, |out, before| self.within(before, out)))
+    }
+
+    fn expand(
+        &mut self,
+        word: &str,
+        info: &InlineInfo,
+        bound: Vec<(String, Expr)>,
+        span: Span,
+    ) -> Checks<Expr> {
+        self.expansions += 1;
+        if self.expansions > MAX_USES {
+            let message = format!("too many uses of inlines: {word}");
+            return self.fail(Tag::D_SYNTAX, span, message);
+        }
+        let value = self.with_bound(bound, |c| c.value(&info.value))?;
+        if self.is_translated_to(&value, info.ty) {
+            return Ok(Expr { span, ..value });
+        }
+        Ok(Expr { span, ..self.coerce(value, info.ty) })
+    }
+}
+
+fn name_span(inline: &ast::Inline) -> Span {
+    inline.declarator.name.as_ref().map_or(inline.span, |n| n.span)
+}

@@ -1,0 +1,1 @@
+BEGIN { SIGKILL = 3; SIGTERM++; }

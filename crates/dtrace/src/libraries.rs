@@ -1,0 +1,106 @@
+//! Which D libraries there are, and which their dependencies allow.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use diagnostics::{Diagnostic, Sink, SourceMap, Tag};
+use probes::Catalog;
+use syntax::Libraries;
+use syntax::ast::{DependencyClass, Item, PragmaKind, Program};
+
+use crate::options::Options;
+
+/// The libraries of a session: ours, or those of `-xsyslibdir`; then those of `-L`, which are always looked at whole.
+pub(crate) fn find(options: &Options) -> Result<Libraries, String> {
+    if options.flag("nolibs") {
+        return Ok(Libraries::default());
+    }
+    let system = options.text("syslibdir");
+    let mut out = if system.is_empty() { Libraries::embedded() } else { Libraries::default() };
+    if !system.is_empty() {
+        add(&mut out, &system, false)?;
+    }
+    for dir in options.texts("libdir") {
+        add(&mut out, &dir, true)?;
+    }
+    Ok(out)
+}
+
+/// The `.d` files of a directory, by name.
+fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String> {
+    let failed = |path: &Path, e: std::io::Error| {
+        let text = e.to_string();
+        let reason = text.split(" (os error").next().unwrap_or_default();
+        format!("failed to read D library '{}': {reason}", path.display())
+    };
+    let entries = fs::read_dir(dir).map_err(|e| failed(Path::new(dir), e))?;
+    let mut paths: Vec<_> = entries.flatten().map(|e| e.path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "d"));
+    paths.sort();
+    for path in paths {
+        let text = fs::read(&path).map_err(|e| failed(&path, e))?;
+        libraries.add(path.display().to_string(), String::from_utf8_lossy(&text), always);
+    }
+    Ok(())
+}
+
+/// What a text says it depends on.
+fn needs(program: &Program) -> impl Iterator<Item = (diagnostics::Span, DependencyClass, &str)> {
+    program.items.iter().filter_map(|item| match item {
+        Item::Pragma(p) => match &p.kind {
+            PragmaKind::DependsOn { class, name } => Some((p.span, *class, name.text.as_str())),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Obeys `#pragma D depends_on`: a library that lacks something is not used, a program that does is wrong.
+pub(crate) fn dependencies(
+    libraries: &mut Libraries,
+    programs: &[Program],
+    map: &SourceMap,
+    catalog: &dyn Catalog,
+    sink: &mut Sink,
+) {
+    let base = |name: &str| name.rsplit('/').next().unwrap_or(name).to_string();
+    // Whether a library may be used; what is not parsed is not known to lack anything.
+    let mut usable: HashMap<String, bool> = HashMap::new();
+    let met = |usable: &HashMap<String, bool>, libraries: &Libraries, class: DependencyClass, name: &str| {
+        match class {
+            DependencyClass::Provider => catalog.provider(name).is_some(),
+            DependencyClass::Module => has_module(name),
+            DependencyClass::Library => libraries.has(name) && usable.get(name).copied().unwrap_or(true),
+        }
+    };
+    // Until nothing changes: libraries may depend on libraries.
+    loop {
+        let before = usable.values().filter(|u| !**u).count();
+        for library in libraries.parsed() {
+            let ok = needs(&library.program).all(|(_, class, name)| met(&usable, libraries, class, name));
+            usable.insert(base(map.name(library.program.file)), ok);
+        }
+        if usable.values().filter(|u| !**u).count() == before {
+            break;
+        }
+    }
+    for (span, class, name) in programs.iter().flat_map(needs) {
+        if !met(&usable, libraries, class, name) {
+            let class = match class {
+                DependencyClass::Module => "module",
+                DependencyClass::Provider => "provider",
+                DependencyClass::Library => "library",
+            };
+            let message = format!("program requires {class} {name}");
+            sink.push(Diagnostic::new(Tag::D_PRAGMA_DEPEND, span, message));
+        }
+    }
+    libraries.retain(|l| usable.get(&base(map.name(l.program.file))).copied().unwrap_or(true));
+}
+
+/// A module of the kernel that is loaded or built in, or the kernel itself.
+fn has_module(name: &str) -> bool {
+    let plain = !name.contains('/') && !name.starts_with('.');
+    name == "vmlinux" || plain && Path::new("/sys/module").join(name.replace('-', "_")).is_dir()
+}

@@ -1,0 +1,342 @@
+//! D libraries: texts that define constants, types, translators and other words for all programs.
+//!
+//! The files of `lib/` are part of the binary. A program pays for what it names: its words are looked up in an index of
+//! what the files define, and only files that define one of them are parsed ([`Libraries::load`]). The index itself is
+//! made by a scan that knows just enough of D to see where a definition begins; a test holds it against the parser.
+//!
+//! Files of the user (`-L`) are always parsed, so that what is wrong in them is told.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use diagnostics::{Sink, SourceKind, SourceMap};
+
+use crate::ast::Program;
+use crate::{MacroEnv, ParseMode, TypeNames, parse};
+
+/// The files of `lib/`.
+const EMBEDDED: &[(&str, &str)] = &[
+    ("errno.d", include_str!("../../../lib/errno.d")),
+    ("io.d", include_str!("../../../lib/io.d")),
+    ("ip.d", include_str!("../../../lib/ip.d")),
+    ("lockstat.d", include_str!("../../../lib/lockstat.d")),
+    ("net.d", include_str!("../../../lib/net.d")),
+    ("procfs.d", include_str!("../../../lib/procfs.d")),
+    ("regs.d", include_str!("../../../lib/regs.d")),
+    ("signal.d", include_str!("../../../lib/signal.d")),
+    ("tcp.d", include_str!("../../../lib/tcp.d")),
+    ("unistd.d", include_str!("../../../lib/unistd.d")),
+];
+
+/// A text that defines words.
+#[derive(Clone, Debug)]
+struct File {
+    /// As messages name it.
+    name: String,
+    text: Cow<'static, str>,
+    /// Parsed whether or not it is needed.
+    always: bool,
+    loaded: bool,
+}
+
+impl File {
+    /// What `#pragma D depends_on library` calls it.
+    fn base(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+}
+
+/// A library that was parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Library {
+    /// Its text.
+    pub program: Program,
+    /// Looked at as a whole, not only where a word of it is used.
+    pub always: bool,
+}
+
+/// A word that a library defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Definition {
+    file: usize,
+    is_type: bool,
+}
+
+/// The libraries of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Libraries {
+    files: Vec<File>,
+    index: HashMap<String, Definition>,
+    parsed: Vec<Library>,
+}
+
+impl TypeNames for Libraries {
+    fn is_type(&self, name: &str) -> bool {
+        self.index.get(name).is_some_and(|d| d.is_type)
+    }
+}
+
+impl Libraries {
+    /// Those that are part of the binary.
+    pub fn embedded() -> Self {
+        let mut out = Self::default();
+        for (name, text) in EMBEDDED {
+            out.put(File { name: (*name).into(), text: Cow::Borrowed(text), always: false, loaded: false });
+        }
+        out
+    }
+
+    /// Adds a file, `always` to be parsed or only where it is needed. One of the same name gives way to it.
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, always: bool) {
+        self.put(File { name: name.into(), text: Cow::Owned(text.into()), always, loaded: false });
+    }
+
+    fn put(&mut self, file: File) {
+        let at = match self.files.iter().position(|f| f.base() == file.base()) {
+            Some(at) => {
+                self.index.retain(|_, d| d.file != at);
+                at
+            }
+            None => self.files.len(),
+        };
+        definitions(&file.text, |word, is_type| {
+            self.index.insert(word.to_string(), Definition { file: at, is_type });
+        });
+        match self.files.get_mut(at) {
+            Some(old) => *old = file,
+            None => self.files.push(file),
+        }
+    }
+
+    /// True if there is a file of this name.
+    pub fn has(&self, base: &str) -> bool {
+        self.files.iter().any(|f| f.base() == base)
+    }
+
+    /// Every word that a library defines, for "did you mean".
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.index.keys().map(String::as_str)
+    }
+
+    /// What was parsed.
+    pub fn parsed(&self) -> &[Library] {
+        &self.parsed
+    }
+
+    /// Forgets parsed libraries.
+    pub fn retain(&mut self, keep: impl FnMut(&Library) -> bool) {
+        self.parsed.retain(keep);
+    }
+
+    /// Parses the files that `texts` need, directly or through one another.
+    pub fn load(&mut self, texts: &[&str], map: &mut SourceMap, macros: &MacroEnv, sink: &mut Sink) {
+        let mut wanted: Vec<bool> = self.files.iter().map(|f| f.always).collect();
+        let mut todo: Vec<&str> = texts.to_vec();
+        todo.extend(self.files.iter().filter(|f| f.always).map(|f| &*f.text));
+        while let Some(text) = todo.pop() {
+            for word in words(text) {
+                if let Some(d) = self.index.get(word)
+                    && !std::mem::replace(&mut wanted[d.file], true)
+                {
+                    todo.push(&self.files[d.file].text);
+                }
+            }
+        }
+        for at in (0..wanted.len()).filter(|at| wanted[*at]) {
+            let file = &mut self.files[at];
+            if std::mem::replace(&mut file.loaded, true) {
+                continue;
+            }
+            let (id, always) = (map.add(SourceKind::Library, &*file.name, &*file.text), file.always);
+            let program = parse(map, id, ParseMode::Script, macros, self, sink);
+            self.parsed.push(Library { program, always });
+        }
+    }
+}
+
+fn is_word(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || c == b'_'
+}
+
+/// The words of a text that could be names; comments and strings are not told from the rest.
+fn words(text: &str) -> HashSet<&str> {
+    text.split(|c: char| !c.is_ascii() || !is_word(c as u8))
+        .filter(|w| w.starts_with(|c: char| !c.is_ascii_digit()))
+        .collect()
+}
+
+/// Calls `found` with each word that a library text defines: inlines, typedefs, tags, enumerators.
+fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
+    let bytes = text.as_bytes();
+    // The words of the item so far that stand outside braces, and where in it we are.
+    let mut item: Vec<&str> = Vec::new();
+    let (mut depth, mut brackets, mut named) = (0u32, 0u32, false);
+    let (mut in_enum, mut next_is_enumerator) = (false, false);
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        match bytes[at] {
+            b'/' if rest.starts_with(b"/*") => {
+                at += 2 + text.get(at + 2..).and_then(|t| t.find("*/")).map_or(rest.len(), |n| n + 2);
+                continue;
+            }
+            b'#' if item.is_empty() => {
+                at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                continue;
+            }
+            b'"' => {
+                let mut end = at + 1;
+                while end < bytes.len() && bytes[end] != b'"' {
+                    end += if bytes[end] == b'\\' { 2 } else { 1 };
+                }
+                at = end + 1;
+                continue;
+            }
+            b'{' => {
+                if depth == 0 {
+                    in_enum = item.iter().any(|w| *w == "enum");
+                    next_is_enumerator = in_enum;
+                    let tag = item.windows(2).find(|w| matches!(w[0], "struct" | "union" | "enum"));
+                    if let (Some(tag), false) = (tag, item.first() == Some(&"translator")) {
+                        found(tag[1], false);
+                    }
+                }
+                depth += 1;
+            }
+            b'}' => depth = depth.saturating_sub(1),
+            b',' if in_enum && depth == 1 => next_is_enumerator = true,
+            b'[' if depth == 0 => brackets += 1,
+            b']' if depth == 0 => brackets = brackets.saturating_sub(1),
+            // The value of an inline: its name has been read.
+            b'=' if depth == 0 && !named => {
+                named = true;
+                if let (Some(&"inline"), Some(name)) = (item.first(), item.last()) {
+                    found(name, false);
+                }
+            }
+            b';' if depth == 0 => {
+                if let (Some(&"typedef"), Some(name)) = (item.first(), item.last()) {
+                    found(name, true);
+                }
+                item.clear();
+                (named, in_enum, brackets) = (false, false, 0);
+            }
+            c if is_word(c) => {
+                let end = at + rest.iter().position(|b| !is_word(*b)).unwrap_or(rest.len());
+                let word = text.get(at..end).unwrap_or_default();
+                if depth == 0 && brackets == 0 && !named {
+                    item.push(word);
+                } else if depth == 1 && std::mem::take(&mut next_is_enumerator) {
+                    found(word, false);
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::ast::{Item, StorageClass, TypeSpecKind};
+
+    fn parsed(all: &mut Libraries) -> Vec<(String, Program)> {
+        let (mut map, mut sink) = (SourceMap::default(), Sink::default());
+        let texts: Vec<String> = all.files.iter().map(|f| f.text.to_string()).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        all.load(&texts, &mut map, &MacroEnv::default(), &mut sink);
+        let complaints: Vec<String> = sink.iter().map(|d| d.render(&map, true)).collect();
+        assert!(complaints.is_empty(), "{complaints:?}");
+        all.parsed.iter().map(|l| (map.name(l.program.file).to_string(), l.program.clone())).collect()
+    }
+
+    /// What the parser sees that the scan must see.
+    fn defined(program: &Program, out: &mut BTreeSet<(String, bool)>) {
+        for item in &program.items {
+            match item {
+                Item::Inline(i) => out.extend(i.declarator.name.iter().map(|n| (n.text.clone(), false))),
+                Item::Declaration(d) => {
+                    match &d.specs.ty.kind {
+                        TypeSpecKind::Record(r) if r.members.is_some() => {
+                            out.extend(r.tag.iter().map(|t| (t.text.clone(), false)));
+                        }
+                        TypeSpecKind::Enum(e) => {
+                            out.extend(e.tag.iter().map(|t| (t.text.clone(), false)));
+                            let list = e.enumerators.iter().flatten();
+                            out.extend(list.map(|e| (e.name.text.clone(), false)));
+                        }
+                        _ => {}
+                    }
+                    if d.specs.storage.is_some_and(|s| s.class == StorageClass::Typedef) {
+                        let names = d.declarators.iter().filter_map(|d| d.name.as_ref());
+                        out.extend(names.map(|n| (n.text.clone(), true)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn scanned(all: &Libraries) -> BTreeSet<(String, bool)> {
+        all.index.iter().map(|(word, d)| (word.clone(), d.is_type)).collect()
+    }
+
+    #[test]
+    fn the_scan_finds_what_the_parser_finds() {
+        let mut all = Libraries::embedded();
+        let mut expected = BTreeSet::new();
+        parsed(&mut all).iter().for_each(|(_, program)| defined(program, &mut expected));
+        assert_eq!(scanned(&all), expected);
+        assert!(expected.len() > 300);
+    }
+
+    #[test]
+    fn the_scan_knows_where_definitions_begin() {
+        let text = "/* inline int no = 1; */\n#pragma D depends_on library no.d\n\
+            typedef struct box { int side; enum { no } kind; } box_t;\n\
+            typedef unsigned long mask_t;\nstruct plain { int no; };\n\
+            enum color { RED, GREEN = 1 + 2, BLUE };\n\
+            inline string label[box_t *b, int no] = b->side == 1 ? \"a = {;\" : \"b\";\n\
+            inline box_t *near = (box_t *)0;\n\
+            translator box_t < struct other *T > { side = T->no; };\n";
+        let mut all = Libraries::default();
+        all.add("dir/x.d", text, true);
+        let mut expected = BTreeSet::new();
+        parsed(&mut all).iter().for_each(|(_, program)| defined(program, &mut expected));
+        assert_eq!(scanned(&all), expected);
+        assert_eq!(expected.len(), 10, "{expected:?}");
+        assert!(all.is_type("box_t") && !all.is_type("near") && all.has("x.d"));
+    }
+
+    #[test]
+    fn only_what_is_needed_is_parsed() {
+        let files = |texts: &[&str]| -> Vec<String> {
+            let (mut map, mut sink) = (SourceMap::default(), Sink::default());
+            let mut all = Libraries::embedded();
+            for text in texts {
+                all.load(&[text], &mut map, &MacroEnv::default(), &mut sink);
+            }
+            all.parsed.iter().map(|l| map.name(l.program.file).to_string()).collect()
+        };
+        assert!(files(&["BEGIN { trace(pid); } // signals"]).is_empty());
+        assert_eq!(files(&["syscall::kill:entry /arg1 == SIGKILL/ {}"]), ["signal.d"]);
+        assert_eq!(files(&["BEGIN { trace(EINTR + SIGINT); }"]), ["errno.d", "signal.d"]);
+        assert_eq!(
+            files(&["BEGIN { trace(SIGINT); }", "END { trace(EINTR + SIGINT); }"]),
+            ["signal.d", "errno.d"]
+        );
+    }
+
+    #[test]
+    fn a_file_of_the_user_takes_the_place_of_one_of_ours() {
+        let mut all = Libraries::embedded();
+        all.add("/home/me/errno.d", "inline int EMINE = 1;", true);
+        assert!(!all.index.contains_key("EINTR") && all.index.contains_key("EMINE"));
+        assert_eq!(all.files.len(), EMBEDDED.len());
+    }
+}
