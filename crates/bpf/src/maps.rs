@@ -429,6 +429,12 @@ fn slot_size(needs: &Needs) -> u32 {
     if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) }
 }
 
+/// Bytes that an object takes. Behind one that has an address there is a word that nobody uses: reading a string up to
+/// the end of an object, the kernel's helper looks at one byte more.
+fn object_room(size: u32, element: bool) -> u32 {
+    size.div_ceil(8) * 8 + if element { 0 } else { 8 }
+}
+
 impl Plan {
     /// Plans the aggregations that it does not have yet; `aggsize` is for them alone.
     fn add_aggs(&mut self, module: &Module, options: &Options) {
@@ -458,6 +464,7 @@ impl Plan {
             let size = match v.ty {
                 VarTy::Int { .. } => 8,
                 VarTy::Str => self.strsize,
+                VarTy::Bytes { size } => object_room(size, v.key.is_some()),
             };
             any_thread |= v.scope == Scope::Thread;
             self.vars.push(match (&v.key, v.scope) {

@@ -158,7 +158,7 @@ fn integers_compute_what_the_interpreter_computes() {
 
 fn whole() -> Config {
     Config {
-        readable: vec![(Space::User, MEMORY, 4096), (Space::Unknown, MEMORY + 41, 4055)],
+        readable: vec![(Space::User, MEMORY, 4096), (Space::User, MEMORY + 41, 4055)],
         unreadable: vec![(Space::User, MEMORY + 4096 * 4), (Space::Kernel, 0xffff_8000_0000_0000)],
         int_builtins: (0..10)
             .map(IntBuiltin::Arg)

@@ -14,6 +14,7 @@ use crate::ir::{
     AggId, BinOp, Block, BlockData, Cond, FaultKind, Field, Function, InstData, IntBuiltin, Module, Op,
     Space, StrBuiltin, StrId, Subr, Term, Ty, UnOp, Value, VarId,
 };
+use crate::memory::SCRATCH_SIZE;
 
 /// Why a function could not be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,6 +240,56 @@ impl FunctionBuilder {
         self.emit(Op::LoadVar(var), ty)
     }
 
+    /// The address of a variable that is an object.
+    pub fn addr_var(&mut self, var: VarId) -> Value {
+        self.emit(Op::AddrVar(var), Ty::Ptr(Space::Static))
+    }
+
+    /// Stores the low bytes of a value in D's own memory.
+    pub fn store(&mut self, size: u8, addr: Value, value: Value) {
+        self.push(Op::Store { size, addr, value }, None);
+    }
+
+    /// Takes scratch memory.
+    pub fn alloca(&mut self, size: Value) -> Value {
+        self.emit(Op::Alloca(size), Ty::Ptr(Space::Scratch))
+    }
+
+    /// Copies bytes to D's own memory.
+    pub fn copy(&mut self, dst: Value, src: Value, len: Value) {
+        self.push(Op::Copy { dst, src, len }, None);
+    }
+
+    /// Copies an element that is an object to fixed scratch memory; its address there.
+    pub fn copy_elem(&mut self, var: VarId, key: Vec<Value>, at: u32) -> Value {
+        self.emit(Op::CopyElem { var, key, at }, Ty::Ptr(Space::Scratch))
+    }
+
+    /// Stores an object as an element.
+    pub fn store_obj(&mut self, var: VarId, key: Vec<Value>, addr: Value) {
+        self.push(Op::StoreObj { var, key, addr }, None);
+    }
+
+    /// Copies a string to fixed scratch memory; its address there.
+    pub fn str_addr(&mut self, value: Value, at: u32) -> Value {
+        self.emit(Op::StrAddr { value, at }, Ty::Ptr(Space::Scratch))
+    }
+
+    /// Writes a field of bytes from memory.
+    pub fn record_bytes(&mut self, field: Field, addr: Value) {
+        self.push(Op::RecordBytes(field, addr), None);
+    }
+
+    /// Writes memory of the process.
+    pub fn copy_out(&mut self, src: Value, addr: Value, len: Value) {
+        self.push(Op::CopyOut { src, addr, len }, None);
+    }
+
+    /// Writes a string to memory of the process.
+    pub fn copy_out_str(&mut self, value: Value, addr: Value, max: Value) {
+        self.push(Op::CopyOutStr { value, addr, max }, None);
+    }
+
     /// Assigns to a scalar variable.
     pub fn store_var(&mut self, var: VarId, value: Value) {
         self.push(Op::StoreVar(var, value), None);
@@ -359,7 +410,7 @@ fn reachable(blocks: &[BlockData]) -> Vec<bool> {
 impl Module {
     /// A module without clauses; string 0 is "" already.
     pub fn new(strsize: u32) -> Module {
-        Module { strings: vec![Vec::new()], strsize, ..Module::default() }
+        Module { strings: vec![Vec::new()], strsize, scratchsize: SCRATCH_SIZE, ..Module::default() }
     }
 
     /// The number of a constant: cut at its first NUL and at `strsize - 1` bytes, kept once.

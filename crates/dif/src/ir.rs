@@ -45,7 +45,7 @@ pub enum Space {
     Scratch,
     /// Storage of a D variable: an offset, bounds-checked.
     Static,
-    /// Not known before run time: resolved by range.
+    /// Not known before run time: kernel, scratch or static, by the address ([`crate::memory`]).
     Unknown,
 }
 
@@ -204,6 +204,75 @@ pub enum Op {
     Call(Subr, Vec<Value>),
     /// Int or Str by the variable's type: a scalar variable.
     LoadVar(VarId),
+    /// Ptr(Static): the address of a variable that is an object.
+    AddrVar(VarId),
+    /// Stores the low `size` bytes of an Int at an address of D's own memory. Faults BadAddr, for kernel memory too.
+    Store {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// The address.
+        addr: Value,
+        /// What is stored.
+        value: Value,
+    },
+    /// Ptr(Scratch): so many bytes of scratch memory, aligned to 8, their content undefined. Faults NoScratch.
+    Alloca(Value),
+    /// Copies bytes from anywhere to D's own memory. A length of 0 copies and checks nothing. Faults BadAddr with `dst`,
+    /// then with `src`, before anything is changed. Unless `dst` is a Ptr(Scratch), the length is a constant.
+    Copy {
+        /// Where to.
+        dst: Value,
+        /// Where from.
+        src: Value,
+        /// Bytes.
+        len: Value,
+    },
+    /// Ptr(Scratch): a copy of an element that is an object, at offset `at` of the scratch memory; zeros where there is no
+    /// element.
+    CopyElem {
+        /// The array.
+        var: VarId,
+        /// The key.
+        key: Vec<Value>,
+        /// A multiple of 8.
+        at: u32,
+    },
+    /// Stores the object at an address as an element. Faults BadAddr.
+    StoreObj {
+        /// The array.
+        var: VarId,
+        /// The key.
+        key: Vec<Value>,
+        /// Where the object is.
+        addr: Value,
+    },
+    /// Ptr(Scratch): the bytes of a string, padded with NULs to strsize, at offset `at` of the scratch memory.
+    StrAddr {
+        /// The string.
+        value: Value,
+        /// A multiple of 8.
+        at: u32,
+    },
+    /// Writes a `Bytes` field from memory. Faults BadAddr.
+    RecordBytes(Field, Value),
+    /// Writes bytes to memory of the process. Destructive. Faults BadAddr with `src`, then with `addr`.
+    CopyOut {
+        /// Where from.
+        src: Value,
+        /// Where to: an address in the process.
+        addr: Value,
+        /// Bytes; more than there is scratch memory faults NoScratch.
+        len: Value,
+    },
+    /// Writes a string with its NUL, at most `max` bytes, to memory of the process. Destructive. Faults BadAddr.
+    CopyOutStr {
+        /// The string.
+        value: Value,
+        /// Where to: an address in the process.
+        addr: Value,
+        /// Bytes at most.
+        max: Value,
+    },
     /// Stores a scalar variable; the front end has already extended integers to the variable's type.
     StoreVar(VarId, Value),
     /// Int or Str: an element of an associative array; missing reads 0 or "".
@@ -321,6 +390,11 @@ pub enum VarTy {
     },
     /// A string.
     Str,
+    /// An object in memory: a struct, a union, an array.
+    Bytes {
+        /// Its size.
+        size: u32,
+    },
 }
 
 /// A variable of the module.
@@ -363,4 +437,6 @@ pub struct Module {
     pub aggs: Vec<AggDesc>,
     /// Bytes of a string with its NUL; a multiple of 8.
     pub strsize: u32,
+    /// Bytes of scratch memory that a clause may take by [`Op::Alloca`]; a multiple of 8.
+    pub scratchsize: u32,
 }

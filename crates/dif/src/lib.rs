@@ -11,6 +11,7 @@ pub mod eval;
 pub mod generate;
 pub mod interp;
 pub mod ir;
+pub mod memory;
 mod ops;
 pub mod opt;
 pub mod subr;

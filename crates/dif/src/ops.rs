@@ -15,6 +15,7 @@ impl Op {
             | Op::Builtin(_)
             | Op::BuiltinStr(_)
             | Op::LoadVar(_)
+            | Op::AddrVar(_)
             | Op::Stack { .. }
             | Op::Reserve
             | Op::Commit => {}
@@ -22,10 +23,14 @@ impl Op {
             | Op::Cmp(_, a, b)
             | Op::StrCmp(_, a, b)
             | Op::RecordUserAddr(_, a, b)
+            | Op::Store { size: _, addr: a, value: b }
             | Op::FaultUnless(_, a, b) => {
                 f(*a);
                 f(*b);
             }
+            Op::Copy { dst: a, src: b, len: c }
+            | Op::CopyOut { src: a, addr: b, len: c }
+            | Op::CopyOutStr { value: a, addr: b, max: c } => [*a, *b, *c].into_iter().for_each(f),
             Op::Un(_, v)
             | Op::Ext { value: v, .. }
             | Op::AsPtr(_, v)
@@ -33,16 +38,19 @@ impl Op {
             | Op::Load { addr: v, .. }
             | Op::StrLen(v)
             | Op::StoreVar(_, v)
+            | Op::Alloca(v)
+            | Op::StrAddr { value: v, at: _ }
             | Op::Record(_, v)
+            | Op::RecordBytes(_, v)
             | Op::Exit(v) => f(*v),
             Op::LoadStr { addr, max } => {
                 f(*addr);
                 max.iter().copied().for_each(f);
             }
-            Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::Call(_, key) => {
+            Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::CopyElem { key, .. } | Op::Call(_, key) => {
                 key.iter().copied().for_each(f);
             }
-            Op::StoreElem(_, key, v) => {
+            Op::StoreElem(_, key, v) | Op::StoreObj { var: _, key, addr: v } => {
                 key.iter().copied().for_each(&mut f);
                 f(*v);
             }
@@ -58,6 +66,7 @@ impl Op {
             | Op::Builtin(_)
             | Op::BuiltinStr(_)
             | Op::LoadVar(_)
+            | Op::AddrVar(_)
             | Op::Stack { .. }
             | Op::Reserve
             | Op::Commit => {}
@@ -65,9 +74,17 @@ impl Op {
             | Op::Cmp(_, a, b)
             | Op::StrCmp(_, a, b)
             | Op::RecordUserAddr(_, a, b)
+            | Op::Store { size: _, addr: a, value: b }
             | Op::FaultUnless(_, a, b) => {
                 *a = f(*a);
                 *b = f(*b);
+            }
+            Op::Copy { dst: a, src: b, len: c }
+            | Op::CopyOut { src: a, addr: b, len: c }
+            | Op::CopyOutStr { value: a, addr: b, max: c } => {
+                *a = f(*a);
+                *b = f(*b);
+                *c = f(*c);
             }
             Op::Un(_, v)
             | Op::Ext { value: v, .. }
@@ -76,16 +93,19 @@ impl Op {
             | Op::Load { addr: v, .. }
             | Op::StrLen(v)
             | Op::StoreVar(_, v)
+            | Op::Alloca(v)
+            | Op::StrAddr { value: v, at: _ }
             | Op::Record(_, v)
+            | Op::RecordBytes(_, v)
             | Op::Exit(v) => *v = f(*v),
             Op::LoadStr { addr, max } => {
                 *addr = f(*addr);
                 max.iter_mut().for_each(|v| *v = f(*v));
             }
-            Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::Call(_, key) => {
+            Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::CopyElem { key, .. } | Op::Call(_, key) => {
                 key.iter_mut().for_each(|v| *v = f(*v));
             }
-            Op::StoreElem(_, key, value) => {
+            Op::StoreElem(_, key, value) | Op::StoreObj { var: _, key, addr: value } => {
                 key.iter_mut().for_each(|v| *v = f(*v));
                 *value = f(*value);
             }
@@ -113,8 +133,18 @@ impl Op {
             | Op::Call(..)
             | Op::LoadVar(_)
             | Op::LoadElem(..)
+            | Op::AddrVar(_)
+            | Op::Alloca(_)
+            | Op::CopyElem { .. }
+            | Op::StrAddr { .. }
             | Op::Stack { .. } => true,
             Op::StoreVar(..)
+            | Op::Store { .. }
+            | Op::Copy { .. }
+            | Op::StoreObj { .. }
+            | Op::RecordBytes(..)
+            | Op::CopyOut { .. }
+            | Op::CopyOutStr { .. }
             | Op::StoreElem(..)
             | Op::DeleteElem(..)
             | Op::Reserve
@@ -131,7 +161,16 @@ impl Op {
     pub fn may_fault(&self) -> bool {
         match self {
             Op::Bin(op, ..) => op.divides(),
-            Op::Load { .. } | Op::LoadStr { .. } | Op::FaultUnless(..) => true,
+            Op::Load { .. }
+            | Op::LoadStr { .. }
+            | Op::Alloca(_)
+            | Op::Store { .. }
+            | Op::Copy { .. }
+            | Op::StoreObj { .. }
+            | Op::RecordBytes(..)
+            | Op::CopyOut { .. }
+            | Op::CopyOutStr { .. }
+            | Op::FaultUnless(..) => true,
             Op::Call(subr, _) => subr.row().faults,
             _ => false,
         }
@@ -152,14 +191,24 @@ impl Op {
             | Op::AsInt(_)
             | Op::Builtin(_)
             | Op::BuiltinStr(_)
+            | Op::AddrVar(_)
             | Op::StrLen(_) => true,
             Op::Call(subr, _) => subr.row().effect == Effect::None,
             Op::Load { .. }
             | Op::LoadStr { .. }
             | Op::LoadVar(_)
             | Op::LoadElem(..)
+            | Op::Alloca(_)
+            | Op::CopyElem { .. }
+            | Op::StrAddr { .. }
             | Op::Stack { .. }
             | Op::StoreVar(..)
+            | Op::Store { .. }
+            | Op::Copy { .. }
+            | Op::StoreObj { .. }
+            | Op::RecordBytes(..)
+            | Op::CopyOut { .. }
+            | Op::CopyOutStr { .. }
             | Op::StoreElem(..)
             | Op::DeleteElem(..)
             | Op::Reserve
@@ -177,6 +226,8 @@ impl Op {
     pub fn is_removable(&self) -> bool {
         match self {
             Op::Call(subr, _) => subr.row().effect != Effect::Changes,
+            // They write scratch memory, and others may have their address.
+            Op::CopyElem { .. } | Op::StrAddr { .. } => false,
             _ => self.has_result(),
         }
     }

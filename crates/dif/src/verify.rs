@@ -11,9 +11,10 @@ use std::fmt;
 
 use crate::dom::DomTree;
 use crate::ir::{
-    AggFunc, BinOp, Block, Datum, Field, Function, InstData, IntBuiltin, Module, Op, Scope, StrBuiltin, Term,
-    Ty, Value, VarDesc, VarId, VarTy,
+    AggFunc, BinOp, Block, Datum, Field, Function, InstData, IntBuiltin, Module, Op, Scope, Space,
+    StrBuiltin, Term, Ty, Value, VarDesc, VarId, VarTy,
 };
+use crate::memory::VARS_MAX;
 use crate::subr::Param;
 
 /// What is wrong, and where.
@@ -71,6 +72,7 @@ fn tables(m: &Module) -> Check {
     ensure(m.strsize >= 8 && m.strsize.is_multiple_of(8), || {
         format!("strsize {} is no multiple of 8", m.strsize)
     })?;
+    ensure(m.scratchsize.is_multiple_of(8), || format!("scratchsize {} is no multiple of 8", m.scratchsize))?;
     ensure(m.strings.first().is_none_or(Vec::is_empty), || "string 0 is not empty".into())?;
     for (i, s) in m.strings.iter().enumerate() {
         ensure(!s.contains(&0) && s.len() < m.strsize as usize, || {
@@ -78,8 +80,14 @@ fn tables(m: &Module) -> Check {
         })?;
     }
     for (i, var) in m.vars.iter().enumerate() {
-        if let VarTy::Int { size, .. } = var.ty {
-            ensure(matches!(size, 1 | 2 | 4 | 8), || format!("variable {i} has {size} bytes"))?;
+        match var.ty {
+            VarTy::Int { size, .. } => {
+                ensure(matches!(size, 1 | 2 | 4 | 8), || format!("variable {i} has {size} bytes"))?;
+            }
+            VarTy::Bytes { size } => {
+                ensure(size > 0 && i < VARS_MAX, || format!("variable {i} is an object of {size} bytes"))?;
+            }
+            VarTy::Str => {}
         }
         if let Some(key) = &var.key {
             ensure(var.scope != Scope::Clause, || format!("variable {i}: a clause-local array"))?;
@@ -325,14 +333,71 @@ impl<'a> FunctionCheck<'a> {
                 }
                 Some(row.gives)
             }
-            Op::LoadVar(var) => Some(value_type(self.scalar(*var)?)),
+            Op::AddrVar(var) => {
+                let var = self.scalar(*var)?;
+                ensure(matches!(var.ty, VarTy::Bytes { .. }), || format!("{} is no object", var.name))?;
+                Some(Ty::Ptr(Space::Static))
+            }
+            Op::Store { size, addr, value } => {
+                ensure(matches!(size, 1 | 2 | 4 | 8), || format!("a store of {size} bytes"))?;
+                self.pointer(*addr, at)?;
+                self.word(*value, at)?;
+                None
+            }
+            Op::Alloca(size) => {
+                self.word(*size, at)?;
+                Some(Ty::Ptr(Space::Scratch))
+            }
+            Op::Copy { dst, src, len } => {
+                self.pointer(*dst, at)?;
+                self.pointer(*src, at)?;
+                self.word(*len, at)?;
+                let scratch = self.operand(*dst, at)? == Ty::Ptr(Space::Scratch);
+                let constant = matches!(self.definition(*len), Some(Op::Const(1..=0x10_0000)));
+                ensure(scratch || constant, || "a copy of unknown length to a variable".into())?;
+                None
+            }
+            Op::CopyElem { var, key, at: place } => {
+                self.object(*var, key, at)?;
+                ensure(place.is_multiple_of(8), || format!("a copy at {place}"))?;
+                Some(Ty::Ptr(Space::Scratch))
+            }
+            Op::StoreObj { var, key, addr } => {
+                self.object(*var, key, at)?;
+                self.pointer(*addr, at)?;
+                None
+            }
+            Op::StrAddr { value, at: place } => {
+                self.string(*value, at)?;
+                ensure(place.is_multiple_of(8), || format!("a string at {place}"))?;
+                Some(Ty::Ptr(Space::Scratch))
+            }
+            Op::RecordBytes(field, addr) => {
+                self.record_field(*field)?;
+                ensure(matches!(field.datum, Datum::Bytes { .. }), || "not a field of bytes".into())?;
+                self.pointer(*addr, at)?;
+                None
+            }
+            Op::CopyOut { src, addr, len } => {
+                self.pointer(*src, at)?;
+                self.word(*addr, at)?;
+                self.word(*len, at)?;
+                None
+            }
+            Op::CopyOutStr { value, addr, max } => {
+                self.string(*value, at)?;
+                self.word(*addr, at)?;
+                self.word(*max, at)?;
+                None
+            }
+            Op::LoadVar(var) => Some(value_type(self.scalar(*var)?)?),
             Op::StoreVar(var, v) => {
                 self.store(self.scalar(*var)?, *v, at)?;
                 None
             }
             Op::LoadElem(var, key) => {
                 let var = self.array(*var, key, at)?;
-                Some(value_type(var))
+                Some(value_type(var)?)
             }
             Op::StoreElem(var, key, v) => {
                 let var = self.array(*var, key, at)?;
@@ -406,8 +471,15 @@ impl<'a> FunctionCheck<'a> {
         Ok(desc)
     }
 
+    /// An array of objects.
+    fn object(&self, var: VarId, key: &[Value], at: (usize, usize)) -> Check {
+        let var = self.array(var, key, at)?;
+        ensure(matches!(var.ty, VarTy::Bytes { .. }), || format!("{} has no objects", var.name))
+    }
+
     fn store(&self, var: &VarDesc, v: Value, at: (usize, usize)) -> Check {
         match var.ty {
+            VarTy::Bytes { .. } => Err(format!("{} is an object", var.name)),
             VarTy::Int { .. } => self.word(v, at),
             VarTy::Str => self.string(v, at),
         }
@@ -476,9 +548,11 @@ impl<'a> FunctionCheck<'a> {
                 Ok(Recording::Open)
             }
             (Op::Reserve, _) => Err("a second reserve".into()),
-            (Op::Record(..) | Op::RecordUserAddr(..), Recording::Open) => Ok(state),
+            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes(..), Recording::Open) => Ok(state),
             (Op::Commit, Recording::Open) => Ok(Recording::After),
-            (Op::Record(..) | Op::RecordUserAddr(..) | Op::Commit, _) => Err("nothing is reserved".into()),
+            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes(..) | Op::Commit, _) => {
+                Err("nothing is reserved".into())
+            }
             _ => Ok(state),
         }
     }
@@ -517,9 +591,10 @@ impl<'a> FunctionCheck<'a> {
     }
 }
 
-fn value_type(var: &VarDesc) -> Ty {
+fn value_type(var: &VarDesc) -> Check<Ty> {
     match var.ty {
-        VarTy::Int { .. } => Ty::Int,
-        VarTy::Str => Ty::Str,
+        VarTy::Int { .. } => Ok(Ty::Int),
+        VarTy::Str => Ok(Ty::Str),
+        VarTy::Bytes { .. } => Err(format!("{} is an object", var.name)),
     }
 }

@@ -398,7 +398,7 @@ fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: Sl
 
 /// An integer in a register of the program.
 pub(crate) fn is_this_int(v: &dif::ir::VarDesc) -> bool {
-    v.scope == dif::ir::Scope::Clause && v.key.is_none() && v.ty != dif::ir::VarTy::Str
+    v.scope == dif::ir::Scope::Clause && v.key.is_none() && matches!(v.ty, dif::ir::VarTy::Int { .. })
 }
 
 fn has(module: &Module, clause: usize, what: impl Fn(&Op) -> bool) -> bool {

@@ -73,7 +73,7 @@ impl World for Same {
 
     fn read(&mut self, space: Space, addr: u64, buffer: &mut [u8]) -> bool {
         let Some(at) = addr.checked_sub(MEMORY).map(|a| a as usize) else { return false };
-        if !matches!(space, Space::User | Space::Unknown) || at + buffer.len() > self.memory.len() {
+        if space != Space::User || at + buffer.len() > self.memory.len() {
             return false;
         }
         buffer.copy_from_slice(&self.memory[at..at + buffer.len()]);
@@ -138,7 +138,7 @@ pub fn records(state: &mut State, run: &mut Run, world: &Same) {
 fn bytes(value: &Val, size: u32) -> Vec<u8> {
     match value {
         Val::Int(i) => i.to_le_bytes().to_vec(),
-        Val::Str(s) => {
+        Val::Str(s) | Val::Bytes(s) => {
             let mut out = s.clone();
             out.resize(size as usize, 0);
             out
@@ -149,7 +149,11 @@ fn bytes(value: &Val, size: u32) -> Vec<u8> {
 pub fn check(module: &Module, state: &mut State, run: &Run) {
     for (i, var) in module.vars.iter().enumerate() {
         let id = VarId(i as u32);
-        let size = if var.ty == VarTy::Str { module.strsize } else { 8 };
+        let size = match var.ty {
+            VarTy::Int { .. } => 8,
+            VarTy::Str => module.strsize,
+            VarTy::Bytes { size } => size.div_ceil(8) * 8,
+        };
         if var.key.is_some() {
             let mut got = run.elements(id);
             if var.scope == Scope::Thread {

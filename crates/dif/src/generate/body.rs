@@ -1,5 +1,6 @@
 //! The code of a random clause.
 
+use super::memory::Own;
 use super::{Config, Rng};
 use crate::builder::FunctionBuilder;
 use crate::ir::{
@@ -41,8 +42,17 @@ pub(super) fn function(
     records: bool,
     fields: &[Field],
 ) -> Function {
-    let mut body =
-        Body { rng, config, module, b: FunctionBuilder::new(name), ints: vec![], strs: vec![], fields };
+    let mut body = Body {
+        rng,
+        config,
+        module,
+        b: FunctionBuilder::new(name),
+        ints: vec![],
+        strs: vec![],
+        owns: vec![],
+        fixed: 0,
+        fields,
+    };
     body.predicate();
     body.b.set_action(1);
     if records {
@@ -54,14 +64,18 @@ pub(super) fn function(
     body.b.finish().unwrap_or_else(|_| Function { name: String::new(), blocks: vec![], values: vec![] })
 }
 
-struct Body<'a> {
-    rng: &'a mut Rng,
-    config: &'a Config,
-    module: &'a Module,
-    b: FunctionBuilder,
+pub(super) struct Body<'a> {
+    pub(super) rng: &'a mut Rng,
+    pub(super) config: &'a Config,
+    pub(super) module: &'a Module,
+    pub(super) b: FunctionBuilder,
     /// Integers and strings whose definition dominates the place emitted to.
     ints: Vec<Value>,
     strs: Vec<Value>,
+    /// Likewise, pointers to D's own memory.
+    pub(super) owns: Vec<Own>,
+    /// Bytes of fixed scratch memory so far.
+    pub(super) fixed: u32,
     fields: &'a [Field],
 }
 
@@ -94,19 +108,26 @@ impl Body<'_> {
         self.b.switch_to(run);
     }
 
-    fn scope(&self) -> (usize, usize) {
-        (self.ints.len(), self.strs.len())
+    fn scope(&self) -> (usize, usize, usize) {
+        (self.ints.len(), self.strs.len(), self.owns.len())
     }
 
-    fn restore(&mut self, (ints, strs): (usize, usize)) {
+    fn restore(&mut self, (ints, strs, owns): (usize, usize, usize)) {
         self.ints.truncate(ints);
         self.strs.truncate(strs);
+        self.owns.truncate(owns);
     }
 
     /// Fills the record and commits it, where there is one, and returns.
     fn end(&mut self, reserved: bool) {
         if reserved {
             for field in self.fields {
+                if let Datum::Bytes { size } = field.datum {
+                    if let Some(addr) = self.own_bytes(size) {
+                        self.b.record_bytes(*field, addr);
+                    }
+                    continue;
+                }
                 let values = self.column(field.datum);
                 match (field.datum, values.as_slice()) {
                     (Datum::UserAddr(_), [addr, pid]) => self.b.record_user_addr(*field, *addr, *pid),
@@ -127,7 +148,8 @@ impl Body<'_> {
     }
 
     fn statement(&mut self, depth: usize, reserved: bool) {
-        match self.rng.below(12) {
+        match self.rng.below(if self.config.objects { 15 } else { 12 }) {
+            12.. => self.memory_statement(),
             0..=2 => self.store(),
             3..=4 => self.store_element(),
             5..=6 => self.aggregate(),
@@ -180,6 +202,7 @@ impl Body<'_> {
     fn variable(&mut self, array: bool, text: Option<bool>) -> Option<VarId> {
         let fits: Vec<VarId> = (0u32..)
             .zip(&self.module.vars)
+            .filter(|(_, v)| !matches!(v.ty, VarTy::Bytes { .. }))
             .filter(|(_, v)| v.key.is_some() == array && text.is_none_or(|t| t == (v.ty == VarTy::Str)))
             .map(|(i, _)| VarId(i))
             .collect();
@@ -194,7 +217,7 @@ impl Body<'_> {
                 let value = self.int(2);
                 self.b.ext(size * 8, signed, value)
             }
-            None => self.int(0),
+            Some(VarTy::Bytes { .. }) | None => self.int(0),
         }
     }
 
@@ -205,7 +228,7 @@ impl Body<'_> {
         }
     }
 
-    fn array_key(&mut self, var: VarId) -> Vec<Value> {
+    pub(super) fn array_key(&mut self, var: VarId) -> Vec<Value> {
         let columns = self.module.vars.get(var.0 as usize).and_then(|v| v.key.clone()).unwrap_or_default();
         columns.iter().flat_map(|c| self.column(c.datum)).collect()
     }
@@ -266,7 +289,7 @@ impl Body<'_> {
         self.b.string(StrId(n as u32))
     }
 
-    fn string(&mut self, depth: usize) -> Value {
+    pub(super) fn string(&mut self, depth: usize) -> Value {
         let value = match self.rng.below(7) {
             0 => match self.rng.pick(&self.strs) {
                 Some(v) => v,
@@ -316,6 +339,12 @@ impl Body<'_> {
     }
 
     fn load_string(&mut self) -> Value {
+        if self.config.objects
+            && self.rng.one_in(3)
+            && let Some(value) = self.own_string()
+        {
+            return value;
+        }
         let Some((addr, _)) = self.address(1) else { return self.constant_string() };
         let max = if self.rng.one_in(2) {
             let n = self.rng.below(12) as i64;
@@ -351,7 +380,7 @@ impl Body<'_> {
         Some((pointer, space))
     }
 
-    fn int(&mut self, depth: usize) -> Value {
+    pub(super) fn int(&mut self, depth: usize) -> Value {
         let value = if depth == 0 || self.rng.one_in(4) { self.leaf() } else { self.expression(depth - 1) };
         self.ints.push(value);
         value
@@ -428,6 +457,12 @@ impl Body<'_> {
                 self.b.stack(user, 20)
             }
             _ => {
+                if self.config.objects
+                    && self.rng.one_in(2)
+                    && let Some(value) = self.own_load()
+                {
+                    return value;
+                }
                 let size = [1u8, 2, 4, 8][self.rng.below(4)];
                 let signed = self.rng.one_in(2);
                 match self.address(u64::from(size)) {

@@ -8,6 +8,7 @@
 //! better done by asking for smaller [`Config`]s, and the back end's tests run many thousand modules.
 
 mod body;
+mod memory;
 mod rng;
 
 use plane::desc::{Action, AggDesc, AggFunc, Datum, Field, LayoutBuilder, RecordDesc};
@@ -38,6 +39,8 @@ pub struct Config {
     pub scopes: Vec<Scope>,
     /// Associative arrays.
     pub arrays: bool,
+    /// Objects, pointers to them, scratch memory.
+    pub objects: bool,
     /// Aggregating functions; none: no aggregations.
     pub aggregations: Vec<AggFunc>,
     /// String operations.
@@ -65,6 +68,7 @@ impl Default for Config {
             unreadable: Vec::new(),
             scopes: vec![Scope::Global, Scope::Thread, Scope::Clause],
             arrays: true,
+            objects: false,
             aggregations: vec![
                 AggFunc::Count,
                 AggFunc::Sum,
@@ -149,6 +153,27 @@ fn variables(rng: &mut Rng, config: &Config, module: &mut Module) {
             };
             module.vars.push(VarDesc { name: format!("x{i}"), scope: *scope, ty, key, key_size });
         }
+        if config.objects {
+            objects(rng, config, module, *scope);
+        }
+    }
+}
+
+fn objects(rng: &mut Rng, config: &Config, module: &mut Module, scope: Scope) {
+    let mut add = |rng: &mut Rng, name: &str, array: bool| {
+        let ty = VarTy::Bytes { size: [1, 6, 8, 12, 24, 61, 200][rng.below(7)] };
+        let (key, key_size) = if array {
+            let (key, size) = key(rng, config);
+            (Some(key), size)
+        } else {
+            (None, 0)
+        };
+        module.vars.push(VarDesc { name: name.into(), scope, ty, key, key_size });
+    };
+    add(rng, "o0", false);
+    add(rng, "o1", false);
+    if config.arrays && scope != Scope::Clause {
+        add(rng, "oa", true);
     }
 }
 
@@ -184,6 +209,7 @@ fn record(rng: &mut Rng, config: &Config) -> RecordDesc {
             let datum = match rng.below(8) {
                 0 => Datum::UserAddr(plane::desc::AddrForm::Symbol),
                 1 => Datum::KernelAddr(plane::desc::AddrForm::Function),
+                2 if config.objects => Datum::Bytes { size: 1 + rng.below(40) as u32 },
                 _ => column(rng, config),
             };
             Action::Trace(layout.push(datum))

@@ -11,12 +11,13 @@
 //! ends the clause.
 
 mod agg;
+mod memory;
 mod state;
 
 use crate::eval;
 use crate::ir::{
-    Clause, Datum, FaultKind, Field, InstData, IntBuiltin, Module, Op, Scope, Space, StrBuiltin, Term, Ty,
-    Value, VarId, VarTy,
+    Clause, Datum, FaultKind, Field, InstData, IntBuiltin, Module, Op, Scope, Space, StrBuiltin, Term, Value,
+    VarId, VarTy,
 };
 use crate::subr::{Call, Subr};
 pub use state::{Drops, Fault, Rec, Room, State, Val};
@@ -40,6 +41,11 @@ pub trait World {
 
     /// Fills `buffer` from memory; false when a byte of it cannot be read.
     fn read(&mut self, _space: Space, _addr: u64, _buffer: &mut [u8]) -> bool {
+        false
+    }
+
+    /// Writes memory of the current process; false when it cannot be written.
+    fn write_user(&mut self, _addr: u64, _bytes: &[u8]) -> bool {
         false
     }
 
@@ -152,8 +158,22 @@ impl<'m> Interpreter<'m> {
         let clause = self.module.clauses.get(index)?;
         let values = vec![Val::Int(0); clause.func.values.len()];
         let module = self.module;
-        let frame =
-            Frame { module, clause, index, values, locals, state, world, in_error, record: None, offset: 0 };
+        let top = module.fixed_scratch(&clause.func) as usize;
+        let scratch = vec![0; top + module.scratchsize as usize];
+        let frame = Frame {
+            module,
+            clause,
+            index,
+            values,
+            locals,
+            state,
+            world,
+            in_error,
+            record: None,
+            offset: 0,
+            scratch,
+            top,
+        };
         Some(frame.run())
     }
 }
@@ -177,6 +197,10 @@ struct Frame<'a> {
     record: Option<Rec>,
     /// Position of the running instruction in block order.
     offset: u32,
+    /// Scratch memory, all that there may be.
+    scratch: Vec<u8>,
+    /// How much of it was taken.
+    top: usize,
 }
 
 impl Frame<'_> {
@@ -281,6 +305,10 @@ impl Frame<'_> {
             Op::StrLen(v) => Val::Int(self.text(*v).len() as i64),
             Op::Call(subr, args) => self.call(*subr, args)?,
             Op::LoadVar(var) => self.load_var(*var),
+            Op::AddrVar(var) => Val::Int(self.address_of(*var)),
+            Op::Alloca(size) => Val::Int(self.alloca(*size)?),
+            Op::CopyElem { var, key, at } => Val::Int(self.copy_elem(*var, key, *at)),
+            Op::StrAddr { value, at } => Val::Int(self.str_addr(*value, *at)),
             Op::LoadElem(var, key) => {
                 let id = self.element(*var, key);
                 self.state.elements.get(&id).cloned().unwrap_or_else(|| self.zero(*var))
@@ -302,13 +330,16 @@ impl Frame<'_> {
             }
             Op::StoreElem(var, key, v) => {
                 let (id, value) = (self.element(*var, key), self.get(*v));
-                if self.state.elements.contains_key(&id)
-                    || self.state.elements.len() < self.state.room.elements
-                {
-                    self.state.elements.insert(id, value);
-                } else {
-                    self.state.drops.dynamic += 1;
-                }
+                self.store_element(id, value);
+            }
+            Op::Store { size, addr, value } => self.store(*size, *addr, *value)?,
+            Op::Copy { dst, src, len } => self.copy(*dst, *src, *len)?,
+            Op::StoreObj { var, key, addr } => self.store_obj(*var, key, *addr)?,
+            Op::CopyOut { src, addr, len } => self.copy_out(*src, *addr, *len)?,
+            Op::CopyOutStr { value, addr, max } => self.copy_out_str(*value, *addr, *max)?,
+            Op::RecordBytes(field, addr) => {
+                let bytes = self.bytes_at(*addr, field.datum.size() as usize)?;
+                self.put_record(*field, &bytes);
             }
             Op::DeleteElem(var, key) => {
                 let id = self.element(*var, key);
@@ -351,7 +382,8 @@ impl Frame<'_> {
         let values: Vec<Val> = args.iter().map(|v| self.get(*v)).collect();
         let spaces: Vec<Space> = args.iter().map(|v| self.space(*v)).collect();
         let strsize = self.module.strsize as usize;
-        let mut call = Call { args: &values, spaces: &spaces, strsize, world: self.world };
+        let mut reach = self.reach();
+        let mut call = Call { args: &values, spaces: &spaces, strsize, world: &mut reach };
         (subr.row().run)(&mut call).map_err(|(kind, value)| Stop::Fault(kind, value))
     }
 
@@ -371,46 +403,11 @@ impl Frame<'_> {
         self.module.strsize.saturating_sub(1) as usize
     }
 
-    fn space(&self, addr: Value) -> Space {
-        match self.clause.func.values.get(addr.0 as usize) {
-            Some(Ty::Ptr(space)) => *space,
-            _ => Space::Unknown,
-        }
-    }
-
-    fn load(&mut self, size: u8, signed: bool, addr: Value) -> Result<i64, Stop> {
-        let (space, at) = (self.space(addr), self.int(addr) as u64);
-        let mut bytes = [0; 8];
-        let size = usize::from(size).min(8);
-        if !self.world.read(space, at, &mut bytes[..size]) {
-            return Err(Stop::Fault(FaultKind::BadAddr, at));
-        }
-        Ok(eval::ext(size as u8 * 8, signed, i64::from_le_bytes(bytes)))
-    }
-
-    /// Byte by byte up to a NUL or the limit. The byte *at* the limit, where the NUL will stand, is read too, as the
-    /// kernel's helper does: it faults when that byte cannot be read.
-    fn load_str(&mut self, addr: Value, max: Option<Value>) -> Result<Vec<u8>, Stop> {
-        let (space, at) = (self.space(addr), self.int(addr) as u64);
-        let wanted = max.map_or(u64::MAX, |v| self.int(v) as u64);
-        let limit = self.longest().min(usize::try_from(wanted).unwrap_or(usize::MAX));
-        let mut text = Vec::new();
-        loop {
-            let mut byte = [0];
-            if !self.world.read(space, at.wrapping_add(text.len() as u64), &mut byte) {
-                return Err(Stop::Fault(FaultKind::BadAddr, at));
-            }
-            if byte[0] == 0 || text.len() == limit {
-                return Ok(text);
-            }
-            text.push(byte[0]);
-        }
-    }
-
     /// What a variable that was never assigned reads.
     fn zero(&self, var: VarId) -> Val {
         match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
             Some(VarTy::Str) => Val::Str(Vec::new()),
+            Some(VarTy::Bytes { size }) => Val::Bytes(vec![0; size as usize]),
             _ => Val::Int(0),
         }
     }
@@ -444,6 +441,14 @@ impl Frame<'_> {
         }
     }
 
+    fn store_element(&mut self, id: state::ElementId, value: Val) {
+        if self.state.elements.contains_key(&id) || self.state.elements.len() < self.state.room.elements {
+            self.state.elements.insert(id, value);
+        } else {
+            self.state.drops.dynamic += 1;
+        }
+    }
+
     /// The place of an array's element.
     fn element(&mut self, var: VarId, key: &[Value]) -> state::ElementId {
         let owner = match self.scope(var) {
@@ -472,8 +477,12 @@ impl Frame<'_> {
 
     fn write_record(&mut self, field: Field, values: &[Value]) {
         let bytes = self.column(field.datum, values);
+        self.put_record(field, &bytes);
+    }
+
+    fn put_record(&mut self, field: Field, bytes: &[u8]) {
         if let Some(record) = &mut self.record {
-            put(&mut record.data, field.offset, &bytes);
+            put(&mut record.data, field.offset, bytes);
             let start = (field.offset as usize).min(record.written.len());
             let end = (start + bytes.len()).min(record.written.len());
             record.written[start..end].fill(true);

@@ -100,7 +100,7 @@ fn call(k: &impl Known, subr: Subr, args: &[Value]) -> Folded {
             Some(i) => Folded::Op(Op::StrConst(StrId(i as u32))),
             None => Folded::Same,
         },
-        None => Folded::Same,
+        Some(Val::Bytes(_)) | None => Folded::Same,
     }
 }
 

@@ -85,8 +85,8 @@ fn config(seed: u64) -> Config {
     match seed % 4 {
         0 => Config::integers(),
         1 => Config { depth: 5, statements: 12, ..full },
-        2 => Config { strings: false, ..full },
-        _ => full,
+        2 => Config { strings: false, objects: true, ..full },
+        _ => Config { objects: seed % 8 < 4, ..full },
     }
 }
 

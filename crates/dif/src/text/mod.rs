@@ -30,6 +30,7 @@
 mod action;
 mod lex;
 mod names;
+mod operation;
 mod parse;
 mod print;
 

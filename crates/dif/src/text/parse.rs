@@ -6,11 +6,12 @@ use std::fmt;
 use plane::desc::{AggFunc, AggId};
 
 use super::lex::{Token, tokens};
-use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, INT_BUILTIN, SCOPE, STR_BUILTIN, TY, UN, item_of};
+use super::names::{ADDR, INT, SCOPE, TY, item_of};
 use crate::ir::{
-    AggDesc, Block, BlockData, Clause, Datum, Field, Function, InstData, Module, Op, RecordDesc, StrId, Subr,
-    Term, Ty, Value, VarDesc, VarId, VarTy,
+    AggDesc, Block, BlockData, Clause, Datum, Field, Function, InstData, Module, RecordDesc, Term, Ty, Value,
+    VarDesc, VarId, VarTy,
 };
+use crate::memory::SCRATCH_SIZE;
 
 /// What is wrong with a text, and in which line (from 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,8 @@ impl Parser {
             "module" => {
                 t.keyword("strsize")?;
                 self.module.strsize = t.number()?;
+                self.module.scratchsize =
+                    if t.accept_word("scratchsize") { t.number()? } else { SCRATCH_SIZE };
             }
             "string" => {
                 t.numbered("s", self.module.strings.len())?;
@@ -98,6 +101,7 @@ impl Parser {
                 let name = t.string()?;
                 let ty = match t.word()?.as_str() {
                     "str" => VarTy::Str,
+                    "bytes" => VarTy::Bytes { size: t.parenthesized()? },
                     word => {
                         let (size, signed) =
                             item_of(INT, word).ok_or_else(|| format!("unknown type {word}"))?;
@@ -205,7 +209,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    fn at_end(&self) -> bool {
+    pub(super) fn at_end(&self) -> bool {
         self.at >= self.tokens.len()
     }
 
@@ -262,20 +266,27 @@ impl Cursor {
         String::from_utf8(self.bytes()?).map_err(|_| "the string is not UTF-8".into())
     }
 
-    fn number<T: TryFrom<i128>>(&mut self) -> Parse<T> {
+    pub(super) fn number<T: TryFrom<i128>>(&mut self) -> Parse<T> {
         match self.next()? {
             Token::Number(n) => T::try_from(*n).map_err(|_| format!("{n} is out of range")),
             t => Err(format!("a number expected, not {t:?}")),
         }
     }
 
-    fn item<T: Copy>(&mut self, table: &[(T, &'static str)]) -> Parse<T> {
+    fn parenthesized(&mut self) -> Parse<u32> {
+        self.sign('(')?;
+        let n = self.number()?;
+        self.sign(')')?;
+        Ok(n)
+    }
+
+    pub(super) fn item<T: Copy>(&mut self, table: &[(T, &'static str)]) -> Parse<T> {
         let word = self.word()?;
         item_of(table, &word).ok_or_else(|| format!("unknown word {word}"))
     }
 
     /// A word made of a prefix and a number: `v3`, `agg0`.
-    fn indexed(&mut self, prefix: &str) -> Parse<u32> {
+    pub(super) fn indexed(&mut self, prefix: &str) -> Parse<u32> {
         let word = self.word()?;
         let digits = word.strip_prefix(prefix).filter(|d| !d.starts_with('+'));
         digits.and_then(|d| d.parse().ok()).ok_or_else(|| format!("{prefix}N expected, not {word}"))
@@ -290,7 +301,7 @@ impl Cursor {
         self.sign('=')
     }
 
-    fn value(&mut self) -> Parse<Value> {
+    pub(super) fn value(&mut self) -> Parse<Value> {
         self.indexed("v").map(Value)
     }
 
@@ -411,132 +422,21 @@ impl Cursor {
         }))
     }
 
-    fn two(&mut self) -> Parse<(Value, Value)> {
+    pub(super) fn two(&mut self) -> Parse<(Value, Value)> {
         let a = self.value()?;
         self.sign(',')?;
         Ok((a, self.value()?))
     }
 
-    fn element(&mut self) -> Parse<(VarId, Vec<Value>)> {
+    pub(super) fn three(&mut self) -> Parse<(Value, Value, Value)> {
+        let (a, b) = self.two()?;
+        self.sign(',')?;
+        Ok((a, b, self.value()?))
+    }
+
+    pub(super) fn element(&mut self) -> Parse<(VarId, Vec<Value>)> {
         let var = VarId(self.indexed("var")?);
         self.sign('[')?;
         Ok((var, self.list(']', Self::value)?))
-    }
-
-    /// An operation; `ty` is the type of its result, which says where a pointer points.
-    fn op(&mut self, ty: Option<Ty>) -> Parse<Op> {
-        let word = self.word()?;
-        if let Some(op) = item_of(BIN, &word) {
-            let (a, b) = self.two()?;
-            return Ok(Op::Bin(op, a, b));
-        }
-        if let Some(op) = item_of(UN, &word) {
-            return Ok(Op::Un(op, self.value()?));
-        }
-        if let Some((bits, signed)) = item_of(EXT, &word) {
-            return Ok(Op::Ext { bits, signed, value: self.value()? });
-        }
-        if let Some((family, kind)) = word.split_once('.') {
-            let unknown = || format!("unknown operation {word}");
-            return match family {
-                "load" => {
-                    let (size, signed) = item_of(INT, kind).ok_or_else(unknown)?;
-                    Ok(Op::Load { size, signed, addr: self.value()? })
-                }
-                "cmp" | "strcmp" => {
-                    let cond = item_of(COND, kind).ok_or_else(unknown)?;
-                    let (a, b) = self.two()?;
-                    Ok(if family == "cmp" { Op::Cmp(cond, a, b) } else { Op::StrCmp(cond, a, b) })
-                }
-                _ => Err(unknown()),
-            };
-        }
-        self.plain_op(&word, ty)
-    }
-
-    fn plain_op(&mut self, word: &str, ty: Option<Ty>) -> Parse<Op> {
-        Ok(match word {
-            "const" => Op::Const(self.number()?),
-            "str" => Op::StrConst(StrId(self.indexed("s")?)),
-            "asptr" => match ty {
-                Some(Ty::Ptr(space)) => Op::AsPtr(space, self.value()?),
-                _ => return Err("asptr gives a pointer".into()),
-            },
-            "asint" => Op::AsInt(self.value()?),
-            "builtin" => {
-                let name = self.word()?;
-                match (item_of(INT_BUILTIN, &name), item_of(STR_BUILTIN, &name)) {
-                    (Some(b), _) => Op::Builtin(b),
-                    (_, Some(b)) => Op::BuiltinStr(b),
-                    _ => return Err(format!("unknown builtin {name}")),
-                }
-            }
-            "loadstr" => {
-                let addr = self.value()?;
-                let max = if self.accept(&Token::Sign(',')) { Some(self.value()?) } else { None };
-                Op::LoadStr { addr, max }
-            }
-            "strlen" => Op::StrLen(self.value()?),
-            "call" => {
-                let name = self.word()?;
-                let subr = Subr::by_name(&name).ok_or_else(|| format!("unknown subroutine {name}"))?;
-                let mut args = Vec::new();
-                while !self.at_end() {
-                    if !args.is_empty() {
-                        self.sign(',')?;
-                    }
-                    args.push(self.value()?);
-                }
-                Op::Call(subr, args)
-            }
-            "loadvar" => Op::LoadVar(VarId(self.indexed("var")?)),
-            "storevar" => {
-                let var = VarId(self.indexed("var")?);
-                self.sign(',')?;
-                Op::StoreVar(var, self.value()?)
-            }
-            "loadelem" => {
-                let (var, key) = self.element()?;
-                Op::LoadElem(var, key)
-            }
-            "storeelem" => {
-                let (var, key) = self.element()?;
-                self.sign(',')?;
-                Op::StoreElem(var, key, self.value()?)
-            }
-            "deleteelem" => {
-                let (var, key) = self.element()?;
-                Op::DeleteElem(var, key)
-            }
-            "kstack" => Op::Stack { user: false, frames: self.number()? },
-            "ustack" => Op::Stack { user: true, frames: self.number()? },
-            "reserve" => Op::Reserve,
-            "record" => {
-                let field = self.field()?;
-                self.sign(',')?;
-                Op::Record(field, self.value()?)
-            }
-            "recorduser" => {
-                let field = self.field()?;
-                self.sign(',')?;
-                let (addr, pid) = self.two()?;
-                Op::RecordUserAddr(field, addr, pid)
-            }
-            "commit" => Op::Commit,
-            "aggregate" => {
-                let agg = self.agg()?;
-                self.sign('[')?;
-                let key = self.list(']', Self::value)?;
-                self.sign('(')?;
-                Op::Aggregate { agg, key, args: self.list(')', Self::value)? }
-            }
-            "exit" => Op::Exit(self.value()?),
-            "faultunless" => {
-                let kind = self.item(FAULT)?;
-                let (cond, value) = self.two()?;
-                Op::FaultUnless(kind, cond, value)
-            }
-            _ => return Err(format!("unknown operation {word}")),
-        })
     }
 }

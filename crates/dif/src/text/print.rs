@@ -9,6 +9,7 @@ use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, INT_BUILTIN, SCOPE, STR_BUI
 use crate::ir::{
     Block, Clause, Datum, Field, Function, InstData, Module, Op, Scope, StrId, Term, Value, VarId, VarTy,
 };
+use crate::memory::SCRATCH_SIZE;
 
 /// A module as text. With a source map each instruction names the line and column it comes from.
 pub fn print(module: &Module, map: Option<&SourceMap>) -> String {
@@ -36,17 +37,22 @@ pub(super) struct Printer<'a> {
 
 impl Printer<'_> {
     fn module(&mut self) -> fmt::Result {
-        writeln!(self.out, "module strsize {}", self.module.strsize)?;
+        write!(self.out, "module strsize {}", self.module.strsize)?;
+        if self.module.scratchsize != SCRATCH_SIZE {
+            write!(self.out, " scratchsize {}", self.module.scratchsize)?;
+        }
+        writeln!(self.out)?;
         for (i, s) in self.module.strings.iter().enumerate() {
             writeln!(self.out, "string {} = {}", StrId(i as u32), quote(s))?;
         }
         for (i, var) in self.module.vars.iter().enumerate() {
             let (id, scope, name) = (VarId(i as u32), name_of(SCOPE, var.scope), quote(var.name.as_bytes()));
-            let ty = match var.ty {
-                VarTy::Int { size, signed } => name_of(INT, (size, signed)),
-                VarTy::Str => "str",
-            };
-            write!(self.out, "var {id} = {scope} {name} {ty}")?;
+            write!(self.out, "var {id} = {scope} {name} ")?;
+            match var.ty {
+                VarTy::Int { size, signed } => self.out.push_str(name_of(INT, (size, signed))),
+                VarTy::Str => self.out.push_str("str"),
+                VarTy::Bytes { size } => write!(self.out, "bytes({size})")?,
+            }
             if let Some(key) = &var.key {
                 write!(self.out, " [{}] size {}", Fields(key), var.key_size)?;
             }
@@ -125,6 +131,9 @@ impl Printer<'_> {
         match op {
             Op::StrConst(id) => self.module.strings.get(id.0 as usize).map(|s| quote(s)),
             Op::LoadVar(v)
+            | Op::AddrVar(v)
+            | Op::CopyElem { var: v, .. }
+            | Op::StoreObj { var: v, .. }
             | Op::StoreVar(v, _)
             | Op::LoadElem(v, _)
             | Op::StoreElem(v, ..)
@@ -170,6 +179,18 @@ impl Printer<'_> {
             Op::StrLen(v) => write!(out, "strlen {v}"),
             Op::Call(subr, args) if args.is_empty() => write!(out, "call {}", subr.row().name),
             Op::Call(subr, args) => write!(out, "call {} {}", subr.row().name, List(args.iter())),
+            Op::AddrVar(var) => write!(out, "addrvar {var}"),
+            Op::Store { size, addr, value } => {
+                write!(out, "store.{} {addr}, {value}", name_of(INT, (*size, false)))
+            }
+            Op::Alloca(size) => write!(out, "alloca {size}"),
+            Op::Copy { dst, src, len } => write!(out, "copy {dst}, {src}, {len}"),
+            Op::CopyElem { var, key, at } => write!(out, "copyelem {var}[{}], {at}", List(key.iter())),
+            Op::StoreObj { var, key, addr } => write!(out, "storeobj {var}[{}], {addr}", List(key.iter())),
+            Op::StrAddr { value, at } => write!(out, "straddr {value}, {at}"),
+            Op::RecordBytes(f, v) => write!(out, "recordbytes {}, {v}", FieldText(*f)),
+            Op::CopyOut { src, addr, len } => write!(out, "copyout {src}, {addr}, {len}"),
+            Op::CopyOutStr { value, addr, max } => write!(out, "copyoutstr {value}, {addr}, {max}"),
             Op::LoadVar(var) => write!(out, "loadvar {var}"),
             Op::StoreVar(var, v) => write!(out, "storevar {var}, {v}"),
             Op::LoadElem(var, key) => write!(out, "loadelem {var}[{}]", List(key.iter())),

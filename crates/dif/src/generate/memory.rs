@@ -1,0 +1,155 @@
+//! Objects, scratch memory and pointers in random clauses.
+//!
+//! Only memory whose content is known is read: what `alloca()` gives is filled at once, offsets are within the object or so
+//! far off that the access must fault.
+
+use super::body::Body;
+use crate::ir::{BinOp, Space, Value, VarId};
+
+/// A pointer to D's own memory, and how many bytes from there are known.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    value: Value,
+    size: u32,
+}
+
+impl Body<'_> {
+    fn object(&mut self, array: bool) -> Option<(VarId, u32)> {
+        let module = self.module;
+        let fits: Vec<(VarId, u32)> = (0u32..)
+            .map(VarId)
+            .zip(&module.vars)
+            .filter(|(_, v)| v.key.is_some() == array)
+            .filter_map(|(id, _)| Some((id, module.object_size(id)?)))
+            .collect();
+        self.rng.pick(&fits)
+    }
+
+    /// A pointer to at least `least` bytes, if there can be one.
+    fn own(&mut self, least: u32) -> Option<Own> {
+        if self.rng.one_in(2) {
+            let fits: Vec<Own> = self.owns.iter().copied().filter(|o| o.size >= least).collect();
+            if let Some(own) = self.rng.pick(&fits) {
+                return Some(own);
+            }
+        }
+        let (var, size) = self.object(false)?;
+        let own = Own { value: self.b.addr_var(var), size };
+        self.owns.push(own);
+        (size >= least).then_some(own)
+    }
+
+    /// An address within an object where `size` bytes are, sometimes far outside; by all the ways to say so.
+    fn within(&mut self, own: Own, size: u32) -> Value {
+        let far = self.config.faults && self.rng.one_in(12);
+        let room = (own.size - size) as usize;
+        let at = if far { 1 << (20 + self.rng.below(10)) } else { self.rng.below(room + 1) as i64 };
+        let mut pointer = own.value;
+        if self.rng.one_in(3) {
+            let bits = self.b.as_int(pointer);
+            pointer = self.b.as_ptr(Space::Unknown, bits);
+        }
+        let offset = if self.rng.one_in(2) || far {
+            self.b.int(at)
+        } else {
+            let any = self.int(1);
+            let masked = self.b.int((room + 1).next_power_of_two() as i64 / 2);
+            let limit = self.b.int(room as i64 + 1);
+            let small = self.b.bin(BinOp::And, any, masked);
+            self.b.bin(BinOp::Urem, small, limit)
+        };
+        self.b.bin(BinOp::Add, pointer, offset)
+    }
+
+    pub(super) fn own_load(&mut self) -> Option<Value> {
+        let size = [1u8, 2, 4, 8][self.rng.below(4)];
+        let own = self.own(u32::from(size))?;
+        let addr = self.within(own, u32::from(size));
+        let signed = self.rng.one_in(2);
+        Some(self.b.load(size, signed, addr))
+    }
+
+    pub(super) fn own_string(&mut self) -> Option<Value> {
+        let own = self.own(1)?;
+        let addr = self.within(own, 1);
+        // The end of what follows is not known to be a NUL.
+        let max = self.b.int(0);
+        let max = if self.rng.one_in(2) { max } else { self.b.int(1) };
+        Some(self.b.load_str(addr, Some(max)))
+    }
+
+    /// The bytes of a record's field.
+    pub(super) fn own_bytes(&mut self, size: u32) -> Option<Value> {
+        let own = self.own(size)?;
+        Some(self.within(own, size))
+    }
+
+    pub(super) fn memory_statement(&mut self) {
+        match self.rng.below(7) {
+            0..=1 => {
+                let size = [1u8, 2, 4, 8][self.rng.below(4)];
+                let Some(own) = self.own(u32::from(size)) else { return };
+                let addr = self.within(own, u32::from(size));
+                let value = self.int(2);
+                self.b.store(size, addr, value);
+            }
+            2 => self.allocate(),
+            3 => {
+                let (Some(to), Some((from, size))) = (self.own(1), self.object(false)) else { return };
+                let from = self.b.addr_var(from);
+                let n = 1 + self.rng.below(size.min(to.size) as usize) as i64;
+                let len = self.b.int(n);
+                let to = self.within(to, n as u32);
+                self.b.copy(to, from, len);
+            }
+            4 => {
+                let Some((var, size)) = self.object(true) else { return };
+                let key = self.array_key(var);
+                let at = self.fixed;
+                self.fixed += size.div_ceil(8) * 8;
+                let value = self.b.copy_elem(var, key, at);
+                self.owns.push(Own { value, size });
+            }
+            5 => {
+                let Some((var, size)) = self.object(true) else { return };
+                let key = self.array_key(var);
+                if self.rng.one_in(4) {
+                    return self.b.delete_elem(var, key);
+                }
+                let Some(own) = self.own(size) else { return };
+                let from = self.within(own, size);
+                self.b.store_obj(var, key, from);
+            }
+            _ if self.config.strings => {
+                let value = self.string(1);
+                let at = self.fixed;
+                self.fixed += self.module.strsize;
+                let value = self.b.str_addr(value, at);
+                self.owns.push(Own { value, size: self.module.strsize });
+            }
+            _ => {}
+        }
+    }
+
+    fn allocate(&mut self) {
+        let Some((var, size)) = self.object(false) else { return };
+        let size = size / 8 * 8;
+        if size == 0 {
+            return;
+        }
+        let wanted = if self.config.faults && self.rng.one_in(20) { 1i64 << 20 } else { i64::from(size) };
+        let wanted = self.b.int(wanted);
+        let value = self.b.alloca(wanted);
+        let from = self.b.addr_var(var);
+        let mut len = self.b.int(i64::from(size));
+        self.b.copy(value, from, len);
+        // Once more, in part, by a length that only the firing knows.
+        if self.rng.one_in(2) {
+            let any = self.int(1);
+            let mask = self.b.int(7);
+            len = self.b.bin(BinOp::And, any, mask);
+            self.b.copy(value, from, len);
+        }
+        self.owns.push(Own { value, size });
+    }
+}
