@@ -6,6 +6,7 @@ mod session;
 
 use std::fmt::Write;
 
+use bpf::maps::Options;
 use bpf::program::ProbeSet;
 use dif::interp::{Interpreter, State, Val, World};
 use dif::ir::{IntBuiltin, Space, StrBuiltin, VarId};
@@ -230,6 +231,101 @@ fn a_clause_of_two_hundred_statements() {
     long(&mut text, many());
     let run = run_and_compare(setup(&text), &[args(0, 0), args(0, 0)]);
     println!("{} instructions; {}", run.compiled.code.insns.len(), run.log.lines().last().unwrap_or(""));
+}
+
+/// Strings of `size` bytes in all places: variables of all kinds, arrays, keys of eight, records.
+fn huge(size: usize) -> Setup {
+    let columns: Vec<String> = (0..8).map(|i| format!("{}:str({size})", i * size)).collect();
+    let eight = |key: &str| format!("v{key}, ").repeat(8).trim_end_matches(", ").to_owned();
+    let text = format!(
+        r#"
+module strsize {size}
+string s0 = ""
+string s1 = "read"
+var var0 = global "n" i64
+var var1 = global "s" str
+var var2 = self "t" str
+var var3 = global "a" u64 [0:str({size})] size {size}
+var var4 = global "b" str [0:str({size}), {size}:str({size})] size {two}
+var var5 = this "u" str
+var var6 = this "w" str
+agg agg0 = "c" count [{keys}] size {all}
+agg agg1 = "q" quantize [0:str({size})] size {size}
+agg agg2 = "s" sum [] size 0
+
+clause "clause_0" record {record} {{
+    does trace 0:u64
+    does trace 8:str({size})
+    does trace {second}:str({size})
+    does trace {third}:str({size})
+b0:
+  action 1
+    reserve
+    v0:int = builtin arg1
+    v1:ptr.user = asptr v0
+    v2:str = loadstr v1
+    v3:str = str s1
+    storevar var1, v2
+    storevar var2, v2
+    storevar var5, v3
+    storevar var6, v2
+    v4:str = loadvar var5
+    v5:str = loadvar var2
+    v6:str = loadvar var1
+    v7:str = loadvar var6
+    v8:int = strcmp.eq v5, v6
+    v9:int = strlen v7
+    v10:int = add v8, v9
+    record 0:u64, v10
+    record 8:str({size}), v4
+    record {second}:str({size}), v5
+    record {third}:str({size}), v6
+  action 2
+    v11:int = loadelem var3[v5]
+    v12:int = add v11, v10
+    storeelem var3[v5], v12
+    v13:str = loadelem var4[v5, v4]
+    v14:int = strlen v13
+    storeelem var4[v5, v4], v2
+    storevar var0, v14
+  action 3
+    aggregate agg0[{eight}]()
+    aggregate agg1[v6](v10)
+    aggregate agg2[](v12)
+    commit
+    return
+}}
+"#,
+        two = 2 * size,
+        all = 8 * size,
+        keys = columns.join(", "),
+        record = 8 + 3 * size,
+        second = 8 + size,
+        third = 8 + 2 * size,
+        eight = eight("5"),
+    );
+    let mut setup = setup(&text);
+    setup.options = Options { bufsize: 1 << 20, aggsize: 4 << 20, dynvarsize: 4 << 20 };
+    setup
+}
+
+#[test]
+fn strings_of_many_kilobytes_in_all_places() {
+    if !privileged("strings of many kilobytes") {
+        return;
+    }
+    pin();
+    for size in [512, 4 << 10, 5000, 8 << 10, 32 << 10] {
+        let run = run_and_compare(huge(size), &[args(0, 0), args(0, 0), args(7, 0)]);
+        let length = TEXT.to_bytes().len() as u64;
+        assert_eq!(run.global(VarId(0), 8), length.to_le_bytes(), "{size}");
+        println!(
+            "{size}: slot {}, {} instructions; {}",
+            run.layout.slot_bytes,
+            run.compiled.code.insns.len(),
+            run.log.lines().last().unwrap_or("")
+        );
+    }
 }
 
 #[test]

@@ -31,10 +31,10 @@ use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::Plan;
 use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, V};
 use crate::regalloc::CodegenError;
-use crate::routines::{self, SlotRef};
+use crate::routines::{self, SlotRef, words};
 pub use crate::select::layout::Layout;
 use crate::select::layout::{SlotParts, needs_slot};
-use crate::select::{Firing, Result, clause, fault, strings};
+use crate::select::{Firing, Result, clause, fault, near};
 use crate::sys::{AttachType, ProgKind};
 pub use parts::Division;
 use parts::Part;
@@ -289,12 +289,6 @@ const ROW: u32 = 20;
 
 /// Makes a program.
 pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled> {
-    if session.layout.slot_bytes > i16::MAX as u32 - 64 {
-        return Err(CodegenError {
-            span: None,
-            message: "clauses need more than 32 KiB of scratch space".into(),
-        });
-    }
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
     let (out, idle) = (b.label(), b.label());
@@ -391,7 +385,8 @@ fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: Sl
     if let Some(slot) = slot
         && size > 0
     {
-        strings::zero(b, slot, parts.this as i16, size);
+        let (base, at) = near(b, slot, parts.this, size);
+        words::zero(b, base, at, size);
     }
     this
 }

@@ -10,7 +10,8 @@ use plane::table::{
 };
 
 use super::agg_value::{Sample, add_sample};
-use super::{Firing, KEY_WORDS_MAX, Key, count_drop, element, key_address};
+use super::words::{RUN, copy_words, each_word, end_of_string, is_long};
+use super::{Firing, KEY_WORDS_MAX, Key, count_drop, element, key_address, near};
 use crate::maps::{AggPlan, Area, KeyColumn, Plan};
 use crate::mir::{Alu, Arg, Builder, Jmp, Label, MapRef, Operand, Size, V};
 
@@ -36,9 +37,10 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
     } else {
         find(b, of, area, firing, &Finding { agg, table, slot, drop }, key);
     }
+    let (slot, offset) = near(b, slot, TABLE_HEADER + of.shape.value(), of.shape.value_size);
     let sample = Sample {
         slot,
-        offset: (TABLE_HEADER + of.shape.value()) as i16,
+        offset,
         drop,
         value: args.first().copied().unwrap_or(Operand::Imm(0)),
         increment: args.get(1).copied().unwrap_or(Operand::Imm(1)),
@@ -153,17 +155,8 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     b.br(Jmp::Ne, state, 0, next);
     let old = b.cmpxchg(slot, at(STATE), 0, BUSY);
     b.br(Jmp::Ne, old, 0, next);
-    if shape.key_size > KEY_INLINE {
-        let to = b.add(slot, i32::from(at(KEY)));
-        let args = [Arg::Memory(to, shape.key_size), Arg::Memory(key, shape.key_size)];
-        b.call_global(&format!("dt_put_{}", shape.key_size), &args, |b| {
-            let (to, from) = (b.param(0), b.param(1));
-            put_key(b, (to, 0), from, shape.key_size);
-            b.exit(0);
-        });
-    } else {
-        put_key(b, (slot, at(KEY)), key, shape.key_size);
-    }
+    let to = b.add(slot, i32::from(at(KEY)));
+    copy_words(b, to, key, shape.key_size);
     b.xchg(slot, at(STATE), tag);
     b.atomic_add(base, CLAIMED as i16, 1);
     b.exit(offset);
@@ -173,14 +166,15 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
         let args = [Arg::Memory(there, shape.key_size), Arg::Memory(key, shape.key_size)];
         let same = b.call_global(&format!("dt_same{}", signature(&of.columns)), &args, |b| {
             let (there, key, other) = (b.param(0), b.param(1), b.label());
-            compare_keys(b, &of.columns, (there, 0), key, other);
+            compare_keys(b, &of.columns, there, key, other);
             b.exit(1);
             b.bind(other);
             b.exit(0);
         });
         b.br(Jmp::Eq, same, 0, next);
     } else {
-        compare_keys(b, &of.columns, (slot, at(KEY)), key, next);
+        let there = b.add(slot, i32::from(at(KEY)));
+        compare_keys(b, &of.columns, there, key, next);
     }
     b.exit(offset);
     b.bind(next);
@@ -193,40 +187,70 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     b.exit(-1);
 }
 
-fn put_key(b: &mut Builder, (to, at): (V, i16), from: V, bytes: u32) {
-    for w in (0..bytes as i16).step_by(8) {
-        let word = b.load(Size::B8, from, w);
-        b.store(Size::B8, to, at + w, word);
-    }
-}
-
 /// The columns as part of a subprogram's name.
 fn signature(columns: &[KeyColumn]) -> String {
     columns.iter().map(|c| format!("_{}{}", if c.string { "s" } else { "i" }, c.words)).collect()
 }
 
 /// Falls through when both keys are equal.
-fn compare_keys(b: &mut Builder, columns: &[KeyColumn], there: (V, i16), key: V, other: Label) {
+fn compare_keys(b: &mut Builder, columns: &[KeyColumn], there: V, key: V, other: Label) {
     let mut at = 0;
     for column in columns {
-        let end = b.label();
-        for w in 0..column.words {
-            let x = b.load(Size::B8, there.0, there.1 + at);
-            let y = b.load(Size::B8, key, at);
-            b.br(Jmp::Ne, x, y, other);
-            at += 8;
-            if column.string && w + 1 < column.words {
-                end_of_string(b, x, end);
+        let bytes = 8 * column.words;
+        if is_long(bytes) {
+            let (x, y) = (b.add(there, at), b.add(key, at));
+            let args = [Arg::Memory(x, bytes), Arg::Memory(y, bytes)];
+            let name = format!("dt_same_long_{}", column.words);
+            let same = b.call_global(&name, &args, |b| same_long(b, bytes));
+            b.br(Jmp::Eq, same, 0, other);
+        } else {
+            let end = b.label();
+            let (x, from) = near(b, there, at, bytes);
+            let (y, also) = near(b, key, at, bytes);
+            for w in (0..bytes as i16).step_by(8) {
+                let x = b.load(Size::B8, x, from + w);
+                let y = b.load(Size::B8, y, also + w);
+                b.br(Jmp::Ne, x, y, other);
+                if column.string && u32::from(w as u16) + 8 < bytes {
+                    end_of_string(b, x, end);
+                }
             }
+            b.bind(end);
         }
-        b.bind(end);
+        at += bytes;
     }
 }
 
-/// Goes to `end` when the word's last byte is NUL: then the rest of a padded string is zero.
-fn end_of_string(b: &mut Builder, word: V, end: Label) {
-    let top = b.shr(word, 56);
-    b.br(Jmp::Eq, top, 0, end);
+/// Long columns are looked at by groups of so many bytes: the verifier keeps at most 8,192 branches in mind. They are padded
+/// with zeros, so it does no harm to go on behind the end of a string in one.
+const GROUP: i16 = 256;
+
+/// True behind the last word of a group, or of a run that is shorter.
+fn ends_group(at: i16, bytes: u32) -> bool {
+    let next = at + 8;
+    next % GROUP == 0 || next as u32 == bytes % RUN
+}
+
+/// 1 when two long columns are equal.
+fn same_long(b: &mut Builder, bytes: u32) {
+    let params = [b.param(0), b.param(1)];
+    let (differs, other, end) = (b.var(), b.label(), b.label());
+    each_word(b, &params, bytes, |b, p, at, _| {
+        let (x, y) = (b.load(Size::B8, p[0], at), b.load(Size::B8, p[1], at));
+        let difference = b.xor(x, y);
+        match at % GROUP {
+            0 => b.set(differs, difference),
+            _ => b.update(Alu::Or, differs, difference),
+        }
+        if ends_group(at, bytes) {
+            b.br(Jmp::Ne, differs, 0, other);
+            end_of_string(b, x, end);
+        }
+    });
+    b.bind(end);
+    b.exit(1);
+    b.bind(other);
+    b.exit(0);
 }
 
 /// The hash of a key, the same in both forms.
@@ -270,16 +294,47 @@ fn hash_body(b: &mut Builder, columns: &[KeyColumn]) {
     let h = b.var();
     let (mut at, mut first) = (0, true);
     for column in columns {
-        let end = b.label();
-        for w in 0..column.words {
-            let word = b.load(Size::B8, key, at);
-            mix(b, h, word, multiplier, std::mem::take(&mut first));
-            at += 8;
-            if long && column.string && w + 1 < column.words {
-                end_of_string(b, word, end);
+        let bytes = 8 * column.words;
+        if is_long(bytes) {
+            if std::mem::take(&mut first) {
+                b.set(h, 0);
             }
+            let from = b.add(key, at);
+            let name = format!("dt_mix_{}{}", if column.string { "s" } else { "i" }, column.words);
+            let mixed = b.call_global(&name, &[Arg::Memory(from, bytes), Arg::Word(h)], |b| {
+                mix_long(b, column);
+            });
+            b.set(h, mixed);
+        } else {
+            let end = b.label();
+            let (from, off) = near(b, key, at, bytes);
+            for w in (0..bytes as i16).step_by(8) {
+                let word = b.load(Size::B8, from, off + w);
+                mix(b, h, word, multiplier, std::mem::take(&mut first));
+                if long && column.string && u32::from(w as u16) + 8 < bytes {
+                    end_of_string(b, word, end);
+                }
+            }
+            b.bind(end);
         }
-        b.bind(end);
+        at += bytes;
     }
+    b.exit(h);
+}
+
+/// A hash with the words of a long column mixed in.
+fn mix_long(b: &mut Builder, column: &KeyColumn) {
+    let (from, given) = (b.param(0), b.param(1));
+    let multiplier = b.imm(HASH_MULTIPLIER as i64);
+    let (h, end) = (b.copy(given), b.label());
+    let bytes = 8 * column.words;
+    each_word(b, &[from], bytes, |b, p, at, _| {
+        let word = b.load(Size::B8, p[0], at);
+        mix(b, h, word, multiplier, false);
+        if column.string && ends_group(at, bytes) {
+            end_of_string(b, word, end);
+        }
+    });
+    b.bind(end);
     b.exit(h);
 }

@@ -10,6 +10,7 @@ use plane::assoc::{DATA, GONE, KEYHASH, LOCKED, TIME_SHIFT, TRIES, WORD, WRITE};
 use plane::control::DropKind;
 
 use super::agg::key_hash;
+use super::words::{copy_words, zero};
 use super::{Firing, InSlot, Key, count_drop, key_address, slot_at};
 use crate::maps::{AssocPlan, Plan, VarPlan};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
@@ -116,11 +117,12 @@ pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
     a.call(b, "load", &[Arg::Memory(to, bytes)], None, |b, key| {
         let to = b.param(2);
         let (done, missing) = (b.label(), b.label());
-        read(b, &a, key, (done, missing), |b, element| copy(b, (element, DATA as i16), (to, 0), bytes));
+        read(b, &a, key, (done, missing), |b, element| {
+            let from = b.add(element, DATA);
+            copy_words(b, to, from, bytes);
+        });
         b.bind(missing);
-        for i in 0..bytes / 8 {
-            b.store(Size::B8, to, 8 * i as i16, 0);
-        }
+        zero(b, to, 0, bytes);
         b.bind(done);
         b.exit(0);
     });
@@ -163,7 +165,10 @@ pub fn assoc_store_str(
         let (from, number, bad) = (b.param(2), b.param(3), b.label());
         let slot = slot_at(b, plan, number, bad);
         let image = b.add(slot, image.offset);
-        store(b, &a, key, image, |b, element| copy(b, (from, 0), (element, DATA as i16), bytes));
+        store(b, &a, key, image, |b, element| {
+            let to = b.add(element, DATA);
+            copy_words(b, to, from, bytes);
+        });
         b.bind(bad);
         b.exit(0);
     });
@@ -184,9 +189,7 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
             b.br(Jmp::Eq, r, 0, done);
             b.br(Jmp::Eq, r, ENOENT, done);
             // The kernel's bucket was busy. An element of value 0 reads the same as none.
-            for i in 0..a.of.data / 8 {
-                b.store(Size::B8, element, DATA as i16 + 8 * i as i16, 0);
-            }
+            zero(b, element, DATA as i16, a.of.data);
             let next = b.add(word, WRITE as u32);
             b.xchg(element, WORD as i16, next);
             b.jmp(done);
@@ -288,12 +291,4 @@ fn store(b: &mut Builder, a: &Access<'_>, key: V, image: V, put: impl Fn(&mut Bu
     });
     b.bind(done);
     b.exit(0);
-}
-
-/// Copies whole words.
-fn copy(b: &mut Builder, from: (V, i16), to: (V, i16), bytes: u32) {
-    for i in 0..bytes / 8 {
-        let word = b.load(Size::B8, from.0, from.1 + 8 * i as i16);
-        b.store(Size::B8, to.0, to.1 + 8 * i as i16, word);
-    }
 }

@@ -16,7 +16,7 @@
 //!  agg      finding a key's slot                agg_value  adding to its value
 //!  assoc    associative arrays                  thread     self->, context level
 //!  chill    holding the CPU
-//!  stack    stacks into the stack store
+//!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
 //! ```
 
 mod agg;
@@ -27,6 +27,7 @@ mod record;
 mod slot;
 mod stack;
 mod thread;
+pub(crate) mod words;
 
 pub use agg::aggregate;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
@@ -218,5 +219,13 @@ pub(crate) fn key_address(b: &mut Builder, firing: &Firing, key: Key<'_>) -> V {
             }
             b.slot_addr(firing.words, 0)
         }
+    }
+}
+
+/// `base + at` as loads and stores of `bytes` bytes from there name it, whose own offsets reach 32 KiB.
+pub(crate) fn near(b: &mut Builder, base: V, at: u32, bytes: u32) -> (V, i16) {
+    match i16::try_from(u64::from(at) + u64::from(bytes)) {
+        Ok(_) => (base, at as i16),
+        Err(_) => (b.add(base, at), 0),
     }
 }

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use dif::ir::{Function, IntBuiltin, Op, StrBuiltin, Term};
 
-use super::strings::{Str, zero_bytes};
+use super::strings::Str;
 use super::{Clause, layout::FRAMES};
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::program::{Index, PidNamespace};
+use crate::routines::words::zero_bytes;
 use crate::routines::{self, ThreadHome, ThreadRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -278,7 +279,7 @@ impl Clause<'_, '_> {
     fn stack_depth(&mut self) -> V {
         let ctx = self.firing.ctx;
         let slot = self.slot();
-        let at = i32::try_from(self.firing.parts.buffer).unwrap_or(0);
+        let at = self.firing.parts.buffer;
         let b = &mut *self.b;
         let buffer = b.add(slot, at);
         let (size, flags) = (b.imm(i64::from(FRAMES) * 8), b.imm(0));

@@ -6,10 +6,11 @@
 use dif::ir::{Datum, Field, InstData, IntBuiltin, Op, Scope, Value, VarId, VarTy};
 
 use super::int::extend;
-use super::strings::{Str, copy_words, words};
-use super::{Clause, Result, Val};
+use super::strings::{Str, words};
+use super::{Clause, Result, Val, near};
 use crate::maps::VarPlan;
 use crate::mir::{MapRef, Operand, Size, V};
+use crate::routines::words::{copy_words, zero};
 use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadHome};
 
 /// A reserved record.
@@ -42,10 +43,10 @@ impl Clause<'_, '_> {
             Op::Record(field, value) => self.record_field(*field, *value),
             Op::RecordUserAddr(field, address, pid) => {
                 if let Some(record) = self.record {
-                    let at = offset(*field);
+                    let (base, at) = self.field(&record, *field);
                     let (address, pid) = (self.int(*address), self.int(*pid));
-                    self.b.store(Size::B8, record.header, at, address);
-                    self.b.store(Size::B8, record.header, at + 8, pid);
+                    self.b.store(Size::B8, base, at, address);
+                    self.b.store(Size::B8, base, at + 8, pid);
                 }
             }
             Op::LoadVar(var) => self.load_var(inst, *var)?,
@@ -73,9 +74,6 @@ impl Clause<'_, '_> {
         let Some(desc) = &self.env.module.clauses[self.number].record else {
             return self.error(inst.span, "a record without a description");
         };
-        if desc.size > i16::MAX as u32 - 64 {
-            return self.error(inst.span, "the record is longer than 32 KiB");
-        }
         let epid = self.epid();
         let what = routines::Reserve { size: desc.size, epid, time: self.time_read(), flags: 0 };
         let (plan, cpu, end) = (self.env.plan, self.firing.cpu, self.end);
@@ -85,23 +83,28 @@ impl Clause<'_, '_> {
 
     fn record_field(&mut self, field: Field, value: Value) {
         let Some(record) = self.record else { return };
-        let at = offset(field);
+        let (base, at) = self.field(&record, field);
         match field.datum {
             Datum::Str { size } => {
                 let s = self.string(value);
                 // A ring's free bytes are zero.
-                self.write_string(s, record.header, at, size, true);
+                self.write_string(s, base, at, size, true);
             }
             Datum::Interned => {
                 let id = self.interned(value);
-                self.b.store(Size::B4, record.header, at, id);
+                self.b.store(Size::B4, base, at, id);
             }
             datum => {
                 let bits = self.int(value);
                 let w = Size::of(datum.size()).unwrap_or(Size::B8);
-                self.b.store(w, record.header, at, narrow(bits, w));
+                self.b.store(w, base, at, narrow(bits, w));
             }
         }
+    }
+
+    /// Where a field of a record is.
+    fn field(&mut self, record: &Open, field: Field) -> (V, i16) {
+        near(self.b, record.header, plane::ring::HEADER_SIZE + field.offset, field.datum.size())
     }
 
     /// The index of an interned string.
@@ -131,18 +134,19 @@ impl Clause<'_, '_> {
             (VarPlan::Thread(_) | VarPlan::ThreadAlone(_), _) => {
                 let (home, at) = self.thread_home(var);
                 let (missing, done) = (self.b.label(), self.b.label());
+                // The temporary's address is wanted on the way to `missing` too.
+                let temp = is_string.then(|| self.temp(result));
                 let thread = self.self_vars(home, false, missing);
-                let value = if is_string {
-                    let temp = self.temp(result);
+                let value = if let Some(temp) = temp {
                     let Str::Bytes(base, off) = temp else { return Ok(()) };
                     if let Some(thread) = thread {
                         let to = self.b.add(base, i32::from(off));
-                        let from = self.b.add(thread.vars, i32::from(at));
+                        let from = self.b.add(thread.vars, at);
                         copy_words(self.b, to, from, strsize);
                     }
                     self.b.out_of_line(|b| {
                         b.bind(missing);
-                        super::strings::zero(b, base, off, strsize);
+                        zero(b, base, off, strsize);
                         b.jmp(done);
                     });
                     Val::Str(temp)
@@ -150,7 +154,8 @@ impl Clause<'_, '_> {
                     let bits = self.b.var();
                     match thread {
                         Some(thread) => {
-                            let loaded = self.b.load(Size::B8, thread.vars, at);
+                            let (vars, at) = near(self.b, thread.vars, at, 8);
+                            let loaded = self.b.load(Size::B8, vars, at);
                             self.b.set(bits, loaded);
                         }
                         None => self.b.set(bits, 0),
@@ -190,9 +195,9 @@ impl Clause<'_, '_> {
     }
 
     /// Where a `self->` scalar is, and its offset in a level's struct.
-    fn thread_home(&self, var: VarId) -> (ThreadHome, i16) {
+    fn thread_home(&self, var: VarId) -> (ThreadHome, u32) {
         match self.env.plan.vars[var.0 as usize] {
-            VarPlan::Thread(at) => (ThreadHome::Together, small(at)),
+            VarPlan::Thread(at) => (ThreadHome::Together, at),
             VarPlan::ThreadAlone(shape) => (ThreadHome::Alone(var.0, shape), 0),
             _ => (ThreadHome::Together, 0),
         }
@@ -211,7 +216,7 @@ impl Clause<'_, '_> {
     /// Where a `this->` string is.
     fn this_string(&mut self, var: VarId) -> (V, i16) {
         let at = self.env.layout.this[var.0 as usize].unwrap_or(0);
-        (self.slot(), small(self.firing.parts.this + at))
+        self.place(self.firing.parts.this + at, self.env.module.strsize)
     }
 
     fn store_var(&mut self, var: VarId, value: Value) -> Result<()> {
@@ -233,11 +238,12 @@ impl Clause<'_, '_> {
                 let missing = self.b.label();
                 let bits = if is_string { Operand::Imm(0) } else { self.int(value) };
                 if let Some(thread) = self.self_vars(home, true, missing) {
+                    let (vars, at) = near(self.b, thread.vars, at, strsize.max(8));
                     if is_string {
                         let s = self.string(value);
-                        self.write_string(s, thread.vars, at, strsize, false);
+                        self.write_string(s, vars, at, strsize, false);
                     } else {
-                        self.b.store(Size::B8, thread.vars, at, bits);
+                        self.b.store(Size::B8, vars, at, bits);
                     }
                 }
                 self.b.bind(missing);
@@ -291,14 +297,15 @@ impl Clause<'_, '_> {
         }
         let place = InSlot { slot: self.slot_ref(), offset: self.firing.parts.key };
         let slot = place.slot.address;
-        let mut at = small(place.offset);
+        let mut start = place.offset;
         if let Some(thread) = thread {
-            self.b.store(Size::B8, slot, at, thread);
-            at += 8;
+            let (base, at) = near(self.b, slot, start, 8);
+            self.b.store(Size::B8, base, at, thread);
+            start += 8;
         }
         let mut values = values.iter();
         for field in columns {
-            let to = at + small(field.offset);
+            let (slot, to) = near(self.b, slot, start + field.offset, field.datum.size());
             match field.datum {
                 Datum::Str { size } => {
                     if let Some(v) = values.next() {
@@ -374,15 +381,17 @@ impl Clause<'_, '_> {
         let Some(result) = inst.result else { return Ok(()) };
         let (missing, done) = (self.b.label(), self.b.label());
         let (plan, cpu) = (self.env.plan, self.firing.cpu);
+        let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
+        // The temporary's address is wanted on the way to `missing` too.
+        let temp = is_string.then(|| self.temp(result));
         let key = self.array_key(var, key, false, missing);
-        let value = if self.env.module.vars[var.0 as usize].ty == VarTy::Str {
-            let temp = self.temp(result);
+        let value = if let Some(temp) = temp {
             let Str::Bytes(base, off) = temp else { return Ok(()) };
             let to = self.b.add(base, i32::from(off));
             routines::assoc_load_str(self.b, plan, &cpu, var, key.key(), to);
             self.b.out_of_line(|b| {
                 b.bind(missing);
-                super::strings::zero(b, base, off, plan.strsize);
+                zero(b, base, off, plan.strsize);
                 b.jmp(done);
             });
             Val::Str(temp)
@@ -414,9 +423,9 @@ impl Clause<'_, '_> {
                 let from = match s {
                     // The routine copies strsize bytes, which a comm does not have: it is made where the data will be.
                     Str::Comm(..) => {
-                        let at = small(self.firing.parts.image + plane::assoc::DATA);
-                        self.write_string(s, slot, at, plan.strsize, false);
-                        self.b.add(slot, i32::from(at))
+                        let (base, at) = near(self.b, slot, image.offset + plane::assoc::DATA, plan.strsize);
+                        self.write_string(s, base, at, plan.strsize, false);
+                        self.b.add(base, i32::from(at))
                     }
                     _ => {
                         let (from, off) = self.address(s);
@@ -436,8 +445,7 @@ impl Clause<'_, '_> {
 
     fn stack(&mut self, inst: &InstData, user: bool, frames: u32) {
         let slot = self.slot();
-        let at = small(self.firing.parts.buffer);
-        let buffer = self.b.add(slot, i32::from(at));
+        let buffer = self.b.add(slot, self.firing.parts.buffer);
         let tgid = if user { self.builtin(IntBuiltin::Pid) } else { Operand::Imm(0) };
         let what = StackRequest { ctx: self.firing.ctx, user, frames, skip: 0, tgid, buffer };
         let id = match self.firing.context.has_stacks() {
@@ -446,16 +454,6 @@ impl Clause<'_, '_> {
         };
         self.set(inst, Val::Int(Operand::V(id)));
     }
-}
-
-/// Offset of a field from the record's header. Records are shorter than 32 KiB.
-fn offset(field: Field) -> i16 {
-    small(plane::ring::HEADER_SIZE + field.offset)
-}
-
-/// An offset within a slot, a record or a struct; all of them are shorter than 32 KiB, which was tested before.
-fn small(at: u32) -> i16 {
-    i16::try_from(at).unwrap_or(i16::MAX)
 }
 
 /// A constant that fits the store.

@@ -5,13 +5,13 @@
 //! constant, which is all that the verifier has to know. Strings that are never alive together share a place.
 //!
 //! ```text
-//!  scratch slot                              ERROR's clauses have the same parts a second time, behind
+//!  scratch slot                              ERROR's clauses have all but the first a second time, behind
+//!    state   of the firing, for clauses that are functions of their own
 //!    this->  strings (integers are registers)
 //!    temps   strsize each: strings in the making, as many as the busiest clause needs at once
 //!    key     the longest key, for those that do not fit registers
 //!    buffer  frames of a stack
 //!    image   an element of an array of strings before it is stored
-//!    state   of the firing, for clauses that are functions of their own (once)
 //! ```
 
 use dif::ir::{Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Term, Ty, Value, VarId, VarTy};
@@ -82,14 +82,14 @@ impl Layout {
         let main: Vec<_> = module.clauses.iter().enumerate().collect();
         let error: Vec<_> = main.iter().copied().filter(|(i, _)| error.contains(i)).collect();
         let mut end = 0;
-        layout.main = parts(module, &main, this_size, &mut end);
-        layout.error = parts(module, &error, this_size, &mut end);
         let operations: usize = module.clauses.iter().map(crate::program::operations).sum();
         if operations > division.whole {
             let ints = module.vars.iter().filter(|v| crate::program::is_this_int(v)).count() as u32;
             layout.state = Some(end);
             end += STATE_THIS + 8 * ints;
         }
+        layout.main = parts(module, &main, this_size, &mut end);
+        layout.error = parts(module, &error, this_size, &mut end);
         layout.slot_bytes = end;
         layout
     }

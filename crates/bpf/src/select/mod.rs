@@ -28,6 +28,7 @@ use crate::mir::{Builder, Jmp, Label, Operand, V};
 use crate::program::{Context, Index, Probe, Session};
 use crate::regalloc::CodegenError;
 use crate::routines::SlotRef;
+pub(crate) use crate::routines::near;
 use builtin::Homes;
 use layout::{SlotParts, Temps};
 use strings::{Shape, Str};
@@ -194,9 +195,15 @@ impl Clause<'_, '_> {
     /// The temporary of a string value.
     pub(crate) fn temp(&mut self, v: Value) -> Str {
         let number = self.temps.of[v.0 as usize].unwrap_or(0);
-        let off = self.firing.parts.temps + number * self.env.module.strsize;
-        // Slots are at most a few KiB; the layout was checked when the program began.
-        Str::Bytes(self.slot(), off as i16)
+        let strsize = self.env.module.strsize;
+        let (base, off) = self.place(self.firing.parts.temps + number * strsize, strsize);
+        Str::Bytes(base, off)
+    }
+
+    /// A place of `bytes` bytes in the scratch slot, as loads and stores name it.
+    pub(crate) fn place(&mut self, at: u32, bytes: u32) -> (V, i16) {
+        let slot = self.slot();
+        near(self.b, slot, at, bytes)
     }
 
     /// The scratch slot.

@@ -12,7 +12,8 @@
 use dif::ir::{Cond, StrId};
 
 use super::{Clause, Result};
-use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::routines::words::{compare, copy_words, length, length_in_word, zero, zero_bytes};
 
 /// How a string value is held, decided before code is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,24 +108,10 @@ impl Clause<'_, '_> {
 
     /// Copies a string to `size` bytes at `base + off`. With `fresh` the destination is zero already.
     pub(crate) fn write_string(&mut self, s: Str, base: V, off: i16, size: u32, fresh: bool) {
-        let mut at = off;
-        let end = off + size as i16;
-        match s {
-            Str::Comm(w0, w1) => {
-                for w in [w0, w1] {
-                    if at < end {
-                        self.b.store(Size::B8, base, at, w);
-                        at += 8;
-                    }
-                }
-            }
-            Str::Known(id) if self.text(id).is_some_and(|t| t.len() < 64) => {
-                for w in self.text(id).map(words).unwrap_or_default() {
-                    if at < end {
-                        self.b.store(Size::B8, base, at, w as i64);
-                        at += 8;
-                    }
-                }
+        let words: Vec<Operand> = match s {
+            Str::Comm(w0, w1) => vec![w0.into(), w1.into()],
+            Str::Known(id) if let Some(text) = self.text(id).filter(|t| t.len() < 64) => {
+                words(text).into_iter().map(Operand::from).collect()
             }
             _ => {
                 let (src, from) = self.address(s);
@@ -133,20 +120,21 @@ impl Clause<'_, '_> {
                 copy_words(self.b, dst, src, size.min(self.env.module.strsize));
                 return;
             }
+        };
+        let words = &words[..words.len().min(size as usize / 8)];
+        let rest = size - 8 * words.len() as u32;
+        // There would be a function for each length: behind short constants in long strings all is zeroed first.
+        let whole = size > 512;
+        if !fresh && whole {
+            zero(self.b, base, off, size);
         }
-        if !fresh && at < end {
-            let rest = (end - at) as u32;
-            if rest <= 32 {
-                zero_words(self.b, base, at, rest);
-            } else {
-                let dst = self.b.add(base, i32::from(at));
-                let name = format!("zero_{rest}");
-                self.b.call_sub(&name, &[dst], |b| {
-                    let p = b.param(0);
-                    zero_words(b, p, 0, rest);
-                    b.exit(0);
-                });
-            }
+        let mut at = off;
+        for w in words {
+            self.b.store(Size::B8, base, at, *w);
+            at += 8;
+        }
+        if !fresh && !whole {
+            zero(self.b, base, at, rest);
         }
     }
 
@@ -267,9 +255,7 @@ impl Clause<'_, '_> {
             _ => {
                 let (p, off) = self.address(s);
                 let p = self.b.add(p, i32::from(off));
-                let strsize = self.env.module.strsize;
-                let args = [Arg::Memory(p, strsize)];
-                Operand::V(self.b.call_global("strlen", &args, |b| strlen(b, strsize)))
+                Operand::V(length(self.b, p, self.env.module.strsize))
             }
         }
     }
@@ -326,105 +312,4 @@ impl Clause<'_, '_> {
 fn read_str(b: &mut Builder, user: bool, dst: V, size: V, addr: V) -> V {
     let helper = if user { Helper::PROBE_READ_USER_STR } else { Helper::PROBE_READ_KERNEL_STR };
     b.call(helper, &[dst, size, addr])
-}
-
-/// Zeroes `bytes` (a multiple of 8) at `base + off`; long stretches by a subprogram.
-pub(crate) fn zero(b: &mut Builder, base: V, off: i16, bytes: u32) {
-    if bytes <= 64 {
-        zero_words(b, base, off, bytes);
-        return;
-    }
-    let dst = b.add(base, i32::from(off));
-    b.call_sub(&format!("zero_{bytes}"), &[dst], |b| {
-        let p = b.param(0);
-        zero_words(b, p, 0, bytes);
-        b.exit(0);
-    });
-}
-
-fn zero_words(b: &mut Builder, base: V, off: i16, bytes: u32) {
-    for at in (0..bytes as i16).step_by(8) {
-        b.store(Size::B8, base, off + at, 0);
-    }
-}
-
-/// Copies `bytes` (a multiple of 8).
-pub(crate) fn copy_words(b: &mut Builder, dst: V, src: V, bytes: u32) {
-    let run = |b: &mut Builder, dst: V, src: V| {
-        for at in (0..bytes as i16).step_by(8) {
-            let w = b.load(Size::B8, src, at);
-            b.store(Size::B8, dst, at, w);
-        }
-    };
-    if bytes <= 64 {
-        run(b, dst, src);
-        return;
-    }
-    b.call_sub(&format!("copy_{bytes}"), &[dst, src], |b| {
-        let (dst, src) = (b.param(0), b.param(1));
-        run(b, dst, src);
-        b.exit(0);
-    });
-}
-
-/// Negative, zero or positive as the string at `p` is less, equal or greater.
-fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
-    let args = [Arg::Memory(p, bytes), Arg::Memory(q, bytes)];
-    b.call_global(&format!("compare_{bytes}"), &args, |b| {
-        let (p, q) = (b.param(0), b.param(1));
-        let (x, y) = (b.var(), b.var());
-        let differ = b.label();
-        for at in (0..bytes as i16).step_by(8) {
-            let v = b.load(Size::B8, p, at);
-            b.set(x, v);
-            let v = b.load(Size::B8, q, at);
-            b.set(y, v);
-            b.br(Jmp::Ne, x, y, differ);
-        }
-        b.exit(0);
-        b.bind(differ);
-        let (x, y) = (b.to_be64(x), b.to_be64(y));
-        let less = b.label();
-        b.br(Jmp::Lt, x, y, less);
-        b.exit(1);
-        b.bind(less);
-        b.exit(-1);
-    })
-}
-
-/// 0x80 in each byte of `w` that is zero, the lowest exactly (those above a zero byte may be wrong).
-pub(crate) fn zero_bytes(b: &mut Builder, w: V) -> V {
-    let low = b.sub(w, 0x0101_0101_0101_0101_i64);
-    let inverse = b.xor(w, -1);
-    let t = b.and(low, inverse);
-    b.and(t, 0x8080_8080_8080_8080_u64)
-}
-
-/// Bytes before the first zero byte, from the mask of [`zero_bytes`], which is not 0.
-fn length_in_word(b: &mut Builder, mask: V) -> V {
-    let negative = b.neg(mask);
-    let lowest = b.and(mask, negative);
-    let bit = b.shr(lowest, 7);
-    let below = b.sub(bit, 1);
-    let ones = b.and(below, 0x0101_0101_0101_0101_i64);
-    let sum = b.mul(ones, 0x0101_0101_0101_0101_i64);
-    b.shr(sum, 56)
-}
-
-fn strlen(b: &mut Builder, strsize: u32) {
-    let p = b.param(0);
-    let (mask, before) = (b.var(), b.var());
-    let found = b.label();
-    for at in (0..strsize as i16).step_by(8) {
-        let w = b.load(Size::B8, p, at);
-        let zero = zero_bytes(b, w);
-        b.set(mask, zero);
-        b.set(before, i64::from(at));
-        b.br(Jmp::Ne, mask, 0, found);
-    }
-    b.exit(i64::from(strsize) - 1);
-    b.bind(found);
-    let within = length_in_word(b, mask);
-    let len = b.add(within, before);
-    b.exit(len);
 }
