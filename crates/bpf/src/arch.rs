@@ -19,9 +19,18 @@ pub mod regs {
     pub const CS: i16 = 136;
     /// Flags.
     pub const FLAGS: i16 = 144;
+    /// Stack segment.
+    pub const SS: i16 = 160;
     /// Bytes of the whole.
     pub const SIZE: u32 = 168;
 }
+
+/// Where the registers of `uregs[]` are that an entry into the kernel saves, by index: r15 r14 r13 r12 bp bx r11 r10 r9 r8
+/// ax cx dx si di orig_ax ip cs flags sp ss. Those of the thread come behind.
+pub const UREGS_SAVED: [i16; 21] =
+    [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160];
+/// The bit of `task_struct.flags` that a thread of the kernel has (`PF_KTHREAD`, linux/sched.h).
+pub const PF_KTHREAD_BIT: i64 = 21;
 
 /// Where a 64-bit system call has its arguments: di, si, dx, r10, r8, r9.
 pub const SYSCALL_ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];

@@ -27,8 +27,13 @@ use session::Setup;
 fn synthetic() -> Target {
     let btf = types::btf::Btf::parse(types::btf::synth::kernel(), None).unwrap();
     let offset = |member: &str| btf.field(&format!("task_struct.{member}")).unwrap().offset() as i16;
-    let task = TaskOffsets { comm: offset("comm"), real_parent: offset("real_parent"), tgid: offset("tgid") };
-    Target { task: Some(task), task_btf: true, pid_namespace: None, wall_offset: 1_700_000_000_000_000_000 }
+    let task = TaskOffsets {
+        comm: offset("comm"),
+        real_parent: offset("real_parent"),
+        tgid: offset("tgid"),
+        flags: offset("flags"),
+    };
+    Target { task: Some(task), task_btf: true, wall_offset: 1_700_000_000_000_000_000, ..Target::default() }
 }
 
 fn compiled(text: &str) -> String {

@@ -119,6 +119,14 @@ impl Checker<'_> {
                     Ok(Expr { kind: ExprKind::Builtin(builtin), ty: self.row_type(row.ty), span })
                 }
                 VariableKind::Null => Ok(self.int(0, self.row_type(row.ty), span)),
+                VariableKind::Registers => {
+                    let message = format!("associative array '{word}' may not be referenced as scalar");
+                    self.fail(Tag::D_IDENT_BADREF, span, message)
+                }
+                VariableKind::Foreign(why) => {
+                    let message = format!("built-in variable '{word}' has no meaning on Linux: {why}");
+                    self.fail(Tag::D_UNSUPPORTED, span, message)
+                }
                 VariableKind::Unsupported => self.unsupported(span, format!("built-in variable '{word}'")),
             };
         }

@@ -6,9 +6,9 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::columns::{Column, StrUses};
-use crate::program::{Arith, Expr, ExprKind, Place, Repr, Scope, VarId};
+use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Repr, Scope, VarId};
 use crate::session::{Checker, Checks, VarType, Wrong};
-use crate::tables;
+use crate::tables::{self, VariableKind};
 
 /// A variable that an expression names.
 struct Named<'e> {
@@ -98,6 +98,12 @@ impl Checker<'_> {
             if let (Some(inline), None) = (inline.cloned(), self.bound_name(name)) {
                 return self.call_inline(name, &inline, keys, span);
             }
+            if scope == Scope::Global
+                && self.bound_name(name).is_none()
+                && tables::variable(name).is_some_and(|r| r.kind == VariableKind::Registers)
+            {
+                return self.register(name, keys, span);
+            }
             let builtin = scope == Scope::Global
                 && (self.bound_name(name).is_some()
                     || self.inlines.contains_key(name)
@@ -141,6 +147,41 @@ impl Checker<'_> {
         let ty = pointer.ty;
         let sum = ExprKind::Arith(Arith::Add, Box::new(pointer), Box::new(offset));
         self.dereference(Expr { kind: sum, ty, span }, span)
+    }
+
+    /// `uregs[index]`: the index is a constant, so that the program asks for one register.
+    fn register(&mut self, name: &str, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
+        let row = tables::variable(name);
+        if let Some(row) = row {
+            self.uses(row.attributes);
+        }
+        let [key] = keys else {
+            let n = keys.len();
+            let s = if n == 1 { "" } else { "s" };
+            let message = format!("{name}[ ] prototype mismatch: {n} arg{s} passed, 1 expected");
+            return self.fail(Tag::D_REGS_PROTO, span, message);
+        };
+        let index = self.value(key)?;
+        let Some(n) = index.as_const() else {
+            let message = format!(
+                "{name}[ ] argument #1 is incompatible with prototype:\n\tprototype: integer constant\n\t \
+                 argument: {}",
+                self.name(index.ty)
+            );
+            return self.fail(Tag::D_REGS_TYPE, key.span, message);
+        };
+        match u8::try_from(n) {
+            Ok(n) if n < tables::UREGS => {
+                let ty = self.row_type(row.map_or("uint64_t", |r| r.ty));
+                Ok(Expr { kind: ExprKind::Builtin(Builtin::Ureg(n)), ty, span })
+            }
+            _ => self.fail_with(
+                Tag::D_REGS_IDX,
+                key.span,
+                format!("index {n} is out of range for array {name}"),
+                Some(format!("indexes are R_R15 (0) to R_TRAPNO ({})", tables::UREGS - 1)),
+            ),
+        }
     }
 
     /// The element `name[keys]`; `None` when the name is a typed scalar, which is indexed as a pointer.

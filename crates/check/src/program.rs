@@ -194,6 +194,12 @@ pub enum Builtin {
     Epid,
     Id,
     Stackdepth,
+    Ustackdepth,
+    Caller,
+    Ucaller,
+    Ipl,
+    /// `uregs[n]`, below [`crate::tables::UREGS`]; in a thread of the kernel a fault.
+    Ureg(u8),
     Execname,
     Probeprov,
     Probemod,

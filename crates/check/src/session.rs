@@ -259,7 +259,9 @@ impl<'a> Checker<'a> {
         let own = self.vars.iter().filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
         let words = tables::VARIABLES
             .iter()
-            .filter(|r| r.kind != tables::VariableKind::Unsupported)
+            .filter(|r| {
+                !matches!(r.kind, tables::VariableKind::Unsupported | tables::VariableKind::Foreign(_))
+            })
             .map(|r| r.name)
             .chain(own)
             .chain(self.inlines.keys().map(String::as_str))

@@ -15,6 +15,10 @@ pub enum VariableKind {
     Builtin(Builtin),
     /// The constant zero, of the row's type.
     Null,
+    /// `uregs[]`: the saved registers of the process.
+    Registers,
+    /// D elsewhere, and without a meaning on Linux: why.
+    Foreign(&'static str),
     /// D, but not compiled yet.
     Unsupported,
 }
@@ -40,6 +44,13 @@ const fn later(name: &'static str) -> VariableRow {
     VariableRow { name, ty: "int", kind: VariableKind::Unsupported, attributes: Attributes::STABLE }
 }
 
+const fn foreign(name: &'static str, why: &'static str) -> VariableRow {
+    VariableRow { name, ty: "int", kind: VariableKind::Foreign(why), attributes: Attributes::STABLE }
+}
+
+/// Registers that `uregs[]` has.
+pub const UREGS: u8 = 26;
+
 /// Every built-in variable.
 pub const VARIABLES: &[VariableRow] = &[
     VariableRow { name: "NULL", ty: "long", kind: VariableKind::Null, attributes: Attributes::STABLE },
@@ -54,7 +65,7 @@ pub const VARIABLES: &[VariableRow] = &[
     var("arg8", "int64_t", Builtin::Arg(8)),
     var("arg9", "int64_t", Builtin::Arg(9)),
     later("args"),
-    later("caller"),
+    var("caller", "uintptr_t", Builtin::Caller),
     later("chip"),
     var("cpu", "int", Builtin::Cpu),
     later("curcpu"),
@@ -62,6 +73,7 @@ pub const VARIABLES: &[VariableRow] = &[
     later("curpsinfo"),
     later("curthread"),
     later("cwd"),
+    foreign("dispatchqaddr", "there are no dispatch queues"),
     var("epid", "uint_t", Builtin::Epid),
     var("errno", "int", Builtin::Errno),
     later("execargs"),
@@ -69,8 +81,11 @@ pub const VARIABLES: &[VariableRow] = &[
     later("fds"),
     var("gid", "uint_t", Builtin::Gid),
     var("id", "uint_t", Builtin::Id),
-    later("ipl"),
+    var("ipl", "uint_t", Builtin::Ipl),
+    foreign("jailname", "there are no jails"),
+    foreign("jid", "there are no jails"),
     later("lgrp"),
+    foreign("machtimestamp", "there are no Mach ticks; timestamp counts nanoseconds"),
     var("pid", "pid_t", Builtin::Pid),
     var("ppid", "pid_t", Builtin::Ppid),
     var("probefunc", "string", Builtin::Probefunc),
@@ -78,16 +93,25 @@ pub const VARIABLES: &[VariableRow] = &[
     var("probename", "string", Builtin::Probename),
     var("probeprov", "string", Builtin::Probeprov),
     later("pset"),
+    foreign(
+        "pthread_self",
+        "there are handles of threads in the C library alone; tid is the kernel's number",
+    ),
     later("root"),
     var("stackdepth", "uint32_t", Builtin::Stackdepth),
-    later("threadname"),
+    var("threadname", "string", Builtin::Execname),
     var("tid", "id_t", Builtin::Tid),
     var("timestamp", "uint64_t", Builtin::Timestamp),
-    later("ucaller"),
+    var("ucaller", "uint64_t", Builtin::Ucaller),
     var("uid", "uint_t", Builtin::Uid),
-    later("uregs"),
-    later("ustackdepth"),
-    later("vmregs"),
+    VariableRow {
+        name: "uregs",
+        ty: "uint64_t",
+        kind: VariableKind::Registers,
+        attributes: Attributes::STABLE,
+    },
+    var("ustackdepth", "uint32_t", Builtin::Ustackdepth),
+    foreign("vmregs", "there are no probes in a hypervisor of the kernel's own"),
     later("vtimestamp"),
     var("walltimestamp", "int64_t", Builtin::Walltimestamp),
     later("zonename"),

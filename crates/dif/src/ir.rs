@@ -135,7 +135,22 @@ pub enum IntBuiltin {
     ProbeId,
     /// Kernel frames.
     StackDepth,
+    /// User frames.
+    UstackDepth,
+    /// Where the function that the probe is in returns to, in the kernel; 0 where there is no such frame.
+    Caller,
+    /// Likewise in the process.
+    Ucaller,
+    /// Context level: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI.
+    Ipl,
+    /// 1 where the current thread has a user half, 0 in a thread of the kernel.
+    UserThread,
+    /// Saved user register `uregs[n]`, below [`UREGS`].
+    Ureg(u8),
 }
+
+/// How many `uregs[]` there are: the saved registers in the kernel's order, then DS ES FS GS and the trap's number.
+pub const UREGS: u8 = 26;
 
 /// Strings a firing can be asked for.
 #[allow(missing_docs)]

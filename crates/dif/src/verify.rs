@@ -12,7 +12,7 @@ use std::fmt;
 use crate::dom::DomTree;
 use crate::ir::{
     AggFunc, BinOp, Block, Datum, Field, Function, InstData, IntBuiltin, Module, Op, Scope, Space,
-    StrBuiltin, Term, Ty, Value, VarDesc, VarId, VarTy,
+    StrBuiltin, Term, Ty, UREGS, Value, VarDesc, VarId, VarTy,
 };
 use crate::memory::VARS_MAX;
 use crate::subr::Param;
@@ -305,6 +305,7 @@ impl<'a> FunctionCheck<'a> {
                 Some(Ty::Int)
             }
             Op::Builtin(IntBuiltin::Arg(n)) if *n > 9 => return Err(format!("arg{n}")),
+            Op::Builtin(IntBuiltin::Ureg(n)) if *n >= UREGS => return Err(format!("ureg{n}")),
             Op::Builtin(_) => Some(Ty::Int),
             Op::BuiltinStr(_) => Some(Ty::Str),
             Op::Load { size, signed: _, addr } => {

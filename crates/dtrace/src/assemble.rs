@@ -144,7 +144,12 @@ pub(crate) fn uses(module: &Module, such: impl Fn(&Op) -> bool) -> bool {
 
 /// True when some operation needs the layout of a task.
 pub(crate) fn uses_task(module: &Module) -> bool {
-    uses(module, |op| matches!(op, Op::BuiltinStr(StrBuiltin::Execname) | Op::Builtin(IntBuiltin::Ppid)))
+    use IntBuiltin::{Ppid, Ureg, UserThread};
+    uses(module, |op| match op {
+        Op::BuiltinStr(b) => *b == StrBuiltin::Execname,
+        Op::Builtin(b) => matches!(b, Ppid | UserThread | Ureg(_)),
+        _ => false,
+    })
 }
 
 /// The clauses of ERROR.

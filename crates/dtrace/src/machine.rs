@@ -9,10 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use bpf::features::{Facility, Features};
-use bpf::maps::{Maps, Needs, Plan};
-use bpf::mir::MapRef;
+use bpf::maps::{Maps, Needs, Plan, PreemptCount};
+use bpf::mir::{KsymId, MapRef};
 use bpf::program::{
-    ClauseUse, ErrorProbe, Layout, PidNamespace, Probe, ProgramSpec, Session, Target, TaskOffsets, compile,
+    ClauseUse, ErrorProbe, Layout, PidNamespace, Probe, ProgramSpec, Session, Target, TaskOffsets,
+    ThreadOffsets, compile,
 };
 use bpf::regalloc::CodegenError;
 use bpf::sys::{
@@ -29,7 +30,7 @@ use plane::stacks::Stack;
 use providers::{Attach, Role};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, error_clauses, uses_task};
+use crate::assemble::{Assembled, Assembly, error_clauses, uses, uses_task};
 use crate::compile::Program;
 use crate::error::Error;
 use crate::options::Options;
@@ -483,7 +484,16 @@ fn target(module: &Module, around: &Surroundings<'_>) -> Result<Target, Error> {
         PidNamespace { dev, ino: ns.ino }
     });
     let task_btf = task.is_some() && around.features.has(Facility::TaskBtf);
-    Ok(Target { task, task_btf, pid_namespace, wall_offset: wall_offset() })
+    let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
+    if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
+        let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
+        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
+    }
+    let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
+    let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
+    let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
+    let preempt_count = ipl.then(|| preempt_count(around)).flatten();
+    Ok(Target { task, task_btf, thread, preempt_count, pid_namespace, wall_offset: wall_offset() })
 }
 
 /// Every instruction of every clause.
@@ -504,7 +514,31 @@ fn libc_minor(dev: u64) -> u32 {
 fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
     let btf = kernel.vmlinux().ok()?;
     let offset = |member: &str| btf.field(&format!("task_struct.{member}")).map(|f| f.offset() as i16);
-    Some(TaskOffsets { comm: offset("comm")?, real_parent: offset("real_parent")?, tgid: offset("tgid")? })
+    Some(TaskOffsets {
+        comm: offset("comm")?,
+        real_parent: offset("real_parent")?,
+        tgid: offset("tgid")?,
+        flags: offset("flags")?,
+    })
+}
+
+fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| btf.field(&format!("task_struct.thread.{member}")).map(|f| f.offset() as i16);
+    Some(ThreadOffsets {
+        ds: offset("ds")?,
+        es: offset("es")?,
+        fs: offset("fsindex")?,
+        gs: offset("gsindex")?,
+        trap_nr: offset("trap_nr")?,
+    })
+}
+
+/// Where programs find the preempt count, if this kernel lets them.
+fn preempt_count(around: &Surroundings<'_>) -> Option<PreemptCount> {
+    let btf = around.kernel.vmlinux().ok().filter(|_| around.features.has(Facility::PreemptCount))?;
+    let (var, offset) = bpf::features::preempt_count(btf)?;
+    Some(PreemptCount { ksym: KsymId(var), offset })
 }
 
 /// Nanoseconds from the monotonic clock to 1970's: the least of a few readings, so that a pause between two clocks does

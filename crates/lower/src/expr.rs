@@ -1,7 +1,7 @@
 //! Expressions to values.
 
 use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr};
-use dif::ir::{BinOp, Cond, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
+use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
 use crate::Lowering;
@@ -61,6 +61,11 @@ fn source(builtin: Builtin) -> Source {
         Builtin::Epid => Int(IntBuiltin::Epid),
         Builtin::Id => Int(IntBuiltin::ProbeId),
         Builtin::Stackdepth => Int(IntBuiltin::StackDepth),
+        Builtin::Ustackdepth => Int(IntBuiltin::UstackDepth),
+        Builtin::Caller => Int(IntBuiltin::Caller),
+        Builtin::Ucaller => Int(IntBuiltin::Ucaller),
+        Builtin::Ipl => Int(IntBuiltin::Ipl),
+        Builtin::Ureg(n) => Int(IntBuiltin::Ureg(n)),
         Builtin::Execname => Str(StrBuiltin::Execname),
         Builtin::Probeprov => Str(StrBuiltin::ProbeProv),
         Builtin::Probemod => Str(StrBuiltin::ProbeMod),
@@ -68,6 +73,8 @@ fn source(builtin: Builtin) -> Source {
         Builtin::Probename => Str(StrBuiltin::ProbeName),
     }
 }
+
+const _: () = assert!(check::tables::UREGS == dif::ir::UREGS);
 
 fn space(user: bool) -> Space {
     if user { Space::User } else { Space::Kernel }
@@ -82,6 +89,17 @@ impl Lowering<'_> {
         value
     }
 
+    /// A register of the process; in a thread of the kernel there is none, which is an invalid address, 0.
+    fn ureg(&mut self, builtin: Builtin) -> Value {
+        let there = self.b.builtin(IntBuiltin::UserThread);
+        let zero = self.b.int(0);
+        self.b.fault_unless(FaultKind::BadAddr, there, zero);
+        match source(builtin) {
+            Source::Int(b) => self.b.builtin(b),
+            Source::Str(b) => self.b.builtin_str(b),
+        }
+    }
+
     fn kind(&mut self, e: &Expr) -> Value {
         match &e.kind {
             ExprKind::Int(v) => self.b.int(*v),
@@ -89,6 +107,7 @@ impl Lowering<'_> {
                 let id = self.module.intern(bytes);
                 self.b.string(id)
             }
+            ExprKind::Builtin(builtin @ Builtin::Ureg(_)) => self.ureg(*builtin),
             ExprKind::Builtin(builtin) => match source(*builtin) {
                 Source::Int(b) => self.b.builtin(b),
                 Source::Str(b) => self.b.builtin_str(b),

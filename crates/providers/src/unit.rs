@@ -90,7 +90,12 @@ impl Eq for Own {}
 /// A context of probes without arguments.
 pub(crate) struct NoArguments;
 
-impl Context for NoArguments {}
+impl Context for NoArguments {
+    /// The program.
+    fn own_frames(&self) -> u8 {
+        1
+    }
+}
 
 /// One program to build and attach.
 pub struct Unit {

@@ -8,6 +8,7 @@
 mod probes;
 mod system;
 
+pub use probes::preempt_count_variable as preempt_count;
 pub use system::{Capabilities, Lockdown, perf_paranoid};
 
 use std::sync::OnceLock;
@@ -108,6 +109,8 @@ facilities! {
     GlobalFuncs global_funcs global_funcs;
     /// The current task as a typed pointer.
     TaskBtf task_btf task_btf;
+    /// The per-CPU preempt count, by which programs know their context level.
+    PreemptCount preempt_count preempt_count;
     /// Checked reads of kernel memory (lockdown forbids them).
     ProbeRead probe_read probe_read;
     /// Writing to user memory.

@@ -232,6 +232,30 @@ pub(super) fn task_btf(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
+/// The id of the per-CPU variable that holds the preempt count, and the count's offset in it: alone, or in `pcpu_hot` (6.2
+/// to 6.14).
+pub fn preempt_count_variable(btf: &types::btf::Btf) -> Option<(u32, i16)> {
+    if let Some(var) = btf.var("__preempt_count") {
+        return Some((var.id, 0));
+    }
+    let offset = btf.field("pcpu_hot.preempt_count")?.offset();
+    Some((btf.var("pcpu_hot")?.id, i16::try_from(offset).ok()?))
+}
+
+pub(super) fn preempt_count(_: &Features) -> Outcome {
+    let kernel = KernelBtf::running();
+    let btf = kernel.vmlinux().map_err(ToString::to_string)?;
+    let (id, at) = preempt_count_variable(btf).ok_or("the kernel's BTF has no preempt count")?;
+    let mut insns = Insn::ld_btf_id(Reg::R1, id, 0).to_vec();
+    insns.extend([
+        Insn::call(Helper::THIS_CPU_PTR),
+        Insn::ldx(Size::B4, Reg::R0, Reg::R0, at),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ]);
+    load_raw_tp(&insns).map(drop)
+}
+
 pub(super) fn probe_read(_: &Features) -> Outcome {
     let mut insns = on_stack();
     insns.extend([

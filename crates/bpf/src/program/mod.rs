@@ -28,7 +28,7 @@ use plane::control::Activity;
 
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
-use crate::maps::Plan;
+use crate::maps::{Plan, PreemptCount};
 use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, V};
 use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef, words};
@@ -49,6 +49,10 @@ pub struct Target {
     pub task: Option<TaskOffsets>,
     /// `bpf_get_current_task_btf` is there, so a task's members are loaded directly.
     pub task_btf: bool,
+    /// Where a task keeps the registers that its kernel entry does not save.
+    pub thread: Option<ThreadOffsets>,
+    /// The kernel's preempt count, where programs may ask for it.
+    pub preempt_count: Option<PreemptCount>,
     /// The tracer's pid namespace, when it is not the initial one.
     pub pid_namespace: Option<PidNamespace>,
     /// Nanoseconds from the monotonic clock to 1970's.
@@ -62,6 +66,18 @@ pub struct TaskOffsets {
     pub comm: i16,
     pub real_parent: i16,
     pub tgid: i16,
+    pub flags: i16,
+}
+
+/// Offsets in `struct task_struct`, its `thread` member.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadOffsets {
+    pub ds: i16,
+    pub es: i16,
+    pub fs: i16,
+    pub gs: i16,
+    pub trap_nr: i16,
 }
 
 /// A pid namespace: device and inode of `/proc/self/ns/pid`, the device as `bpf_get_ns_current_pid_tgid` wants it.
@@ -115,6 +131,11 @@ pub trait Context {
     fn errno(&self, b: &mut Builder, ctx: V, index: Index) -> V {
         let _ = (ctx, index);
         b.imm(0)
+    }
+
+    /// Innermost kernel frames that are the tracer's own: between the probe and the program.
+    fn own_frames(&self) -> u8 {
+        0
     }
 
     /// False when `bpf_get_stack` does not take this context: stacks are then 0, "could not be taken".

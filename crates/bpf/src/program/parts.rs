@@ -57,7 +57,13 @@ pub(crate) fn operations(clause: &dif::ir::Clause) -> usize {
 }
 
 fn takes_stack(module: &Module, clause: usize) -> bool {
-    has(module, clause, |op| matches!(op, Op::Stack { .. } | Op::Builtin(IntBuiltin::StackDepth)))
+    use IntBuiltin::{Caller, StackDepth, Ucaller, UstackDepth};
+    let needs = |op: &Op| match op {
+        Op::Stack { .. } => true,
+        Op::Builtin(b) => matches!(b, StackDepth | UstackDepth | Caller | Ucaller),
+        _ => false,
+    };
+    has(module, clause, needs)
 }
 
 /// The parts of a program; one, in the program, when it is small.

@@ -35,7 +35,7 @@ pub use chill::chill;
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};
-pub use thread::{ThreadHome, ThreadRef, context_level, self_key_word, self_vars};
+pub use thread::{ThreadHome, ThreadRef, context_level, level_of, self_key_word, self_vars};
 
 use plane::control::{self, Activity, DropKind};
 

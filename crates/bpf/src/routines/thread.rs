@@ -4,7 +4,7 @@ use plane::control::{DropKind, UNIQUE};
 use plane::thread::{LEVELS, THREAD_ID, ThreadShape, preempt_count};
 
 use super::{Firing, count_drop};
-use crate::maps::Plan;
+use crate::maps::{Plan, PreemptCount};
 use crate::mir::{AtomicOp, Builder, Const, Helper, Jmp, Label, MapRef, Size, V};
 
 /// The current thread's value.
@@ -21,7 +21,14 @@ pub struct ThreadRef {
 /// The context level that runs: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI; [`Plan::level`] where
 /// that is known beforehand. By arithmetic, not branches: to the verifier it is one number, not four programs.
 pub fn context_level(b: &mut Builder, plan: &Plan) -> V {
-    let Some(at) = plan.preempt_count else { return b.imm(i64::from(plan.level)) };
+    match plan.preempt_count {
+        Some(at) => level_of(b, at),
+        None => b.imm(i64::from(plan.level)),
+    }
+}
+
+/// The context level by the kernel's preempt count.
+pub fn level_of(b: &mut Builder, at: PreemptCount) -> V {
     let variable = b.constant(Const::Ksym(at.ksym));
     let mine = b.call(Helper::THIS_CPU_PTR, &[variable]);
     let count = b.load(Size::B4, mine, at.offset);

@@ -10,6 +10,7 @@ use dif::ir::{Function, IntBuiltin, Op, StrBuiltin, Term};
 
 use super::strings::Str;
 use super::{Clause, layout::FRAMES};
+use crate::arch;
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::program::{Index, PidNamespace};
 use crate::routines::words::zero_bytes;
@@ -36,6 +37,12 @@ fn thing(i: IntBuiltin) -> Thing {
         IntBuiltin::Epid => Thing::Int(10, 0),
         IntBuiltin::ProbeId => Thing::Int(11, 0),
         IntBuiltin::StackDepth => Thing::Int(12, 0),
+        IntBuiltin::UstackDepth => Thing::Int(13, 0),
+        IntBuiltin::Caller => Thing::Int(14, 0),
+        IntBuiltin::Ucaller => Thing::Int(15, 0),
+        IntBuiltin::Ipl => Thing::Int(16, 0),
+        IntBuiltin::UserThread => Thing::Int(17, 0),
+        IntBuiltin::Ureg(n) => Thing::Int(18, n),
     }
 }
 
@@ -214,7 +221,16 @@ impl Clause<'_, '_> {
             }
             IntBuiltin::Epid => return self.epid(),
             IntBuiltin::ProbeId => return self.probe_fact(0),
-            IntBuiltin::StackDepth => self.stack_depth(),
+            IntBuiltin::StackDepth => self.stack_depth(false),
+            IntBuiltin::UstackDepth => self.stack_depth(true),
+            IntBuiltin::Caller => self.caller(false),
+            IntBuiltin::Ucaller => self.caller(true),
+            IntBuiltin::Ipl => match self.env.target.preempt_count {
+                Some(at) => routines::level_of(self.b, at),
+                None => self.b.imm(i64::from(self.env.plan.level)),
+            },
+            IntBuiltin::UserThread => self.user_thread(),
+            IntBuiltin::Ureg(n) => self.user_register(n),
         })
     }
 
@@ -276,13 +292,25 @@ impl Clause<'_, '_> {
         self.b.slot_load(Size::B8, room, 0)
     }
 
-    fn stack_depth(&mut self) -> V {
+    /// Which frames `bpf_get_stack` is to give: from which on, and whose.
+    fn stack_flags(&mut self, user: bool, skip: u8) -> V {
+        const USER_STACK: i64 = 1 << 8;
+        let own = i64::from(self.firing.context.own_frames());
+        let skip = i64::from(skip);
+        self.b.imm(if user { USER_STACK | skip } else { own + skip })
+    }
+
+    fn stack_depth(&mut self, user: bool) -> V {
+        if !self.firing.context.has_stacks() {
+            return self.b.imm(0);
+        }
         let ctx = self.firing.ctx;
         let slot = self.slot();
         let at = self.firing.parts.buffer;
+        let flags = self.stack_flags(user, 0);
         let b = &mut *self.b;
         let buffer = b.add(slot, at);
-        let (size, flags) = (b.imm(i64::from(FRAMES) * 8), b.imm(0));
+        let size = b.imm(i64::from(FRAMES) * 8);
         let bytes = b.call(Helper::GET_STACK, &[ctx, buffer, size, flags]);
         let (depth, done) = (b.var(), b.label());
         b.set(depth, 0);
@@ -291,6 +319,55 @@ impl Clause<'_, '_> {
         b.set(depth, frames);
         b.bind(done);
         depth
+    }
+
+    /// The second frame; 0 where there is none.
+    fn caller(&mut self, user: bool) -> V {
+        if !self.firing.context.has_stacks() {
+            return self.b.imm(0);
+        }
+        let ctx = self.firing.ctx;
+        let flags = self.stack_flags(user, 1);
+        let b = &mut *self.b;
+        let room = b.stack(8);
+        b.slot_store(Size::B8, room, 0, 0);
+        let (to, size) = (b.slot_addr(room, 0), b.imm(8));
+        let bytes = b.call(Helper::GET_STACK, &[ctx, to, size, flags]);
+        let (pc, done) = (b.copy(0), b.label());
+        b.br(Jmp::Sle, bytes, 0, done);
+        let found = b.slot_load(Size::B8, room, 0);
+        b.set(pc, found);
+        b.bind(done);
+        pc
+    }
+
+    fn user_thread(&mut self) -> V {
+        let Some(at) = self.env.target.task else { return self.b.imm(0) };
+        let task = self.task();
+        let flags = self.b.load(Size::B4, task, at.flags);
+        let bit = self.b.shr(flags, arch::PF_KTHREAD_BIT);
+        let bit = self.b.and(bit, 1);
+        self.b.xor(bit, 1)
+    }
+
+    /// `uregs[n]`, where [`IntBuiltin::UserThread`] holds.
+    fn user_register(&mut self, n: u8) -> V {
+        let task = self.task();
+        if let Some(saved) = arch::UREGS_SAVED.get(usize::from(n)) {
+            let regs = self.b.call(Helper::TASK_PT_REGS, &[task]);
+            // Beside a segment there are other members on kernels that know FRED.
+            let segment = matches!(*saved, arch::regs::CS | arch::regs::SS);
+            return self.b.load(if segment { Size::B2 } else { Size::B8 }, regs, *saved);
+        }
+        let Some(at) = self.env.target.thread else { return self.b.imm(0) };
+        let (size, at) = match usize::from(n) - arch::UREGS_SAVED.len() {
+            0 => (Size::B2, at.ds),
+            1 => (Size::B2, at.es),
+            2 => (Size::B2, at.fs),
+            3 => (Size::B2, at.gs),
+            _ => (Size::B8, at.trap_nr),
+        };
+        self.b.load(size, task, at)
     }
 
     pub(crate) fn builtin_str(&mut self, which: StrBuiltin) -> Str {

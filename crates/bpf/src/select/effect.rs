@@ -447,7 +447,8 @@ impl Clause<'_, '_> {
         let slot = self.slot();
         let buffer = self.b.add(slot, self.firing.parts.buffer);
         let tgid = if user { self.builtin(IntBuiltin::Pid) } else { Operand::Imm(0) };
-        let what = StackRequest { ctx: self.firing.ctx, user, frames, skip: 0, tgid, buffer };
+        let skip = if user { 0 } else { self.firing.context.own_frames() };
+        let what = StackRequest { ctx: self.firing.ctx, user, frames, skip, tgid, buffer };
         let id = match self.firing.context.has_stacks() {
             true => routines::stack(self.b, self.env.plan, &self.firing.cpu, &what),
             false => self.b.imm(0),

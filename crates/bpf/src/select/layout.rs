@@ -124,7 +124,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let buffer = insts()
         .map(|i| match i.op {
             Op::Stack { frames, .. } => frames.min(FRAMES) * WORD + plane::stacks::PCS,
-            Op::Builtin(IntBuiltin::StackDepth) => FRAMES * WORD,
+            Op::Builtin(IntBuiltin::StackDepth | IntBuiltin::UstackDepth) => FRAMES * WORD,
             _ => 0,
         })
         .max()

@@ -118,7 +118,12 @@ fn task_offsets() -> Option<TaskOffsets> {
     let kernel = types::btf::KernelBtf::running();
     let btf = kernel.vmlinux().ok()?;
     let offset = |member: &str| btf.field(&format!("task_struct.{member}")).map(|f| f.offset() as i16);
-    Some(TaskOffsets { comm: offset("comm")?, real_parent: offset("real_parent")?, tgid: offset("tgid")? })
+    Some(TaskOffsets {
+        comm: offset("comm")?,
+        real_parent: offset("real_parent")?,
+        tgid: offset("tgid")?,
+        flags: offset("flags")?,
+    })
 }
 
 /// Keeps the test on CPU 0.

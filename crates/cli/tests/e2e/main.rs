@@ -11,6 +11,7 @@ extern crate testing;
 mod actions;
 mod aggregations;
 mod basics;
+mod builtins;
 mod command;
 mod documents;
 mod faults;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
 /// In this order; what is left behind is looked at last.
 const GROUPS: &[&[Test]] = &[
     basics::TESTS,
+    builtins::TESTS,
     command::TESTS,
     stability::TESTS,
     documents::TESTS,

@@ -83,6 +83,14 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 let _ = t.join();
             }
         }
+        // Two threads, one after the other: the second calls twice as often.
+        Some("named") => {
+            for (name, times) in [("first", count), ("second", 2 * count)] {
+                let calls = move || (0..times).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
+                let thread = std::thread::Builder::new().name(name.into()).spawn(calls);
+                let _ = thread.map(std::thread::JoinHandle::join);
+            }
+        }
         Some("spin") => {
             let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(count));
             while std::time::Instant::now() < end {

@@ -155,6 +155,11 @@ impl Context for ByTracepoint {
     fn errno(&self, b: &mut Builder, ctx: V, _index: Index) -> V {
         if self.on_return { errno(b, ctx, Returned::Tracepoint) } else { b.imm(0) }
     }
+
+    /// The program, `bpf_trace_run2`, `__bpf_trace_sys_enter`.
+    fn own_frames(&self) -> u8 {
+        3
+    }
 }
 
 /// A function `__x64_sys_NAME(const struct pt_regs *regs)`; the cookie is the index.

@@ -1,0 +1,1 @@
+BEGIN { trace(uregs[25]); trace(uregs[26]); trace(uregs[-1]); }

@@ -1,0 +1,1 @@
+BEGIN { n = 1; trace(uregs[n]); }

@@ -1,0 +1,142 @@
+//! Built-in variables, against what is known of the workload or of the same firing.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{dtrace, workload};
+
+tests! {
+    registers_are_the_callers a_kernel_thread_has_no_registers caller_is_the_second_frame
+    depths_are_the_stacks levels_of_contexts threads_have_names what_linux_has_not_is_refused
+}
+
+const GETPPID: i64 = libc::SYS_getppid;
+
+fn registers_are_the_callers() -> Verdict {
+    // row variable.uregs
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 40),
+        "-n",
+        &format!(
+            "syscall::getppid:entry /pid == $target && uregs[R_ERR] == {GETPPID} && uregs[R_RAX] == -38 && uregs[R_CS] == 0x33 \
+             && (uregs[R_SS] & 3) == 3 && uregs[R_PC] > 0 && uregs[R_PC] >> 47 == 0 && uregs[R_SP] >> 47 == 0 && uregs[R_DS] == 0/ \
+             {{ @ = count(); }}"
+        ),
+    ])
+    .code(0);
+    assert_eq!(o.last_number(), 40, "{o:?}");
+    // rdi is the first argument, rip the address behind the instruction: that of the stack's first frame.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("badclose", 30),
+        "-n",
+        "syscall::close:entry /pid == $target && arg0 == 0x7fff0001/ \
+         { @same[uregs[R_RDI] == arg0] = count(); @[uaddr(uregs[R_PC])] = count(); @u[ustack(1)] = count(); }",
+    ])
+    .code(0);
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    assert_eq!(words[..2], ["1", "30"], "{o:?}");
+    assert_eq!(words[2], words[4], "{o:?}");
+    Pass
+}
+
+fn a_kernel_thread_has_no_registers() -> Verdict {
+    let script = "profile-197hz /pid == 0/ { n++; } profile-197hz /pid == 0/ { x = uregs[R_R0]; bad++; } \
+                  profile-197hz /pid == 0/ { exit(0); } tick-4s { exit(1); } END { printf(\"%d %d\\n\", n > 0, bad); }";
+    let o = dtrace(&["-qn", script]);
+    match o.code {
+        Some(0) if o.err.contains("cannot") => return Skip("no clock".into()),
+        Some(0) => {}
+        _ => return Skip("no CPU was idle, or there is no clock".into()),
+    }
+    assert_eq!(o.out, "1 0\n\n", "{o:?}");
+    assert!(o.err.contains("invalid address (0x0) in action #1"), "{o:?}");
+    Pass
+}
+
+fn caller_is_the_second_frame() -> Verdict {
+    // row variable.caller, variable.ucaller
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 1),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { stack(2); sym(caller); ustack(2); uaddr(ucaller); }",
+    ])
+    .code(0);
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    let [_, second, caller, _, user, ucaller] = words[..] else { panic!("{o:?}") };
+    let name = |frame: &str| frame.split('+').next().unwrap_or("").to_string();
+    assert_eq!(name(second), caller, "{o:?}");
+    assert_eq!(user, ucaller, "{o:?}");
+    // The tracer's own frames are no part of a stack.
+    assert!(!o.out.contains("bpf"), "{o:?}");
+    Pass
+}
+
+fn depths_are_the_stacks() -> Verdict {
+    // row variable.stackdepth, variable.ustackdepth
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 1),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { printf(\"%d %d\", stackdepth, ustackdepth); stack(100); printf(\"--\"); ustack(100); }",
+    ])
+    .code(0);
+    let (kernel, user) = o.out.split_once("--").unwrap();
+    let mut lines = kernel.lines();
+    let first: Vec<usize> =
+        lines.next().unwrap_or("").split_whitespace().map(|w| w.parse().unwrap()).collect();
+    let count = |text: &str| text.lines().filter(|l| l.starts_with("   ")).count();
+    assert_eq!(first, [count(kernel), count(user)], "{o:?}");
+    assert!(first[0] > 1 && first[1] > 0, "{o:?}");
+    Pass
+}
+
+fn levels_of_contexts() -> Verdict {
+    // row variable.ipl
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 20),
+        "-n",
+        "BEGIN { printf(\"%d\\n\", ipl); } syscall::getppid:entry /pid == $target/ { @ = count(); @l = max(ipl); } \
+         END { printa(\"%@d \", @); printa(\"%@d\", @l); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "0\n20 0\n", "{o:?}");
+    let o = dtrace(&["-qn", "tick-20ms { printf(\"%d\\n\", ipl); exit(0); }"]);
+    if o.code != Some(0) {
+        return Skip("no clock".into());
+    }
+    assert_eq!(o.out, "2\n\n", "{o:?}");
+    Pass
+}
+
+fn threads_have_names() -> Verdict {
+    // row variable.threadname
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("named", 7),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @[threadname] = count(); }",
+    ])
+    .code(0);
+    assert_eq!((o.value_of("first"), o.value_of("second")), (7, 14), "{o:?}");
+    Pass
+}
+
+fn what_linux_has_not_is_refused() -> Verdict {
+    let names = ["dispatchqaddr", "jailname", "jid", "machtimestamp", "pthread_self", "vmregs"];
+    for name in names {
+        let o = dtrace(&["-n", &format!("BEGIN {{ trace({name}); }}")]).code(1);
+        assert!(
+            o.err.contains(&format!("built-in variable '{name}' has no meaning on Linux: there are")),
+            "{o:?}"
+        );
+    }
+    Pass
+}
