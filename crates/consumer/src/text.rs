@@ -8,12 +8,14 @@
 //!  datum      the default form of a value; hexdumps; stacks
 //!  printf     formats
 //!  histogram  the distributions of the quantize family
+//!  packed     agghist and aggpack
 //!  table      aggregations in their default form
 //!  time       %Y and %T
 //! ```
 
 mod datum;
 mod histogram;
+mod packed;
 mod printf;
 mod table;
 mod time;

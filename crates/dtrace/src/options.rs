@@ -70,8 +70,8 @@ use When::{Compile, Dynamic, Run};
 
 /// Every option, by name.
 pub const TABLE: &[Row] = &[
-    row("agghist", Dynamic, Flag, "", false, "draw count() and sum() as bars"),
-    row("aggpack", Dynamic, Flag, "", false, "print a distribution in one line"),
+    row("agghist", Dynamic, Flag, "", true, "draw count() and sum() as bars"),
+    row("aggpack", Dynamic, Flag, "", true, "print a distribution in one line"),
     row("aggpercpu", Compile, Flag, "", false, "keep and print the values of each CPU"),
     row("aggrate", Dynamic, Rate, "1hz", true, "how often aggregations leave the kernel"),
     row("aggsize", Run, Size, "4m", true, "room for aggregations, each CPU"),

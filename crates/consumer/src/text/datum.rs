@@ -61,6 +61,18 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
     }
 }
 
+/// The text of a string or symbol.
+pub(super) fn words(value: &Value<'_>, view: &mut View<'_>) -> Vec<u8> {
+    match value {
+        Value::Str { text, .. } => text.to_vec(),
+        Value::KernelAddr(addr, form) => view.symbols.kernel(*addr, *form).into_bytes(),
+        Value::UserAddr { pid, addr, form } => {
+            view.symbols.user(Process::now(*pid), *addr, *form).into_bytes()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Columns of an integer by its size.
 pub(super) fn int_columns(size: u8) -> usize {
     match size {

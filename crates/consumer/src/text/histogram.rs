@@ -15,6 +15,9 @@ const COLUMNS: usize = 40;
 /// With `aggzoom` the tallest bar fills this part of its columns.
 const ZOOM: f64 = 0.95;
 
+/// The heading of bars, behind that of what stands before them.
+pub(super) const HEADING: &str = "  ------------- Distribution ------------- count    \n";
+
 /// What all bars of one distribution share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
@@ -40,8 +43,13 @@ impl Scale {
         }
     }
 
+    /// The same with a total that is a whole number, as the original has it for counts and sums.
+    pub(super) fn whole(self) -> Self {
+        Scale { total: self.total.trunc(), ..self }
+    }
+
     /// How many of `columns` a count fills, in parts of one.
-    fn exact(&self, count: i64, columns: usize) -> f64 {
+    pub(super) fn exact(&self, count: i64, columns: usize) -> f64 {
         if self.total > 0.0 { count.unsigned_abs() as f64 * columns as f64 / self.total } else { 0.0 }
     }
 
@@ -124,11 +132,7 @@ fn shown(func: AggFunc, words: &[u64]) -> std::ops::RangeInclusive<usize> {
 pub(super) fn distribution(out: &mut Vec<u8>, cell: &Cell<'_>, options: &Options) {
     out.push(b'\n');
     string(out, b"value", Field::right(16));
-    out.push(b' ');
-    string(out, b"------------- Distribution -------------", Field::right(41));
-    out.push(b' ');
-    string(out, b"count", Field::left(9));
-    out.push(b'\n');
+    out.extend_from_slice(HEADING.as_bytes());
 
     let buckets = buckets(cell.agg.func);
     // A layout may hold more words than there are buckets; they are never counted in.

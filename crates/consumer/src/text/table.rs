@@ -1,10 +1,13 @@
 //! Aggregations in their default form: keys, values, a newline.
 
-use super::{View, datum, histogram};
+use super::{View, datum, histogram, packed};
 use crate::agg::rows::Row;
 use crate::pad::{Field, signed};
 
 pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
+    if packed::rows(out, rows, view) {
+        return;
+    }
     for row in rows {
         for key in &row.keys {
             datum::key(out, key, view);
