@@ -11,38 +11,67 @@ use crate::program::{Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Rela
 use crate::session::{Checker, Checks, ClauseState, did_you_mean};
 use crate::tables::{FunctionKind, is_later_provider};
 
+/// What the parts of a clause have in common.
+pub(crate) struct Whole {
+    pub(crate) span: Span,
+    pub(crate) program: usize,
+    pub(crate) patterns: Vec<ClausePattern>,
+    pub(crate) probes: Vec<ProbeInfo>,
+}
+
 impl Checker<'_> {
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
         let (patterns, probes) = self.descriptions(&clause.probes);
+        self.start_clause();
+        self.sink.enter(Some("predicate"));
+        let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
+        self.sink.enter(Some("action list"));
+        let predicate = self.on_cpu(clause.span, predicate, &probes);
+        let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
+        let whole = Whole { span: clause.span, program, patterns, probes };
+        if stmts.iter().any(|s| matches!(s.kind, ast::StmtKind::If { .. })) {
+            self.branches(whole, predicate, stmts);
+        } else {
+            let (body, empty) = self.statements(stmts);
+            self.end_clause(&whole, whole.span, predicate, body, empty);
+        }
+        self.sink.enter(None);
+    }
+
+    /// From here on, what is recorded belongs to a clause of its own.
+    pub(crate) fn start_clause(&mut self) {
         self.clause = ClauseState {
             layout: LayoutBuilder::default(),
             actions: Vec::new(),
             attributes: Attributes::STABLE,
             destructive: false,
         };
-        self.sink.enter(Some("predicate"));
-        let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
-        self.sink.enter(Some("action list"));
-        let predicate = self.on_cpu(clause.span, predicate, &probes);
-        let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
+    }
+
+    /// Checks statements, and tells whether there was none.
+    pub(crate) fn statements(&mut self, stmts: &[ast::Stmt]) -> (Vec<Stmt>, bool) {
         let mut body = Vec::new();
         let mut empty = true;
         for stmt in stmts {
+            let ast::StmtKind::Expr(e) = &stmt.kind else { continue };
             let action = u16::try_from(body.len() + 1).unwrap_or(u16::MAX);
-            match &stmt.kind {
-                ast::StmtKind::Empty => continue,
-                ast::StmtKind::If { .. } => {
-                    let _: Checks<()> = self.unsupported(stmt.span, "if/else");
-                }
-                ast::StmtKind::Expr(e) => {
-                    if let Ok(Some(kind)) = self.statement(e) {
-                        body.push(Stmt { span: stmt.span, action, kind });
-                    }
-                }
+            if let Ok(Some(kind)) = self.statement(e) {
+                body.push(Stmt { span: stmt.span, action, kind });
             }
             empty = false;
         }
-        self.sink.enter(None);
+        (body, empty)
+    }
+
+    /// Makes a clause, or a part of one, of what was collected since [`Checker::start_clause`].
+    pub(crate) fn end_clause(
+        &mut self,
+        whole: &Whole,
+        span: Span,
+        predicate: Option<Expr>,
+        body: Vec<Stmt>,
+        empty: bool,
+    ) {
         let state = &mut self.clause;
         if empty {
             state.actions.push(Action::None);
@@ -51,10 +80,11 @@ impl Checker<'_> {
         let record = (!actions.is_empty()).then(|| RecordDesc { size: state.layout.size(), actions });
         let (attributes, destructive) = (state.attributes, state.destructive);
         self.clauses.push(Clause {
-            span: clause.span,
-            program,
-            patterns,
-            probes,
+            span,
+            program: whole.program,
+            part: whole.span != span,
+            patterns: whole.patterns.clone(),
+            probes: whole.probes.clone(),
             predicate,
             body,
             record,

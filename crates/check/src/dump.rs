@@ -53,7 +53,8 @@ struct Dump<'a> {
 impl Dump<'_> {
     fn clause(&self, c: &Clause, out: &mut String) {
         let patterns: Vec<String> = c.patterns.iter().map(|p| p.pattern.to_string()).collect();
-        let _ = writeln!(out, "clause {} ({} probes)", patterns.join(", "), c.probes.len());
+        let what = if c.part { "part of" } else { "clause" };
+        let _ = writeln!(out, "{what} {} ({} probes)", patterns.join(", "), c.probes.len());
         if let Some(p) = &c.predicate {
             let _ = writeln!(out, "  predicate {}", self.expr(p));
         }

@@ -4,7 +4,7 @@
 //! ```text
 //!  tables      the words of D: built-in variables, functions, what is not compiled yet
 //!  session     symbol tables and the clause in hand
-//!  clause      descriptions (asked of the probe catalog), predicate, statements
+//!  clause      descriptions (asked of the probe catalog), predicate, statements;  branch: if and else
 //!  decl        types, variables;  inline: inlines and prototypes
 //!  expr ops    expressions; convert: values and widths; places: variables and elements
 //!  library     words of D libraries, at their first use
@@ -24,6 +24,7 @@
 
 mod actions;
 mod aggregates;
+mod branch;
 mod call;
 mod clause;
 mod columns;

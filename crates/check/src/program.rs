@@ -30,13 +30,15 @@ pub struct Checked {
     pub strsize: u32,
 }
 
-/// A clause.
+/// A clause, or a part of one that `if` divides: then it is a clause of its own in all but its description.
 #[derive(Clone, Debug)]
 pub struct Clause {
     /// All of it.
     pub span: Span,
     /// Which of the programs it stands in.
     pub program: usize,
+    /// A part of the clause before it, which `if` divides.
+    pub part: bool,
     /// What it enables.
     pub patterns: Vec<ClausePattern>,
     /// The probes there are for it now, each once, by id.

@@ -327,7 +327,7 @@ fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink
 impl Program {
     /// Probes that source `n` matched.
     pub fn matched(&self, n: usize) -> usize {
-        self.checked.clauses.iter().filter(|c| c.program == n).map(|c| c.probes.len()).sum()
+        self.checked.clauses.iter().filter(|c| c.program == n && !c.part).map(|c| c.probes.len()).sum()
     }
 
     /// The intermediate form, as `-S` shows it.

@@ -27,7 +27,7 @@ impl Program {
     }
 
     fn patterns(&self) -> impl Iterator<Item = (&Clause, &ClausePattern)> {
-        self.checked.clauses.iter().flat_map(|c| c.patterns.iter().map(move |p| (c, p)))
+        self.checked.clauses.iter().filter(|c| !c.part).flat_map(|c| c.patterns.iter().map(move |p| (c, p)))
     }
 
     /// The stability report of `-v` on source `n`.

@@ -194,7 +194,7 @@ fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
             }
             b'{' => {
                 if depth == 0 {
-                    in_enum = item.iter().any(|w| *w == "enum");
+                    in_enum = item.contains(&"enum");
                     next_is_enumerator = in_enum;
                     let tag = item.windows(2).find(|w| matches!(w[0], "struct" | "union" | "enum"));
                     if let (Some(tag), false) = (tag, item.first() == Some(&"translator")) {

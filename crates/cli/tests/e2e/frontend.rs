@@ -1,12 +1,13 @@
-//! What the front end adds to clauses: libraries.
+//! What the front end adds to clauses: libraries, `if` and `else`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Verdict::{self, Pass};
-use crate::tool::dtrace;
+use crate::tool::{dtrace, workload};
 
 tests! {
+    if_and_else each_block_is_a_clause a_fault_skips_the_later_blocks blocks_of_many_firings
     constants_of_the_libraries libraries_of_one_s_own libraries_depend_on_things
 }
 
@@ -22,6 +23,63 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     fs::write(&path, text).unwrap();
     path.display().to_string()
+}
+
+fn if_and_else() -> Verdict {
+    let text = r#"
+        BEGIN { x = 5; if (x > 3) printf("a"); else printf("b"); if (x > 7) printf("c"); else printf("d"); }
+        BEGIN / x == 5 / {
+            x = 6;
+            if (x == 5) { printf("e"); } else if (x == 6) { printf("f"); if (x) { printf("g"); } else { printf("h"); } }
+            else { printf("i"); }
+            printf("j");
+        }
+        BEGIN / x == 5 / { if (1) printf("k"); else printf("l"); printf("m"); }
+        BEGIN { if (execname == "dtrace") { @["n"] = count(); } else { @["o"] = count(); } if (x) exit(x); printf("p"); }
+        END { if (x == 6) printf("q"); }"#;
+    let o = dtrace(&["-qn", text]).code(6);
+    assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), ["adfgjpq", "n", "1"], "{o:?}");
+    Pass
+}
+
+/// Each block that records has its own line and its own id; an empty one has its line, one that only computes has none.
+fn each_block_is_a_clause() -> Verdict {
+    let text = "BEGIN { trace(epid); if (pid) { trace(epid); y = 1; } if (y) { z = 1; } if (z) { } else { trace(0); } exit(0); }";
+    let o = dtrace(&["-n", text]).code(0);
+    let rows: Vec<&str> = o.out.lines().filter(|l| l.contains(":BEGIN")).map(|l| l[44..].trim()).collect();
+    assert_eq!(rows.len(), 4, "{o:?}");
+    let ids: Vec<u32> = rows[..2].iter().map(|r| r.parse().unwrap()).collect();
+    assert!(ids[0] < ids[1], "{o:?}");
+    assert_eq!(rows[2..], ["", ""], "{o:?}");
+    assert!(o.err.contains("matched 1 probe\n"), "{o:?}");
+    let o = dtrace(&["-Sen", text]).code(0);
+    assert!(o.err.contains("this->%condition_1") && o.err.contains("this->%error"), "{o:?}");
+    Pass
+}
+
+fn a_fault_skips_the_later_blocks() -> Verdict {
+    let text = r#"
+        int zero;
+        BEGIN { printf("a"); if (1) { printf("b"); x = 1 / zero; } printf("c"); if (1) printf("d"); }
+        BEGIN { if (1 / zero) printf("e"); else printf("f"); printf("g"); }
+        BEGIN / 1 / zero / { if (1) printf("h"); printf("i"); }
+        BEGIN { if (1) printf("j"); exit(0); }
+        ERROR { if (arg4 == DTRACEFLT_DIVZERO) printf("!"); else printf("?"); }"#;
+    let o = dtrace(&["-qn", text]).code(0);
+    assert_eq!(o.out, "a!!!j\n", "{o:?}");
+    assert_eq!(o.err.matches("divide-by-zero in action #").count(), 2, "{o:?}");
+    assert_eq!(o.err.matches("divide-by-zero in predicate").count(), 1, "{o:?}");
+    Pass
+}
+
+fn blocks_of_many_firings() -> Verdict {
+    let text = "syscall::getppid:entry /pid == $target/ { this->n = ++n; if (this->n % 3 == 0) { @[\"fizz\"] = count(); \
+        if (this->n % 5 == 0) @[\"fizzbuzz\"] = count(); } else { if (this->n % 5 == 0) @[\"buzz\"] = count(); else @[\"none\"] = count(); } }";
+    let o = dtrace(&["-q", "-c", &workload("getppid", 3000), "-n", text]).code(0);
+    for (key, count) in [("fizz", 1000), ("fizzbuzz", 200), ("buzz", 400), ("none", 1600)] {
+        assert_eq!(o.value_of(key), count, "{o:?}");
+    }
+    Pass
 }
 
 fn constants_of_the_libraries() -> Verdict {
