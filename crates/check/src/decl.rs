@@ -58,22 +58,31 @@ impl Checker<'_> {
                     None if name.text == "_Bool" => Some(TypeId::BOOL),
                     None => self.types.find_typedef(&name.text),
                 };
-                let prefix = module.as_ref().map_or(String::new(), |m| format!("{}`", m.text));
-                self.known_type(found, &format!("{prefix}{}", name.text), spec.span)
+                self.known_type(found, (None, module.as_ref(), &name.text), spec.span)
             }
             TypeSpecKind::Record(record) => self.record_type(record, spec.span),
             TypeSpecKind::Enum(e) => self.enum_type(e, spec.span),
         }
     }
 
-    fn known_type(&mut self, found: Option<TypeId>, name: &str, span: Span) -> Checks<TypeId> {
-        match found {
-            Some(ty) => Ok(ty),
-            None => {
-                let message = format!("failed to resolve type {name}: Unknown type name");
-                self.fail_with(Tag::D_TYPE_ERR, span, message, self.kernel_types())
-            }
+    /// What was found, or a complaint about kind (`None`: a typedef), module and name.
+    fn known_type(
+        &mut self,
+        found: Option<TypeId>,
+        (kind, module, name): (Option<TagKind>, Option<&ast::Name>, &str),
+        span: Span,
+    ) -> Checks<TypeId> {
+        if let Some(ty) = found {
+            return Ok(ty);
         }
+        let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
+        let prefix = module.map_or(String::new(), |m| format!("{}`", m.text));
+        let message = format!("failed to resolve type {keyword}{prefix}{name}: Unknown type name");
+        let help = match module {
+            Some(module) => self.near_module(&module.text).or_else(|| self.near_type(kind, name)),
+            None => self.near_type(kind, name),
+        };
+        self.fail_with(Tag::D_TYPE_ERR, span, message, help)
     }
 
     fn record_type(&mut self, record: &ast::RecordSpec, span: Span) -> Checks<TypeId> {
@@ -81,7 +90,7 @@ impl Checker<'_> {
         let tag = record.tag.as_ref().map(|t| t.text.as_str());
         if let (Some(module), Some(tag)) = (&record.module, tag) {
             let found = self.types.find_tag_in(&module.text, kind, tag);
-            return self.known_type(found, &format!("{} {}`{tag}", kind.keyword(), module.text), span);
+            return self.known_type(found, (Some(kind), Some(module), tag), span);
         }
         let Some(members) = &record.members else {
             let tag = tag.unwrap_or_default();
@@ -91,8 +100,8 @@ impl Checker<'_> {
                 None => self.types.declare_tag(kind, Some(tag)),
             });
         };
-        let id = self.types.declare_tag(kind, tag);
-        if self.types.size(id).is_some() {
+        let id = self.types.begin_definition(kind, tag);
+        if self.types.is_complete(id) {
             let message = format!("type redeclared: {} {}", kind.keyword(), tag.unwrap_or_default());
             return self.fail(Tag::D_DECL_TYPERED, span, message);
         }
@@ -161,13 +170,13 @@ impl Checker<'_> {
         let tag = spec.tag.as_ref().map(|t| t.text.as_str());
         if let (Some(module), Some(tag)) = (&spec.module, tag) {
             let found = self.types.find_tag_in(&module.text, TagKind::Enum, tag);
-            return self.known_type(found, &format!("enum {}`{tag}", module.text), span);
+            return self.known_type(found, (Some(TagKind::Enum), Some(module), tag), span);
         }
         let Some(enumerators) = &spec.enumerators else {
             let tag = tag.unwrap_or_default();
             self.need(tag);
             let found = self.types.find_tag(TagKind::Enum, tag);
-            return self.known_type(found, &format!("enum {tag}"), span);
+            return self.known_type(found, (Some(TagKind::Enum), None, tag), span);
         };
         let id = self.types.declare_tag(TagKind::Enum, tag);
         let mut list: Vec<(&str, i64)> = Vec::new();
@@ -315,7 +324,8 @@ impl Checker<'_> {
         }
         if self.types.is_sou(ty) && self.types.size(ty).is_none() {
             let message = format!("incomplete struct/union/enum {}: {word}", self.name(ty));
-            return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, self.kernel_types());
+            let help = self.near_tag(ty);
+            return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, help);
         }
         if let Some(id) = self.var(scope, word) {
             return self.redeclare(id, ty, keys, span);
@@ -370,7 +380,7 @@ impl Checker<'_> {
             let message = format!("global variable identifier redeclared: {word}");
             return self.fail(Tag::D_DECL_IDRED, span, message);
         }
-        if let Some(old) = self.types.find_typedef(word) {
+        if let Some(old) = self.types.own_typedef(word) {
             // The same again is harmless: several programs may bring the same header.
             if self.types.compatible(old, ty) {
                 return Ok(());

@@ -116,7 +116,14 @@ impl Checker<'_> {
             self.uses(row.attributes);
             return match row.kind {
                 VariableKind::Builtin(builtin) => {
-                    Ok(Expr { kind: ExprKind::Builtin(builtin), ty: self.row_type(row.ty), span })
+                    let Some(ty) = self.types.find(row.ty) else {
+                        let message =
+                            format!("failed to resolve type {} of {word}: Unknown type name", row.ty);
+                        let help = self.types.kernel_error();
+                        let help = help.map(|e| format!("the kernel's types cannot be asked for: {e}"));
+                        return self.fail_with(Tag::D_TYPE_ERR, span, message, help);
+                    };
+                    Ok(Expr { kind: ExprKind::Builtin(builtin), ty, span })
                 }
                 VariableKind::Null => Ok(self.int(0, self.row_type(row.ty), span)),
                 VariableKind::Registers => {
@@ -317,6 +324,7 @@ impl Checker<'_> {
             object
         };
         let type_name = self.name(object.ty);
+        self.types.complete(object.ty);
         let Kind::Sou { complete, .. } = self.types.base_kind(object.ty) else {
             let message = if arrow {
                 format!(
@@ -334,7 +342,8 @@ impl Checker<'_> {
             let message = format!(
                 "operator {op} cannot be applied to a forward declaration: no {type_name} definition is available"
             );
-            return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, self.kernel_types());
+            let help = self.near_tag(object.ty);
+            return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help);
         }
         let Some(found) = self.types.member(object.ty, &name.text) else {
             let names = self.types.member_names(object.ty);
@@ -416,7 +425,7 @@ impl Checker<'_> {
                 Ok(self.int(size as i64, ty, span))
             }
             _ => {
-                let help = if self.types.is_sou(ty) { self.kernel_types() } else { None };
+                let help = self.near_tag(ty);
                 let message = "cannot apply sizeof to an operand of unknown size";
                 self.fail_with(Tag::D_SIZEOF_TYPE, span, message, help)
             }
@@ -431,7 +440,7 @@ impl Checker<'_> {
         let Some(found) = self.types.member(ty, &member.text) else {
             let names = self.types.member_names(ty);
             let help = nearest(&member.text, names.iter().map(|n| &**n)).map(did_you_mean);
-            let help = if self.types.size(ty).is_none() { self.kernel_types() } else { help };
+            let help = if self.types.size(ty).is_none() { self.near_tag(ty) } else { help };
             let message = format!("{} is not a member of {}", member.text, self.name(ty));
             return self.fail_with(Tag::D_TYPE_MEMBER, member.span, message, help);
         };

@@ -202,6 +202,7 @@ pub enum Builtin {
     Ipl,
     /// `uregs[n]`, below [`crate::tables::UREGS`]; in a thread of the kernel a fault.
     Ureg(u8),
+    Curthread,
     Execname,
     Probeprov,
     Probemod,

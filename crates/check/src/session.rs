@@ -10,7 +10,7 @@ use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
 use plane::desc::{AggFunc, AggId, LayoutBuilder};
 use probes::{Attributes, Catalog};
 use syntax::Libraries;
-use types::{TypeId, Types};
+use types::{Kind, TagKind, TypeId, Types};
 
 use crate::columns::Column;
 use crate::inline::InlineInfo;
@@ -225,7 +225,7 @@ impl<'a> Checker<'a> {
         if let Some(int) = self.types.as_int(ty) {
             return Some(Repr::Int { size: int.size, signed: int.signed });
         }
-        matches!(self.types.base_kind(ty), types::Kind::Pointer { .. })
+        matches!(self.types.base_kind(ty), Kind::Pointer { .. })
             .then_some(Repr::Int { size: 8, signed: false })
     }
 
@@ -275,9 +275,36 @@ impl<'a> Checker<'a> {
         nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
     }
 
-    /// Advice where a type is not there: the author may mean one of the kernel's.
-    pub(crate) fn kernel_types(&self) -> Option<String> {
-        Some("types of the kernel are not supported yet: declare this one in the program".into())
+    /// Advice where a struct, union, enum or (`None`) typedef is not there.
+    pub(crate) fn near_type(&self, kind: Option<TagKind>, wrong: &str) -> Option<String> {
+        if let Some(error) = self.types.kernel_error() {
+            return Some(format!("the kernel's types cannot be asked for: {error}"));
+        }
+        let names = self.types.kernel_names_like(kind, wrong);
+        let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
+        nearest(wrong, names.iter().map(String::as_str)).map(|n| did_you_mean(&format!("{keyword}{n}")))
+    }
+
+    /// Advice where a type is declared and nowhere defined.
+    pub(crate) fn near_tag(&self, ty: TypeId) -> Option<String> {
+        match self.types.base_kind(ty) {
+            Kind::Sou { union, tag: Some(tag), .. } => {
+                self.near_type(Some(if union { TagKind::Union } else { TagKind::Struct }), &tag)
+            }
+            Kind::Enum { tag: Some(tag), .. } => self.near_type(Some(TagKind::Enum), &tag),
+            _ => None,
+        }
+    }
+
+    /// Advice where a module has no types.
+    pub(crate) fn near_module(&self, module: &str) -> Option<String> {
+        let kernel = self.types.kernel()?;
+        if kernel.vmlinux().is_err() || kernel.module(module).is_some() {
+            return None;
+        }
+        let names = kernel.modules();
+        let near = nearest(module, names.iter().map(String::as_str).chain(["vmlinux"])).map(did_you_mean);
+        near.or_else(|| Some(format!("module {module} is not loaded, or has no types of its own")))
     }
 
     /// A global name whose declaration was wrong: its uses make no message of their own.

@@ -28,7 +28,7 @@ pub enum VariableKind {
 pub struct VariableRow {
     /// The word.
     pub name: &'static str,
-    /// Its type: one of D's own, so that no script has to read the kernel's types for it.
+    /// Its type; where it is none of D's own, a script that names the word makes us look at the kernel's.
     pub ty: &'static str,
     /// What it is.
     pub kind: VariableKind,
@@ -71,7 +71,7 @@ pub const VARIABLES: &[VariableRow] = &[
     later("curcpu"),
     later("curlwpsinfo"),
     later("curpsinfo"),
-    later("curthread"),
+    var("curthread", "struct vmlinux`task_struct *", Builtin::Curthread),
     later("cwd"),
     foreign("dispatchqaddr", "there are no dispatch queues"),
     var("epid", "uint_t", Builtin::Epid),

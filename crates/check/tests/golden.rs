@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use check::{Context, Options};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
@@ -14,9 +15,15 @@ use probes::{ListCatalog, ProbeDesc};
 use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
+use types::btf::{Btf, KernelBtf, synth};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The kernel in miniature.
+fn kernel() -> Arc<KernelBtf> {
+    Arc::new(KernelBtf::of(Btf::parse(synth::kernel(), None).unwrap()))
 }
 
 fn catalog() -> ListCatalog {
@@ -47,7 +54,7 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
             syntax::parse(&mut map, file, mode, &env, &Libraries::embedded(), &mut sink)
         })
         .collect();
-    let (types, catalog) = (Types::new(), catalog());
+    let (types, catalog) = (Types::with_kernel(kernel()), catalog());
     let mut libraries = Libraries::embedded();
     libraries.load(texts, &mut map, &env, &mut sink);
     let cx = Context { types: &types, catalog: &catalog, map: &map, libraries: &libraries, options };

@@ -147,6 +147,8 @@ pub enum IntBuiltin {
     UserThread,
     /// Saved user register `uregs[n]`, below [`UREGS`].
     Ureg(u8),
+    /// Address of the kernel's description of the current thread.
+    CurThread,
 }
 
 /// How many `uregs[]` there are: the saved registers in the kernel's order, then DS ES FS GS and the trap's number.

@@ -8,9 +8,9 @@ use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
 use providers::{Provider, Registry};
 use syntax::ast::{Item, PragmaKind, Program as Tree};
-use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
+use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
 use types::Types;
-use types::btf::KernelBtf;
+use types::btf::{BtfKind, KernelBtf};
 
 use crate::error::Error;
 use crate::libraries;
@@ -133,10 +133,10 @@ pub fn compile_with(
         Err(e) => return Err((SourceMap::default(), Error::Setting(e))),
     };
     let mut texts = Texts { libraries, ..Texts::default() };
-    if let Err(e) = texts.parse(sources, macros, options, false) {
+    let kernel = KernelBtf::running();
+    if let Err(e) = texts.parse(sources, macros, options, &kernel, false) {
         return Err((texts.map, e));
     }
-    let kernel = KernelBtf::running();
     let registry = Rc::new(Registry::with(kernel.clone(), providers));
     texts.finish(sources, macros, options, Before { kernel, registry, running: None, strings: Vec::new() })
 }
@@ -154,7 +154,7 @@ impl Program {
         let map = (*self.map).clone();
         let libraries = (*self.libraries).clone();
         let mut texts = Texts { map, trees: self.trees.to_vec(), libraries, sink: Sink::default() };
-        if let Err(e) = texts.parse(sources, macros, options, true) {
+        if let Err(e) = texts.parse(sources, macros, options, &self.kernel, true) {
             return Err((texts.map, e));
         }
         let (kernel, registry) = (self.kernel.clone(), self.registry.clone());
@@ -168,6 +168,28 @@ struct Before<'a> {
     registry: Rc<Registry>,
     running: Option<&'a Program>,
     strings: Vec<Vec<u8>>,
+}
+
+/// Typedefs that a text may use without declaring them, for the parser: the libraries', then the kernel's (a module's only
+/// where the text names the module). D's own words are no types.
+struct TypeWords<'a> {
+    libraries: &'a Libraries,
+    kernel: &'a KernelBtf,
+}
+
+impl TypeNames for TypeWords<'_> {
+    fn is_type(&self, name: &str) -> bool {
+        let typedef = &[BtfKind::Typedef];
+        let is_word = || check::tables::variable(name).is_some() || check::tables::function(name).is_some();
+        match name.rsplit_once('`') {
+            Some((module, name)) => {
+                self.kernel.module(module).is_some_and(|btf| btf.find(typedef, name).is_some())
+            }
+            None if self.libraries.is_type(name) => true,
+            None if is_word() => false,
+            None => self.kernel.vmlinux().is_ok_and(|btf| btf.find(typedef, name).is_some()),
+        }
+    }
 }
 
 /// Texts on their way to a program.
@@ -187,6 +209,7 @@ impl Texts {
         sources: &[Source],
         macros: &Macros,
         options: &mut Options,
+        kernel: &KernelBtf,
         running: bool,
     ) -> Result<(), Error> {
         for source in sources {
@@ -211,7 +234,8 @@ impl Texts {
             let env = macro_env(macros, options, name, kind == SourceKind::Script);
             self.libraries.load(&[&text], &mut self.map, &env, &mut self.sink);
             let file = self.map.add(kind, name, text);
-            let tree = syntax::parse(&mut self.map, file, mode, &env, &self.libraries, &mut self.sink);
+            let names = TypeWords { libraries: &self.libraries, kernel };
+            let tree = syntax::parse(&mut self.map, file, mode, &env, &names, &mut self.sink);
             for item in &tree.items {
                 set_pragma(item, options, running, &mut self.sink);
             }
@@ -235,7 +259,7 @@ impl Texts {
             &*before.registry,
             &mut self.sink,
         );
-        let types = Types::new();
+        let types = Types::with_kernel(before.kernel.clone());
         let context = check::Context {
             types: &types,
             catalog: &*before.registry,

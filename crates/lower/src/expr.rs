@@ -66,6 +66,7 @@ fn source(builtin: Builtin) -> Source {
         Builtin::Ucaller => Int(IntBuiltin::Ucaller),
         Builtin::Ipl => Int(IntBuiltin::Ipl),
         Builtin::Ureg(n) => Int(IntBuiltin::Ureg(n)),
+        Builtin::Curthread => Int(IntBuiltin::CurThread),
         Builtin::Execname => Str(StrBuiltin::Execname),
         Builtin::Probeprov => Str(StrBuiltin::ProbeProv),
         Builtin::Probemod => Str(StrBuiltin::ProbeMod),

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use check::{Context, Options};
 use diagnostics::{Sink, SourceKind, SourceMap};
@@ -11,6 +12,12 @@ use probes::{ListCatalog, ProbeDesc};
 use syntax::macros::MacroEnv;
 use syntax::{ParseMode, SpecField};
 use types::Types;
+use types::btf::{Btf, KernelBtf, synth};
+
+/// The kernel in miniature.
+fn kernel() -> Arc<KernelBtf> {
+    Arc::new(KernelBtf::of(Btf::parse(synth::kernel(), None).unwrap()))
+}
 
 fn catalog() -> ListCatalog {
     let mut list = ListCatalog::default();
@@ -33,7 +40,7 @@ fn lowered(text: &str) -> String {
     let file = map.add(SourceKind::Script, "test.d", text);
     let mode = ParseMode::Specifier(SpecField::Name);
     let program = syntax::parse(&mut map, file, mode, &MacroEnv::default(), &(), &mut sink);
-    let (types, catalog) = (Types::new(), catalog());
+    let (types, catalog) = (Types::with_kernel(kernel()), catalog());
     let cx = Context {
         types: &types,
         catalog: &catalog,

@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         if text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(plain) {
             return Start::Description;
         }
-        if self.is_type(&text) && next != b',' && next != 0 {
+        if next != b',' && next != 0 && self.is_type(&text) {
             return Start::Declaration;
         }
         // `unknown_t x;`: let the checker say that the type is unknown.
@@ -371,9 +371,12 @@ impl<'a> Parser<'a> {
         Bail
     }
 
-    /// `name` is known as a type.
+    /// `name` is known as a type. What the text assigns is a variable: the caller, for whom the answer may be dear, is
+    /// not asked about it.
     fn is_type(&self, name: &str) -> bool {
-        is_builtin_type(name) || self.typedefs.contains(name) || self.types.is_type(name)
+        is_builtin_type(name)
+            || self.typedefs.contains(name)
+            || !self.lex.assigns(name) && self.types.is_type(name)
     }
 }
 

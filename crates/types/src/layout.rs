@@ -134,9 +134,13 @@ impl Inner {
 }
 
 impl Types {
-    /// Bytes; `None` for void, functions, forward declarations and dynamic objects.
+    /// Bytes; `None` for void, functions, dynamic objects, and forward declarations that nothing completes.
     pub fn size(&self, id: TypeId) -> Option<u64> {
-        self.read().size(id, crate::import::MAX_DEPTH)
+        let known = self.read().size(id, crate::import::MAX_DEPTH);
+        known.or_else(|| {
+            self.complete(id);
+            self.read().size(id, crate::import::MAX_DEPTH)
+        })
     }
 
     /// Alignment in bytes, at least 1.
@@ -162,6 +166,7 @@ impl Types {
     /// Members of a struct or union in order; empty for a forward declaration and anything else.
     pub fn members(&self, id: TypeId) -> Arc<[Member]> {
         let id = self.resolve(id);
+        self.complete(id);
         self.import_body(id);
         match self.read().entries.get(id.0 as usize).map(|e| &e.body) {
             Some(Body::Members(members, _)) => members.clone(),
@@ -226,8 +231,10 @@ impl Types {
     /// Lays out and completes a struct or union that a program declares.
     pub fn define_sou(&self, id: TypeId, decls: &[MemberDecl]) -> Result<(), LayoutError> {
         let Kind::Sou { union, .. } = self.kind(id) else { return Err(LayoutError::NotSou) };
-        let (members, size) = self.lay_out(union, decls)?;
+        let laid_out = self.lay_out(union, decls);
         let mut inner = self.write();
+        inner.defining.retain(|d| *d != id);
+        let (members, size) = laid_out?;
         if let Some(entry) = inner.entries.get_mut(id.0 as usize) {
             if let Kind::Sou { complete, .. } = &mut entry.kind {
                 *complete = true;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::btf::{Btf, BtfKind};
-use crate::model::{Quals, TagKind, TypeId, Types};
+use crate::model::{Kind, Quals, TagKind, TypeId, Types};
 
 /// D's own typedefs.
 pub const BUILTIN_TYPEDEFS: &[(&str, TypeId)] = &[
@@ -88,16 +88,63 @@ impl Types {
         self.ask_kernel(format!("typedef {name}"), &[BtfKind::Typedef], name)
     }
 
-    /// A struct, union or enum by tag; a forward declaration of the program is completed by nothing but the program,
-    /// except that the kernel's type is taken where the program only declared it forward.
+    /// A typedef of D or of the program; the kernel is not asked.
+    pub fn own_typedef(&self, name: &str) -> Option<TypeId> {
+        self.read().typedefs.get(name).copied()
+    }
+
+    /// A struct, union or enum by tag: the program's, also where it is only declared forward, else the kernel's. What is
+    /// only declared is completed when somebody looks inside: see [`Types::complete`].
     pub fn find_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
         let own = self.read().tags.get(&(kind, Arc::from(tag))).copied();
-        if let Some(id) = own
-            && self.size(id).is_some()
-        {
-            return Some(id);
+        own.or_else(|| self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag))
+    }
+
+    /// True when a struct, union or enum has its members, or a type is none of these. The kernel is not asked.
+    pub fn is_complete(&self, id: TypeId) -> bool {
+        !matches!(self.base_kind(id), Kind::Sou { complete: false, .. } | Kind::Enum { complete: false, .. })
+    }
+
+    /// Gives a type that is only declared forward the kernel's definition, if there is one: the program's forward
+    /// declarations, and those of the kernel itself whose definition is in a module. Asked for when a size or a member is
+    /// wanted, so that a pointer to a struct costs nothing.
+    pub fn complete(&self, id: TypeId) {
+        let id = self.resolve(id);
+        let (kind, tag) = match self.kind(id) {
+            Kind::Array { elem, .. } => return self.complete(elem),
+            Kind::Sou { union, tag: Some(tag), complete: false } => {
+                (if union { TagKind::Union } else { TagKind::Struct }, tag)
+            }
+            Kind::Enum { tag: Some(tag), complete: false, .. } => (TagKind::Enum, tag),
+            _ => return,
+        };
+        if self.read().defining.contains(&id) {
+            return;
         }
-        self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag).or(own)
+        let found = self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), &tag);
+        if let Some(found) = found.filter(|f| *f != id) {
+            let mut inner = self.write();
+            let Some(source) = inner.entries.get(found.0 as usize) else { return };
+            let (kind, body) = (source.kind.clone(), source.body.clone());
+            if let Some(entry) = inner.entries.get_mut(id.0 as usize) {
+                (entry.kind, entry.body) = (kind, body);
+            }
+        }
+    }
+
+    /// Why the kernel's types cannot be asked for, if that is so. Opens its BTF.
+    pub fn kernel_error(&self) -> Option<String> {
+        self.kernel()?.vmlinux().err().map(ToString::to_string)
+    }
+
+    /// Names of the kernel's types of this kind (`None`: typedefs) that a wrong name may have meant: of like length and
+    /// with the same first letter.
+    pub fn kernel_names_like(&self, kind: Option<TagKind>, wrong: &str) -> Vec<String> {
+        let Some(kernel) = self.kernel() else { return Vec::new() };
+        let Ok(btf) = kernel.vmlinux() else { return Vec::new() };
+        let kinds = kind.map_or(&[BtfKind::Typedef][..], btf_kinds);
+        let like = |n: &&str| n.len().abs_diff(wrong.len()) <= 2 && n.chars().next() == wrong.chars().next();
+        btf.names(kinds).filter(like).map(str::to_owned).collect()
     }
 
     /// A typedef of one kernel module (`vmlinux` for the kernel itself): `` module`name ``.

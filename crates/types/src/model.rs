@@ -261,6 +261,8 @@ pub(crate) struct Inner {
     pub(crate) kernel: Option<Arc<KernelBtf>>,
     /// What the kernel answered, by "struct tag" or "typedef name".
     pub(crate) asked: HashMap<String, Option<TypeId>>,
+    /// Structs and unions whose members are being declared: they are the program's.
+    pub(crate) defining: Vec<TypeId>,
     pub(crate) strsize: u64,
 }
 
@@ -289,6 +291,7 @@ impl Types {
             imported: HashMap::new(),
             kernel: None,
             asked: HashMap::new(),
+            defining: Vec::new(),
             strsize: 256,
         };
         for (i, (name, kind)) in fixed().into_iter().enumerate() {
@@ -407,6 +410,13 @@ impl Types {
         if let Some(tag) = tag {
             inner.tags.insert((kind, tag), id);
         }
+        id
+    }
+
+    /// As [`Types::declare_tag`], for a definition that follows: inside it the tag means the program's own type.
+    pub fn begin_definition(&self, kind: TagKind, tag: Option<&str>) -> TypeId {
+        let id = self.declare_tag(kind, tag);
+        self.write().defining.push(id);
         id
     }
 

@@ -153,12 +153,33 @@ fn user_pointers_keep_their_tag() {
 fn a_program_can_hide_and_forward_declare_kernel_types() {
     let t = Types::with_kernel(Arc::new(KernelBtf::of(small())));
     let own = t.declare_tag(TagKind::Struct, Some("cred"));
-    // Only declared: the kernel's is meant.
-    let found = t.find_tag(TagKind::Struct, "cred").unwrap();
-    assert_ne!(found, own);
-    assert_eq!(t.size(found), Some(32));
-    t.define_sou(own, &[types::MemberDecl { name: "a".into(), ty: TypeId::INT, bits: None }]).unwrap();
     assert_eq!(t.find_tag(TagKind::Struct, "cred"), Some(own));
+    assert!(!t.is_complete(own));
+    // Only declared: the kernel's is meant, once somebody looks inside.
+    assert_eq!(t.size(t.array(own, 2)), Some(64));
+    assert!(t.is_complete(own));
+    assert_eq!(t.offset_of(own, "uid"), Some(8));
+    assert!(t.compatible(own, t.find("struct vmlinux`cred").unwrap()));
+    // Being declared, or declared: the program's.
+    let mine = t.begin_definition(TagKind::Struct, Some("pid"));
+    assert_eq!((t.size(mine), t.is_complete(mine)), (None, false));
+    t.define_sou(mine, &[types::MemberDecl { name: "a".into(), ty: TypeId::INT, bits: None }]).unwrap();
+    assert_eq!(t.find_tag(TagKind::Struct, "pid"), Some(mine));
+    assert_eq!(t.size(mine), Some(4));
+}
+
+#[test]
+fn names_of_the_program_cost_no_look_at_the_kernel() {
+    let t = Types::with_kernel(Arc::new(KernelBtf::at(std::path::Path::new("/nonexistent"))));
+    let node = t.begin_definition(TagKind::Struct, Some("node"));
+    let next = t.pointer(t.find_tag(TagKind::Struct, "node").unwrap());
+    t.define_sou(node, &[types::MemberDecl { name: "next".into(), ty: next, bits: None }]).unwrap();
+    assert_eq!((t.size(node), t.own_typedef("size_t").is_some()), (Some(8), true));
+    assert!(t.find("struct node *").is_some() && t.find("uint64_t").is_some());
+    assert!(!t.kernel().unwrap().is_open());
+    assert_eq!(t.find("struct task_struct"), None);
+    assert!(t.kernel().unwrap().is_open());
+    assert!(t.kernel_error().unwrap().contains("/nonexistent/vmlinux"));
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn thing(i: IntBuiltin) -> Thing {
         IntBuiltin::Ipl => Thing::Int(16, 0),
         IntBuiltin::UserThread => Thing::Int(17, 0),
         IntBuiltin::Ureg(n) => Thing::Int(18, n),
+        IntBuiltin::CurThread => Thing::Int(19, 0),
     }
 }
 
@@ -231,6 +232,8 @@ impl Clause<'_, '_> {
             },
             IntBuiltin::UserThread => self.user_thread(),
             IntBuiltin::Ureg(n) => self.user_register(n),
+            // A plain number, unlike what the helper with BTF gives: the program may do any arithmetic with it.
+            IntBuiltin::CurThread => self.b.call(Helper::GET_CURRENT_TASK, &[]),
         })
     }
 

@@ -1,8 +1,7 @@
-/* Types of the kernel come later; the message says so. */
+/* The kernel only declares it; no module that is loaded defines it. */
 BEGIN {
-	trace(((struct task_struct *)arg0)->pid);
-	trace(sizeof (struct task_struct));
-	trace(offsetof(struct task_struct, pid));
-	trace((u64)arg0);
-	trace(((struct vmlinux`task_struct *)arg0)->pid);
+	trace(curthread->mm->pgd);
+	trace(sizeof (struct mm_struct));
+	trace(offsetof(struct mm_struct, pgd));
+	trace(sizeof (*curthread->mm));
 }

@@ -16,6 +16,7 @@ mod command;
 mod documents;
 mod faults;
 mod frontend;
+mod kernel;
 mod leaves_nothing;
 mod profile;
 mod restricted;
@@ -49,6 +50,7 @@ const GROUPS: &[&[Test]] = &[
     profile::TESTS,
     faults::TESTS,
     frontend::TESTS,
+    kernel::TESTS,
     targets::TESTS,
     surroundings::TESTS,
     restricted::TESTS,

@@ -134,6 +134,7 @@ pub(super) const INT_BUILTIN: &[(IntBuiltin, &str)] = &[
     (IntBuiltin::Ureg(23), "ureg23"),
     (IntBuiltin::Ureg(24), "ureg24"),
     (IntBuiltin::Ureg(25), "ureg25"),
+    (IntBuiltin::CurThread, "curthread"),
 ];
 
 pub(super) const STR_BUILTIN: &[(StrBuiltin, &str)] = &[

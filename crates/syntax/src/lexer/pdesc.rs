@@ -49,6 +49,25 @@ impl Lexer<'_> {
         }
     }
 
+    /// The text assigns to this name, or counts it up or down, somewhere: it is a variable.
+    pub(crate) fn assigns(&self, name: &str) -> bool {
+        const ASSIGNS: [&str; 10] = ["++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="];
+        let word = |b: Option<char>| b.is_some_and(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '`'));
+        self.text.match_indices(name).any(|(at, _)| {
+            let (before, after) = (&self.text[..at], &self.text[at + name.len()..]);
+            if word(before.chars().next_back()) || word(after.chars().next()) {
+                return false;
+            }
+            let (before, after) = (before.trim_end(), after.trim_start());
+            after.starts_with('=') && !after.starts_with("==")
+                || ASSIGNS.iter().any(|op| after.starts_with(op))
+                || after.starts_with("<<=")
+                || after.starts_with(">>=")
+                || before.ends_with("++")
+                || before.ends_with("--")
+        })
+    }
+
     /// Takes a word as a probe description.
     pub(crate) fn description(&mut self, word: Range<usize>, last: SpecField) -> ProbeDesc {
         self.pos = word.end;

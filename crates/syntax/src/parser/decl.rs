@@ -258,10 +258,10 @@ impl Parser<'_> {
 
     /// At the name `text`: it names the base type rather than what is declared.
     fn is_type_here(&mut self, text: &str, place: Place) -> bool {
-        if self.is_type(text) || place == Place::Param || place == Place::TypeName {
-            return true;
-        }
-        matches!(self.peek(1).tok, Tok::Ident(_) | Tok::P(Punct::Star))
+        place == Place::Param
+            || place == Place::TypeName
+            || matches!(self.peek(1).tok, Tok::Ident(_) | Tok::P(Punct::Star))
+            || self.is_type(text)
     }
 
     /// `struct tag { members }`.

@@ -165,19 +165,16 @@ impl Parser<'_> {
     /// A name that is not known as a type is taken for one where no expression could stand, so that the checker can say
     /// that there is no such type.
     fn is_type_in_parens(&mut self, cast: bool) -> bool {
-        let known = match &self.peek(1).tok {
+        let name = match &self.peek(1).tok {
             Tok::Kw(kw) => return kw.starts_type(),
-            Tok::Ident(name) => {
-                let name = name.clone();
-                self.is_type(&name)
-            }
+            Tok::Ident(name) => name.clone(),
             _ => return false,
         };
         match self.peek(2).tok {
             Tok::P(Punct::RParen) => {
                 let next = self.peek(3);
                 let (operand, word) = (next.starts_operand(), next.is_operand_word());
-                if cast { known && operand || word } else { known }
+                if cast { word || operand && self.is_type(&name) } else { self.is_type(&name) }
             }
             Tok::P(Punct::Star) => {
                 let mut n = 3;
@@ -186,14 +183,14 @@ impl Parser<'_> {
                 }
                 match self.peek(n).tok {
                     Tok::P(Punct::RParen) => true,
-                    Tok::P(Punct::LBracket) => known,
-                    Tok::P(Punct::LParen) => known && self.peek(n + 1).is(Punct::Star),
+                    Tok::P(Punct::LBracket) => self.is_type(&name),
+                    Tok::P(Punct::LParen) => self.peek(n + 1).is(Punct::Star) && self.is_type(&name),
                     Tok::Kw(kw) => kw.starts_type(),
                     _ => false,
                 }
             }
-            Tok::P(Punct::LBracket) => known && self.peek(3).is(Punct::RBracket),
-            Tok::P(Punct::LParen) => known && self.peek(3).is(Punct::Star),
+            Tok::P(Punct::LBracket) => self.peek(3).is(Punct::RBracket) && self.is_type(&name),
+            Tok::P(Punct::LParen) => self.peek(3).is(Punct::Star) && self.is_type(&name),
             Tok::Kw(kw) => kw.starts_type(),
             _ => false,
         }

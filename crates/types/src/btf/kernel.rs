@@ -36,6 +36,11 @@ impl KernelBtf {
         KernelBtf { dir: None, vmlinux, modules: Mutex::default() }
     }
 
+    /// True when the kernel's own BTF was looked at; a session that names no kernel type never does.
+    pub fn is_open(&self) -> bool {
+        self.vmlinux.get().is_some()
+    }
+
     /// The kernel's own BTF, or why there is none.
     pub fn vmlinux(&self) -> Result<&Arc<Btf>, &BtfError> {
         let open = || match &self.dir {

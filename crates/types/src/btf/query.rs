@@ -153,6 +153,13 @@ impl Btf {
         self.find(&[if union { BtfKind::Union } else { BtfKind::Struct }], tag)
     }
 
+    /// Names of this blob's own types of these kinds.
+    pub fn names<'a>(&'a self, kinds: &'a [BtfKind]) -> impl Iterator<Item = &'a str> {
+        self.own()
+            .filter(|(_, raw)| raw.kind().is_some_and(|k| kinds.contains(&k)))
+            .map(|(_, raw)| raw.name())
+    }
+
     /// A type's own name; empty where it has none.
     pub fn name_of(&self, id: u32) -> &str {
         self.raw(id).map_or("", |raw| raw.name())

@@ -256,6 +256,24 @@ pub fn kernel() -> Vec<u8> {
         &[("nr_threads", int, 0), ("tty", void_ptr, 8), ("pids", pid_ptr, 16)],
     );
     let signal_ptr = b.pointer(signal);
+    let list = b.next_id() + 1;
+    let list_ptr = b.pointer(list);
+    let list_head = b.sou(false, "list_head", 16, &[("next", list_ptr, 0), ("prev", list_ptr, 8)]);
+    debug_assert_eq!(list, list_head);
+    let node = b.next_id() + 2;
+    let node_ptr = b.pointer(node);
+    let node_ptr_ptr = b.pointer(node_ptr);
+    let hlist_node = b.sou(false, "hlist_node", 16, &[("next", node_ptr, 0), ("pprev", node_ptr_ptr, 8)]);
+    debug_assert_eq!(node, hlist_node);
+    let pid_links = b.array(hlist_node, 4);
+    let row = b.array(int, 3);
+    let matrix = b.array(row, 2);
+    let enqueue = b.proto(0, &[("rq", void_ptr), ("flags", int)]);
+    let enqueue_ptr = b.pointer(enqueue);
+    let sched_class =
+        b.sou(false, "sched_class", 16, &[("enqueue_task", enqueue_ptr, 0), ("name", char_ptr, 8)]);
+    let const_class = b.modifier(BtfKind::Const, "", sched_class);
+    let class_ptr = b.pointer(const_class);
     let task = b.next_id() + 3;
     let task_ptr = b.pointer(task);
     // An anonymous union and a bit-field, as the real one has.
@@ -284,6 +302,10 @@ pub fn kernel() -> Vec<u8> {
             ("cred", cred_ptr, 112),
             ("comm", comm, 120),
             ("signal", signal_ptr, 136),
+            ("tasks", list_head, 144),
+            ("matrix", matrix, 160),
+            ("sched_class", class_ptr, 184),
+            ("pid_links", pid_links, 192),
         ],
     );
     debug_assert_eq!(task, task_made);

@@ -1,0 +1,35 @@
+//! What the kernel's types cost a script: nothing, as long as it names none. A process of its own, because BTF that is open
+//! stays open. (The `syscall` provider reads it for its own probes and for the ids of those behind them, so only probes
+//! before them are named here.)
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use dtrace::options::Options;
+use dtrace::{Macros, Source, compile};
+use types::btf::KernelBtf;
+
+fn compiles(text: &str) {
+    let source = Source::Script("x.d".into(), text.into());
+    let program = compile(&[source], &Macros::default(), &mut Options::default());
+    if let Err((map, dtrace::Error::Program(all))) = program {
+        panic!("{}", all.iter().map(|d| d.render(&map, true)).collect::<String>());
+    }
+}
+
+#[test]
+fn a_script_that_names_no_kernel_type_does_not_open_btf() {
+    let kernel = KernelBtf::running();
+    compiles(
+        "struct node { struct node *next; int value:3; uint8_t name[16]; };\n\
+         typedef struct node node_t;\n\
+         typedef unsigned int u32;\n\
+         inline int N = 3;\n\
+         int total; string texts[int, string]; self int depth;\n\
+         BEGIN { x = 1; y = (x) - 1; z = (timestamp) - (y) * (x) & (N); this->p = (node_t *)arg0; }\n\
+         END /(pid) == $pid && ((struct node *)arg1)->next != NULL/\n\
+         { total += (u32)arg0 + sizeof (x); self->depth++; texts[1, execname] = probefunc; @[pid] = sum((arg0) & 7); }\n",
+    );
+    assert!(!kernel.is_open());
+    compiles("BEGIN { this->t = (struct task_struct *)arg0; }");
+    assert!(kernel.is_open());
+}
