@@ -118,7 +118,8 @@ impl Checker<'_> {
         }
         if self.types.size(output).is_none() {
             let message = format!("incomplete struct/union/enum {name}");
-            return self.fail_with(Tag::D_XLATE_SOU, t.output.span, message, self.kernel_types());
+            let help = self.near_tag(output);
+            return self.fail_with(Tag::D_XLATE_SOU, t.output.span, message, help);
         }
         let input = self.param(&t.input)?;
         let known =

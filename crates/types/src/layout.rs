@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use crate::model::{Body, Inner, Kind, TypeId, Types};
 
+/// Types looked at for one question. A malformed BTF can have structs in themselves, several times over; C has not.
+const MAX_STEPS: u32 = 10_000;
+
 /// A member of a struct or union.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -145,17 +148,18 @@ impl Types {
 
     /// Alignment in bytes, at least 1.
     pub fn align(&self, id: TypeId) -> u64 {
-        self.align_at(id, crate::import::MAX_DEPTH)
+        self.align_at(id, crate::import::MAX_DEPTH, &mut { MAX_STEPS })
     }
 
-    fn align_at(&self, id: TypeId, depth: u32) -> u64 {
-        if depth == 0 {
+    fn align_at(&self, id: TypeId, depth: u32, steps: &mut u32) -> u64 {
+        if depth == 0 || *steps == 0 {
             return 1;
         }
+        *steps -= 1;
         match self.base_kind(id) {
-            Kind::Array { elem, .. } => self.align_at(elem, depth - 1),
+            Kind::Array { elem, .. } => self.align_at(elem, depth - 1, steps),
             Kind::Sou { .. } => {
-                self.members(id).iter().map(|m| self.align_at(m.ty, depth - 1)).max().unwrap_or(1)
+                self.members(id).iter().map(|m| self.align_at(m.ty, depth - 1, steps)).max().unwrap_or(1)
             }
             Kind::String => 1,
             Kind::Usymaddr => 8,
@@ -186,19 +190,20 @@ impl Types {
 
     /// A member by name, inside anonymous structs and unions too.
     pub fn member(&self, id: TypeId, name: &str) -> Option<Found> {
-        self.member_at(id, name, crate::import::MAX_DEPTH)
+        self.member_at(id, name, crate::import::MAX_DEPTH, &mut { MAX_STEPS })
     }
 
-    fn member_at(&self, id: TypeId, name: &str, depth: u32) -> Option<Found> {
-        if depth == 0 || name.is_empty() {
+    fn member_at(&self, id: TypeId, name: &str, depth: u32, steps: &mut u32) -> Option<Found> {
+        if depth == 0 || *steps == 0 || name.is_empty() {
             return None;
         }
+        *steps -= 1;
         let members = self.members(id);
         if let Some(m) = members.iter().find(|m| &*m.name == name) {
             return Some(Found { ty: m.ty, bit_offset: m.bit_offset, bits: m.bits });
         }
         members.iter().filter(|m| m.name.is_empty() && m.bits.is_none()).find_map(|m| {
-            let inner = self.member_at(m.ty, name, depth - 1)?;
+            let inner = self.member_at(m.ty, name, depth - 1, steps)?;
             Some(Found { bit_offset: m.bit_offset.checked_add(inner.bit_offset)?, ..inner })
         })
     }
@@ -206,17 +211,18 @@ impl Types {
     /// Names that [`Types::member`] can find, for "did you mean".
     pub fn member_names(&self, id: TypeId) -> Vec<Arc<str>> {
         let mut names = Vec::new();
-        self.collect_names(id, &mut names, 16);
+        self.collect_names(id, &mut names, 16, &mut { MAX_STEPS });
         names
     }
 
-    fn collect_names(&self, id: TypeId, names: &mut Vec<Arc<str>>, depth: u32) {
-        if depth == 0 {
+    fn collect_names(&self, id: TypeId, names: &mut Vec<Arc<str>>, depth: u32, steps: &mut u32) {
+        if depth == 0 || *steps == 0 {
             return;
         }
+        *steps -= 1;
         for m in self.members(id).iter() {
             if m.name.is_empty() {
-                self.collect_names(m.ty, names, depth - 1);
+                self.collect_names(m.ty, names, depth - 1, steps);
             } else {
                 names.push(m.name.clone());
             }

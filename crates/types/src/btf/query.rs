@@ -10,6 +10,9 @@ const SEARCHES: u32 = 8;
 /// Longest chain of typedefs, qualifiers and nested anonymous members that is followed.
 const MAX_CHAIN: u32 = 32;
 
+/// Structs looked into for one member; see `layout::MAX_STEPS`.
+const MAX_STEPS: u32 = 10_000;
+
 /// A member found by path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -209,7 +212,7 @@ impl Btf {
     pub fn member(&self, sou: u32, path: &str) -> Option<Field> {
         let mut found = Field { bit_offset: 0, size: 0, bits: None, ty: sou };
         for name in path.split('.') {
-            let m = self.member_named(found.ty, name, MAX_CHAIN)?;
+            let m = self.member_named(found.ty, name, MAX_CHAIN, &mut { MAX_STEPS })?;
             found = Field {
                 bit_offset: found.bit_offset.checked_add(m.bit_offset)?,
                 size: self.size(m.ty).unwrap_or(0),
@@ -220,16 +223,17 @@ impl Btf {
         Some(found)
     }
 
-    fn member_named(&self, id: u32, name: &str, depth: u32) -> Option<BtfMember<'_>> {
-        if depth == 0 || name.is_empty() {
+    fn member_named(&self, id: u32, name: &str, depth: u32, steps: &mut u32) -> Option<BtfMember<'_>> {
+        if depth == 0 || *steps == 0 || name.is_empty() {
             return None;
         }
+        *steps -= 1;
         let Some(Def::Sou { members, .. }) = self.def(self.resolve(id)) else { return None };
         if let Some(m) = members.clone().find(|m| m.name == name) {
             return Some(m);
         }
         members.filter(|m| m.name.is_empty() && m.bits.is_none()).find_map(|m| {
-            let inner = self.member_named(m.ty, name, depth - 1)?;
+            let inner = self.member_named(m.ty, name, depth - 1, steps)?;
             Some(BtfMember { bit_offset: m.bit_offset.checked_add(inner.bit_offset)?, ..inner })
         })
     }
