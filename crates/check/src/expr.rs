@@ -6,7 +6,7 @@ use types::{Kind, TypeId};
 
 use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
 use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
-use crate::tables::{self, VariableKind};
+use crate::tables::{self, Fact, VariableKind};
 
 /// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
 pub(crate) const MAX_DEPTH: u32 = 512;
@@ -133,6 +133,19 @@ impl Checker<'_> {
                 VariableKind::Foreign(why) => {
                     let message = format!("built-in variable '{word}' has no meaning on Linux: {why}");
                     self.fail(Tag::D_UNSUPPORTED, span, message)
+                }
+                VariableKind::Fact(fact) => {
+                    let facts = (self.cx.options.facts.0)();
+                    let value = match fact {
+                        Fact::Boottime => facts.boottime,
+                        Fact::Pagesize => facts.pagesize as i64,
+                        Fact::PidNamespace => i64::from(facts.pid_namespace),
+                    };
+                    Ok(self.int(value, self.row_type(row.ty), span))
+                }
+                VariableKind::CpuFact(_) => {
+                    let message = format!("array '{word}' may not be referenced as scalar");
+                    self.fail(Tag::D_IDENT_BADREF, span, message)
                 }
                 VariableKind::Unsupported => self.unsupported(span, format!("built-in variable '{word}'")),
             };

@@ -10,7 +10,7 @@
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
 //!  actions     what records; printf: formats against types
-//!  translate   translators, defined()
+//!  translate   translators, defined();  cpus: what is known of each CPU
 //!  aggregates  @a[k] = f(x); quantize: its parameters;  columns: what a key column is, joined over all uses
 //!  program     the result
 //! ```
@@ -29,6 +29,7 @@ mod call;
 mod clause;
 mod columns;
 mod convert;
+mod cpus;
 mod decl;
 pub mod dump;
 mod expr;
@@ -48,7 +49,7 @@ use plane::desc::AggDesc;
 use syntax::ast::{Item, PragmaKind, Program};
 
 pub use program::Checked;
-pub use session::{Context, Options};
+pub use session::{Context, Facts, FactsOf, Options};
 
 use program::{Repr, Var};
 use session::{Checker, VarType};

@@ -90,6 +90,13 @@ impl Checker<'_> {
                 format!("improper attempt to reference @{} as a multi-dimensional array", agg.name.text);
             return self.fail(Tag::D_AGG_MDIM, span, message);
         }
+        if let Some(Named { scope: Scope::Global, name }) = named(base)
+            && let Some(row) = tables::variable(name)
+            && let tables::VariableKind::CpuFact(fact) = row.kind
+            && let [cpu] = keys
+        {
+            return self.of_cpu(fact, cpu, span);
+        }
         if let Some(Named { scope, name }) = named(base) {
             if scope == Scope::Global && self.var(scope, name).is_none() && tables::variable(name).is_none() {
                 self.need(name);

@@ -50,9 +50,37 @@ pub struct Options {
     pub operands: Vec<String>,
     /// Unreferenced operands are no error.
     pub argref: bool,
+    /// What D libraries may know of the machine; asked for when a program uses it.
+    pub facts: FactsOf,
     /// Only what happens on this CPU is wanted.
     pub cpu: Option<u64>,
 }
+
+/// What is known when the session begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Nanoseconds from boot to 1970's.
+    pub boottime: i64,
+    /// Bytes of a page.
+    pub pagesize: u64,
+    /// Inode of the tracer's pid namespace; 0 for the initial one.
+    pub pid_namespace: u32,
+    /// Package and NUMA node of each CPU, by its number; -1 where there is none.
+    pub cpus: Vec<(i32, i32)>,
+}
+
+/// How to find [`Facts`].
+#[derive(Clone, Copy, Debug)]
+pub struct FactsOf(pub fn() -> Facts);
+
+impl PartialEq for FactsOf {
+    /// There is one machine.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for FactsOf {}
 
 impl Default for Options {
     fn default() -> Self {
@@ -64,6 +92,7 @@ impl Default for Options {
             ustackframes: 100,
             operands: Vec::new(),
             argref: false,
+            facts: FactsOf(Facts::default),
             cpu: None,
         }
     }

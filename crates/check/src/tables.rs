@@ -19,8 +19,32 @@ pub enum VariableKind {
     Registers,
     /// D elsewhere, and without a meaning on Linux: why.
     Foreign(&'static str),
+    /// What is known when the session begins; for D libraries.
+    Fact(Fact),
+    /// The same of each CPU: a table that is indexed by CPU.
+    CpuFact(CpuFact),
     /// D, but not compiled yet.
     Unsupported,
+}
+
+/// A number that is known when the session begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// Nanoseconds from boot to 1970's.
+    Boottime,
+    /// Bytes of a page.
+    Pagesize,
+    /// Inode of the tracer's pid namespace; 0 for the initial one.
+    PidNamespace,
+}
+
+/// A number that is known of each CPU when the session begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuFact {
+    /// The package it is in.
+    Chip,
+    /// The NUMA node it is in.
+    Node,
 }
 
 /// A built-in variable.
@@ -51,8 +75,18 @@ const fn foreign(name: &'static str, why: &'static str) -> VariableRow {
 /// Registers that `uregs[]` has.
 pub const UREGS: u8 = 26;
 
+/// Names with `_` before them are for D libraries.
+const fn fact(name: &'static str, ty: &'static str, kind: VariableKind) -> VariableRow {
+    VariableRow { name, ty, kind, attributes: Attributes::STABLE }
+}
+
 /// Every built-in variable.
 pub const VARIABLES: &[VariableRow] = &[
+    fact("_boottime", "int64_t", VariableKind::Fact(Fact::Boottime)),
+    fact("_cpu_chip", "int", VariableKind::CpuFact(CpuFact::Chip)),
+    fact("_cpu_lgrp", "int", VariableKind::CpuFact(CpuFact::Node)),
+    fact("_pagesize", "uint64_t", VariableKind::Fact(Fact::Pagesize)),
+    fact("_pidns", "uint_t", VariableKind::Fact(Fact::PidNamespace)),
     VariableRow { name: "NULL", ty: "long", kind: VariableKind::Null, attributes: Attributes::STABLE },
     var("arg0", "int64_t", Builtin::Arg(0)),
     var("arg1", "int64_t", Builtin::Arg(1)),
@@ -266,7 +300,8 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("copyout"),
     later_sub("copyoutstr"),
     agg("count", "", Aggregating::Count),
-    later_sub("d_path"),
+    call("_mountpoint", "string", "struct path *"),
+    call("d_path", "string", "struct path *"),
     later_sub("ddi_pathname"),
     act("denormalize", "void", "...", ActionKind::Denormalize),
     later_sub("dirname"),

@@ -273,6 +273,7 @@ impl Texts {
                 ustackframes: options.number("ustackframes") as u32,
                 operands: macros.args.clone(),
                 argref: options.flag("argref"),
+                facts: check::FactsOf(crate::facts::of_machine),
                 cpu: options.maybe_number("cpu"),
             },
         };

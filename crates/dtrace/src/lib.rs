@@ -19,6 +19,7 @@ mod assemble;
 mod compile;
 mod cpp;
 mod error;
+mod facts;
 mod libraries;
 pub mod list;
 mod machine;

@@ -8,21 +8,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use bpf::features::{Facility, Features};
-use bpf::maps::{Maps, Needs, Plan, PreemptCount};
-use bpf::mir::{KsymId, MapRef};
-use bpf::program::{
-    ClauseUse, ErrorProbe, Layout, PidNamespace, Probe, ProgramSpec, Session, Target, TaskOffsets,
-    ThreadOffsets, compile,
-};
-use bpf::regalloc::CodegenError;
+use bpf::features::Features;
+use bpf::maps::{Maps, Needs, Plan};
+use bpf::mir::MapRef;
+use bpf::program::{ClauseUse, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
 use bpf::sys::{
     AttachType, Doorbell, GracePeriod, Link, Map, MapSpec, Mmap, Prog, ProgKind, SysError, Update,
     monotonic_ns,
 };
 use consumer::SlotSink;
 use diagnostics::SourceMap;
-use dif::ir::{InstData, IntBuiltin, Module, Op, Scope};
+use dif::ir::{Module, Scope};
 use plane::control::{Activity, Control, DropDelta, DropTracker, PerCpu};
 use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
@@ -30,9 +26,10 @@ use plane::stacks::Stack;
 use providers::{Attach, Role};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, error_clauses, uses, uses_task};
+use crate::assemble::{Assembled, Assembly, error_clauses};
 use crate::compile::Program;
 use crate::error::Error;
+use crate::facts::target;
 use crate::options::Options;
 
 /// A program and what holds it in place.
@@ -468,90 +465,6 @@ fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroun
 
 /// The context level of clocks.
 const HARD_INTERRUPT: u32 = 2;
-
-fn target(module: &Module, around: &Surroundings<'_>) -> Result<Target, Error> {
-    let task = uses_task(module).then(|| task_offsets(around.kernel)).flatten();
-    if task.is_none()
-        && let Some(inst) = insts(module).find(|i| i.op == Op::Builtin(IntBuiltin::Ppid))
-    {
-        // A guess at where the parent stands in the task would be a wrong number.
-        let message = "ppid needs the kernel's types, and this kernel gives none (no BTF)".into();
-        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
-    }
-    let pid_namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten().map(|ns| {
-        // The kernel counts a device as 12 bits of major and 20 of minor number.
-        let dev = u64::from(libc_major(ns.dev)) << 20 | u64::from(libc_minor(ns.dev));
-        PidNamespace { dev, ino: ns.ino }
-    });
-    let task_btf = task.is_some() && around.features.has(Facility::TaskBtf);
-    let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
-    if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
-        let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
-        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
-    }
-    let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
-    let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
-    let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
-    let preempt_count = ipl.then(|| preempt_count(around)).flatten();
-    Ok(Target { task, task_btf, thread, preempt_count, pid_namespace, wall_offset: wall_offset() })
-}
-
-/// Every instruction of every clause.
-fn insts(module: &Module) -> impl Iterator<Item = &InstData> {
-    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts)
-}
-
-/// Major number of a device as `stat` shows it.
-fn libc_major(dev: u64) -> u32 {
-    ((dev >> 8) & 0xfff) as u32
-}
-
-/// Minor number, likewise.
-fn libc_minor(dev: u64) -> u32 {
-    ((dev & 0xff) | ((dev >> 12) & 0xf_ff00)) as u32
-}
-
-fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
-    let btf = kernel.vmlinux().ok()?;
-    let offset = |member: &str| btf.field(&format!("task_struct.{member}")).map(|f| f.offset() as i16);
-    Some(TaskOffsets {
-        comm: offset("comm")?,
-        real_parent: offset("real_parent")?,
-        tgid: offset("tgid")?,
-        flags: offset("flags")?,
-    })
-}
-
-fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
-    let btf = kernel.vmlinux().ok()?;
-    let offset = |member: &str| btf.field(&format!("task_struct.thread.{member}")).map(|f| f.offset() as i16);
-    Some(ThreadOffsets {
-        ds: offset("ds")?,
-        es: offset("es")?,
-        fs: offset("fsindex")?,
-        gs: offset("gsindex")?,
-        trap_nr: offset("trap_nr")?,
-    })
-}
-
-/// Where programs find the preempt count, if this kernel lets them.
-fn preempt_count(around: &Surroundings<'_>) -> Option<PreemptCount> {
-    let btf = around.kernel.vmlinux().ok().filter(|_| around.features.has(Facility::PreemptCount))?;
-    let (var, offset) = bpf::features::preempt_count(btf)?;
-    Some(PreemptCount { ksym: KsymId(var), offset })
-}
-
-/// Nanoseconds from the monotonic clock to 1970's: the least of a few readings, so that a pause between two clocks does
-/// not count.
-fn wall_offset() -> i64 {
-    let one = || {
-        let before = monotonic_ns() as i64;
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let after = monotonic_ns() as i64;
-        (after - before, wall.as_nanos() as i64 - (before + (after - before) / 2))
-    };
-    (0..5).map(|_| one()).min().map_or(0, |(_, offset)| offset)
-}
 
 fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
     let map = Map::create(&MapSpec::array(name, bytes.len().max(8) as u32, 1))?;

@@ -31,6 +31,7 @@ use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::{Plan, PreemptCount};
 use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, V};
 use crate::regalloc::CodegenError;
+pub use crate::routines::PathOffsets;
 use crate::routines::{self, SlotRef, words};
 pub use crate::select::layout::Layout;
 use crate::select::layout::{SlotParts, needs_slot};
@@ -45,6 +46,8 @@ use which::{Table, clause_test, probe_index, union_test};
 /// no kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
+    /// What names of files are made of; without it there are none.
+    pub path: Option<PathOffsets>,
     /// Offsets in `struct task_struct`; without them `execname` costs a helper and `ppid` is 0.
     pub task: Option<TaskOffsets>,
     /// `bpf_get_current_task_btf` is there, so a task's members are loaded directly.

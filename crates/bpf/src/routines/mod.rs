@@ -17,12 +17,14 @@
 //!  assoc    associative arrays                  thread     self->, context level
 //!  chill    holding the CPU
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
+//!  path     names of files
 //! ```
 
 mod agg;
 mod agg_value;
 mod assoc;
 mod chill;
+mod path;
 mod record;
 mod slot;
 mod stack;
@@ -32,6 +34,8 @@ pub(crate) mod words;
 pub use agg::aggregate;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
 pub use chill::chill;
+pub use path::PathOffsets;
+pub(crate) use path::{NAME, path};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};

@@ -12,9 +12,12 @@
 //!    key     the longest key, for those that do not fit registers
 //!    buffer  frames of a stack
 //!    image   an element of an array of strings before it is stored
+//!    path    in the making, and a name that does not fit
 //! ```
 
-use dif::ir::{Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Term, Ty, Value, VarId, VarTy};
+use dif::ir::{
+    Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Subr, Term, Ty, Value, VarId, VarTy,
+};
 
 use super::strings::Shape;
 use crate::program::Division;
@@ -59,6 +62,8 @@ pub struct SlotParts {
     pub buffer: u32,
     /// The image of a string element.
     pub image: u32,
+    /// A path in the making.
+    pub path: u32,
 }
 
 impl Layout {
@@ -134,6 +139,8 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         _ => false,
     });
     let image = if stores_strings { plane::assoc::value_size(module.strsize) } else { 0 };
+    let paths = insts().any(|i| matches!(i.op, Op::Call(Subr::DPath | Subr::Mountpoint, _)));
+    let path = if paths { module.strsize + crate::routines::NAME } else { 0 };
     let mut take = |size: u32| {
         *end += size.div_ceil(WORD) * WORD;
         *end - size.div_ceil(WORD) * WORD
@@ -144,6 +151,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         key: take(if key > KEY_ON_STACK { key } else { 0 }),
         buffer: take(buffer),
         image: take(image),
+        path: take(path),
     }
 }
 

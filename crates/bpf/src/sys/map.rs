@@ -528,7 +528,8 @@ fn cpu_list(text: &str) -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-pub(crate) fn page_size() -> usize {
+/// Bytes of a page.
+pub fn page_size() -> usize {
     // SAFETY: no memory is involved.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

@@ -22,7 +22,7 @@ pub use doorbell::Doorbell;
 pub use error::SysError;
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};
-pub(crate) use map::page_size;
+pub use map::page_size;
 pub use map::{
     Element, GracePeriod, Map, MapBtf, MapInfo, MapKind, MapSpec, Update, flags, online_cpus, possible_cpus,
 };
@@ -153,6 +153,14 @@ pub fn monotonic_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec; this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// As [`monotonic_ns`], but it goes on while the machine is suspended: the clock of a task's start.
+pub fn boot_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a valid timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 

@@ -49,6 +49,11 @@ pub trait World {
         false
     }
 
+    /// The path of the `struct path` at an address, or of the root of its mount; `None` when it cannot be read.
+    fn path(&mut self, _addr: u64, _mount: bool) -> Option<Vec<u8>> {
+        None
+    }
+
     /// A random number.
     fn random(&mut self) -> u32 {
         0

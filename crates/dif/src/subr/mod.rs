@@ -6,6 +6,7 @@
 //! each, would make every pass name all of them to say the same of each.
 
 mod action;
+mod file;
 mod number;
 
 use crate::interp::{Val, World};
@@ -16,9 +17,11 @@ use crate::ir::{FaultKind, Space, Ty};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subr {
     Chill,
+    DPath,
     Htonl,
     Htonll,
     Htons,
+    Mountpoint,
     Raise,
     Rand,
 }
@@ -94,6 +97,10 @@ impl Row {
         Row { effect: Effect::Changes, ..self }
     }
 
+    const fn string(self) -> Row {
+        Row { gives: Ty::Str, ..self }
+    }
+
     const fn reads(self) -> Row {
         Row { effect: Effect::Reads, ..self }
     }
@@ -104,9 +111,11 @@ type Run = fn(&mut Call<'_>) -> Result<Val, Fault>;
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
     Row::int(Subr::Chill, "chill", &[Param::Int], action::chill).faults().changes(),
+    Row::int(Subr::DPath, "d_path", &[Param::Ptr], file::d_path).string().reads().faults(),
     Row::int(Subr::Htonl, "htonl", &[Param::Int], number::htonl),
     Row::int(Subr::Htonll, "htonll", &[Param::Int], number::htonll),
     Row::int(Subr::Htons, "htons", &[Param::Int], number::htons),
+    Row::int(Subr::Mountpoint, "_mountpoint", &[Param::Ptr], file::mountpoint).string().reads().faults(),
     Row::int(Subr::Raise, "raise", &[Param::Int], action::raise).faults().changes(),
     Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
 ];

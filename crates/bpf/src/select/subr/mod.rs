@@ -4,9 +4,11 @@
 //!
 //! ```text
 //!  mod   which does what        number   byte order, chance        action   signals, delay
+//!                               file     paths
 //! ```
 
 mod action;
+mod file;
 mod number;
 
 use dif::ir::{InstData, Subr, Value};
@@ -19,6 +21,11 @@ impl Clause<'_, '_> {
         let value = match subr {
             Subr::Chill => self.chill(args[0]),
             Subr::Raise => self.raise(args[0]),
+            Subr::DPath | Subr::Mountpoint => {
+                let path = self.d_path(inst, args[0], subr == Subr::Mountpoint)?;
+                self.set(inst, Val::Str(path));
+                return Ok(());
+            }
             Subr::Htons => self.swap(16, args[0]),
             Subr::Htonl => self.swap(32, args[0]),
             Subr::Htonll => self.swap(64, args[0]),

@@ -1,0 +1,222 @@
+//! The path of a file: from its name upwards, from directory to directory and from mount to mount, to the root of the
+//! mount namespace.
+//!
+//! ```text
+//!  dentry ──d_parent──► dentry ──d_parent──► dentry = mnt_root of its mount
+//!  "passwd"             "etc"                   │ mnt_mountpoint, in the mount mnt_parent
+//!                                               ▼
+//!                                            dentry ... = mnt_root of a mount that is its own parent
+//! ```
+//!
+//! A path is written from its end, but where its end is, only its length says; so the way up is gone twice, once to
+//! measure and once to write. The alternative, to remember each step, needs more stack than a program has. If somebody
+//! renames a directory in between, the second way ends elsewhere than at the first byte, and the name is not known.
+//!
+//! A root that a process has changed to (`chroot`) is not the end: names mean the same for all who read them. Nothing is
+//! locked, every step is a checked read, and a loop of [`STEPS`] steps is the longest way.
+
+use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
+use crate::routines::words::zero;
+
+/// Directories and mounts of the longest path.
+const STEPS: i64 = 256;
+
+/// The longest name of one directory, and what is written beyond the room's end when a path is too long.
+pub(crate) const NAME: u32 = 256;
+
+/// Where the kernel keeps what a path is made of: bytes from the start of each struct.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathOffsets {
+    /// In `struct path`.
+    pub mnt: i16,
+    pub dentry: i16,
+    /// In `struct dentry`.
+    pub parent: i16,
+    pub name_len: i16,
+    pub name: i16,
+    /// `mnt` in `struct mount`.
+    pub vfsmount: i16,
+    /// In `struct mount`.
+    pub mnt_parent: i16,
+    pub mountpoint: i16,
+    /// In `struct vfsmount`.
+    pub mnt_root: i16,
+}
+
+/// The state of the walk, on the stack: words.
+const DENTRY: i16 = 0;
+const MOUNT: i16 = 8;
+const ROOT: i16 = 16;
+/// Bytes of the path: counted up by the first walk and down by the second.
+const LENGTH: i16 = 24;
+const ROOM: i16 = 32;
+/// Not 0 when something could not be read, or was too far.
+const WRONG: i16 = 40;
+const SCRATCH: i16 = 48;
+const STATE: u32 = 56;
+
+/// Writes the path of the `struct path` at `path` into the `strsize` + [`NAME`] bytes at `room`: `strsize` bytes, zero behind
+/// the path, of the file or, with `mount`, of the root of its mount. Gives 0, else the address could not be read.
+pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path: V, mount: bool) -> V {
+    let bytes = strsize + NAME;
+    let name = if mount { "dt_mount_path" } else { "dt_path" };
+    b.call_global(name, &[Arg::Memory(room, bytes), Arg::Word(path)], |b| {
+        let (room, path) = (b.param(0), b.param(1));
+        let state = b.stack(STATE);
+        let (bad, lost) = (b.label(), b.label());
+        zero(b, room, 0, bytes);
+        // Counted from a number that the verifier does not know: it would follow a known one through every step.
+        b.slot_store(Size::B8, state, LENGTH, path);
+        b.slot_store(Size::B8, state, WRONG, 0);
+        b.slot_store(Size::B8, state, SCRATCH, 0);
+        b.slot_store(Size::B8, state, ROOM, room);
+        start(b, o, state, path, mount, bad);
+        walk(b, o, state, None);
+        let wrong = b.slot_load(Size::B8, state, WRONG);
+        b.br(Jmp::Ne, wrong, 0, lost);
+        let length = b.slot_load(Size::B8, state, LENGTH);
+        let length = b.sub(length, path);
+        b.slot_store(Size::B8, state, LENGTH, length);
+        let some = b.label();
+        b.br(Jmp::Ne, length, 0, some);
+        b.store(Size::B1, room, 0, b'/');
+        b.exit(0);
+        b.bind(some);
+        start(b, o, state, path, mount, bad);
+        walk(b, o, state, Some(strsize));
+        let wrong = b.slot_load(Size::B8, state, WRONG);
+        b.br(Jmp::Ne, wrong, 0, lost);
+        let length = b.slot_load(Size::B8, state, LENGTH);
+        b.br(Jmp::Ne, length, 0, lost);
+        let last = b.add(room, strsize - 1);
+        b.store(Size::B1, last, 0, 0);
+        b.exit(0);
+        b.bind(lost);
+        zero(b, room, 0, bytes);
+        for (at, word) in (0i32..).step_by(8).zip(crate::select::strings::words(b"<unknown>")) {
+            if at + 8 <= strsize as i32 {
+                b.store(Size::B8, room, at as i16, word as i64);
+            }
+        }
+        let last = b.add(room, strsize - 1);
+        b.store(Size::B1, last, 0, 0);
+        b.exit(0);
+        b.bind(bad);
+        b.exit(1);
+    })
+}
+
+/// Reads a word from `addr + off` to the state's word `to`.
+fn read(b: &mut Builder, state: StackSlot, to: i16, addr: V, off: i16, bad: Label) {
+    let dst = b.slot_addr(state, to);
+    read_to(b, dst, addr, off, bad);
+}
+
+fn read_to(b: &mut Builder, dst: V, addr: V, off: i16, bad: Label) {
+    let size = b.imm(8);
+    let addr = b.add(addr, i32::from(off));
+    let wrong = b.call(Helper::PROBE_READ_KERNEL, &[dst, size, addr]);
+    b.br(Jmp::Ne, wrong, 0, bad);
+}
+
+/// To the file itself, or to the root of its mount.
+fn start(b: &mut Builder, o: &PathOffsets, state: StackSlot, path: V, root: bool, bad: Label) {
+    read(b, state, DENTRY, path, o.dentry, bad);
+    read(b, state, MOUNT, path, o.mnt, bad);
+    let vfsmount = b.slot_load(Size::B8, state, MOUNT);
+    read(b, state, ROOT, vfsmount, o.mnt_root, bad);
+    let mount = b.sub(vfsmount, i32::from(o.vfsmount));
+    b.slot_store(Size::B8, state, MOUNT, mount);
+    if root {
+        let dentry = b.slot_load(Size::B8, state, ROOT);
+        b.slot_store(Size::B8, state, DENTRY, dentry);
+    }
+}
+
+/// All the way up; with `write`, names are written into a room of so many bytes.
+fn walk(b: &mut Builder, o: &PathOffsets, state: StackSlot, write: Option<u32>) {
+    let name = if write.is_some() { "dt_path_write" } else { "dt_path_measure" };
+    let step = b.sub_addr(name, 2, |b| step(b, o, write));
+    let (steps, state, flags) = (b.imm(STEPS), b.slot_addr(state, 0), b.imm(0));
+    b.call(Helper::LOOP, &[steps, step, state, flags]);
+}
+
+/// One step: `step(number, state)`, 1 to stop.
+fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
+    let state = b.param(1);
+    let (wrong, stop, next, cross) = (b.label(), b.label(), b.label(), b.label());
+    // The last step that is made is one too many.
+    let number = b.param(0);
+    b.br(Jmp::Ge, number, STEPS - 1, wrong);
+    let field = |b: &mut Builder, to: i16, addr: V, off: i16, wrong: Label| {
+        let dst = b.add(state, i32::from(to));
+        read_to(b, dst, addr, off, wrong);
+        b.load(Size::B8, state, to)
+    };
+    let dentry = b.load(Size::B8, state, DENTRY);
+    let root = b.load(Size::B8, state, ROOT);
+    b.br(Jmp::Eq, dentry, root, cross);
+    // The two words of the name: hash and length, and where it is.
+    let length = field(b, SCRATCH, dentry, o.name_len, wrong);
+    let length = b.and(length, 0xff);
+    let whole = b.load(Size::B8, state, LENGTH);
+    if let Some(strsize) = write {
+        let name = field(b, SCRATCH, dentry, o.name, wrong);
+        let left = b.sub(whole, length);
+        let left = b.sub(left, 1);
+        b.store(Size::B8, state, LENGTH, left);
+        // The same again: what is known of a copy would be known of what was stored, and never end.
+        let at = b.add(length, 1);
+        let at = b.sub(whole, at);
+        // What does not fit is left out, and so is what a rename has made negative.
+        let beyond = b.label();
+        b.br(Jmp::Ge, at, strsize, beyond);
+        let room = b.load(Size::B8, state, ROOM);
+        let dst = b.add(room, at);
+        b.store(Size::B1, dst, 0, b'/');
+        let dst = b.add(dst, 1);
+        let failed = b.call(Helper::PROBE_READ_KERNEL, &[dst, length, name]);
+        b.br(Jmp::Ne, failed, 0, wrong);
+        b.bind(beyond);
+    } else {
+        let sum = b.add(whole, length);
+        let sum = b.add(sum, 1);
+        b.store(Size::B8, state, LENGTH, sum);
+    }
+    let parent = field(b, SCRATCH, dentry, o.parent, wrong);
+    // The root of a file system that is mounted nowhere.
+    b.br(Jmp::Eq, parent, dentry, stop);
+    b.store(Size::B8, state, DENTRY, parent);
+    b.jmp(next);
+    b.bind(cross);
+    let mount = b.load(Size::B8, state, MOUNT);
+    let above = field(b, SCRATCH, mount, o.mnt_parent, wrong);
+    b.br(Jmp::Eq, above, mount, stop);
+    field(b, DENTRY, mount, o.mountpoint, wrong);
+    b.store(Size::B8, state, MOUNT, above);
+    field(b, ROOT, above, o.vfsmount + o.mnt_root, wrong);
+    b.bind(next);
+    b.exit(0);
+    b.bind(wrong);
+    b.store(Size::B8, state, WRONG, 1);
+    b.bind(stop);
+    b.exit(1);
+}
+
+impl PathOffsets {
+    /// Offsets by the path of a member: `dentry.d_name.len`. `None` when the kernel has not all of them.
+    pub fn find(offset: impl Fn(&str) -> Option<i16>) -> Option<PathOffsets> {
+        Some(PathOffsets {
+            mnt: offset("path.mnt")?,
+            dentry: offset("path.dentry")?,
+            parent: offset("dentry.d_parent")?,
+            name_len: offset("dentry.d_name.len")?,
+            name: offset("dentry.d_name.name")?,
+            vfsmount: offset("mount.mnt")?,
+            mnt_parent: offset("mount.mnt_parent")?,
+            mountpoint: offset("mount.mnt_mountpoint")?,
+            mnt_root: offset("vfsmount.mnt_root")?,
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! What is known of each CPU when the session begins: its package, its NUMA node.
+//!
+//! No table in the kernel: which CPU is where is text. Neighbours mostly have the same answer, so the numbers of the CPUs
+//! fall into a few runs, and a tree of comparisons finds the run; on a machine of one package it is a constant.
+
+use diagnostics::Span;
+use syntax::ast;
+use types::TypeId;
+
+use crate::program::{Expr, ExprKind, Relation};
+use crate::session::{Checker, Checks};
+use crate::tables::CpuFact;
+
+impl Checker<'_> {
+    /// `_cpu_chip[cpu]` and its like; -1 for a CPU that is not known.
+    pub(crate) fn of_cpu(&mut self, fact: CpuFact, cpu: &ast::Expr, span: Span) -> Checks<Expr> {
+        let cpu = self.value(cpu)?;
+        let cpu = self.convert(cpu, TypeId::INT);
+        let (cpu, outer) = self.bind(cpu);
+        let cpus = (self.cx.options.facts.0)().cpus;
+        let mut runs: Vec<(i64, i64)> = Vec::new();
+        for (at, (chip, node)) in (0..).zip(cpus) {
+            let value = i64::from(match fact {
+                CpuFact::Chip => chip,
+                CpuFact::Node => node,
+            });
+            if runs.last().is_none_or(|(_, last)| *last != value) {
+                runs.push((at, value));
+            }
+        }
+        let tree = self.run_of(&cpu, &runs, span);
+        Ok(self.within(outer, tree))
+    }
+
+    /// The value of the run that a CPU is in; runs by their first CPU.
+    fn run_of(&self, cpu: &Expr, runs: &[(i64, i64)], span: Span) -> Expr {
+        let int = |kind| Box::new(Expr { kind, ty: TypeId::INT, span });
+        match runs {
+            [] => self.int(-1, TypeId::INT, span),
+            [(_, value)] => self.int(*value, TypeId::INT, span),
+            _ => {
+                let (low, high) = runs.split_at(runs.len() / 2);
+                let first = high.first().map_or(0, |(first, _)| *first);
+                let below = ExprKind::Compare {
+                    relation: Relation::Lt,
+                    signed: true,
+                    left: Box::new(cpu.clone()),
+                    right: int(ExprKind::Int(first)),
+                };
+                let (low, high) = (self.run_of(cpu, low, span), self.run_of(cpu, high, span));
+                *int(ExprKind::Cond(int(below), Box::new(low), Box::new(high)))
+            }
+        }
+    }
+}

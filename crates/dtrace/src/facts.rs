@@ -1,0 +1,137 @@
+//! What code generation asks of the kernel that runs: where things stand in its structs, and where we stand in it.
+//!
+//! Each fact is looked for only when the module has an operation that needs it; a session that needs none reads no BTF.
+
+use bpf::features::Facility;
+use bpf::maps::PreemptCount;
+use bpf::mir::KsymId;
+use bpf::program::{PathOffsets, PidNamespace, Target, TaskOffsets, ThreadOffsets};
+use bpf::regalloc::CodegenError;
+use bpf::sys::monotonic_ns;
+use dif::ir::{InstData, IntBuiltin, Module, Op};
+use dif::subr::Subr;
+use types::btf::KernelBtf;
+
+use crate::assemble::{uses, uses_task};
+use crate::error::Error;
+use crate::machine::Surroundings;
+
+/// All of them.
+pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Target, Error> {
+    let task = uses_task(module).then(|| task_offsets(around.kernel)).flatten();
+    if task.is_none()
+        && let Some(inst) = insts(module).find(|i| i.op == Op::Builtin(IntBuiltin::Ppid))
+    {
+        // A guess at where the parent stands in the task would be a wrong number.
+        let message = "ppid needs the kernel's types, and this kernel gives none (no BTF)".into();
+        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
+    }
+    let pid_namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten().map(|ns| {
+        // The kernel counts a device as 12 bits of major and 20 of minor number.
+        let dev = u64::from(libc_major(ns.dev)) << 20 | u64::from(libc_minor(ns.dev));
+        PidNamespace { dev, ino: ns.ino }
+    });
+    let task_btf = task.is_some() && around.features.has(Facility::TaskBtf);
+    let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
+    if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
+        let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
+        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
+    }
+    let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
+    let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
+    let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
+    let preempt_count = ipl.then(|| preempt_count(around)).flatten();
+    let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Mountpoint, _)));
+    let path = path.then(|| path_offsets(around.kernel)).flatten();
+    let wall_offset = wall_offset();
+    Ok(Target { task, task_btf, thread, path, preempt_count, pid_namespace, wall_offset })
+}
+
+/// Every instruction of every clause.
+fn insts(module: &Module) -> impl Iterator<Item = &InstData> {
+    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts)
+}
+
+/// Major number of a device as `stat` shows it.
+fn libc_major(dev: u64) -> u32 {
+    ((dev >> 8) & 0xfff) as u32
+}
+
+/// Minor number, likewise.
+fn libc_minor(dev: u64) -> u32 {
+    ((dev & 0xff) | ((dev >> 12) & 0xf_ff00)) as u32
+}
+
+fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| btf.field(&format!("task_struct.{member}")).map(|f| f.offset() as i16);
+    Some(TaskOffsets {
+        comm: offset("comm")?,
+        real_parent: offset("real_parent")?,
+        tgid: offset("tgid")?,
+        flags: offset("flags")?,
+    })
+}
+
+fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| btf.field(&format!("task_struct.thread.{member}")).map(|f| f.offset() as i16);
+    Some(ThreadOffsets {
+        ds: offset("ds")?,
+        es: offset("es")?,
+        fs: offset("fsindex")?,
+        gs: offset("gsindex")?,
+        trap_nr: offset("trap_nr")?,
+    })
+}
+
+/// Where programs find the preempt count, if this kernel lets them.
+fn preempt_count(around: &Surroundings<'_>) -> Option<PreemptCount> {
+    let btf = around.kernel.vmlinux().ok().filter(|_| around.features.has(Facility::PreemptCount))?;
+    let (var, offset) = bpf::features::preempt_count(btf)?;
+    Some(PreemptCount { ksym: KsymId(var), offset })
+}
+
+fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    PathOffsets::find(|member| btf.field(member).map(|f| f.offset() as i16))
+}
+
+/// What D libraries ask of the machine.
+pub(crate) fn of_machine() -> check::Facts {
+    let number = |path: String| std::fs::read_to_string(path).ok()?.trim().parse::<i32>().ok();
+    let node = |cpu: &str| {
+        let dir = std::fs::read_dir(cpu).ok()?;
+        let names = dir.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        names.filter_map(|n| n.strip_prefix("node")?.parse::<i32>().ok()).next()
+    };
+    let cpus = (0..bpf::sys::possible_cpus()).map(|n| {
+        let cpu = format!("/sys/devices/system/cpu/cpu{n}");
+        let chip = number(format!("{cpu}/topology/physical_package_id"));
+        // A machine without NUMA has one group.
+        (chip.unwrap_or(-1), node(&cpu).unwrap_or(0))
+    });
+    let namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten();
+    check::Facts {
+        boottime: clock_offset(bpf::sys::boot_ns),
+        pagesize: bpf::sys::page_size() as u64,
+        pid_namespace: namespace.map_or(0, |ns| ns.ino as u32),
+        cpus: cpus.collect(),
+    }
+}
+
+/// Nanoseconds from the monotonic clock to 1970's.
+fn wall_offset() -> i64 {
+    clock_offset(monotonic_ns)
+}
+
+/// Nanoseconds from a clock to 1970's: the least of a few readings, so that a pause between two clocks does not count.
+fn clock_offset(clock: fn() -> u64) -> i64 {
+    let one = || {
+        let before = clock() as i64;
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let after = clock() as i64;
+        (after - before, wall.as_nanos() as i64 - (before + (after - before) / 2))
+    };
+    (0..5).map(|_| one()).min().map_or(0, |(_, offset)| offset)
+}
