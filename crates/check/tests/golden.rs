@@ -83,6 +83,26 @@ fn promised(file: &Path) -> Option<&str> {
     file.file_name()?.to_str()?.strip_prefix("err.")?.split('.').next()
 }
 
+// tst.conditional.d:
+// row expression.conditional, expression.conditional-constant
+// tst.integers.d:
+// row expression.compare-sign, type.cast, type.sizeof
+// tst.updates.d:
+// row expression.assignment, expression.step
+// tst.if.else.d:
+// row if.blocks, if.nested
+// tst.inline.parameters.d:
+// row inline.parameterised, inline.expression, inline.constant
+// tst.translators.d:
+// row translator.static, translator.dynamic, translator.defined
+// err.D_CAST_INVAL.string.d:
+// row type.cast-refused
+// tst.memory.d, tst.kernel.d:
+// row type.offsetof, type.stringof, expression.address-of, variable.external-enumerator, expression.pointer-arithmetic
+// tst.strings.d:
+// row expression.short-circuit, variable.implicit-type, variable.declared
+// err.D_VAR_UNDEF.*:
+// row variable.undefined-read
 #[test]
 fn golden() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();

@@ -79,6 +79,7 @@ fn slots_of_all_cpus_are_merged_by_key() {
     assert_eq!(s.output(), format!("\n {0:>16} {1:>16}\n {0:>16} {2:>16}\n", 1, -2, 9));
 }
 
+// row sort.key, sort.aggsortkey, sort.aggsortrev, sort.aggsortkeypos
 #[test]
 fn rows_are_sorted_by_value_then_key_and_as_options_say() {
     let mut out = String::new();
@@ -106,6 +107,7 @@ fn rows_are_sorted_by_value_then_key_and_as_options_say() {
     golden("sorting", &out);
 }
 
+// row sort.aggsortpos
 #[test]
 fn several_aggregations_are_joined_by_key() {
     let mut s = Session::new(quiet());
@@ -319,6 +321,7 @@ fn distributions_in_a_printa_format_and_normalized() {
     golden("normalized-distribution", &s.output());
 }
 
+// row format.aggzoom, format.encoding
 #[test]
 fn bars_can_be_zoomed_and_drawn_in_blocks() {
     let mut out = String::new();
@@ -337,6 +340,7 @@ fn bars_can_be_zoomed_and_drawn_in_blocks() {
 }
 
 /// Random distributions keep what every reader takes for granted.
+// row format.bar-negative
 #[test]
 fn histogram_invariants() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;

@@ -29,6 +29,7 @@ fn sums(zoom: bool, values: &[(&'static str, i64)]) -> String {
     printed(&mut s, agg)
 }
 
+// row format.agghist
 #[test]
 fn sums_are_bars_of_their_total_or_of_the_tallest() {
     const MIXED: &[(&str, i64)] = &[("down", -10), ("up", 10), ("more", 20)];
@@ -84,6 +85,7 @@ fn bars_are_for_keyed_counts_and_sums_alone() {
     assert_eq!(printed(&mut s, stacks), format!("\n\n {:>16}\n", 3));
 }
 
+// row format.aggpack
 #[test]
 fn a_distribution_is_a_line() {
     let mut s = session(false, true, false);

@@ -57,6 +57,7 @@ fn the_heading_comes_once_over_all_batches() {
     assert_eq!(s.output(), format!("CPU     ID                    FUNCTION:NAME\n{row}{row}"));
 }
 
+// row format.stack, format.symbol
 #[test]
 fn stacks_and_symbols() {
     let mut s = Session::new(Options::default());
@@ -83,6 +84,7 @@ fn stacks_and_symbols() {
     golden("stacks", &s.output());
 }
 
+// row format.hexdump
 #[test]
 fn tracemem_dumps_what_it_is_told() {
     let mut s = Session::new(quiet());
@@ -137,6 +139,7 @@ fn printf_adds_nothing_but_the_rows_newline() {
     assert_eq!(s.output(), "Hello World 7!\n7");
 }
 
+// row format.flow
 #[test]
 fn flow_is_indented_by_cpu() {
     let mut s = Session::new(Options { flowindent: true, ..Options::default() });

@@ -187,6 +187,7 @@ impl fmt::Display for Pattern {
 mod tests {
     use super::*;
 
+    // row description.right-aligned, description.empty-field
     #[test]
     fn fields_are_aligned_to_the_right() {
         let p = |text, last| Pattern::parse(text, last).unwrap().to_string();
@@ -200,6 +201,7 @@ mod tests {
         assert_eq!(p("syscall", FieldKind::Provider), "syscall:::");
     }
 
+    // row description.overspecified
     #[test]
     fn wrong_descriptions_are_refused() {
         let e = |text: &str, last| Pattern::parse(text, last).unwrap_err();

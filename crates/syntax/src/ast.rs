@@ -519,6 +519,7 @@ mod tests {
         IntLit { value, base, unsigned, longs, negative: false }.ty()
     }
 
+    // row token.integer-type
     #[test]
     fn a_constant_has_the_smallest_type_that_fits() {
         use IntBase::*;

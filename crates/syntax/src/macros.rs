@@ -151,6 +151,7 @@ mod tests {
         assert_eq!(token_of("-9223372036854775809"), MacroToken::Overflow);
     }
 
+    // row macro.ids
     #[test]
     fn operands_are_found_by_number_and_ids_by_name() {
         let env = MacroEnv { name: "x.d".into(), args: vec!["a".into()], target: 7, ..MacroEnv::default() };

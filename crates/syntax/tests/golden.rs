@@ -55,6 +55,21 @@ fn read(name: &str, text: &str) -> (String, String) {
     (tree, errors.join("\n"))
 }
 
+// literals.d:
+// row token.integer-forms, token.character
+// expressions.d:
+// row token.operators, token.slash, token.splice, token.identifier, token.keyword-as-member
+// row expression.precedence, expression.comma, token.aggregation-unnamed
+// clauses.d:
+// row unit.comment, description.list, description.number, description.characters
+// pspec.d:
+// row description.type-or-probe
+// definitions.d:
+// row unit.control-line
+// macros.d, macros_default.d:
+// row macro.defaultargs, description.macro-in-field
+// spec_name.d and its like:
+// row unit.no-braces
 #[test]
 fn golden_files_give_their_trees_and_complaints() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

@@ -301,6 +301,7 @@ mod tests {
         id
     }
 
+    // row type.struct
     #[test]
     fn a_d_struct_has_no_tail_padding() {
         let t = Types::new();
@@ -321,6 +322,7 @@ mod tests {
         assert_eq!(b.bit_access(), Some(BitAccess { offset: 4, size: 1, shift: 0, bits: 3 }));
     }
 
+    // row type.bit-field, type.union
     #[test]
     fn members_are_aligned_and_bit_fields_packed_as_in_c() {
         let t = Types::new();
@@ -342,6 +344,7 @@ mod tests {
         assert_eq!(t.member(s, "z").unwrap().bit_offset, 192);
     }
 
+    // row type.anonymous-member
     #[test]
     fn anonymous_members_are_looked_through() {
         let t = Types::new();

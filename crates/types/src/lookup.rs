@@ -301,6 +301,7 @@ fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
 mod tests {
     use super::*;
 
+    // row type.integer, type.d-typedef
     #[test]
     fn specifiers_come_in_any_order() {
         for (text, id) in [
@@ -321,6 +322,7 @@ mod tests {
         }
     }
 
+    // row type.pointer, type.function-pointer, type.float
     #[test]
     fn types_are_found_by_their_text() {
         let t = Types::new();

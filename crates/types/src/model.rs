@@ -507,6 +507,7 @@ impl Inner {
 mod tests {
     use super::*;
 
+    // row type.qualifier
     #[test]
     fn derived_types_are_interned() {
         let t = Types::new();
@@ -520,6 +521,7 @@ mod tests {
         assert_eq!(t.resolve(cv), TypeId::INT);
     }
 
+    // row type.enum
     #[test]
     fn a_forward_declaration_and_its_definition_are_one_type() {
         let t = Types::new();

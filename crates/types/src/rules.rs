@@ -212,6 +212,7 @@ mod tests {
     use super::*;
     use crate::{MemberDecl, TagKind};
 
+    // row expression.no-promotion
     #[test]
     fn nothing_is_promoted_and_the_higher_rank_wins() {
         let t = Types::new();
@@ -234,6 +235,7 @@ mod tests {
         assert_eq!(t.arithmetic(pid, TypeId::SHORT), Some(TypeId::INT));
     }
 
+    // row type.string-promotion
     #[test]
     fn strings_come_from_characters() {
         let t = Types::new();

@@ -110,6 +110,7 @@ fn shift_strings(blob: &mut [u8], by: u32) {
     }
 }
 
+// row type.kernel, type.module-scoped
 #[test]
 fn kernel_types_come_into_the_model() {
     let t = Types::with_kernel(Arc::new(KernelBtf::of(small())));
@@ -138,6 +139,7 @@ fn kernel_types_come_into_the_model() {
     assert_eq!(t.find("struct nothing"), None);
 }
 
+// row type.userland
 #[test]
 fn user_pointers_keep_their_tag() {
     let b = Arc::new(small());

@@ -8,6 +8,7 @@ tests! {
     aggregation_drops_are_said all_cpus_count
 }
 
+// row variable.aggregation, format.aggregation-entry
 fn every_function() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -31,6 +32,7 @@ fn keys_of_each_kind() -> Verdict {
     Pass
 }
 
+// row sort.value
 fn sorted_by_value() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { @[\"b\"] = sum(2); @[\"a\"] = sum(3); @[\"c\"] = sum(1); exit(0); }"])
         .code(0);
@@ -39,6 +41,7 @@ fn sorted_by_value() -> Verdict {
     Pass
 }
 
+// row conversion.@
 fn printa_formats() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -71,6 +74,7 @@ fn clear_loses_nothing() -> Verdict {
     Pass
 }
 
+// row format.histogram
 fn quantize_buckets() -> Verdict {
     let o = dtrace(&[
         "-qn",

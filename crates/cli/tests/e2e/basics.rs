@@ -9,6 +9,7 @@ tests! {
     predicates_choose arithmetic_is_d_s probe_names_in_begin
 }
 
+// row unit.program
 fn hello_world() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { printf(\"Hello World!\\n\"); exit(0); }"]).code(0);
     assert!(o.out.contains("Hello World!\n"), "{o:?}");
@@ -16,6 +17,7 @@ fn hello_world() -> Verdict {
     Pass
 }
 
+// row format.header, format.row
 fn default_header() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { trace(1); exit(0); }"]).code(0);
     let lines: Vec<&str> = o.out.lines().collect();
@@ -26,6 +28,7 @@ fn default_header() -> Verdict {
     Pass
 }
 
+// row unit.empty-clause
 fn empty_clause_prints_its_line() -> Verdict {
     let o = dtrace(&["-n", "BEGIN", "-n", "BEGIN { x = 1; exit(0); }"]).code(0);
     let rows = o.out.lines().filter(|l| l.contains(":BEGIN")).count();
@@ -55,6 +58,7 @@ fn exit_status_is_ours() -> Verdict {
     Pass
 }
 
+// row format.quiet
 fn quiet_has_no_header() -> Verdict {
     let o = dtrace(&["-q", "-n", "BEGIN { printf(\"a\"); trace(5); trace(\"b\"); exit(0); }"]).code(0);
     assert_eq!(o.out, "a5b\n", "{o:?}");
@@ -62,6 +66,7 @@ fn quiet_has_no_header() -> Verdict {
     Pass
 }
 
+// row format.trace-integer
 fn trace_formats_by_size() -> Verdict {
     let o = dtrace(&[
         "-n",
@@ -74,6 +79,7 @@ fn trace_formats_by_size() -> Verdict {
     Pass
 }
 
+// row conversion.d, conversion.x, conversion.s
 fn printf_conversions() -> Verdict {
     let script = "BEGIN { printf(\"%d|%5d|%-5d|%05d|%x|%X|%o|%#x|%c|%s|%10s|%-10s|%%|%u|%lld|%i\\n\", \
                   42, 42, 42, 42, 255, 255, 8, 255, 'A', \"s\", \"right\", \"left\", -1, (long long)-5, 7); exit(0); }";
@@ -82,6 +88,7 @@ fn printf_conversions() -> Verdict {
     Pass
 }
 
+// row type.string, format.trace-string, expression.compare-string
 fn strings_and_names() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -93,6 +100,7 @@ fn strings_and_names() -> Verdict {
     Pass
 }
 
+// row unit.order, unit.clause
 fn order_of_clauses() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -111,6 +119,7 @@ fn exit_skips_nothing_of_begin() -> Verdict {
     Pass
 }
 
+// row predicate.scalar
 fn predicates_choose() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -121,6 +130,7 @@ fn predicates_choose() -> Verdict {
     Pass
 }
 
+// row expression.width, expression.division, expression.shift
 fn arithmetic_is_d_s() -> Verdict {
     let script = "BEGIN { one = 1; big = 2147483647; m = -7; \
                   printf(\"%d %d %d %d %d %d\\n\", (int)(one << 33), (big + one), ((one << 33) >> 33), m % 3, m / 2, m >> 1); \

@@ -79,6 +79,7 @@ fn error_tags() -> Verdict {
     Pass
 }
 
+// row description.no-match
 fn no_such_probe() -> Verdict {
     let o = dtrace(&["-n", "syscall::opennat:entry"]).code(1);
     assert!(o.err.contains("probe description syscall::opennat:entry does not match any probes"), "{o:?}");
@@ -86,12 +87,14 @@ fn no_such_probe() -> Verdict {
     Pass
 }
 
+// row description.zdefs
 fn zero_matches_allowed() -> Verdict {
     let o = dtrace(&["-q", "-Z", "-n", "nosuch:::probe { trace(1); }", "-n", "BEGIN { exit(0); }"]).code(0);
     assert_eq!(o.out, "\n");
     Pass
 }
 
+// row macro.operands, macro.strings
 fn operands_are_macros() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s %d\\n\", $1, $$2, $3); exit($1); }", "7", "word", "-2"]);
     // -2 is an option letter to getopt: after -- it is an operand.
@@ -104,6 +107,7 @@ fn operands_are_macros() -> Verdict {
     Pass
 }
 
+// row macro.unused
 fn unreferenced_operands() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { exit(0); }", "extra"]).code(1);
     assert!(o.err.contains("extraneous argument 'extra' ($1 is not referenced)"), "{o:?}");
@@ -111,6 +115,7 @@ fn unreferenced_operands() -> Verdict {
     Pass
 }
 
+// row unit.interpreter-line
 fn script_files() -> Verdict {
     let path = std::env::temp_dir().join(format!("e2e-script-{}.d", std::process::id()));
     std::fs::write(&path, "#!/usr/sbin/dtrace -s\n#pragma D option quiet\n/* c */ BEGIN { printf(\"in %s\\n\", \"file\"); exit(0); }\n")
@@ -244,6 +249,7 @@ fn readers_may_go() -> Verdict {
     Pass
 }
 
+// row unit.preprocessor
 fn preprocessor() -> Verdict {
     if std::process::Command::new("cpp").arg("--version").output().is_err() {
         return Verdict::Skip("this machine has no C preprocessor".into());
@@ -298,6 +304,7 @@ fn wrong_options() -> Verdict {
     Pass
 }
 
+// row action.not-without-w
 fn destructive_is_refused() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { raise(9); }"]).code(1);
     assert!(o.err.ends_with("could not enable tracing: Destructive actions not allowed\n"), "{o:?}");

@@ -8,6 +8,7 @@ tests! {
     a_fault_in_error_is_counted records_before_a_fault_are_gone
 }
 
+// row unit.fault-ends-clause
 fn division_by_zero() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -36,6 +37,7 @@ fn a_bad_user_address() -> Verdict {
     Pass
 }
 
+// row expression.load-fault
 fn a_bad_kernel_address() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { x = *(int *)0x10; printf(\"no\"); } BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("invalid address (0x10) in action #1"), "{o:?}");
@@ -55,6 +57,7 @@ fn error_probe_has_its_arguments() -> Verdict {
     Pass
 }
 
+// row predicate.fault
 fn a_fault_in_a_predicate() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { z = 0; } BEGIN /1 \u{25} z/ { printf(\"no\"); } BEGIN { exit(0); }"])
         .code(0);
@@ -68,6 +71,7 @@ fn a_fault_in_error_is_counted() -> Verdict {
     Pass
 }
 
+// row unit.fault-discards-record
 fn records_before_a_fault_are_gone() -> Verdict {
     let o = dtrace(&[
         "-q",

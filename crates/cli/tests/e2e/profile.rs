@@ -21,6 +21,7 @@ fn a_tick_ends_it() -> Verdict {
     Pass
 }
 
+// row description.made-on-demand
 fn ticks_keep_their_rate() -> Verdict {
     if let Some(skip) = clock() {
         return skip;

@@ -37,6 +37,7 @@ fn listed_probes_have_three_blocks() -> Verdict {
     Pass
 }
 
+// row stability.report
 fn programs_have_a_report() -> Verdict {
     let report = |title: &str, described: &str, stated: &str| {
         format!("\nStability attributes for {title}:\n")
@@ -67,6 +68,7 @@ fn without_enabling_descriptions_are_shown() -> Verdict {
     Pass
 }
 
+// row stability.amin
 fn less_than_amin_is_an_error() -> Verdict {
     let o = dtrace(&["-xerrtags", "-xamin=Evolving/Evolving/Common", "-n", "BEGIN { exit(0); }"]).code(1);
     let says = "[D_ATTR_MIN] attributes for description :::BEGIN (Unstable/Unstable/Common) are less than predefined minimum";

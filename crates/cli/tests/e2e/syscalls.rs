@@ -86,6 +86,7 @@ fn a_32_bit_call_is_its_own() -> Verdict {
     Pass
 }
 
+// row expression.arguments
 fn arguments_of_32_bit_calls() -> Verdict {
     for extra in ["", "syscall::execve:entry { @x = count(); }"] {
         let script = format!(
@@ -114,6 +115,7 @@ fn copyinstr_of_a_path() -> Verdict {
     Pass
 }
 
+// row description.globs
 fn names_match_globs() -> Verdict {
     let o = dtrace(&["-ln", "syscall::*read*:entry"]).code(0);
     let names: Vec<&str> = o.out.lines().skip(1).filter_map(|l| l.split_whitespace().nth(3)).collect();

@@ -8,6 +8,7 @@ tests! {
     self_arrays this_is_one_firing_s dynamic_drops_are_said
 }
 
+// row variable.global
 fn globals_of_each_kind() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -19,6 +20,7 @@ fn globals_of_each_kind() -> Verdict {
     Pass
 }
 
+// row variable.associative
 fn associative_arrays() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -30,6 +32,7 @@ fn associative_arrays() -> Verdict {
     Pass
 }
 
+// row variable.associative-delete
 fn deleting_an_element() -> Verdict {
     // Without deletion a million keys would not fit.
     let o = dtrace(&[
@@ -74,6 +77,7 @@ fn self_times_a_call() -> Verdict {
     Pass
 }
 
+// row variable.self
 fn self_is_one_thread_s() -> Verdict {
     // Four threads count their own calls; the main thread makes none.
     let o = dtrace(&[
@@ -103,6 +107,7 @@ fn self_arrays() -> Verdict {
     Pass
 }
 
+// row variable.this
 fn this_is_one_firing_s() -> Verdict {
     let o = dtrace(&[
         "-q",
@@ -117,6 +122,7 @@ fn this_is_one_firing_s() -> Verdict {
     Pass
 }
 
+// row variable.drops
 fn dynamic_drops_are_said() -> Verdict {
     let o = dtrace(&[
         "-q",

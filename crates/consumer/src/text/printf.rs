@@ -226,6 +226,7 @@ mod tests {
         Value::Str { text: text.as_bytes(), size: 256 }
     }
 
+    // row conversion.i, conversion.u, conversion.o, conversion.X, conversion.flags
     #[test]
     fn d_is_signed_as_its_argument_is() {
         assert_eq!(show("%d", &[int(-1, 4, true)]), "-1");
@@ -235,6 +236,7 @@ mod tests {
         assert_eq!(show("%u %x %X %o", &vec![int(-1, 2, true); 4]), "65535 ffff FFFF 177777");
     }
 
+    // row conversion.p, conversion.pointer-width
     #[test]
     fn pointers_are_bare_hexadecimal() {
         assert_eq!(show("%p %#p 0x%p", &vec![int(0x1234, 8, false); 3]), "1234 0x1234 0x1234");
@@ -242,6 +244,7 @@ mod tests {
         assert_eq!(show("%0?p", &[int(0x1234, 8, false)]), "0000000000001234");
     }
 
+    // row conversion.width, conversion.precision, conversion.star
     #[test]
     fn widths_and_precisions_may_be_arguments() {
         assert_eq!(show("[%*d]", &[int(5, 4, true), int(42, 4, true)]), "[   42]");
@@ -251,6 +254,7 @@ mod tests {
         assert_eq!(show("[%-8s|%8s|%.1s]", &[str("ab"), str("cd"), str("ef")]), "[ab      |      cd|e]");
     }
 
+    // row conversion.c, conversion.C, conversion.S
     #[test]
     fn characters_and_strings_can_be_escaped() {
         assert_eq!(
@@ -262,17 +266,20 @@ mod tests {
         assert_eq!(show("%wc", &[int(0xe9, 4, true)]), "é");
     }
 
+    // row conversion.a, conversion.A
     #[test]
     fn addresses_go_to_the_symbolizer() {
         assert_eq!(show("%a %A", &[int(16, 8, false), int(32, 8, false)]), "0x10 0x20");
     }
 
+    // row conversion.percent
     #[test]
     fn percent_and_missing_arguments() {
         assert_eq!(show("100%%\n", &[]), "100%\n");
         assert_eq!(show("a %d b", &[]), "a ");
     }
 
+    // row conversion.k
     #[test]
     fn stacks_indent_by_a_left_width_only() {
         let stack =

@@ -65,6 +65,7 @@ impl Local {
 mod tests {
     use super::*;
 
+    // row conversion.Y, conversion.T
     #[test]
     fn times_read_as_dtrace_writes_them() {
         let epoch = Local {

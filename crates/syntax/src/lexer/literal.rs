@@ -186,6 +186,7 @@ impl Lexer<'_> {
 mod tests {
     use super::unescape;
 
+    // row token.string-escapes
     #[test]
     fn escapes_are_those_of_c() {
         assert_eq!(unescape(r#"\a\b\f\n\r\t\v\0\\\"\'\?"#), b"\x07\x08\x0c\n\r\t\x0b\0\\\"'?");
