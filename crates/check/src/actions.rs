@@ -54,6 +54,11 @@ impl Checker<'_> {
             return self.special(row, kind, args, e.span);
         }
         let value = self.value(e)?;
+        let value = self.text_of_array(value);
+        if let ExprKind::Array { .. } = value.kind {
+            let name = self.name(value.ty);
+            return self.unsupported(e.span, format!("recording an array (its address is a \"{name}\")"));
+        }
         let ty = self.types.decay(value.ty);
         let column = match self.repr(ty) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),

@@ -37,8 +37,10 @@ impl Checker<'_> {
             }
             Kind::Array { elem, .. } => {
                 let ty = if user { self.types.user_pointer(elem) } else { self.types.pointer(elem) };
-                return Ok(Expr { ty, ..*addr });
+                let bytes = self.types.size(e.ty).unwrap_or(0);
+                (ExprKind::Array { addr, bytes }, ty)
             }
+            Kind::Function { .. } => return Ok(Expr { ty: self.types.pointer(e.ty), ..*addr }),
             Kind::Float { .. } => {
                 let name = self.name(e.ty);
                 return self.unsupported(e.span, format!("a value of type \"{name}\""));
@@ -137,9 +139,25 @@ impl Checker<'_> {
         if e.as_const() == Some(0) {
             return Expr { kind: ExprKind::Str(Vec::new()), ty: TypeId::STRING, span };
         }
+        self.load_string(e, span)
+    }
+
+    /// The string at an address; of an array no more than it holds, for its last byte need not be NUL.
+    pub(crate) fn load_string(&self, e: Expr, span: Span) -> Expr {
         let user = self.types.pointee(e.ty).is_some_and(|(_, user)| user);
+        let max = e.array_bytes().filter(|b| *b < u64::from(self.strsize));
+        let max = max.map(|b| Box::new(self.int(b as i64, TypeId::LONG, span)));
         let addr = Box::new(self.convert(e, TypeId::ULONG));
-        Expr { kind: ExprKind::LoadStr { addr, user, max: None }, ty: TypeId::STRING, span }
+        Expr { kind: ExprKind::LoadStr { addr, user, max }, ty: TypeId::STRING, span }
+    }
+
+    /// An array of characters as the string it holds: what is recorded, is a key, or is the first value of a variable.
+    /// Pointers stay pointers.
+    pub(crate) fn text_of_array(&self, e: Expr) -> Expr {
+        if matches!(e.kind, ExprKind::Array { .. }) && self.types.is_string_like(e.ty) {
+            return self.to_string(e);
+        }
+        e
     }
 
     /// Whether an argument, key or assigned value fits a type.

@@ -144,6 +144,7 @@ impl Dump<'_> {
             ExprKind::Xlated { input, .. } => format!("(xlate {})", x(input)),
             ExprKind::Let { id, value, body } => format!("(let %{id} {} {})", x(value), x(body)),
             ExprKind::Bound(id) => format!("%{id}"),
+            ExprKind::Array { addr, bytes } => format!("(array{bytes} {})", x(addr)),
             ExprKind::Load { addr, size, signed, user } => format!(
                 "({}load-{}{} {})",
                 if *user { "u" } else { "" },

@@ -38,7 +38,7 @@ impl Checker<'_> {
             K::Char(value) => Ok(self.int(*value as i64, TypeId::INT, span)),
             K::Str(lit) => Ok(Expr { kind: ExprKind::Str(lit.bytes.clone()), ty: TypeId::STRING, span }),
             K::Ident(name) => self.ident(name, span),
-            K::Symbol { .. } => self.unsupported(span, "a kernel symbol"),
+            K::Symbol { module, name } => self.symbol(module.as_ref(), name, span),
             K::SelfVar(name) => self.scoped(Scope::Thread, name, span),
             K::ThisVar(name) => self.scoped(Scope::Clause, name, span),
             K::Agg(agg) => {
@@ -285,7 +285,7 @@ impl Checker<'_> {
     fn address_of(&mut self, operand: &ast::Expr, span: Span) -> Checks<Expr> {
         use ast::ExprKind as K;
         let object = match &operand.kind {
-            K::Symbol { .. } => return self.unsupported(span, "the address of a kernel symbol"),
+            K::Symbol { module, name } => return self.symbol_address(module.as_ref(), name, span),
             K::Agg(_) => {
                 return self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic variable");
             }
@@ -474,9 +474,7 @@ impl Checker<'_> {
             let message = format!("cannot apply stringof to a value of type {name}");
             return self.fail(Tag::D_STRINGOF_TYPE, span, message);
         }
-        let user = self.types.pointee(value.ty).is_some_and(|(_, user)| user);
-        let addr = Box::new(self.convert(value, TypeId::ULONG));
-        Ok(Expr { kind: ExprKind::LoadStr { addr, user, max: None }, ty: TypeId::STRING, span })
+        Ok(self.load_string(value, span))
     }
 
     fn cast(&mut self, to: TypeId, value: Expr, span: Span) -> Checks<Expr> {
@@ -492,6 +490,11 @@ impl Checker<'_> {
             return Ok(Expr { ty: to, span, ..value });
         }
         let value = if value.as_const().is_some() { self.fold_cast(value) } else { value };
+        let value = match value.kind {
+            // An array that is cast is a pointer like any other.
+            ExprKind::Array { addr, .. } => *addr,
+            kind => Expr { kind, ..value },
+        };
         Ok(Expr { span, ..self.convert(value, to) })
     }
 

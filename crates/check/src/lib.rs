@@ -6,6 +6,7 @@
 //!  session     symbol tables and the clause in hand
 //!  clause      descriptions (asked of the probe catalog), predicate, statements;  branch: if and else
 //!  decl        types, variables;  inline: inlines and prototypes
+//!  symbols     what stands in the kernel's memory under a name
 //!  expr ops    expressions; convert: values and widths; places: variables and elements
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
@@ -41,6 +42,7 @@ mod printf;
 pub mod program;
 mod quantize;
 mod session;
+mod symbols;
 pub mod tables;
 mod translate;
 
@@ -50,6 +52,7 @@ use syntax::ast::{Item, PragmaKind, Program};
 
 pub use program::Checked;
 pub use session::{Context, Facts, FactsOf, Options};
+pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
 use program::{Repr, Var};
 use session::{Checker, VarType};

@@ -348,7 +348,11 @@ impl Checker<'_> {
 
     /// The type of a variable that is first assigned here.
     fn first_type(&mut self, id: crate::program::VarId, value: &Expr, span: Span) -> Checks<TypeId> {
-        let ty = self.types.decay(value.ty);
+        let ty = match value.kind {
+            // The characters, not where they are now.
+            ExprKind::Array { .. } if self.types.is_string_like(value.ty) => TypeId::STRING,
+            _ => self.types.decay(value.ty),
+        };
         if self.types.is_void(ty) {
             self.poison(id);
             let message = "operands have incompatible types: \"<DYN>\" = \"void\"";

@@ -142,6 +142,15 @@ impl Checker<'_> {
             return self.fail(Tag::D_OP_INCOMPAT, span, message);
         }
         let size = self.types.size(target).unwrap_or(0) as i64;
+        // An array of one element at the end of a struct is C's old way to say "and more".
+        if let (Some(bytes), Some(n)) = (pointer.array_bytes(), index.as_const())
+            && let Some(count) = (bytes as i64).checked_div(size)
+            && !(0..count.max(1)).contains(&n)
+            && (count > 1 || n < 0)
+        {
+            let message = format!("index outside array bounds: {n}, max allowed is {}", count - 1);
+            return self.fail(Tag::D_ARR_BOUNDS, key.span, message);
+        }
         let long = TypeId::LONG;
         let size = Box::new(self.int(size, long, span));
         let offset = match index.as_const() {
@@ -257,6 +266,7 @@ impl Checker<'_> {
                 id
             }
             None => {
+                values = values.into_iter().map(|v| self.text_of_array(v)).collect();
                 let mut columns = Vec::with_capacity(values.len());
                 for (i, value) in values.iter().enumerate() {
                     columns.push(self.key_column(value, "associative array", i)?);

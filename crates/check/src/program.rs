@@ -351,6 +351,13 @@ pub enum ExprKind {
     },
     /// What the [`ExprKind::Let`] of this number computed.
     Bound(u32),
+    /// The address of an array, in place of the array: so many bytes belong to it, 0 where nobody knows.
+    Array {
+        /// Where it begins.
+        addr: Box<Expr>,
+        /// Its size.
+        bytes: u64,
+    },
     /// Reads memory, checked.
     Load {
         /// Where.
@@ -415,6 +422,14 @@ impl Expr {
     pub fn as_const(&self) -> Option<i64> {
         match self.kind {
             ExprKind::Int(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The bytes of the array whose address this is.
+    pub(crate) fn array_bytes(&self) -> Option<u64> {
+        match self.kind {
+            ExprKind::Array { bytes, .. } => Some(bytes).filter(|b| *b > 0),
             _ => None,
         }
     }

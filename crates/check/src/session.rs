@@ -16,6 +16,7 @@ use crate::columns::Column;
 use crate::inline::InlineInfo;
 use crate::library::Waiting;
 use crate::program::{Clause, Expr, Repr, Scope, VarId};
+use crate::symbols::Symbols;
 use crate::tables;
 use crate::translate::{Stored, Translator};
 
@@ -25,6 +26,8 @@ pub struct Context<'a> {
     pub types: &'a Types,
     /// Probes.
     pub catalog: &'a dyn Catalog,
+    /// The kernel's symbols.
+    pub symbols: &'a dyn Symbols,
     /// The texts, for line numbers in messages.
     pub map: &'a SourceMap,
     /// The D libraries.

@@ -4,7 +4,7 @@
 //! has its row too, so that a script gets "not supported yet" with a place instead of "undefined". Adding a built-in is
 //! a row here and an arm in `lower`.
 
-use probes::Attributes;
+use probes::{Attributes, Class, Stability};
 
 use crate::program::Builtin;
 
@@ -105,7 +105,12 @@ pub const VARIABLES: &[VariableRow] = &[
     later("curcpu"),
     later("curlwpsinfo"),
     later("curpsinfo"),
-    var("curthread", "struct vmlinux`task_struct *", Builtin::Curthread),
+    VariableRow {
+        name: "curthread",
+        ty: "struct vmlinux`task_struct *",
+        kind: VariableKind::Builtin(Builtin::Curthread),
+        attributes: Attributes::new(Stability::Stable, Stability::Private, Class::Common),
+    },
     later("cwd"),
     foreign("dispatchqaddr", "there are no dispatch queues"),
     var("epid", "uint_t", Builtin::Epid),

@@ -1,12 +1,14 @@
 //! From texts to a module: the front half of a session. Needs no privilege and no kernel facility.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use check::Checked;
+use check::{Checked, NoSymbol};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
 use providers::{Provider, Registry};
+use symbols::KernelStatus;
 use syntax::ast::{Item, PragmaKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
 use types::Types;
@@ -192,6 +194,36 @@ impl TypeNames for TypeWords<'_> {
     }
 }
 
+/// The kernel's symbols, read when a program names the first.
+#[derive(Default)]
+struct KernelSymbols(RefCell<symbols::Kernel>);
+
+impl check::Symbols for KernelSymbols {
+    fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol> {
+        let mut kernel = self.0.borrow_mut();
+        match kernel.load() {
+            KernelStatus::Hidden => {
+                let why = "the kernel hides the addresses of its symbols; see kernel.kptr_restrict";
+                return Err(NoSymbol::Hidden(why.into()));
+            }
+            KernelStatus::Unavailable(why) => return Err(NoSymbol::Hidden(why.clone())),
+            KernelStatus::Unread | KernelStatus::Ready(_) => {}
+        }
+        if let Some(found) = kernel.find(module, name) {
+            return Ok((found.addr, found.module.into()));
+        }
+        Err(match module.is_none_or(|m| kernel.has_module(m)) {
+            false => NoSymbol::Module,
+            true if kernel.has_data() => NoSymbol::Name,
+            true => NoSymbol::FunctionsOnly,
+        })
+    }
+
+    fn like(&self, wrong: &str) -> Vec<String> {
+        self.0.borrow_mut().names_like(wrong)
+    }
+}
+
 /// Texts on their way to a program.
 #[derive(Default)]
 struct Texts {
@@ -263,6 +295,7 @@ impl Texts {
         let context = check::Context {
             types: &types,
             catalog: &*before.registry,
+            symbols: &KernelSymbols::default(),
             map: &self.map,
             libraries: &self.libraries,
             options: check::Options {

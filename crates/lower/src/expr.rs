@@ -158,6 +158,7 @@ impl Lowering<'_> {
             }
             // An object that is not read has no value; its address is as good as any for a void context.
             ExprKind::Deref { addr, .. } => self.value(addr),
+            ExprKind::Array { addr, .. } => self.value(addr),
             ExprKind::Xlated { input, .. } => self.value(input),
             ExprKind::Let { id, value, body } => {
                 let value = self.value(value);

@@ -170,12 +170,43 @@ impl Kernel {
         table.modules.iter().find(|m| *m.name == *module).map(|m| (m.start, m.end))
     }
 
-    /// A symbol by name, in one module or (without) in the kernel, else in the first module that has it. Searches all.
+    /// A symbol by name, in one module or (without) in the kernel, else in the first module that has it. Searches all,
+    /// also those that are offsets (per-CPU variables).
     pub fn find(&mut self, module: Option<&str>, name: &str) -> Option<KernelSymbol<'_>> {
         self.load();
         let table = self.table.as_ref()?;
-        let found = table.symbols().filter(|s| s.name == name && module.is_none_or(|m| m == s.module));
-        found.min_by_key(|s| (s.module != CORE, s.kind.is_ascii_lowercase(), s.addr))
+        let of = |list: &'_ [Symbol]| {
+            let named = list.iter().filter(|s| usize::from(s.len) == name.len() && table.text(s) == name);
+            let found = named.map(|s| table.shown(s)).filter(|s| module.is_none_or(|m| m == s.module));
+            found.min_by_key(|s| (s.module != CORE, s.kind.is_ascii_lowercase(), s.addr))
+        };
+        of(&table.symbols).or_else(|| of(&table.offsets))
+    }
+
+    /// True when symbols of this module are known.
+    pub fn has_module(&mut self, module: &str) -> bool {
+        self.load();
+        self.table.as_ref().is_some_and(|t| t.modules.iter().any(|m| *m.name == *module))
+    }
+
+    /// True when the kernel itself has symbols of variables, not of functions only (`CONFIG_KALLSYMS_ALL`).
+    pub fn has_data(&mut self) -> bool {
+        self.load();
+        // Without it a few markers of sections are left, which are global.
+        let data = |s: &Symbol| s.module == 0 && matches!(s.kind, b'd' | b'b');
+        self.table.as_ref().is_some_and(|t| t.symbols.iter().any(data))
+    }
+
+    /// Names that a wrong one may have meant: of like length and with the same first letter.
+    pub fn names_like(&mut self, wrong: &str) -> Vec<String> {
+        self.load();
+        let Some(table) = self.table.as_ref() else { return Vec::new() };
+        let like = |s: &&Symbol| {
+            let n = table.text(s);
+            n.len().abs_diff(wrong.len()) <= 2 && n.chars().next() == wrong.chars().next()
+        };
+        let all = table.symbols.iter().chain(&table.offsets);
+        all.filter(like).map(|s| table.text(s).to_owned()).collect()
     }
 
     /// All symbols in the order of their addresses.
@@ -210,6 +241,8 @@ struct Module {
 #[derive(Debug)]
 struct Table {
     symbols: Vec<Symbol>,
+    /// Symbols that are offsets: the variables that each CPU has its own of, on kernels that count these from 0.
+    offsets: Vec<Symbol>,
     names: Vec<u8>,
     modules: Vec<Module>,
     /// A line was read, even if its address was 0.
@@ -219,7 +252,13 @@ struct Table {
 impl Table {
     fn read(mut from: impl Read) -> std::io::Result<Table> {
         let core = Module { name: CORE.into(), start: u64::MAX, end: 0 };
-        let mut table = Table { symbols: Vec::new(), names: Vec::new(), modules: vec![core], seen: false };
+        let mut table = Table {
+            symbols: Vec::new(),
+            offsets: Vec::new(),
+            names: Vec::new(),
+            modules: vec![core],
+            seen: false,
+        };
         let mut buffer = vec![0u8; 1 << 16];
         let mut filled = 0;
         loop {
@@ -261,7 +300,7 @@ impl Table {
             return;
         };
         self.seen |= at > 0;
-        if addr < KERNEL_START {
+        if addr == 0 {
             return;
         }
         let rest = &line[at + 3..];
@@ -275,7 +314,8 @@ impl Table {
             _ => 0,
         };
         self.names.extend_from_slice(name);
-        self.symbols.push(Symbol { addr, name: start, len, module, kind, rank: rank(kind, name) });
+        let symbol = Symbol { addr, name: start, len, module, kind, rank: rank(kind, name) };
+        if addr < KERNEL_START { &mut self.offsets } else { &mut self.symbols }.push(symbol);
     }
 
     fn module(&mut self, name: &[u8]) -> u16 {
@@ -301,6 +341,7 @@ impl Table {
             }
         }
         self.symbols.shrink_to_fit();
+        self.offsets.shrink_to_fit();
         self.names.shrink_to_fit();
     }
 
@@ -311,12 +352,16 @@ impl Table {
     }
 
     fn symbols(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
-        self.symbols.iter().map(|s| KernelSymbol {
+        self.symbols.iter().map(|s| self.shown(s))
+    }
+
+    fn shown(&self, s: &Symbol) -> KernelSymbol<'_> {
+        KernelSymbol {
             addr: s.addr,
             name: self.text(s),
             module: self.modules.get(usize::from(s.module)).map_or(CORE, |m| &*m.name),
             kind: char::from(s.kind),
-        })
+        }
     }
 
     fn find(&self, addr: u64) -> Option<&Symbol> {
@@ -371,6 +416,7 @@ mod tests {
 
     const TEXT: &str = "\
 0000000000000000 A fixed_percpu_data
+000000000001c2b0 A __preempt_count
 ffffffff81000000 T _stext
 ffffffff81000000 T _text
 ffffffff81000100 t local_first
@@ -415,6 +461,11 @@ ffffffffc0300010 x
         ] {
             assert_eq!(k.name(addr).to_string(), text);
         }
+        assert_eq!(k.find(None, "__preempt_count").map(|s| s.addr), Some(0x1c2b0));
+        assert_eq!(k.find(Some("ext4"), "mod_init").map(|s| s.addr), Some(0xffffffffc0200000));
+        assert_eq!(k.find(Some("ext4"), "the_global"), None);
+        assert_eq!(k.names_like("the_globel"), ["the_global", "the_weak"]);
+        assert!(!k.has_data() && k.has_module("ext4") && !k.has_module("xfs"));
         assert_eq!(k.func_start(0xffffffff81000110), 0xffffffff81000100);
         assert_eq!(k.func_start(0x1234), 0x1234);
         assert_eq!(k.module_start(0xffffffffc0201004), 0xffffffffc0200000);

@@ -169,6 +169,29 @@ impl Types {
         Some(found)
     }
 
+    /// An enumeration constant of one kernel module.
+    pub fn find_enumerator_in(&self, module: &str, name: &str) -> Option<(TypeId, i64)> {
+        let btf = self.kernel()?.module(module)?;
+        let (id, value) = btf.enumerator(name)?;
+        Some((self.import(&btf, id), value))
+    }
+
+    /// The type of a variable of one module (`vmlinux`: of the kernel itself); true: each CPU has its own. BTF has these and, on most
+    /// kernels, no others.
+    pub fn find_variable(&self, module: &str, name: &str) -> Option<(TypeId, bool)> {
+        let btf: Arc<Btf> = self.kernel()?.module(module)?;
+        let var = btf.var(name)?;
+        let (ty, percpu) = (var.ty, var.section == ".data..percpu");
+        Some((self.import(&btf, ty), percpu))
+    }
+
+    /// The type of a function of one module, likewise.
+    pub fn find_function(&self, module: &str, name: &str) -> Option<TypeId> {
+        let btf: Arc<Btf> = self.kernel()?.module(module)?;
+        let proto = btf.func(name)?.proto;
+        Some(self.import(&btf, proto))
+    }
+
     /// The value of an enumerator of one enumeration, for comparisons whose left operand has that type.
     pub fn enumerator_of(&self, id: TypeId, name: &str) -> Option<i64> {
         self.enumerators(id).iter().find(|(n, _)| **n == *name).map(|(_, v)| *v)

@@ -15,4 +15,8 @@ BEGIN
 	trace((enum pid_type)arg0 == PIDTYPE_TGID); trace(PIDTYPE_PGID);
 	global = curthread; wide = global->start_time; trace(((cred *)arg0)->gid.val);
 	trace(curthread->tasks.next->prev == &curthread->tasks); trace(&curthread->real_parent[1] - curthread);
+	trace(curthread->comm); name = curthread->comm; trace(curthread->comm == "sh"); names[curthread->comm] = 1;
+	names["x"] = 2; @[curthread->comm] = count(); printf("%s %.3s", curthread->comm, curthread->real_parent->comm);
+	trace(execname == curthread->comm ? curthread->comm : "other"); trace(&curthread->comm[3]); trace(curthread->comm[3]);
+	this->where = (char *)&curthread->comm; trace(*curthread->comm); trace(curthread->comm + 1);
 }

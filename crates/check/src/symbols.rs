@@ -1,0 +1,188 @@
+//! External symbols: `` `jiffies ``, `` module`symbol ``, `` &`symbol ``.
+//!
+//! The address comes from the kernel's symbol table, which the checker asks through [`Symbols`]; the type from BTF, which
+//! has functions and the variables that each CPU has its own of, and no others. For those few that every script about
+//! Linux names there is a table ([`WELL_KNOWN`]); all the rest must say what they are: `` *(int *)&`symbol ``.
+//!
+//! **Variables of a CPU.** Their symbol is where the first copy would be; the copy of the CPU that the probe fires on is
+//! `__per_cpu_offset[cpu]` further. That is what both `` `symbol `` and `` &`symbol `` mean.
+
+use diagnostics::{Span, Tag, nearest};
+use syntax::ast;
+use types::{TypeId, Types};
+
+use crate::program::{Arith, Builtin, Expr, ExprKind};
+use crate::session::{Checker, Checks, did_you_mean};
+
+/// The kernel's symbol table, as the checker asks it. Nothing is read before the first question.
+pub trait Symbols {
+    /// The address of a symbol and the module it is in, looked for in one module or (without) in the kernel, else in any.
+    fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol>;
+
+    /// Names of symbols that a wrong one may have meant.
+    fn like(&self, wrong: &str) -> Vec<String>;
+}
+
+/// Why a symbol has no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSymbol {
+    /// There is none of this name.
+    Name,
+    /// There is none of this name, and none of any variable: the kernel keeps those of functions only.
+    FunctionsOnly,
+    /// There is no such module.
+    Module,
+    /// The kernel does not tell: why.
+    Hidden(String),
+}
+
+/// A kernel without symbols.
+impl Symbols for () {
+    fn address(&self, _: Option<&str>, _: &str) -> Result<(u64, String), NoSymbol> {
+        Err(NoSymbol::Name)
+    }
+
+    fn like(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Variables whose type BTF does not say and that has been the same in every kernel for twenty years.
+pub const WELL_KNOWN: &[(&str, &str)] = &[
+    ("init_mm", "struct mm_struct"),
+    ("init_pid_ns", "struct pid_namespace"),
+    ("init_task", "struct task_struct"),
+    ("init_uts_ns", "struct uts_namespace"),
+    ("jiffies", "unsigned long"),
+    ("jiffies_64", "uint64_t"),
+    ("linux_banner", "const char [0]"),
+    ("max_pfn", "unsigned long"),
+    ("nr_threads", "int"),
+    ("saved_command_line", "char *"),
+    ("system_state", "enum system_states"),
+];
+
+/// What is known of a symbol.
+enum Symbol {
+    /// An enumerator of the kernel.
+    Constant(TypeId, i64),
+    /// Something with an address, and its type where that is known.
+    Object(Expr, Option<TypeId>),
+}
+
+impl Checker<'_> {
+    /// `` `symbol `` as an object or function in memory.
+    pub(crate) fn symbol(
+        &mut self,
+        module: Option<&ast::Name>,
+        name: &ast::Name,
+        span: Span,
+    ) -> Checks<Expr> {
+        match self.find_symbol(module, name, span)? {
+            Symbol::Constant(ty, value) => Ok(self.int(value, ty, span)),
+            Symbol::Object(addr, Some(ty)) => {
+                Ok(Expr { kind: ExprKind::Deref { addr: Box::new(addr), user: false }, ty, span })
+            }
+            Symbol::Object(_, None) => {
+                let full = full_name(module, name);
+                let message = format!("no symbolic type information is available for {full}");
+                let help = format!("say what it is: *(int *)&{full}");
+                self.fail_with(Tag::D_SYM_NOTYPES, span, message, Some(help))
+            }
+        }
+    }
+
+    /// `` &`symbol ``
+    pub(crate) fn symbol_address(
+        &mut self,
+        module: Option<&ast::Name>,
+        name: &ast::Name,
+        span: Span,
+    ) -> Checks<Expr> {
+        match self.find_symbol(module, name, span)? {
+            Symbol::Constant(..) => {
+                self.fail(Tag::D_ADDROF_LVAL, span, "unacceptable operand for unary & operator")
+            }
+            Symbol::Object(addr, ty) => {
+                let ty = ty.map_or(TypeId::VOID_PTR, |ty| self.types.pointer(ty));
+                Ok(Expr { ty, span, ..addr })
+            }
+        }
+    }
+
+    fn find_symbol(&mut self, module: Option<&ast::Name>, name: &ast::Name, span: Span) -> Checks<Symbol> {
+        self.uses(probes::Attributes::PRIVATE);
+        let scope = module.map(|m| m.text.as_str());
+        let word = name.text.as_str();
+        let why = match self.cx.symbols.address(scope, word) {
+            Ok((at, owner)) => {
+                let addr = self.int(at as i64, TypeId::ULONG, span);
+                let known = self.types.find_variable(&owner, word);
+                if let Some((ty, true)) = known {
+                    return Ok(Symbol::Object(self.of_this_cpu(addr, span)?, Some(ty)));
+                }
+                let ty = known.map(|(ty, _)| ty).or_else(|| self.types.find_function(&owner, word));
+                return Ok(Symbol::Object(addr, ty.or_else(|| well_known(self.types, &owner, word))));
+            }
+            Err(why) => why,
+        };
+        let constant = match scope {
+            None => self.types.find_enumerator(word),
+            Some(module) => self.types.find_enumerator_in(module, word),
+        };
+        if let Some((ty, value)) = constant {
+            return Ok(Symbol::Constant(ty, value));
+        }
+        let full = full_name(module, name);
+        let (what, help) = match why {
+            NoSymbol::Hidden(why) => ("Symbol table is not available", Some(why)),
+            NoSymbol::Module => ("Unknown module name", None),
+            NoSymbol::FunctionsOnly => {
+                let help = "this kernel's symbol table has functions only (CONFIG_KALLSYMS_ALL is not set)";
+                ("Unknown symbol name", Some(help.into()))
+            }
+            NoSymbol::Name => {
+                let names = self.cx.symbols.like(word);
+                let prefix = scope.unwrap_or_default();
+                let near = nearest(word, names.iter().map(String::as_str));
+                ("Unknown symbol name", near.map(|n| did_you_mean(&format!("{prefix}`{n}"))))
+            }
+        };
+        self.fail_with(Tag::D_IDENT_UNDEF, span, format!("failed to resolve {full}: {what}"), help)
+    }
+
+    /// Where this CPU's copy is.
+    fn of_this_cpu(&mut self, first: Expr, span: Span) -> Checks<Expr> {
+        let long = TypeId::ULONG;
+        let table = match self.cx.symbols.address(None, "__per_cpu_offset") {
+            Ok((table, _)) => self.int(table as i64, long, span),
+            // A kernel for one CPU: the first copy is the only one.
+            Err(_) => return Ok(first),
+        };
+        let cpu = Expr { kind: ExprKind::Builtin(Builtin::Cpu), ty: TypeId::INT, span };
+        let arith = |op, a, b| Expr { kind: ExprKind::Arith(op, Box::new(a), Box::new(b)), ty: long, span };
+        let row = arith(Arith::Mul, cpu, self.int(8, long, span));
+        let entry = Box::new(arith(Arith::Add, table, row));
+        let load = ExprKind::Load { addr: entry, size: 8, signed: false, user: false };
+        Ok(arith(Arith::Add, first, Expr { kind: load, ty: long, span }))
+    }
+}
+
+fn full_name(module: Option<&ast::Name>, name: &ast::Name) -> String {
+    format!("{}`{}", module.map_or("", |m| m.text.as_str()), name.text)
+}
+
+fn well_known(types: &Types, module: &str, name: &str) -> Option<TypeId> {
+    let row = WELL_KNOWN.iter().find(|(word, _)| *word == name && module == "vmlinux")?;
+    types.find(row.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(WELL_KNOWN.is_sorted());
+    }
+}
