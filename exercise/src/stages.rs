@@ -56,7 +56,8 @@ pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Resu
     let types = kernel.map_or_else(Types::new, Types::with_kernel);
     let catalog = catalog();
     let options = Options { strsize, ..Options::default() };
-    let cx = Context { types: &types, catalog: &catalog, map: &map, libraries: &libraries, options };
+    let cx =
+        Context { types: &types, catalog: &catalog, symbols: &(), map: &map, libraries: &libraries, options };
     let checked = check::check(&[program], &cx, &mut sink);
     if !sink.is_empty() {
         let complaints = sink.into_sorted();
