@@ -196,3 +196,15 @@ fn variables_strings_and_aggregations_end_as_the_interpreter_leaves_them() {
         compare(seed, &Config { strsize, ..whole() });
     }
 }
+
+#[test]
+fn objects_pointers_and_scratch_memory_are_what_the_interpreter_makes_of_them() {
+    if !privileged("objects") {
+        return;
+    }
+    pin();
+    for seed in rounds(500) {
+        let strsize = [32, 16, 64, 256][seed as usize % 4];
+        compare(seed, &Config { strsize, objects: true, ..whole() });
+    }
+}

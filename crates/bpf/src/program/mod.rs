@@ -412,6 +412,18 @@ fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: Sl
         let (base, at) = near(b, slot, parts.this, size);
         words::zero(b, base, at, size);
     }
+    // Where no clause needs them, they have no room.
+    if let Some(slot) = slot
+        && session.layout.far.word > parts.objects
+    {
+        let mut at = 0;
+        while at < session.layout.objects {
+            let bytes = (session.layout.objects - at).min(4096);
+            let base = b.add(slot, parts.objects + at);
+            words::zero(b, base, 0, bytes);
+            at += bytes;
+        }
+    }
     this
 }
 
@@ -433,7 +445,7 @@ fn may_exit(module: &Module, spec: &ProgramSpec<'_>, clause: usize) -> bool {
 
 fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
-    let needs = |c: &ClauseUse| needs_slot(module, c.clause);
+    let needs = |c: &ClauseUse| needs_slot(module, session.layout.own, c.clause);
     let faults = || spec.clauses.iter().any(|c| has(module, c.clause, Op::may_fault));
     spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults())
 }
@@ -482,7 +494,8 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
         let cpu = routines::firing(b, session.plan);
         routines::fault_record(b, session.plan, &cpu, Operand::V(epid), head, value);
         let done = b.label();
-        let needs = spec.error.clauses.iter().any(|c| needs_slot(session.module, c.clause));
+        let needs =
+            spec.error.clauses.iter().any(|c| needs_slot(session.module, session.layout.own, c.clause));
         let slot = needs.then(|| {
             let address = routines::slot_at(b, session.plan, number, done);
             SlotRef { address, number }

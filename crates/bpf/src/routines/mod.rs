@@ -15,6 +15,7 @@
 //!  slot     scratch slots
 //!  agg      finding a key's slot                agg_value  adding to its value
 //!  assoc    associative arrays                  thread     self->, context level
+//!  memory   what an address of D's own leads to
 //!  chill    holding the CPU
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
 //!  path     names of files
@@ -24,6 +25,7 @@ mod agg;
 mod agg_value;
 mod assoc;
 mod chill;
+mod memory;
 mod path;
 mod record;
 mod slot;
@@ -34,6 +36,7 @@ pub(crate) mod words;
 pub use agg::aggregate;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
 pub use chill::chill;
+pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};

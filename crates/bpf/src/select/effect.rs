@@ -17,13 +17,13 @@ use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadHome
 pub(crate) type Open = routines::RecordRef;
 
 /// A key in the form the routines want.
-enum KeyBits {
+pub(super) enum KeyBits {
     Words(Vec<V>),
     Slot(InSlot),
 }
 
 impl KeyBits {
-    fn key(&self) -> Key<'_> {
+    pub(super) fn key(&self) -> Key<'_> {
         match self {
             KeyBits::Words(w) => Key::Words(w),
             KeyBits::Slot(at) => Key::Slot(*at),
@@ -54,6 +54,16 @@ impl Clause<'_, '_> {
             Op::LoadElem(var, key) => self.load_elem(inst, *var, key)?,
             Op::StoreElem(var, key, value) => self.store_elem(*var, key, Some(*value))?,
             Op::DeleteElem(var, key) => self.store_elem(*var, key, None)?,
+            Op::AddrVar(var) => self.set(inst, Val::Place(*var, 0, None)),
+            Op::Store { size, addr, value } => self.store_mem(*size, *addr, *value),
+            Op::Alloca(size) => self.alloca(inst, *size),
+            Op::Copy { dst, src, len } => self.copy(*dst, *src, *len),
+            Op::CopyElem { var, key, at } => self.copy_elem(inst, *var, key, *at),
+            Op::StoreObj { var, key, addr } => self.store_obj(*var, key, *addr),
+            Op::StrAddr { value, at } => self.str_addr(inst, *value, *at),
+            Op::RecordBytes(field, addr) => self.record_bytes(*field, *addr),
+            Op::CopyOut { src, addr, len } => self.copy_out(*src, *addr, *len),
+            Op::CopyOutStr { value, addr, max } => self.copy_out_str(*value, *addr, *max),
             Op::Stack { user, frames } => self.stack(inst, *user, *frames),
             Op::Aggregate { agg, key, args } => {
                 let columns = &self.env.module.aggs[agg.0 as usize].key;
@@ -365,7 +375,13 @@ impl Clause<'_, '_> {
         }
     }
 
-    fn array_key(&mut self, var: VarId, key: &[Value], create: bool, missing: crate::mir::Label) -> KeyBits {
+    pub(super) fn array_key(
+        &mut self,
+        var: VarId,
+        key: &[Value],
+        create: bool,
+        missing: crate::mir::Label,
+    ) -> KeyBits {
         let module = self.env.module;
         let desc = &module.vars[var.0 as usize];
         let thread = if desc.scope == Scope::Thread {

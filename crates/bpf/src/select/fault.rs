@@ -36,6 +36,11 @@ pub(crate) fn head(kind: FaultKind, action: u16, offset: u32) -> u64 {
 impl Clause<'_, '_> {
     /// Where the current instruction goes when it faults with this value.
     pub(crate) fn fault(&mut self, kind: FaultKind, value: Operand) -> Label {
+        self.fault_with(kind, |b, var| b.set(var, value))
+    }
+
+    /// The same with a value that is computed there.
+    pub(crate) fn fault_with(&mut self, kind: FaultKind, value: impl FnOnce(&mut Builder, V)) -> Label {
         let exit = match self.record {
             Some(record) => match self.faults.reserved {
                 Some((label, _)) => label,
@@ -60,7 +65,7 @@ impl Clause<'_, '_> {
         self.b.out_of_line(|b| {
             b.bind(stub);
             b.set(head_var, head);
-            b.set(value_var, value);
+            value(b, value_var);
             b.jmp(exit);
         });
         stub

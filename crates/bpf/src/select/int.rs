@@ -1,16 +1,27 @@
-//! Integers: arithmetic as D means it, and checked loads.
+//! Integers: arithmetic as D means it.
 //!
 //! The machine's division is unsigned and gives 0 for a zero divisor; kernels from 6.6 have a signed one, which on some of
 //! them traps on `i64::MIN / -1`. So signed division is made of the unsigned one everywhere: two shifts and four
 //! additions without a branch, for which the verifier has nothing to fork on.
 
-use dif::ir::{BinOp, Cond, FaultKind, InstData, Space, Ty, UnOp, Value};
+use dif::ir::{BinOp, Cond, FaultKind, InstData, UnOp, Value};
 
-use super::{Clause, Result, Val};
-use crate::mir::{Alu, Builder, Helper, Jmp, Operand, Size, V};
+use super::{Clause, Val};
+use crate::mir::{Alu, Builder, Operand, V};
 
 impl Clause<'_, '_> {
     pub(crate) fn bin(&mut self, inst: &InstData, op: BinOp, x: Value, y: Value) {
+        if let (BinOp::Add | BinOp::Sub, Some(Val::Place(var, at, more))) = (op, self.values[x.0 as usize]) {
+            let place = match self.int(y) {
+                Operand::Imm(n) if op == BinOp::Add => Val::Place(var, at.wrapping_add(n), more),
+                Operand::Imm(n) => Val::Place(var, at.wrapping_sub(n), more),
+                Operand::V(v) => {
+                    let v = if op == BinOp::Add { v } else { self.b.neg(v) };
+                    Val::Place(var, at, Some(more.map_or(v, |more| self.b.add(more, v))))
+                }
+            };
+            return self.set(inst, place);
+        }
         let (x, y) = (self.int(x), self.int(y));
         let divides = matches!(op, BinOp::Sdiv | BinOp::Udiv | BinOp::Srem | BinOp::Urem);
         if divides && !matches!(y, Operand::Imm(i) if i != 0) {
@@ -39,65 +50,6 @@ impl Clause<'_, '_> {
             Operand::V(v) => Operand::V(extend(self.b, bits, signed, v)),
         };
         self.set(inst, Val::Int(value));
-    }
-
-    /// Where a pointer's bytes are: `Some(true)` in the process, `Some(false)` in the kernel, `None` to be seen.
-    fn space(&self, inst: &InstData, addr: Value) -> Result<Option<bool>> {
-        match self.f.values[addr.0 as usize] {
-            Ty::Ptr(Space::Kernel) => Ok(Some(false)),
-            Ty::Ptr(Space::User) => Ok(Some(true)),
-            Ty::Ptr(Space::Scratch | Space::Static) => {
-                self.error(inst.span, "loads from alloca memory and variables are not compiled yet")
-            }
-            Ty::Ptr(Space::Unknown) | Ty::Int | Ty::Str => Ok(None),
-        }
-    }
-
-    pub(crate) fn load(&mut self, inst: &InstData, size: u8, signed: bool, addr: Value) -> Result<()> {
-        let user = self.space(inst, addr)?;
-        let address = self.reg(addr);
-        let bad = self.fault(FaultKind::BadAddr, Operand::V(address));
-        let room = self.b.stack(8);
-        let b = &mut *self.b;
-        let read = |b: &mut Builder, user: bool| {
-            let dst = b.slot_addr(room, 0);
-            let size = b.imm(i64::from(size));
-            let helper = if user { Helper::PROBE_READ_USER } else { Helper::PROBE_READ_KERNEL };
-            let failed = b.call(helper, &[dst, size, address]);
-            b.br(Jmp::Ne, failed, 0, bad);
-        };
-        match user {
-            Some(user) => read(b, user),
-            None => {
-                // Addresses of the kernel are negative.
-                let (kernel, done) = (b.label(), b.label());
-                b.br(Jmp::Slt, address, 0, kernel);
-                read(b, true);
-                b.jmp(done);
-                b.bind(kernel);
-                read(b, false);
-                b.bind(done);
-            }
-        }
-        let w = Size::of(u32::from(size)).unwrap_or(Size::B8);
-        let raw = b.slot_load(w, room, 0);
-        let value = if signed && size < 8 { extend(b, size * 8, true, raw) } else { raw };
-        self.set(inst, Val::Int(Operand::V(value)));
-        Ok(())
-    }
-
-    pub(crate) fn load_str(&mut self, inst: &InstData, addr: Value, max: Option<Value>) -> Result<()> {
-        let user = self.space(inst, addr)?;
-        let address = self.reg(addr);
-        let max = max.map(|m| self.int(m));
-        let bad = self.fault(FaultKind::BadAddr, Operand::V(address));
-        let Some(result) = inst.result else { return Ok(()) };
-        let temp = self.temp(result);
-        if let super::strings::Str::Bytes(base, off) = temp {
-            self.load_string(address, user, max, base, off, bad)?;
-        }
-        self.set(inst, Val::Str(temp));
-        Ok(())
     }
 }
 

@@ -11,14 +11,16 @@
 //!    temps   strsize each: strings in the making, as many as the busiest clause needs at once
 //!    key     the longest key, for those that do not fit registers
 //!    buffer  frames of a stack
-//!    image   an element of an array of strings before it is stored
+//!    image   an element of an array of strings or objects before it is stored
 //!    path    in the making, and a name that does not fit
+//!    far     D's own memory (once): `far`
 //! ```
 
 use dif::ir::{
     Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Subr, Term, Ty, Value, VarId, VarTy,
 };
 
+use super::far::{self, Far};
 use super::strings::Shape;
 use crate::program::Division;
 
@@ -28,7 +30,7 @@ const WORD: u32 = 8;
 /// Places in the scratch slots of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Offset of each `this->` string among them.
+    /// Offset of each `this->` string among them, of each object among those.
     pub this: Vec<Option<u32>>,
     /// Places in the slot for the clauses of probes.
     pub main: SlotParts,
@@ -38,6 +40,12 @@ pub struct Layout {
     pub state: Option<u32>,
     /// When that is.
     pub division: Division,
+    /// There is memory of D's own that a pointer might lead to.
+    pub own: bool,
+    /// Where that is.
+    pub far: Far,
+    /// Bytes of objects of `this->`.
+    pub objects: u32,
     /// Bytes used of a slot; 0 when no clause needs one.
     pub slot_bytes: u32,
 }
@@ -64,6 +72,8 @@ pub struct SlotParts {
     pub image: u32,
     /// A path in the making.
     pub path: u32,
+    /// Objects of `this->`: far off, see [`super::far`].
+    pub objects: u32,
 }
 
 impl Layout {
@@ -77,10 +87,16 @@ impl Layout {
         let mut layout = Layout { division, ..Layout::default() };
         let mut this_size = 0;
         for var in &module.vars {
-            let is_string = var.scope == Scope::Clause && var.ty == VarTy::Str && var.key.is_none();
-            layout.this.push(is_string.then(|| {
-                this_size += module.strsize;
-                this_size - module.strsize
+            let (end, size) = match var.ty {
+                _ if var.scope != Scope::Clause || var.key.is_some() => (None, 0),
+                VarTy::Int { .. } => (None, 0),
+                VarTy::Str => (Some(&mut this_size), module.strsize),
+                // And a word that nobody uses: see `maps::object_room`.
+                VarTy::Bytes { size } => (Some(&mut layout.objects), size.div_ceil(WORD) * WORD + WORD),
+            };
+            layout.this.push(end.map(|end| {
+                *end += size;
+                *end - size
             }));
         }
         // A clause of ERROR may be another probe's as well.
@@ -95,17 +111,22 @@ impl Layout {
         }
         layout.main = parts(module, &main, this_size, &mut end);
         layout.error = parts(module, &error, this_size, &mut end);
+        layout.own = far::has_own(module);
+        let needs = far::needs(module, layout.own, module.clauses.iter());
+        let (far, [main, error]) = far::lay_out(module, needs, layout.objects, &mut end);
+        layout.far = far;
+        (layout.main.objects, layout.error.objects) = (main, error);
         layout.slot_bytes = end;
         layout
     }
 }
 
-/// True when the clause cannot do with registers and stack.
-pub(crate) fn needs_slot(module: &Module, clause: usize) -> bool {
+/// True when the clause cannot do with registers and stack; `own` is [`Layout::own`].
+pub(crate) fn needs_slot(module: &Module, own: bool, clause: usize) -> bool {
     let mut end = 0;
     // The size of a `this->` string does not matter here.
     parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
-    end > 0
+    end > 0 || far::needs(module, own, module.clauses.get(clause).into_iter()).any()
 }
 
 fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mut u32) -> SlotParts {
@@ -120,7 +141,11 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let key = insts()
         .map(|i| match &i.op {
             // The thread's word comes before the key of a `self->` array.
-            Op::LoadElem(v, _) | Op::StoreElem(v, ..) | Op::DeleteElem(v, _) => key_bytes(module, *v),
+            Op::LoadElem(var, _)
+            | Op::StoreElem(var, ..)
+            | Op::DeleteElem(var, _)
+            | Op::CopyElem { var, .. }
+            | Op::StoreObj { var, .. } => key_bytes(module, *var),
             Op::Aggregate { agg, .. } => module.aggs[agg.0 as usize].key_size,
             _ => 0,
         })
@@ -134,11 +159,16 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         })
         .max()
         .unwrap_or(0);
-    let stores_strings = insts().any(|i| match i.op {
-        Op::StoreElem(v, ..) => module.vars[v.0 as usize].ty == VarTy::Str,
-        _ => false,
-    });
-    let image = if stores_strings { plane::assoc::value_size(module.strsize) } else { 0 };
+    let image = insts()
+        .map(|i| match i.op {
+            Op::StoreElem(v, ..) if module.vars[v.0 as usize].ty == VarTy::Str => {
+                plane::assoc::value_size(module.strsize)
+            }
+            Op::StoreObj { var, .. } => plane::assoc::value_size(module.object_size(var).unwrap_or(0)),
+            _ => 0,
+        })
+        .max()
+        .unwrap_or(0);
     let paths = insts().any(|i| matches!(i.op, Op::Call(Subr::DPath | Subr::Mountpoint, _)));
     let path = if paths { module.strsize + crate::routines::NAME } else { 0 };
     let mut take = |size: u32| {
@@ -152,6 +182,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         buffer: take(buffer),
         image: take(image),
         path: take(path),
+        objects: 0,
     }
 }
 

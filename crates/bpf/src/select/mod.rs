@@ -12,17 +12,20 @@
 //!  mod      blocks, block parameters, branches          strings  compare, measure, load, copy
 //!  int      arithmetic, checks, loads                   effect   records, variables, aggregations, exit
 //!  builtin  arguments, ids, clocks, names               fault    where a fault goes
+//!  memory   objects, scratch memory, pointers           far      where they are in a slot
 //! ```
 
 pub(crate) mod builtin;
 pub(crate) mod effect;
+pub(crate) mod far;
 pub(crate) mod fault;
 pub(crate) mod int;
 pub(crate) mod layout;
+mod memory;
 pub(crate) mod strings;
 mod subr;
 
-use dif::ir::{Cond, Function, InstData, Op, Term, Ty, Value};
+use dif::ir::{Cond, Function, InstData, Op, Space, Term, Ty, Value, VarId};
 
 use crate::mir::{Builder, Jmp, Label, Operand, V};
 use crate::program::{Context, Index, Probe, Session};
@@ -70,6 +73,8 @@ pub(crate) enum Val {
     StrCmp(Cond, Str, Str),
     /// A string.
     Str(Str),
+    /// An address in a variable that is an object: bytes known now, and bytes that the firing knows.
+    Place(VarId, i64, Option<V>),
 }
 
 /// The translation of one clause.
@@ -93,6 +98,8 @@ pub(crate) struct Clause<'e, 'b> {
     /// The reserved record.
     pub(crate) record: Option<effect::Open>,
     pub(crate) faults: fault::Faults,
+    /// How much scratch memory is taken: a constant, or a register where the clause takes more.
+    pub(crate) top: Operand,
     /// Bookkeeping for the current instruction: action and position.
     pub(crate) at: (u16, u32),
 }
@@ -132,8 +139,10 @@ pub(crate) fn clause<'e>(
         end,
         record: None,
         faults,
+        top: Operand::Imm(0),
         at: (0, 0),
     };
+    c.start_scratch();
     c.run()?;
     c.b.bind(end);
     Ok(())
@@ -246,6 +255,11 @@ impl Clause<'_, '_> {
                 self.b.set(result, 0);
                 self.b.bind(done);
                 Operand::V(result)
+            }
+            Some(Val::Place(var, at, more)) => {
+                let start = dif::memory::address(self.env.module.vars[var.0 as usize].scope, var) as i64;
+                let bits = self.b.imm(start.wrapping_add(at));
+                Operand::V(more.map_or(bits, |more| self.b.add(bits, more)))
             }
             _ => Operand::Imm(0),
         }
@@ -381,8 +395,17 @@ impl Clause<'_, '_> {
             }
             Op::Ext { bits, signed, value } => self.ext(inst, *bits, *signed, *value),
             Op::AsPtr(_, v) | Op::AsInt(v) => {
-                let bits = self.int(*v);
-                self.set(inst, Val::Int(bits));
+                let kept = match (&inst.op, self.values[v.0 as usize]) {
+                    (Op::AsInt(_) | Op::AsPtr(Space::Static | Space::Unknown, _), Some(Val::Place(..))) => {
+                        self.values[v.0 as usize]
+                    }
+                    _ => None,
+                };
+                let value = match kept {
+                    Some(place) => place,
+                    None => Val::Int(self.int(*v)),
+                };
+                self.set(inst, value);
             }
             Op::Builtin(which) => {
                 let value = self.builtin(*which);

@@ -11,7 +11,7 @@
 
 use dif::ir::{Cond, StrId};
 
-use super::{Clause, Result};
+use super::Clause;
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::routines::words::{compare, copy_words, length, length_in_word, zero, zero_bytes};
 
@@ -260,23 +260,15 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Reads a string from memory into a temporary; a fault goes to `bad`.
-    pub(crate) fn load_string(
-        &mut self,
-        addr: V,
-        user: Option<bool>,
-        max: Option<Operand>,
-        base: V,
-        off: i16,
-        bad: Label,
-    ) -> Result<()> {
+    /// Reads a string of at most `max` bytes, which is below strsize where it is constant, from memory into a temporary; a
+    /// fault goes to `bad`.
+    pub(crate) fn load_string(&mut self, addr: V, user: bool, max: Operand, base: V, off: i16, bad: Label) {
         let strsize = self.env.module.strsize;
         zero(self.b, base, off, strsize);
         let b = &mut *self.b;
         let size = match max {
-            None => Operand::Imm(i64::from(strsize)),
-            Some(Operand::Imm(m)) => Operand::Imm((m as u64).min(u64::from(strsize) - 1) as i64 + 1),
-            Some(Operand::V(m)) => {
+            Operand::Imm(m) => Operand::Imm(m + 1),
+            Operand::V(m) => {
                 let size = b.copy(m);
                 let short = b.label();
                 b.br(Jmp::Lt, size, strsize, short);
@@ -288,24 +280,8 @@ impl Clause<'_, '_> {
         };
         let size = b.reg(size);
         let dst = b.add(base, i32::from(off));
-        let got = match user {
-            Some(user) => read_str(b, user, dst, size, addr),
-            None => {
-                // Addresses of the kernel are negative.
-                let (got, kernel, done) = (b.var(), b.label(), b.label());
-                b.br(Jmp::Slt, addr, 0, kernel);
-                let r = read_str(b, true, dst, size, addr);
-                b.set(got, r);
-                b.jmp(done);
-                b.bind(kernel);
-                let r = read_str(b, false, dst, size, addr);
-                b.set(got, r);
-                b.bind(done);
-                got
-            }
-        };
+        let got = read_str(b, user, dst, size, addr);
         b.br(Jmp::Slt, got, 0, bad);
-        Ok(())
     }
 }
 
