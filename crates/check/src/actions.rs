@@ -50,7 +50,7 @@ impl Checker<'_> {
     /// A value to be recorded or to be a key column: an expression, or `stack()`, `sym()` and the like.
     pub(crate) fn recorded(&mut self, e: &ast::Expr) -> Checks<Recorded> {
         if let Some((row, kind, args)) = Self::recordable(e) {
-            self.uses(row.attributes);
+            self.uses_word(row.kind.word(), row.name, e.span);
             return self.special(row, kind, args, e.span);
         }
         let value = self.value(e)?;

@@ -26,8 +26,8 @@ impl Checker<'_> {
             return self.fail(Tag::D_FUNC_IDENT, callee.span, "function designator is not of function type");
         };
         let word = name.text.as_str();
-        if let Some(row) = tables::function(word) {
-            self.uses(row.attributes);
+        if let Some(row) = tables::function(word).filter(|_| !self.is_too_young(word)) {
+            self.uses_word(row.kind.word(), word, callee.span);
             self.clause.destructive |= tables::is_destructive(word);
             return Ok(row);
         }
@@ -40,7 +40,8 @@ impl Checker<'_> {
             let message = format!("{kind} '{word}' may not be referenced as a function");
             return self.fail(Tag::D_FUNC_IDKIND, callee.span, message);
         }
-        let help = nearest(word, tables::FUNCTIONS.iter().map(|r| r.name)).map(did_you_mean);
+        let near = || nearest(word, tables::FUNCTIONS.iter().map(|r| r.name)).map(did_you_mean);
+        let help = self.too_young(word).or_else(near);
         self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
     }
 

@@ -73,6 +73,7 @@ impl Checker<'_> {
         span: Span,
     ) -> Checks<TypeId> {
         if let Some(ty) = found {
+            self.uses_type(ty, span);
             return Ok(ty);
         }
         let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
@@ -96,7 +97,10 @@ impl Checker<'_> {
             let tag = tag.unwrap_or_default();
             self.need(tag);
             return Ok(match self.types.find_tag(kind, tag) {
-                Some(ty) => ty,
+                Some(ty) => {
+                    self.uses_type(ty, span);
+                    ty
+                }
                 None => self.types.declare_tag(kind, Some(tag)),
             });
         };

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use plane::desc::{Action, Datum, Field};
+use probes::Attributes;
 use types::Types;
 
 use crate::program::{Checked, Clause, Expr, ExprKind, KeyValue, Place, StmtKind};
@@ -55,6 +56,9 @@ impl Dump<'_> {
         let patterns: Vec<String> = c.patterns.iter().map(|p| p.pattern.to_string()).collect();
         let what = if c.part { "part of" } else { "clause" };
         let _ = writeln!(out, "{what} {} ({} probes)", patterns.join(", "), c.probes.len());
+        if c.attributes != Attributes::STABLE {
+            let _ = writeln!(out, "  promises {}", c.attributes);
+        }
         if let Some(p) = &c.predicate {
             let _ = writeln!(out, "  predicate {}", self.expr(p));
         }

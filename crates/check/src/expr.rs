@@ -106,14 +106,17 @@ impl Checker<'_> {
         if let Some(bound) = self.bound_name(word) {
             return Ok(Expr { span, ..bound.clone() });
         }
-        if let Some(inline) = self.inlines.get(word).cloned() {
+        if let Some(inline) = self.inlines.get(word).cloned().filter(|_| !self.is_too_young(word)) {
             return self.use_inline(word, &inline, span);
         }
-        if let Some(id) = self.var(Scope::Global, word) {
+        if let Some(id) = self.var(Scope::Global, word).filter(|_| !self.is_too_young(word)) {
+            if let Some(attributes) = self.said_of(word) {
+                self.uses("scalar", word, attributes, span);
+            }
             return self.read_var(id, span);
         }
-        if let Some(row) = tables::variable(word) {
-            self.uses(row.attributes);
+        if let Some(row) = tables::variable(word).filter(|_| !self.is_too_young(word)) {
+            self.uses_word("scalar", word, span);
             return match row.kind {
                 VariableKind::Builtin(builtin) => {
                     let Some(ty) = self.types.find(row.ty) else {
@@ -154,13 +157,14 @@ impl Checker<'_> {
             let message = format!("{} '{word}' may not be referenced as scalar", row.kind.word());
             return self.fail(Tag::D_IDENT_BADREF, span, message);
         }
+        // A library first: the kernel's types are not read for a word that one of ours defines.
+        if self.types.declared_enumerator(word).is_none() && self.need(word) {
+            return self.ident(name, span);
+        }
         if let Some((ty, value)) = self.types.find_enumerator(word) {
             return Ok(self.int(value, ty, span));
         }
-        if self.need(word) {
-            return self.ident(name, span);
-        }
-        let help = self.near_name(word);
+        let help = self.too_young(word).or_else(|| self.near_name(word));
         self.fail_with(
             Tag::D_IDENT_UNDEF,
             span,

@@ -6,7 +6,8 @@
 
 use std::rc::Rc;
 
-use diagnostics::{Span, Tag};
+use diagnostics::{SourceKind, Span, Tag};
+use probes::Attributes;
 use syntax::ast;
 use types::TypeId;
 
@@ -21,8 +22,10 @@ pub(crate) struct InlineInfo {
     /// Names and types of its parameters; `None` for one that takes none.
     pub(crate) params: Option<Rc<[(String, TypeId)]>>,
     pub(crate) value: Rc<ast::Expr>,
-    /// Its value, where that is constant.
-    pub(crate) constant: Option<Expr>,
+    /// Its value, where that is constant, and what that promises.
+    pub(crate) constant: Option<(Expr, Attributes)>,
+    /// Of a library.
+    pub(crate) library: bool,
 }
 
 /// What the parameters of a prototype may be.
@@ -142,7 +145,8 @@ impl Checker<'_> {
             .flat_map(|p| p.iter())
             .map(|(name, ty)| (name.clone(), self.unknown(*ty, name_span(inline))));
         let any = any.collect();
-        let value = self.with_bound(any, |c| c.value(&inline.value))?;
+        let (value, attributes) = self.promise_of(|c| c.with_bound(any, |c| c.value(&inline.value)));
+        let value = value?;
         if !self.fits(ty, &value) && !self.is_translated_to(&value, ty) {
             let message = format!(
                 "inline {word} definition uses incompatible types: \"{}\" = \"{}\"",
@@ -151,8 +155,9 @@ impl Checker<'_> {
             );
             return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
         }
-        let constant = matches!(value.kind, ExprKind::Int(_)).then(|| self.coerce(value, ty));
-        let info = InlineInfo { ty, params, value: Rc::new(inline.value.clone()), constant };
+        let constant = matches!(value.kind, ExprKind::Int(_)).then(|| (self.coerce(value, ty), attributes));
+        let library = self.cx.map.kind(inline.span.file) == SourceKind::Library;
+        let info = InlineInfo { ty, params, value: Rc::new(inline.value.clone()), constant, library };
         self.inlines.insert(word, info);
         Ok(())
     }
@@ -174,7 +179,9 @@ impl Checker<'_> {
             let help = format!("it takes parameters: {word}[…]");
             return self.fail_with(Tag::D_IDENT_BADREF, span, message, Some(help));
         }
-        if let Some(constant) = &info.constant {
+        if let Some((constant, attributes)) = &info.constant {
+            let attributes = self.said_of(word).unwrap_or(*attributes);
+            self.uses("scalar", word, attributes, span);
             return Ok(Expr { span, ..constant.clone() });
         }
         self.expand(word, info, Vec::new(), span)
@@ -233,7 +240,11 @@ impl Checker<'_> {
             let message = format!("too many uses of inlines: {word}");
             return self.fail(Tag::D_SYNTAX, span, message);
         }
-        let value = self.with_bound(bound, |c| c.value(&info.value))?;
+        let (value, attributes) = self.promise_of(|c| c.with_bound(bound, |c| c.value(&info.value)));
+        let attributes = self.said_of(word).unwrap_or(attributes);
+        let kind = if info.params.is_some() { "associative array" } else { "scalar" };
+        self.uses(kind, word, attributes, span);
+        let value = value?;
         if self.is_translated_to(&value, info.ty) {
             return Ok(Expr { span, ..value });
         }

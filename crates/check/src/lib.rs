@@ -8,6 +8,7 @@
 //!  decl        types, variables;  inline: inlines and prototypes
 //!  symbols     what stands in the kernel's memory under a name
 //!  expr ops    expressions; convert: values and widths; places: variables and elements
+//!  promise     stability and versions of words, and the pragmas on them
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
 //!  actions     what records; printf: formats against types
@@ -40,6 +41,7 @@ mod ops;
 mod places;
 mod printf;
 pub mod program;
+mod promise;
 mod quantize;
 mod session;
 mod symbols;
@@ -48,7 +50,7 @@ mod translate;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
-use syntax::ast::{Item, PragmaKind, Program};
+use syntax::ast::{Item, Program};
 
 pub use program::Checked;
 pub use session::{Context, Facts, FactsOf, Options};
@@ -67,6 +69,9 @@ pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked
 /// numbers of their clauses, variables and aggregations, but the operands are those of the new ones.
 pub fn check_more(programs: &[Program], first: usize, cx: &Context<'_>, sink: &mut Sink) -> Checked {
     let mut checker = Checker::new(cx, sink);
+    for library in cx.libraries.parsed() {
+        checker.library_pragmas(&library.program);
+    }
     checker.own_libraries();
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
@@ -87,19 +92,14 @@ impl Checker<'_> {
                 Item::Provider(p) => {
                     let _: Result<(), _> = self.unsupported(p.span, "a provider definition");
                 }
-                Item::Pragma(pragma) => {
-                    let what = match pragma.kind {
-                        // Options and dependencies are the session's affair, and were seen to before checking.
-                        PragmaKind::Option { .. } | PragmaKind::DependsOn { .. } => continue,
-                        PragmaKind::Attributes { .. } => "#pragma D attributes",
-                        PragmaKind::Binding { .. } => "#pragma D binding",
-                    };
-                    let _: Result<(), _> = self.unsupported(pragma.span, what);
+                Item::Pragma(p) => {
+                    self.pragma(p, program);
                     continue;
                 }
             }
             anything = true;
         }
+        self.unused_pragmas();
         if !anything && !self.cx.options.empty && self.sink.is_empty() {
             self.sink.error(Tag::D_EMPTY, program.span, "empty D program translation unit");
         }

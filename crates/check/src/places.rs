@@ -168,9 +168,7 @@ impl Checker<'_> {
     /// `uregs[index]`: the index is a constant, so that the program asks for one register.
     fn register(&mut self, name: &str, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
         let row = tables::variable(name);
-        if let Some(row) = row {
-            self.uses(row.attributes);
-        }
+        self.uses_word("associative array", name, span);
         let [key] = keys else {
             let n = keys.len();
             let s = if n == 1 { "" } else { "s" };

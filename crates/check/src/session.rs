@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
 use plane::desc::{AggFunc, AggId, LayoutBuilder};
-use probes::{Attributes, Catalog};
+use probes::{Attributes, Catalog, Version};
 use syntax::Libraries;
 use types::{Kind, TagKind, TypeId, Types};
 
@@ -16,6 +16,7 @@ use crate::columns::Column;
 use crate::inline::InlineInfo;
 use crate::library::Waiting;
 use crate::program::{Clause, Expr, Repr, Scope, VarId};
+use crate::promise::Said;
 use crate::symbols::Symbols;
 use crate::tables;
 use crate::translate::{Stored, Translator};
@@ -57,6 +58,10 @@ pub struct Options {
     pub facts: FactsOf,
     /// Only what happens on this CPU is wanted.
     pub cpu: Option<u64>,
+    /// A word that promises less is an error.
+    pub amin: Option<Attributes>,
+    /// Words that are younger are not there.
+    pub version: Option<Version>,
 }
 
 /// What is known when the session begins.
@@ -97,6 +102,8 @@ impl Default for Options {
             argref: false,
             facts: FactsOf(Facts::default),
             cpu: None,
+            amin: None,
+            version: None,
         }
     }
 }
@@ -178,6 +185,10 @@ pub(crate) struct Checker<'a> {
     pub(crate) next_bound: u32,
     /// Of libraries, not used so far.
     pub(crate) waiting: Waiting<'a>,
+    /// What pragmas say of words.
+    pub(crate) said: Said,
+    /// What is used counts elsewhere than where it stands.
+    pub(crate) held: u32,
     /// Nesting of inlines in inlines.
     pub(crate) depth: u32,
     pub(crate) clauses: Vec<Clause>,
@@ -203,6 +214,8 @@ impl<'a> Checker<'a> {
             bound: Vec::new(),
             next_bound: 0,
             waiting: Waiting::new(cx.libraries.parsed()),
+            said: Said::default(),
+            held: 0,
             depth: 0,
             clauses: Vec::new(),
             clause: ClauseState {
@@ -243,10 +256,6 @@ impl<'a> Checker<'a> {
 
     pub(crate) fn name(&self, ty: TypeId) -> String {
         self.types.name(ty)
-    }
-
-    pub(crate) fn uses(&mut self, attributes: Attributes) {
-        self.clause.attributes = self.clause.attributes.min(attributes);
     }
 
     /// How a value of this type is kept in a variable, a record or a key, if it is.

@@ -111,7 +111,7 @@ impl Checker<'_> {
     }
 
     fn find_symbol(&mut self, module: Option<&ast::Name>, name: &ast::Name, span: Span) -> Checks<Symbol> {
-        self.uses(probes::Attributes::PRIVATE);
+        self.uses("external symbol", &full_name(module, name), probes::Attributes::PRIVATE, span);
         let scope = module.map(|m| m.text.as_str());
         let word = name.text.as_str();
         let why = match self.cx.symbols.address(scope, word) {

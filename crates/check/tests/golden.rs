@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use check::{Context, NoSymbol, Options, Symbols};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
-use probes::{ListCatalog, ProbeDesc};
+use probes::{Attributes, ListCatalog, ProbeDesc, Version};
 use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
@@ -73,7 +73,8 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
         .iter()
         .map(|text| {
             let file = map.add(SourceKind::Script, "test.d", *text);
-            let mode = ParseMode::Specifier(SpecField::Name);
+            let script = text.starts_with("/* script");
+            let mode = if script { ParseMode::Script } else { ParseMode::Specifier(SpecField::Name) };
             syntax::parse(&mut map, file, mode, &env, &Libraries::embedded(), &mut sink)
         })
         .collect();
@@ -108,6 +109,20 @@ fn inputs() -> Vec<PathBuf> {
     files
 }
 
+/// What the comments at the beginning of a file ask for: `/* operand: x */`, `/* amin: Stable/Stable/Common */`,
+/// `/* version: 1.5 */`.
+fn settings(source: &str, options: &mut Options) {
+    for line in source.lines().map_while(|l| l.strip_prefix("/* ")?.split_once(": ")) {
+        let value = line.1.split(' ').next().unwrap_or_default();
+        match line.0 {
+            "operand" => options.operands.push(value.to_string()),
+            "amin" => options.amin = Attributes::parse(value),
+            "version" => options.version = Version::parse(value),
+            _ => {}
+        }
+    }
+}
+
 /// The tag that a file's name promises.
 fn promised(file: &Path) -> Option<&str> {
     file.file_name()?.to_str()?.strip_prefix("err.")?.split('.').next()
@@ -139,8 +154,7 @@ fn golden() {
     let mut wrong = Vec::new();
     for input in inputs() {
         let source = fs::read_to_string(&input).unwrap();
-        let operand = source.strip_prefix("/* operand: ").and_then(|s| s.split(' ').next());
-        let (complaints, got) = checked(&[&source], |o| o.operands.extend(operand.map(String::from)));
+        let (complaints, got) = checked(&[&source], |o| settings(&source, o));
         match promised(&input) {
             Some(tag) if !complaints.iter().any(|d| d.tag.name() == tag) => {
                 wrong.push(format!("{} does not give {tag}:\n{got}", input.display()));

@@ -34,7 +34,7 @@ pub(crate) const TABLE: &[Flag] = &[
     flag('F', "", "flowindent", "indent the output by function entry and return"),
     flag('G', "", "", "link USDT probes into objects (not supported yet)"),
     flag('h', "", "", "generate a header from provider definitions (not supported yet)"),
-    flag('H', "", "", "print the headers that cpp reads (not supported yet)"),
+    flag('H', "", "cpphdrs", "print the headers that cpp reads"),
     flag('i', "probe-id", "", "enable or list the probe with this id"),
     flag('I', "path", "incdir", "add a directory for preprocessor headers"),
     flag('l', "", "", "list probes instead of enabling them"),
@@ -59,7 +59,7 @@ pub(crate) const TABLE: &[Flag] = &[
 ];
 
 /// Options that are known and not supported yet.
-pub(crate) const NOT_YET: &str = "aAGhH3";
+pub(crate) const NOT_YET: &str = "aAGh3";
 
 /// One word of the command line, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]

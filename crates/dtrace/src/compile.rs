@@ -308,6 +308,8 @@ impl Texts {
                 argref: options.flag("argref"),
                 facts: check::FactsOf(crate::facts::of_machine),
                 cpu: options.maybe_number("cpu"),
+                amin: probes::Attributes::parse(&options.text("amin")),
+                version: probes::Version::parse(&options.text("version")),
             },
         };
         let first = before.running.map_or(0, |p| p.trees.len());

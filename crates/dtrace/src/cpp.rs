@@ -6,16 +6,19 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use probes::Version;
+
 use crate::options::Options;
 
-/// D API version in the form of `__SUNW_D_VERSION`: 0xMMmmmuuu.
-const VERSION: &str = "0x0100d000";
+/// The newest version of D; `-xversion` asks for an older one.
+const VERSION: Version = Version::new(1, 13);
 
 /// Names that D defines (reference: predefined macros with `-C`).
-fn predefined() -> Vec<String> {
+fn predefined(options: &Options) -> Vec<String> {
     let machine = if cfg!(target_arch = "x86_64") { "__amd64" } else { "__aarch64" };
+    let version = Version::parse(&options.text("version")).unwrap_or(VERSION).number();
     let mut names =
-        vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={VERSION}"), "__SUNW_D_64".into()];
+        vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={version:#010x}"), "__SUNW_D_64".into()];
     names.extend(["__unix", "__SVR4", "__linux", machine, "__Linux"].map(String::from));
     names
 }
@@ -28,7 +31,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
         "s" => command.arg("-traditional-cpp"),
         _ => &mut command,
     };
-    for define in predefined().iter().chain(&options.texts("define")) {
+    for define in predefined(options).iter().chain(&options.texts("define")) {
         command.arg("-D").arg(define);
     }
     for undef in options.texts("undef") {
@@ -37,8 +40,14 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     for dir in options.texts("incdir") {
         command.arg("-I").arg(dir);
     }
+    let headers = options.flag("cpphdrs");
+    if headers {
+        command.arg("-H");
+    }
     command.args(options.texts("cppargs"));
-    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The list of headers is for the user; other words are shown when it fails.
+    let errors = if headers { Stdio::inherit() } else { Stdio::piped() };
+    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
     let mut child = command.spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound {
             format!(

@@ -114,7 +114,7 @@ pub const TABLE: &[Row] = &[
     row("core", Compile, Flag, "", false, "dtrace may dump core"),
     row("cpp", Compile, Flag, "", true, "run scripts through the C preprocessor (-C)"),
     row("cppargs", Compile, List, "", true, "one more word for the preprocessor"),
-    row("cpphdrs", Compile, Flag, "", false, "print the headers that cpp reads (-H)"),
+    row("cpphdrs", Compile, Flag, "", true, "print the headers that cpp reads (-H)"),
     row("cpppath", Compile, Text, "cpp", true, "the preprocessor"),
     row("cpu", Run, Int, "", true, "trace this CPU only"),
     row("ctfpath", Compile, Text, "", false, "a file with the kernel's types in CTF"),
@@ -217,7 +217,14 @@ pub const TABLE: &[Row] = &[
     row("useruid", Compile, Int, "", false, "least user id of a process that may be grabbed"),
     row("ustackframes", Run, Int, "20", true, "frames of ustack(), at most 127"),
     row("verbose", Compile, Flag, "", true, "print the intermediate form (-S)"),
-    row("version", Compile, Text, "", false, "D version a program is written for"),
+    row(
+        "version",
+        Compile,
+        Text,
+        "",
+        true,
+        "version of D a program is written for; younger words are not there",
+    ),
     row("zdefs", Compile, Flag, "", true, "descriptions may match no probe (-Z)"),
 ];
 
@@ -261,6 +268,9 @@ impl Row {
             Value::Texts(t) if self.name == "amin" => {
                 t.iter().all(|t| probes::Attributes::parse(t).is_some())
             }
+            Value::Texts(t) if self.name == "version" => {
+                t.iter().all(|t| probes::Version::parse(t).is_some_and(probes::Version::is_known))
+            }
             _ => true,
         }
     }
@@ -274,6 +284,7 @@ impl Row {
             Shape::Rate => "a rate, as in 10hz or 100ms".into(),
             Shape::Int => "a number".into(),
             Shape::Text if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
+            Shape::Text if self.name == "version" => "a version of D, as in 1.6.3".into(),
             Shape::Text | Shape::List => "a text".into(),
             Shape::Word(words) => words.join(" or "),
         }

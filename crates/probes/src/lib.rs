@@ -12,8 +12,10 @@ mod catalog;
 mod desc;
 mod glob;
 mod stability;
+mod version;
 
 pub use catalog::{ArgType, Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
 pub use desc::{DescError, FIELD_LIMITS, FIELD_NAMES, FieldKind, Pattern, ProbeDesc};
 pub use glob::{glob_matches, is_glob};
 pub use stability::{Attributes, Class, ProviderStability, Stability};
+pub use version::Version;

@@ -192,6 +192,25 @@ impl Types {
         Some(self.import(&btf, proto))
     }
 
+    /// An enumeration constant that the program declares.
+    pub fn declared_enumerator(&self, name: &str) -> Option<(TypeId, i64)> {
+        self.read().constants.get(name).copied()
+    }
+
+    /// True for a name that the program, or D itself, gives to a type; the kernel's do not count.
+    pub fn is_declared(&self, name: &str) -> bool {
+        let inner = self.read();
+        inner.typedefs.contains_key(name) || inner.tags.keys().any(|(_, tag)| **tag == *name)
+    }
+
+    /// True for a struct, union, enum or typedef that was found in the kernel.
+    pub fn is_of_kernel(&self, id: TypeId) -> bool {
+        let named = |kind: &Kind| matches!(kind, Kind::Sou { .. } | Kind::Enum { .. } | Kind::Typedef { .. });
+        let inner = self.read();
+        inner.entries.get(id.0 as usize).is_some_and(|e| named(&e.kind))
+            && inner.imported.values().any(|imported| *imported == id)
+    }
+
     /// The value of an enumerator of one enumeration, for comparisons whose left operand has that type.
     pub fn enumerator_of(&self, id: TypeId, name: &str) -> Option<i64> {
         self.enumerators(id).iter().find(|(n, _)| **n == *name).map(|(_, v)| *v)

@@ -8,6 +8,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     if_and_else each_block_is_a_clause a_fault_skips_the_later_blocks blocks_of_many_firings
+    pragmas_are_obeyed macro_variables operands_are_used the_preprocessor_runs the_preprocessor_s_options
     constants_of_the_libraries libraries_of_one_s_own libraries_depend_on_things
 }
 
@@ -79,6 +80,152 @@ fn blocks_of_many_firings() -> Verdict {
     for (key, count) in [("fizz", 1000), ("fizzbuzz", 200), ("buzz", 400), ("none", 1600)] {
         assert_eq!(o.value_of(key), count, "{o:?}");
     }
+    Pass
+}
+
+fn pragmas_are_obeyed() -> Verdict {
+    let dir = directory("pragmas");
+    let script = |text: &str| write(&dir, "x.d", text);
+    let o = dtrace(&[
+        "-s",
+        &script(
+            "#pragma D option quiet\n#pragma D option strsize=16\nBEGIN { trace(sizeof (string)); exit(0); }\n",
+        ),
+    ]);
+    assert_eq!(o.code(0).out, "16\n");
+    for (line, says) in [
+        ("#pragma D option quite", "[D_PRAGMA_OPTSET] failed to set option 'quite': Invalid option name"),
+        (
+            "#pragma D option strsize=x",
+            "[D_PRAGMA_OPTSET] failed to set option 'strsize': Invalid value for specified option",
+        ),
+        ("#pragma D depends_on provider nothing", "[D_PRAGMA_DEPEND] program requires provider nothing"),
+        (
+            "#pragma D depends_on module no_such_module",
+            "[D_PRAGMA_DEPEND] program requires module no_such_module",
+        ),
+        ("#pragma D nonsense", "[D_PRAGMA_INVAL] invalid D pragma: nonsense"),
+        ("#error not for this system", "[D_PRAGERR] #error: not for this system"),
+        ("#nonsense", "[D_PRAGCTL_INVAL] invalid control directive: #nonsense"),
+    ] {
+        let o = dtrace(&["-xerrtags", "-es", &script(&format!("{line}\nBEGIN {{ exit(0); }}\n"))]).code(1);
+        assert!(o.err.contains(&format!("x.d: line 1: {says}")), "{line}: {o:?}");
+    }
+    let o =
+        dtrace(&["-xerrtags", "-es", &script("#line 70 \"origin.d\"\nBEGIN { trace(nothing); }\n")]).code(1);
+    assert!(o.err.contains("failed to compile script origin.d: line 70: [D_IDENT_UNDEF]"), "{o:?}");
+    dtrace(&["-es", &script("#pragma D depends_on provider syscall\n#pragma D depends_on library signal.d\n#ident \"x\"\nBEGIN { exit(0); }\n")]).code(0);
+    let _ = fs::remove_dir_all(&dir);
+    Pass
+}
+
+fn macro_variables() -> Verdict {
+    let text = r#"BEGIN { printf("%s|%d|%s|%s|%d|%s|%d\n", $$0, $1, $$1, $2, $3, $$4, $target); exit(0); }"#;
+    let o = dtrace(&["-qn", text, "--", "12", "a b", "-7", "name"]).code(0);
+    assert_eq!(o.out, "dtrace|12|12|a b|-7|name|0\n\n");
+    // A name is a name, even of a probe's field.
+    let o =
+        dtrace(&["-qn", "$1::: { printf(\"%s %d\\n\", probe$2, $3); exit(0); }", "dtrace", "name", "0x1f"]);
+    assert!(o.err.contains("syntax error") || o.code == Some(1), "{o:?}");
+    let o = dtrace(&[
+        "-qn",
+        "dtrace:::$1 { printf(\"%s %d\\n\", $2, $3); exit(0); }",
+        "BEGIN",
+        "probename",
+        "0x1f",
+    ]);
+    assert_eq!(o.code(0).out, "BEGIN 31\n\n");
+    // SAFETY: no arguments, cannot fail.
+    let (uid, gid, me) = unsafe { (libc::getuid(), libc::getgid(), libc::getpid()) };
+    let text =
+        r#"BEGIN { printf("%d %d %d %d %d %d\n", $uid, $euid, $gid, $egid, $ppid, $pid == pid); exit(0); }"#;
+    assert_eq!(dtrace(&["-qn", text]).code(0).out, format!("{uid} {uid} {gid} {gid} {me} 1\n\n"));
+    let o = dtrace(&["-qn", "BEGIN { printf(\"%d %d\\n\", $sid > 0, $pgid > 0); exit(0); }"]).code(0);
+    assert_eq!(o.out.trim(), "1 1");
+    let o = dtrace(&["-q", "-c", "true", "-n", "END { printf(\"%d\\n\", $target > 1); }"]).code(0);
+    assert_eq!(o.out.trim(), "1");
+    Pass
+}
+
+fn operands_are_used() -> Verdict {
+    let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($1); }", "1", "more"]).code(1);
+    assert!(o.err.contains("[D_MACRO_UNUSED] extraneous argument 'more' ($2 is not referenced)"), "{o:?}");
+    dtrace(&["-xargref", "-en", "BEGIN { trace($1); }", "1", "more"]).code(0);
+    let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($2); }", "1"]).code(1);
+    assert!(o.err.contains("[D_MACRO_UNDEF]") && o.err.contains("macro variable $2 is not defined"), "{o:?}");
+    let o = dtrace(&["-xdefaultargs", "-qn", "BEGIN { printf(\"%d[%s]\\n\", $1, $$2); exit(0); }"]).code(0);
+    assert_eq!(o.out, "0[]\n\n");
+    let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($1); }", "99999999999999999999"]).code(1);
+    assert!(o.err.contains("[D_MACRO_OFLOW]"), "{o:?}");
+    Pass
+}
+
+fn have_cpp() -> bool {
+    std::process::Command::new("cpp").arg("--version").output().is_ok()
+}
+
+fn the_preprocessor_runs() -> Verdict {
+    if !have_cpp() {
+        return Verdict::Skip("cpp: this machine has no C preprocessor".into());
+    }
+    let dir = directory("cpp");
+    write(&dir, "x.h", "#define FROM_HEADER 7\n\n\n#define TWICE(x) ((x) + (x))\n");
+    let names = "#if defined(__SUNW_D) && __SUNW_D_VERSION >= 0x01006000 && defined(__SUNW_D_64) && defined(__linux) && defined(__unix) && defined(__SVR4) && defined(__Linux)";
+    let text = format!(
+        "#!/usr/sbin/dtrace -qs\n#include \"x.h\"\n{names}\nBEGIN // a comment\n{{\n\tprintf(\"%d %d\\n\", FROM_HEADER, TWICE(FROM_D));\n\texit(0);\n}}\n#endif\n"
+    );
+    let script = write(&dir, "x.d", &text);
+    let path = dir.display().to_string();
+    let o = dtrace(&["-C", "-D", "FROM_D=4", "-I", &path, "-qs", &script]).code(0);
+    assert_eq!(o.out, "7 8\n\n", "{o:?}");
+    // Lines are those of the script, and those of the header.
+    let script = write(&dir, "y.d", "#include \"x.h\"\nBEGIN\n{\n\ttrace(TWICE(nothing));\n}\n");
+    let o = dtrace(&["-C", "-I", &path, "-es", &script]).code(1);
+    assert!(o.err.contains("y.d: line 4: ") && o.err.contains("failed to resolve nothing"), "{o:?}");
+    write(&dir, "bad.h", "\n\ninline int broken = ;\n");
+    let script = write(&dir, "z.d", "#include \"bad.h\"\nBEGIN { exit(0); }\n");
+    let o = dtrace(&["-C", "-I", &path, "-es", &script]).code(1);
+    assert!(o.err.contains("bad.h: line 3: ") && o.err.contains("syntax error near \";\""), "{o:?}");
+    let _ = fs::remove_dir_all(&dir);
+    Pass
+}
+
+fn the_preprocessor_s_options() -> Verdict {
+    let dir = directory("cppopts");
+    let script = write(&dir, "x.d", "BEGIN { trace(1); }\n");
+    // Without a preprocessor the message says what is missing.
+    let o = dtrace(&["-C", "-xcpppath=/nonexistent/cpp", "-es", &script]).code(1);
+    assert!(o.err.contains("Preprocessor not found: /nonexistent/cpp"), "{o:?}");
+    if !have_cpp() {
+        return Pass;
+    }
+    let o = dtrace(&[
+        "-C",
+        "-D",
+        "X",
+        "-U",
+        "X",
+        "-qes",
+        &write(&dir, "u.d", "#ifdef X\n#error defined\n#endif\nBEGIN { }\n"),
+    ]);
+    o.code(0);
+    let o = dtrace(&["-C", "-es", &write(&dir, "e.d", "\n#error broken on purpose\n")]).code(1);
+    assert!(o.err.contains("broken on purpose"), "{o:?}");
+    write(&dir, "listed.h", "/* */\n");
+    let path = dir.display().to_string();
+    let o =
+        dtrace(&["-C", "-H", "-I", &path, "-es", &write(&dir, "h.d", "#include \"listed.h\"\nBEGIN { }\n")])
+            .code(0);
+    assert!(o.err.contains("listed.h"), "{o:?}");
+    // Traditional mode replaces within strings.
+    let text = "#define hello bye\n#define S(x) \"x\"\nBEGIN { trace(S(hello)); exit(0); }\n";
+    let script = write(&dir, "t.d", text);
+    assert_eq!(dtrace(&["-C", "-Xs", "-qs", &script]).code(0).out.trim(), "hello");
+    for mode in ["a", "c", "t"] {
+        assert_eq!(dtrace(&["-C", "-X", mode, "-qs", &script]).code(0).out.trim(), "x");
+    }
+    dtrace(&["-C", "-Xq", "-qs", &script]).code(1);
+    let _ = fs::remove_dir_all(&dir);
     Pass
 }
 

@@ -5,7 +5,7 @@ use crate::tool::dtrace;
 
 tests! {
     listed_probes_have_three_blocks programs_have_a_report without_enabling_descriptions_are_shown
-    less_than_amin_is_an_error
+    less_than_amin_is_an_error a_statement_promises_the_least_of_its_words versions_hide_younger_words
 }
 
 fn block(title: &str, triple: &str) -> String {
@@ -51,6 +51,35 @@ fn programs_have_a_report() -> Verdict {
         + &report("description BEGIN,syscall::read:entry", "Unstable/Unstable/ISA", stable);
     assert_eq!(o.out, expected + "\n");
     assert_eq!(o.err, "");
+    Pass
+}
+
+fn a_statement_promises_the_least_of_its_words() -> Verdict {
+    let stated = |text: &str| {
+        let o = dtrace(&["-qev", "-n", text]).code(0);
+        let (_, after) = o.out.split_once("Minimum Statement Attributes\n").unwrap();
+        after.lines().take(3).map(|l| l.split_whitespace().last().unwrap()).collect::<Vec<_>>().join("/")
+    };
+    assert_eq!(stated("dtrace:::BEGIN { trace(htons(1)); }"), "Evolving/Evolving/Common");
+    assert_eq!(stated("dtrace:::BEGIN { trace(SIGKILL); }"), "Stable/Stable/Common");
+    let program = "#pragma D attributes Stable/Private/ISA x\nint x; dtrace:::BEGIN { trace(htons(x)); }";
+    assert_eq!(stated(program), "Evolving/Private/ISA");
+    let o =
+        dtrace(&["-xerrtags", "-xamin=Stable/Stable/Common", "-en", "dtrace:::BEGIN { trace(htons(1)); }"]);
+    let says = "[D_ATTR_MIN] in action list: attributes for function htons( ) (Evolving/Evolving/Common) are less than predefined minimum";
+    assert!(o.err.contains(says), "{o:?}");
+    o.code(1);
+    Pass
+}
+
+fn versions_hide_younger_words() -> Verdict {
+    let program = "BEGIN { @ = stddev(3); exit(0); }";
+    dtrace(&["-xversion=1.6", "-en", program]).code(0);
+    let o = dtrace(&["-xversion=1.5", "-xerrtags", "-en", program]).code(1);
+    assert!(o.err.contains("[D_FUNC_UNDEF] in action list: undefined function name: stddev"), "{o:?}");
+    assert!(o.err.contains("`stddev` came with D 1.6; the option version asks for 1.5"), "{o:?}");
+    let o = dtrace(&["-xversion=1.99", "-en", program]);
+    assert!(o.err.contains("Invalid value for specified option"), "{o:?}");
     Pass
 }
 

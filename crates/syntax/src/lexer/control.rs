@@ -167,8 +167,10 @@ impl Lexer<'_> {
             "D" => self.d_pragma(line, rest),
             "error" => self.user_error(line, rest),
             "line" => match rest.split_first() {
-                Some((number, more)) => self.line_marker(number, more, line.end as usize),
-                None => self.malformed("line", line, "expected a line number and a file name"),
+                Some((number, more)) if number.number().is_some() => {
+                    self.line_marker(number, more, line.end as usize);
+                }
+                _ => self.malformed("line", line, "expected a line number and a file name"),
             },
             name @ ("attributes" | "binding" | "depends_on" | "option") => {
                 let message = format!("#pragma {name} has no effect without `D`");

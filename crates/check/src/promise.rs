@@ -1,0 +1,272 @@
+//! What the words of a program promise, and since which version of D they exist.
+//!
+//! Every word has a triple of stability (`Stable/Stable/Common`); what a clause promises is the least of all that it uses,
+//! component by component, and `-xamin` makes an error of a word that promises less. What is not in the tables here is
+//! Stable/Stable/Common and as old as D; `#pragma D attributes` and `#pragma D binding` say otherwise for the words of a
+//! program or a library.
+
+use std::collections::HashMap;
+
+use diagnostics::{Diagnostic, Span, Tag};
+use probes::{Attributes, Class, Stability, Version};
+use syntax::ast::{AttributeSubject, Item, Name, Pragma, PragmaKind, Program};
+use types::TypeId;
+
+use crate::program::Scope;
+use crate::session::Checker;
+use crate::tables;
+
+/// Words that promise something else than Stable/Stable/Common.
+const ATTRIBUTES: &[(&str, Attributes)] = &[
+    ("curthread", Attributes::new(Stability::Stable, Stability::Private, Class::Common)),
+    ("d_path", Attributes::EVOLVING),
+    ("ddi_pathname", Attributes::EVOLVING),
+    ("getmajor", Attributes::EVOLVING),
+    ("getminor", Attributes::EVOLVING),
+    ("htonl", Attributes::EVOLVING),
+    ("htonll", Attributes::EVOLVING),
+    ("htons", Attributes::EVOLVING),
+    ("mutex_owned", Attributes::EVOLVING),
+    ("mutex_owner", Attributes::EVOLVING),
+    ("mutex_type_adaptive", Attributes::EVOLVING),
+    ("mutex_type_spin", Attributes::EVOLVING),
+    ("ntohl", Attributes::EVOLVING),
+    ("ntohll", Attributes::EVOLVING),
+    ("ntohs", Attributes::EVOLVING),
+    ("rw_iswriter", Attributes::EVOLVING),
+    ("rw_read_held", Attributes::EVOLVING),
+    ("rw_write_held", Attributes::EVOLVING),
+];
+
+/// Words that are younger than D.
+const VERSIONS: &[(&str, Version)] = &[
+    ("freopen", Version::new(1, 1)),
+    ("func", Version::new(1, 2)),
+    ("getf", Version::new(1, 10)),
+    ("htonl", Version::new(1, 3)),
+    ("htonll", Version::new(1, 3)),
+    ("htons", Version::new(1, 3)),
+    ("index", Version::new(1, 1)),
+    ("inet_ntoa", Version::new(1, 5)),
+    ("inet_ntoa6", Version::new(1, 5)),
+    ("inet_ntop", Version::new(1, 5)),
+    ("json", Version::new(1, 11)),
+    ("llquantize", Version::new(1, 7)),
+    ("mod", Version::new(1, 2)),
+    ("ntohl", Version::new(1, 3)),
+    ("ntohll", Version::new(1, 3)),
+    ("ntohs", Version::new(1, 3)),
+    ("print", Version::new(1, 9)),
+    ("rindex", Version::new(1, 1)),
+    ("setopt", Version::new(1, 2)),
+    ("stddev", Version::new(1, 6)),
+    ("strchr", Version::new(1, 1)),
+    ("strrchr", Version::new(1, 1)),
+    ("strstr", Version::new(1, 1)),
+    ("strtok", Version::new(1, 1)),
+    ("strtoll", Version::new(1, 11)),
+    ("substr", Version::new(1, 1)),
+    ("sym", Version::new(1, 2)),
+    ("threadname", Version::new(1, 13)),
+    ("tolower", Version::new(1, 8)),
+    ("toupper", Version::new(1, 8)),
+    ("uaddr", Version::new(1, 2)),
+    ("ucaller", Version::new(1, 2)),
+    ("ufunc", Version::new(1, 2)),
+    ("umod", Version::new(1, 2)),
+    ("ustackdepth", Version::new(1, 2)),
+    ("usym", Version::new(1, 2)),
+    ("vmregs", Version::new(1, 7)),
+];
+
+fn row<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
+    table.iter().find(|(w, _)| *w == word).map(|(_, x)| *x)
+}
+
+/// What pragmas say of words.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    attributes: HashMap<String, Attributes>,
+    versions: HashMap<String, Version>,
+    /// Of the program in hand: words that a pragma names, and are not there yet.
+    open: Vec<(String, &'static str, Span)>,
+}
+
+impl Checker<'_> {
+    /// True for a word that is younger than the version of D that the user asks for.
+    pub(crate) fn is_too_young(&self, word: &str) -> bool {
+        self.too_young(word).is_some()
+    }
+
+    /// What to say of a word that is too young.
+    pub(crate) fn too_young(&self, word: &str) -> Option<String> {
+        let wanted = self.cx.options.version?;
+        let version = self.said.versions.get(word).copied().or_else(|| row(VERSIONS, word))?;
+        (version > wanted)
+            .then(|| format!("`{word}` came with D {version}; the option version asks for {wanted}"))
+    }
+
+    /// A word of D is used; `kind` is what it is.
+    pub(crate) fn uses_word(&mut self, kind: &str, word: &str, span: Span) {
+        let attributes = row(ATTRIBUTES, word).unwrap_or(Attributes::STABLE);
+        self.uses(kind, word, attributes, span);
+    }
+
+    /// A type is named: those of the kernel promise nothing.
+    pub(crate) fn uses_type(&mut self, ty: TypeId, span: Span) {
+        if self.types.is_of_kernel(ty) {
+            let name = self.name(ty);
+            self.uses("type", &name, Attributes::PRIVATE, span);
+        }
+    }
+
+    /// Something that promises so much is used.
+    pub(crate) fn uses(&mut self, kind: &str, word: &str, attributes: Attributes, span: Span) {
+        self.clause.attributes = self.clause.attributes.min(attributes);
+        let Some(least) = self.cx.options.amin.filter(|_| self.held == 0) else { return };
+        if !attributes.at_least(least) {
+            let call = if kind.ends_with("function") { "( )" } else { "" };
+            let message =
+                format!("attributes for {kind} {word}{call} ({attributes}) are less than predefined minimum");
+            self.sink.push(Diagnostic::new(Tag::D_ATTR_MIN, span, message));
+        }
+    }
+
+    /// Runs `f`, and gives what it used up, instead of counting it.
+    pub(crate) fn promise_of<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> (T, Attributes) {
+        let outside = std::mem::replace(&mut self.clause.attributes, Attributes::STABLE);
+        self.held += 1;
+        let out = f(self);
+        self.held -= 1;
+        (out, std::mem::replace(&mut self.clause.attributes, outside))
+    }
+
+    /// What a pragma says that a word promises.
+    pub(crate) fn said_of(&self, word: &str) -> Option<Attributes> {
+        self.said.attributes.get(word).copied()
+    }
+
+    /// Pragmas of libraries count before anything is looked at.
+    pub(crate) fn library_pragmas(&mut self, program: &Program) {
+        for item in &program.items {
+            let Item::Pragma(pragma) = item else { continue };
+            match &pragma.kind {
+                PragmaKind::Attributes { triple, subject: AttributeSubject::Ident(name) } => {
+                    if let Some(attributes) = self.triple(triple, pragma.span) {
+                        self.said.attributes.insert(name.text.clone(), attributes);
+                    }
+                }
+                PragmaKind::Binding { version, name } => {
+                    if let Some(version) = self.version(version, pragma.span) {
+                        self.said.versions.insert(name.text.clone(), version);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// `#pragma D attributes` and `#pragma D binding` of a program.
+    pub(crate) fn pragma(&mut self, pragma: &Pragma, program: &Program) {
+        match &pragma.kind {
+            // Options and dependencies are the session's affair, and were seen to before checking.
+            PragmaKind::Option { .. } | PragmaKind::DependsOn { .. } => {}
+            PragmaKind::Attributes { triple, subject } => {
+                let Some(attributes) = self.triple(triple, pragma.span) else { return };
+                match subject {
+                    AttributeSubject::Provider { provider, .. } => {
+                        let own = |i: &Item| matches!(i, Item::Provider(p) if p.name.text == provider.text);
+                        if !program.items.iter().any(own) {
+                            let what = format!("provider {}", provider.text);
+                            self.out_of_scope("attributes", &what, provider.span);
+                        }
+                    }
+                    AttributeSubject::Ident(name) => {
+                        if self.may_change("attributes", name) {
+                            self.said.attributes.insert(name.text.clone(), attributes);
+                        }
+                    }
+                }
+            }
+            PragmaKind::Binding { version, name } => {
+                let Some(version) = self.version(version, pragma.span) else { return };
+                if self.may_change("binding", name) {
+                    self.said.versions.insert(name.text.clone(), version);
+                }
+            }
+        }
+    }
+
+    fn triple(&mut self, text: &Name, span: Span) -> Option<Attributes> {
+        let attributes = Attributes::parse(&text.text);
+        if attributes.is_none() {
+            let message = format!("invalid attributes specified by #pragma attributes: {}", text.text);
+            let help = "it takes a triple, as in Evolving/Evolving/Common".to_string();
+            let d = Diagnostic::new(Tag::D_PRAGMA_INVAL, span, message).with_help(help);
+            self.sink.push(d);
+        }
+        attributes
+    }
+
+    fn version(&mut self, text: &Name, span: Span) -> Option<Version> {
+        let version = Version::parse(&text.text).filter(|v| v.is_known());
+        if version.is_none() {
+            let message = format!("invalid version string specified by #pragma binding: {}", text.text);
+            self.sink.error(Tag::D_PRAGMA_INVAL, span, message);
+        }
+        version
+    }
+
+    fn out_of_scope(&mut self, pragma: &str, what: &str, span: Span) {
+        let message = format!("#pragma {pragma} cannot modify {what} defined outside program scope");
+        self.sink.error(Tag::D_PRAGMA_SCOPE, span, message);
+    }
+
+    /// Whether a pragma may speak of a word: one that the program declares, before it or after.
+    fn may_change(&mut self, pragma: &'static str, name: &Name) -> bool {
+        let word = name.text.as_str();
+        // The next translator is meant.
+        if word == "translator" {
+            return false;
+        }
+        let foreign = tables::variable(word).is_some()
+            || tables::function(word).is_some()
+            || self.inlines.get(word).is_some_and(|i| i.library);
+        if foreign {
+            self.out_of_scope(pragma, word, name.span);
+            return false;
+        }
+        self.said.open.push((word.to_string(), pragma, name.span));
+        true
+    }
+
+    /// Pragmas of the program in hand that speak of nothing.
+    pub(crate) fn unused_pragmas(&mut self) {
+        for (word, pragma, span) in std::mem::take(&mut self.said.open) {
+            let known = self.inlines.contains_key(&word)
+                || self.var(Scope::Global, &word).is_some()
+                || self.types.is_declared(&word);
+            if !known {
+                let message = format!("unused #pragma {pragma}");
+                let help = format!("the program declares no `{word}`");
+                let d = Diagnostic::new(Tag::D_PRAGMA_UNUSED, span, message).with_help(help);
+                self.sink.push(d);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_speak_of_words_that_there_are() {
+        let words = ATTRIBUTES.iter().map(|(w, _)| w).chain(VERSIONS.iter().map(|(w, _)| w));
+        for word in words {
+            assert!(tables::variable(word).is_some() || tables::function(word).is_some(), "{word}");
+        }
+        assert!(ATTRIBUTES.is_sorted_by_key(|(w, _)| w) && VERSIONS.is_sorted_by_key(|(w, _)| w));
+        assert!(VERSIONS.iter().all(|(_, v)| v.is_known()));
+    }
+}

@@ -1,0 +1,2 @@
+auto int x;
+register int y;

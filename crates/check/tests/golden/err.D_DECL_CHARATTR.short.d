@@ -1,0 +1,3 @@
+short char a;
+long char b;
+long long char c;

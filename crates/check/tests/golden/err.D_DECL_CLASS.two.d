@@ -1,0 +1,2 @@
+static extern int x;
+self this int y;

@@ -1,0 +1,5 @@
+int char a;
+signed unsigned b;
+short long c;
+long long long d;
+struct s { int x; } int e;

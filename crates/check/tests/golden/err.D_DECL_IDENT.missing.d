@@ -1,0 +1,2 @@
+const x;
+extern y;

@@ -1,0 +1,3 @@
+long float a;
+long struct t { int x; } b;
+long string c;

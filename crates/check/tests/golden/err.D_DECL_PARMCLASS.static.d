@@ -1,0 +1,2 @@
+int (*f)(static int);
+int a[self int];

@@ -1,0 +1,3 @@
+unsigned struct s { int x; } a;
+signed float b;
+unsigned string c;

@@ -1,0 +1,2 @@
+unsigned void *a;
+long void *b;

@@ -1,0 +1,1 @@
+BEGIN { trace(08); trace(0779); }

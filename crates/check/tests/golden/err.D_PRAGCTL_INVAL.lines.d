@@ -1,0 +1,6 @@
+#pragmas
+#incldue <x.h>
+#define X 1
+# line 3
+#	idnet "x"
+BEGIN { exit(0); }
