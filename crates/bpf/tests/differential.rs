@@ -186,6 +186,20 @@ fn whole() -> Config {
 }
 
 #[test]
+fn subroutines_give_what_the_interpreter_gives() {
+    if !privileged("subroutines") {
+        return;
+    }
+    pin();
+    for seed in rounds(500) {
+        let strsize = [32, 16, 64, 256, 8][seed as usize % 5];
+        let config =
+            Config { strsize, subroutines: true, aggregations: Vec::new(), arrays: false, ..whole() };
+        compare(seed, &config);
+    }
+}
+
+#[test]
 fn variables_strings_and_aggregations_end_as_the_interpreter_leaves_them() {
     if !privileged("whole") {
         return;

@@ -29,7 +29,7 @@ use plane::control::Activity;
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
 use crate::maps::{Plan, PreemptCount};
-use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, V};
+use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, Size, V};
 use crate::regalloc::CodegenError;
 pub use crate::routines::PathOffsets;
 use crate::routines::{self, SlotRef, words};
@@ -423,6 +423,10 @@ fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: Sl
             words::zero(b, base, 0, bytes);
             at += bytes;
         }
+    }
+    if let (Some(slot), Some(token)) = (slot, parts.token) {
+        let (base, at) = near(b, slot, token, 8);
+        b.store(Size::B8, base, at, 0);
     }
     this
 }

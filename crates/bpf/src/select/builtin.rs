@@ -400,7 +400,12 @@ impl Clause<'_, '_> {
                 (self.b.slot_load(Size::B8, room, 0), self.b.slot_load(Size::B8, room, 8))
             }
         };
-        let (w0, w1) = cut(self.b, words);
+        let (mut w0, mut w1) = cut(self.b, words);
+        if self.env.module.strsize < 16 {
+            // No more than a string of one word holds.
+            w0 = self.b.and(w0, i64::MAX >> 7);
+            w1 = self.b.imm(0);
+        }
         self.homes.fetched.insert(Thing::Execname, Fetched::Words(w0, w1));
         Str::Comm(w0, w1)
     }

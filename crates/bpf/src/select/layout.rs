@@ -14,6 +14,9 @@
 //!    image   an element of an array of strings or objects before it is stored
 //!    path    in the making, and a name that does not fit
 //!    far     D's own memory (once): `far`
+//!    work    what loops of subroutines carry
+//!    token   what strtok() has left of its string
+//!    behind  nothing, for the verifier (see strjoin); once
 //! ```
 
 use dif::ir::{
@@ -22,6 +25,7 @@ use dif::ir::{
 
 use super::far::{self, Far};
 use super::strings::Shape;
+use super::subr;
 use crate::program::Division;
 
 /// Bytes of an address.
@@ -74,6 +78,10 @@ pub struct SlotParts {
     pub path: u32,
     /// Objects of `this->`: far off, see [`super::far`].
     pub objects: u32,
+    /// The work area of subroutines.
+    pub work: u32,
+    /// The state of `strtok()`, when it is called.
+    pub token: Option<u32>,
 }
 
 impl Layout {
@@ -116,6 +124,10 @@ impl Layout {
         let (far, [main, error]) = far::lay_out(module, needs, layout.objects, &mut end);
         layout.far = far;
         (layout.main.objects, layout.error.objects) = (main, error);
+        let ops = || module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).map(|i| &i.op);
+        if ops().any(|op| subr::needs(op).behind) {
+            end += module.strsize;
+        }
         layout.slot_bytes = end;
         layout
     }
@@ -171,6 +183,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         .unwrap_or(0);
     let paths = insts().any(|i| matches!(i.op, Op::Call(Subr::DPath | Subr::Mountpoint, _)));
     let path = if paths { module.strsize + crate::routines::NAME } else { 0 };
+    let (work, token) = (insts().any(|i| subr::needs(&i.op).work), insts().any(|i| subr::needs(&i.op).token));
     let mut take = |size: u32| {
         *end += size.div_ceil(WORD) * WORD;
         *end - size.div_ceil(WORD) * WORD
@@ -183,6 +196,8 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         image: take(image),
         path: take(path),
         objects: 0,
+        work: take(if work { subr::WORK } else { 0 }),
+        token: token.then(|| take(subr::TOKEN_HEAD + module.strsize)),
     }
 }
 
@@ -270,12 +285,20 @@ impl Temps {
 /// How each string value is represented.
 fn shapes(f: &Function) -> Vec<Option<Shape>> {
     let mut shape: Vec<Option<Shape>> = f.values.iter().map(|_| None).collect();
+    // Subroutines take strings as bytes.
+    let mut called = vec![false; f.values.len()];
+    for inst in f.blocks.iter().flat_map(|b| &b.insts) {
+        if let Op::Call(_, args) = &inst.op {
+            args.iter().for_each(|a| called[a.0 as usize] = true);
+        }
+    }
     for inst in f.blocks.iter().flat_map(|b| &b.insts) {
         let Some(r) = inst.result else { continue };
         if f.values[r.0 as usize] == Ty::Str {
             shape[r.0 as usize] = Some(match inst.op {
                 Op::StrConst(_) => Shape::Known,
-                Op::BuiltinStr(StrBuiltin::Execname) => Shape::Comm,
+                Op::BuiltinStr(StrBuiltin::Execname) if !called[r.0 as usize] => Shape::Comm,
+                Op::BuiltinStr(StrBuiltin::Execname) => Shape::Bytes,
                 Op::BuiltinStr(_) => Shape::Known,
                 _ => Shape::Bytes,
             });
@@ -286,7 +309,10 @@ fn shapes(f: &Function) -> Vec<Option<Shape>> {
         let mut pass = |target: dif::ir::Block, args: &[Value]| {
             for (p, a) in f.blocks[target.0 as usize].params.iter().zip(args) {
                 if f.values[p.0 as usize] == Ty::Str {
-                    let from = shape[a.0 as usize].unwrap_or(Shape::Bytes);
+                    let from = match shape[a.0 as usize].unwrap_or(Shape::Bytes) {
+                        Shape::Comm if called[p.0 as usize] => Shape::Bytes,
+                        from => from,
+                    };
                     let now = shape[p.0 as usize];
                     shape[p.0 as usize] = Some(now.map_or(from, |now| now.join(from)));
                 }

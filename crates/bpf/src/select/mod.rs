@@ -23,7 +23,7 @@ pub(crate) mod int;
 pub(crate) mod layout;
 mod memory;
 pub(crate) mod strings;
-mod subr;
+pub(crate) mod subr;
 
 use dif::ir::{Cond, Function, InstData, Op, Space, Term, Ty, Value, VarId};
 
@@ -412,7 +412,14 @@ impl Clause<'_, '_> {
                 self.set(inst, Val::Int(value));
             }
             Op::BuiltinStr(which) => {
-                let value = self.builtin_str(*which);
+                let mut value = self.builtin_str(*which);
+                if let (Str::Comm(..), Some(r)) = (value, inst.result)
+                    && self.temps.shape[r.0 as usize] == Some(Shape::Bytes)
+                    && let Str::Bytes(base, off) = self.temp(r)
+                {
+                    self.write_string(value, base, off, self.env.module.strsize, false);
+                    value = Str::Bytes(base, off);
+                }
                 self.set(inst, Val::Str(value));
             }
             Op::Load { size, signed, addr } => self.load(inst, *size, *signed, *addr)?,

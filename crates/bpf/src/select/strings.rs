@@ -167,7 +167,7 @@ impl Clause<'_, '_> {
             _ => {
                 let comm = matches!(x, Str::Comm(..)) || matches!(y, Str::Comm(..));
                 // A comm ends within its 16 bytes, so the comparison does.
-                let bytes = if comm { 16 } else { self.env.module.strsize };
+                let bytes = if comm { 16.min(self.env.module.strsize) } else { self.env.module.strsize };
                 let (p, po) = self.address(x);
                 let (q, qo) = self.address(y);
                 let p = self.b.add(p, i32::from(po));

@@ -290,7 +290,8 @@ impl Body<'_> {
     }
 
     pub(super) fn string(&mut self, depth: usize) -> Value {
-        let value = match self.rng.below(7) {
+        let kinds = if self.config.subroutines { 12 } else { 7 };
+        let value = match self.rng.below(kinds) {
             0 => match self.rng.pick(&self.strs) {
                 Some(v) => v,
                 None => self.constant_string(),
@@ -311,7 +312,7 @@ impl Body<'_> {
                 None => self.constant_string(),
             },
             4 => self.load_string(),
-            5 if depth > 0 => self.call(depth - 1, Ty::Str).unwrap_or_else(|| self.constant_string()),
+            5 | 7..=8 if depth > 0 => self.call(depth - 1, Ty::Str).unwrap_or_else(|| self.constant_string()),
             _ => self.constant_string(),
         };
         self.strs.push(value);
@@ -414,7 +415,7 @@ impl Body<'_> {
     }
 
     fn expression(&mut self, depth: usize) -> Value {
-        match self.rng.below(15) {
+        match self.rng.below(if self.config.subroutines { 22 } else { 15 }) {
             0..=4 => {
                 let op = self.rng.pick(&BIN).unwrap_or(BinOp::Add);
                 let (a, b) = (self.int(depth), self.int(depth));
@@ -451,7 +452,7 @@ impl Body<'_> {
                 }
                 None => self.leaf(),
             },
-            13 => self.call(depth, Ty::Int).unwrap_or_else(|| self.leaf()),
+            13 | 15.. => self.call(depth, Ty::Int).unwrap_or_else(|| self.leaf()),
             14 if self.config.stacks && self.rng.one_in(2) => {
                 let user = self.rng.one_in(2);
                 self.b.stack(user, 20)

@@ -45,6 +45,8 @@ pub struct Config {
     pub aggregations: Vec<AggFunc>,
     /// String operations.
     pub strings: bool,
+    /// Mostly subroutines, on constants made for them.
+    pub subroutines: bool,
     /// Records.
     pub records: bool,
     /// Divisions by what may be 0, and checks that may fail; loads fault as the addresses have it.
@@ -78,6 +80,7 @@ impl Default for Config {
                 AggFunc::Quantize,
             ],
             strings: true,
+            subroutines: false,
             records: true,
             faults: true,
             exit: true,
@@ -112,6 +115,12 @@ pub fn module(seed: u64, config: &Config) -> Module {
         let random: Vec<u8> = (0..rng.below(20)).map(|_| 1 + rng.below(255) as u8).collect();
         module.intern(&random);
     }
+    if config.subroutines {
+        for _ in 0..8 {
+            let text = subject(&mut rng, config.strsize as usize);
+            module.intern(&text);
+        }
+    }
     variables(&mut rng, config, &mut module);
     aggregations(&mut rng, config, &mut module);
     for i in 0..=rng.below(config.clauses) {
@@ -122,6 +131,56 @@ pub fn module(seed: u64, config: &Config) -> Module {
         module.clauses.push(Clause { func, record, span: None });
     }
     module
+}
+
+/// A string that subroutines find something in: paths, documents, numbers, tokens; empty to full length.
+fn subject(rng: &mut Rng, strsize: usize) -> Vec<u8> {
+    const PARTS: [&[&str]; 5] = [
+        &["/", "//", ".", "..", "a", "bc", "usr", "/./", "/../"],
+        &[
+            "{",
+            "}",
+            "[",
+            "]",
+            "\"a\"",
+            ":",
+            ",",
+            "1",
+            "-2.5e3",
+            "true",
+            "null",
+            "\"b\":[",
+            "{\"a\":",
+            " ",
+            "\"\\u00e9\"",
+        ],
+        &["a", ".", "[", "]", "0", "1", "b", "-1", "2"],
+        &[" ", "-", "0x", "12", "7fff", "zz", "99999999999", "+"],
+        &["a", "ab", "b", ",", ";", "aab", "\u{1}", "Z"],
+    ];
+    let whole = [
+        "{\"a\": {\"b\": [1, \"x\", null]}, \"c\": 2}",
+        "a.b[1]",
+        "c",
+        "[[1, 2], {\"a\": 3}]",
+        "[1].a",
+        "a.b",
+    ];
+    if rng.one_in(6) {
+        return rng.pick(&whole).unwrap_or_default().into();
+    }
+    let parts = PARTS[rng.below(PARTS.len())];
+    let length = match rng.below(4) {
+        0 => strsize - 1,
+        1 => rng.below(4),
+        _ => rng.below(strsize),
+    };
+    let mut text = Vec::new();
+    while text.len() < length {
+        text.extend_from_slice(rng.pick(parts).unwrap_or_default().as_bytes());
+    }
+    text.truncate(strsize - 1);
+    text
 }
 
 fn traced(action: &Action) -> Option<Field> {

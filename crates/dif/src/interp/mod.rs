@@ -126,20 +126,22 @@ impl<'m> Interpreter<'m> {
     /// Faults are also left in the state.
     pub fn fire(&self, clauses: &[usize], state: &mut State, world: &mut dyn World) -> Vec<Outcome> {
         state.prepare(self.module);
-        let mut locals = self.locals();
+        let (mut locals, mut rest) = (self.locals(), None);
         let mut outcomes = Vec::with_capacity(clauses.len());
         for index in clauses {
             if self.gated && state.exit.is_some() {
                 break;
             }
-            let Some(outcome) = self.run(*index, &mut locals, state, world, false) else { continue };
+            let Some(outcome) = self.run(*index, (&mut locals, &mut rest), state, world, false) else {
+                continue;
+            };
             if let Outcome::Faulted(fault) = &outcome
                 && !self.error.is_empty()
             {
                 world.error(Some(fault));
-                let mut own = self.locals();
+                let (mut own, mut own_rest) = (self.locals(), None);
                 for index in &self.error {
-                    self.run(*index, &mut own, state, world, true);
+                    self.run(*index, (&mut own, &mut own_rest), state, world, true);
                 }
                 world.error(None);
             }
@@ -155,7 +157,7 @@ impl<'m> Interpreter<'m> {
     fn run(
         &self,
         index: usize,
-        locals: &mut Vec<Option<Val>>,
+        (locals, rest): (&mut Vec<Option<Val>>, &mut Option<Vec<u8>>),
         state: &mut State,
         world: &mut dyn World,
         in_error: bool,
@@ -171,6 +173,7 @@ impl<'m> Interpreter<'m> {
             index,
             values,
             locals,
+            rest,
             state,
             world,
             in_error,
@@ -195,6 +198,7 @@ struct Frame<'a> {
     index: usize,
     values: Vec<Val>,
     locals: &'a mut Vec<Option<Val>>,
+    rest: &'a mut Option<Vec<u8>>,
     state: &'a mut State,
     world: &'a mut dyn World,
     /// A clause of ERROR.
@@ -387,9 +391,13 @@ impl Frame<'_> {
         let values: Vec<Val> = args.iter().map(|v| self.get(*v)).collect();
         let spaces: Vec<Space> = args.iter().map(|v| self.space(*v)).collect();
         let strsize = self.module.strsize as usize;
+        let mut rest = self.rest.take();
         let mut reach = self.reach();
-        let mut call = Call { args: &values, spaces: &spaces, strsize, world: &mut reach };
-        (subr.row().run)(&mut call).map_err(|(kind, value)| Stop::Fault(kind, value))
+        let world = &mut reach;
+        let mut call = Call { args: &values, spaces: &spaces, strsize, world, rest: &mut rest };
+        let result = (subr.row().run)(&mut call);
+        *self.rest = rest;
+        result.map_err(|(kind, value)| Stop::Fault(kind, value))
     }
 
     fn builtin_str(&mut self, builtin: StrBuiltin) -> Vec<u8> {

@@ -6,8 +6,12 @@
 //! each, would make every pass name all of them to say the same of each.
 
 mod action;
+mod address;
 mod file;
+mod json;
 mod number;
+mod path;
+mod text;
 
 use crate::interp::{Val, World};
 use crate::ir::{FaultKind, Space, Ty};
@@ -16,14 +20,37 @@ use crate::ir::{FaultKind, Space, Ty};
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subr {
+    Basename,
     Chill,
+    Cleanpath,
     DPath,
+    Dirname,
+    Getmajor,
+    Getminor,
     Htonl,
     Htonll,
     Htons,
+    Index,
+    InetNtoa,
+    InetNtoa6,
+    InetNtop,
+    Json,
+    LinkNtop,
+    Lltostr,
     Mountpoint,
     Raise,
     Rand,
+    Rindex,
+    Strchr,
+    Strjoin,
+    Strrchr,
+    Strstr,
+    Strtok,
+    StrtokNext,
+    Strtoll,
+    Substr,
+    Tolower,
+    Toupper,
 }
 
 /// What an argument is.
@@ -58,6 +85,8 @@ pub struct Call<'a> {
     pub strsize: usize,
     /// What the firing sees.
     pub world: &'a mut dyn World,
+    /// What `strtok()` has left of its string; the clauses of a firing share it.
+    pub rest: &'a mut Option<Vec<u8>>,
 }
 
 /// A fault: its kind and value.
@@ -89,35 +118,64 @@ impl Row {
         Row { subr, name, params, defaults: &[], gives: Ty::Int, effect: Effect::None, faults: false, run }
     }
 
-    const fn faults(self) -> Row {
-        Row { faults: true, ..self }
+    const fn str(subr: Subr, name: &'static str, params: &'static [Param], run: Run) -> Row {
+        Row { gives: Ty::Str, ..Row::int(subr, name, params, run) }
+    }
+
+    const fn reads(self) -> Row {
+        Row { effect: Effect::Reads, ..self }
     }
 
     const fn changes(self) -> Row {
         Row { effect: Effect::Changes, ..self }
     }
 
-    const fn string(self) -> Row {
-        Row { gives: Ty::Str, ..self }
+    const fn faults(self) -> Row {
+        Row { faults: true, ..self }
     }
 
-    const fn reads(self) -> Row {
-        Row { effect: Effect::Reads, ..self }
+    const fn or(self, defaults: &'static [i64]) -> Row {
+        Row { defaults, ..self }
     }
 }
 
 type Run = fn(&mut Call<'_>) -> Result<Val, Fault>;
 
+use Param::{Int, Ptr, Str};
+
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
-    Row::int(Subr::Chill, "chill", &[Param::Int], action::chill).faults().changes(),
-    Row::int(Subr::DPath, "d_path", &[Param::Ptr], file::d_path).string().reads().faults(),
-    Row::int(Subr::Htonl, "htonl", &[Param::Int], number::htonl),
-    Row::int(Subr::Htonll, "htonll", &[Param::Int], number::htonll),
-    Row::int(Subr::Htons, "htons", &[Param::Int], number::htons),
-    Row::int(Subr::Mountpoint, "_mountpoint", &[Param::Ptr], file::mountpoint).string().reads().faults(),
-    Row::int(Subr::Raise, "raise", &[Param::Int], action::raise).faults().changes(),
+    Row::str(Subr::Mountpoint, "_mountpoint", &[Ptr], file::mountpoint).reads().faults(),
+    Row::str(Subr::Basename, "basename", &[Str], path::basename),
+    Row::int(Subr::Chill, "chill", &[Int], action::chill).faults().changes(),
+    Row::str(Subr::Cleanpath, "cleanpath", &[Str], path::cleanpath),
+    Row::str(Subr::DPath, "d_path", &[Ptr], file::d_path).reads().faults(),
+    Row::str(Subr::Dirname, "dirname", &[Str], path::dirname),
+    Row::int(Subr::Getmajor, "getmajor", &[Int], number::getmajor),
+    Row::int(Subr::Getminor, "getminor", &[Int], number::getminor),
+    Row::int(Subr::Htonl, "htonl", &[Int], number::htonl),
+    Row::int(Subr::Htonll, "htonll", &[Int], number::htonll),
+    Row::int(Subr::Htons, "htons", &[Int], number::htons),
+    Row::int(Subr::Index, "index", &[Str, Str, Int], text::index).or(&[0]),
+    Row::str(Subr::InetNtoa, "inet_ntoa", &[Ptr], address::inet_ntoa).reads().faults(),
+    Row::str(Subr::InetNtoa6, "inet_ntoa6", &[Ptr], address::inet_ntoa6).reads().faults(),
+    Row::str(Subr::InetNtop, "inet_ntop", &[Int, Ptr], address::inet_ntop).reads().faults(),
+    Row::str(Subr::Json, "json", &[Str, Str], json::json),
+    Row::str(Subr::LinkNtop, "link_ntop", &[Int, Ptr], address::link_ntop).reads().faults(),
+    Row::str(Subr::Lltostr, "lltostr", &[Int, Int], number::lltostr).or(&[10]).faults(),
+    Row::int(Subr::Raise, "raise", &[Int], action::raise).faults().changes(),
     Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
+    Row::int(Subr::Rindex, "rindex", &[Str, Str, Int], text::rindex).or(&[i32::MAX as i64]),
+    Row::str(Subr::Strchr, "strchr", &[Str, Int], text::strchr),
+    Row::str(Subr::Strjoin, "strjoin", &[Str, Str], text::strjoin).faults(),
+    Row::str(Subr::Strrchr, "strrchr", &[Str, Int], text::strrchr),
+    Row::str(Subr::Strstr, "strstr", &[Str, Str], text::strstr),
+    Row::str(Subr::Strtok, "strtok", &[Str, Str], text::strtok).changes(),
+    Row::str(Subr::StrtokNext, "strtok_next", &[Str], text::strtok_next).changes(),
+    Row::int(Subr::Strtoll, "strtoll", &[Str, Int], number::strtoll).or(&[10]).faults(),
+    Row::str(Subr::Substr, "substr", &[Str, Int, Int], text::substr).or(&[i32::MAX as i64]),
+    Row::str(Subr::Tolower, "tolower", &[Str], text::tolower),
+    Row::str(Subr::Toupper, "toupper", &[Str], text::toupper),
 ];
 
 impl Subr {
@@ -138,7 +196,8 @@ impl Subr {
         if row.effect != Effect::None {
             return None;
         }
-        let mut call = Call { args, spaces: &[], strsize: strsize as usize, world: &mut Nothing };
+        let (strsize, rest) = (strsize as usize, &mut None);
+        let mut call = Call { args, spaces: &[], strsize, world: &mut Nothing, rest };
         (row.run)(&mut call).ok()
     }
 }
@@ -149,6 +208,14 @@ struct Nothing;
 impl World for Nothing {}
 
 impl Call<'_> {
+    /// The `n`th argument, a string.
+    fn text(&self, n: usize) -> &[u8] {
+        match self.args.get(n) {
+            Some(Val::Str(s)) => s,
+            _ => b"",
+        }
+    }
+
     /// The `n`th argument, a number.
     fn int(&self, n: usize) -> i64 {
         match self.args.get(n) {

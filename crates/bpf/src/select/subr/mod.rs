@@ -1,24 +1,94 @@
 //! Subroutines.
 //!
-//! Short ones are written in place; the others are functions of the program that the verifier looks at once.
+//! Short ones are written in place; the others are functions of the program that the verifier looks at once, however
+//! often they are called. A function is given the addresses of its strings, `strsize` bytes each, of the string it
+//! makes, and of the work area of the scratch slot.
 //!
 //! ```text
-//!  mod   which does what        number   byte order, chance        action   signals, delay
-//!                               file     paths
+//!  mod      which does what, what it needs of the slot     find   index, rindex, strstr
+//!  loops    loops, copying, text in the making             token  strtok
+//!  text     substr, strchr, strjoin, letters               path   basename, dirname, cleanpath
+//!  number   lltostr, strtoll, byte order, rand             json   json
+//!  address  inet_*, link_ntop                              action signals, delay
+//!                                                          file   d_path
 //! ```
 
 mod action;
+mod address;
 mod file;
+mod find;
+mod json;
+mod loops;
 mod number;
+mod path;
+mod text;
+mod token;
 
-use dif::ir::{InstData, Subr, Value};
+use dif::ir::{FaultKind, InstData, Op, Space, Subr, Ty, Value};
 
+use super::strings::Str;
 use super::{Clause, Result, Val};
-use crate::mir::Operand;
+use crate::mir::{Arg, Builder, Helper, Jmp, Operand, V};
+pub(crate) use loops::WORK;
+pub(crate) use token::HEAD as TOKEN_HEAD;
+
+const AF_INET: i64 = 2;
+const AF_INET6: i64 = 10;
+const ARPHRD_ETHER: i64 = 1;
+const ARPHRD_INFINIBAND: i64 = 32;
+
+/// What an operation needs of the scratch slot beside its strings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    /// The work area.
+    pub(crate) work: bool,
+    /// The state of `strtok()`.
+    pub(crate) token: bool,
+    /// Room for a string behind all others: see [`text::strjoin`].
+    pub(crate) behind: bool,
+}
+
+/// That of an operation.
+pub(crate) fn needs(op: &Op) -> Needs {
+    let Op::Call(subr, _) = op else { return Needs::default() };
+    let work = Needs { work: true, ..Needs::default() };
+    match subr {
+        Subr::Chill
+        | Subr::DPath
+        | Subr::Getmajor
+        | Subr::Getminor
+        | Subr::Htonl
+        | Subr::Htonll
+        | Subr::Htons
+        | Subr::Mountpoint
+        | Subr::Raise
+        | Subr::Rand
+        | Subr::Strchr
+        | Subr::Strrchr
+        | Subr::Substr
+        | Subr::Tolower
+        | Subr::Toupper => Needs::default(),
+        Subr::Strjoin => Needs { behind: true, ..Needs::default() },
+        Subr::Strtok | Subr::StrtokNext => Needs { token: true, ..work },
+        Subr::Basename
+        | Subr::Cleanpath
+        | Subr::Dirname
+        | Subr::Index
+        | Subr::InetNtoa
+        | Subr::InetNtoa6
+        | Subr::InetNtop
+        | Subr::Json
+        | Subr::LinkNtop
+        | Subr::Lltostr
+        | Subr::Rindex
+        | Subr::Strstr
+        | Subr::Strtoll => work,
+    }
+}
 
 impl Clause<'_, '_> {
     pub(crate) fn call(&mut self, inst: &InstData, subr: Subr, args: &[Value]) -> Result<()> {
-        let value = match subr {
+        let number = match subr {
             Subr::Chill => self.chill(args[0]),
             Subr::Raise => self.raise(args[0]),
             Subr::DPath | Subr::Mountpoint => {
@@ -29,9 +99,207 @@ impl Clause<'_, '_> {
             Subr::Htons => self.swap(16, args[0]),
             Subr::Htonl => self.swap(32, args[0]),
             Subr::Htonll => self.swap(64, args[0]),
+            Subr::Getmajor => self.device(true, args[0]),
+            Subr::Getminor => self.device(false, args[0]),
             Subr::Rand => self.rand(),
+            Subr::Index | Subr::Rindex => {
+                let backward = subr == Subr::Rindex;
+                let given = [self.text_at(args[0]), self.text_at(args[1]), self.word(args[2]), self.work()];
+                let name = if backward { "dt_rindex" } else { "dt_index" };
+                self.function(name, &given, |b, strsize| find::index(b, strsize, backward))
+            }
+            Subr::Strtoll => {
+                let given = [self.text_at(args[0]), self.base(args[1]), self.work()];
+                self.function("dt_strtoll", &given, number::strtoll)
+            }
+            _ => return self.make_string(inst, subr, args),
         };
-        self.set(inst, Val::Int(Operand::V(value)));
+        self.set(inst, Val::Int(Operand::V(number)));
         Ok(())
+    }
+
+    /// Those that make a string.
+    fn make_string(&mut self, inst: &InstData, subr: Subr, args: &[Value]) -> Result<()> {
+        let Some(result) = inst.result else { return Ok(()) };
+        let made = self.temp(result);
+        let target = self.memory(made);
+        match subr {
+            Subr::Substr => {
+                let given = [self.text_at(args[0]), target, self.word(args[1]), self.word(args[2])];
+                self.function("dt_substr", &given, text::substr);
+            }
+            Subr::Strchr | Subr::Strrchr => {
+                let backward = subr == Subr::Strrchr;
+                let name = if backward { "dt_strrchr" } else { "dt_strchr" };
+                let given = [self.text_at(args[0]), target, self.word(args[1])];
+                self.function(name, &given, |b, strsize| text::from_byte(b, strsize, backward));
+            }
+            Subr::Strstr => {
+                let given = [self.text_at(args[0]), self.text_at(args[1]), target, self.work()];
+                self.function("dt_strstr", &given, find::strstr);
+            }
+            Subr::Strjoin => {
+                let Arg::Memory(at, size) = target else { return Ok(()) };
+                let given = [self.text_at(args[0]), self.text_at(args[1]), Arg::Memory(at, 2 * size)];
+                let full = self.function("dt_strjoin", &given, text::strjoin);
+                let bad = self.fault(FaultKind::NoScratch, Operand::Imm(0));
+                self.b.br(Jmp::Ne, full, 0, bad);
+            }
+            Subr::Tolower | Subr::Toupper => {
+                let (name, from) =
+                    if subr == Subr::Toupper { ("dt_toupper", b'a') } else { ("dt_tolower", b'A') };
+                let given = [self.text_at(args[0]), target];
+                self.function(name, &given, |b, strsize| text::letters(b, strsize, from));
+            }
+            Subr::Strtok => {
+                let s = self.string(args[0]);
+                let strsize = self.env.module.strsize;
+                let (base, at) = self.token_state();
+                self.b.store(crate::mir::Size::B8, base, at, 1);
+                self.write_string(s, base, at + token::HEAD as i16, strsize, false);
+                self.next_token(target, args[1]);
+            }
+            Subr::StrtokNext => self.next_token(target, args[0]),
+            Subr::Basename | Subr::Dirname => {
+                let directory = subr == Subr::Dirname;
+                let name = if directory { "dt_dirname" } else { "dt_basename" };
+                let given = [self.text_at(args[0]), target, self.work()];
+                self.function(name, &given, |b, strsize| path::component(b, strsize, directory));
+            }
+            Subr::Cleanpath => {
+                let given = [self.text_at(args[0]), target, self.work()];
+                self.function("dt_cleanpath", &given, path::cleanpath);
+            }
+            Subr::Lltostr => {
+                let base = self.base(args[1]);
+                let given = [target, self.word(args[0]), base, self.work()];
+                self.function("dt_lltostr", &given, number::lltostr);
+            }
+            Subr::Json => {
+                let given = [self.text_at(args[0]), self.text_at(args[1]), target, self.work()];
+                self.function("dt_json", &given, json::json);
+            }
+            Subr::InetNtoa => self.inet4(args[0], target),
+            Subr::InetNtoa6 => self.inet6(args[0], target, false),
+            Subr::InetNtop => {
+                self.either(args[0], [AF_INET, AF_INET6], |c, first| {
+                    if first { c.inet4(args[1], target) } else { c.inet6(args[1], target, true) }
+                });
+            }
+            Subr::LinkNtop => {
+                self.either(args[0], [ARPHRD_ETHER, ARPHRD_INFINIBAND], |c, ethernet| {
+                    let count = if ethernet { 6 } else { 20 };
+                    c.read_address(args[1], count);
+                    let count = Arg::Word(c.b.imm(count));
+                    let given = [target, c.work(), count];
+                    c.function("dt_link_ntop", &given, address::link);
+                });
+            }
+            other => return self.error(inst.span, &format!("{other:?} is not compiled")),
+        }
+        self.set(inst, Val::Str(made));
+        Ok(())
+    }
+
+    /// A function of the program; it is given `strsize`.
+    fn function(&mut self, name: &str, args: &[Arg], body: impl FnOnce(&mut Builder, u32)) -> V {
+        let strsize = self.env.module.strsize;
+        self.b.call_global(name, args, |b| body(b, strsize))
+    }
+
+    fn memory(&mut self, s: Str) -> Arg {
+        let (p, off) = self.address(s);
+        Arg::Memory(self.b.add(p, i32::from(off)), self.env.module.strsize)
+    }
+
+    fn text_at(&mut self, v: Value) -> Arg {
+        let s = self.string(v);
+        self.memory(s)
+    }
+
+    fn word(&mut self, v: Value) -> Arg {
+        Arg::Word(self.reg(v))
+    }
+
+    fn work(&mut self) -> Arg {
+        number::work(self.work_at(0))
+    }
+
+    fn work_at(&mut self, at: i16) -> V {
+        let (base, from) = self.place(self.firing.parts.work, WORK);
+        self.b.add(base, i32::from(from + at))
+    }
+
+    /// Where the state of `strtok()` is.
+    fn token_state(&mut self) -> (V, i16) {
+        let size = token::HEAD + self.env.module.strsize;
+        self.place(self.firing.parts.token.unwrap_or(0), size)
+    }
+
+    fn next_token(&mut self, target: Arg, delimiters: Value) {
+        let (Arg::Memory(target, _) | Arg::Word(target)) = target;
+        let (Arg::Memory(delimiters, _) | Arg::Word(delimiters)) = self.text_at(delimiters);
+        let (slot, at) = self.token_state();
+        let state = self.b.add(slot, i32::from(at));
+        let work = self.work_at(0);
+        let given = token::args(self.env.module.strsize, target, delimiters, state, work);
+        self.function("dt_strtok", &given, token::token);
+    }
+
+    /// One of two kinds, as an `int` says; a fault when it says neither.
+    fn either(&mut self, kind: Value, known: [i64; 2], mut make: impl FnMut(&mut Self, bool)) {
+        let bad = self.fault(FaultKind::IllegalOp, Operand::Imm(0));
+        let kind = self.reg(kind);
+        let kind = loops::short(self.b, kind);
+        let (second, done) = (self.b.label(), self.b.label());
+        self.b.br(Jmp::Ne, kind, known[0], second);
+        make(self, true);
+        self.b.jmp(done);
+        self.b.bind(second);
+        self.b.br(Jmp::Ne, kind, known[1], bad);
+        make(self, false);
+        self.b.bind(done);
+    }
+
+    fn inet4(&mut self, addr: Value, target: Arg) {
+        self.read_address(addr, 4);
+        let given = [target, self.work()];
+        self.function("dt_inet4", &given, address::inet4);
+    }
+
+    fn inet6(&mut self, addr: Value, target: Arg, full: bool) {
+        self.read_address(addr, 16);
+        let full = Arg::Word(self.b.imm(i64::from(full)));
+        let given = [target, self.work(), full];
+        self.function("dt_inet6", &given, address::inet6);
+    }
+
+    /// Reads an address of so many bytes into the work area.
+    fn read_address(&mut self, addr: Value, count: i64) {
+        let address = self.reg(addr);
+        let bad = self.fault(FaultKind::BadAddr, Operand::V(address));
+        let to = self.work_at(address::ADDRESS);
+        let mut read = |helper: Helper| {
+            let count = self.b.imm(count);
+            let failed = self.b.call(helper, &[to, count, address]);
+            self.b.br(Jmp::Ne, failed, 0, bad);
+        };
+        match self.f.values[addr.0 as usize] {
+            Ty::Ptr(Space::Kernel) => read(Helper::PROBE_READ_KERNEL),
+            Ty::Ptr(Space::User) => read(Helper::PROBE_READ_USER),
+            _ => {
+                // Addresses of the kernel are negative.
+                let (kernel, done) = (self.b.label(), self.b.label());
+                self.b.br(Jmp::Slt, address, 0, kernel);
+                let count = self.b.imm(count);
+                let failed = self.b.call(Helper::PROBE_READ_USER, &[to, count, address]);
+                self.b.br(Jmp::Ne, failed, 0, bad);
+                self.b.jmp(done);
+                self.b.bind(kernel);
+                let failed = self.b.call(Helper::PROBE_READ_KERNEL, &[to, count, address]);
+                self.b.br(Jmp::Ne, failed, 0, bad);
+                self.b.bind(done);
+            }
+        }
     }
 }

@@ -1,0 +1,111 @@
+//! Strings: parts, places, letters, tokens. Rules as in DTrace, where they are Perl's for `substr`, `index`, `rindex`.
+
+use super::{Call, Fault};
+use crate::interp::Val;
+use crate::ir::FaultKind;
+
+fn string(bytes: &[u8]) -> Result<Val, Fault> {
+    Ok(Val::Str(bytes.to_vec()))
+}
+
+/// A position or length: D's `int`.
+fn short(n: i64) -> i64 {
+    i64::from(n as i32)
+}
+
+fn starts(s: &[u8], at: usize, sub: &[u8]) -> bool {
+    s.get(at..).is_some_and(|rest| rest.starts_with(sub))
+}
+
+/// A negative offset counts from the end; what is still before the start counts against the length. A negative length
+/// stops so many bytes before the end.
+pub(super) fn substr(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (s, mut from, mut count) = (call.text(0), short(call.int(1)), short(call.int(2)));
+    let len = s.len() as i64;
+    if from < 0 {
+        from += len;
+        if from < 0 && from + count > 0 {
+            count += from;
+            from = 0;
+        }
+    }
+    if from < 0 || from >= len {
+        return string(b"");
+    }
+    if count < 0 {
+        count += len - from;
+    }
+    string(&s[from as usize..(from + count.clamp(0, len - from)) as usize])
+}
+
+/// The first place at or behind `pos`. An empty string is found behind the end too: at the end.
+pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (s, sub, pos) = (call.text(0), call.text(1), short(call.int(2)).max(0));
+    let len = s.len() as i64;
+    let found = match () {
+        () if sub.is_empty() => pos.min(len),
+        () => (pos..len).find(|i| starts(s, *i as usize, sub)).unwrap_or(-1),
+    };
+    Ok(Val::Int(found))
+}
+
+/// The last place at or before `pos`. An empty string is found before the start too: at the start.
+pub(super) fn rindex(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (s, sub, pos) = (call.text(0), call.text(1), short(call.int(2)));
+    let pos = pos.min(s.len() as i64);
+    let found = match () {
+        () if sub.is_empty() => pos.max(0),
+        () => (0..=pos).rev().find(|i| starts(s, *i as usize, sub)).unwrap_or(-1),
+    };
+    Ok(Val::Int(found))
+}
+
+pub(super) fn strchr(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (s, c) = (call.text(0), call.int(1) as u8);
+    string(s.iter().position(|b| *b == c).map_or(b"", |at| &s[at..]))
+}
+
+pub(super) fn strrchr(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (s, c) = (call.text(0), call.int(1) as u8);
+    string(s.iter().rposition(|b| *b == c).map_or(b"", |at| &s[at..]))
+}
+
+pub(super) fn strstr(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (s, sub) = (call.text(0), call.text(1));
+    string((0..s.len()).find(|i| starts(s, *i, sub)).map_or(b"", |at| &s[at..]))
+}
+
+/// What does not fit a string has no room: a fault.
+pub(super) fn strjoin(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let joined = [call.text(0), call.text(1)].concat();
+    if joined.len() >= call.strsize { Err((FaultKind::NoScratch, 0)) } else { Ok(Val::Str(joined)) }
+}
+
+pub(super) fn toupper(call: &mut Call<'_>) -> Result<Val, Fault> {
+    Ok(Val::Str(call.text(0).to_ascii_uppercase()))
+}
+
+pub(super) fn tolower(call: &mut Call<'_>) -> Result<Val, Fault> {
+    Ok(Val::Str(call.text(0).to_ascii_lowercase()))
+}
+
+/// The first token of a string.
+pub(super) fn strtok(call: &mut Call<'_>) -> Result<Val, Fault> {
+    *call.rest = Some(call.text(0).to_vec());
+    let delimiters = call.text(1).to_vec();
+    Ok(Val::Str(token(call.rest, &delimiters)))
+}
+
+/// The next token of the same string.
+pub(super) fn strtok_next(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let delimiters = call.text(0).to_vec();
+    Ok(Val::Str(token(call.rest, &delimiters)))
+}
+
+fn token(rest: &mut Option<Vec<u8>>, delimiters: &[u8]) -> Vec<u8> {
+    let Some(text) = rest.take() else { return Vec::new() };
+    let Some(start) = text.iter().position(|b| !delimiters.contains(b)) else { return Vec::new() };
+    let end = text[start..].iter().position(|b| delimiters.contains(b)).map_or(text.len(), |n| start + n);
+    *rest = Some(text[end..].to_vec());
+    text[start..end].to_vec()
+}
