@@ -51,8 +51,23 @@ impl Checker<'_> {
         match row.kind {
             FunctionKind::Subroutine(sub) => {
                 let values = self.values(args)?;
+                let user = values.iter().any(|v| self.types.pointee(v.ty).is_some_and(|(_, user)| user));
+                let again = values.first().is_some_and(|v| v.as_const() == Some(0));
+                let null: Vec<bool> = values.iter().map(|v| v.as_const() == Some(0)).collect();
                 let values = self.check_prototype(row, values, span)?;
-                Ok(self.subroutine(sub, row, values, span))
+                if sub == Subroutine::Strtok && again {
+                    let args = values.into_iter().skip(1).collect();
+                    let kind = ExprKind::Call { name: "strtok_next", args, user };
+                    return Ok(Expr { kind, ty: TypeId::STRING, span });
+                }
+                let values =
+                    values.into_iter().zip(null).map(|(v, null)| if null { self.null(v) } else { v });
+                let values = values.collect();
+                Ok(self.subroutine(sub, row, values, user, span))
+            }
+            FunctionKind::NeverSubroutine(why) => {
+                let message = format!("{}( ) cannot be had on Linux", row.name);
+                self.fail_with(Tag::D_UNSUPPORTED, span, message, Some(why.into()))
             }
             FunctionKind::LaterSubroutine => self.unsupported(span, format!("{}( )", row.name)),
             FunctionKind::Action(_)
@@ -139,10 +154,30 @@ impl Checker<'_> {
         Ok(out)
     }
 
-    fn subroutine(&mut self, sub: Subroutine, row: &FunctionRow, values: Vec<Expr>, span: Span) -> Expr {
+    /// The constant `NULL` as a string: reading it faults, as in the original. (Anywhere else it is the empty string.)
+    fn null(&self, value: Expr) -> Expr {
+        if !self.types.is_string(value.ty) {
+            return value;
+        }
+        let addr = Box::new(self.int(0, TypeId::ULONG, value.span));
+        Expr { kind: ExprKind::LoadStr { addr, user: false, max: None }, ..value }
+    }
+
+    fn subroutine(
+        &mut self,
+        sub: Subroutine,
+        row: &FunctionRow,
+        values: Vec<Expr>,
+        user: bool,
+        span: Span,
+    ) -> Expr {
         let ty = self.row_type(row.ret);
-        if let Subroutine::Call(name) = sub {
-            let user = values.iter().any(|v| self.types.pointee(v.ty).is_some_and(|(_, user)| user));
+        let name = match sub {
+            Subroutine::Call(name) => Some(name),
+            Subroutine::Strtok => Some("strtok"),
+            Subroutine::Copyinstr | Subroutine::Strlen => None,
+        };
+        if let Some(name) = name {
             return Expr { kind: ExprKind::Call { name, args: values, user }, ty, span };
         }
         let mut values = values.into_iter();
@@ -152,7 +187,7 @@ impl Checker<'_> {
             Subroutine::Copyinstr => {
                 ExprKind::LoadStr { addr: first, user: true, max: values.next().map(Box::new) }
             }
-            Subroutine::Strlen | Subroutine::Call(_) => ExprKind::Strlen(first),
+            Subroutine::Strlen | Subroutine::Strtok | Subroutine::Call(_) => ExprKind::Strlen(first),
         };
         Expr { kind, ty, span }
     }

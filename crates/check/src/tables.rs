@@ -162,6 +162,7 @@ pub const VARIABLES: &[VariableRow] = &[
 pub enum Subroutine {
     Copyinstr,
     Strlen,
+    Strtok,
     /// One that is nothing but a call, by its name in the intermediate form.
     Call(&'static str),
 }
@@ -222,6 +223,8 @@ pub enum FunctionKind {
     Aggregating(Aggregating),
     /// Gives a value; not compiled yet.
     LaterSubroutine,
+    /// Gives a value that Linux has nothing for: why.
+    NeverSubroutine(&'static str),
     /// Is a statement; not compiled yet.
     LaterAction,
     /// Is a statement that Linux gives no means for: why.
@@ -232,7 +235,9 @@ impl FunctionKind {
     /// DTrace's name for the kind.
     pub fn word(self) -> &'static str {
         match self {
-            FunctionKind::Subroutine(_) | FunctionKind::LaterSubroutine => "function",
+            FunctionKind::Subroutine(_)
+            | FunctionKind::LaterSubroutine
+            | FunctionKind::NeverSubroutine(_) => "function",
             FunctionKind::Action(_) | FunctionKind::LaterAction | FunctionKind::NeverAction(_) => {
                 "tracing function"
             }
@@ -280,6 +285,10 @@ const fn later_sub(name: &'static str) -> FunctionRow {
     row(name, "int", "...", FunctionKind::LaterSubroutine)
 }
 
+const fn nothing(name: &'static str, why: &'static str) -> FunctionRow {
+    row(name, "void", "...", FunctionKind::NeverSubroutine(why))
+}
+
 const fn later_act(name: &'static str) -> FunctionRow {
     row(name, "void", "...", FunctionKind::LaterAction)
 }
@@ -292,11 +301,11 @@ const fn never(name: &'static str, why: &'static str) -> FunctionRow {
 pub const FUNCTIONS: &[FunctionRow] = &[
     later_sub("alloca"),
     agg("avg", "@", Aggregating::Avg),
-    later_sub("basename"),
+    call("basename", "string", "string"),
     later_sub("bcopy"),
     never("breakpoint", "the kernel lets no program of ours enter its debugger"),
     act("chill", "void", "int", ActionKind::Chill),
-    later_sub("cleanpath"),
+    call("cleanpath", "string", "string"),
     act("clear", "void", "...", ActionKind::Clear),
     later_act("commit"),
     later_sub("copyin"),
@@ -307,41 +316,44 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     agg("count", "", Aggregating::Count),
     call("_mountpoint", "string", "struct path *"),
     call("d_path", "string", "struct path *"),
-    later_sub("ddi_pathname"),
+    nothing("ddi_pathname", "Linux has no device tree of this kind: see the args of the io provider"),
     act("denormalize", "void", "...", ActionKind::Denormalize),
-    later_sub("dirname"),
+    call("dirname", "string", "string"),
     later_act("discard"),
     act("exit", "void", "int", ActionKind::Exit),
     act("freopen", "void", "@, ...", ActionKind::Freopen),
     act("ftruncate", "void", "", ActionKind::Ftruncate),
     act("func", "_symaddr", "uintptr_t", ActionKind::Func),
     later_sub("getf"),
-    later_sub("getmajor"),
-    later_sub("getminor"),
+    call("getmajor", "uint32_t", "uint32_t"),
+    call("getminor", "uint32_t", "uint32_t"),
     call("htonl", "uint32_t", "uint32_t"),
     call("htonll", "uint64_t", "uint64_t"),
     call("htons", "uint16_t", "uint16_t"),
-    later_sub("index"),
-    later_sub("inet_ntoa"),
-    later_sub("inet_ntoa6"),
-    later_sub("inet_ntop"),
-    later_sub("json"),
+    call("index", "int", "string, string, [int]"),
+    call("inet_ntoa", "string", "ipaddr_t *"),
+    call("inet_ntoa6", "string", "void *"),
+    call("inet_ntop", "string", "int, void *"),
+    call("json", "string", "string, string"),
     later_act("jstack"),
-    later_sub("link_ntop"),
+    call("link_ntop", "string", "int, void *"),
+    nothing("kdebug_trace", "it is a facility of macOS"),
+    nothing("kdebug_trace_string", "it is a facility of macOS"),
     agg("llquantize", "@, @, @, @, @, ...", Aggregating::Llquantize),
-    later_sub("lltostr"),
+    call("lltostr", "string", "int64_t, [int]"),
     agg("lquantize", "@, @, @, ...", Aggregating::Lquantize),
     agg("max", "@", Aggregating::Max),
     later_sub("memref"),
     later_sub("memstr"),
     agg("min", "@", Aggregating::Min),
     act("mod", "_symaddr", "uintptr_t", ActionKind::Mod),
-    later_sub("msgdsize"),
-    later_sub("msgsize"),
+    nothing("msgdsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
+    nothing("msgsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
     later_sub("mutex_owned"),
     later_sub("mutex_owner"),
     later_sub("mutex_type_adaptive"),
     later_sub("mutex_type_spin"),
+    nothing("mtons", "it converts the time unit of macOS; times here are nanoseconds"),
     act("normalize", "void", "...", ActionKind::Normalize),
     sub("ntohl", "uint32_t", "uint32_t", Subroutine::Call("htonl")),
     sub("ntohll", "uint64_t", "uint64_t", Subroutine::Call("htonll")),
@@ -353,11 +365,12 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("printf", "void", "@, ...", ActionKind::Printf),
     later_act("printm"),
     later_sub("progenyof"),
+    nothing("ptrauth_strip", "addresses of the kernel carry no signature that D sees"),
     agg("quantize", "@, ...", Aggregating::Quantize),
     act("raise", "void", "int", ActionKind::Raise),
     call("rand", "int", ""),
     later_act("return"),
-    later_sub("rindex"),
+    call("rindex", "int", "string, string, [int]"),
     later_sub("rw_iswriter"),
     later_sub("rw_read_held"),
     later_sub("rw_write_held"),
@@ -367,19 +380,22 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("stack", "stack", "...", ActionKind::Stack),
     agg("stddev", "@", Aggregating::Stddev),
     act("stop", "void", "", ActionKind::Stop),
-    later_sub("strchr"),
-    later_sub("strjoin"),
+    call("strchr", "string", "string, char"),
+    call("strjoin", "string", "string, string"),
     sub("strlen", "size_t", "string", Subroutine::Strlen),
-    later_sub("strrchr"),
-    later_sub("strstr"),
-    later_sub("strtok"),
-    later_sub("strtoll"),
-    later_sub("substr"),
+    call("strrchr", "string", "string, char"),
+    call("strstr", "string", "string, string"),
+    sub("strtok", "string", "string, string", Subroutine::Strtok),
+    call("strtoll", "int64_t", "string, [int]"),
+    call("substr", "string", "string, int, [int]"),
     agg("sum", "@", Aggregating::Sum),
+    nothing("sx_exclusive_held", "sx locks are FreeBSD's: see rw_write_held( )"),
+    nothing("sx_isexclusive", "sx locks are FreeBSD's: see rw_iswriter( )"),
+    nothing("sx_shared_held", "sx locks are FreeBSD's: see rw_read_held( )"),
     act("sym", "_symaddr", "uintptr_t", ActionKind::Sym),
     act("system", "void", "@, ...", ActionKind::System),
-    later_sub("tolower"),
-    later_sub("toupper"),
+    call("tolower", "string", "string"),
+    call("toupper", "string", "string"),
     act("trace", "void", "@", ActionKind::Trace),
     later_act("tracemem"),
     act("trunc", "void", "...", ActionKind::Trunc),
@@ -388,6 +404,10 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("umod", "_usymaddr", "uintptr_t", ActionKind::Umod),
     act("ustack", "stack", "...", ActionKind::Ustack),
     act("usym", "_usymaddr", "uintptr_t", ActionKind::Usym),
+    nothing(
+        "vm_kernel_addrperm",
+        "it hides addresses of the kernel on macOS; here they are shown as they are",
+    ),
 ];
 
 /// Providers that scripts for other systems name and that are not here yet; a description of one is told so. `pid` goes

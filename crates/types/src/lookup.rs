@@ -30,6 +30,7 @@ pub const BUILTIN_TYPEDEFS: &[(&str, TypeId)] = &[
     ("u_longlong_t", TypeId::ULLONG),
     ("id_t", TypeId::INT),
     ("pid_t", TypeId::INT),
+    ("ipaddr_t", TypeId::UINT),
 ];
 
 /// The type that C specifiers in any order mean: `long unsigned int`, `_Bool`, `void`, `string`. `None` where a word is

@@ -21,6 +21,7 @@ mod leaves_nothing;
 mod profile;
 mod restricted;
 mod stability;
+mod subroutines;
 mod surroundings;
 mod syscalls;
 mod targets;
@@ -42,6 +43,7 @@ const GROUPS: &[&[Test]] = &[
     builtins::TESTS,
     command::TESTS,
     stability::TESTS,
+    subroutines::TESTS,
     documents::TESTS,
     variables::TESTS,
     actions::TESTS,

@@ -226,24 +226,4 @@ impl Call<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn network_order_turns_the_low_bytes_round() {
-        let one = |subr: Subr, n: i64| subr.of_constants(&[Val::Int(n)], 256);
-        assert_eq!(one(Subr::Htons, 0x1_1234), Some(Val::Int(0x3412)));
-        assert_eq!(one(Subr::Htonl, 0x1122_3344), Some(Val::Int(0x4433_2211)));
-        assert_eq!(one(Subr::Htonll, 0x11), Some(Val::Int(0x1100_0000_0000_0000)));
-        assert_eq!(Subr::Rand.of_constants(&[], 256), None);
-    }
-
-    #[test]
-    fn each_subroutine_has_one_row_and_its_name_leads_back() {
-        for row in TABLE {
-            assert_eq!(row.subr.row().name, row.name);
-            assert_eq!(Subr::by_name(row.name), Some(row.subr));
-            assert!(row.defaults.len() <= row.params.len());
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,162 @@
+//! Subroutines: what scripts see of them. Each one's corners are in the tests of `dif::subr`; that the kernel computes
+//! the same is in the differential tests of `bpf`.
+
+use crate::Verdict::{self, Pass};
+use crate::tool::{dtrace, workload};
+
+tests! {
+    strings_are_taken_apart_and_joined numbers_and_text paths_and_documents addresses tokens_of_a_firing
+    every_one_with_strings_of_any_size faults_of_subroutines
+}
+
+/// What BEGIN prints with this body.
+#[track_caller]
+fn begin(body: &str) -> String {
+    let o = dtrace(&["-qn", &format!("BEGIN {{ {body} exit(0); }}")]).code(0);
+    assert_eq!(o.err, "");
+    o.out.trim_end_matches('\n').to_string()
+}
+
+fn strings_are_taken_apart_and_joined() -> Verdict {
+    let out = begin(
+        r#"s = "hello"; printf("%s|%s|%s|%s|%s|%s", substr(s, -3), substr(s, -3, 2), substr(s, 1, -1), substr(s, 9),
+        substr(s, -9, 6), substr(s, 2, 0));"#,
+    );
+    assert_eq!(out, "llo|ll|ell||he|");
+    let out = begin(
+        r#"s = "hello world"; printf("%d %d %d %d %d %d", index(s, "o"), index(s, "o", 5), rindex(s, "o"), rindex(s, "o", 6),
+        index(s, "xyz"), rindex(s, ""));"#,
+    );
+    assert_eq!(out, "4 7 7 4 -1 11");
+    let out = begin(
+        r#"s = "a=b=c"; printf("%s|%s|%s|%d", strchr(s, '='), strrchr(s, '='), strstr(s, "b="), strstr(s, "x") == NULL);"#,
+    );
+    assert_eq!(out, "=b=c|=c|b=c|1");
+    let out = begin(
+        r#"printf("%s %s", strjoin(toupper("Abc"), tolower("DeF")), strjoin(probename, strjoin("", "!")));"#,
+    );
+    assert_eq!(out, "ABCdef BEGIN!");
+    // Of the traced program.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 3),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @[strjoin(substr(probefunc, 3), strjoin(\":\", execname))] = count(); }",
+    ])
+    .code(0);
+    assert!(o.out.contains("ppid:"), "{o:?}");
+    assert_eq!(o.out.split_whitespace().last(), Some("3"), "{o:?}");
+    Pass
+}
+
+fn numbers_and_text() -> Verdict {
+    let out = begin(
+        r#"n = -12; m = 255; printf("%s %s %s %s %s %s", lltostr(n), lltostr(m, 16), lltostr(m, 8), lltostr(m, 2), lltostr(0, 16),
+        lltostr(m, 36));"#,
+    );
+    assert_eq!(out, "-12 0xff 0377 11111111 0x0 73");
+    let out = begin(
+        r#"printf("%d %d %d %d", strtoll(strjoin(" -4", "2x")), strtoll("0xff", 16), strtoll("777", 8), strtoll("zz", 36));"#,
+    );
+    assert_eq!(out, "-42 255 511 1295");
+    let out = begin(
+        r#"d = 8 << 20 | 17; printf("%x %x %x %d %d %d", htons(0x1234), ntohl(0x11223344), htonll(0x11), getmajor(d), getminor(d),
+        rand() >= 0);"#,
+    );
+    assert_eq!(out, "3412 44332211 1100000000000000 8 17 1");
+    let out =
+        begin(r#"a = rand(); b = rand(); c = rand(); d = rand(); printf("%d", a != b || b != c || c != d);"#);
+    assert_eq!(out, "1");
+    Pass
+}
+
+fn paths_and_documents() -> Verdict {
+    let out = begin(
+        r#"p = "/usr/lib/x.so/"; printf("%s %s %s %s %s", basename(p), dirname(p), dirname("a"), basename("/"),
+        cleanpath("/a/./b/../c//d"));"#,
+    );
+    assert_eq!(out, "x.so /usr/lib . / /a/c/d");
+    let out = begin(
+        r#"doc = "{\"a\": {\"b\": [1, 2, {\"c\": \"x y\"}]}, \"n\": -1.5e3, \"t\": true}";
+        printf("%s|%s|%s|%s|%s|%d", json(doc, "a.b[2].c"), json(doc, "n"), json(doc, "t"), json(doc, "a.b"),
+        json(json(doc, "a"), "b[1]"), json(doc, "x.y") == NULL);"#,
+    );
+    assert_eq!(out, r#"x y|-1.5e3|true|[1, 2, {"c": "x y"}]|2|1"#);
+    Pass
+}
+
+fn addresses() -> Verdict {
+    // What the workload writes, taken for addresses: so many times 'x'.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("write", 8),
+        "-n",
+        r#"syscall::write:entry /pid == $target && arg2 == 64/ { printf("%s ", inet_ntoa((userland ipaddr_t *)arg1));
+           printf("%s ", inet_ntop(10, (userland void *)arg1)); printf("%s", link_ntop(1, (userland void *)arg1)); }"#,
+    ])
+    .code(0);
+    let v6 = ["7878"; 8].join(":");
+    assert_eq!(o.out, format!("120.120.120.120 {v6} 78:78:78:78:78:78\n"), "{o:?}");
+    let o =
+        dtrace(&["-qn", "BEGIN { trace(inet_ntoa((ipaddr_t *)1)); }", "-n", "BEGIN { exit(0); }"]).code(0);
+    assert!(o.err.contains("invalid address (0x1)"), "{o:?}");
+    Pass
+}
+
+fn tokens_of_a_firing() -> Verdict {
+    // The clauses of a firing share the string; the next firing starts with none.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 2),
+        "-n",
+        r#"syscall::getppid:entry /pid == $target/ { this->z = strtok(NULL, ",") == NULL; printf("%d", this->z); }
+           syscall::getppid:entry /pid == $target/ { printf(" %s", strtok(",a,b;c,,d", ",")); }
+           syscall::getppid:entry /pid == $target/ { printf(" %s", strtok(NULL, ",;")); printf(" %s", strtok(NULL, ";,")); }
+           syscall::getppid:entry /pid == $target/ { printf(" %s", strtok(NULL, ",")); }
+           syscall::getppid:entry /pid == $target/ { printf(" %d\n", strtok(NULL, ",") == NULL); }
+           syscall::getppid:return /pid == $target/ { printf("%d\n", strtok(NULL, ",") == NULL); }"#,
+    ])
+    .code(0);
+    assert_eq!(o.out, "1 a b c d 1\n1\n1 a b c d 1\n1\n\n", "{o:?}");
+    Pass
+}
+
+fn every_one_with_strings_of_any_size() -> Verdict {
+    let script = r#"BEGIN {
+        a = "/a/b"; b = "b";
+        printf("%s %s %s %s ", basename(a), dirname(a), cleanpath(a), substr(a, 1, 2));
+        printf("%d %d %s %s %s ", index(a, b), rindex(a, b), strchr(a, 'b'), strrchr(a, '/'), strstr(a, b));
+        printf("%s %s %s ", strjoin(a, b), toupper(b), tolower("B"));
+        printf("%s %s ", strtok(a, "/"), strtok(NULL, "/"));
+        printf("%s %d ", lltostr(255, 16), strtoll("12"));
+        printf("%s %d\n", json("[1,2]", "1"), strlen(a));
+        exit(0);
+    }"#;
+    for size in ["8", "16", "64", "256", "1000", "4096", "16k"] {
+        let o = dtrace(&["-q", "-x", &format!("strsize={size}"), "-n", script]).code(0);
+        assert_eq!(o.out, "b /a /a/b a/ 3 3 b /b b /a/bb B b a b 0xff 12 2 4\n\n", "strsize {size}: {o:?}");
+        assert_eq!(o.err, "");
+    }
+    Pass
+}
+
+fn faults_of_subroutines() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "strsize=8",
+        "-n",
+        r#"BEGIN { trace(strjoin("abcd", strjoin("ef", "gh"))); } BEGIN { trace(lltostr(1, strtoll("37"))); }
+           BEGIN { trace(strtoll("1", 1)); } BEGIN { trace(strlen(NULL)); } BEGIN { exit(0); }
+           ERROR { printf("%d %d\n", arg4, arg5); }"#,
+    ])
+    .code(0);
+    assert_eq!(o.out, "5 0\n3 0\n3 0\n1 0\n\n", "{o:?}");
+    for text in ["out of scratch space", "illegal operation", "invalid address (0x0)"] {
+        assert!(o.err.contains(text), "{o:?}");
+    }
+    Pass
+}

@@ -1,0 +1,308 @@
+//! The interpreter's functions against known answers; most are those that DTrace was seen to give.
+
+use super::*;
+
+fn text(s: &str) -> Val {
+    Val::Str(s.as_bytes().to_vec())
+}
+
+#[track_caller]
+fn gives(subr: Subr, args: &[Val], want: &str) {
+    gives_in(256, subr, args, want);
+}
+
+#[track_caller]
+fn gives_in(strsize: u32, subr: Subr, args: &[Val], want: &str) {
+    let mut args = args.to_vec();
+    let row = subr.row();
+    let missing = row.params.len() - args.len();
+    args.extend(row.defaults[row.defaults.len() - missing..].iter().map(|d| Val::Int(*d)));
+    let got = subr.of_constants(&args, strsize);
+    let want = match row.gives {
+        Ty::Str => text(want),
+        _ => Val::Int(want.parse().unwrap()),
+    };
+    assert_eq!(got, Some(want), "{}{args:?}", row.name);
+}
+
+#[track_caller]
+fn faults(subr: Subr, args: &[Val], strsize: usize, want: Fault) {
+    let mut call = Call { args, spaces: &[], strsize, world: &mut Nothing, rest: &mut None };
+    assert_eq!((subr.row().run)(&mut call), Err(want));
+}
+
+#[test]
+fn each_subroutine_has_one_row_and_its_name_leads_back() {
+    for row in TABLE {
+        assert_eq!(row.subr.row().name, row.name);
+        assert_eq!(Subr::by_name(row.name), Some(row.subr));
+        assert!(row.defaults.len() <= row.params.len());
+    }
+    assert!(TABLE.is_sorted_by_key(|r| r.name));
+}
+
+#[test]
+fn network_order_turns_the_low_bytes_round() {
+    gives(Subr::Htons, &[Val::Int(0x1_1234)], "13330");
+    gives(Subr::Htonl, &[Val::Int(0x1122_3344)], "1144201745");
+    gives(Subr::Htonll, &[Val::Int(0x11)], "1224979098644774912");
+    assert_eq!(Subr::Rand.of_constants(&[], 256), None);
+}
+
+#[test]
+fn devices_have_twenty_bits_of_minor_number() {
+    gives(Subr::Getmajor, &[Val::Int((8 << 20) | 17)], "8");
+    gives(Subr::Getminor, &[Val::Int((8 << 20) | 17)], "17");
+    gives(Subr::Getmajor, &[Val::Int(-1)], "4095");
+}
+
+#[test]
+fn substr_is_perl_s() {
+    let hello =
+        |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
+    gives(Subr::Substr, &[text("hello"), Val::Int(-3)], "llo");
+    gives(Subr::Substr, &[text("hello"), Val::Int(9)], "");
+    gives(Subr::Substr, &[text("hello"), Val::Int(-9)], "hello");
+    hello(-3, 2, "ll");
+    hello(1, -1, "ell");
+    hello(-9, 6, "he");
+    hello(2, 0, "");
+    hello(-9, 3, "");
+    hello(-9, -1, "");
+    hello(2, -4, "");
+    hello(5, 1, "");
+    hello(4, 9, "o");
+}
+
+#[test]
+fn index_and_rindex_are_perl_s() {
+    let index = |s, sub, pos, want| gives(Subr::Index, &[text(s), text(sub), Val::Int(pos)], want);
+    gives(Subr::Index, &[text("hello world"), text("world")], "6");
+    gives(Subr::Index, &[text("hello"), text("x")], "-1");
+    gives(Subr::Index, &[text(""), text("")], "0");
+    index("aXbX", "X", 2, "3");
+    index("aXbX", "X", -5, "1");
+    index("aXbX", "X", 4, "-1");
+    index("abc", "", 2, "2");
+    index("abc", "", 9, "3");
+    index("abc", "", -9, "0");
+    index("", "", 5, "0");
+    index("aab", "ab", 0, "1");
+    let rindex = |s, sub, pos, want| gives(Subr::Rindex, &[text(s), text(sub), Val::Int(pos)], want);
+    gives(Subr::Rindex, &[text("hello"), text("l")], "3");
+    gives(Subr::Rindex, &[text("hello"), text("")], "5");
+    gives(Subr::Rindex, &[text("hello"), text("x")], "-1");
+    rindex("aXbX", "X", 2, "1");
+    rindex("aXbX", "X", -1, "-1");
+    rindex("aXbX", "a", 0, "0");
+    rindex("abc", "", -1, "0");
+    rindex("abc", "", 2, "2");
+    rindex("abc", "", 9, "3");
+}
+
+#[test]
+fn suffixes_start_at_what_was_looked_for() {
+    gives(Subr::Strchr, &[text("hello"), Val::Int(i64::from(b'l'))], "llo");
+    gives(Subr::Strrchr, &[text("hello"), Val::Int(i64::from(b'l'))], "lo");
+    gives(Subr::Strchr, &[text("hello"), Val::Int(i64::from(b'x'))], "");
+    gives(Subr::Strchr, &[text("hello"), Val::Int(0)], "");
+    gives(Subr::Strrchr, &[text("hello"), Val::Int(0)], "");
+    gives(Subr::Strstr, &[text("hello"), text("el")], "ello");
+    gives(Subr::Strstr, &[text("hello"), text("")], "hello");
+    gives(Subr::Strstr, &[text("hello"), text("lol")], "");
+}
+
+#[test]
+fn what_does_not_fit_a_string_cannot_be_joined() {
+    gives_in(8, Subr::Strjoin, &[text("abc"), text("defg")], "abcdefg");
+    faults(Subr::Strjoin, &[text("abcd"), text("efgh")], 8, (FaultKind::NoScratch, 0));
+}
+
+#[test]
+fn letters_are_ascii_s() {
+    gives(Subr::Toupper, &[text("az{`AZ 09 é")], "AZ{`AZ 09 é");
+    gives(Subr::Tolower, &[text("AZ[@az 09 É")], "az[@az 09 É");
+}
+
+#[test]
+fn tokens_are_never_empty_and_end_once() {
+    let mut rest = None;
+    let mut next = |first: Option<&str>, delimiters: &str| {
+        let (subr, args) = match first {
+            Some(s) => (Subr::Strtok, vec![text(s), text(delimiters)]),
+            None => (Subr::StrtokNext, vec![text(delimiters)]),
+        };
+        let mut call = Call { args: &args, spaces: &[], strsize: 64, world: &mut Nothing, rest: &mut rest };
+        (subr.row().run)(&mut call).unwrap()
+    };
+    assert_eq!(next(None, ","), text(""));
+    assert_eq!(next(Some(",,a,,bc;d,"), ","), text("a"));
+    assert_eq!(next(None, ","), text("bc;d"));
+    assert_eq!(next(None, ","), text(""));
+    assert_eq!(next(None, ","), text(""));
+    assert_eq!(next(Some("a b"), ""), text("a b"));
+    assert_eq!(next(Some("x=1;y"), "="), text("x"));
+    assert_eq!(next(None, ";="), text("1"));
+    assert_eq!(next(None, ";="), text("y"));
+    assert_eq!(next(Some(""), ","), text(""));
+    assert_eq!(next(None, ","), text(""));
+}
+
+#[test]
+fn numbers_become_text_and_text_numbers() {
+    let text_of = |n: i64, base: i64, want| gives(Subr::Lltostr, &[Val::Int(n), Val::Int(base)], want);
+    gives(Subr::Lltostr, &[Val::Int(-12)], "-12");
+    gives(Subr::Lltostr, &[Val::Int(0)], "0");
+    text_of(i64::MIN, 10, "-9223372036854775808");
+    text_of(-1, 16, "0xffffffffffffffff");
+    text_of(0, 16, "0x0");
+    text_of(8, 8, "010");
+    text_of(0, 8, "0");
+    text_of(35, 36, "z");
+    text_of(-1, 2, &"1".repeat(64));
+    gives_in(8, Subr::Lltostr, &[Val::Int(1_234_567_890)], "1234567");
+    faults(Subr::Lltostr, &[Val::Int(1), Val::Int(37)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::Strtoll, &[text("1"), Val::Int(1)], 256, (FaultKind::IllegalOp, 0));
+    let number = |s, base: i64, want| gives(Subr::Strtoll, &[text(s), Val::Int(base)], want);
+    gives(Subr::Strtoll, &[text(" \t-42x")], "-42");
+    gives(Subr::Strtoll, &[text("")], "0");
+    gives(Subr::Strtoll, &[text("- 1")], "0");
+    number("0xfFg", 16, "255");
+    number("0x", 16, "0");
+    number("0x", 10, "0");
+    number("zZ", 36, "1295");
+    number("778", 8, "63");
+    number("9223372036854775808", 10, "-9223372036854775808");
+}
+
+#[test]
+fn paths_are_posix_s() {
+    for (path, base, dir) in [
+        ("/a/b/", "b", "/a"),
+        ("/", "/", "/"),
+        ("//", "/", "/"),
+        ("", ".", "."),
+        ("/a", "a", "/"),
+        ("//a", "a", "/"),
+        ("a", "a", "."),
+        ("a/", "a", "."),
+        ("/a/b//", "b", "/a"),
+        ("a//b", "b", "a"),
+    ] {
+        gives(Subr::Basename, &[text(path)], base);
+        gives(Subr::Dirname, &[text(path)], dir);
+    }
+}
+
+#[test]
+fn cleanpath_takes_out_what_leads_nowhere() {
+    for (path, clean) in [
+        ("/a/./b/../c", "/a/c"),
+        ("/..", "/"),
+        ("/a/..", "/"),
+        ("/a/b/..", "/a/"),
+        ("//a///b", "/a/b"),
+        ("/a/.", "/a/."),
+        ("/a/", "/a/"),
+        ("/a/.b/..c/...", "/a/.b/..c/..."),
+        ("/../../a", "/a"),
+        ("a/../../b", "/b"),
+        ("", ""),
+    ] {
+        gives(Subr::Cleanpath, &[text(path)], clean);
+    }
+    gives_in(16, Subr::Cleanpath, &[text("/abcdefghijklmn")], "/abcdefghij");
+}
+
+#[test]
+fn json_finds_an_element_as_it_stands_there() {
+    let doc = r#"{"name": "a\"b\u00e9", "n": -1.5e+3, "ok": true, "none": null,
+        "list": [10, [20, 21], {"k": "v"}], "object": {"a.b": 1, "x": {"y": "z"}}}"#;
+    for (path, want) in [
+        ("name", r#"a\"b\u00e9"#),
+        ("n", "-1.5e+3"),
+        ("ok", "true"),
+        ("none", "null"),
+        ("list", r#"[10, [20, 21], {"k": "v"}]"#),
+        ("list[0]", "10"),
+        ("list[1]", "[20, 21]"),
+        ("list[1][1]", "21"),
+        ("list[2].k", "v"),
+        ("list.2.k", "v"),
+        ("object.x", r#"{"y": "z"}"#),
+        ("object.x.y", "z"),
+        ("missing", ""),
+        ("list[3]", ""),
+        ("name.x", ""),
+        ("object.x.y.z", ""),
+        ("object", r#"{"a.b": 1, "x": {"y": "z"}}"#),
+    ] {
+        gives(Subr::Json, &[text(doc), text(path)], want);
+    }
+    for (doc, path, want) in [
+        ("[1, 2]", "[1]", "2"),
+        ("[1, 2]", "1", "2"),
+        ("[[1, 2], 3]", "[0][1]", "2"),
+        ("{\"a\" 1}", "a", ""),
+        ("{\"a\": 1", "a", ""),
+        ("{\"a\": 0x1}", "a", ""),
+        ("{\"a\": yes}", "a", ""),
+        ("{\"a\": {]}", "a", ""),
+        ("12", "a", ""),
+        ("", "", ""),
+        ("{\"b\": {\"a\": 1}, \"a\": 2}", "a", "2"),
+    ] {
+        gives(Subr::Json, &[text(doc), text(path)], want);
+    }
+}
+
+/// Memory with an address in it.
+struct Memory(Vec<u8>);
+
+impl World for Memory {
+    fn read(&mut self, _: Space, at: u64, buffer: &mut [u8]) -> bool {
+        match self.0.get(at as usize..at as usize + buffer.len()) {
+            Some(bytes) => {
+                buffer.copy_from_slice(bytes);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[test]
+fn addresses_are_shown_as_networks_show_them() {
+    let show = |subr: Subr, kind: Option<i64>, bytes: &[u8]| {
+        let args: Vec<Val> = kind.into_iter().chain([0]).map(Val::Int).collect();
+        let mut world = Memory(bytes.to_vec());
+        let spaces = vec![Space::Kernel; args.len()];
+        let mut call = Call { args: &args, spaces: &spaces, strsize: 64, world: &mut world, rest: &mut None };
+        match (subr.row().run)(&mut call) {
+            Ok(Val::Str(s)) => String::from_utf8(s).unwrap(),
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(show(Subr::InetNtoa, None, &[192, 168, 0, 1]), "192.168.0.1");
+    assert_eq!(show(Subr::InetNtop, Some(2), &[10, 0, 255, 9]), "10.0.255.9");
+    let v6 = |groups: [u16; 8]| groups.iter().flat_map(|g| g.to_be_bytes()).collect::<Vec<u8>>();
+    for (groups, plain, full) in [
+        ([0xfe80, 0, 0, 0, 0x211, 0x22ff, 0xfe33, 0x4455], "fe80::211:22ff:fe33:4455", None),
+        ([0; 8], "::", None),
+        ([0, 0, 0, 0, 0, 0, 0, 1], "::1", None),
+        ([1, 0, 0, 2, 0, 0, 0, 3], "1:0:0:2::3", None),
+        ([1, 0, 0, 2, 3, 0, 0, 4], "1::2:3:0:0:4", None),
+        ([1, 0, 2, 3, 4, 5, 6, 7], "1:0:2:3:4:5:6:7", None),
+        ([1, 2, 3, 4, 5, 6, 0, 0], "1:2:3:4:5:6::", None),
+        ([0, 0, 0, 0, 0, 0xffff, 0x0102, 0x0304], "1.2.3.4", Some("::ffff:1.2.3.4")),
+        ([0, 0, 0, 0, 0, 0, 0x0102, 0x0304], "1.2.3.4", Some("::1.2.3.4")),
+    ] {
+        assert_eq!(show(Subr::InetNtoa6, None, &v6(groups)), plain);
+        assert_eq!(show(Subr::InetNtop, Some(10), &v6(groups)), full.unwrap_or(plain));
+    }
+    assert_eq!(show(Subr::InetNtop, Some(3), &[0; 16]), "Err((IllegalOp, 0))");
+    assert_eq!(show(Subr::InetNtoa, None, &[0; 3]), "Err((BadAddr, 0))");
+    assert_eq!(show(Subr::LinkNtop, Some(1), &[0, 0x1b, 0x21, 0xab, 0xcd, 0xef]), "00:1b:21:ab:cd:ef");
+    let infiniband = show(Subr::LinkNtop, Some(32), &[0xa0; 20]);
+    assert_eq!(infiniband, ["a0"; 20].join(":"));
+}
