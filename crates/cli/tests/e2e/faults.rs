@@ -1,11 +1,12 @@
 //! Faults: ERROR fires, the rest of the clause is dropped, the next clause runs.
 
-use crate::Verdict::{self, Pass};
+use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
     division_by_zero a_bad_user_address a_bad_kernel_address error_probe_has_its_arguments a_fault_in_a_predicate
-    a_fault_in_error_is_counted records_before_a_fault_are_gone
+    a_fault_in_error_is_counted records_before_a_fault_are_gone bad_addresses_in_each_kind_of_probe
+    a_user_address_is_no_kernel_address null_in_the_middle_of_a_chain
 }
 
 // row unit.fault-ends-clause
@@ -83,5 +84,95 @@ fn records_before_a_fault_are_gone() -> Verdict {
     .code(0);
     assert_eq!(o.out.lines().filter(|l| *l == "r 10").count(), 50, "{o:?}");
     assert_eq!(o.err.lines().filter(|l| l.contains("divide-by-zero")).count(), 50, "{o:?}");
+    Pass
+}
+
+/// Loads that fault, and the address they are told by.
+const BAD: [(&str, &str); 6] = [
+    ("*(int *)0", "0x0"),
+    ("*(char *)0x10", "0x10"),
+    // What the kernel leaves in a list entry that was freed.
+    ("*(int *)0xdead000000000100", "0xdead000000000100"),
+    ("((struct { int a[4]; struct { long x; } b; } *)0)->b.x", "0x10"),
+    ("strlen(stringof((char *)0xdead000000000122))", "0xdead000000000122"),
+    ("(int)((unsigned short *)0xdead000000000000)[8]", "0xdead000000000010"),
+];
+
+fn bad_addresses_in_each_kind_of_probe() -> Verdict {
+    let target = workload("getppid", 1);
+    for (load, address) in BAD {
+        // (probe and predicate, words before, the action that faults); the clause behind it runs all the same.
+        let mut places =
+            vec![("BEGIN", vec![]), ("syscall::getppid:entry /pid == $target/", vec!["-c", &target])];
+        if dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0) {
+            places.push(("tick-20ms", vec![]));
+        }
+        for (probe, words) in places {
+            let script = format!(
+                "{probe} {{ ok++; trace(\"gone\"); x = {load}; after++; printf(\"no %d\", x); }} \
+                 {probe} {{ printf(\"%d %d %d\\n\", ok, after, x); exit(0); }} \
+                 ERROR {{ printf(\"%d %d 0x%x\\n\", arg2, arg4, arg5); }}"
+            );
+            let words: Vec<&str> = ["-q"].into_iter().chain(words).chain(["-n", &script]).collect();
+            let o = dtrace(&words).code(0);
+            assert_eq!(o.out, format!("3 1 {address}\n1 0 0\n\n"), "{probe} {load}: {o:?}");
+            let name = probe.split(' ').next().unwrap();
+            let line = o.err.lines().next().unwrap_or_default();
+            assert!(line.starts_with("dtrace: error on enabled probe ID "), "{o:?}");
+            assert!(
+                line.contains(&format!(
+                    "{}): invalid address ({address}) in action #3 at DIF offset ",
+                    &name[name.len() - 4..]
+                )),
+                "{o:?}"
+            );
+        }
+    }
+    Pass
+}
+
+fn a_user_address_is_no_kernel_address() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("write", 8),
+        "-n",
+        "syscall::write:entry /pid == $target/ { n++; last = arg1; x = *(char *)arg1; wrong++; } \
+         syscall::write:entry /pid == $target/ { s = stringof((char *)arg1); wrong++; } \
+         ERROR /arg4 == 1 && arg5 == last/ { faults++; } \
+         END { printf(\"%d %d %d\", n, faults, wrong); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "8 16 0\n", "{o:?}");
+    Pass
+}
+
+fn null_in_the_middle_of_a_chain() -> Verdict {
+    if std::fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
+        return Skip("no types of the kernel".into());
+    }
+    // A process that runs has nobody waiting for it to let go of its parent's memory.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 3),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { n++; null += curthread->vfork_done == NULL; \
+           x = curthread->vfork_done->done; wrong++; } \
+         syscall::getppid:entry /pid == $target/ { y = *(int *)&curthread->vfork_done->wait; wrong++; } \
+         syscall::getppid:entry /pid == $target && curthread->vfork_done->done == 0/ { wrong++; } \
+         ERROR { @[arg2, arg4, arg5 < 4096] = count(); } END { printf(\"%d %d %d\", n, null, wrong); }",
+    ])
+    .code(0);
+    assert!(o.out.starts_with("3 3 0\n"), "{o:?}");
+    let mut rows: Vec<String> = o
+        .out
+        .lines()
+        .skip(1)
+        .filter(|l| !l.is_empty())
+        .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    rows.sort();
+    assert_eq!(rows, ["0 1 1 3", "1 1 1 3", "3 1 1 3"], "{o:?}");
     Pass
 }

@@ -1,10 +1,12 @@
 //! The kernel's types and what hangs on the current thread.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{dtrace, workload};
+use crate::tool::{binary, dtrace, workload};
 
 tests! {
-    the_current_thread_is_who_the_built_ins_say
+    the_current_thread_is_who_the_built_ins_say chains_through_the_kernel_s_structs arrays_and_strings_in_structs
+    bit_fields arithmetic_on_pointers functions_have_an_address_and_a_type variables_of_the_kernel
+    variables_of_each_cpu types_of_modules what_the_kernel_does_not_have
 }
 
 /// Why this machine cannot say what its kernel's types are, if so.
@@ -32,5 +34,245 @@ fn the_current_thread_is_who_the_built_ins_say() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "100 100 100 100 100 100 100\n", "{o:?}");
+    Pass
+}
+
+/// What one firing of getppid in a process of its own says of these expressions, each as decimal digits.
+#[track_caller]
+fn once(declare: &str, expressions: &[&str]) -> Vec<String> {
+    let traces: String = expressions.iter().map(|e| format!("printf(\"%d\\n\", (int64_t)({e}));")).collect();
+    let script = format!("{declare} syscall::getppid:entry /pid == $target/ {{ {traces} exit(0); }}");
+    let o = dtrace(&["-q", "-c", &workload("reset", 1), "-n", &script]).code(0);
+    assert_eq!(o.err, "", "{o:?}");
+    let lines: Vec<String> = o.out.lines().filter(|l| !l.is_empty()).map(String::from).collect();
+    assert_eq!(lines.len(), expressions.len(), "{o:?}");
+    lines
+}
+
+/// All of these are 1.
+#[track_caller]
+fn hold(declare: &str, facts: &[&str]) {
+    for (fact, value) in facts.iter().zip(once(declare, facts)) {
+        assert_eq!(value, "1", "{fact}");
+    }
+}
+
+fn chains_through_the_kernel_s_structs() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    // The words of the command line, each with its NUL, are what lies between two addresses of the process.
+    let words: usize = workload("reset", 1).split(' ').map(|w| w.len() + 1).sum();
+    hold(
+        "",
+        &[
+            &format!("curthread->mm->arg_end - curthread->mm->arg_start == {words}"),
+            "curthread->signal->nr_threads == 1",
+            "curthread->group_leader->thread_pid->numbers[0].nr == curthread->tgid",
+            "curthread->real_parent->tgid == $pid",
+            "curthread->real_parent->real_parent->real_parent != NULL",
+            "curthread->thread_pid->level == curthread->group_leader->thread_pid->level",
+            "curthread->mm->mm_users.counter >= 1 && curthread->mm->mm_users.counter < 4",
+            "curthread->files->fdt->max_fds >= 64",
+            "((struct vmlinux`task_struct *)curthread)->pid == curthread->pid",
+            "&curthread->real_parent->pid == &((struct task_struct *)curthread->real_parent)->pid",
+            "sizeof (curthread->thread_info) == sizeof (struct thread_info)",
+            "offsetof(struct task_struct, comm) == (uintptr_t)&curthread->comm - (uintptr_t)curthread",
+            "(enum pid_type)arg0 == PIDTYPE_PID || (enum pid_type)arg0 != PIDTYPE_PID",
+            "PIDTYPE_TGID",
+        ],
+    );
+    Pass
+}
+
+fn arrays_and_strings_in_structs() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours and large enough.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let here = std::env::current_dir().unwrap();
+    let here = here.file_name().map_or("/".into(), |n| n.to_string_lossy().into_owned());
+    hold(
+        "struct grid { char m[4][4]; struct { short s; } parts[3]; };",
+        &[
+            &format!("curthread->nsproxy->uts_ns->name.nodename == \"{}\"", host.trim()),
+            &format!("curthread->signal->rlim[{}].rlim_cur == {}", libc::RLIMIT_NOFILE, limit.rlim_cur),
+            &format!("stringof(curthread->fs->pwd.dentry->d_name.name) == \"{here}\""),
+            "curthread->comm == execname && execname == curthread->comm",
+            "strlen(curthread->comm) == strlen(execname)",
+            "curthread->comm < \"\\xff\" && curthread->comm != \"\"",
+            "((struct grid *)&curthread->comm)->m[1][2] == curthread->comm[6]",
+            "*((struct grid *)&curthread->comm)->m[1] == curthread->comm[4]",
+            "((struct grid *)&curthread->comm)->m[arg0 & 0][(arg0 & 0) + 1] == curthread->comm[1]",
+            "((struct grid *)((char *)&curthread->comm - 16))->parts[2].s == *(short *)&curthread->comm[4]",
+            "*curthread->comm == curthread->comm[0] && *(curthread->comm + 1) == curthread->comm[1]",
+        ],
+    );
+    // A name that fills its array to the last byte but the NUL, as a key, in a variable, and in a record.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("reset", 1),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { name = curthread->comm; a[curthread->comm] = 3; \
+           @[curthread->comm] = count(); trace(curthread->comm); printf(\" %s %d %d\", name, a[execname], \
+           sizeof (curthread->comm)); }",
+    ])
+    .code(0);
+    let comm = o.out.split_whitespace().next().unwrap_or_default().to_string();
+    assert!(!comm.is_empty() && o.out.starts_with(&format!("{comm} {comm} 3 16")), "{o:?}");
+    let counted = o.out.lines().last().unwrap_or_default();
+    assert_eq!(counted.split_whitespace().collect::<Vec<_>>(), [&*comm, "1"], "{o:?}");
+    Pass
+}
+
+fn bit_fields() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    // The workload has itself reset on fork, and nothing else of that word is on.
+    hold(
+        "struct low { unsigned a:3, b:7, c:1; int d:5; long e:40; }; \
+         struct wide { unsigned long w:64; }; typedef struct low low_t;",
+        &[
+            "curthread->sched_reset_on_fork",
+            "curthread->sched_reset_on_fork == 1 && !curthread->in_execve",
+            "((low_t *)&curthread->comm)->a == (curthread->comm[0] & 7)",
+            "((low_t *)&curthread->comm)->b == (((*(unsigned short *)&curthread->comm) >> 3) & 0x7f)",
+            "((low_t *)&curthread->comm)->c == (((*(unsigned short *)&curthread->comm) >> 10) & 1)",
+            "((low_t *)&curthread->comm)->d == (((*(int *)&curthread->comm) << 48) >> 59)",
+            "((low_t *)&curthread->comm)->e == (((*(long *)&curthread->comm) << 8) >> 24)",
+            "((struct wide *)&curthread->comm)->w == *(unsigned long *)&curthread->comm",
+        ],
+    );
+    Pass
+}
+
+fn arithmetic_on_pointers() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    hold(
+        "",
+        &[
+            "&curthread[2] - curthread == 2",
+            "(uintptr_t)(curthread + 1) - (uintptr_t)curthread == sizeof (struct task_struct)",
+            "(uintptr_t)(1 + curthread) == (uintptr_t)&curthread[1]",
+            "(curthread + 5) - 5 == curthread && curthread - -1 > curthread",
+            "curthread != NULL && NULL != curthread && !!curthread && curthread > (struct task_struct *)0",
+            "(void *)curthread == curthread && curthread == (struct task_struct *)(uint64_t)curthread",
+            "&(&curthread->pid)[1] - &curthread->pid == 1",
+            "(char *)&curthread->tgid - (char *)&curthread->pid == \
+             offsetof(struct task_struct, tgid) - offsetof(struct task_struct, pid)",
+            "curthread->tasks.next->prev == &curthread->tasks",
+        ],
+    );
+    Pass
+}
+
+/// The address of a symbol of the kernel itself; `None` where it has none of this name or hides it.
+fn address(name: &str) -> Option<u64> {
+    let all = std::fs::read_to_string("/proc/kallsyms").ok()?;
+    let line = all.lines().find(|l| l.split_whitespace().nth(2) == Some(name))?;
+    u64::from_str_radix(line.split_whitespace().next()?, 16).ok().filter(|a| *a != 0)
+}
+
+fn functions_have_an_address_and_a_type() -> Verdict {
+    let Some(at) = address("vfs_read") else { return Skip("no symbol vfs_read to be seen".into()) };
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { printf(\"%p %p %d \", &`vfs_read, `vfs_read, &vmlinux`vfs_read == `vfs_read); \
+         sym((uintptr_t)`vfs_read); trace(`PIDTYPE_SID); trace(vmlinux`PIDTYPE_TGID); exit(0); }",
+    ])
+    .code(0);
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    assert_eq!(words, [&*format!("{at:x}"), &format!("{at:x}"), "1", "vmlinux`vfs_read", "31"], "{o:?}");
+    Pass
+}
+
+fn variables_of_the_kernel() -> Verdict {
+    if address("jiffies").is_none() {
+        let o = dtrace(&["-qn", "BEGIN { trace(`jiffies); }"]).code(1);
+        assert!(o.err.contains("failed to resolve `jiffies"), "{o:?}");
+        return Skip("no symbols of variables to be seen".into());
+    }
+    let version = std::fs::read_to_string("/proc/version").unwrap_or_default();
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { this->j = `jiffies; printf(\"%d %d %d\\n\", `jiffies - this->j < 1000, \
+           `jiffies - *(unsigned long *)&`jiffies < 1000, (`jiffies & 0xffffffff) - (`jiffies_64 & 0xffffffff) < 1000); \
+         printf(\"%s %d %d\\n\", `init_task.comm, `init_task.pid, `init_task.real_parent == &`init_task); \
+         printf(\"%s\", stringof(&`linux_banner)); trace(`system_state == SYSTEM_RUNNING); exit(0); }",
+    ])
+    .code(0);
+    let lines: Vec<&str> = o.out.lines().collect();
+    assert_eq!(lines[..3], ["1 1 1", "swapper/0 0 1", version.trim()], "{o:?}");
+    assert_eq!(lines[3].trim(), "1", "{o:?}");
+    let o = dtrace(&["-xerrtags", "-qn", "BEGIN { trace(`loops_per_jiffy); }"]).code(1);
+    assert!(o.err.contains("[D_SYM_NOTYPES]") && o.err.contains("*(int *)&`loops_per_jiffy"), "{o:?}");
+    Pass
+}
+
+fn variables_of_each_cpu() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    if address("runqueues").is_none() {
+        return Skip("no symbol runqueues to be seen".into());
+    }
+    hold("", &["`runqueues.curr == curthread", "`runqueues.cpu == cpu", "(&`runqueues)->curr == curthread"]);
+    Pass
+}
+
+fn types_of_modules() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    let modules: Vec<String> = std::fs::read_dir("/sys/kernel/btf")
+        .map(|d| d.flatten().filter_map(|e| e.file_name().into_string().ok()).collect())
+        .unwrap_or_default();
+    let Some(module) = modules.iter().find(|m| *m != "vmlinux") else {
+        return Skip("no module with types is loaded".into());
+    };
+    // The kernel's own types are the module's too.
+    let script = format!(
+        "BEGIN {{ trace(sizeof (struct {module}`task_struct) == sizeof (struct task_struct)); exit(0); }}"
+    );
+    let o = dtrace(&["-qn", &script]).code(0);
+    assert_eq!(o.out.trim(), "1", "{o:?}");
+    Pass
+}
+
+fn what_the_kernel_does_not_have() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    for (program, tag, help) in [
+        ("BEGIN { trace(sizeof (struct task_strcut)); }", "D_SIZEOF_TYPE", "`struct task_struct`"),
+        ("BEGIN { trace(curthread->pidd); }", "D_TYPE_MEMBER", "`pid`"),
+        ("BEGIN { trace((struct nosuchmodule`x *)0); }", "D_TYPE_ERR", "module nosuchmodule is not loaded"),
+        ("BEGIN { trace(curthread->comm[16]); }", "D_ARR_BOUNDS", "max allowed is 15"),
+        ("BEGIN { curthread->pid = 1; }", "D_OP_WRITE", "writable variable"),
+        ("BEGIN { trace(&curthread->sched_reset_on_fork); }", "D_ADDROF_BITFIELD", "bit-field"),
+        ("BEGIN { trace(&vmlinux`vfs_raed); }", "D_IDENT_UNDEF", "vmlinux`vfs_raed"),
+    ] {
+        let o = dtrace(&["-xerrtags", "-qn", program]).code(1);
+        assert!(o.err.contains(&format!("[{tag}]")) && o.err.contains(help), "{program}: {o:?}");
+    }
+    // Where there are no types of the kernel, that is said.
+    let script = format!(
+        "mount --bind /dev/null /sys/kernel/btf/vmlinux && exec {} -n 'BEGIN {{ trace(curthread->pid); }}'",
+        binary().display()
+    );
+    let o = std::process::Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+    let Ok(o) = o else { return Pass };
+    let err = String::from_utf8_lossy(&o.stderr);
+    if !err.contains("mount") && !err.contains("unshare") {
+        assert!(err.contains("the kernel's types cannot be asked for"), "{err}");
+        assert!(err.contains("1:15"), "{err}");
+    }
     Pass
 }

@@ -34,6 +34,17 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             call(libc::SYS_getppid, 0, 0, 0);
         }),
         // Fails with EBADF.
+        // Its children begin with the usual scheduling: a bit that the kernel keeps of it.
+        Some("reset") => {
+            let param = libc::sched_param { sched_priority: 0 };
+            // SAFETY: `param` is ours; 0 is this process.
+            unsafe {
+                libc::sched_setscheduler(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, &raw const param)
+            };
+            (0..count).for_each(|_| {
+                call(libc::SYS_getppid, 0, 0, 0);
+            });
+        }
         Some("badclose") => (0..count).for_each(|_| {
             call(libc::SYS_close, 0x7fff_0001, 0, 0);
         }),
