@@ -229,7 +229,9 @@ impl Lowering<'_> {
                 (None, None) => self.b.int(0),
             };
             values.push(match param {
-                Param::Ptr => self.b.as_ptr(space(user), value),
+                Param::Ptr if user => self.b.as_ptr(Space::User, value),
+                Param::Ptr if matches!(self.b.ty(value), Ty::Ptr(_)) => value,
+                Param::Ptr => self.b.as_ptr(Space::Unknown, value),
                 Param::Int | Param::Str => value,
             });
         }

@@ -366,6 +366,14 @@ impl Clause<'_, '_> {
         self.b.br(Jmp::Ne, failed, 0, bad);
     }
 
+    /// Reads so many bytes at an address into memory that the verifier knows; faults when they cannot be read.
+    pub(crate) fn read_bytes(&mut self, dst: V, addr: Value, count: i64) {
+        let bad = self.bad(addr);
+        let len = Operand::Imm(count);
+        let source = self.source(addr, len, bad, false);
+        self.read(dst, len, &source, bad);
+    }
+
     pub(crate) fn record_bytes(&mut self, field: dif::ir::Field, addr: Value) {
         let Some(record) = self.record else { return };
         let bad = self.bad(addr);

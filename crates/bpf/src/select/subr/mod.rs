@@ -24,11 +24,11 @@ mod path;
 mod text;
 mod token;
 
-use dif::ir::{FaultKind, InstData, Op, Space, Subr, Ty, Value};
+use dif::ir::{FaultKind, InstData, Op, Subr, Value};
 
 use super::strings::Str;
 use super::{Clause, Result, Val};
-use crate::mir::{Arg, Builder, Helper, Jmp, Operand, V};
+use crate::mir::{Arg, Builder, Jmp, Operand, V};
 pub(crate) use loops::WORK;
 pub(crate) use token::HEAD as TOKEN_HEAD;
 
@@ -276,30 +276,7 @@ impl Clause<'_, '_> {
 
     /// Reads an address of so many bytes into the work area.
     fn read_address(&mut self, addr: Value, count: i64) {
-        let address = self.reg(addr);
-        let bad = self.fault(FaultKind::BadAddr, Operand::V(address));
         let to = self.work_at(address::ADDRESS);
-        let mut read = |helper: Helper| {
-            let count = self.b.imm(count);
-            let failed = self.b.call(helper, &[to, count, address]);
-            self.b.br(Jmp::Ne, failed, 0, bad);
-        };
-        match self.f.values[addr.0 as usize] {
-            Ty::Ptr(Space::Kernel) => read(Helper::PROBE_READ_KERNEL),
-            Ty::Ptr(Space::User) => read(Helper::PROBE_READ_USER),
-            _ => {
-                // Addresses of the kernel are negative.
-                let (kernel, done) = (self.b.label(), self.b.label());
-                self.b.br(Jmp::Slt, address, 0, kernel);
-                let count = self.b.imm(count);
-                let failed = self.b.call(Helper::PROBE_READ_USER, &[to, count, address]);
-                self.b.br(Jmp::Ne, failed, 0, bad);
-                self.b.jmp(done);
-                self.b.bind(kernel);
-                let failed = self.b.call(Helper::PROBE_READ_KERNEL, &[to, count, address]);
-                self.b.br(Jmp::Ne, failed, 0, bad);
-                self.b.bind(done);
-            }
-        }
+        self.read_bytes(to, addr, count);
     }
 }
