@@ -56,3 +56,191 @@ inline int SOBJ_SEMA = 4;
 inline int SOBJ_USER = 5;
 inline int SOBJ_USER_PI = 6;
 inline int SOBJ_SHUTTLE = 7;
+
+/*
+ * Processes and threads as curpsinfo and curlwpsinfo show them. Every member is an expression over the kernel's task, and
+ * is compiled, against the types of the kernel that runs, only where a script uses it.
+ */
+
+typedef struct timestruc {
+	long tv_sec;
+	long tv_nsec;
+} timestruc_t;
+
+/* Nanoseconds. */
+translator timestruc_t < uint64_t NS > {
+	tv_sec = NS / 1000000000;
+	tv_nsec = NS % 1000000000;
+};
+
+typedef struct lwpsinfo {
+	int pr_flag;			/* PR_STOPPED, PR_ISSYS, PR_IDLE */
+	id_t pr_lwpid;			/* thread id */
+	uintptr_t pr_addr;		/* address of the task */
+	uintptr_t pr_wchan;		/* not known */
+	char pr_stype;			/* not known */
+	char pr_state;			/* SSLEEP, SRUN, … */
+	char pr_sname;			/* the same as a letter */
+	char pr_nice;			/* nice value */
+	short pr_syscall;		/* system call of the current thread, else -1 */
+	char pr_oldpri;			/* not known */
+	char pr_cpu;			/* not known */
+	int pr_pri;			/* priority, the lower the better */
+	ushort_t pr_pctcpu;		/* not known */
+	timestruc_t pr_start;		/* start, since 1970 */
+	timestruc_t pr_time;		/* CPU time, user and system */
+	char pr_clname[8];		/* scheduling class */
+	char pr_name[16];		/* name */
+	processorid_t pr_onpro;		/* CPU it runs on or ran on last */
+	processorid_t pr_bindpro;	/* the only CPU it may run on, else -1 */
+	psetid_t pr_bindpset;		/* -1 */
+	int pr_lgrp;			/* NUMA node of pr_onpro */
+} lwpsinfo_t;
+
+typedef struct psinfo {
+	int pr_flag;			/* not known */
+	int pr_nlwp;			/* threads */
+	pid_t pr_pid;			/* process id */
+	pid_t pr_ppid;			/* parent's */
+	pid_t pr_pgid;			/* process group */
+	pid_t pr_sid;			/* session */
+	uint_t pr_uid;			/* real user id */
+	uint_t pr_euid;			/* effective */
+	uint_t pr_gid;			/* real group id */
+	uint_t pr_egid;			/* effective */
+	uintptr_t pr_addr;		/* address of the task */
+	size_t pr_size;			/* address space, KB */
+	size_t pr_rssize;		/* resident, KB; what CPUs have not yet reported is missing */
+	uint_t pr_ttydev;		/* controlling terminal, else -1 */
+	ushort_t pr_pctcpu;		/* not known */
+	ushort_t pr_pctmem;		/* not known */
+	timestruc_t pr_start;		/* start, since 1970 */
+	timestruc_t pr_time;		/* CPU time of this thread and of those that ended */
+	timestruc_t pr_ctime;		/* CPU time of children that ended */
+	char pr_fname[16];		/* name */
+	char pr_psargs[80];		/* arguments of the current process; of another, its name */
+	int pr_wstat;			/* 0 */
+	int pr_argc;			/* not known */
+	uintptr_t pr_argv;		/* where the arguments are in user memory */
+	uintptr_t pr_envp;		/* where the environment is */
+	size_t pr_arglen;		/* bytes of the arguments */
+	char pr_dmodel;			/* PR_MODEL_ILP32, PR_MODEL_LP64 */
+	id_t pr_taskid;			/* 0 */
+	id_t pr_projid;			/* 0 */
+	int pr_nzomb;			/* 0 */
+	id_t pr_poolid;			/* 0 */
+	id_t pr_zoneid;			/* 0 */
+	id_t pr_contract;		/* 0 */
+	int pr_jailid;			/* 0 */
+	lwpsinfo_t pr_lwp;		/* this thread */
+} psinfo_t;
+
+/* A process id as the tracer's pid namespace has it; 0 where it has none. */
+inline pid_t _pid_at[struct pid *P, int LEVEL] =
+    P->level >= LEVEL && P->numbers[LEVEL].ns->ns.inum == _pidns ? P->numbers[LEVEL].nr : 0;
+
+inline pid_t _pid[struct pid *P] = _pidns == 0 ? P->numbers[0].nr :
+    _pid_at[P, 1] | _pid_at[P, 2] | _pid_at[P, 3] | _pid_at[P, 4];
+
+inline pid_t _process[struct task_struct *T] =
+    _pidns == 0 ? T->tgid : _pid[T->signal->pids[PIDTYPE_TGID]];
+
+/* Pages that are resident. */
+inline long _rss[struct mm_struct *M] = defined(struct mm_struct, rss_stat.count) ?
+    M->rss_stat.count[MM_FILEPAGES].counter + M->rss_stat.count[MM_ANONPAGES].counter +
+    M->rss_stat.count[MM_SHMEMPAGES].counter :
+    M->rss_stat[MM_FILEPAGES].count + M->rss_stat[MM_ANONPAGES].count + M->rss_stat[MM_SHMEMPAGES].count;
+
+/* A kernel's device number: 12 bits of major, 20 of minor. */
+inline uint_t _ttydev[struct tty_struct *TTY] = TTY == NULL ? -1 :
+    TTY->driver->major << 20 | (TTY->driver->minor_start + TTY->index);
+
+/* The CPU a task is on. */
+inline int _task_cpu[struct task_struct *T] =
+    defined(struct task_struct, cpu) ? T->cpu : T->thread_info.cpu;
+
+/* Bits of TASK_* and EXIT_*: 1 and 2 sleep, 4 and 8 are stopped, 0x10, 0x20 and 0x80 are dead, 0x100 and 0x200 wake. */
+inline int _task_bits[struct task_struct *T] = T->__state | T->exit_state;
+
+inline int _bits_state[int BITS, int RUNS] = BITS & 0x3 ? SSLEEP : BITS & 0xc ? SSTOP : BITS & 0xb0 ? SZOMB :
+    BITS & 0x300 ? SWAIT : RUNS ? SONPROC : SRUN;
+
+inline int _bits_name[int BITS, int RUNS] = BITS & 0x3 ? 'S' : BITS & 0xc ? 'T' : BITS & 0xb0 ? 'Z' :
+    BITS & 0x300 ? 'W' : RUNS ? 'O' : 'R';
+
+translator lwpsinfo_t < struct task_struct *T > {
+	pr_flag = (T->__state & 0x4 ? PR_STOPPED : 0) | (T->mm == NULL ? PR_ISSYS : 0) | (T->pid == 0 ? PR_IDLE : 0);
+	pr_lwpid = _pidns == 0 ? T->pid : _pid[T->thread_pid];
+	pr_addr = (uintptr_t)T;
+	pr_wchan = 0;
+	pr_stype = SOBJ_NONE;
+	pr_state = _bits_state[_task_bits[T], T->on_cpu];
+	pr_sname = _bits_name[_task_bits[T], T->on_cpu];
+	pr_nice = T->static_prio - 120;
+	pr_syscall = T == curthread && T->mm != NULL ? uregs[R_ERR] : -1;
+	pr_oldpri = 0;
+	pr_cpu = 0;
+	pr_pri = T->prio;
+	pr_pctcpu = 0;
+	pr_start = xlate <timestruc_t> (T->start_boottime + _boottime);
+	pr_time = xlate <timestruc_t> (T->utime + T->stime);
+	pr_clname = T->policy == 0 ? "TS" : T->policy == 1 ? "FIFO" : T->policy == 2 ? "RR" :
+	    T->policy == 3 ? "BATCH" : T->policy == 5 ? "IDLE" : T->policy == 6 ? "DEADLINE" : "EXT";
+	pr_name = stringof(T->comm);
+	pr_onpro = _task_cpu[T];
+	pr_bindpro = T->nr_cpus_allowed == 1 ? _task_cpu[T] : -1;
+	pr_bindpset = -1;
+	pr_lgrp = _cpu_lgrp[_task_cpu[T]];
+};
+
+translator psinfo_t < struct task_struct *T > {
+	pr_flag = 0;
+	pr_nlwp = T->signal->nr_threads;
+	pr_pid = _process[T];
+	pr_ppid = _process[T->real_parent];
+	pr_pgid = _pid[T->signal->pids[PIDTYPE_PGID]];
+	pr_sid = _pid[T->signal->pids[PIDTYPE_SID]];
+	pr_uid = T->cred->uid.val;
+	pr_euid = T->cred->euid.val;
+	pr_gid = T->cred->gid.val;
+	pr_egid = T->cred->egid.val;
+	pr_addr = (uintptr_t)T;
+	pr_size = T->mm == NULL ? 0 : T->mm->total_vm * (_pagesize / 1024);
+	pr_rssize = T->mm == NULL ? 0 : _rss[T->mm] * (_pagesize / 1024);
+	pr_ttydev = _ttydev[T->signal->tty];
+	pr_pctcpu = 0;
+	pr_pctmem = 0;
+	pr_start = xlate <timestruc_t> (T->group_leader->start_boottime + _boottime);
+	pr_time = xlate <timestruc_t> (T->utime + T->stime + T->signal->utime + T->signal->stime);
+	pr_ctime = xlate <timestruc_t> (T->signal->cutime + T->signal->cstime);
+	pr_fname = stringof(T->comm);
+	pr_psargs = T == curthread && T->mm != NULL ? _psargs[T->mm] : stringof(T->comm);
+	pr_wstat = 0;
+	pr_argc = 0;
+	pr_argv = T->mm == NULL ? 0 : T->mm->arg_start;
+	pr_envp = T->mm == NULL ? 0 : T->mm->env_start;
+	pr_arglen = T->mm == NULL ? 0 : T->mm->arg_end - T->mm->arg_start;
+	pr_dmodel = T->mm != NULL && T->mm->task_size <= 0xffffffff ? PR_MODEL_ILP32 : PR_MODEL_LP64;
+	pr_taskid = 0;
+	pr_projid = 0;
+	pr_nzomb = 0;
+	pr_poolid = 0;
+	pr_zoneid = 0;
+	pr_contract = 0;
+	pr_jailid = 0;
+	pr_lwp = xlate <lwpsinfo_t> (T);
+};
+
+/* The arguments of the current process, as one string; of a kernel thread, its name. */
+inline string execargs = curthread->mm == NULL ? execname :
+    _args(curthread->mm->arg_start, curthread->mm->arg_end);
+
+/* As many of them as pr_psargs has room for. */
+inline string _psargs[struct mm_struct *M] =
+    _args(M->arg_start, M->arg_end - M->arg_start > 80 ? M->arg_start + 80 : M->arg_end);
+
+inline psinfo_t *curpsinfo = xlate <psinfo_t *> (curthread);
+inline lwpsinfo_t *curlwpsinfo = xlate <lwpsinfo_t *> (curthread);
+
+inline string cwd = curthread->fs == NULL ? "<unknown>" : d_path(&curthread->fs->pwd);
+inline string root = curthread->fs == NULL ? "<unknown>" : _fullpath(&curthread->fs->root);

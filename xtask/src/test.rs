@@ -12,7 +12,8 @@ use crate::vm::{Ended, Guest};
 
 /// Test programs that are worth a run in each guest: package, target, and rounds of its generated cases (an emulated CPU is
 /// slow). The end-to-end tests come last.
-const IN_GUEST: [(&str, &str, u32); 10] = [
+const IN_GUEST: [(&str, &str, u32); 11] = [
+    ("check", "translators", 0),
     ("bpf", "bpf", 0),
     ("bpf", "kernel", 0),
     ("bpf", "routines", 0),

@@ -41,7 +41,7 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
     let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
     let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
     let preempt_count = ipl.then(|| preempt_count(around)).flatten();
-    let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Mountpoint, _)));
+    let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
     let path = path.then(|| path_offsets(around.kernel)).flatten();
     let wall_offset = wall_offset();
     Ok(Target { task, task_btf, thread, path, preempt_count, pid_namespace, wall_offset })

@@ -23,6 +23,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("net.d", include_str!("../../../lib/net.d")),
     ("procfs.d", include_str!("../../../lib/procfs.d")),
     ("regs.d", include_str!("../../../lib/regs.d")),
+    ("sched.d", include_str!("../../../lib/sched.d")),
     ("signal.d", include_str!("../../../lib/signal.d")),
     ("tcp.d", include_str!("../../../lib/tcp.d")),
     ("unistd.d", include_str!("../../../lib/unistd.d")),

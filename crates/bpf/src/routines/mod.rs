@@ -18,11 +18,12 @@
 //!  memory   what an address of D's own leads to
 //!  chill    holding the CPU
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
-//!  path     names of files
+//!  path     names of files                       args       of a process
 //! ```
 
 mod agg;
 mod agg_value;
+mod args;
 mod assoc;
 mod chill;
 mod memory;
@@ -34,6 +35,7 @@ mod thread;
 pub(crate) mod words;
 
 pub use agg::aggregate;
+pub(crate) use args::args;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
 pub use chill::chill;
 pub use memory::{Home, Object, Own, Where, resolve, store, unstage};

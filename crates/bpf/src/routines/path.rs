@@ -1,5 +1,5 @@
 //! The path of a file: from its name upwards, from directory to directory and from mount to mount, to the root of the
-//! mount namespace.
+//! current process, or past it to that of the mount namespace.
 //!
 //! ```text
 //!  dentry ──d_parent──► dentry ──d_parent──► dentry = mnt_root of its mount
@@ -12,8 +12,9 @@
 //! measure and once to write. The alternative, to remember each step, needs more stack than a program has. If somebody
 //! renames a directory in between, the second way ends elsewhere than at the first byte, and the name is not known.
 //!
-//! A root that a process has changed to (`chroot`) is not the end: names mean the same for all who read them. Nothing is
-//! locked, every step is a checked read, and a loop of [`STEPS`] steps is the longest way.
+//! Nothing is locked, every step is a checked read, and a loop of [`STEPS`] steps is the longest way.
+
+use dif::subr::PathOf;
 
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
 use crate::routines::words::zero;
@@ -28,6 +29,10 @@ pub(crate) const NAME: u32 = 256;
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathOffsets {
+    /// In `struct task_struct`.
+    pub fs: i16,
+    /// In `struct fs_struct`.
+    pub root: i16,
     /// In `struct path`.
     pub mnt: i16,
     pub dentry: i16,
@@ -54,13 +59,20 @@ const ROOM: i16 = 32;
 /// Not 0 when something could not be read, or was too far.
 const WRONG: i16 = 40;
 const SCRATCH: i16 = 48;
-const STATE: u32 = 56;
+/// Where to stop: a dentry and its mount.
+const TOP: i16 = 56;
+const TOP_MOUNT: i16 = 64;
+const STATE: u32 = 72;
 
 /// Writes the path of the `struct path` at `path` into the `strsize` + [`NAME`] bytes at `room`: `strsize` bytes, zero behind
-/// the path, of the file or, with `mount`, of the root of its mount. Gives 0, else the address could not be read.
-pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path: V, mount: bool) -> V {
+/// the path. Gives 0, else the address could not be read.
+pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path: V, of: PathOf) -> V {
     let bytes = strsize + NAME;
-    let name = if mount { "dt_mount_path" } else { "dt_path" };
+    let name = match of {
+        PathOf::File => "dt_path",
+        PathOf::Mount => "dt_mount_path",
+        PathOf::Full => "dt_full_path",
+    };
     b.call_global(name, &[Arg::Memory(room, bytes), Arg::Word(path)], |b| {
         let (room, path) = (b.param(0), b.param(1));
         let state = b.stack(STATE);
@@ -71,7 +83,8 @@ pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path
         b.slot_store(Size::B8, state, WRONG, 0);
         b.slot_store(Size::B8, state, SCRATCH, 0);
         b.slot_store(Size::B8, state, ROOM, room);
-        start(b, o, state, path, mount, bad);
+        top(b, o, state, of);
+        start(b, o, state, path, of, bad);
         walk(b, o, state, None);
         let wrong = b.slot_load(Size::B8, state, WRONG);
         b.br(Jmp::Ne, wrong, 0, lost);
@@ -83,7 +96,7 @@ pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path
         b.store(Size::B1, room, 0, b'/');
         b.exit(0);
         b.bind(some);
-        start(b, o, state, path, mount, bad);
+        start(b, o, state, path, of, bad);
         walk(b, o, state, Some(strsize));
         let wrong = b.slot_load(Size::B8, state, WRONG);
         b.br(Jmp::Ne, wrong, 0, lost);
@@ -120,15 +133,35 @@ fn read_to(b: &mut Builder, dst: V, addr: V, off: i16, bad: Label) {
     b.br(Jmp::Ne, wrong, 0, bad);
 }
 
+/// Where to stop. A process that ends has no root any more.
+fn top(b: &mut Builder, o: &PathOffsets, state: StackSlot, of: PathOf) {
+    b.slot_store(Size::B8, state, TOP, 0);
+    b.slot_store(Size::B8, state, TOP_MOUNT, 0);
+    if of == PathOf::Full {
+        return;
+    }
+    let none = b.label();
+    let task = b.call(Helper::GET_CURRENT_TASK, &[]);
+    read(b, state, SCRATCH, task, o.fs, none);
+    let fs = b.slot_load(Size::B8, state, SCRATCH);
+    b.br(Jmp::Eq, fs, 0, none);
+    read(b, state, TOP, fs, o.root + o.dentry, none);
+    read(b, state, TOP_MOUNT, fs, o.root + o.mnt, none);
+    let vfsmount = b.slot_load(Size::B8, state, TOP_MOUNT);
+    let mount = b.sub(vfsmount, i32::from(o.vfsmount));
+    b.slot_store(Size::B8, state, TOP_MOUNT, mount);
+    b.bind(none);
+}
+
 /// To the file itself, or to the root of its mount.
-fn start(b: &mut Builder, o: &PathOffsets, state: StackSlot, path: V, root: bool, bad: Label) {
+fn start(b: &mut Builder, o: &PathOffsets, state: StackSlot, path: V, of: PathOf, bad: Label) {
     read(b, state, DENTRY, path, o.dentry, bad);
     read(b, state, MOUNT, path, o.mnt, bad);
     let vfsmount = b.slot_load(Size::B8, state, MOUNT);
     read(b, state, ROOT, vfsmount, o.mnt_root, bad);
     let mount = b.sub(vfsmount, i32::from(o.vfsmount));
     b.slot_store(Size::B8, state, MOUNT, mount);
-    if root {
+    if of == PathOf::Mount {
         let dentry = b.slot_load(Size::B8, state, ROOT);
         b.slot_store(Size::B8, state, DENTRY, dentry);
     }
@@ -155,6 +188,13 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
         b.load(Size::B8, state, to)
     };
     let dentry = b.load(Size::B8, state, DENTRY);
+    let inside = b.label();
+    let top = b.load(Size::B8, state, TOP);
+    b.br(Jmp::Ne, dentry, top, inside);
+    let mount = b.load(Size::B8, state, MOUNT);
+    let top = b.load(Size::B8, state, TOP_MOUNT);
+    b.br(Jmp::Eq, mount, top, stop);
+    b.bind(inside);
     let root = b.load(Size::B8, state, ROOT);
     b.br(Jmp::Eq, dentry, root, cross);
     // The two words of the name: hash and length, and where it is.
@@ -208,6 +248,8 @@ impl PathOffsets {
     /// Offsets by the path of a member: `dentry.d_name.len`. `None` when the kernel has not all of them.
     pub fn find(offset: impl Fn(&str) -> Option<i16>) -> Option<PathOffsets> {
         Some(PathOffsets {
+            fs: offset("task_struct.fs")?,
+            root: offset("fs_struct.root")?,
             mnt: offset("path.mnt")?,
             dentry: offset("path.dentry")?,
             parent: offset("dentry.d_parent")?,

@@ -181,7 +181,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         })
         .max()
         .unwrap_or(0);
-    let paths = insts().any(|i| matches!(i.op, Op::Call(Subr::DPath | Subr::Mountpoint, _)));
+    let paths = insts().any(|i| matches!(i.op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
     let path = if paths { module.strsize + crate::routines::NAME } else { 0 };
     let (work, token) = (insts().any(|i| subr::needs(&i.op).work), insts().any(|i| subr::needs(&i.op).token));
     let mut take = |size: u32| {

@@ -26,6 +26,7 @@ mod surroundings;
 mod syscalls;
 mod targets;
 mod tool;
+mod translators;
 mod variables;
 mod workload;
 
@@ -53,6 +54,7 @@ const GROUPS: &[&[Test]] = &[
     faults::TESTS,
     frontend::TESTS,
     kernel::TESTS,
+    translators::TESTS,
     targets::TESTS,
     surroundings::TESTS,
     restricted::TESTS,

@@ -26,6 +26,22 @@ fn call32(nr: u32, arg: u32) -> i32 {
     result as i32
 }
 
+/// Reads from byte 5 of a file, appends to /dev/null, writes to a pipe; says what its descriptors are called.
+fn files() {
+    use std::io::{Read, Seek, Write};
+    let passwd = std::fs::File::open("/etc/passwd");
+    let null = std::fs::File::options().append(true).open("/dev/null");
+    if let (Ok(mut passwd), Ok(mut null), Ok((_read, mut pipe))) = (passwd, null, std::io::pipe()) {
+        let _ = passwd.seek(std::io::SeekFrom::Start(5));
+        let _ = passwd.read(&mut [0; 13]);
+        let _ = null.write(&[b'x'; 17]);
+        let _ = pipe.write(&[b'x'; 19]);
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&pipe);
+        let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        println!("pipe {}", name.display());
+    }
+}
+
 /// Runs workload `args[0]`, `args[1]` times.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let count: u32 = args.get(1).and_then(|c| c.parse().ok()).unwrap_or(1);
@@ -108,6 +124,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 std::hint::black_box((0..1000).sum::<u64>());
             }
         }
+        Some("files") => files(),
         Some("sleep") => std::thread::sleep(std::time::Duration::from_millis(u64::from(count))),
         Some("exit") => return ExitCode::from(count as u8),
         other => {

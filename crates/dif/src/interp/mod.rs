@@ -19,7 +19,7 @@ use crate::ir::{
     Clause, Datum, FaultKind, Field, InstData, IntBuiltin, Module, Op, Scope, Space, StrBuiltin, Term, Value,
     VarId, VarTy,
 };
-use crate::subr::{Call, Subr};
+use crate::subr::{Call, PathOf, Subr};
 pub use state::{Drops, Fault, Rec, Room, State, Val};
 
 /// What a firing sees of the system. The defaults are an empty world: zeros, and no readable memory.
@@ -49,8 +49,8 @@ pub trait World {
         false
     }
 
-    /// The path of the `struct path` at an address, or of the root of its mount; `None` when it cannot be read.
-    fn path(&mut self, _addr: u64, _mount: bool) -> Option<Vec<u8>> {
+    /// A path of the `struct path` at an address; `None` when it cannot be read.
+    fn path(&mut self, _addr: u64, _of: PathOf) -> Option<Vec<u8>> {
         None
     }
 

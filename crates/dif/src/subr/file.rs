@@ -4,19 +4,32 @@ use super::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::FaultKind;
 
-/// The path of a `struct path`, from the root of its mount namespace.
+/// Which path of a `struct path` is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathOf {
+    /// The file's, as the process sees it.
+    File,
+    /// That of the root of its mount.
+    Mount,
+    /// The file's, from the root of the mount namespace.
+    Full,
+}
+
 pub(super) fn d_path(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, false)
+    path(call, PathOf::File)
 }
 
-/// The path of what a `struct path` is mounted on.
 pub(super) fn mountpoint(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, true)
+    path(call, PathOf::Mount)
 }
 
-fn path(call: &mut Call<'_>, mount: bool) -> Result<Val, Fault> {
+pub(super) fn full_path(call: &mut Call<'_>) -> Result<Val, Fault> {
+    path(call, PathOf::Full)
+}
+
+fn path(call: &mut Call<'_>, of: PathOf) -> Result<Val, Fault> {
     let addr = call.int(0) as u64;
-    match call.world.path(addr, mount) {
+    match call.world.path(addr, of) {
         Some(mut path) => {
             path.truncate(call.strsize.saturating_sub(1));
             Ok(Val::Str(path))

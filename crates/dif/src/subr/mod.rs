@@ -7,11 +7,14 @@
 
 mod action;
 mod address;
+mod args;
 mod file;
 mod json;
 mod number;
 mod path;
 mod text;
+
+pub use file::PathOf;
 
 use crate::interp::{Val, World};
 use crate::ir::{FaultKind, Space, Ty};
@@ -20,11 +23,13 @@ use crate::ir::{FaultKind, Space, Ty};
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subr {
+    Args,
     Basename,
     Chill,
     Cleanpath,
     DPath,
     Dirname,
+    Fullpath,
     Getmajor,
     Getminor,
     Htonl,
@@ -145,6 +150,8 @@ use Param::{Int, Ptr, Str};
 
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
+    Row::str(Subr::Args, "_args", &[Int, Int], args::args).reads().faults(),
+    Row::str(Subr::Fullpath, "_fullpath", &[Ptr], file::full_path).reads().faults(),
     Row::str(Subr::Mountpoint, "_mountpoint", &[Ptr], file::mountpoint).reads().faults(),
     Row::str(Subr::Basename, "basename", &[Str], path::basename),
     Row::int(Subr::Chill, "chill", &[Int], action::chill).faults().changes(),

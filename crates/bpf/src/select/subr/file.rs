@@ -1,15 +1,17 @@
-//! Names of files.
+//! Names of files, and arguments of processes.
 
 use dif::ir::{FaultKind, InstData, Value};
+use dif::subr::PathOf;
 
 use super::super::strings::Str;
 use super::super::{Clause, Result};
 use crate::mir::Operand;
-use crate::routines::{self, words::copy_words};
+use crate::routines;
+use crate::routines::words::copy_words;
 
 impl Clause<'_, '_> {
-    /// The path of a `struct path`, or of the root of its mount.
-    pub(super) fn d_path(&mut self, inst: &InstData, path: Value, mount: bool) -> Result<Str> {
+    /// The path of a `struct path`.
+    pub(super) fn d_path(&mut self, inst: &InstData, path: Value, of: PathOf) -> Result<Str> {
         let Some(offsets) = self.env.target.path else {
             return self
                 .error(inst.span, "d_path( ) needs the kernel's types, and this kernel gives none (no BTF)");
@@ -18,7 +20,7 @@ impl Clause<'_, '_> {
         let strsize = self.env.module.strsize;
         let (slot, at) = (self.slot(), self.firing.parts.path);
         let room = self.b.add(slot, at);
-        let wrong = routines::path(self.b, &offsets, room, strsize, path, mount);
+        let wrong = routines::path(self.b, &offsets, room, strsize, path, of);
         let bad = self.fault(FaultKind::BadAddr, Operand::V(path));
         self.b.br(crate::mir::Jmp::Ne, wrong, 0, bad);
         let result = match inst.result {
@@ -30,5 +32,18 @@ impl Clause<'_, '_> {
             copy_words(self.b, dst, room, strsize);
         }
         Ok(result)
+    }
+
+    /// The strings between two addresses of the process.
+    pub(super) fn process_args(&mut self, inst: &InstData, start: Value, end: Value) -> Str {
+        let (start, end) = (self.reg(start), self.reg(end));
+        let Some(Str::Bytes(base, off)) = inst.result.map(|r| self.temp(r)) else {
+            return Str::Known(Operand::Imm(0));
+        };
+        let to = self.b.add(base, i32::from(off));
+        let wrong = routines::args(self.b, to, self.env.module.strsize, start, end);
+        let bad = self.fault(FaultKind::BadAddr, Operand::V(start));
+        self.b.br(crate::mir::Jmp::Ne, wrong, 0, bad);
+        Str::Bytes(base, off)
     }
 }

@@ -25,6 +25,7 @@ mod text;
 mod token;
 
 use dif::ir::{FaultKind, InstData, Op, Subr, Value};
+use dif::subr::PathOf;
 
 use super::strings::Str;
 use super::{Clause, Result, Val};
@@ -53,8 +54,10 @@ pub(crate) fn needs(op: &Op) -> Needs {
     let Op::Call(subr, _) = op else { return Needs::default() };
     let work = Needs { work: true, ..Needs::default() };
     match subr {
-        Subr::Chill
+        Subr::Args
+        | Subr::Chill
         | Subr::DPath
+        | Subr::Fullpath
         | Subr::Getmajor
         | Subr::Getminor
         | Subr::Htonl
@@ -89,10 +92,20 @@ pub(crate) fn needs(op: &Op) -> Needs {
 impl Clause<'_, '_> {
     pub(crate) fn call(&mut self, inst: &InstData, subr: Subr, args: &[Value]) -> Result<()> {
         let number = match subr {
+            Subr::Args => {
+                let args = self.process_args(inst, args[0], args[1]);
+                self.set(inst, Val::Str(args));
+                return Ok(());
+            }
             Subr::Chill => self.chill(args[0]),
             Subr::Raise => self.raise(args[0]),
-            Subr::DPath | Subr::Mountpoint => {
-                let path = self.d_path(inst, args[0], subr == Subr::Mountpoint)?;
+            Subr::DPath | Subr::Mountpoint | Subr::Fullpath => {
+                let of = match subr {
+                    Subr::Mountpoint => PathOf::Mount,
+                    Subr::Fullpath => PathOf::Full,
+                    _ => PathOf::File,
+                };
+                let path = self.d_path(inst, args[0], of)?;
                 self.set(inst, Val::Str(path));
                 return Ok(());
             }

@@ -1,0 +1,58 @@
+//! The arguments of a process: strings one behind the other, made one string.
+
+use crate::mir::{Arg, Builder, Helper, Jmp, Operand, Size, V};
+use crate::routines::words::{each_word, zero};
+
+const LOW7: i64 = 0x7f7f_7f7f_7f7f_7f7f;
+
+/// Writes what is between two addresses of the process, a space for each NUL but the last, into the `strsize` bytes at `to`,
+/// zero behind it. Gives 0, else it could not be read.
+pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V {
+    let takes = [Arg::Memory(to, strsize), Arg::Word(start), Arg::Word(end)];
+    b.call_global("dt_args", &takes, |b| {
+        let (to, start, end) = (b.param(0), b.param(1), b.param(2));
+        let (done, short, bad) = (b.label(), b.label(), b.label());
+        zero(b, to, 0, strsize);
+        b.br(Jmp::Ge, start, end, done);
+        let length = b.sub(end, start);
+        b.update(crate::mir::Alu::Sub, length, 1);
+        b.br(Jmp::Lt, length, strsize, short);
+        b.set(length, strsize - 1);
+        b.bind(short);
+        let failed = b.call(Helper::PROBE_READ_USER, &[to, length, start]);
+        b.br(Jmp::Ne, failed, 0, bad);
+        each_word(b, &[to], strsize, |b, p, at, passed| {
+            let before = match passed {
+                Operand::Imm(n) => Operand::Imm(n + i64::from(at)),
+                Operand::V(v) => Operand::V(b.add(v, i32::from(at))),
+            };
+            let left = b.sub(length, before);
+            b.br(Jmp::Sle, left, 0, done);
+            let word = b.load(Size::B8, p[0], at);
+            // 0x80 in each byte that is 0.
+            let low = b.and(word, LOW7);
+            let sum = b.add(low, LOW7);
+            let some = b.or(sum, word);
+            let some = b.or(some, LOW7);
+            let none = b.xor(some, -1);
+            let spaces = b.shr(none, 2);
+            let full = b.label();
+            b.br(Jmp::Sgt, left, 7, full);
+            let bits = b.shl(left, 3);
+            let one = b.imm(1);
+            let above = b.shl(one, bits);
+            let keep = b.sub(above, 1);
+            let few = b.and(spaces, keep);
+            let last = b.or(word, few);
+            b.store(Size::B8, p[0], at, last);
+            b.jmp(done);
+            b.bind(full);
+            let word = b.or(word, spaces);
+            b.store(Size::B8, p[0], at, word);
+        });
+        b.bind(done);
+        b.exit(0);
+        b.bind(bad);
+        b.exit(1);
+    })
+}
