@@ -86,9 +86,20 @@ impl Checker<'_> {
         self.fail_with(Tag::D_TYPE_ERR, span, message, help)
     }
 
+    /// What a program defines has no module before its name.
+    fn unscoped(&mut self, module: Option<&ast::Name>, tag: Option<&str>, span: Span) -> Checks<()> {
+        let Some(module) = module else { return Ok(()) };
+        let name = format!("{}`{}", module.text, tag.unwrap_or_default());
+        let message = format!("D scoping operator may not be used in a declaration name ({name})");
+        self.fail(Tag::D_DECL_SCOPE, span, message)
+    }
+
     fn record_type(&mut self, record: &ast::RecordSpec, span: Span) -> Checks<TypeId> {
         let kind = if record.is_union { TagKind::Union } else { TagKind::Struct };
         let tag = record.tag.as_ref().map(|t| t.text.as_str());
+        if record.members.is_some() {
+            self.unscoped(record.module.as_ref(), tag, span)?;
+        }
         if let (Some(module), Some(tag)) = (&record.module, tag) {
             let found = self.types.find_tag_in(&module.text, kind, tag);
             return self.known_type(found, (Some(kind), Some(module), tag), span);
@@ -172,6 +183,9 @@ impl Checker<'_> {
 
     fn enum_type(&mut self, spec: &ast::EnumSpec, span: Span) -> Checks<TypeId> {
         let tag = spec.tag.as_ref().map(|t| t.text.as_str());
+        if spec.enumerators.is_some() {
+            self.unscoped(spec.module.as_ref(), tag, span)?;
+        }
         if let (Some(module), Some(tag)) = (&spec.module, tag) {
             let found = self.types.find_tag_in(&module.text, TagKind::Enum, tag);
             return self.known_type(found, (Some(TagKind::Enum), Some(module), tag), span);
@@ -183,6 +197,10 @@ impl Checker<'_> {
             return self.known_type(found, (Some(TagKind::Enum), None, tag), span);
         };
         let id = self.types.declare_tag(TagKind::Enum, tag);
+        if self.types.is_complete(id) {
+            let message = format!("type redeclared: enum {}", tag.unwrap_or_default());
+            return self.fail(Tag::D_DECL_TYPERED, span, message);
+        }
         let mut list: Vec<(&str, i64)> = Vec::new();
         let mut next = 0i64;
         for e in enumerators {

@@ -135,7 +135,7 @@ impl Checker<'_> {
                 }
                 VariableKind::Foreign(why) => {
                     let message = format!("built-in variable '{word}' has no meaning on Linux: {why}");
-                    self.fail(Tag::D_UNSUPPORTED, span, message)
+                    self.fail(Tag::D_VAR_UNSUP, span, message)
                 }
                 VariableKind::Fact(fact) => {
                     let facts = (self.cx.options.facts.0)();
@@ -164,13 +164,14 @@ impl Checker<'_> {
         if let Some((ty, value)) = self.types.find_enumerator(word) {
             return Ok(self.int(value, ty, span));
         }
+        self.unknown_name(word, span)
+    }
+
+    /// Complains about a global name that is nothing.
+    pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> Checks<T> {
         let help = self.too_young(word).or_else(|| self.near_name(word));
-        self.fail_with(
-            Tag::D_IDENT_UNDEF,
-            span,
-            format!("failed to resolve {word}: Unknown variable name"),
-            help,
-        )
+        let message = format!("failed to resolve {word}: Unknown variable name");
+        self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
     }
 
     /// `self` and `this` stand only before `->` and a name.

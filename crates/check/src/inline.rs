@@ -114,6 +114,10 @@ impl Checker<'_> {
             return self.fail(Tag::D_DECL_USELESS, inline.span, "inline declaration needs a name");
         };
         let word = name.text.clone();
+        if self.types.is_void(ty) {
+            let message = format!("cannot declare void inline: {word}");
+            return self.fail(Tag::D_DECL_VOIDOBJ, name.span, message);
+        }
         if self.types.is_array(ty) {
             let message = format!("cannot use inline with scalar arrays: {word}");
             return self.fail(Tag::D_DECL_ARRNULL, name.span, message);

@@ -190,6 +190,15 @@ impl Checker<'_> {
         let long = TypeId::LONG;
         let (lstep, rstep) = (step(self, &l), step(self, &r));
         let (ls, rs) = (self.types.is_integer(l.ty), self.types.is_integer(r.ty));
+        let opaque = |c: &Self, e: &Expr| {
+            let target = c.types.pointee(e.ty).map(|(t, _)| t);
+            target.is_some_and(|t| c.types.is_void(t) || c.types.is_function(t))
+        };
+        let mixed = opaque(self, &l) && (rs || opaque(self, &r)) || ls && opaque(self, &r);
+        if mixed {
+            let message = format!("operator {} requires operands of known size", op.text());
+            return self.fail(Tag::D_OP_VFPTR, span, message);
+        }
         let (pointer, number, size) = match (lstep, rstep) {
             (Some(size), None) if rs => (l, r, size),
             (None, Some(size)) if ls && op == BinaryOp::Add => (r, l, size),

@@ -237,13 +237,24 @@ impl Checker<'_> {
                         );
                         self.fail(Tag::D_IDENT_BADREF, span, message)
                     }
+                    _ if scope == Scope::Global => self.unknown_name(name, span),
                     _ => self.undefined(scope, name, span),
                 };
             }
         }
         let mut values = Vec::with_capacity(keys.len());
         let mut wrong = false;
-        for key in keys {
+        for (i, key) in keys.iter().enumerate() {
+            if let Some(row) = self.action_name(key).and_then(tables::function) {
+                let message = format!(
+                    "{} expression may not be used as associative array index: key #{}",
+                    row.ret,
+                    i + 1
+                );
+                let _: Checks<()> = self.fail(Tag::D_KEY_TYPE, key.span, message);
+                wrong = true;
+                continue;
+            }
             match self.value(key) {
                 Ok(value) => values.push(value),
                 Err(_) => wrong = true,

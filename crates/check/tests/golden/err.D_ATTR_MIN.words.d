@@ -1,5 +1,6 @@
 /* amin: Stable/Stable/Common */
 /* version: 1.13 */
+/* row stability.amin, pragma.attributes */
 #pragma D attributes Evolving/Stable/Common mine
 #pragma D attributes Stable/Unstable/Group variable
 inline int mine = 3;

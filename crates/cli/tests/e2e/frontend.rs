@@ -26,6 +26,7 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
+// row if.blocks, if.nested
 fn if_and_else() -> Verdict {
     let text = r#"
         BEGIN { x = 5; if (x > 3) printf("a"); else printf("b"); if (x > 7) printf("c"); else printf("d"); }
@@ -36,7 +37,7 @@ fn if_and_else() -> Verdict {
             printf("j");
         }
         BEGIN / x == 5 / { if (1) printf("k"); else printf("l"); printf("m"); }
-        BEGIN { if (execname == "dtrace") { @["n"] = count(); } else { @["o"] = count(); } if (x) exit(x); printf("p"); }
+        BEGIN { if (pid == $pid) { @["n"] = count(); } else { @["o"] = count(); } if (x) exit(x); printf("p"); }
         END { if (x == 6) printf("q"); }"#;
     let o = dtrace(&["-qn", text]).code(6);
     assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), ["adfgjpq", "n", "1"], "{o:?}");
@@ -58,6 +59,7 @@ fn each_block_is_a_clause() -> Verdict {
     Pass
 }
 
+// row if.fault
 fn a_fault_skips_the_later_blocks() -> Verdict {
     let text = r#"
         int zero;
@@ -83,6 +85,8 @@ fn blocks_of_many_firings() -> Verdict {
     Pass
 }
 
+// row pragma.option, pragma.depends_on, pragma.error, pragma.line, pragma.other
+// row tag.D_PRAGMA_OPTSET, tag.D_PRAGMA_DEPEND
 fn pragmas_are_obeyed() -> Verdict {
     let dir = directory("pragmas");
     let script = |text: &str| write(&dir, "x.d", text);
@@ -136,12 +140,13 @@ fn macro_variables() -> Verdict {
     ]);
     assert_eq!(o.code(0).out, "BEGIN 31\n\n");
     // SAFETY: no arguments, cannot fail.
-    let (uid, gid, me) = unsafe { (libc::getuid(), libc::getgid(), libc::getpid()) };
+    let (uid, gid, me, sid, group) =
+        unsafe { (libc::getuid(), libc::getgid(), libc::getpid(), libc::getsid(0), libc::getpgid(0)) };
     let text =
         r#"BEGIN { printf("%d %d %d %d %d %d\n", $uid, $euid, $gid, $egid, $ppid, $pid == pid); exit(0); }"#;
     assert_eq!(dtrace(&["-qn", text]).code(0).out, format!("{uid} {uid} {gid} {gid} {me} 1\n\n"));
-    let o = dtrace(&["-qn", "BEGIN { printf(\"%d %d\\n\", $sid > 0, $pgid > 0); exit(0); }"]).code(0);
-    assert_eq!(o.out.trim(), "1 1");
+    let o = dtrace(&["-qn", "BEGIN { printf(\"%d %d\\n\", $sid, $pgid); exit(0); }"]).code(0);
+    assert_eq!(o.out.trim(), format!("{sid} {group}"));
     let o = dtrace(&["-q", "-c", "true", "-n", "END { printf(\"%d\\n\", $target > 1); }"]).code(0);
     assert_eq!(o.out.trim(), "1");
     Pass

@@ -54,6 +54,7 @@ fn programs_have_a_report() -> Verdict {
     Pass
 }
 
+// row pragma.attributes
 fn a_statement_promises_the_least_of_its_words() -> Verdict {
     let stated = |text: &str| {
         let o = dtrace(&["-qev", "-n", text]).code(0);
@@ -72,6 +73,7 @@ fn a_statement_promises_the_least_of_its_words() -> Verdict {
     Pass
 }
 
+// row stability.version
 fn versions_hide_younger_words() -> Verdict {
     let program = "BEGIN { @ = stddev(3); exit(0); }";
     dtrace(&["-xversion=1.6", "-en", program]).code(0);

@@ -425,7 +425,8 @@ impl Parser<'_> {
                 let span = self.bump().span;
                 let (_, name) = split_scope(&text, span);
                 if text.contains('`') {
-                    let message = format!("scoping operator may not be used in a declared name: {text}");
+                    let message =
+                        format!("D scoping operator may not be used in a declaration name ({text})");
                     self.error(Tag::D_DECL_SCOPE, span, message);
                 }
                 Ok((Some(name), Vec::new()))

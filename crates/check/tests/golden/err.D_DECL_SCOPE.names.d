@@ -1,0 +1,5 @@
+int a`b;
+typedef int c`d;
+struct e`f { int x; };
+enum g`h { X };
+inline int i`j = 3;

@@ -1,0 +1,2 @@
+inline void nothing = 3;
+inline void f[int x] = x;
