@@ -273,7 +273,8 @@ impl Checker<'_> {
     /// `*e`
     pub(crate) fn dereference(&mut self, value: Expr, span: Span) -> Checks<Expr> {
         if self.types.is_string(value.ty) {
-            return self.unsupported(span, "a string used as a pointer");
+            let kind = ExprKind::Call { name: "_first", args: vec![value], user: false };
+            return Ok(Expr { kind, ty: TypeId::CHAR, span });
         }
         let Some((target, user)) = self.types.pointee(value.ty) else {
             return self.fail(Tag::D_DEREF_NONPTR, span, "cannot dereference non-pointer type");
@@ -285,6 +286,16 @@ impl Checker<'_> {
             return self.fail(Tag::D_DEREF_FUNC, span, "cannot dereference pointer to function");
         }
         Ok(Expr { kind: ExprKind::Deref { addr: Box::new(value), user }, ty: target, span })
+    }
+
+    /// `s + n` for a string: what is left of it from there on.
+    pub(crate) fn tail(&self, s: Expr, n: Expr, span: Span) -> Expr {
+        if n.as_const() == Some(0) {
+            return Expr { span, ..s };
+        }
+        let n = self.convert(n, TypeId::LONG);
+        let kind = ExprKind::Call { name: "_tail", args: vec![s, n], user: false };
+        Expr { kind, ty: TypeId::STRING, span }
     }
 
     fn address_of(&mut self, operand: &ast::Expr, span: Span) -> Checks<Expr> {

@@ -174,10 +174,11 @@ impl Checker<'_> {
     /// `p + n`, `n + p`, `p - n`, `p - q`.
     fn pointer_arithmetic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
         if self.types.is_string(l.ty) || self.types.is_string(r.ty) {
-            if self.types.is_integer(l.ty) || self.types.is_integer(r.ty) {
-                return self.unsupported(span, "a string used as a pointer");
-            }
-            return self.incompatible(&l, op.text(), &r, span);
+            return match (self.types.is_integer(l.ty), self.types.is_integer(r.ty)) {
+                (false, true) if op == BinaryOp::Add => Ok(self.tail(l, r, span)),
+                (true, false) if op == BinaryOp::Add => Ok(self.tail(r, l, span)),
+                _ => self.incompatible(&l, op.text(), &r, span),
+            };
         }
         // Bytes of what is pointed to; none for `void *` and function pointers.
         let step = |c: &Self, e: &Expr| {

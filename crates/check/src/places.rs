@@ -130,8 +130,11 @@ impl Checker<'_> {
             return self.fail(Tag::D_ARR_BADREF, span, message);
         };
         let index = self.value(key)?;
-        let Some((target, _)) = self.types.pointee(pointer.ty) else {
-            return self.dereference(pointer, span);
+        let string = self.types.is_string(pointer.ty);
+        let target = match self.types.pointee(pointer.ty) {
+            Some((target, _)) => target,
+            None if string => TypeId::CHAR,
+            None => return self.dereference(pointer, span),
         };
         if !self.types.is_integer(index.ty) {
             let message = format!(
@@ -140,6 +143,10 @@ impl Checker<'_> {
                 self.name(index.ty)
             );
             return self.fail(Tag::D_OP_INCOMPAT, span, message);
+        }
+        if string {
+            let rest = self.tail(pointer, index, span);
+            return self.dereference(rest, span);
         }
         let size = self.types.size(target).unwrap_or(0) as i64;
         // An array of one element at the end of a struct is C's old way to say "and more".

@@ -4,6 +4,7 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
+    strings_as_pointers
     globals_of_each_kind associative_arrays deleting_an_element string_values self_times_a_call self_is_one_thread_s
     self_arrays this_is_one_firing_s dynamic_drops_are_said
 }
@@ -136,5 +137,19 @@ fn dynamic_drops_are_said() -> Verdict {
     .code(0);
     assert_eq!(o.out, "5000\n\n");
     assert!(o.err.contains(" dynamic variable drops"), "{o:?}");
+    Pass
+}
+
+fn strings_as_pointers() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "string s; int x; BEGIN { s = \"hello\"; printf(\"%c%c%c|%s|%s|%d|%d|%s|%c\\n\", s[0], *(s + 1), (s + 1)[3], \
+           s + 2, stringof(3 + s), strlen(s + 1), s[100], s + 77, \"abc\"[x + 1]); } \
+         BEGIN { trace(s[256]); } BEGIN { x = -1; trace(s[x]); } BEGIN { exit(0); } \
+         ERROR { printf(\"%d %d\\n\", arg4, (int)arg5); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "heo|llo|lo|4|0||b\n11 256\n11 -1\n\n", "{o:?}");
+    assert_eq!(o.err.matches("index out of bounds (").count(), 2, "{o:?}");
     Pass
 }

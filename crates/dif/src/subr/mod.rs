@@ -29,6 +29,7 @@ pub enum Subr {
     Cleanpath,
     DPath,
     Dirname,
+    First,
     Fullpath,
     Getmajor,
     Getminor,
@@ -54,6 +55,7 @@ pub enum Subr {
     StrtokNext,
     Strtoll,
     Substr,
+    Tail,
     Tolower,
     Toupper,
 }
@@ -151,8 +153,10 @@ use Param::{Int, Ptr, Str};
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
     Row::str(Subr::Args, "_args", &[Int, Int], args::args).reads().faults(),
+    Row::int(Subr::First, "_first", &[Str], text::first),
     Row::str(Subr::Fullpath, "_fullpath", &[Ptr], file::full_path).reads().faults(),
     Row::str(Subr::Mountpoint, "_mountpoint", &[Ptr], file::mountpoint).reads().faults(),
+    Row::str(Subr::Tail, "_tail", &[Str, Int], text::tail).faults(),
     Row::str(Subr::Basename, "basename", &[Str], path::basename),
     Row::int(Subr::Chill, "chill", &[Int], action::chill).faults().changes(),
     Row::str(Subr::Cleanpath, "cleanpath", &[Str], path::cleanpath),

@@ -57,6 +57,18 @@ fn devices_have_twenty_bits_of_minor_number() {
 }
 
 #[test]
+fn a_string_is_a_pointer_to_its_characters() {
+    gives(Subr::First, &[text("abc")], "97");
+    gives(Subr::First, &[Val::Str(vec![0xff])], "-1");
+    gives(Subr::First, &[text("")], "0");
+    gives(Subr::Tail, &[text("abc"), Val::Int(1)], "bc");
+    gives(Subr::Tail, &[text("abc"), Val::Int(3)], "");
+    gives(Subr::Tail, &[text("abc"), Val::Int(255)], "");
+    faults(Subr::Tail, &[text("abc"), Val::Int(256)], 256, (FaultKind::BadIndex, 256));
+    faults(Subr::Tail, &[text("abc"), Val::Int(-1)], 256, (FaultKind::BadIndex, u64::MAX));
+}
+
+#[test]
 fn substr_is_perl_s() {
     let hello =
         |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);

@@ -38,6 +38,21 @@ pub(super) fn substr(call: &mut Call<'_>) -> Result<Val, Fault> {
     string(&s[from as usize..(from + count.clamp(0, len - from)) as usize])
 }
 
+/// The first character, 0 of an empty string: `*s`.
+pub(super) fn first(call: &mut Call<'_>) -> Result<Val, Fault> {
+    Ok(Val::Int(call.text(0).first().map_or(0, |c| i64::from(*c as i8))))
+}
+
+/// What is left from a place on: `s + n`, and of `s[n]`. Behind the end that is nothing; outside of all that a string can
+/// be it is a fault.
+pub(super) fn tail(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let n = call.int(1);
+    match usize::try_from(n) {
+        Ok(from) if from < call.strsize => string(call.text(0).get(from..).unwrap_or_default()),
+        _ => Err((FaultKind::BadIndex, n as u64)),
+    }
+}
+
 /// The first place at or behind `pos`. An empty string is found behind the end too: at the end.
 pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, sub, pos) = (call.text(0), call.text(1), short(call.int(2)).max(0));

@@ -57,6 +57,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         Subr::Args
         | Subr::Chill
         | Subr::DPath
+        | Subr::First
         | Subr::Fullpath
         | Subr::Getmajor
         | Subr::Getminor
@@ -69,6 +70,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         | Subr::Strchr
         | Subr::Strrchr
         | Subr::Substr
+        | Subr::Tail
         | Subr::Tolower
         | Subr::Toupper => Needs::default(),
         Subr::Strjoin => Needs { behind: true, ..Needs::default() },
@@ -115,6 +117,7 @@ impl Clause<'_, '_> {
             Subr::Getmajor => self.device(true, args[0]),
             Subr::Getminor => self.device(false, args[0]),
             Subr::Rand => self.rand(),
+            Subr::First => self.first(args[0]),
             Subr::Index | Subr::Rindex => {
                 let backward = subr == Subr::Rindex;
                 let given = [self.text_at(args[0]), self.text_at(args[1]), self.word(args[2]), self.work()];
@@ -139,6 +142,14 @@ impl Clause<'_, '_> {
         match subr {
             Subr::Substr => {
                 let given = [self.text_at(args[0]), target, self.word(args[1]), self.word(args[2])];
+                self.function("dt_substr", &given, text::substr);
+            }
+            Subr::Tail => {
+                let from = self.reg(args[1]);
+                let bad = self.fault(FaultKind::BadIndex, Operand::V(from));
+                self.b.br(Jmp::Ge, from, self.env.module.strsize, bad);
+                let all = Arg::Word(self.b.imm(i64::from(i32::MAX)));
+                let given = [self.text_at(args[0]), target, Arg::Word(from), all];
                 self.function("dt_substr", &given, text::substr);
             }
             Subr::Strchr | Subr::Strrchr => {
@@ -212,6 +223,14 @@ impl Clause<'_, '_> {
         }
         self.set(inst, Val::Str(made));
         Ok(())
+    }
+
+    /// The first character of a string.
+    fn first(&mut self, v: Value) -> V {
+        let s = self.string(v);
+        let (p, off) = self.address(s);
+        let c = self.b.load(crate::mir::Size::B1, p, off);
+        super::int::extend(self.b, 8, true, c)
     }
 
     /// A function of the program; it is given `strsize`.
