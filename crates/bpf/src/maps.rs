@@ -33,7 +33,7 @@ use plane::control::{CONTROL_SIZE, PERCPU_STRIDE};
 use plane::desc::AggFunc;
 use plane::table::{TableShape, VALUE_MAX_OLD};
 use plane::thread::ThreadShape;
-use plane::{assoc, ring, scratch, stacks};
+use plane::{assoc, owned, ring, scratch, stacks};
 
 use crate::mir::{KsymId, MapRef};
 use crate::sys::{Map, MapBtf, MapSpec, SysError};
@@ -151,9 +151,25 @@ pub struct AssocPlan {
     pub data: u32,
     /// Elements at most.
     pub elements: u32,
+    /// Of a `self->` array: where a thread has the heads of its lists.
+    pub heads: Option<Heads>,
+}
+
+/// Where the heads of a `self->` array's lists are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// At this offset of [`MapRef::SelfStore`].
+    Together(u32),
+    /// Alone in [`MapRef::Heads`]: the array came later.
+    Alone,
 }
 
 impl AssocPlan {
+    /// Bytes of a value.
+    pub fn value_size(&self) -> u32 {
+        assoc::value_size(self.data) + if self.heads.is_some() { assoc::NODE } else { 0 }
+    }
+
     /// Bytes of the key.
     pub fn key_size(&self) -> u32 {
         self.columns.iter().map(|c| 8 * c.words).sum()
@@ -254,6 +270,23 @@ impl Plan {
         Area { map: MapRef::Slots, stride: self.slot_size, count: self.cpus * scratch::SLOTS }
     }
 
+    /// The `self->` arrays from variable `first` on.
+    pub fn owned(&self, first: u32) -> impl Iterator<Item = (u32, Heads)> {
+        (0..).zip(&self.vars).skip(first as usize).filter_map(|(i, v)| match v {
+            VarPlan::Assoc(a) => Some((i, a.heads?)),
+            _ => None,
+        })
+    }
+
+    /// The nodes of a `self->` array.
+    pub fn nodes(&self, var: u32) -> Area {
+        let (stride, count) = match self.vars.get(var as usize) {
+            Some(VarPlan::Assoc(a)) => (owned::node_size(a.key_size()), owned::nodes(a.elements)),
+            _ => (owned::KEY, 1),
+        };
+        Area { map: MapRef::Nodes(var), stride, count }
+    }
+
     /// An aggregation's tables; `None` for an unknown one.
     pub fn agg(&self, agg: u32) -> Option<Area> {
         let stride = self.aggs.get(agg as usize)?.shape.table_size;
@@ -316,6 +349,13 @@ impl Plan {
             VarPlan::GlobalAlone(_) | VarPlan::ThreadAlone(_) => Some((MapRef::Var(i), Sized::Fixed)),
             VarPlan::Global(_) | VarPlan::Thread(_) | VarPlan::Clause => None,
         }));
+        // Behind the arrays, which may have had to be made smaller.
+        for (i, heads) in self.owned(had.1) {
+            out.push((MapRef::Nodes(i), Sized::Fixed));
+            if heads == Heads::Alone {
+                out.push((MapRef::Heads(i), Sized::Fixed));
+            }
+        }
         out
     }
 
@@ -356,7 +396,7 @@ impl Plan {
                 Some(VarPlan::Assoc(a)) => Map::create(&MapSpec::hash(
                     &format!("dt_var{v}"),
                     a.key_size(),
-                    assoc::value_size(a.data),
+                    a.value_size(),
                     a.elements,
                 )),
                 Some(VarPlan::GlobalAlone(size)) => {
@@ -365,6 +405,8 @@ impl Plan {
                 Some(VarPlan::ThreadAlone(shape)) => task_storage(&format!("dt_var{v}"), shape.value_size()),
                 _ => Err(SysError::new(format!("create a map for variable {v}"), libc::EINVAL)),
             },
+            MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), self.nodes(v)),
+            MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
             MapRef::NoProgram => Map::create(&MapSpec::prog_array("dt_no_program")),
             MapRef::Control | MapRef::Strings | MapRef::Table(_) => {
                 Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1))
@@ -459,7 +501,7 @@ impl Plan {
         let levels = levels.clamp(1, plane::thread::LEVELS_MAX);
         let (globals_together, threads_together) = (self.globals_size == 0, self.thread.is_none());
         let mut thread = 0;
-        let mut any_thread = false;
+        let (mut any_thread, mut owned_arrays) = (false, 0);
         for v in new {
             let size = match v.ty {
                 VarTy::Int { .. } => 8,
@@ -473,8 +515,15 @@ impl Plan {
                     if scope == Scope::Thread {
                         columns.insert(0, KeyColumn { words: 1, string: false });
                     }
-                    let mut array = AssocPlan { columns, data: size, elements: 0 };
-                    array.elements = assoc::elements(room, array.key_size(), size);
+                    let owned = scope == Scope::Thread;
+                    let heads = owned.then_some(if threads_together {
+                        owned_arrays += 1;
+                        Heads::Together(owned_arrays - 1)
+                    } else {
+                        Heads::Alone
+                    });
+                    let mut array = AssocPlan { columns, data: size, elements: 0, heads };
+                    array.elements = assoc::elements(room, array.key_size(), size, owned);
                     VarPlan::Assoc(array)
                 }
                 (None, Scope::Global) if !globals_together => VarPlan::GlobalAlone(size),
@@ -483,7 +532,7 @@ impl Plan {
                     VarPlan::Global(self.globals_size - size)
                 }
                 (None, Scope::Thread) if !threads_together => {
-                    VarPlan::ThreadAlone(ThreadShape { levels, level_size: size })
+                    VarPlan::ThreadAlone(ThreadShape { levels, level_size: size, arrays: 0 })
                 }
                 (None, Scope::Thread) => {
                     thread += size;
@@ -493,7 +542,13 @@ impl Plan {
             });
         }
         if threads_together && any_thread {
-            self.thread = Some(ThreadShape { levels, level_size: thread });
+            let shape = ThreadShape { levels, level_size: thread, arrays: owned_arrays };
+            self.thread = Some(shape);
+            for var in &mut self.vars {
+                if let VarPlan::Assoc(AssocPlan { heads: Some(Heads::Together(at)), .. }) = var {
+                    *at = shape.heads(*at);
+                }
+            }
         }
     }
 }
@@ -565,9 +620,7 @@ impl Maps {
             "aggregation size" => self.plan.aggs.iter().map(|a| 2 * u64::from(a.shape.table_size)).sum(),
             "dynamic variable size" => {
                 let each = |v: &VarPlan| match v {
-                    VarPlan::Assoc(a) => {
-                        u64::from(a.elements) * u64::from(a.key_size() + assoc::value_size(a.data))
-                    }
+                    VarPlan::Assoc(a) => u64::from(a.elements) * u64::from(a.key_size() + a.value_size()),
                     _ => 0,
                 };
                 self.plan.vars.iter().map(each).sum()

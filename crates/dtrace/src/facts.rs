@@ -73,6 +73,12 @@ fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
     })
 }
 
+/// Where a task has its state.
+pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
+    let field = kernel.vmlinux().ok()?.field("task_struct.__state")?;
+    i16::try_from(field.offset()).ok()
+}
+
 fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
     let btf = kernel.vmlinux().ok()?;
     let offset = |member: &str| btf.field(&format!("task_struct.thread.{member}")).map(|f| f.offset() as i16);

@@ -83,6 +83,8 @@ pub(crate) struct Machine {
     error: (Probe, Vec<ClauseUse>),
     /// Number of the next program's table.
     next_table: u32,
+    /// The `self->` arrays among the variables before this one have a program that ends their elements.
+    owned: u32,
     reader: RingReader,
     grace: Option<GracePeriod>,
     /// No probe's program runs any more: see [`Machine::settle`].
@@ -105,6 +107,7 @@ pub(crate) struct Running {
     fds: BTreeMap<MapRef, RawFd>,
     error: (Probe, Vec<ClauseUse>),
     next_table: u32,
+    owned: u32,
 }
 
 /// Programs that are loaded and not attached yet, and the maps that only they have.
@@ -114,6 +117,7 @@ pub(crate) struct Loaded {
     end: Vec<Prog>,
     error: (Probe, Vec<ClauseUse>),
     next_table: u32,
+    owned: u32,
     maps: Maps,
 }
 
@@ -146,6 +150,7 @@ impl Machine {
             former_stacks: Vec::new(),
             error: loaded.error,
             next_table: loaded.next_table,
+            owned: loaded.owned,
             reader: RingReader::default(),
             grace: None,
             still: false,
@@ -162,7 +167,8 @@ impl Machine {
         let mut fds: BTreeMap<MapRef, RawFd> =
             self.maps.iter().map(|(at, m)| (at, m.as_fd().as_raw_fd())).collect();
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
-        Running { plan: self.maps.plan.clone(), fds, error: self.error.clone(), next_table: self.next_table }
+        let (plan, error) = (self.maps.plan.clone(), self.error.clone());
+        Running { plan, fds, error, next_table: self.next_table, owned: self.owned }
     }
 
     /// Takes in what was loaded, runs its BEGIN, and attaches it. Where that fails, nothing of it stays attached.
@@ -181,6 +187,7 @@ impl Machine {
         let former = self.maps.adopt(loaded.maps);
         self.former_stacks.extend(former.into_iter().filter(|(at, _)| *at == MapRef::Stacks).map(|(_, m)| m));
         self.next_table = loaded.next_table;
+        self.owned = loaded.owned;
         run(&loaded.begin)?;
         if self.activity().0 == Activity::Active {
             attach(&mut loaded.attached)?;
@@ -413,6 +420,7 @@ pub(crate) fn load(
         end: Vec::new(),
         error: (error_probe, error.clone()),
         next_table: first_table + assembly.units.len() as u32,
+        owned: running.map_or(0, |m| m.owned),
         maps,
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };
@@ -433,6 +441,18 @@ pub(crate) fn load(
                 cpus: Vec::new(),
             }),
         }
+    }
+    // BEGIN and END alone are the tracer's own thread.
+    if !loaded.attached.is_empty()
+        && loaded.maps.plan.owned(loaded.owned).next().is_some()
+        && let Some(state) = crate::facts::task_state(around.kernel)
+    {
+        let compiled = bpf::program::end_of_thread(&loaded.maps.plan, loaded.owned, state)?;
+        let prog = making.load_compiled(&compiled, &loaded.maps)?;
+        loaded.owned = module.vars.len() as u32;
+        // Behind all others: the probes of a thread's last moment still see its elements.
+        let attach = Attach::RawTp { name: "sched_switch".into() };
+        loaded.attached.push(Attached { prog, attach, links: Vec::new(), cpus: Vec::new() });
     }
     Ok(loaded)
 }
@@ -535,6 +555,10 @@ impl Making<'_> {
             // A table for each: it takes the kind of the first program that names it.
             maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
         }
+        self.load_compiled(&compiled, maps)
+    }
+
+    fn load_compiled(&self, compiled: &bpf::program::Compiled, maps: &Maps) -> Result<Prog, Error> {
         let fd = |at: MapRef| {
             let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
             new.or_else(|| self.running.and_then(|r| r.fds.get(&at).copied()))

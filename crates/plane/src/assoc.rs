@@ -24,7 +24,8 @@
 //!
 //! A write takes longer than a nanosecond, so `inserted * 16 + writes * 4` never reaches the word of a later insert.
 //! Retries are bounded ([`TRIES`]); too busy is a counted dynamic drop. Keys are words (`LayoutBuilder::push_key`);
-//! those of `self->` arrays begin with a word thread id * 4 + context level.
+//! those of `self->` arrays begin with a word thread id * 4 + context level, and their elements end with the number of a
+//! node ([`crate::owned`]).
 
 /// Offset of the sequence word.
 pub const WORD: u32 = 0;
@@ -51,8 +52,12 @@ pub const fn value_size(data: u32) -> u32 {
     DATA + data.div_ceil(8) * 8
 }
 
-/// Elements that `room` bytes hold, at least 16.
-pub fn elements(room: u64, key_size: u32, data: u32) -> u32 {
-    let each = u64::from(key_size) + u64::from(value_size(data)) + ELEMENT_OVERHEAD;
+/// Bytes of the number of an element's node, behind the data: elements of `self->` arrays have one.
+pub const NODE: u32 = 8;
+
+/// Elements that `room` bytes hold, at least 16. Those of `self->` arrays are `owned`.
+pub fn elements(room: u64, key_size: u32, data: u32, owned: bool) -> u32 {
+    let node = if owned { NODE + crate::owned::node_size(key_size) } else { 0 };
+    let each = u64::from(key_size) + u64::from(value_size(data)) + u64::from(node) + ELEMENT_OVERHEAD;
     (room / each).clamp(16, 1 << 20) as u32
 }

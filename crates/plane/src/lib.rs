@@ -15,6 +15,7 @@
 //!                 snapshot  the consumer's side: merging and emptying the idle tables
 //!  variables      assoc     associative arrays under a sequence word
 //!                 thread    `self->`: one value a thread, one struct a context level
+//!                 owned     elements of `self->` arrays, a list a thread and level
 //!  stacks         stacks    each stack once, under its hash
 //!  scratch        scratch   memory of one firing
 //!  proof          model     the algorithms above in every interleaving
@@ -24,6 +25,7 @@ pub mod assoc;
 pub mod control;
 pub mod desc;
 pub mod format;
+pub mod owned;
 pub mod read;
 pub mod ring;
 pub mod scratch;

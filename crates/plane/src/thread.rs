@@ -11,6 +11,7 @@
 //!              level 1: soft interrupt
 //!              level 2: hard interrupt
 //!              level 3: NMI
+//!          +…  heads of the lists of each self-> array: see [`crate::owned`]
 //! ```
 //!
 //! Within a level a thread's programs run one after the other, so plain stores will do. The value is not created in an
@@ -40,12 +41,19 @@ pub struct ThreadShape {
     pub levels: u32,
     /// Bytes of a level's variables.
     pub level_size: u32,
+    /// `self->` arrays whose heads are here.
+    pub arrays: u32,
 }
 
 impl ThreadShape {
     /// Bytes of the map's value.
     pub const fn value_size(self) -> u32 {
-        LEVELS + self.levels * self.level_size
+        self.heads(self.arrays)
+    }
+
+    /// Where the heads of an array are.
+    pub const fn heads(self, array: u32) -> u32 {
+        LEVELS + self.levels * self.level_size + array * crate::owned::HEADS
     }
 }
 

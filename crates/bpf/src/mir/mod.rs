@@ -104,6 +104,10 @@ pub enum MapRef {
     Agg(u32),
     /// An associative array, by `VarId`.
     Var(u32),
+    /// Nodes of the elements of a `self->` array, by `VarId`.
+    Nodes(u32),
+    /// Task storage of the heads of a `self->` array that came later, by `VarId`.
+    Heads(u32),
     /// Read-only constants of the session: interned strings.
     Strings,
     /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.

@@ -17,6 +17,7 @@
 //!
 //! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
 
+mod own;
 mod parts;
 mod which;
 
@@ -37,6 +38,7 @@ pub use crate::select::layout::Layout;
 use crate::select::layout::{SlotParts, needs_slot};
 use crate::select::{Firing, Result, clause, fault, near};
 use crate::sys::{AttachType, ProgKind};
+pub use own::end_of_thread;
 pub use parts::Division;
 use parts::Part;
 pub(crate) use parts::operations;

@@ -6,12 +6,12 @@
 //! reordered with loads. An architecture where they are needs a barrier there.
 
 use dif::ir::VarId;
-use plane::assoc::{DATA, GONE, KEYHASH, LOCKED, TIME_SHIFT, TRIES, WORD, WRITE};
+use plane::assoc::{DATA, GONE, KEYHASH, LOCKED, TIME_SHIFT, TRIES, WORD, WRITE, value_size};
 use plane::control::DropKind;
 
 use super::agg::key_hash;
 use super::words::{copy_words, zero};
-use super::{Firing, InSlot, Key, count_drop, key_address, slot_at};
+use super::{Firing, InSlot, Key, count_drop, key_address, owned, slot_at};
 use crate::maps::{AssocPlan, Plan, VarPlan};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 
@@ -141,7 +141,7 @@ pub fn assoc_store_int(
     let value = b.reg(value);
     a.call(b, "store", &[Arg::Word(value)], None, |b, key| {
         let value = b.param(2);
-        let image = b.stack(DATA + 8);
+        let image = b.stack(a.of.value_size());
         let image = b.slot_addr(image, 0);
         store(b, &a, key, image, |b, element| b.store(Size::B8, element, DATA as i16, value));
     });
@@ -184,9 +184,23 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
             let word = b.load(Size::B8, element, WORD as i16);
             b.br(Jmp::Set, word, GONE as u32, done);
             lock(b, element, word, LOCKED | GONE, retry);
+            // Behind the delete, the element may be another key's.
+            let node = a.of.heads.map(|_| {
+                let at = b.add(element, value_size(a.of.data));
+                b.load(Size::B8, at, 0)
+            });
             let map = b.map(MapRef::Var(var.0));
             let r = b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
-            b.br(Jmp::Eq, r, 0, done);
+            match node {
+                Some(node) => {
+                    let failed = b.label();
+                    b.br(Jmp::Ne, r, 0, failed);
+                    owned::release(b, plan, var, node, done);
+                    b.jmp(done);
+                    b.bind(failed);
+                }
+                None => b.br(Jmp::Eq, r, 0, done),
+            }
             b.br(Jmp::Eq, r, ENOENT, done);
             // The kernel's bucket was busy. An element of value 0 reads the same as none.
             zero(b, element, DATA as i16, a.of.data);
@@ -274,13 +288,26 @@ fn store(b: &mut Builder, a: &Access<'_>, key: V, image: V, put: impl Fn(&mut Bu
         let hash = b.param(1);
         b.store(Size::B8, image, KEYHASH as i16, hash);
         put(b, image);
+        let (failed, exists) = (b.label(), b.label());
+        let link = a.of.heads.map(|_| owned::Link::take(b, a.plan, a.var, (key, image), failed));
         let map = b.map(MapRef::Var(a.var.0));
         let flags = b.imm(NOEXIST);
         let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, image, flags]);
         // Somebody was faster: then it is a store.
-        b.br(Jmp::Eq, r, EEXIST, retry);
-        let failed = b.label();
-        b.br(Jmp::Ne, r, 0, failed);
+        b.br(Jmp::Eq, r, EEXIST, if link.is_some() { exists } else { retry });
+        if let Some(link) = &link {
+            let linked = b.label();
+            b.br(Jmp::Eq, r, 0, linked);
+            link.give_back(b, a.plan);
+            b.jmp(failed);
+            b.bind(exists);
+            link.give_back(b, a.plan);
+            b.jmp(retry);
+            b.bind(linked);
+            link.first(b, a.plan);
+        } else {
+            b.br(Jmp::Ne, r, 0, failed);
+        }
         // Nobody can have deleted it: it is locked.
         let element = lookup(b, a.var, key, done);
         b.xchg(element, WORD as i16, word);

@@ -17,6 +17,7 @@
 //!  assoc    associative arrays                  thread     self->, context level
 //!  memory   what an address of D's own leads to
 //!  chill    holding the CPU
+//!  owned    elements of self-> arrays and their threads
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
 //!  path     names of files                       args       of a process
 //! ```
@@ -27,6 +28,7 @@ mod args;
 mod assoc;
 mod chill;
 mod memory;
+mod owned;
 mod path;
 mod record;
 mod slot;
@@ -39,6 +41,7 @@ pub(crate) use args::args;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
 pub use chill::chill;
 pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
+pub use owned::end_of_thread;
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};

@@ -124,7 +124,7 @@ pub fn self_vars(
 }
 
 /// The thread's value, or 0.
-fn storage(b: &mut Builder, map: MapRef, level: V, create: bool) -> V {
+pub(super) fn storage(b: &mut Builder, map: MapRef, level: V, create: bool) -> V {
     let flags = if create {
         // Not in level 3: 1 & ~(both bits of the level).
         let high = b.shr(level, 1);

@@ -174,9 +174,9 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let image = insts()
         .map(|i| match i.op {
             Op::StoreElem(v, ..) if module.vars[v.0 as usize].ty == VarTy::Str => {
-                plane::assoc::value_size(module.strsize)
+                element_image(module.strsize)
             }
-            Op::StoreObj { var, .. } => plane::assoc::value_size(module.object_size(var).unwrap_or(0)),
+            Op::StoreObj { var, .. } => element_image(module.object_size(var).unwrap_or(0)),
             _ => 0,
         })
         .max()
@@ -199,6 +199,11 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         work: take(if work { subr::WORK } else { 0 }),
         token: token.then(|| take(subr::TOKEN_HEAD + module.strsize)),
     }
+}
+
+/// An element before it is stored, with the number of its node.
+fn element_image(data: u32) -> u32 {
+    plane::assoc::value_size(data) + plane::assoc::NODE
 }
 
 /// Frames that a stack has at most.

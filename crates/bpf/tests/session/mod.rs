@@ -375,6 +375,10 @@ impl Run {
     /// Keys and data of an array.
     pub fn elements(&self, var: VarId) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let entries = self.maps.get(MapRef::Var(var.0)).unwrap().entries().unwrap();
-        entries.into_iter().map(|(key, value)| (key, value[plane::assoc::DATA as usize..].to_vec())).collect()
+        // Behind the data of an element of `self->` is the number of its node.
+        let owned = self.setup.module.vars[var.0 as usize].scope == dif::ir::Scope::Thread;
+        let end = if owned { plane::assoc::NODE as usize } else { 0 };
+        let data = |value: &[u8]| value[plane::assoc::DATA as usize..value.len() - end].to_vec();
+        entries.into_iter().map(|(key, value)| (key, data(&value))).collect()
     }
 }

@@ -25,6 +25,7 @@ mod subroutines;
 mod surroundings;
 mod syscalls;
 mod targets;
+mod threads;
 mod tool;
 mod translators;
 mod variables;
@@ -56,6 +57,7 @@ const GROUPS: &[&[Test]] = &[
     kernel::TESTS,
     translators::TESTS,
     targets::TESTS,
+    threads::TESTS,
     surroundings::TESTS,
     restricted::TESTS,
     leaves_nothing::TESTS,

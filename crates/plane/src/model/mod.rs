@@ -17,6 +17,7 @@
 //!  table      sums by key are exact through snapshots, with two entries for a key, full tables and turning epochs
 //!  values     minimum, maximum, 128-bit sums, ids of threads
 //!  assoc      a load gives a value that its key had during the load; no writer touches another key's element
+//!  owned      a node has one owner; when a thread has ended, its elements are gone and all its nodes free
 //!  activity   nothing is recorded before ACTIVE or after the grace period; END comes last; the first exit() gives the status
 //! ```
 //!
@@ -47,6 +48,7 @@ mod activity;
 mod assoc;
 mod explore;
 mod firing;
+mod owned;
 mod ring;
 mod rings;
 mod slots;

@@ -1,0 +1,157 @@
+//! What belongs to a thread: that it is the thread's alone, and that it ends with it.
+
+use std::time::Duration;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{dtrace, finish, start, workload};
+
+tests! {
+    a_million_threads_leave_nothing elements_of_ended_threads_make_room deletions_and_ends_leave_nothing
+    probes_of_the_end_see_the_values what_interrupts_left_goes_too idle_threads_are_one_a_cpu
+}
+
+fn in_vm() -> bool {
+    std::env::var_os("DTRACE_IN_VM").is_some()
+}
+
+/// Fills an array of 16 elements, which is the least there is, to the last one.
+fn fill(array: &str) -> String {
+    let all: Vec<u32> = (0..16).collect();
+    let set: String = all.iter().map(|i| format!("{array}[{i}] = {i} + 1; ")).collect();
+    let sum: Vec<String> = all.iter().map(|i| format!("{array}[{i}]")).collect();
+    format!("END {{ {set} }} END {{ printf(\"sum %d\\n\", {}); }}", sum.join(" + "))
+}
+
+/// The sum of what [`fill`] stores.
+const SUM: &str = "sum 136\n";
+
+fn a_million_threads_leave_nothing() -> Verdict {
+    // row variable.self
+    // With the default room, which is for some thousands of elements.
+    let count = if in_vm() { 4000 } else { 1_000_000 };
+    let words = [
+        "-q",
+        "-c",
+        &workload("brief", count),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { self->x = tid; self->a[tid] = 1; n++; } END { printf(\"%d\\n\", n); }",
+    ];
+    let o = finish(start(&words), Duration::from_secs(600)).code(0);
+    assert_eq!(o.out, format!("{count}\n\n"), "{o:?}");
+    assert!(!o.err.contains("drop"), "{o:?}");
+    Pass
+}
+
+fn elements_of_ended_threads_make_room() -> Verdict {
+    // Sixteen elements in all: they are free again at once, and in the end all of them are.
+    let count = if in_vm() { 500 } else { 20_000 };
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "dynvarsize=1k",
+        "-c",
+        &workload("brief", count),
+        "-n",
+        &format!(
+            "int n; syscall::getppid:entry /pid == $target/ {{ self->a[0] = n; self->a[tid] = 1; self->x = n; n += self->a[tid]; }} \
+             END {{ printf(\"%d\\n\", n); }} {}",
+            fill("self->a")
+        ),
+    ])
+    .code(0);
+    assert_eq!(o.out, format!("{count}\n{SUM}\n"), "{o:?}");
+    assert!(!o.err.contains("drop"), "{o:?}");
+    Pass
+}
+
+fn deletions_and_ends_leave_nothing() -> Verdict {
+    // Elements are deleted first, last and in the middle of a thread's list; some are made again.
+    let count = if in_vm() { 500 } else { 10_000 };
+    let clause =
+        |n: u32, body: &str| format!("syscall::getppid:entry /pid == $target && i % 4 == {n}/ {{ {body} }} ");
+    let script = [
+        "syscall::getppid:entry /pid == $target/ { self->a[1] = 1; self->a[2] = 2; self->a[3] = 3; self->s[\"k\"] = \"v\"; i++; } ",
+        &clause(0, "self->a[1] = 0;"),
+        &clause(1, "self->a[2] = 0; self->a[2] = 4;"),
+        &clause(2, "self->a[3] = 0; self->s[\"k\"] = 0;"),
+        &clause(3, "self->a[2] = 0; self->a[1] = 0; self->a[3] = 0; self->a[1] = 9;"),
+        "syscall::getppid:entry /pid == $target/ { @ = sum(self->a[1] + self->a[2] + self->a[3]); } ",
+        "END { printa(\"%@d\\n\", @); } ",
+        &fill("self->a"),
+    ]
+    .concat();
+    let o = dtrace(&["-q", "-x", "dynvarsize=1k", "-c", &workload("brief", count), "-n", &script]).code(0);
+    assert_eq!(o.out, format!("{}\n{SUM}\n", count / 4 * (5 + 8 + 3 + 9)), "{o:?}");
+    assert!(!o.err.contains("drop"), "{o:?}");
+    Pass
+}
+
+fn probes_of_the_end_see_the_values() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("brief", 200),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { self->x = 5; self->a[\"k\", 1] = 7; } \
+         syscall::exit:entry /self->x == 5 && self->a[\"k\", 1] == 7/ { @threads = count(); } \
+         syscall::write:entry /pid == $target/ { self->a[\"k\", 1] = 9; } \
+         END { printa(\"%@d\\n\", @threads); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "200\n\n", "{o:?}");
+    // The process's own end.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 3),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { self->a[1]++; } \
+         syscall::exit_group:entry /pid == $target/ { printf(\"%d\\n\", self->a[1]); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "3\n\n", "{o:?}");
+    Pass
+}
+
+fn what_interrupts_left_goes_too() -> Verdict {
+    // Clocks interrupt the threads and leave elements of their own level.
+    let count = if in_vm() { 500 } else { 50_000 };
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "dynvarsize=1k",
+        "-c",
+        &workload("brief", count),
+        "-n",
+        &("profile-4999hz /pid == $target/ { self->a[0]++; self->a[1] = self->a[0]; ticks++; } \
+         syscall::getppid:entry /pid == $target/ { self->a[0] = 1; self->a[2] = 3; } \
+         END { printf(\"%d\\n\", ticks > 0); } "
+            .to_string()
+            + &fill("self->a")),
+    ]);
+    if o.code != Some(0) {
+        return Skip("no clock".into());
+    }
+    // A tick in the middle of a thread's first store may find the storage busy, which is a drop; nothing stays.
+    assert_eq!(o.out, format!("1\n{SUM}\n"), "{o:?}");
+    Pass
+}
+
+fn idle_threads_are_one_a_cpu() -> Verdict {
+    // All idle threads have the number 0, and each its own variables: what a CPU's idle thread stores, no other's reads.
+    let o = dtrace(&[
+        "-qn",
+        "self int cpu; self int b[int]; int bad; profile-97hz /pid == 0 && self->cpu && self->cpu != cpu + 1/ { bad++; } \
+         profile-97hz /pid == 0 && self->b[0] && self->b[0] != cpu + 1/ { bad++; } \
+         profile-97hz /pid == 0/ { self->cpu = cpu + 1; self->b[0] = cpu + 1; @[cpu] = count(); } \
+         tick-1s { printf(\"bad %d\\n\", bad); exit(0); }",
+    ]);
+    if o.code != Some(0) {
+        return Skip("no clock".into());
+    }
+    assert!(o.out.starts_with("bad 0\n"), "{o:?}");
+    match o.out.lines().filter(|l| !l.trim().is_empty()).count() {
+        0..=2 => Skip("fewer than two CPUs were idle".into()),
+        _ => Pass,
+    }
+}
