@@ -51,3 +51,5 @@ translator fileinfo_t < struct file *F > {
 
 inline fileinfo_t fds[int FD] = xlate <fileinfo_t> (curthread->files != NULL && FD >= 0 &&
     FD < curthread->files->fdt->max_fds ? curthread->files->fdt->fd[FD] : NULL);
+
+#pragma D attributes Stable/Stable/Common fds

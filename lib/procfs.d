@@ -244,3 +244,9 @@ inline lwpsinfo_t *curlwpsinfo = xlate <lwpsinfo_t *> (curthread);
 
 inline string cwd = curthread->fs == NULL ? "<unknown>" : d_path(&curthread->fs->pwd);
 inline string root = curthread->fs == NULL ? "<unknown>" : _fullpath(&curthread->fs->root);
+
+#pragma D attributes Stable/Stable/Common curpsinfo
+#pragma D attributes Stable/Stable/Common curlwpsinfo
+#pragma D attributes Stable/Stable/Common cwd
+#pragma D attributes Stable/Stable/Common execargs
+#pragma D attributes Stable/Stable/Common root

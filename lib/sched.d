@@ -41,3 +41,8 @@ inline cpuinfo_t *curcpu = xlate <cpuinfo_t *> (cpu);
 inline psetid_t pset = curcpu->cpu_pset;
 inline chipid_t chip = curcpu->cpu_chip;
 inline lgrp_id_t lgrp = curcpu->cpu_lgrp;
+
+#pragma D attributes Stable/Stable/Common curcpu
+#pragma D attributes Stable/Stable/Common pset
+#pragma D attributes Stable/Stable/Common chip
+#pragma D attributes Stable/Stable/Common lgrp

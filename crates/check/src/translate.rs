@@ -233,9 +233,12 @@ impl Checker<'_> {
         };
         let (input, outer) = self.bind(*input);
         let outside = std::mem::take(self.sink);
-        let out = self.with_bound(vec![(argument, input)], |c| {
-            let value = c.expr(&value)?;
-            c.member_value(value, member.ty, word)
+        // A member promises what the translator does, whatever that reads.
+        let (out, _) = self.promise_of(|c| {
+            c.with_bound(vec![(argument, input)], |c| {
+                let value = c.expr(&value)?;
+                c.member_value(value, member.ty, word)
+            })
         });
         let inside = std::mem::replace(self.sink, outside);
         let library = self.cx.map.kind(file) == SourceKind::Library;

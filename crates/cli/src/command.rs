@@ -119,6 +119,7 @@ impl Command {
                 Err(_) => return Err(Wrong::Value(format!("invalid pid: {value}"))),
             },
             'o' => self.output = Some(value.into()),
+            'd' => self.set("tree", Some("8"), "-d")?,
             'e' => self.compile_only = true,
             'v' => self.verbose = true,
             'l' => self.only(Mode::List)?,

@@ -28,6 +28,7 @@ pub(crate) const TABLE: &[Flag] = &[
     flag('b', "bufsize", "bufsize", "set the size of the principal buffer of each CPU"),
     flag('c', "cmd", "", "run cmd, trace until it exits; $target is its process id"),
     flag('C', "", "cpp", "run the C preprocessor on script files"),
+    flag('d', "", "", "print the programs as they are after if and else have divided them"),
     flag('D', "name[=value]", "define", "define a preprocessor name"),
     flag('e', "", "", "exit after compiling, before enabling"),
     flag('f', "[[prov:]mod:]func", "", "enable or list probes by function name"),

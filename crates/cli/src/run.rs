@@ -159,6 +159,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
         Ok(program) => program,
         Err(code) => return code,
     };
+    to_stderr(program.tree.clone());
     if options.flag("verbose") {
         to_stderr(program.listing());
     }

@@ -83,6 +83,8 @@ pub struct Program {
     pub(crate) module: Rc<Module>,
     /// One title a source.
     pub titles: Vec<String>,
+    /// What the option `tree` asks for.
+    pub tree: String,
     pub(crate) registry: Rc<Registry>,
     pub(crate) kernel: Arc<KernelBtf>,
     /// So many clauses, the first ones, run already.
@@ -328,6 +330,14 @@ impl Texts {
             Err(e) => return Err((self.map, Error::Internal(e.to_string()))),
         };
         dif::opt::optimize(&mut module);
+        let mask = options.number("tree");
+        let mut tree = String::new();
+        if mask & 7 != 0 {
+            self.trees.iter().for_each(|t| tree.push_str(&t.dump()));
+        }
+        if mask & 8 != 0 {
+            tree.push_str(&check::dump::dump(&checked, &types));
+        }
         let mut titles = before.running.map_or_else(Vec::new, |p| p.titles.clone());
         titles.extend(sources.iter().map(Source::title));
         Ok(Program {
@@ -338,6 +348,7 @@ impl Texts {
             checked: Rc::new(checked),
             module: Rc::new(module),
             titles,
+            tree,
             registry: before.registry,
             kernel: before.kernel,
         })

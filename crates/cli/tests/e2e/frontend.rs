@@ -56,6 +56,12 @@ fn each_block_is_a_clause() -> Verdict {
     assert!(o.err.contains("matched 1 probe\n"), "{o:?}");
     let o = dtrace(&["-Sen", text]).code(0);
     assert!(o.err.contains("this->%condition_1") && o.err.contains("this->%error"), "{o:?}");
+    for words in [["-d", "-en"], ["-xtree=8", "-en"]] {
+        let o = dtrace(&[words[0], words[1], text]).code(0);
+        assert_eq!(o.err.matches("part of :::BEGIN").count(), 9, "{o:?}");
+    }
+    let o = dtrace(&["-xtree=1", "-en", text]).code(0);
+    assert!(o.err.contains("description :::BEGIN") && !o.err.contains("part of"), "{o:?}");
     Pass
 }
 

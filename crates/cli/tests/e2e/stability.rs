@@ -63,6 +63,13 @@ fn a_statement_promises_the_least_of_its_words() -> Verdict {
     };
     assert_eq!(stated("dtrace:::BEGIN { trace(htons(1)); }"), "Evolving/Evolving/Common");
     assert_eq!(stated("dtrace:::BEGIN { trace(SIGKILL); }"), "Stable/Stable/Common");
+    // A translator promises more than what it is made of.
+    assert_eq!(stated("dtrace:::BEGIN { trace(curthread->pid); }"), "Stable/Private/Common");
+    assert_eq!(stated("dtrace:::BEGIN { trace(curpsinfo->pr_pid); }"), "Stable/Stable/Common");
+    assert_eq!(
+        stated("dtrace:::BEGIN { trace(((struct task_struct *)arg0)->pid); }"),
+        "Private/Private/Unknown"
+    );
     let program = "#pragma D attributes Stable/Private/ISA x\nint x; dtrace:::BEGIN { trace(htons(x)); }";
     assert_eq!(stated(program), "Evolving/Private/ISA");
     let o =
