@@ -63,6 +63,10 @@ impl Checker<'_> {
         let column = match self.repr(ty) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
             Some(Repr::Int { size, signed }) => Column::Int { size, signed },
+            None if ty == TypeId::DYN => {
+                let message = "a translated pointer may not be recorded: only its members are values";
+                return self.fail(Tag::D_PRINTF_ARG_TYPE, e.span, message);
+            }
             None => {
                 let name = self.name(ty);
                 return self.unsupported(e.span, format!("recording a value of type \"{name}\""));

@@ -323,6 +323,9 @@ impl Checker<'_> {
             ExprKind::Read(_) | ExprKind::Builtin(_) => {
                 self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic variable")
             }
+            ExprKind::Xlated { .. } => {
+                self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic object")
+            }
             _ => self.fail(Tag::D_ADDROF_LVAL, span, "unacceptable operand for unary & operator"),
         }
     }
@@ -435,6 +438,9 @@ impl Checker<'_> {
                 return Ok(self.int(lit.bytes.len() as i64 + 1, ty, span));
             }
             ast::ExprKind::Member { base, arrow, name } => {
+                if let Some(ty) = self.translated_member_type(base, &name.text) {
+                    return self.sizeof(ty, span);
+                }
                 let (object, bits) = self.member(base, *arrow, name, operand.span)?;
                 if bits.is_some() {
                     return self.fail(Tag::D_SIZEOF_BITFIELD, span, "cannot apply sizeof to a bit-field");

@@ -142,7 +142,7 @@ impl Checker<'_> {
                     name: v.name.clone(),
                     scope: v.scope,
                     ty,
-                    type_name: self.types.name(v.translated.map_or(ty, |t| self.stored_type(t))),
+                    type_name: self.types.name(v.translated.as_ref().map_or(ty, |t| self.stored_type(t))),
                     repr,
                     key,
                     key_size,

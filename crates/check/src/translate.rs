@@ -31,9 +31,11 @@ pub(crate) struct Translator {
 }
 
 /// What a variable that holds a translated pointer keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
-    translator: usize,
+    /// The pointer's translator; then that of what it translates, where that is itself translated, and so on. With each,
+    /// whether it gives a pointer.
+    chain: Vec<(usize, bool)>,
     /// Type of the value that is kept.
     ty: TypeId,
     /// It is the address of an object of that type.
@@ -262,6 +264,15 @@ impl Checker<'_> {
         Ok(Expr { span, ..out })
     }
 
+    /// The declared type of a member of a translated value.
+    pub(crate) fn translated_member_type(&mut self, base: &ast::Expr, name: &str) -> Option<TypeId> {
+        let outside = std::mem::take(self.sink);
+        let base = self.expr(base);
+        *self.sink = outside;
+        let Ok(Expr { kind: ExprKind::Xlated { translator, .. }, .. }) = base else { return None };
+        self.types.member(self.translators[translator].output, name).map(|m| m.ty)
+    }
+
     /// The value of a member's expression as the member's type.
     fn member_value(&mut self, value: Expr, ty: TypeId, word: &str) -> Checks<Expr> {
         if self.is_translated_to(&value, ty) {
@@ -317,8 +328,13 @@ impl Checker<'_> {
             let help = format!("a translated pointer can be stored: xlate <{} *>", self.name(ty));
             return self.fail_with(Tag::D_OP_DYN, span, message, Some(help));
         }
+        let (mut chain, mut input) = (vec![(translator, pointer)], input);
+        while let ExprKind::Xlated { translator, pointer, input: inner } = input.kind {
+            chain.push((translator, pointer));
+            input = inner;
+        }
         let object = self.types.is_sou(input.ty);
-        let stored = Stored { translator, ty: input.ty, object };
+        let stored = Stored { chain, ty: input.ty, object };
         let input = match input.kind {
             ExprKind::Deref { addr, user } if object => {
                 let ty = match user {
@@ -338,11 +354,11 @@ impl Checker<'_> {
                 };
                 let var = &mut self.vars[id.0 as usize];
                 var.ty = VarType::Known(TypeId::DYN, repr);
-                var.translated = Some(stored);
+                var.translated = Some(stored.clone());
             }
             VarType::Poisoned => return Err(Wrong),
-            VarType::Known(old, _) if self.var_info(id).translated != Some(stored) => {
-                let old = match self.var_info(id).translated {
+            VarType::Known(old, _) if self.var_info(id).translated.as_ref() != Some(&stored) => {
+                let old = match &self.var_info(id).translated {
                     Some(stored) => self.stored_type(stored),
                     None => old,
                 };
@@ -357,17 +373,16 @@ impl Checker<'_> {
         }
         let kept = input.ty;
         let kind = ExprKind::Assign(place, Box::new(input));
-        let value = self.kept(stored, Expr { kind, ty: kept, span });
-        Ok(self.translated(translator, true, value, span))
+        Ok(self.kept(&stored, Expr { kind, ty: kept, span }))
     }
 
     /// The value of a statement: translated it may only be where it was stored.
     pub(crate) fn assigned_translated(&mut self, value: Expr, span: Span) -> Checks<Expr> {
         let ExprKind::Xlated { input, .. } = value.kind else { return Ok(value) };
-        let stored = match input.kind {
-            ExprKind::Deref { addr, .. } => *addr,
-            _ => *input,
-        };
+        let mut stored = *input;
+        while let ExprKind::Xlated { input, .. } | ExprKind::Deref { addr: input, .. } = stored.kind {
+            stored = *input;
+        }
         if let ExprKind::Assign(..) = stored.kind {
             return Ok(stored);
         }
@@ -375,39 +390,42 @@ impl Checker<'_> {
         self.fail(Tag::D_CG_DYN, span, message)
     }
 
-    /// What a variable of a translated pointer holds, as the translator's input.
-    fn kept(&self, stored: Stored, value: Expr) -> Expr {
-        match stored.object {
+    /// The translated pointer of a variable that holds this.
+    fn kept(&self, stored: &Stored, value: Expr) -> Expr {
+        let span = value.span;
+        let input = match stored.object {
             false => Expr { ty: stored.ty, ..value },
             true => {
-                let (ty, span) = (stored.ty, value.span);
                 let user = self.types.pointee(value.ty).is_some_and(|(_, user)| user);
-                Expr { kind: ExprKind::Deref { addr: Box::new(value), user }, ty, span }
+                Expr { kind: ExprKind::Deref { addr: Box::new(value), user }, ty: stored.ty, span }
             }
-        }
+        };
+        let translate =
+            |e, (translator, pointer): &(usize, bool)| self.translated(*translator, *pointer, e, span);
+        stored.chain.iter().rev().fold(input, translate)
     }
 
     /// The value of a variable or element of known type.
     pub(crate) fn read_place(&self, place: Place, id: VarId, ty: TypeId, span: Span) -> Expr {
         let read = Expr { kind: ExprKind::Read(place), ty, span };
-        match self.var_info(id).translated {
+        match &self.var_info(id).translated {
             None => read,
             Some(stored) => {
                 let ty = if stored.object { self.types.pointer(stored.ty) } else { stored.ty };
-                let input = self.kept(stored, Expr { ty, ..read });
-                self.translated(stored.translator, true, input, span)
+                self.kept(stored, Expr { ty, ..read })
             }
         }
     }
 
     /// The type that a stored translated pointer shows.
-    pub(crate) fn stored_type(&self, stored: Stored) -> TypeId {
-        self.types.pointer(self.translators[stored.translator].output)
+    pub(crate) fn stored_type(&self, stored: &Stored) -> TypeId {
+        let output = stored.chain.first().and_then(|(t, _)| self.translators.get(*t)).map(|t| t.output);
+        self.types.pointer(output.unwrap_or(TypeId::VOID))
     }
 
     /// Assignment of the constant 0 to a variable that holds a translated pointer.
     pub(crate) fn forget_translated(&self, place: Place, id: VarId, value: &Expr) -> Option<ExprKind> {
-        let stored = self.var_info(id).translated?;
+        let stored = self.var_info(id).translated.clone()?;
         (value.as_const() == Some(0)).then_some(())?;
         if matches!(place, Place::Elem(..)) {
             return Some(ExprKind::Delete(place));

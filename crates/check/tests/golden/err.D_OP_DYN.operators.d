@@ -20,3 +20,6 @@ BEGIN { x = (1, cur); }
 BEGIN { self->s = xlate <struct out> ((struct in *)arg0); }
 BEGIN { y += cur; }
 BEGIN { trace(*cur); }
+BEGIN { trace(&cur->s); }
+BEGIN { printf("%d", cur); }
+BEGIN { self->u = xlate <struct sub *> (cur); }

@@ -38,3 +38,14 @@ syscall::read:return
 	trace(defined(struct nothing) + defined(struct out, nothing) + defined(nothing_t, a) + defined(struct in, a.b));
 	trace(defined(struct out, nothing) ? cur->nothing : defined(int) ? 1 : 2);
 }
+
+struct twice { int pid; string name; };
+translator struct twice < struct out *O > { pid = O->pid + O->s.x; name = O->name; };
+syscall::write:entry
+{
+	trace(xlate <struct twice> (cur).pid);
+	self->t = xlate <struct twice *> (cur);
+	trace(self->t->pid);
+	self->t = 0;
+	trace(sizeof (cur->fname) + sizeof (cur->s));
+}
