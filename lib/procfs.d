@@ -245,8 +245,20 @@ inline lwpsinfo_t *curlwpsinfo = xlate <lwpsinfo_t *> (curthread);
 inline string cwd = curthread->fs == NULL ? "<unknown>" : d_path(&curthread->fs->pwd);
 inline string root = curthread->fs == NULL ? "<unknown>" : _fullpath(&curthread->fs->root);
 
+/*
+ * The container of the current process, by the convention of container managers: a container has a cgroup namespace of its
+ * own, and the cgroup that is its root is named after it. "global" outside of containers. Where the managers still use the
+ * first version of cgroups, whose names are not to be had, it is the container's host name.
+ */
+inline string zonename =
+    curthread->nsproxy == NULL || curthread->nsproxy->cgroup_ns->ns.inum == 0xeffffffb ? "global" :
+    *curthread->nsproxy->cgroup_ns->root_cset->dfl_cgrp->kn->name != 0 ?
+    stringof(curthread->nsproxy->cgroup_ns->root_cset->dfl_cgrp->kn->name) :
+    stringof(curthread->nsproxy->uts_ns->name.nodename);
+
 #pragma D attributes Stable/Stable/Common curpsinfo
 #pragma D attributes Stable/Stable/Common curlwpsinfo
 #pragma D attributes Stable/Stable/Common cwd
 #pragma D attributes Stable/Stable/Common execargs
 #pragma D attributes Stable/Stable/Common root
+#pragma D attributes Stable/Stable/Common zonename

@@ -143,7 +143,6 @@ pub const VARIABLES: &[VariableRow] = &[
     foreign("vmregs", "there are no probes in a hypervisor of the kernel's own"),
     later("vtimestamp"),
     var("walltimestamp", "int64_t", Builtin::Walltimestamp),
-    later("zonename"),
 ];
 
 /// Functions that give a value.

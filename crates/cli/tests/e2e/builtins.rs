@@ -5,7 +5,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     registers_are_the_callers a_kernel_thread_has_no_registers caller_is_the_second_frame
-    depths_are_the_stacks levels_of_contexts threads_have_names what_linux_has_not_is_refused
+    depths_are_the_stacks levels_of_contexts threads_have_names zones_are_containers what_linux_has_not_is_refused
 }
 
 const GETPPID: i64 = libc::SYS_getppid;
@@ -126,6 +126,24 @@ fn threads_have_names() -> Verdict {
     ])
     .code(0);
     assert_eq!((o.value_of("first"), o.value_of("second")), (7, 14), "{o:?}");
+    Pass
+}
+
+fn zones_are_containers() -> Verdict {
+    // row variable.zonename
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("container", 12),
+        "-n",
+        "BEGIN { printf(\"%s\\n\", zonename); } syscall::getppid:entry /pid == $target/ { @[zonename] = count(); }",
+    ])
+    .code(0);
+    if o.err.contains("status 77") {
+        return Skip("cgroups cannot be mounted, or namespaces not be made".into());
+    }
+    assert!(o.out.starts_with("global\n"), "{o:?}");
+    assert_eq!(o.value_of("dt-zone.scope"), 12, "{o:?}");
     Pass
 }
 
