@@ -49,6 +49,17 @@ impl Checker<'_> {
     pub(crate) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Checks<Expr> {
         let row = self.callee(callee)?;
         match row.kind {
+            FunctionKind::Subroutine(Subroutine::Library) => {
+                self.need(row.name);
+                match self.inlines.get(row.name).cloned() {
+                    Some(inline) => {
+                        let shown = format!("{}( )", row.name);
+                        self.call_inline((row.name, &shown), &inline, args, span)
+                    }
+                    // The library could not be had: it has said why, or there is none.
+                    None => self.unsupported(span, format!("{}( ) without its library", row.name)),
+                }
+            }
             FunctionKind::Subroutine(sub) => {
                 let values = self.values(args)?;
                 let user = values.iter().any(|v| self.types.pointee(v.ty).is_some_and(|(_, user)| user));
@@ -175,7 +186,7 @@ impl Checker<'_> {
         let name = match sub {
             Subroutine::Call(name) => Some(name),
             Subroutine::Strtok => Some("strtok"),
-            Subroutine::Copyinstr | Subroutine::Strlen => None,
+            Subroutine::Copyinstr | Subroutine::Strlen | Subroutine::Library => None,
         };
         if let Some(name) = name {
             return Expr { kind: ExprKind::Call { name, args: values, user }, ty, span };
@@ -187,7 +198,9 @@ impl Checker<'_> {
             Subroutine::Copyinstr => {
                 ExprKind::LoadStr { addr: first, user: true, max: values.next().map(Box::new) }
             }
-            Subroutine::Strlen | Subroutine::Strtok | Subroutine::Call(_) => ExprKind::Strlen(first),
+            Subroutine::Strlen | Subroutine::Strtok | Subroutine::Library | Subroutine::Call(_) => {
+                ExprKind::Strlen(first)
+            }
         };
         Expr { kind, ty, span }
     }

@@ -122,8 +122,9 @@ impl Checker<'_> {
             let message = format!("cannot use inline with scalar arrays: {word}");
             return self.fail(Tag::D_DECL_ARRNULL, name.span, message);
         }
+        let library = self.cx.map.kind(inline.span.file) == SourceKind::Library;
         let taken = tables::variable(&word).is_some()
-            || tables::function(&word).is_some()
+            || tables::function(&word).is_some_and(|r| !library || !r.is_library())
             || self.var(Scope::Global, &word).is_some()
             || self.inlines.contains_key(&word);
         if taken {
@@ -160,7 +161,6 @@ impl Checker<'_> {
             return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
         }
         let constant = matches!(value.kind, ExprKind::Int(_)).then(|| (self.coerce(value, ty), attributes));
-        let library = self.cx.map.kind(inline.span.file) == SourceKind::Library;
         let info = InlineInfo { ty, params, value: Rc::new(inline.value.clone()), constant, library };
         self.inlines.insert(word, info);
         Ok(())
@@ -191,10 +191,10 @@ impl Checker<'_> {
         self.expand(word, info, Vec::new(), span)
     }
 
-    /// `name[arguments]`.
+    /// `name[arguments]`, `shown` so in messages.
     pub(crate) fn call_inline(
         &mut self,
-        word: &str,
+        (word, shown): (&str, &str),
         info: &InlineInfo,
         args: &[ast::Expr],
         span: Span,
@@ -204,7 +204,7 @@ impl Checker<'_> {
         if params.len() != values.len() {
             let s = if values.len() == 1 { "" } else { "s" };
             let message = format!(
-                "{word}[ ] prototype mismatch: {} arg{s} passed, {} expected",
+                "{shown} prototype mismatch: {} arg{s} passed, {} expected",
                 values.len(),
                 params.len()
             );
@@ -216,7 +216,7 @@ impl Checker<'_> {
             let translated = self.is_translated_to(&value, *ty);
             if !translated && !self.fits(*ty, &value) {
                 let message = format!(
-                    "{word}[ ] argument #{} is incompatible with prototype:\n\tprototype: {}\n\t argument: {}",
+                    "{shown} argument #{} is incompatible with prototype:\n\tprototype: {}\n\t argument: {}",
                     i + 1,
                     self.name(*ty),
                     self.name(self.translated_type(&value))

@@ -103,7 +103,8 @@ impl Checker<'_> {
             }
             let inline = self.inlines.get(name).filter(|i| scope == Scope::Global && i.params.is_some());
             if let (Some(inline), None) = (inline.cloned(), self.bound_name(name)) {
-                return self.call_inline(name, &inline, keys, span);
+                let shown = format!("{name}[ ]");
+                return self.call_inline((name, &shown), &inline, keys, span);
             }
             if scope == Scope::Global
                 && self.bound_name(name).is_none()

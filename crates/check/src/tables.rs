@@ -152,6 +152,8 @@ pub enum Subroutine {
     Copyinstr,
     Strlen,
     Strtok,
+    /// An inline of the libraries, of the same name, which takes the arguments.
+    Library,
     /// One that is nothing but a call, by its name in the intermediate form.
     Call(&'static str),
 }
@@ -250,6 +252,13 @@ pub struct FunctionRow {
     pub attributes: Attributes,
 }
 
+impl FunctionRow {
+    /// An inline of the libraries.
+    pub(crate) fn is_library(&self) -> bool {
+        self.kind == FunctionKind::Subroutine(Subroutine::Library)
+    }
+}
+
 const fn row(name: &'static str, ret: &'static str, params: &'static str, kind: FunctionKind) -> FunctionRow {
     FunctionRow { name, ret, params, kind, attributes: Attributes::STABLE }
 }
@@ -315,7 +324,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("freopen", "void", "@, ...", ActionKind::Freopen),
     act("ftruncate", "void", "", ActionKind::Ftruncate),
     act("func", "_symaddr", "uintptr_t", ActionKind::Func),
-    later_sub("getf"),
+    sub("getf", "int", "...", Subroutine::Library),
     call("getmajor", "uint32_t", "uint32_t"),
     call("getminor", "uint32_t", "uint32_t"),
     call("htonl", "uint32_t", "uint32_t"),
@@ -340,10 +349,10 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("mod", "_symaddr", "uintptr_t", ActionKind::Mod),
     nothing("msgdsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
     nothing("msgsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
-    later_sub("mutex_owned"),
-    later_sub("mutex_owner"),
-    later_sub("mutex_type_adaptive"),
-    later_sub("mutex_type_spin"),
+    sub("mutex_owned", "int", "...", Subroutine::Library),
+    sub("mutex_owner", "int", "...", Subroutine::Library),
+    sub("mutex_type_adaptive", "int", "...", Subroutine::Library),
+    sub("mutex_type_spin", "int", "...", Subroutine::Library),
     nothing("mtons", "it converts the time unit of macOS; times here are nanoseconds"),
     act("normalize", "void", "...", ActionKind::Normalize),
     sub("ntohl", "uint32_t", "uint32_t", Subroutine::Call("htonl")),
@@ -355,16 +364,16 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("printa", "void", "@, ...", ActionKind::Printa),
     act("printf", "void", "@, ...", ActionKind::Printf),
     later_act("printm"),
-    later_sub("progenyof"),
+    call("progenyof", "int", "pid_t"),
     nothing("ptrauth_strip", "addresses of the kernel carry no signature that D sees"),
     agg("quantize", "@, ...", Aggregating::Quantize),
     act("raise", "void", "int", ActionKind::Raise),
     call("rand", "int", ""),
     later_act("return"),
     call("rindex", "int", "string, string, [int]"),
-    later_sub("rw_iswriter"),
-    later_sub("rw_read_held"),
-    later_sub("rw_write_held"),
+    sub("rw_iswriter", "int", "...", Subroutine::Library),
+    sub("rw_read_held", "int", "...", Subroutine::Library),
+    sub("rw_write_held", "int", "...", Subroutine::Library),
     act("setopt", "void", "string, [string]", ActionKind::Setopt),
     later_act("speculate"),
     later_sub("speculation"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bpf::program::{ClauseUse, Probe, ProbeSet};
 use check::program::Clause;
-use dif::ir::{IntBuiltin, Module, Op, StrBuiltin};
+use dif::ir::{IntBuiltin, Module, Op, StrBuiltin, Subr};
 use probes::ProbeDesc;
 use providers::{EnabledProbe, Env, Role, Unit};
 
@@ -148,6 +148,7 @@ pub(crate) fn uses_task(module: &Module) -> bool {
     uses(module, |op| match op {
         Op::BuiltinStr(b) => *b == StrBuiltin::Execname,
         Op::Builtin(b) => matches!(b, Ppid | UserThread | Ureg(_)),
+        Op::Call(Subr::Progenyof, _) => true,
         _ => false,
     })
 }

@@ -19,6 +19,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("errno.d", include_str!("../../../lib/errno.d")),
     ("io.d", include_str!("../../../lib/io.d")),
     ("ip.d", include_str!("../../../lib/ip.d")),
+    ("kernel.d", include_str!("../../../lib/kernel.d")),
     ("lockstat.d", include_str!("../../../lib/lockstat.d")),
     ("net.d", include_str!("../../../lib/net.d")),
     ("procfs.d", include_str!("../../../lib/procfs.d")),

@@ -54,6 +54,11 @@ pub trait World {
         None
     }
 
+    /// Whether the current process is this one or a descendant of it.
+    fn descends(&mut self, _pid: i32) -> bool {
+        false
+    }
+
     /// A random number.
     fn random(&mut self) -> u32 {
         0

@@ -21,6 +21,12 @@ pub(super) fn rand(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int(i64::from(call.world.random() & 0x7fff_ffff)))
 }
 
+/// Whether the process is this one or comes from it.
+pub(super) fn progenyof(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let pid = call.int(0) as i32;
+    Ok(Val::Int(call.world.descends(pid).into()))
+}
+
 /// Bits of the minor number in the kernel's own `dev_t`.
 const MINOR_BITS: u32 = 20;
 

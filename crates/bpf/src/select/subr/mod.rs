@@ -76,6 +76,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         Subr::Strjoin => Needs { behind: true, ..Needs::default() },
         Subr::Strtok | Subr::StrtokNext => Needs { token: true, ..work },
         Subr::Basename
+        | Subr::Progenyof
         | Subr::Cleanpath
         | Subr::Dirname
         | Subr::Index
@@ -118,6 +119,15 @@ impl Clause<'_, '_> {
             Subr::Getminor => self.device(false, args[0]),
             Subr::Rand => self.rand(),
             Subr::First => self.first(args[0]),
+            Subr::Progenyof => {
+                let Some(task) = self.env.target.task else {
+                    let message =
+                        "progenyof( ) needs the kernel's types, and this kernel gives none (no BTF)";
+                    return self.error(inst.span, message);
+                };
+                let given = [self.word(args[0]), self.work()];
+                self.function("dt_progenyof", &given, |b, _| number::progenyof(b, task))
+            }
             Subr::Index | Subr::Rindex => {
                 let backward = subr == Subr::Rindex;
                 let given = [self.text_at(args[0]), self.text_at(args[1]), self.word(args[2]), self.work()];
