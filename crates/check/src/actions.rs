@@ -23,6 +23,9 @@ pub(crate) struct Recorded {
     pub(crate) span: Span,
 }
 
+/// Bytes of the largest object that is recorded.
+const LARGEST: u32 = 16 << 10;
+
 /// A format with its arguments in the record.
 struct Formatted {
     text: String,
@@ -55,9 +58,22 @@ impl Checker<'_> {
         }
         let value = self.value(e)?;
         let value = self.text_of_array(value);
-        if let ExprKind::Array { .. } = value.kind {
-            let name = self.name(value.ty);
-            return self.unsupported(e.span, format!("recording an array (its address is a \"{name}\")"));
+        let object = match value.kind {
+            ExprKind::Array { ref addr, bytes } => {
+                let user = self.types.pointee(value.ty).is_some_and(|(_, user)| user);
+                Some((addr.clone(), bytes, user))
+            }
+            ExprKind::Deref { ref addr, user } => {
+                self.types.size(value.ty).map(|bytes| (addr.clone(), bytes, user))
+            }
+            _ => None,
+        };
+        if let Some((addr, bytes, user)) = object
+            && let Some(size) = u32::try_from(bytes).ok().filter(|s| (1..=LARGEST).contains(s))
+        {
+            let ty = self.object_type(&value, bytes);
+            let value = KeyValue::Bytes { addr: *addr, user };
+            return Ok(Recorded { ty, column: Column::Bytes { size }, value, span: e.span });
         }
         let ty = self.types.decay(value.ty);
         let column = match self.repr(ty) {
@@ -67,12 +83,23 @@ impl Checker<'_> {
                 let message = "a translated pointer may not be recorded: only its members are values";
                 return self.fail(Tag::D_PRINTF_ARG_TYPE, e.span, message);
             }
-            None => {
+            Some(Repr::Bytes { .. }) | None => {
                 let name = self.name(ty);
                 return self.unsupported(e.span, format!("recording a value of type \"{name}\""));
             }
         };
         Ok(Recorded { ty, column, value: KeyValue::Expr(value), span: e.span })
+    }
+
+    /// The type of an object: of an array not that of its address.
+    fn object_type(&self, value: &Expr, bytes: u64) -> TypeId {
+        match (&value.kind, self.types.pointee(value.ty)) {
+            (ExprKind::Array { .. }, Some((elem, _))) => {
+                let each = self.types.size(elem).unwrap_or(1).max(1);
+                self.types.array(elem, bytes / each)
+            }
+            _ => value.ty,
+        }
     }
 
     fn special(
@@ -340,7 +367,14 @@ impl Checker<'_> {
                 return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);
             }
         }
-        self.recorded(arg)
+        let recorded = self.recorded(arg)?;
+        if let Column::Bytes { .. } = recorded.column {
+            let name = self.name(recorded.ty);
+            let message = format!("printf( ) may not be applied to an object of type \"{name}\"");
+            let help = Some("print its members, or trace( ) it".to_string());
+            return self.fail_with(Tag::D_PRINTF_ARG_TYPE, arg.span, message, help);
+        }
+        Ok(recorded)
     }
 
     /// An argument that must be an aggregation which has been assigned; `n` counts from 1.

@@ -6,6 +6,7 @@ use syntax::ast;
 use types::TypeId;
 
 use crate::actions::Recorded;
+use crate::columns::Column;
 use crate::program::{Expr, KeyValue, StmtKind};
 use crate::session::{AggInfo, Checker, Checks, Wrong};
 use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
@@ -110,7 +111,13 @@ impl Checker<'_> {
                 return self.fail(Tag::D_KEY_TYPE, e.span, message);
             }
         }
-        self.recorded(e)
+        let recorded = self.recorded(e)?;
+        if let Column::Bytes { .. } = recorded.column {
+            let name = self.name(recorded.ty);
+            let message = format!("{name} expression may not be used as aggregation index");
+            return self.fail(Tag::D_KEY_TYPE, e.span, message);
+        }
+        Ok(recorded)
     }
 
     fn match_keys(&mut self, id: AggId, keys: &[Recorded], span: Span) -> Checks<()> {

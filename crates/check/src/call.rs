@@ -4,7 +4,7 @@ use diagnostics::{Span, Tag, nearest};
 use syntax::ast;
 use types::TypeId;
 
-use crate::program::{Expr, ExprKind, Scope};
+use crate::program::{Expr, ExprKind, MemoryCall, Scope};
 use crate::session::{Checker, Checks, Wrong, did_you_mean};
 use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
 
@@ -61,7 +61,14 @@ impl Checker<'_> {
                 }
             }
             FunctionKind::Subroutine(sub) => {
-                let values = self.values(args)?;
+                let mut values = self.values(args)?;
+                // A string that is copied from is a pointer to its characters.
+                if let (Subroutine::Memory(MemoryCall::Bcopy | MemoryCall::Copyout), Some(first)) =
+                    (sub, values.first_mut())
+                    && self.types.is_string(first.ty)
+                {
+                    *first = self.string_address(first.clone());
+                }
                 let user = values.iter().any(|v| self.types.pointee(v.ty).is_some_and(|(_, user)| user));
                 let again = values.first().is_some_and(|v| v.as_const() == Some(0));
                 let null: Vec<bool> = values.iter().map(|v| v.as_const() == Some(0)).collect();
@@ -186,10 +193,13 @@ impl Checker<'_> {
         let name = match sub {
             Subroutine::Call(name) => Some(name),
             Subroutine::Strtok => Some("strtok"),
-            Subroutine::Copyinstr | Subroutine::Strlen | Subroutine::Library => None,
+            Subroutine::Copyinstr | Subroutine::Strlen | Subroutine::Library | Subroutine::Memory(_) => None,
         };
         if let Some(name) = name {
             return Expr { kind: ExprKind::Call { name, args: values, user }, ty, span };
+        }
+        if let Subroutine::Memory(call) = sub {
+            return Expr { kind: ExprKind::MemoryCall { call, args: values, user }, ty, span };
         }
         let mut values = values.into_iter();
         let zero = self.int(0, TypeId::INT, span);
@@ -198,9 +208,11 @@ impl Checker<'_> {
             Subroutine::Copyinstr => {
                 ExprKind::LoadStr { addr: first, user: true, max: values.next().map(Box::new) }
             }
-            Subroutine::Strlen | Subroutine::Strtok | Subroutine::Library | Subroutine::Call(_) => {
-                ExprKind::Strlen(first)
-            }
+            Subroutine::Strlen
+            | Subroutine::Strtok
+            | Subroutine::Library
+            | Subroutine::Call(_)
+            | Subroutine::Memory(_) => ExprKind::Strlen(first),
         };
         Expr { kind, ty, span }
     }

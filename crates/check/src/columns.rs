@@ -14,10 +14,22 @@ const COMM: usize = 16;
 /// What the uses of a column have in common so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    Int { size: u8, signed: bool },
+    Int {
+        size: u8,
+        signed: bool,
+    },
     Str(StrUses),
-    KernelStack { frames: u32 },
-    UserStack { frames: u32, strsize: u32 },
+    /// An object; never of a key.
+    Bytes {
+        size: u32,
+    },
+    KernelStack {
+        frames: u32,
+    },
+    UserStack {
+        frames: u32,
+        strsize: u32,
+    },
     KernelAddr(AddrForm),
     UserAddr(AddrForm),
 }
@@ -80,6 +92,7 @@ impl Column {
         match self {
             Column::Int { size, signed } => Datum::Int { size, signed },
             Column::Str(uses) => uses.datum(strsize),
+            Column::Bytes { size } => Datum::Bytes { size },
             Column::KernelStack { frames } => Datum::KernelStack { frames },
             Column::UserStack { frames, strsize } => Datum::UserStack { frames, strsize },
             Column::KernelAddr(form) => Datum::KernelAddr(form),

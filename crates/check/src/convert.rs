@@ -7,7 +7,7 @@
 use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
 
-use crate::program::{Builtin, Expr, ExprKind, Repr};
+use crate::program::{Builtin, Expr, ExprKind};
 use crate::session::{Checker, Checks};
 
 /// The low `size` bytes of a value, extended.
@@ -40,6 +40,7 @@ impl Checker<'_> {
                 let bytes = self.types.size(e.ty).unwrap_or(0);
                 (ExprKind::Array { addr, bytes }, ty)
             }
+            Kind::String => (ExprKind::LoadStr { addr, user, max: None }, TypeId::STRING),
             Kind::Function { .. } => return Ok(Expr { ty: self.types.pointer(e.ty), ..*addr }),
             Kind::Float { .. } => {
                 let name = self.name(e.ty);
@@ -183,17 +184,6 @@ impl Checker<'_> {
             Ok(e)
         } else {
             self.fail(tag, span, message)
-        }
-    }
-
-    /// The representation a value of this type is stored in, or a complaint.
-    pub(crate) fn storable(&mut self, ty: TypeId, span: Span) -> Checks<Repr> {
-        match self.repr(ty) {
-            Some(repr) => Ok(repr),
-            None => {
-                let name = self.name(ty);
-                self.unsupported(span, format!("a variable of type \"{name}\""))
-            }
         }
     }
 }

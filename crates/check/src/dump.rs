@@ -6,7 +6,7 @@ use plane::desc::{Action, Datum, Field};
 use probes::Attributes;
 use types::Types;
 
-use crate::program::{Checked, Clause, Expr, ExprKind, KeyValue, Place, StmtKind};
+use crate::program::{Checked, Clause, Expr, ExprKind, Form, KeyValue, Place, StmtKind};
 
 /// The checked program, one line a fact.
 pub fn dump(checked: &Checked, types: &Types) -> String {
@@ -89,6 +89,9 @@ impl Dump<'_> {
     fn key(&self, k: &KeyValue) -> String {
         match k {
             KeyValue::Expr(e) => self.expr(e),
+            KeyValue::Bytes { addr, user } => {
+                format!("({}bytes {})", if *user { "u" } else { "" }, self.expr(addr))
+            }
             KeyValue::Stack { user, frames } => {
                 format!("{}({frames})", if *user { "ustack" } else { "stack" })
             }
@@ -109,6 +112,19 @@ impl Dump<'_> {
             Place::Elem(id, keys) => {
                 let keys: Vec<String> = keys.iter().map(|k| self.expr(k)).collect();
                 format!("{}[{}]", name(id), keys.join(", "))
+            }
+            Place::Memory(m) => {
+                let form = match m.form {
+                    Form::Int { size, signed } => {
+                        format!("{}{}", if signed { 'i' } else { 'u' }, u32::from(size) * 8)
+                    }
+                    Form::Bits { size, shift, bits, signed } => {
+                        let sign = if signed { 'i' } else { 'u' };
+                        format!("bits-{sign}{bits}-at-{shift}-of-{}", u32::from(size) * 8)
+                    }
+                    Form::Str => "str".to_string(),
+                };
+                format!("({form} {})", self.expr(&m.addr))
             }
         }
     }
@@ -143,6 +159,18 @@ impl Dump<'_> {
             ExprKind::Comma(a, b) => format!("(then {} {})", x(a), x(b)),
             ExprKind::Convert { size, signed, value } => {
                 format!("({}{} {})", if *signed { "sext" } else { "zext" }, u32::from(*size) * 8, x(value))
+            }
+            ExprKind::AddrVar(id) => format!("&{}", self.place(&Place::Var(*id))),
+            ExprKind::ElemAddr(id, keys) => format!("&{}", self.place(&Place::Elem(*id, keys.clone()))),
+            ExprKind::StrAddr(v) => format!("(straddr {})", x(v)),
+            ExprKind::Bounded { index, count } => format!("(below-{count} {})", x(index)),
+            ExprKind::CopyObject { dst, src, user, size } => {
+                format!("({}copy-{size} {} {})", if *user { "u" } else { "" }, x(dst), x(src))
+            }
+            ExprKind::MemoryCall { call, args, user } => {
+                let args: String = args.iter().map(|a| format!(" {}", x(a))).collect();
+                let call = format!("{call:?}").to_lowercase();
+                format!("({}{call}{args})", if *user { "u" } else { "" })
             }
             ExprKind::Deref { addr, .. } => format!("(object {})", x(addr)),
             ExprKind::Xlated { input, .. } => format!("(xlate {})", x(input)),

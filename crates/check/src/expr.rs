@@ -4,6 +4,7 @@ use diagnostics::{Span, Tag, nearest};
 use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
 
+use crate::objects::in_element;
 use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
 use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
 use crate::tables::{self, Fact, VariableKind};
@@ -315,6 +316,9 @@ impl Checker<'_> {
             _ => self.expr(operand)?,
         };
         match object.kind {
+            ExprKind::Deref { addr, .. } if in_element(&addr) => {
+                self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic variable")
+            }
             ExprKind::Deref { addr, user } => {
                 let ty =
                     if user { self.types.user_pointer(object.ty) } else { self.types.pointer(object.ty) };
@@ -331,7 +335,7 @@ impl Checker<'_> {
     }
 
     /// The member as an object in memory; for a bit-field, the object is the struct and the access is given.
-    fn member(
+    pub(crate) fn member(
         &mut self,
         base: &ast::Expr,
         arrow: bool,
@@ -405,7 +409,7 @@ impl Checker<'_> {
     }
 
     /// An address some bytes further on.
-    fn displace(&self, addr: Expr, bytes: i64, span: Span) -> Expr {
+    pub(crate) fn displace(&self, addr: Expr, bytes: i64, span: Span) -> Expr {
         if bytes == 0 {
             return addr;
         }

@@ -7,7 +7,7 @@
 //!  clause      descriptions (asked of the probe catalog), predicate, statements;  branch: if and else
 //!  decl        types, variables;  inline: inlines and prototypes
 //!  symbols     what stands in the kernel's memory under a name
-//!  expr ops    expressions; convert: values and widths; places: variables and elements
+//!  expr ops    expressions; convert: values and widths; places, objects: what can be assigned
 //!  promise     stability and versions of words, and the pragmas on them
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
@@ -37,6 +37,7 @@ pub mod dump;
 mod expr;
 mod inline;
 mod library;
+mod objects;
 mod ops;
 mod places;
 mod printf;

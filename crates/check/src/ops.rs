@@ -7,7 +7,8 @@ use diagnostics::{Span, Tag};
 use syntax::ast::{self, BinaryOp};
 use types::TypeId;
 
-use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation};
+use crate::objects::Target;
+use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation, Repr};
 use crate::session::{Checker, Checks, VarType};
 
 /// Computes two constants; `None` for a zero divisor.
@@ -89,7 +90,7 @@ impl Checker<'_> {
         self.compute(op, l, r, op.text(), span)
     }
 
-    fn incompatible<T>(&mut self, l: &Expr, text: &str, r: &Expr, span: Span) -> Checks<T> {
+    pub(crate) fn incompatible<T>(&mut self, l: &Expr, text: &str, r: &Expr, span: Span) -> Checks<T> {
         let message = format!(
             "operands have incompatible types: \"{}\" {text} \"{}\"",
             self.name(l.ty),
@@ -311,7 +312,17 @@ impl Checker<'_> {
         span: Span,
     ) -> Checks<Expr> {
         let text = op.map_or("=".to_string(), |op| format!("{}=", op.text()));
-        let (place, id) = self.place(target, &text, span)?;
+        let (place, id) = match self.target(target, &text, span)? {
+            Target::Var(place, id) => (place, id),
+            Target::Memory(place, ty) => {
+                let value = self.value(value)?;
+                return self.assign_memory(op, (place, ty), value, &text, span);
+            }
+            Target::Object(object) => {
+                let value = self.value(value)?;
+                return self.assign_object(op, object, value, &text, span);
+            }
+        };
         let value = self.value(value);
         let value = match value {
             Ok(value) => value,
@@ -343,6 +354,13 @@ impl Checker<'_> {
                     Some(ty) => ty,
                     None => self.first_type(id, &value, span)?,
                 };
+                if let VarType::Known(_, Repr::Bytes { .. }) = self.var_info(id).ty {
+                    if value.as_const() == Some(0) && matches!(place, Place::Elem(..)) {
+                        return Ok(Expr { kind: ExprKind::Delete(place), ty: TypeId::INT, span });
+                    }
+                    let object = self.read_place(place, id, ty, span);
+                    return self.assign_object(None, object, value, &text, span);
+                }
                 self.store(place, ty, value, &text, span)
             }
             Some(op) => {
@@ -394,7 +412,14 @@ impl Checker<'_> {
         }
     }
 
-    fn store(&mut self, place: Place, ty: TypeId, value: Expr, text: &str, span: Span) -> Checks<Expr> {
+    pub(crate) fn store(
+        &mut self,
+        place: Place,
+        ty: TypeId,
+        value: Expr,
+        text: &str,
+        span: Span,
+    ) -> Checks<Expr> {
         if !self.fits(ty, &value) {
             let l = Expr { kind: ExprKind::Old, ty, span };
             return self.incompatible(&l, text, &value, span);
@@ -406,7 +431,7 @@ impl Checker<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn update(
+    pub(crate) fn update(
         &mut self,
         place: Place,
         old: Expr,
@@ -441,11 +466,18 @@ impl Checker<'_> {
     /// `++` and `--`.
     pub(crate) fn step(&mut self, operand: &ast::Expr, down: bool, post: bool, span: Span) -> Checks<Expr> {
         let text = if down { "--" } else { "++" };
-        let (place, id) = self.place(operand, text, span)?;
-        let ty = match self.var_info(id).ty {
-            VarType::Known(ty, _) => ty,
-            VarType::Poisoned => return Err(crate::session::Wrong),
-            VarType::Pending => self.count_type(id),
+        let (place, ty) = match self.target(operand, text, span)? {
+            Target::Var(place, id) => match self.var_info(id).ty {
+                VarType::Known(ty, _) => (place, ty),
+                VarType::Poisoned => return Err(crate::session::Wrong),
+                VarType::Pending => (place, self.count_type(id)),
+            },
+            Target::Memory(place, ty) => (place, ty),
+            Target::Object(object) => {
+                let name = self.name(object.ty);
+                let message = format!("operator {text} may not be applied to operand of type \"{name}\"");
+                return self.fail(Tag::D_OP_SCALAR, span, message);
+            }
         };
         if self.types.is_string(ty) {
             let message = format!("operator {text} requires operand of scalar type");

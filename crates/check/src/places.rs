@@ -1,4 +1,4 @@
-//! What can be assigned: scalars and elements of associative arrays. Here variables come into being.
+//! What can be assigned by its name: variables and elements of associative arrays. Here variables come into being.
 
 use diagnostics::{Span, Tag};
 use plane::desc::AddrForm;
@@ -6,6 +6,7 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::columns::{Column, StrUses};
+use crate::objects::is_own;
 use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Repr, Scope, VarId};
 use crate::session::{Checker, Checks, VarType, Wrong};
 use crate::tables::{self, VariableKind};
@@ -26,8 +27,14 @@ fn named(e: &ast::Expr) -> Option<Named<'_>> {
 }
 
 impl Checker<'_> {
-    /// The place that `target` of operator `text` is; a variable that is not there yet is made.
-    pub(crate) fn place(&mut self, target: &ast::Expr, text: &str, span: Span) -> Checks<(Place, VarId)> {
+    /// The variable or element that `target` of operator `text` is; a variable that is not there yet is made. `None` when it
+    /// is something else.
+    pub(crate) fn place(
+        &mut self,
+        target: &ast::Expr,
+        text: &str,
+        span: Span,
+    ) -> Checks<Option<(Place, VarId)>> {
         if let Some(Named { scope, name }) = named(target) {
             if scope == Scope::Global {
                 self.writable(name, text, span)?;
@@ -42,24 +49,19 @@ impl Checker<'_> {
                     format!("{} '{}' may not be referenced as scalar", info.kind_word(), info.full_name());
                 return self.fail(Tag::D_IDENT_BADREF, target.span, message);
             }
-            return Ok((Place::Var(id), id));
+            return Ok(Some((Place::Var(id), id)));
         }
         if let ast::ExprKind::Index { base, keys } = &target.kind
             && let Some(Named { scope, name }) = named(base)
             && let Some((id, values)) = self.element(scope, name, keys, true, target.span)?
         {
-            return Ok((Place::Elem(id, values), id));
+            return Ok(Some((Place::Elem(id, values), id)));
         }
         if let ast::ExprKind::Agg(_) = &target.kind {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
             return self.fail(Tag::D_OP_LVAL, span, message);
         }
-        let object = self.expr(target)?;
-        if let ExprKind::Deref { .. } = object.kind {
-            let message = format!("operator {text} can only be applied to a writable variable");
-            return self.fail(Tag::D_OP_WRITE, span, message);
-        }
-        self.fail(Tag::D_OP_LVAL, span, format!("operator {text} requires modifiable lvalue as an operand"))
+        Ok(None)
     }
 
     /// Complains about a global name that is something else than a variable.
@@ -154,12 +156,13 @@ impl Checker<'_> {
         if let (Some(bytes), Some(n)) = (pointer.array_bytes(), index.as_const())
             && let Some(count) = (bytes as i64).checked_div(size)
             && !(0..count.max(1)).contains(&n)
-            && (count > 1 || n < 0)
+            && (count > 1 || n < 0 || is_own(&pointer))
         {
             let message = format!("index outside array bounds: {n}, max allowed is {}", count - 1);
             return self.fail(Tag::D_ARR_BOUNDS, key.span, message);
         }
         let long = TypeId::LONG;
+        let index = self.bounded(&pointer, size, index);
         let size = Box::new(self.int(size, long, span));
         let offset = match index.as_const() {
             Some(n) => self.int(n.wrapping_mul(size.as_const().unwrap_or(0)), long, span),
@@ -299,10 +302,10 @@ impl Checker<'_> {
     /// Type and column of a key expression at its first use.
     pub(crate) fn key_column(&mut self, value: &Expr, what: &str, i: usize) -> Checks<(TypeId, Column)> {
         let ty = self.types.decay(value.ty);
-        match self.repr(ty) {
+        match self.repr(ty).filter(|_| !matches!(value.kind, ExprKind::Array { .. })) {
             Some(Repr::Str) => Ok((ty, Column::Str(StrUses::of(value.str_source())))),
             Some(Repr::Int { size, signed }) => Ok((ty, Column::Int { size, signed })),
-            None => {
+            Some(Repr::Bytes { .. }) | None => {
                 let name = self.name(ty);
                 let message = format!("{name} expression may not be used as {what} index: key #{}", i + 1);
                 self.fail(Tag::D_KEY_TYPE, value.span, message)
@@ -373,7 +376,7 @@ impl Checker<'_> {
         match self.repr(self.types.decay(value.ty)).or_else(|| self.repr(ty)) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
             Some(Repr::Int { size, signed }) => Column::Int { size, signed },
-            None => match self.types.base_kind(ty) {
+            Some(Repr::Bytes { .. }) | None => match self.types.base_kind(ty) {
                 Kind::Usymaddr => Column::UserAddr(AddrForm::Symbol),
                 _ => Column::KernelAddr(AddrForm::Symbol),
             },

@@ -98,6 +98,11 @@ pub enum Repr {
     },
     /// A string.
     Str,
+    /// An object in memory: a struct, a union, an array.
+    Bytes {
+        /// Its size.
+        size: u32,
+    },
 }
 
 /// A variable.
@@ -155,6 +160,13 @@ pub enum StmtKind {
 pub enum KeyValue {
     /// Integer, pointer or string.
     Expr(Expr),
+    /// The bytes at an address.
+    Bytes {
+        /// Where.
+        addr: Expr,
+        /// In user memory.
+        user: bool,
+    },
     /// `stack()`, `ustack()`.
     Stack {
         /// User frames.
@@ -271,6 +283,54 @@ pub enum Place {
     Var(VarId),
     /// An element of an associative array; key values in column order.
     Elem(VarId, Vec<Expr>),
+    /// A scalar in memory.
+    Memory(Memory),
+}
+
+/// A scalar in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    /// Where it is. Where that is computed from [`ExprKind::ElemAddr`], the element is stored again.
+    pub addr: Box<Expr>,
+    /// How it is kept there.
+    pub form: Form,
+}
+
+/// How a scalar is kept in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An integer or pointer.
+    Int {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// Some bits of an integer.
+    Bits {
+        /// Bytes of that.
+        size: u8,
+        /// The lowest bit.
+        shift: u8,
+        /// How many.
+        bits: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// A string: strsize bytes.
+    Str,
+}
+
+/// What has to do with memory and is called like a function.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryCall {
+    Alloca,
+    Bcopy,
+    Copyin,
+    Copyinto,
+    Copyout,
+    Copyoutstr,
 }
 
 /// What an [`Expr`] computes. Integers are 64 bits wide; only [`ExprKind::Convert`] narrows.
@@ -357,6 +417,39 @@ pub enum ExprKind {
         addr: Box<Expr>,
         /// Its size.
         bytes: u64,
+    },
+    /// The address of a variable that is an object.
+    AddrVar(VarId),
+    /// The address of an element that is an object: of a copy, which lasts for the statement.
+    ElemAddr(VarId, Vec<Expr>),
+    /// The address of a string's bytes: of a copy, which lasts for the statement.
+    StrAddr(Box<Expr>),
+    /// An index, which faults unless it is below `count`.
+    Bounded {
+        /// The index.
+        index: Box<Expr>,
+        /// Elements of the array.
+        count: i64,
+    },
+    /// Copies an object; the value is the address that was copied to.
+    CopyObject {
+        /// Where to.
+        dst: Box<Expr>,
+        /// Where from.
+        src: Box<Expr>,
+        /// That is user memory.
+        user: bool,
+        /// Bytes.
+        size: u32,
+    },
+    /// Takes, copies or writes memory.
+    MemoryCall {
+        /// Which.
+        call: MemoryCall,
+        /// Converted to the prototype's types.
+        args: Vec<Expr>,
+        /// Where bytes come from is user memory.
+        user: bool,
     },
     /// Reads memory, checked.
     Load {

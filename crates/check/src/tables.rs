@@ -6,7 +6,7 @@
 
 use probes::{Attributes, Class, Stability};
 
-use crate::program::Builtin;
+use crate::program::{Builtin, MemoryCall};
 
 /// What a built-in variable is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +154,8 @@ pub enum Subroutine {
     Strtok,
     /// An inline of the libraries, of the same name, which takes the arguments.
     Library,
+    /// Takes, copies or writes memory.
+    Memory(MemoryCall),
     /// One that is nothing but a call, by its name in the intermediate form.
     Call(&'static str),
 }
@@ -271,6 +273,10 @@ const fn call(name: &'static str, ret: &'static str, params: &'static str) -> Fu
     sub(name, ret, params, Subroutine::Call(name))
 }
 
+const fn mem(name: &'static str, ret: &'static str, params: &'static str, m: MemoryCall) -> FunctionRow {
+    sub(name, ret, params, Subroutine::Memory(m))
+}
+
 const fn act(name: &'static str, ret: &'static str, params: &'static str, a: ActionKind) -> FunctionRow {
     row(name, ret, params, FunctionKind::Action(a))
 }
@@ -297,20 +303,20 @@ const fn never(name: &'static str, why: &'static str) -> FunctionRow {
 
 /// Every function.
 pub const FUNCTIONS: &[FunctionRow] = &[
-    later_sub("alloca"),
+    mem("alloca", "void *", "size_t", MemoryCall::Alloca),
     agg("avg", "@", Aggregating::Avg),
     call("basename", "string", "string"),
-    later_sub("bcopy"),
+    mem("bcopy", "void", "void *, void *, size_t", MemoryCall::Bcopy),
     never("breakpoint", "the kernel lets no program of ours enter its debugger"),
     act("chill", "void", "int", ActionKind::Chill),
     call("cleanpath", "string", "string"),
     act("clear", "void", "...", ActionKind::Clear),
     later_act("commit"),
-    later_sub("copyin"),
+    mem("copyin", "void *", "uintptr_t, size_t", MemoryCall::Copyin),
     sub("copyinstr", "string", "uintptr_t, [size_t]", Subroutine::Copyinstr),
-    later_sub("copyinto"),
-    later_sub("copyout"),
-    later_sub("copyoutstr"),
+    mem("copyinto", "void", "uintptr_t, size_t, void *", MemoryCall::Copyinto),
+    mem("copyout", "void", "void *, uintptr_t, size_t", MemoryCall::Copyout),
+    mem("copyoutstr", "void", "string, uintptr_t, size_t", MemoryCall::Copyoutstr),
     agg("count", "", Aggregating::Count),
     call("_args", "string", "uintptr_t, uintptr_t"),
     call("_fullpath", "string", "struct path *"),

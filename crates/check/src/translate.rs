@@ -407,6 +407,14 @@ impl Checker<'_> {
 
     /// The value of a variable or element of known type.
     pub(crate) fn read_place(&self, place: Place, id: VarId, ty: TypeId, span: Span) -> Expr {
+        if let VarType::Known(_, Repr::Bytes { .. }) = self.var_info(id).ty {
+            let kind = match place {
+                Place::Elem(id, keys) => ExprKind::ElemAddr(id, keys),
+                _ => ExprKind::AddrVar(id),
+            };
+            let addr = Box::new(Expr { kind, ty: self.types.pointer(ty), span });
+            return Expr { kind: ExprKind::Deref { addr, user: false }, ty, span };
+        }
         let read = Expr { kind: ExprKind::Read(place), ty, span };
         match &self.var_info(id).translated {
             None => read,

@@ -5,8 +5,9 @@ use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, U
 use dif::subr::Param;
 
 use crate::Lowering;
+use crate::memory::InMemory;
 
-fn arith(op: Arith) -> BinOp {
+pub(crate) fn arith(op: Arith) -> BinOp {
     match op {
         Arith::Add => BinOp::Add,
         Arith::Sub => BinOp::Sub,
@@ -76,10 +77,6 @@ fn source(builtin: Builtin) -> Source {
 }
 
 const _: () = assert!(check::tables::UREGS == dif::ir::UREGS);
-
-fn space(user: bool) -> Space {
-    if user { Space::User } else { Space::Kernel }
-}
 
 impl Lowering<'_> {
     /// The value of an expression. Of a void one: 0.
@@ -169,15 +166,17 @@ impl Lowering<'_> {
                 Some(value) => *value,
                 None => self.b.int(0),
             },
-            ExprKind::Load { addr, size, signed, user } => {
-                let addr = self.value(addr);
-                let addr = self.b.as_ptr(space(*user), addr);
-                self.b.load(*size, *signed, addr)
-            }
+            ExprKind::AddrVar(id) => self.b.addr_var(VarId(id.0)),
+            ExprKind::ElemAddr(id, keys) => self.elem_addr(VarId(id.0), keys),
+            ExprKind::StrAddr(v) => self.str_addr(v),
+            ExprKind::Bounded { index, count } => self.bounded(index, *count),
+            ExprKind::CopyObject { dst, src, user, size } => self.copy_object(dst, src, *user, *size),
+            ExprKind::MemoryCall { call, args, user } => self.memory_call(*call, args, *user),
+            ExprKind::Load { addr, size, signed, user } => self.load(addr, *user, *size, *signed),
             ExprKind::LoadStr { addr, user, max } => {
-                let addr = self.value(addr);
+                let value = self.value(addr);
                 let max = max.as_ref().map(|m| self.value(m));
-                let addr = self.b.as_ptr(space(*user), addr);
+                let addr = self.pointer(addr, *user, value);
                 self.b.load_str(addr, max)
             }
             ExprKind::Call { name, args, user } => self.call(name, args, *user),
@@ -188,20 +187,24 @@ impl Lowering<'_> {
             ExprKind::Assign(place, value) => {
                 let place = self.place(place);
                 let value = self.value(value);
-                self.store(place, value);
-                value
+                self.store(place, value)
             }
             ExprKind::Delete(place) => {
-                let place = self.place(place);
-                let ty = self.var_ty(place.var);
-                match place.key {
-                    Some(key) => self.b.delete_elem(place.var, key),
-                    None => {
-                        let zero = self.zero(ty);
-                        self.b.store_var(place.var, zero);
+                match self.place(place) {
+                    Target::Elem(var, key) => {
+                        self.b.delete_elem(var, key);
+                        let ty = self.var_ty(var);
+                        self.zero(ty)
                     }
+                    Target::Var(var) => {
+                        let ty = self.var_ty(var);
+                        let zero = self.zero(ty);
+                        self.b.store_var(var, zero);
+                        zero
+                    }
+                    // Memory is not deleted.
+                    Target::Memory(_) => self.b.int(0),
                 }
-                self.zero(ty)
             }
             ExprKind::Update { place, new, post } => {
                 let place = self.place(place);
@@ -209,7 +212,7 @@ impl Lowering<'_> {
                 let outer = self.old.replace(old);
                 let new = self.value(new);
                 self.old = outer;
-                self.store(place, new);
+                let new = self.store(place, new);
                 if *post { old } else { new }
             }
         }
@@ -228,11 +231,10 @@ impl Lowering<'_> {
                 (None, Some(d)) => self.b.int(row.defaults[d]),
                 (None, None) => self.b.int(0),
             };
-            values.push(match param {
-                Param::Ptr if user => self.b.as_ptr(Space::User, value),
-                Param::Ptr if matches!(self.b.ty(value), Ty::Ptr(_)) => value,
-                Param::Ptr => self.b.as_ptr(Space::Unknown, value),
-                Param::Int | Param::Str => value,
+            values.push(match (param, args.get(i)) {
+                (Param::Ptr, Some(arg)) => self.pointer(arg, user, value),
+                (Param::Ptr, None) => self.b.as_ptr(Space::Unknown, value),
+                (Param::Int | Param::Str, _) => value,
             });
         }
         self.b.call(subr, values)
@@ -312,11 +314,12 @@ impl Lowering<'_> {
 
     fn place(&mut self, place: &Place) -> Target {
         match place {
-            Place::Var(id) => Target { var: VarId(id.0), key: None },
+            Place::Var(id) => Target::Var(VarId(id.0)),
             Place::Elem(id, keys) => {
                 let key = keys.iter().map(|k| self.value(k)).collect();
-                Target { var: VarId(id.0), key: Some(key) }
+                Target::Elem(VarId(id.0), key)
             }
+            Place::Memory(memory) => Target::Memory(self.memory_place(memory)),
         }
     }
 
@@ -328,25 +331,29 @@ impl Lowering<'_> {
     }
 
     fn read(&mut self, target: &Target) -> Value {
-        let ty = self.var_ty(target.var);
-        match &target.key {
-            None => self.b.load_var(target.var, ty),
-            Some(key) => self.b.load_elem(target.var, key.clone(), ty),
+        match target {
+            Target::Var(var) => self.b.load_var(*var, self.var_ty(*var)),
+            Target::Elem(var, key) => self.b.load_elem(*var, key.clone(), self.var_ty(*var)),
+            Target::Memory(memory) => self.read_memory(memory),
         }
     }
 
-    fn store(&mut self, target: Target, value: Value) {
-        match target.key {
-            None => self.b.store_var(target.var, value),
-            Some(key) => self.b.store_elem(target.var, key, value),
+    /// Stores; what the place holds then.
+    fn store(&mut self, target: Target, value: Value) -> Value {
+        match target {
+            Target::Var(var) => self.b.store_var(var, value),
+            Target::Elem(var, key) => self.b.store_elem(var, key, value),
+            Target::Memory(memory) => return self.store_memory(memory, value),
         }
+        value
     }
 }
 
-/// A place whose key is computed.
-struct Target {
-    var: VarId,
-    key: Option<Vec<Value>>,
+/// A place whose key or address is computed.
+enum Target {
+    Var(VarId),
+    Elem(VarId, Vec<Value>),
+    Memory(InMemory),
 }
 
 #[cfg(test)]

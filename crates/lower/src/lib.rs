@@ -17,6 +17,7 @@
 //! What is left to the optimizer: constant operands, loads that repeat, extensions that change nothing.
 
 mod expr;
+mod memory;
 
 use std::collections::HashMap;
 
@@ -75,6 +76,7 @@ fn variable(v: &check::program::Var) -> ir::VarDesc {
         ty: match v.repr {
             Repr::Int { size, signed } => VarTy::Int { size, signed },
             Repr::Str => VarTy::Str,
+            Repr::Bytes { size } => VarTy::Bytes { size },
         },
         key: v.key.clone(),
         key_size: v.key_size,
@@ -90,11 +92,13 @@ struct Lowering<'a> {
     old: Option<Value>,
     /// What is computed once and used more than once.
     bound: HashMap<u32, Value>,
+    /// Bytes of scratch memory that copies of this statement have.
+    scratch: u32,
 }
 
 impl<'a> Lowering<'a> {
     fn new(checked: &'a Checked, module: &'a mut Module, name: String) -> Self {
-        Self { checked, module, b: FunctionBuilder::new(name), old: None, bound: HashMap::new() }
+        Self { checked, module, b: FunctionBuilder::new(name), old: None, bound: HashMap::new(), scratch: 0 }
     }
 
     fn clause(mut self, clause: &Clause) -> Result<ir::Function, BuildError> {
@@ -114,6 +118,7 @@ impl<'a> Lowering<'a> {
         }
         for stmt in &clause.body {
             self.b.set_action(stmt.action);
+            self.scratch = 0;
             self.b.set_span(Some(stmt.span));
             self.statement(&stmt.kind);
         }
@@ -149,6 +154,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn write(&mut self, field: Field, value: &KeyValue) {
+        if let KeyValue::Bytes { addr, user } = value {
+            let at = self.value(addr);
+            let at = self.pointer(addr, *user, at);
+            return self.b.record_bytes(field, at);
+        }
         let values = self.key(value);
         match values[..] {
             [addr, pid] => self.b.record_user_addr(field, addr, pid),
@@ -161,6 +171,8 @@ impl<'a> Lowering<'a> {
     fn key(&mut self, value: &KeyValue) -> Vec<Value> {
         match value {
             KeyValue::Expr(e) => vec![self.value(e)],
+            // Never of a key.
+            KeyValue::Bytes { .. } => Vec::new(),
             KeyValue::Stack { user, frames } => vec![self.b.stack(*user, *frames)],
             KeyValue::KernelAddr(e) => vec![self.value(e)],
             KeyValue::UserAddr(e) => {

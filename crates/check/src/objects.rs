@@ -1,0 +1,197 @@
+//! What lies in memory and can be assigned: variables that are structs, unions or arrays, their members and elements, what
+//! pointers to D's own memory point to.
+//!
+//! Every such place is an address, which names the variable (or the element of an associative array) it is in where that
+//! is known. Whether a pointer leads to memory that may be written is known only when the program runs; but what comes
+//! from the kernel and not from a variable of the program is refused here, as the original does.
+
+use diagnostics::{Span, Tag};
+use syntax::ast::{self, BinaryOp};
+use types::{Kind, TypeId};
+
+use crate::program::{Expr, ExprKind, Form, Memory, Place, Repr, VarId};
+use crate::session::{Checker, Checks};
+
+/// Bytes of the largest variable.
+const LARGEST: u64 = 16 << 10;
+
+/// What an assignment changes.
+pub(crate) enum Target {
+    /// A variable, or an element of an associative array.
+    Var(Place, VarId),
+    /// A scalar in memory, of this type.
+    Memory(Place, TypeId),
+    /// A struct or union in memory.
+    Object(Expr),
+}
+
+/// The address that an address was computed from.
+fn root(addr: &Expr) -> &Expr {
+    match &addr.kind {
+        ExprKind::Arith(_, base, _) => root(base),
+        ExprKind::Array { addr, .. } | ExprKind::Convert { value: addr, .. } => root(addr),
+        _ => addr,
+    }
+}
+
+/// True for an address in a variable of the program.
+pub(crate) fn is_own(addr: &Expr) -> bool {
+    matches!(root(addr).kind, ExprKind::AddrVar(_) | ExprKind::ElemAddr(..))
+}
+
+/// True for an address in an element of an associative array, which is nowhere for long.
+pub(crate) fn in_element(addr: &Expr) -> bool {
+    matches!(root(addr).kind, ExprKind::ElemAddr(..))
+}
+
+/// False for what is surely kernel memory.
+fn may_write(addr: &Expr) -> bool {
+    match &root(addr).kind {
+        ExprKind::AddrVar(_)
+        | ExprKind::ElemAddr(..)
+        | ExprKind::Read(_)
+        | ExprKind::MemoryCall { .. }
+        | ExprKind::CopyObject { .. }
+        | ExprKind::Assign(..)
+        | ExprKind::Update { .. } => true,
+        ExprKind::Load { addr, user: false, .. } => may_write(addr),
+        ExprKind::Cond(_, a, b) => may_write(a) && may_write(b),
+        ExprKind::Comma(_, b) => may_write(b),
+        _ => false,
+    }
+}
+
+impl Checker<'_> {
+    /// How a variable of this type is kept, or a complaint.
+    pub(crate) fn storable(&mut self, ty: TypeId, span: Span) -> Checks<Repr> {
+        if let Some(repr) = self.repr(ty) {
+            return Ok(repr);
+        }
+        let name = self.name(ty);
+        match (self.types.base_kind(ty), self.types.size(ty)) {
+            (Kind::Sou { .. } | Kind::Array { .. }, Some(size)) if size > LARGEST => {
+                let message = format!("variable of {size} bytes is too big: at most {LARGEST} are allowed");
+                self.fail(Tag::D_DECL_ARRBIG, span, message)
+            }
+            (Kind::Sou { .. } | Kind::Array { .. }, Some(size)) if size > 0 => {
+                Ok(Repr::Bytes { size: size as u32 })
+            }
+            _ => self.unsupported(span, format!("a variable of type \"{name}\"")),
+        }
+    }
+
+    /// What operator `text` is to change.
+    pub(crate) fn target(&mut self, target: &ast::Expr, text: &str, span: Span) -> Checks<Target> {
+        if let Some((place, id)) = self.place(target, text, span)? {
+            return Ok(Target::Var(place, id));
+        }
+        let (object, bits) = match &target.kind {
+            ast::ExprKind::Member { base, arrow, name } => self.member(base, *arrow, name, target.span)?,
+            _ => (self.expr(target)?, None),
+        };
+        let ExprKind::Deref { addr, user } = object.kind else {
+            let message = format!("operator {text} requires modifiable lvalue as an operand");
+            return self.fail(Tag::D_OP_LVAL, span, message);
+        };
+        if user || !may_write(&addr) {
+            let message = format!("operator {text} can only be applied to a writable variable");
+            return self.fail(Tag::D_OP_WRITE, span, message);
+        }
+        if let Some(found) = bits {
+            let Some(access) = found.bit_access() else {
+                return self.unsupported(span, "a bit-field that crosses a word");
+            };
+            let signed = self.types.is_signed(found.ty);
+            let addr = self.displace(*addr, access.offset as i64, target.span);
+            let (shift, bits) = (access.shift, access.bits);
+            let form = Form::Bits { size: access.size, shift, bits, signed };
+            let place = Place::Memory(Memory { addr: Box::new(addr), form });
+            return Ok(Target::Memory(place, found.ty));
+        }
+        let form = match self.types.base_kind(object.ty) {
+            Kind::String => Form::Str,
+            Kind::Sou { .. } => {
+                return Ok(Target::Object(Expr { kind: ExprKind::Deref { addr, user }, ..object }));
+            }
+            Kind::Array { .. } | Kind::Function { .. } => {
+                let name = self.name(object.ty);
+                let message = format!("operator {text} may not be applied to operand of type \"{name}\"");
+                return self.fail(Tag::D_OP_ARRFUN, span, message);
+            }
+            _ => match self.repr(object.ty) {
+                Some(Repr::Int { size, signed }) => Form::Int { size, signed },
+                _ => {
+                    let name = self.name(object.ty);
+                    return self.unsupported(span, format!("assigning a value of type \"{name}\""));
+                }
+            },
+        };
+        Ok(Target::Memory(Place::Memory(Memory { addr, form }), object.ty))
+    }
+
+    /// Assignment to a scalar in memory.
+    pub(crate) fn assign_memory(
+        &mut self,
+        op: Option<BinaryOp>,
+        (place, ty): (Place, TypeId),
+        value: Expr,
+        text: &str,
+        span: Span,
+    ) -> Checks<Expr> {
+        self.not_dynamic(&[&value], text, span)?;
+        match op {
+            None => self.store(place, ty, value, text, span),
+            Some(op) => {
+                let old = Expr { kind: ExprKind::Old, ty, span };
+                self.update(place, old, op, value, text, false, span)
+            }
+        }
+    }
+
+    /// Assignment of a struct or union: only of the same type.
+    pub(crate) fn assign_object(
+        &mut self,
+        op: Option<BinaryOp>,
+        object: Expr,
+        value: Expr,
+        text: &str,
+        span: Span,
+    ) -> Checks<Expr> {
+        self.not_dynamic(&[&value], text, span)?;
+        let ty = object.ty;
+        if self.types.is_array(ty) {
+            let name = self.name(ty);
+            let message = format!("operator {text} may not be applied to operand of type \"{name}\"");
+            return self.fail(Tag::D_OP_ARRFUN, span, message);
+        }
+        if op.is_some() || !self.fits(ty, &value) {
+            return self.incompatible(&object, text, &value, span);
+        }
+        let size = self.types.size(ty).unwrap_or(0) as u32;
+        match (object.kind, value.kind) {
+            (ExprKind::Deref { addr: dst, user: false }, ExprKind::Deref { addr: src, user }) => {
+                let kind = ExprKind::CopyObject { dst, src, user, size };
+                let addr = Expr { kind, ty: self.types.pointer(ty), span };
+                Ok(Expr { kind: ExprKind::Deref { addr: Box::new(addr), user: false }, ty, span })
+            }
+            _ => self.unsupported(span, "a struct that is not in memory"),
+        }
+    }
+
+    /// An index into an array of the program, which is looked at when the program runs.
+    pub(crate) fn bounded(&self, pointer: &Expr, size: i64, index: Expr) -> Expr {
+        match pointer.array_bytes().and_then(|bytes| (bytes as i64).checked_div(size)) {
+            Some(count) if is_own(pointer) && index.as_const().is_none() => {
+                let (ty, span) = (index.ty, index.span);
+                Expr { kind: ExprKind::Bounded { index: Box::new(index), count }, ty, span }
+            }
+            _ => index,
+        }
+    }
+
+    /// A string as a pointer to its characters.
+    pub(crate) fn string_address(&self, e: Expr) -> Expr {
+        let span = e.span;
+        Expr { kind: ExprKind::StrAddr(Box::new(e)), ty: TypeId::CHAR_PTR, span }
+    }
+}

@@ -1,0 +1,219 @@
+//! Memory: where a pointer may lead, objects and scalars in memory, scratch memory.
+
+use check::program::{Builtin, Expr, ExprKind, Form, Memory, MemoryCall};
+use dif::ir::{BinOp, FaultKind, Space, Ty, Value, VarId};
+
+use crate::Lowering;
+
+/// An element of an associative array that is an object: a copy of it was made at the address, to be stored again when it was
+/// changed.
+pub(crate) struct Copied {
+    var: VarId,
+    key: Vec<Value>,
+    at: Value,
+}
+
+/// A scalar in memory whose address is computed.
+pub(crate) struct InMemory {
+    addr: Value,
+    form: Form,
+    element: Option<Copied>,
+}
+
+/// True for what is kernel memory whatever happens: members of the current thread, and what they point to.
+fn in_kernel(addr: &Expr) -> bool {
+    match &addr.kind {
+        ExprKind::Builtin(Builtin::Curthread) => true,
+        ExprKind::Int(n) => *n < 0,
+        ExprKind::Arith(_, base, _) => in_kernel(base),
+        ExprKind::Array { addr, .. } | ExprKind::Load { addr, user: false, .. } => in_kernel(addr),
+        _ => false,
+    }
+}
+
+impl Lowering<'_> {
+    /// A value as a pointer, as far as it is known where to.
+    pub(crate) fn pointer(&mut self, e: &Expr, user: bool, value: Value) -> Value {
+        let space = match (user, self.b.ty(value)) {
+            (true, _) => Space::User,
+            (false, Ty::Ptr(known @ (Space::Static | Space::Scratch | Space::Kernel))) => known,
+            (false, _) if in_kernel(e) => Space::Kernel,
+            (false, _) => Space::Unknown,
+        };
+        self.b.as_ptr(space, value)
+    }
+
+    pub(crate) fn load(&mut self, e: &Expr, user: bool, size: u8, signed: bool) -> Value {
+        let value = self.value(e);
+        let addr = self.pointer(e, user, value);
+        self.b.load(size, signed, addr)
+    }
+
+    /// Room for so many bytes of a copy that lasts for the statement.
+    fn room(&mut self, bytes: u32) -> u32 {
+        let at = self.scratch;
+        self.scratch = at.saturating_add(bytes.div_ceil(8) * 8);
+        at
+    }
+
+    fn object_size(&self, var: VarId) -> u32 {
+        self.module.object_size(var).unwrap_or(0)
+    }
+
+    fn copied(&mut self, var: VarId, keys: &[Expr]) -> Copied {
+        let key: Vec<Value> = keys.iter().map(|k| self.value(k)).collect();
+        let room = self.room(self.object_size(var));
+        let at = self.b.copy_elem(var, key.clone(), room);
+        Copied { var, key, at }
+    }
+
+    pub(crate) fn elem_addr(&mut self, var: VarId, keys: &[Expr]) -> Value {
+        self.copied(var, keys).at
+    }
+
+    pub(crate) fn str_addr(&mut self, e: &Expr) -> Value {
+        let value = self.value(e);
+        let at = self.room(self.module.strsize);
+        self.b.str_addr(value, at)
+    }
+
+    pub(crate) fn bounded(&mut self, index: &Expr, count: i64) -> Value {
+        let index = self.value(index);
+        let end = self.b.int(count);
+        let within = self.b.cmp(dif::ir::Cond::Ult, index, end);
+        self.b.fault_unless(FaultKind::BadIndex, within, index);
+        index
+    }
+
+    /// An address that is written, and the element that it is in a copy of.
+    fn written(&mut self, e: &Expr) -> (Value, Option<Copied>) {
+        match &e.kind {
+            ExprKind::ElemAddr(var, keys) => {
+                let copied = self.copied(VarId(var.0), keys);
+                (copied.at, Some(copied))
+            }
+            ExprKind::Arith(op, base, by) => {
+                let (base, copied) = self.written(base);
+                let by = self.value(by);
+                (self.b.bin(crate::expr::arith(*op), base, by), copied)
+            }
+            ExprKind::Array { addr, .. } => self.written(addr),
+            _ => (self.value(e), None),
+        }
+    }
+
+    /// Stores the element again, which was changed in the copy.
+    fn put_back(&mut self, copied: Option<Copied>) {
+        if let Some(Copied { var, key, at }) = copied {
+            self.b.store_obj(var, key, at);
+        }
+    }
+
+    pub(crate) fn memory_place(&mut self, m: &Memory) -> InMemory {
+        let (value, element) = self.written(&m.addr);
+        let addr = self.pointer(&m.addr, false, value);
+        InMemory { addr, form: m.form, element }
+    }
+
+    pub(crate) fn read_memory(&mut self, place: &InMemory) -> Value {
+        match place.form {
+            Form::Int { size, signed } => self.b.load(size, signed, place.addr),
+            Form::Bits { size, shift, bits, signed } => {
+                let word = self.b.load(size, false, place.addr);
+                self.field(word, shift, bits, signed)
+            }
+            Form::Str => self.b.load_str(place.addr, None),
+        }
+    }
+
+    /// Some bits of a word, extended.
+    fn field(&mut self, word: Value, shift: u8, bits: u8, signed: bool) -> Value {
+        let up = self.b.int(64 - i64::from(shift) - i64::from(bits));
+        let up = self.b.bin(BinOp::Shl, word, up);
+        let down = self.b.int(64 - i64::from(bits));
+        self.b.bin(if signed { BinOp::Ashr } else { BinOp::Lshr }, up, down)
+    }
+
+    /// Stores; what the place holds then.
+    pub(crate) fn store_memory(&mut self, place: InMemory, value: Value) -> Value {
+        let stored = match place.form {
+            Form::Int { size, .. } => {
+                self.b.store(size, place.addr, value);
+                value
+            }
+            Form::Bits { size, shift, bits, signed } => {
+                let ones = if bits >= 64 { -1 } else { (1i64 << bits) - 1 };
+                let old = self.b.load(size, false, place.addr);
+                let others = self.b.int(!(ones << shift));
+                let others = self.b.bin(BinOp::And, old, others);
+                let mask = self.b.int(ones);
+                let new = self.b.bin(BinOp::And, value, mask);
+                let by = self.b.int(i64::from(shift));
+                let new = self.b.bin(BinOp::Shl, new, by);
+                let word = self.b.bin(BinOp::Or, others, new);
+                self.b.store(size, place.addr, word);
+                self.field(value, 0, bits, signed)
+            }
+            Form::Str => {
+                let at = self.room(self.module.strsize);
+                let from = self.b.str_addr(value, at);
+                let len = self.b.int(i64::from(self.module.strsize));
+                self.b.copy(place.addr, from, len);
+                value
+            }
+        };
+        self.put_back(place.element);
+        stored
+    }
+
+    /// Copies an object; where to.
+    pub(crate) fn copy_object(&mut self, dst: &Expr, src: &Expr, user: bool, size: u32) -> Value {
+        // A whole element is stored as it comes.
+        if let ExprKind::ElemAddr(var, keys) = &dst.kind {
+            let key: Vec<Value> = keys.iter().map(|k| self.value(k)).collect();
+            let value = self.value(src);
+            let from = self.pointer(src, user, value);
+            self.b.store_obj(VarId(var.0), key, from);
+            return self.b.as_int(from);
+        }
+        let (value, element) = self.written(dst);
+        let to = self.pointer(dst, false, value);
+        let value = self.value(src);
+        let from = self.pointer(src, user, value);
+        let len = self.b.int(i64::from(size));
+        self.b.copy(to, from, len);
+        self.put_back(element);
+        to
+    }
+
+    pub(crate) fn memory_call(&mut self, call: MemoryCall, args: &[Expr], user: bool) -> Value {
+        let values: Vec<Value> = args.iter().map(|a| self.value(a)).collect();
+        let (&[a, ref rest @ ..], [first, ..]) = (&values[..], args) else { return self.b.int(0) };
+        let (b, c) = (rest.first().copied().unwrap_or(a), rest.get(1).copied().unwrap_or(a));
+        match call {
+            MemoryCall::Alloca => return self.b.alloca(a),
+            MemoryCall::Copyin => {
+                let from = self.b.as_ptr(Space::User, a);
+                let to = self.b.alloca(b);
+                self.b.copy(to, from, b);
+                return to;
+            }
+            MemoryCall::Bcopy => {
+                let from = self.pointer(first, user, a);
+                let to = self.b.as_ptr(Space::Scratch, b);
+                self.b.copy(to, from, c);
+            }
+            MemoryCall::Copyinto => {
+                let from = self.b.as_ptr(Space::User, a);
+                let to = self.b.as_ptr(Space::Scratch, c);
+                self.b.copy(to, from, b);
+            }
+            MemoryCall::Copyout => {
+                let from = self.pointer(first, user, a);
+                self.b.copy_out(from, b, c);
+            }
+            MemoryCall::Copyoutstr => self.b.copy_out_str(a, b, c),
+        }
+        self.b.int(0)
+    }
+}
