@@ -34,7 +34,7 @@ pub(super) fn tokens(line: &str) -> Result<Vec<Token>, String> {
                 }
                 out.push(Token::Number(text.parse().map_err(|_| format!("bad number {text}"))?));
             }
-            c if c.is_ascii_alphabetic() => {
+            c if c.is_ascii_alphabetic() || c == '_' => {
                 let mut text = String::new();
                 while let Some(c) = chars.next_if(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.')) {
                     text.push(c);
