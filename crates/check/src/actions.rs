@@ -23,9 +23,6 @@ pub(crate) struct Recorded {
     pub(crate) span: Span,
 }
 
-/// Bytes of the largest object that is recorded.
-const LARGEST: u32 = 16 << 10;
-
 /// A format with its arguments in the record.
 struct Formatted {
     text: String,
@@ -40,7 +37,7 @@ impl Checker<'_> {
     }
 
     /// The action that an expression calls with a value that only records and keys can hold: `stack()`, `sym()` ….
-    fn recordable(e: &ast::Expr) -> Option<(&'static FunctionRow, ActionKind, &[ast::Expr])> {
+    pub(crate) fn recordable(e: &ast::Expr) -> Option<(&'static FunctionRow, ActionKind, &[ast::Expr])> {
         let ast::ExprKind::Call { callee, args } = &e.kind else { return None };
         let ast::ExprKind::Ident(name) = &callee.kind else { return None };
         let row = tables::function(&name.text)?;
@@ -57,23 +54,14 @@ impl Checker<'_> {
             return self.special(row, kind, args, e.span);
         }
         let value = self.value(e)?;
+        self.recorded_value(value)
+    }
+
+    pub(crate) fn recorded_value(&mut self, value: Expr) -> Checks<Recorded> {
+        let span = value.span;
         let value = self.text_of_array(value);
-        let object = match value.kind {
-            ExprKind::Array { ref addr, bytes } => {
-                let user = self.types.pointee(value.ty).is_some_and(|(_, user)| user);
-                Some((addr.clone(), bytes, user))
-            }
-            ExprKind::Deref { ref addr, user } => {
-                self.types.size(value.ty).map(|bytes| (addr.clone(), bytes, user))
-            }
-            _ => None,
-        };
-        if let Some((addr, bytes, user)) = object
-            && let Some(size) = u32::try_from(bytes).ok().filter(|s| (1..=LARGEST).contains(s))
-        {
-            let ty = self.object_type(&value, bytes);
-            let value = KeyValue::Bytes { addr: *addr, user };
-            return Ok(Recorded { ty, column: Column::Bytes { size }, value, span: e.span });
+        if let ExprKind::Array { .. } | ExprKind::Deref { .. } = value.kind {
+            return self.recorded_object("trace", value);
         }
         let ty = self.types.decay(value.ty);
         let column = match self.repr(ty) {
@@ -81,25 +69,14 @@ impl Checker<'_> {
             Some(Repr::Int { size, signed }) => Column::Int { size, signed },
             None if ty == TypeId::DYN => {
                 let message = "a translated pointer may not be recorded: only its members are values";
-                return self.fail(Tag::D_PRINTF_ARG_TYPE, e.span, message);
+                return self.fail(Tag::D_PRINTF_ARG_TYPE, span, message);
             }
             Some(Repr::Bytes { .. }) | None => {
                 let name = self.name(ty);
-                return self.unsupported(e.span, format!("recording a value of type \"{name}\""));
+                return self.unsupported(span, format!("recording a value of type \"{name}\""));
             }
         };
-        Ok(Recorded { ty, column, value: KeyValue::Expr(value), span: e.span })
-    }
-
-    /// The type of an object: of an array not that of its address.
-    fn object_type(&self, value: &Expr, bytes: u64) -> TypeId {
-        match (&value.kind, self.types.pointee(value.ty)) {
-            (ExprKind::Array { .. }, Some((elem, _))) => {
-                let each = self.types.size(elem).unwrap_or(1).max(1);
-                self.types.array(elem, bytes / each)
-            }
-            _ => value.ty,
-        }
+        Ok(Recorded { ty, column, value: KeyValue::Expr(value), span })
     }
 
     fn special(
@@ -122,8 +99,8 @@ impl Checker<'_> {
                 let value = KeyValue::Stack { user: false, frames };
                 Ok(Recorded { ty: TypeId::STACK, column, value, span })
             }
-            ActionKind::Ustack => {
-                let (frames, strsize) = self.ustack_frames(args)?;
+            ActionKind::Ustack | ActionKind::Jstack => {
+                let (frames, strsize) = self.ustack_frames(row.name, kind == ActionKind::Jstack, args)?;
                 let column = Column::UserStack { frames, strsize };
                 let value = KeyValue::Stack { user: true, frames };
                 Ok(Recorded { ty: TypeId::STACK, column, value, span })
@@ -145,7 +122,7 @@ impl Checker<'_> {
     }
 
     /// A constant above zero.
-    fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> Checks<u32> {
+    pub(crate) fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> Checks<u32> {
         let value = self.value(e)?;
         let signed = self.types.is_signed(value.ty);
         match value.as_const() {
@@ -168,34 +145,36 @@ impl Checker<'_> {
         }
     }
 
-    fn ustack_frames(&mut self, args: &[ast::Expr]) -> Checks<(u32, u32)> {
+    /// Frames and string room of `ustack()`, or of `jstack()`, which is the same with defaults of its own.
+    fn ustack_frames(&mut self, func: &str, jstack: bool, args: &[ast::Expr]) -> Checks<(u32, u32)> {
+        let options = &self.cx.options;
+        let (frames, strsize) = match jstack {
+            true => (options.jstackframes, options.jstackstrsize),
+            false => (options.ustackframes, 0),
+        };
         if let [_, _, extra, ..] = args {
             return self.fail(
                 Tag::D_USTACK_PROTO,
                 extra.span,
-                "ustack( ) prototype mismatch: too many arguments",
+                format!("{func}( ) prototype mismatch: too many arguments"),
             );
         }
         let frames = match args.first() {
-            None => self.cx.options.ustackframes,
-            Some(frames) => self.positive(
-                frames,
-                Tag::D_USTACK_FRAMES,
-                "ustack( ) argument #1 must be a non-zero positive integer constant",
-            )?,
+            None => frames,
+            Some(frames) => {
+                let message = format!("{func}( ) argument #1 must be a non-zero positive integer constant");
+                self.positive(frames, Tag::D_USTACK_FRAMES, &message)?
+            }
         };
         let strsize = match args.get(1) {
-            None => 0,
+            None => strsize,
             Some(e) => {
                 let value = self.value(e)?;
                 match value.as_const().map(u32::try_from) {
                     Some(Ok(v)) => v,
                     _ => {
-                        return self.fail(
-                            Tag::D_USTACK_STRSIZE,
-                            e.span,
-                            "ustack( ) argument #2 must be a positive integer constant",
-                        );
+                        let message = format!("{func}( ) argument #2 must be a positive integer constant");
+                        return self.fail(Tag::D_USTACK_STRSIZE, e.span, message);
                     }
                 }
             }
@@ -219,7 +198,8 @@ impl Checker<'_> {
         }
         self.check_length(row, args.len(), span)?;
         match kind {
-            ActionKind::Trace => self.trace(&args[0]),
+            ActionKind::Trace | ActionKind::Print => self.trace(row.name, &args[0]),
+            ActionKind::Tracemem => self.tracemem(row, args, span),
             ActionKind::Printf => self.printf(row.name, args),
             ActionKind::Printa => self.printa(row.name, args),
             ActionKind::Exit => {
@@ -253,31 +233,6 @@ impl Checker<'_> {
             ActionKind::Setopt => self.setopt(row, args, span),
             _ => self.library_action(row.name, kind, args, span),
         }
-    }
-
-    fn trace(&mut self, arg: &ast::Expr) -> Checks<StmtKind> {
-        if let ast::ExprKind::Agg(_) = arg.kind {
-            return self.fail(Tag::D_TRACE_AGG, arg.span, "trace( ) may not be applied to an aggregation");
-        }
-        if Self::recordable(arg).is_none() {
-            // A call of `trace(printf())` is told as what it is, not as a void expression.
-            let value = self.value(arg)?;
-            if self.types.is_void(value.ty) {
-                return self.fail(
-                    Tag::D_TRACE_VOID,
-                    arg.span,
-                    "trace( ) may not be applied to a void expression",
-                );
-            }
-            if value.ty == TypeId::DYN {
-                let message = "trace( ) may not be applied to a dynamic expression";
-                return self.fail(Tag::D_TRACE_DYN, arg.span, message);
-            }
-        }
-        let recorded = self.recorded(arg)?;
-        let field = self.place_field(recorded.column);
-        self.clause.actions.push(Action::Trace(field));
-        Ok(StmtKind::Record(vec![(field, recorded.value)]))
     }
 
     fn printf(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
@@ -339,7 +294,7 @@ impl Checker<'_> {
         let mut recorded = Vec::with_capacity(args.len());
         let mut wrong = false;
         for arg in args {
-            match self.format_argument(arg) {
+            match self.format_argument(func, arg) {
                 Ok(value) => recorded.push(value),
                 Err(Wrong) => wrong = true,
             }
@@ -359,22 +314,16 @@ impl Checker<'_> {
         Ok(Formatted { text, fields, writes })
     }
 
-    fn format_argument(&mut self, arg: &ast::Expr) -> Checks<Recorded> {
-        if Self::recordable(arg).is_none() {
-            let value = self.value(arg)?;
-            if self.types.is_void(value.ty) {
-                let message = "printf( ) may not be applied to a void expression";
-                return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);
-            }
+    fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> Checks<Recorded> {
+        if Self::recordable(arg).is_some() {
+            return self.recorded(arg);
         }
-        let recorded = self.recorded(arg)?;
-        if let Column::Bytes { .. } = recorded.column {
-            let name = self.name(recorded.ty);
-            let message = format!("printf( ) may not be applied to an object of type \"{name}\"");
-            let help = Some("print its members, or trace( ) it".to_string());
-            return self.fail_with(Tag::D_PRINTF_ARG_TYPE, arg.span, message, help);
+        let value = self.expr(arg)?;
+        if self.types.is_void(value.ty) {
+            let message = format!("{func}( ) may not be applied to a void expression");
+            return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);
         }
-        Ok(recorded)
+        self.format_value(func, value)
     }
 
     /// An argument that must be an aggregation which has been assigned; `n` counts from 1.

@@ -207,6 +207,7 @@ fn action(a: &Action) -> String {
     let aggs = |ids: &[plane::desc::AggId]| ids.iter().map(|i| i.0.to_string()).collect::<Vec<_>>().join(" ");
     match a {
         Action::Trace(f) => format!("trace {}", field(*f)),
+        Action::Print(f, shape) => format!("print {} {shape}", field(*f)),
         Action::Tracemem { bytes, .. } => format!("tracemem {}", field(*bytes)),
         Action::Printf { format, args } => format!("printf {format:?} [{}]", fields(args)),
         Action::Printa { format, aggs: ids } => format!("printa {format:?} aggs {}", aggs(ids)),

@@ -12,6 +12,7 @@
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
 //!  actions     what records; printf: formats against types
+//!  memory      trace(), print(), tracemem(): memory as it is
 //!  translate   translators, defined();  cpus: what is known of each CPU
 //!  aggregates  @a[k] = f(x); quantize: its parameters;  columns: what a key column is, joined over all uses
 //!  program     the result
@@ -37,6 +38,7 @@ pub mod dump;
 mod expr;
 mod inline;
 mod library;
+mod memory;
 mod objects;
 mod ops;
 mod places;

@@ -35,7 +35,9 @@ impl Checker<'_> {
         let int = t.as_int(ty);
         match takes {
             Takes::KernelAddr => int.is_some() || t.is_pointer(ty) || kind == Kind::Symaddr,
-            Takes::UserAddr => int.is_some() || t.is_pointer(ty) || kind == Kind::Usymaddr,
+            Takes::UserAddr => {
+                kind == Kind::Usymaddr || self.cx.options.target && (int.is_some() || t.is_pointer(ty))
+            }
             Takes::Pointer => int.is_some() || t.is_pointer(ty),
             Takes::Char => int.is_some_and(|i| i.size <= 4),
             Takes::AnyInt | Takes::Signed(0) | Takes::Unsigned(0) => int.is_some(),

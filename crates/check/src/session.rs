@@ -50,8 +50,14 @@ pub struct Options {
     pub stackframes: u32,
     /// Frames of `ustack()`.
     pub ustackframes: u32,
+    /// Frames of `jstack()`.
+    pub jstackframes: u32,
+    /// Bytes of strings that `jstack()` may record.
+    pub jstackstrsize: u32,
     /// Operands of the command (`$1` first), for those that no program references.
     pub operands: Vec<String>,
+    /// There is a `$target`, whose addresses `%A` names.
+    pub target: bool,
     /// Unreferenced operands are no error.
     pub argref: bool,
     /// What D libraries may know of the machine; asked for when a program uses it.
@@ -98,7 +104,10 @@ impl Default for Options {
             empty: false,
             stackframes: 20,
             ustackframes: 100,
+            jstackframes: 50,
+            jstackstrsize: 512,
             operands: Vec::new(),
+            target: false,
             argref: false,
             facts: FactsOf(Facts::default),
             cpu: None,

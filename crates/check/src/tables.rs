@@ -164,6 +164,8 @@ pub enum Subroutine {
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionKind {
+    Print,
+    Tracemem,
     Trace,
     Printf,
     Printa,
@@ -174,6 +176,7 @@ pub enum ActionKind {
     Denormalize,
     Stack,
     Ustack,
+    Jstack,
     Sym,
     Func,
     Mod,
@@ -341,7 +344,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("inet_ntoa6", "string", "void *"),
     call("inet_ntop", "string", "int, void *"),
     call("json", "string", "string, string"),
-    later_act("jstack"),
+    act("jstack", "stack", "...", ActionKind::Jstack),
     call("link_ntop", "string", "int, void *"),
     nothing("kdebug_trace", "it is a facility of macOS"),
     nothing("kdebug_trace_string", "it is a facility of macOS"),
@@ -366,7 +369,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("ntohs", "uint16_t", "uint16_t", Subroutine::Call("htons")),
     never("panic", "the kernel lets no program of ours stop it"),
     never("pcap", "use tracemem( ), or tcpdump, which filters packets in the kernel"),
-    later_act("print"),
+    act("print", "void", "@", ActionKind::Print),
     act("printa", "void", "@, ...", ActionKind::Printa),
     act("printf", "void", "@, ...", ActionKind::Printf),
     later_act("printm"),
@@ -403,7 +406,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("tolower", "string", "string"),
     call("toupper", "string", "string"),
     act("trace", "void", "@", ActionKind::Trace),
-    later_act("tracemem"),
+    act("tracemem", "void", "@, @, ...", ActionKind::Tracemem),
     act("trunc", "void", "...", ActionKind::Trunc),
     act("uaddr", "_usymaddr", "uintptr_t", ActionKind::Uaddr),
     act("ufunc", "_usymaddr", "uintptr_t", ActionKind::Ufunc),

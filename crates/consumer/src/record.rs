@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use plane::desc::{Action, AddrForm, AggId, Datum, Field, RecordDesc};
 use plane::format::{self, FormatError, Piece};
+use plane::shape::Shape;
 use plane::stacks::Stack;
 
 use crate::consumer::Source;
@@ -227,6 +228,13 @@ pub enum Value<'a> {
 pub enum Item<'a> {
     /// A value in its default form.
     Trace(Value<'a>),
+    /// A value by its type.
+    Print {
+        /// What it is.
+        shape: &'a Shape,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
     /// Memory, always as a hexdump.
     Dump(&'a [u8]),
     /// `printf()`.
@@ -399,12 +407,19 @@ impl<'t> Decoder<'t, '_> {
         }
     }
 
-    fn plain<'a>(&mut self, action: &Action, data: &'a [u8]) -> Option<Item<'a>>
+    fn plain<'a>(&mut self, action: &'a Action, data: &'a [u8]) -> Option<Item<'a>>
     where
         't: 'a,
     {
         Some(match action {
             Action::Trace(field) => Item::Trace(self.value(data, *field)?),
+            Action::Print(field, shape) => Item::Print {
+                shape,
+                bytes: match self.value(data, *field)? {
+                    Value::Str { text, .. } => text,
+                    _ => data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?,
+                },
+            },
             Action::Tracemem { bytes, len } => {
                 let from = bytes.offset as usize;
                 let all = data.get(from..)?.get(..bytes.datum.size() as usize)?;

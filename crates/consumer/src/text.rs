@@ -8,6 +8,8 @@
 //!  datum      the default form of a value; hexdumps; stacks
 //!  printf     formats
 //!  histogram  the distributions of the quantize family
+//!  net        %I and %P
+//!  pretty     print()
 //!  packed     agghist and aggpack
 //!  table      aggregations in their default form
 //!  time       %Y and %T
@@ -15,7 +17,9 @@
 
 mod datum;
 mod histogram;
+mod net;
 mod packed;
+mod pretty;
 mod printf;
 mod table;
 mod time;
@@ -145,6 +149,7 @@ impl Renderer for Text {
     fn item(&mut self, out: &mut Vec<u8>, item: &Item<'_>, view: &mut View<'_>) {
         match item {
             Item::Trace(value) => datum::traced(out, value, view),
+            Item::Print { shape, bytes } => pretty::print(out, shape, bytes, view),
             Item::Dump(bytes) => datum::hexdump(out, bytes),
             Item::Printf { format, args } => printf::printf(out, format, args, view),
             _ => {}

@@ -145,8 +145,8 @@ pub const TABLE: &[Row] = &[
     row("grabanon", Run, Flag, "", false, "claim anonymous tracing"),
     row("incdir", Compile, List, "", true, "a directory of preprocessor headers (-I)"),
     row("iregs", Compile, Int, "8", false, "registers of the D machine"),
-    row("jstackframes", Run, Int, "50", false, "frames of jstack()"),
-    row("jstackstrsize", Run, Size, "512", false, "string room of jstack()"),
+    row("jstackframes", Run, Int, "50", true, "frames of jstack(), at most 127"),
+    row("jstackstrsize", Run, Size, "512", true, "string room of jstack() (names are read without limit)"),
     row("kdefs", Compile, Flag, "", false, "kernel symbols that are not there are errors"),
     row("knodefs", Compile, Flag, "", false, "kernel symbols need not be there"),
     row(
@@ -267,8 +267,12 @@ impl std::error::Error for OptionError {}
 
 /// Least and greatest value of options whose shape alone allows more. A frame count beyond what the kernel walks is no
 /// error: scripts ask for a thousand to mean all.
-const LIMITS: &[(&str, u64, u64)] =
-    &[("strsize", 8, 32 << 10), ("stackframes", 1, u64::MAX), ("ustackframes", 1, u64::MAX)];
+const LIMITS: &[(&str, u64, u64)] = &[
+    ("strsize", 8, 32 << 10),
+    ("stackframes", 1, u64::MAX),
+    ("ustackframes", 1, u64::MAX),
+    ("jstackframes", 1, u64::MAX),
+];
 
 fn limits(name: &str) -> Option<(u64, u64)> {
     LIMITS.iter().find(|(n, ..)| *n == name).map(|(_, least, most)| (*least, *most))

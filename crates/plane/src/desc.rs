@@ -2,6 +2,10 @@
 //!
 //! The checker decides these shapes, the back end writes them, the consumer reads and prints them. Offsets are bytes.
 
+use std::sync::Arc;
+
+use crate::shape::Shape;
+
 /// What the bytes of one column mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Datum {
@@ -242,6 +246,8 @@ pub struct AggDesc {
 pub enum Action {
     /// `trace(e)`; `sym()` and the like as statements; `stack()`, `ustack()`: print the field in its default form.
     Trace(Field),
+    /// `print(e)`: the field by its type.
+    Print(Field, Arc<Shape>),
     /// `tracemem`: always a hexdump of the first `len` (a field, or all) bytes.
     Tracemem {
         /// The bytes.

@@ -8,6 +8,7 @@
 //!
 //! ```text
 //!  descriptions   desc      what a record, a key, an aggregation value is made of
+//!                 shape     what print() shows of a type
 //!  control page   control   activity, epoch, exit status, drop counters
 //!  records        ring      one ring a CPU: reserve by compare-exchange, commit by exchange
 //!                 drain     the consumer's side: committed records, in order of time
@@ -29,6 +30,7 @@ pub mod owned;
 pub mod read;
 pub mod ring;
 pub mod scratch;
+pub mod shape;
 pub mod stacks;
 pub mod table;
 pub mod thread;

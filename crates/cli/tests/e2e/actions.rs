@@ -10,6 +10,7 @@ tests! {
     freopen_that_fails_is_told ftruncate_empties_a_file setopt_changes_what_comes_next setopt_that_fails_is_told
     raise_sends_a_signal raise_of_no_signal_is_a_fault stop_stops_the_process chill_holds_the_cpu chill_has_a_budget
     what_linux_cannot_do_is_refused_by_name
+    jstack_is_a_ustack_with_its_own_defaults agghist_and_aggpack
 }
 
 /// A file name of this test alone.
@@ -221,5 +222,72 @@ fn what_linux_cannot_do_is_refused_by_name() -> Verdict {
         let name = call.split('(').next().unwrap_or_default();
         assert!(o.err.contains(&format!("{name}( ) cannot be had on Linux\n")), "{o:?}");
     }
+    Pass
+}
+
+fn jstack_is_a_ustack_with_its_own_defaults() -> Verdict {
+    let run = |options: &[&str], clause: &str| {
+        let program = format!("syscall::getppid:entry /pid == $target && !n++/ {{ {clause} }}");
+        let work = workload("getppid", 10);
+        let mut words = vec!["-q"];
+        words.extend(options);
+        words.extend(["-c", work.as_str(), "-n", program.as_str()]);
+        dtrace(&words).code(0).out
+    };
+    let out = run(&[], "printf(\"%k|%k\", jstack(9), ustack(9));");
+    let (j, u) = out.trim_end_matches('\n').split_once('|').unwrap_or_default();
+    assert_eq!(j.trim_end(), u.trim_end(), "{out}");
+    // As many frames as there are, unless the option of its own says less.
+    let all = run(&[], "jstack();").trim().lines().count();
+    assert!(all > 1, "{all}");
+    assert_eq!(run(&["-xustackframes=1"], "jstack();").trim().lines().count(), all);
+    assert_eq!(run(&["-xjstackframes=1"], "jstack();").trim().lines().count(), 1);
+    // With its count below it.
+    let keyed = run(&["-xjstackframes=9"], "@[jstack(1, 100)] = count(); exit(0);");
+    assert_eq!(keyed.trim().lines().count(), 2, "{keyed}");
+    Pass
+}
+
+fn agghist_and_aggpack() -> Verdict {
+    let text = "BEGIN { @[\"demerit\"] = sum(-10); @[\"wtf\"] = sum(10); @[\"bot\"] = sum(20); printa(@); \
+                setopt(\"aggzoom\"); printa(@); exit(0); }";
+    let o = dtrace(&["-qn", text, "-xagghist"]).code(0);
+    let expected = "\n
+              key  ------------- Distribution ------------- count    
+          demerit                @@@@@|                     -10      
+              wtf                     |@@@@@                10       
+              bot                     |@@@@@@@@@@           20       
+\n
+              key  ------------- Distribution ------------- count    
+          demerit           @@@@@@@@@@|                     -10      
+              wtf                     |@@@@@@@@@@           10       
+              bot                     |@@@@@@@@@@@@@@@@@@@  20       
+\n";
+    assert_eq!(o.out, expected);
+    let text = "BEGIN { @x = quantize(1 << 32); @y[1] = quantize(1); @z[\"mumble\"] = quantize(1); \
+                @xx[\"foo\", (char)1, (short)2, (long)3] = quantize(1); @neg = lquantize(-10, -10, 20, 1, -1); \
+                @neg = lquantize(-5, -10, 20, 1, 1); @neg = lquantize(0, -10, 20, 1, 1); exit(0); } \
+                END { setopt(\"aggzoom\", \"true\"); printa(@neg); setopt(\"aggzoom\", \"false\"); printa(@neg); }";
+    let o = dtrace(&["-qn", text, "-xaggpack"]).code(0);
+    let expected = "\n
+     min .--------------------------------. max      | count
+   < -10 : V    X    X                    : >= 20    | 1
+\n
+     min .--------------------------------. max      | count
+   < -10 : v    x    x                    : >= 20    | 1
+\n
+        min .---. max        | count
+ 2147483648 : X : 8589934592 | 1
+
+      key  min .---. max  | count
+        1    0 : X : 2    | 1
+
+              key  min .---. max  | count
+           mumble    0 : X : 2    | 1
+
+                                         key  min .---. max  | count
+              foo   1     2                3    0 : X : 2    | 1
+";
+    assert_eq!(o.out, expected);
     Pass
 }

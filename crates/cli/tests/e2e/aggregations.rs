@@ -5,7 +5,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     every_function keys_of_each_kind sorted_by_value printa_formats clear_loses_nothing quantize_buckets many_keys
-    aggregation_drops_are_said all_cpus_count
+    aggregation_drops_are_said all_cpus_count lquantize_levels_are_of_32_bits several_aggregations_at_once
 }
 
 // row variable.aggregation, format.aggregation-entry
@@ -143,5 +143,42 @@ fn all_cpus_count() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.value_of("all"), 20_000, "{o:?}");
+    Pass
+}
+
+fn lquantize_levels_are_of_32_bits() -> Verdict {
+    let text = "BEGIN { x = 4294967297; @ = lquantize(4294967297, 0, 3); @ = lquantize(x, 0, 3); @ = lquantize(-4294967295, 0, 3); \
+                @ = lquantize(2147483648, 0, 3); exit(0); }";
+    let o = dtrace(&["-qn", text]).code(0);
+    let rows: Vec<(&str, &str)> = o
+        .out
+        .lines()
+        .filter_map(|l| l.split_once('|'))
+        .map(|(value, bar)| (value.trim(), bar.trim_start_matches('@').trim()))
+        .collect();
+    assert_eq!(rows, [("< 0", "1"), ("0", "0"), ("1", "3"), ("2", "0")], "{o:?}");
+    Pass
+}
+
+/// Keys that one of them lacks show 0; more values than aggregations show the last one again.
+fn several_aggregations_at_once() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { @x[\"a\", 1] = count(); @y[\"b\", 1] = sum(3); @y[\"a\", 1] = sum(2); @q[\"a\", 1] = quantize(3); \
+         printa(\"%s %d %@d %@d %@d\\n\", @x, @y); printa(@x, @y); printa(\"%s%@d|\", @q); \
+         printa(\"[%-5s] [%3d] %@#x %@5u\\n\", @y, @x); exit(0); }",
+    ])
+    .code(0);
+    let row = |key: &str, x: i64, y: i64| format!("  {key:<50} {:>8} {x:>16} {y:>16}\n", 1);
+    let head =
+        format!("\n{:>16} {:>41} {:<9}\n", "value", "------------- Distribution -------------", "count");
+    let bar = |value: u32, at: usize, count: u32| format!("{value:>16} |{:<40} {count:<9}\n", "@".repeat(at));
+    let distribution = format!("a{head}{}{}{}|", bar(1, 0, 0), bar(2, 40, 1), bar(4, 0, 0));
+    let expected = format!(
+        "b 1 0 3 3\na 1 1 2 2\n\n{}{}{distribution}[a    ] [  1] 0x2     1\n[b    ] [  1] 0x3     0\n\n",
+        row("b", 0, 3),
+        row("a", 1, 2)
+    );
+    assert_eq!(o.out, expected);
     Pass
 }

@@ -18,6 +18,7 @@ mod faults;
 mod frontend;
 mod kernel;
 mod leaves_nothing;
+mod objects;
 mod profile;
 mod restricted;
 mod stability;
@@ -50,6 +51,7 @@ const GROUPS: &[&[Test]] = &[
     variables::TESTS,
     actions::TESTS,
     aggregations::TESTS,
+    objects::TESTS,
     syscalls::TESTS,
     profile::TESTS,
     faults::TESTS,

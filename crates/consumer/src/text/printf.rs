@@ -7,7 +7,7 @@
 use plane::desc::AddrForm;
 use plane::format::{Amount, Conversion, Piece, Takes};
 
-use super::{View, datum, histogram, time};
+use super::{View, datum, histogram, net, time};
 use crate::agg::rows::{Cell, Row};
 use crate::pad::{Base, Field, WIDEST, float, signed, string, unsigned};
 use crate::record::{Int, Value};
@@ -77,7 +77,8 @@ fn field<'a, 'v: 'a>(
         alternate: conversion.alternate,
         zero: conversion.zero,
         width: (width.unsigned_abs() as usize).min(WIDEST),
-        precision: precision.and_then(|p| usize::try_from(p).ok()).map(|p| p.min(WIDEST)),
+        // A precision of 0 is none, in the format and as an argument: so it is in the original, and not in C.
+        precision: precision.and_then(|p| usize::try_from(p).ok()).filter(|p| *p > 0).map(|p| p.min(WIDEST)),
     })
 }
 
@@ -112,6 +113,11 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             };
             float(out, number, conversion.letter(), field);
         }
+        (Takes::Float(_), Value::Bytes(bytes)) => float(out, extended(bytes), conversion.letter(), field),
+        (Takes::Address, Value::Str { text, .. }) => string(out, &net::host(text), field),
+        (Takes::Address, Value::Bytes(bytes)) => {
+            string(out, &net::host(crate::record::text(bytes)), field);
+        }
         (Takes::Char, Value::Int(int)) => character(out, conversion, field, *int),
         (Takes::Time, Value::Int(int)) => {
             let text = time::local(int.bits).map_or_else(
@@ -120,7 +126,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             );
             string(out, text.as_bytes(), field);
         }
-        (Takes::Port, Value::Int(int)) => string(out, int.as_unsigned().to_string().as_bytes(), field),
+        (Takes::Port, Value::Int(int)) => string(out, net::port(int.bits as u16).as_bytes(), field),
         (Takes::KernelAddr, Value::Int(int)) => {
             let name = view.symbols.kernel(int.as_unsigned(), AddrForm::Address);
             string(out, name.as_bytes(), field);
@@ -140,7 +146,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             string(out, view.symbols.user(Process::now(*pid), *addr, *form).as_bytes(), field);
         }
         (_, Value::Str { text, .. }) => words(out, conversion, field, text),
-        (Takes::String | Takes::Address, Value::Bytes(bytes)) => {
+        (Takes::String, Value::Bytes(bytes)) => {
             words(out, conversion, field, crate::record::text(bytes));
         }
         (_, Value::Stack(stack)) => {
@@ -151,6 +157,22 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
         }
         (_, value) => datum::traced(out, value, view),
     }
+}
+
+/// A `long double` of x86 as the nearest `double`.
+fn extended(bytes: &[u8]) -> f64 {
+    let word = |at: usize, len: usize| -> u64 {
+        bytes.iter().skip(at).take(len).rev().fold(0, |word, b| word << 8 | u64::from(*b))
+    };
+    let (mantissa, top) = (word(0, 8), word(8, 2));
+    let (exponent, sign) = ((top & 0x7fff) as i32, if top & 0x8000 == 0 { 1.0 } else { -1.0 });
+    let value = match exponent {
+        0x7fff if mantissa << 1 == 0 => f64::INFINITY,
+        0x7fff => f64::NAN,
+        // In two steps: 2 to the whole exponent may be outside of what a double holds where the product is not.
+        _ => mantissa as f64 * f64::powi(2.0, -63) * f64::powi(2.0, (exponent - 16383).clamp(-1073, 1023)),
+    };
+    sign * value
 }
 
 fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8]) {
@@ -287,6 +309,82 @@ mod tests {
         assert_eq!(show("%k", std::slice::from_ref(&stack)), "\n0x1\n0x2\n");
         assert_eq!(show("%-4k", std::slice::from_ref(&stack)), "\n    0x1\n    0x2\n");
         assert_eq!(show("%5k", &[stack]), "\n  0x1\n  0x2\n");
+    }
+
+    #[test]
+    fn a_precision_of_nothing_is_none() {
+        assert_eq!(show("%.0s|%0.0s|%.s", &vec![str("hello"); 3]), "hello|hello|hello");
+        let args = [int(0, 4, true), str("hello"), int(1, 4, true), str("hello")];
+        assert_eq!(show("%.*s|%.*s", &args), "hello|h");
+        assert_eq!(show("[%*.*s]", &[int(7, 4, true), int(2, 4, true), str("hello")]), "[     he]");
+        assert_eq!(show("%.0d", &[int(0, 4, true)]), "0");
+    }
+
+    #[test]
+    fn flags_are_those_of_c() {
+        let n = |v: i64| int(v, 4, true);
+        assert_eq!(
+            show("%#8x|%08x|%-8x|%+8d|% 8d", &[n(0x123), n(0x123), n(0x123), n(123), n(123)]),
+            "   0x123|00000123|123     |    +123|     123"
+        );
+        assert_eq!(
+            show("%#o %#X %'d %.5d %+i", &[n(8), n(255), n(1234), n(42), n(7)]),
+            "010 0XFF 1234 00042 +7"
+        );
+    }
+
+    #[test]
+    fn sizes_name_the_type_and_change_nothing() {
+        assert_eq!(
+            show("%hd %hi %hu %ho %hx %hX", &vec![int(-2, 2, true); 6]),
+            "-2 -2 65534 177776 fffe FFFE"
+        );
+        assert_eq!(
+            show("%ld %li %lu %lo %lx %lX", &vec![int(-2, 8, true); 6]),
+            "-2 -2 18446744073709551614 1777777777777777777776 fffffffffffffffe FFFFFFFFFFFFFFFE"
+        );
+        assert_eq!(
+            show("%lld %lli %llu %llo %llx %llX", &vec![int(-2, 8, true); 6]),
+            "-2 -2 18446744073709551614 1777777777777777777776 fffffffffffffffe FFFFFFFFFFFFFFFE"
+        );
+        assert_eq!(show("%d %i %u", &vec![int(0xffff, 2, false); 3]), "65535 -1 65535");
+    }
+
+    #[test]
+    fn floating_point_is_shown_as_c_does() {
+        let double = |v: f64| int(v.to_bits() as i64, 8, true);
+        let float = |v: f32| int(i64::from(v.to_bits()), 4, true);
+        assert_eq!(
+            show("%f %e %g %E %G", &vec![double(0.00001234); 5]),
+            "0.000012 1.234000e-05 1.234e-05 1.234000E-05 1.234E-05"
+        );
+        assert_eq!(
+            show("%.2f|%8.1f|%-8.1f|%+f", &[float(1.5), double(2.25), double(2.25), double(0.5)]),
+            "1.50|     2.2|2.2     |+0.500000"
+        );
+        // 1.0, -2.5 and infinity, as x86 keeps a long double.
+        let long = |m: u64, e: u16| -> Vec<u8> {
+            m.to_le_bytes().into_iter().chain(e.to_le_bytes()).chain([0; 6]).collect()
+        };
+        let (one, half, much) = (long(1 << 63, 0x3fff), long(5 << 61, 0xc000), long(1 << 63, 0x7fff));
+        assert_eq!(
+            show("%Lf %Lg %Le", &[Value::Bytes(&one), Value::Bytes(&half), Value::Bytes(&much)]),
+            "1.000000 -2.5 inf"
+        );
+    }
+
+    #[test]
+    fn memory_is_text_up_to_its_nul() {
+        assert_eq!(
+            show("[%s] [%6s] [%S] [%ls] [%ws]", &vec![Value::Bytes(b"a\tb\0c"); 5]),
+            "[a\tb] [   a\tb] [a\\tb] [a\tb] [a\tb]"
+        );
+    }
+
+    #[test]
+    fn ports_and_addresses_without_a_name_are_numbers() {
+        assert_eq!(show("%P|%8P", &vec![int(65_533, 2, false); 2]), "65533|   65533");
+        assert_eq!(show("%I", &[str("not an address")]), "not an address");
     }
 
     #[test]

@@ -107,6 +107,14 @@ impl World for Reach<'_> {
         self.world.random()
     }
 
+    fn raise(&mut self, signal: i64) -> bool {
+        self.world.raise(signal)
+    }
+
+    fn chill(&mut self, nanoseconds: u64) -> bool {
+        self.world.chill(nanoseconds)
+    }
+
     fn stack(&mut self, user: bool, frames: u32) -> u64 {
         self.world.stack(user, frames)
     }

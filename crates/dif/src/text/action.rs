@@ -1,6 +1,7 @@
 //! What the consumer does for a record, printed and read: the `does` lines.
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use plane::desc::Action;
 
@@ -13,6 +14,9 @@ impl Printer<'_> {
     pub(super) fn action(&mut self, action: &Action) -> fmt::Result {
         match action {
             Action::Trace(f) => write!(self.out, "trace {}", FieldText(*f)),
+            Action::Print(f, shape) => {
+                write!(self.out, "print {} {}", FieldText(*f), quote(shape.to_string().as_bytes()))
+            }
             Action::Tracemem { bytes, len: None } => write!(self.out, "tracemem {}", FieldText(*bytes)),
             Action::Tracemem { bytes, len: Some(len) } => {
                 write!(self.out, "tracemem {}, {}", FieldText(*bytes), FieldText(*len))
@@ -58,6 +62,10 @@ impl Cursor {
     pub(super) fn action(&mut self) -> Parse<Action> {
         Ok(match self.word()?.as_str() {
             "trace" => Action::Trace(self.field()?),
+            "print" => {
+                let field = self.field()?;
+                Action::Print(field, Arc::new(self.string()?.parse()?))
+            }
             "tracemem" => {
                 let bytes = self.field()?;
                 let len = if self.accept(&Token::Sign(',')) { Some(self.field()?) } else { None };

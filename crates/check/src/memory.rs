@@ -1,0 +1,236 @@
+//! What records memory as it is: `trace()`, `print()` and `tracemem()`, and arguments of formats that are no scalars.
+//!
+//! An object is recorded where it lies, byte for byte; what the bytes are, `print()` tells the consumer in a form of its
+//! own ([`Shape`]), for the consumer knows no types.
+
+use std::sync::Arc;
+
+use diagnostics::{Span, Tag};
+use plane::desc::{Action, Datum};
+use plane::shape::{DEPTH, Form, Member, Shape};
+use syntax::ast;
+use types::{BitAccess, IntClass, Kind, TypeId};
+
+use crate::actions::Recorded;
+use crate::columns::Column;
+use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
+use crate::session::{Checker, Checks};
+use crate::tables::FunctionRow;
+
+/// The longest object or dump that a record holds.
+const LONGEST: u64 = 1 << 16;
+
+impl Checker<'_> {
+    /// Where an object lies: its address, whether in user memory, and its size where that is known.
+    fn object_address(&self, e: &Expr) -> Option<(Expr, bool, Option<u64>)> {
+        match &e.kind {
+            ExprKind::Deref { addr, user } => Some(((**addr).clone(), *user, self.types.size(e.ty))),
+            ExprKind::Array { addr, bytes } => {
+                let user = self.types.pointee(e.ty).is_some_and(|(_, user)| user);
+                Some(((**addr).clone(), user, Some(*bytes)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The type of an object: of an array not that of its address.
+    fn object_type(&self, e: &Expr) -> TypeId {
+        match (&e.kind, self.types.pointee(e.ty)) {
+            (ExprKind::Array { bytes, .. }, Some((elem, _))) => {
+                let each = self.types.size(elem).unwrap_or(1).max(1);
+                self.types.array(elem, bytes / each)
+            }
+            _ => e.ty,
+        }
+    }
+
+    /// A value as `trace()` and `print()` record it: an array, struct or union as its bytes.
+    fn recorded_whole(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+        match self.types.base_kind(e.ty) {
+            Kind::Sou { .. } | Kind::Array { .. } => self.recorded_object(func, e),
+            Kind::Float { .. } => self.recorded_float(func, e),
+            _ => {
+                let value = self.rvalue(e)?;
+                match value.kind {
+                    ExprKind::Array { .. } => self.recorded_object(func, value),
+                    _ => self.recorded_value(value),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn recorded_object(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+        let (ty, span) = (self.object_type(&e), e.span);
+        let name = self.name(ty);
+        let Some((addr, user, size)) = self.object_address(&e) else {
+            return self.unsupported(span, format!("recording a value of type \"{name}\""));
+        };
+        let size = match size {
+            Some(size @ 1..=LONGEST) => size as u32,
+            Some(0) | None => {
+                let message =
+                    format!("{func}( ) may not be applied to a value of unknown size of type \"{name}\"");
+                return self.fail(Tag::D_PROTO_ARG, span, message);
+            }
+            Some(size) => {
+                let message =
+                    format!("{func}( ) of {size} bytes: a record holds at most {LONGEST} of a value");
+                return self.fail(Tag::D_PRINT_SIZE, span, message);
+            }
+        };
+        Ok(Recorded { ty, column: Column::Bytes { size }, value: KeyValue::Bytes { addr, user }, span })
+    }
+
+    /// Floating-point numbers are only recorded: as the bits that they are.
+    fn recorded_float(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+        let size = self.types.size(e.ty).unwrap_or(0) as u8;
+        match (self.object_address(&e), size) {
+            (Some((addr, user, _)), 4 | 8) => {
+                let (ty, span) = (e.ty, e.span);
+                let load = ExprKind::Load { addr: Box::new(addr), size, signed: false, user };
+                let value = KeyValue::Expr(Expr { kind: load, ty: TypeId::ULONG, span });
+                Ok(Recorded { ty, column: Column::Int { size, signed: true }, value, span })
+            }
+            _ => self.recorded_object(func, e),
+        }
+    }
+
+    /// An argument of a format: a `char` array is text where it lies, a floating-point number its bits.
+    pub(crate) fn format_value(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+        match self.types.base_kind(e.ty) {
+            Kind::Float { .. } => return self.recorded_float(func, e),
+            Kind::Sou { .. } => return self.recorded_object(func, e),
+            _ => {}
+        }
+        let value = self.rvalue(e)?;
+        match value.kind {
+            ExprKind::Array { bytes: 1.., .. } if self.types.is_string_like(value.ty) => {
+                self.recorded_object(func, value)
+            }
+            // The address of any other array, for `%p`.
+            ExprKind::Array { addr, .. } if !self.types.is_string_like(value.ty) => {
+                self.recorded_value(Expr { ty: value.ty, span: value.span, ..*addr })
+            }
+            _ => self.recorded_value(value),
+        }
+    }
+
+    /// `trace(e)` and `print(e)`.
+    pub(crate) fn trace(&mut self, func: &str, arg: &ast::Expr) -> Checks<StmtKind> {
+        let prints = func == "print";
+        let tag = |trace, print| if prints { print } else { trace };
+        if let ast::ExprKind::Agg(_) = arg.kind {
+            let message = format!("{func}( ) may not be applied to an aggregation");
+            let help = prints.then(|| "did you mean `printa`?".to_string());
+            return self.fail_with(tag(Tag::D_TRACE_AGG, Tag::D_PRINT_AGG), arg.span, message, help);
+        }
+        let recorded = if !prints && Self::recordable(arg).is_some() {
+            self.recorded(arg)?
+        } else {
+            // A call of `trace(printf())` is told as what it is, not as a void expression.
+            let value = self.expr(arg)?;
+            if self.types.is_void(value.ty) {
+                let message = format!("{func}( ) may not be applied to a void expression");
+                return self.fail(tag(Tag::D_TRACE_VOID, Tag::D_PRINT_VOID), arg.span, message);
+            }
+            if value.ty == TypeId::DYN {
+                let message = format!("{func}( ) may not be applied to a dynamic expression");
+                return self.fail(tag(Tag::D_TRACE_DYN, Tag::D_PRINT_DYN), arg.span, message);
+            }
+            self.recorded_whole(func, value)?
+        };
+        let field = self.clause.layout.push(recorded.column.datum(self.strsize));
+        self.clause.actions.push(match prints {
+            true => Action::Print(field, Arc::new(self.shape(recorded.ty, DEPTH))),
+            false => Action::Trace(field),
+        });
+        Ok(StmtKind::Record(vec![(field, recorded.value)]))
+    }
+
+    /// What the bytes of a type are.
+    fn shape(&self, ty: TypeId, depth: u32) -> Shape {
+        let types = self.types;
+        let name = types.name(ty).replace(" <anonymous>", "");
+        let size = types.size(ty).unwrap_or(0) as u32;
+        let Some(below) = depth.checked_sub(2) else {
+            return Shape { name: name.into(), size, form: Form::Int };
+        };
+        let form = match types.base_kind(ty) {
+            Kind::Int(int) if int.class == IntClass::Char => Form::Char,
+            Kind::Float { .. } => Form::Float,
+            Kind::Pointer { target, .. } if types.is_function(target) => Form::FunctionPointer,
+            Kind::Pointer { .. } => Form::Pointer,
+            Kind::Enum { int, .. } => Form::Enum { signed: int.signed, names: types.enumerators(ty) },
+            Kind::String => Form::String,
+            Kind::Array { elem, .. } => Form::Array(Arc::new(self.shape(elem, below))),
+            Kind::Sou { .. } => {
+                let members = types.members(ty);
+                Form::Sou(members.iter().map(|m| self.member_shape(m, below)).collect())
+            }
+            _ => Form::Int,
+        };
+        Shape { name: name.into(), size, form }
+    }
+
+    fn member_shape(&self, m: &types::Member, depth: u32) -> Member {
+        let shape = self.shape(m.ty, depth);
+        let access = m.bits.and_then(|bits| BitAccess::of(m.bit_offset, bits));
+        let (offset, bits) = match access {
+            Some(a) => (a.offset, Some((a.shift, a.bits))),
+            None => (m.bit_offset / 8, None),
+        };
+        Member { name: m.name.clone(), offset: offset as u32, bits, shape }
+    }
+
+    /// `tracemem(addr, n[, dynamic])`.
+    pub(crate) fn tracemem(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> Checks<StmtKind> {
+        let func = row.name;
+        let (addr, size, dynamic) = match args {
+            [addr, size] => (addr, size, None),
+            [addr, size, dynamic] => (addr, size, Some(dynamic)),
+            [_, _, _, extra, ..] => {
+                let message =
+                    format!("{func}( ) prototype mismatch: {} args passed, at most 3 expected", args.len());
+                return self.fail(Tag::D_TRACEMEM_ARGS, extra.span, message);
+            }
+            _ => return self.check_length(row, args.len(), span).map(|()| StmtKind::Record(Vec::new())),
+        };
+        let addr = self.value(addr)?;
+        if !self.types.is_pointer(addr.ty) && !self.types.is_integer(addr.ty) {
+            let message = format!(
+                "{func}( ) argument #1 is incompatible with prototype:\n\tprototype: pointer or integer\n\t \
+                 argument: {}",
+                self.name(addr.ty)
+            );
+            return self.fail(Tag::D_TRACEMEM_ADDR, addr.span, message);
+        }
+        let message =
+            format!("{func}( ) argument #2 must be a non-zero positive integral constant expression");
+        let size = self.positive(size, Tag::D_TRACEMEM_SIZE, &message)?;
+        let dynamic = match dynamic {
+            None => None,
+            Some(e) => {
+                let value = self.value(e)?;
+                let message = format!("{func}( ) argument #3 must be of scalar type");
+                let value = self.scalar(value, Tag::D_TRACEMEM_DYNSIZE, e.span, &message)?;
+                Some(self.convert(value, TypeId::ULONG))
+            }
+        };
+        Ok(self.dump(addr, size, dynamic))
+    }
+
+    /// Records memory for a hexdump.
+    fn dump(&mut self, addr: Expr, size: u32, dynamic: Option<Expr>) -> StmtKind {
+        let user = self.types.pointee(addr.ty).is_some_and(|(_, user)| user);
+        let addr = self.convert(addr, TypeId::VOID_PTR);
+        let bytes = self.clause.layout.push(Datum::Bytes { size });
+        let mut writes = vec![(bytes, KeyValue::Bytes { addr, user })];
+        let len = dynamic.map(|value| {
+            let field = self.clause.layout.push(Datum::Int { size: 8, signed: false });
+            writes.push((field, KeyValue::Expr(value)));
+            field
+        });
+        self.clause.actions.push(Action::Tracemem { bytes, len });
+        StmtKind::Record(writes)
+    }
+}

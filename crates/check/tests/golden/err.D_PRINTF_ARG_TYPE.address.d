@@ -1,0 +1,1 @@
+BEGIN { printf("%A", arg0); printf("%A", usym(arg0)); printf("%a %a", arg0, sym(arg0)); printf("%hd", arg0); printf("%Y", pid); printf("%c", timestamp); printf("%k", arg0); printf("%P", pid); printf("%I", pid); printf("%e", pid); printf("%p", execname); }

@@ -1,0 +1,1 @@
+struct big { char c[7]; }; BEGIN { printf("%s", *(struct big *)arg0); }

@@ -1,0 +1,1 @@
+struct big { char c[70000]; }; BEGIN { print(*(struct big *)arg0); }

@@ -1,0 +1,1 @@
+struct big { char c[70000]; }; BEGIN { tracemem("x", 4); }

@@ -1,0 +1,1 @@
+struct big { char c[70000]; }; BEGIN { tracemem(arg0, 0); }

@@ -1,0 +1,251 @@
+//! The shape of bytes that `print()` shows: a type, told to someone who knows no types.
+//!
+//! The checker makes it of a type, the consumer prints by it. It says what each byte means and how C calls it, and nothing
+//! about how types relate; so it is a tree, cut at pointers. The text form is for DIF's listings.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What some bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Their type as C writes it; `struct` alone for one without a tag.
+    pub name: Arc<str>,
+    /// Their number.
+    pub size: u32,
+    /// What they mean.
+    pub form: Form,
+}
+
+/// What bytes mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An integer, shown in hexadecimal; also what is not known any better.
+    Int,
+    /// A character.
+    Char,
+    /// A floating-point number.
+    Float,
+    /// An address.
+    Pointer,
+    /// The address of a function of the kernel.
+    FunctionPointer,
+    /// One of these values.
+    Enum {
+        /// Sign-extended.
+        signed: bool,
+        /// The names.
+        names: Arc<[(Arc<str>, i64)]>,
+    },
+    /// Text up to its NUL.
+    String,
+    /// Equal things, one after the other.
+    Array(Arc<Shape>),
+    /// A struct or union.
+    Sou(Arc<[Member]>),
+}
+
+/// A member of a struct or union.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name; empty for an anonymous struct or union.
+    pub name: Arc<str>,
+    /// Bytes from the start.
+    pub offset: u32,
+    /// Of a bit-field: the bits below it in the bytes at `offset`, and its width.
+    pub bits: Option<(u8, u8)>,
+    /// What stands there.
+    pub shape: Shape,
+}
+
+/// The deepest nesting that is told; what is deeper is bytes.
+pub const DEPTH: u32 = 32;
+
+impl Form {
+    fn letter(&self) -> char {
+        match self {
+            Form::Int => 'i',
+            Form::Char => 'c',
+            Form::Float => 'f',
+            Form::Pointer => 'p',
+            Form::FunctionPointer => 'P',
+            Form::Enum { signed: true, .. } => 'e',
+            Form::Enum { signed: false, .. } => 'E',
+            Form::String => 's',
+            Form::Array(_) => 'a',
+            Form::Sou(_) => 'm',
+        }
+    }
+}
+
+/// `(letter size "name" parts…)`; a part of an enumeration is `"name" value`, of a struct `"name" offset shape` or
+/// `"name" offset shift/width shape`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} {} {:?}", self.form.letter(), self.size, self.name)?;
+        match &self.form {
+            Form::Enum { names, .. } => names.iter().try_for_each(|(n, v)| write!(f, " {n:?} {v}"))?,
+            Form::Array(elem) => write!(f, " {elem}")?,
+            Form::Sou(members) => {
+                for m in members.iter() {
+                    write!(f, " {:?} {}", m.name, m.offset)?;
+                    if let Some((shift, width)) = m.bits {
+                        write!(f, " {shift}/{width}")?;
+                    }
+                    write!(f, " {}", m.shape)?;
+                }
+            }
+            _ => {}
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::str::FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shape, String> {
+        let mut reader = Reader { rest: text };
+        let shape = reader.shape(DEPTH)?;
+        if reader.rest.is_empty() { Ok(shape) } else { Err(format!("{:?} after a shape", reader.rest)) }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    fn accept(&mut self, c: char) -> bool {
+        self.rest = self.rest.trim_start();
+        match self.rest.strip_prefix(c) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn skip(&mut self, c: char) -> Result<(), String> {
+        if self.accept(c) { Ok(()) } else { Err(format!("no {c} in a shape")) }
+    }
+
+    fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
+        self.rest = self.rest.trim_start();
+        let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(self.rest.len());
+        let (number, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        number.parse().map_err(|_| "no number in a shape".to_string())
+    }
+
+    /// A name between quotes. Names are identifiers and C's declarators: nothing in them is escaped.
+    fn name(&mut self) -> Result<Arc<str>, String> {
+        self.skip('"')?;
+        let end = self.rest.find('"').ok_or("no end of a name")?;
+        let name = self.rest[..end].into();
+        self.rest = &self.rest[end + 1..];
+        Ok(name)
+    }
+
+    fn is_name(&mut self) -> bool {
+        self.rest = self.rest.trim_start();
+        self.rest.starts_with('"')
+    }
+
+    fn shape(&mut self, depth: u32) -> Result<Shape, String> {
+        let below = depth.checked_sub(1).ok_or("a shape too deep")?;
+        self.skip('(')?;
+        let letter = self.rest.chars().next().ok_or("no letter in a shape")?;
+        self.rest = &self.rest[letter.len_utf8()..];
+        let (size, name) = (self.number()?, self.name()?);
+        let form = match letter {
+            'i' => Form::Int,
+            'c' => Form::Char,
+            'f' => Form::Float,
+            'p' => Form::Pointer,
+            'P' => Form::FunctionPointer,
+            's' => Form::String,
+            'a' => Form::Array(Arc::new(self.shape(below)?)),
+            'e' | 'E' => {
+                let mut names = Vec::new();
+                while self.is_name() {
+                    names.push((self.name()?, self.number()?));
+                }
+                Form::Enum { signed: letter == 'e', names: names.into() }
+            }
+            'm' => {
+                let mut members = Vec::new();
+                while self.is_name() {
+                    members.push(self.member(below)?);
+                }
+                Form::Sou(members.into())
+            }
+            other => return Err(format!("no shape is {other:?}")),
+        };
+        self.skip(')')?;
+        Ok(Shape { name, size, form })
+    }
+
+    fn member(&mut self, depth: u32) -> Result<Member, String> {
+        let (name, offset) = (self.name()?, self.number()?);
+        self.rest = self.rest.trim_start();
+        let bits = match self.rest.starts_with('(') {
+            true => None,
+            false => {
+                let shift = self.number()?;
+                self.skip('/')?;
+                Some((shift, self.number()?))
+            }
+        };
+        Ok(Member { name, offset, bits, shape: self.shape(depth)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(name: &str, size: u32) -> Shape {
+        Shape { name: name.into(), size, form: Form::Int }
+    }
+
+    #[test]
+    fn a_shape_written_is_the_shape_read() {
+        let names: Arc<[(Arc<str>, i64)]> = [("a".into(), -1), ("b".into(), 7)].into();
+        let member = |name: &str, offset, bits, shape| Member { name: name.into(), offset, bits, shape };
+        let array = Shape { name: "int [3]".into(), size: 12, form: Form::Array(Arc::new(int("int", 4))) };
+        let color = Shape { name: "enum color".into(), size: 4, form: Form::Enum { signed: true, names } };
+        let members = vec![
+            member("x", 0, None, array),
+            member("", 12, Some((3, 7)), int("unsigned int", 4)),
+            member("c", 16, None, color),
+        ];
+        let shape = Shape { name: "struct s".into(), size: 20, form: Form::Sou(members.into()) };
+        let text = shape.to_string();
+        assert_eq!(
+            text,
+            "(m 20 \"struct s\" \"x\" 0 (a 12 \"int [3]\" (i 4 \"int\")) \"\" 12 3/7 (i 4 \"unsigned int\") \
+             \"c\" 16 (e 4 \"enum color\" \"a\" -1 \"b\" 7))"
+        );
+        assert_eq!(text.parse(), Ok(shape));
+    }
+
+    #[test]
+    fn what_is_no_shape_is_refused() {
+        let deep = "(a 1 \"\" ".repeat(100);
+        for text in [
+            "",
+            "(",
+            "(i",
+            "(i 4",
+            "(i 4 \"a",
+            "(i 4 \"a\")x",
+            "(q 4 \"a\")",
+            "(m 4 \"a\" \"b\" 1 2 (",
+            &deep,
+        ] {
+            assert!(text.parse::<Shape>().is_err(), "{text}");
+        }
+    }
+}
