@@ -329,19 +329,35 @@ fn strings_of_many_kilobytes_in_all_places() {
 }
 
 #[test]
-fn a_clause_longer_than_jumps_reach_is_refused_by_that_limit() {
+fn a_clause_of_two_thousand_statements_is_cut_into_functions() {
+    if !privileged("two thousand statements") {
+        return;
+    }
+    pin();
+    let mut text = TABLES.to_owned();
+    long(&mut text, 10 * many());
+    let mut setup = setup(&text);
+    setup.options.dynvarsize = 16 << 20;
+    let run = run_and_compare(setup, &[args(0, 0), args(0, 0)]);
+    let pieces = run.compiled.code.funcs.iter().filter(|f| f.name.starts_with("dt_clause_")).count();
+    assert!(pieces > 10 * many() / 100, "{pieces}");
+    println!("{} instructions; {}", run.compiled.code.insns.len(), run.log.lines().last().unwrap_or(""));
+}
+
+#[test]
+fn more_than_a_program_can_have_is_refused_by_that_limit() {
     if std::env::var_os("DTRACE_IN_VM").is_some() {
-        println!("skipped: a clause longer than jumps reach: asks nothing of the kernel");
+        println!("skipped: more than a program can have: asks nothing of the kernel");
         return;
     }
     let mut text = TABLES.to_owned();
-    long(&mut text, 1200);
+    long(&mut text, 12_000);
     let setup = setup(&text);
     let layout = bpf::program::Layout::new(&setup.module, &[]);
     let error = session::compile_setup(&setup, &session::plan(&setup, &layout), &layout).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("clauses too long: ") && text.ends_with("the kernel's jumps reach 32767"),
+        text.starts_with("too much for one probe: ") && text.ends_with("a program has 25000 at most"),
         "{text}"
     );
 }

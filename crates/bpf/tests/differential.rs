@@ -79,19 +79,29 @@ fn rounds(default: u64) -> std::ops::Range<u64> {
 }
 
 fn compare(seed: u64, config: &Config) {
+    compare_divided(seed, config, None);
+}
+
+fn compare_divided(seed: u64, config: &Config, division: Option<Divide>) {
     // Seen when the test fails.
     println!("seed {seed}");
     // The kernel may have no memory at hand for a thread's first variable, which is a counted drop. Not twice.
-    if !compared(seed, config, true) {
-        compared(seed, config, false);
+    if !compared(seed, config, division, true) {
+        compared(seed, config, division, false);
     }
 }
 
+/// How programs are divided, where it is not left to the seed.
+type Divide = fn(&mut Rng, &Module) -> Division;
+
 /// False when the thread's variables could not be made, if that is allowed.
-fn compared(seed: u64, config: &Config, may_drop: bool) -> bool {
+fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool) -> bool {
     let mut module = generate::module(seed, config);
     let mut rng = Rng::new(seed ^ 0x5555);
-    let variant = Variant::new(&mut rng, module.clauses.len());
+    let mut variant = Variant::new(&mut rng, module.clauses.len());
+    if let Some(divide) = division {
+        variant.division = divide(&mut rng, &module);
+    }
     if variant.optimize {
         dif::opt::optimize(&mut module);
     }
@@ -220,5 +230,26 @@ fn objects_pointers_and_scratch_memory_are_what_the_interpreter_makes_of_them() 
     for seed in rounds(500) {
         let strsize = [32, 16, 64, 256][seed as usize % 4];
         compare(seed, &Config { strsize, objects: true, ..whole() });
+    }
+}
+
+/// Pieces as short as there can be functions.
+fn in_pieces(rng: &mut Rng, module: &Module) -> Division {
+    let operations: usize =
+        module.clauses.iter().flat_map(|c| &c.func.blocks).map(|b| b.insts.len() + 1).sum();
+    Division { whole: 0, part: 1 + operations / 100 + rng.below(30) }
+}
+
+#[test]
+fn long_clauses_in_pieces_end_as_the_interpreter_leaves_them() {
+    if !privileged("pieces") {
+        return;
+    }
+    pin();
+    for seed in rounds(150) {
+        let strsize = [32, 16, 64][seed as usize % 3];
+        let objects = seed % 2 == 1;
+        let config = Config { strsize, objects, statements: 9, clauses: 2, ..whole() };
+        compare_divided(seed, &config, Some(in_pieces));
     }
 }

@@ -35,8 +35,8 @@ use crate::regalloc::CodegenError;
 pub use crate::routines::PathOffsets;
 use crate::routines::{self, SlotRef, words};
 pub use crate::select::layout::Layout;
-use crate::select::layout::{SlotParts, needs_slot};
-use crate::select::{Firing, Result, clause, fault, near};
+use crate::select::layout::SlotParts;
+use crate::select::{Firing, Result, Which, clause, fault, near};
 use crate::sys::{AttachType, ProgKind};
 pub use own::end_of_thread;
 pub use parts::Division;
@@ -323,9 +323,9 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     let ctx = b.param(0);
     let index = probe_index(&mut b, spec, ctx, out);
     union_test(&mut b, spec, spec.clauses, &mut table, index, out);
-    let parts = parts::divide(session, spec);
+    let parts = parts::divide(session, spec)?;
     let cpu = routines::firing(&mut b, session.plan);
-    let divided = parts.iter().any(|p| matches!(p, Part::Function(_)));
+    let divided = parts.iter().any(|p| !matches!(p, Part::Inline(_)));
     let slot =
         (divided || uses_slot(session, spec)).then(|| routines::take_slot(&mut b, session.plan, &cpu, out));
     let facts = match index {
@@ -345,6 +345,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         slot: slot.map(|s| SlotRef { address: s.address, number: s.number }),
         parts: session.layout.main,
         this,
+        divided,
         in_error: false,
     };
     let release = b.label();
@@ -392,21 +393,27 @@ fn clauses(
     for i in range {
         let (c, skip) = (&spec.clauses[i], b.label());
         clause_test(b, spec, table, c, firing.index, skip);
-        clause(session, firing, b, c.clause, c.epid_base)?;
+        clause(session, firing, b, Which { number: c.clause, epid_base: c.epid_base })?;
         b.bind(skip);
-        let more = i + 1 < spec.clauses.len();
-        // BEGIN and END run to their end, as the original does.
-        if more && spec.activity == Activity::Active && may_exit(session.module, spec, c.clause) {
-            routines::gate(b, spec.activity, stopped);
-        }
+        gate_behind(session, spec, b, i, stopped);
     }
     Ok(())
 }
 
-/// Registers for `this->` integers, and zeros for its strings.
+/// Behind a clause that may have ended the session: the gate again, to `stopped`. BEGIN and END run to their end, as the
+/// original does.
+fn gate_behind(session: &Session<'_>, spec: &ProgramSpec<'_>, b: &mut Builder, i: usize, stopped: Label) {
+    let more = i + 1 < spec.clauses.len();
+    if more && spec.activity == Activity::Active && may_exit(session.module, spec, spec.clauses[i].clause) {
+        routines::gate(b, spec.activity, stopped);
+    }
+}
+
+/// Registers for `this->` integers, and zeros for what of `this->` is in the slot.
 fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: SlotParts) -> Vec<Option<V>> {
     let vars = session.module.vars.iter();
-    let this = vars.map(|v| is_this_int(v).then(|| b.copy(0))).collect();
+    let places = session.layout.this.iter();
+    let this = vars.zip(places).map(|(v, at)| (is_this_int(v) && at.is_none()).then(|| b.copy(0))).collect();
     let size = parts.temps - parts.this;
     if let Some(slot) = slot
         && size > 0
@@ -451,7 +458,7 @@ fn may_exit(module: &Module, spec: &ProgramSpec<'_>, clause: usize) -> bool {
 
 fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
-    let needs = |c: &ClauseUse| needs_slot(module, session.layout.own, c.clause);
+    let needs = |c: &ClauseUse| session.layout.needs_slot(module, c.clause);
     let faults = || spec.clauses.iter().any(|c| has(module, c.clause, Op::may_fault));
     spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults())
 }
@@ -500,8 +507,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
         let cpu = routines::firing(b, session.plan);
         routines::fault_record(b, session.plan, &cpu, Operand::V(epid), head, value);
         let done = b.label();
-        let needs =
-            spec.error.clauses.iter().any(|c| needs_slot(session.module, session.layout.own, c.clause));
+        let needs = spec.error.clauses.iter().any(|c| session.layout.needs_slot(session.module, c.clause));
         let slot = needs.then(|| {
             let address = routines::slot_at(b, session.plan, number, done);
             SlotRef { address, number }
@@ -518,10 +524,11 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             slot,
             parts: session.layout.error,
             this,
+            divided: false,
             in_error: true,
         };
         for c in spec.error.clauses {
-            let made = clause(session, &firing, b, c.clause, c.epid_base);
+            let made = clause(session, &firing, b, Which { number: c.clause, epid_base: c.epid_base });
             result = std::mem::replace(&mut result, Ok(())).and(made);
         }
         b.bind(done);

@@ -1,38 +1,43 @@
 //! Big programs: their clauses in functions that the verifier looks at one by one.
 //!
 //! A jump reaches 32,767 instructions, a frame has 512 bytes, and finding registers takes longer than the square root of
-//! what it saves: so a big program is divided ([`Division`] says from where on). Neighbouring clauses make a part;
+//! what it saves: so a big program is divided ([`Division`] says from where on). Neighbouring clauses make a part, and a
+//! long clause makes several ([`cut`](crate::select::cut));
 //! each part is a global function, which knows of its arguments
 //! only that they are numbers. The decision that shapes it: what a part needs of the firing goes through the scratch slot, and
 //! the function gets the slot's number (and which probe fired). It asks for the CPU again, which is cheaper than
-//! saying it.
+//! saying it. `this->` variables are in the slot.
 //!
 //! ```text
-//!  main       arg0..arg9 that parts ask for, errno, zeros for this->  ──>  slot, state
-//!  part       this-> integers it names  <── slot ──>  those it changes
-//!             0: go on   1: the session has ended
+//!  main       arg0..arg9 that parts ask for, errno  ──>  slot, state
+//!  part       (probe, slot)           0: go on   1: the session has ended
+//!  piece      (probe, slot, block)    the block at which the clause goes on
 //! ```
 //!
 //! A stack can only be taken with the program's context, which no function but the program itself may have on all
 //! kernels. Clauses that take one stay in the program.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use dif::ir::{IntBuiltin, Module, Op};
+use dif::ir::{IntBuiltin, Op};
 
-use super::which::{Table, union_test};
-use super::{Context, Index, ProgramSpec, Session, clauses, has, is_this_int};
+use super::which::{Table, clause_test, union_test};
+use super::{Context, Index, ProgramSpec, Session, clauses, has};
 use crate::mir::{Arg, Builder, Jmp, Label, Size, V};
+use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef};
-use crate::select::layout::{STATE_ARGS, STATE_ERRNO, STATE_THIS};
-use crate::select::{Firing, Result};
+use crate::select::cut::{Cut, END, wants_context};
+use crate::select::layout::{STATE_ARGS, STATE_ERRNO};
+use crate::select::piece::{piece, prepare};
+use crate::select::{Firing, Result, Which};
 
 /// From what size on a program is divided, and into what: in operations, each of which becomes some 15 instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
     /// A program of no more stays whole.
     pub whole: usize,
-    /// A part has so many, more or less: a clause is not divided.
+    /// A part has so many, more or less: a clause that is not much longer is not cut.
     pub part: usize,
 }
 
@@ -42,6 +47,10 @@ impl Default for Division {
     }
 }
 
+/// Parts of a program at most. The kernel allows 256 functions, of which routines are some; and its verifier walks over
+/// a million instructions, which so many parts stay far below.
+pub(crate) const PARTS_MAX: usize = 100;
+
 /// Some clauses of a program, by their place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -49,6 +58,8 @@ pub(super) enum Part {
     Inline(Range<usize>),
     /// In a function.
     Function(Range<usize>),
+    /// A clause in several functions.
+    Cut(usize),
 }
 
 /// How big a clause is.
@@ -56,39 +67,54 @@ pub(crate) fn operations(clause: &dif::ir::Clause) -> usize {
     clause.func.blocks.iter().map(|b| b.insts.len() + 1).sum()
 }
 
-fn takes_stack(module: &Module, clause: usize) -> bool {
-    use IntBuiltin::{Caller, StackDepth, Ucaller, UstackDepth};
-    let needs = |op: &Op| match op {
-        Op::Stack { .. } => true,
-        Op::Builtin(b) => matches!(b, StackDepth | UstackDepth | Caller | Ucaller),
-        _ => false,
-    };
-    has(module, clause, needs)
+/// The parts of a program; one, in the program, when it is small. Too many are refused before any code is made.
+pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Vec<Part>> {
+    let parts = parts(session, spec);
+    let mut count = 0;
+    for part in &parts {
+        let (clause, more) = match part {
+            Part::Inline(range) => (range.start, 1),
+            Part::Function(range) => (range.start, 1),
+            Part::Cut(i) => {
+                (*i, session.layout.cut.get(&spec.clauses[*i].clause).map_or(0, |c| c.pieces.len()))
+            }
+        };
+        count += more;
+        if count > PARTS_MAX && session.layout.division == Division::default() {
+            let most = PARTS_MAX * session.layout.division.part;
+            let all: usize = spec.clauses.iter().map(|c| operations(&session.module.clauses[c.clause])).sum();
+            return Err(CodegenError {
+                span: session.module.clauses[spec.clauses[clause].clause].span,
+                message: format!("too much for one probe: {all} operations; a program has {most} at most"),
+            });
+        }
+    }
+    Ok(parts)
 }
 
-/// The parts of a program; one, in the program, when it is small.
-pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Vec<Part> {
+fn parts(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Vec<Part> {
     let module = session.module;
-    let size = |i: usize| operations(&module.clauses[spec.clauses[i].clause]);
-    let all = 0..spec.clauses.len();
+    let sizes: Vec<usize> = spec.clauses.iter().map(|c| operations(&module.clauses[c.clause])).collect();
     let Division { whole, part } = session.layout.division;
-    if session.layout.state.is_none() || all.clone().map(size).sum::<usize>() <= whole {
-        return vec![Part::Inline(all)];
+    if session.layout.state.is_none() || sizes.iter().sum::<usize>() <= whole {
+        return vec![Part::Inline(0..sizes.len())];
     }
     let mut parts: Vec<Part> = Vec::new();
     let mut room = 0;
-    for i in all {
-        let inline = spec.context.has_stacks() && takes_stack(module, spec.clauses[i].clause);
+    for (i, size) in sizes.into_iter().enumerate() {
+        let clause = spec.clauses[i].clause;
+        let inline = spec.context.has_stacks() && has(module, clause, wants_context);
         match parts.last_mut() {
+            _ if session.layout.cut.contains_key(&clause) => parts.push(Part::Cut(i)),
             Some(Part::Inline(range)) if inline => range.end = i + 1,
-            Some(Part::Function(range)) if !inline && size(i) <= room => {
+            Some(Part::Function(range)) if !inline && size <= room => {
                 range.end = i + 1;
-                room -= size(i);
+                room -= size;
             }
             _ if inline => parts.push(Part::Inline(i..i + 1)),
             _ => {
                 parts.push(Part::Function(i..i + 1));
-                room = part.saturating_sub(size(i));
+                room = part.saturating_sub(size);
             }
         }
     }
@@ -114,7 +140,7 @@ impl Context for State {
     }
 }
 
-/// Offsets in a slot are below 32 KiB, which was tested.
+/// The state is where a slot begins, and what has a name there is among its first bytes.
 fn place(at: u32) -> i16 {
     i16::try_from(at).unwrap_or(i16::MAX)
 }
@@ -133,34 +159,84 @@ pub(super) fn emit(
     leave_state(session, spec, firing, b, parts, (at, slot.address));
     for part in parts {
         match part {
-            Part::Inline(range) => {
-                let this = this_in(session, spec, b, range, (at, slot.address));
-                let firing = Firing { this, ..*firing };
-                clauses(session, spec, table, &firing, b, range.clone(), stopped)?;
-                this_out(session, spec, b, range, (at, slot.address), &firing.this);
-            }
+            Part::Inline(range) => clauses(session, spec, table, firing, b, range.clone(), stopped)?,
             Part::Function(range) => {
                 let skip = b.label();
                 union_test(b, spec, &spec.clauses[range.clone()], table, firing.index, skip);
-                let index = match firing.index {
-                    Index::V(v) => v,
-                    Index::Const(i) => b.imm(i64::from(i)),
-                };
+                let index = index_word(b, firing.index);
                 let mut result = Ok(());
                 let args = [Arg::Word(index), Arg::Word(slot.number)];
                 let ended = b.call_global(&format!("dt_clauses_{}", range.start), &args, |b| {
-                    result = function(session, spec, table, firing, b, range);
+                    result = function(session, spec, firing, b, 0, &mut |b, firing, stopped| {
+                        clauses(session, spec, table, firing, b, range.clone(), stopped)
+                    });
                 });
                 result?;
                 b.br(Jmp::Ne, ended, 0, stopped);
                 b.bind(skip);
+            }
+            Part::Cut(i) => {
+                let (c, skip) = (&spec.clauses[*i], b.label());
+                let Some(cut) = session.layout.cut.get(&c.clause) else { continue };
+                clause_test(b, spec, table, c, firing.index, skip);
+                prepare(b, cut, slot.address, at);
+                pieces(session, spec, firing, b, *i, cut)?;
+                b.bind(skip);
+                super::gate_behind(session, spec, b, *i, stopped);
             }
         }
     }
     Ok(())
 }
 
-/// What the functions will ask for, and zeros for `this->`.
+/// The pieces of a clause.
+fn pieces(
+    session: &Session<'_>,
+    spec: &ProgramSpec<'_>,
+    firing: &Firing<'_>,
+    b: &mut Builder,
+    i: usize,
+    cut: &Cut,
+) -> Result<()> {
+    let Some(slot) = firing.slot else { return Ok(()) };
+    let which = Which { number: spec.clauses[i].clause, epid_base: spec.clauses[i].epid_base };
+    let next = b.copy(0);
+    for (n, p) in cut.pieces.iter().enumerate() {
+        let over = b.label();
+        if n > 0 {
+            b.br(Jmp::Ge, next, p.blocks.end as u32, over);
+        }
+        if p.inline && firing.context.has_stacks() {
+            piece(session, firing, b, which, n, next)?;
+        } else {
+            let index = index_word(b, firing.index);
+            let mut result = Ok(());
+            let args = [Arg::Word(index), Arg::Word(slot.number), Arg::Word(next)];
+            let then = b.call_global(&format!("dt_clause_{i}_{n}"), &args, |b| {
+                result = function(session, spec, firing, b, END, &mut |b, firing, _| {
+                    let next = b.copy(b.param(2));
+                    piece(session, firing, b, which, n, next)?;
+                    b.exit(next);
+                    Ok(())
+                });
+            });
+            result?;
+            b.set(next, then);
+        }
+        b.bind(over);
+    }
+    Ok(())
+}
+
+/// Which probe fired, as a number for a function.
+fn index_word(b: &mut Builder, index: Index) -> V {
+    match index {
+        Index::V(v) => v,
+        Index::Const(i) => b.imm(i64::from(i)),
+    }
+}
+
+/// What the functions will ask for.
 fn leave_state(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -169,38 +245,42 @@ fn leave_state(
     parts: &[Part],
     (at, slot): (u32, V),
 ) {
-    let apart = || {
-        parts.iter().filter_map(|p| match p {
-            Part::Function(range) => Some(range.clone()),
-            Part::Inline(_) => None,
-        })
-    };
-    let asks = |what: IntBuiltin| {
-        let such = |op: &Op| matches!(op, Op::Builtin(b) if *b == what);
-        apart().flatten().any(|i| has(session.module, spec.clauses[i].clause, such))
-    };
-    for n in (0..10).filter(|n| asks(IntBuiltin::Arg(*n))) {
+    let apart = parts.iter().flat_map(|p| match p {
+        Part::Function(range) => range.clone(),
+        Part::Cut(i) => *i..*i + 1,
+        Part::Inline(_) => 0..0,
+    });
+    let clauses = apart.map(|i| &session.module.clauses[spec.clauses[i].clause]);
+    let (mut args, mut errno) = (BTreeSet::new(), false);
+    for inst in clauses.flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts) {
+        match inst.op {
+            Op::Builtin(IntBuiltin::Arg(n)) => drop(args.insert(n)),
+            Op::Builtin(IntBuiltin::Errno) => errno = true,
+            _ => {}
+        }
+    }
+    for n in args {
         let arg = firing.context.arg(b, firing.ctx, firing.index, n);
         b.store(Size::B8, slot, place(at + STATE_ARGS + 8 * u32::from(n)), arg);
     }
-    if asks(IntBuiltin::Errno) {
+    if errno {
         let errno = firing.context.errno(b, firing.ctx, firing.index);
         b.store(Size::B8, slot, place(at + STATE_ERRNO), errno);
     }
-    let count = session.module.vars.iter().filter(|v| is_this_int(v)).count() as u32;
-    for i in 0..count {
-        b.store(Size::B8, slot, place(at + STATE_THIS + 8 * i), 0);
-    }
 }
 
-/// The function of a part.
+/// Code that a function has in its middle: with the firing, and where to go when the session has ended.
+type Body<'a> = dyn FnMut(&mut Builder, &Firing<'_>, Label) -> Result<()> + 'a;
+
+/// A function of the program: finds what it needs, and runs `body`. Gives `otherwise` behind it, and 1 when the session has
+/// ended.
 fn function(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
-    table: &mut Table,
     outer: &Firing<'_>,
     b: &mut Builder,
-    range: &Range<usize>,
+    otherwise: u32,
+    body: &mut Body<'_>,
 ) -> Result<()> {
     let Some(at) = session.layout.state else { return Ok(()) };
     let (index, number) = (b.param(0), b.param(1));
@@ -221,62 +301,13 @@ fn function(
         index,
         cpu,
         slot: Some(SlotRef { address, number }),
-        this: this_in(session, spec, b, range, (at, address)),
+        this: outer.this.clone(),
         ..*outer
     };
-    clauses(session, spec, table, &firing, b, range.clone(), stopped)?;
-    this_out(session, spec, b, range, (at, address), &firing.this);
+    body(b, &firing, stopped)?;
     b.bind(none);
-    b.exit(0);
+    b.exit(otherwise);
     b.bind(stopped);
     b.exit(1);
     Ok(())
-}
-
-/// Which `this->` integers some clauses read or change, by number among all, with the variable's.
-fn this_named(
-    session: &Session<'_>,
-    spec: &ProgramSpec<'_>,
-    range: &Range<usize>,
-    changed: bool,
-) -> Vec<(usize, u32)> {
-    let ints = session.module.vars.iter().enumerate().filter(|(_, v)| is_this_int(v));
-    let named = |var: usize, op: &Op| match op {
-        Op::LoadVar(v) => !changed && v.0 as usize == var,
-        Op::StoreVar(v, _) => v.0 as usize == var,
-        _ => false,
-    };
-    let used = |var| range.clone().any(|i| has(session.module, spec.clauses[i].clause, |op| named(var, op)));
-    (0..).zip(ints).filter(|(_, (var, _))| used(*var)).map(|(n, (var, _))| (var, n)).collect()
-}
-
-/// Registers for the `this->` integers that some clauses name, as they are in the slot.
-fn this_in(
-    session: &Session<'_>,
-    spec: &ProgramSpec<'_>,
-    b: &mut Builder,
-    range: &Range<usize>,
-    (at, slot): (u32, V),
-) -> Vec<Option<V>> {
-    let mut this = vec![None; session.module.vars.len()];
-    for (var, n) in this_named(session, spec, range, false) {
-        this[var] = Some(b.load(Size::B8, slot, place(at + STATE_THIS + 8 * n)));
-    }
-    this
-}
-
-/// Puts those back that they may have changed.
-fn this_out(
-    session: &Session<'_>,
-    spec: &ProgramSpec<'_>,
-    b: &mut Builder,
-    range: &Range<usize>,
-    (at, slot): (u32, V),
-    this: &[Option<V>],
-) {
-    for (var, n) in this_named(session, spec, range, true) {
-        if let Some(v) = this[var] {
-            b.store(Size::B8, slot, place(at + STATE_THIS + 8 * n), v);
-        }
-    }
 }

@@ -44,7 +44,7 @@ pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
 pub use owned::end_of_thread;
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
-pub use record::{RecordRef, Reserve, commit, discard, fault_record, reserve};
+pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};
 pub use thread::{ThreadHome, ThreadRef, context_level, level_of, self_key_word, self_vars};
@@ -66,6 +66,8 @@ pub struct Firing {
     pub index: V,
     /// Address of the CPU's control element.
     pub percpu: V,
+    /// Address of the CPU's ring, where the function has looked it up.
+    pub ring: Option<V>,
     /// Room for keys on the stack, shared by all routines of the function.
     pub(crate) words: StackSlot,
 }
@@ -116,7 +118,7 @@ fn firing_on(b: &mut Builder, plan: &Plan, cpu: V, words: StackSlot) -> Firing {
     if plan.cpus == 1 {
         let index = b.imm(0);
         let percpu = b.map_value(MapRef::PerCpu, 0);
-        return Firing { cpu, index, percpu, words };
+        return Firing { cpu, index, percpu, ring: None, words };
     }
     let index = b.copy(cpu);
     let (late, ok) = (b.label(), b.label());
@@ -133,7 +135,7 @@ fn firing_on(b: &mut Builder, plan: &Plan, cpu: V, words: StackSlot) -> Firing {
     let base = b.map_value(MapRef::PerCpu, 0);
     let offset = b.mul(index, control::PERCPU_STRIDE);
     let percpu = b.add(base, offset);
-    Firing { cpu, index, percpu, words }
+    Firing { cpu, index, percpu, ring: None, words }
 }
 
 /// Goes to `inactive` unless the session's activity is `expect`: first in every program (probes `Active`, BEGIN `Warmup`,

@@ -35,9 +35,71 @@ pub struct Reserve {
 /// Reserves a record and writes its header. A full ring is a counted principal drop and goes to `full`. The data is
 /// zero; write it at `header + HEADER_SIZE + offset`, then [`commit`] or [`discard`].
 pub fn reserve(b: &mut Builder, plan: &Plan, firing: &Firing, what: &Reserve, full: Label) -> RecordRef {
-    let (size, length) = (plan.ring_size, HEADER_SIZE + what.size);
+    let length = HEADER_SIZE + what.size;
+    reserve_length(b, plan, firing, what, length.into(), full)
+}
+
+/// The same by a function, which a program with many clauses has once.
+pub fn reserve_by_call(
+    b: &mut Builder,
+    plan: &Plan,
+    firing: &Firing,
+    what: &Reserve,
+    full: Label,
+) -> RecordRef {
+    let (epid, length) = (b.reg(what.epid), b.imm(i64::from(HEADER_SIZE + what.size)));
+    let time = what.time.unwrap_or_else(|| b.imm(0));
+    let stamp = b.call_global("dt_reserve", &[epid, length, time].map(Arg::Word), |b| {
+        let (epid, length, given) = (b.param(0), b.param(1), b.param(2));
+        let (full, known) = (b.label(), b.label());
+        let firing = super::firing(b, plan);
+        let time = b.copy(given);
+        b.br(Jmp::Ne, given, 0, known);
+        let now = b.call(Helper::KTIME_GET_NS, &[]);
+        b.set(time, now);
+        b.bind(known);
+        let what = Reserve { size: 0, epid: epid.into(), time: Some(time), flags: 0 };
+        let record = reserve_length(b, plan, &firing, &what, length.into(), full);
+        b.exit(record.stamp);
+        b.bind(full);
+        b.exit(0);
+    });
+    b.br(Jmp::Eq, stamp, 0, full);
+    let header = reopen(b, plan, firing, what.size, stamp, full);
+    RecordRef { header, stamp }
+}
+
+/// The header of a record of `size` bytes of data, from its commit word to be; to `bad` if there is none, which cannot be.
+pub fn reopen(b: &mut Builder, plan: &Plan, firing: &Firing, size: u32, stamp: V, bad: Label) -> V {
+    let last = i64::from(plan.ring_size) - i64::from(HEADER_SIZE + size);
+    let base = match firing.ring {
+        Some(base) => base,
+        None => element(b, plan.rings(), firing.index, firing.words, bad),
+    };
+    let start = b.shr(stamp, 21);
+    let at = b.and(start, i64::from(plan.ring_size) - 8);
+    b.br(Jmp::Gt, at, last, bad);
+    b.add(base, at)
+}
+
+/// Reserves `length` bytes, which the verifier need not know: of the record's place it then knows that a header fits.
+fn reserve_length(
+    b: &mut Builder,
+    plan: &Plan,
+    firing: &Firing,
+    what: &Reserve,
+    length: Operand,
+    full: Label,
+) -> RecordRef {
+    let size = plan.ring_size;
     let place = i64::from(size) - 8;
-    let last = i64::from(size) - i64::from(length);
+    let (last, words, known) = match length {
+        Operand::Imm(i) => (Operand::Imm(i64::from(size) - i), Operand::Imm(i / 8), i),
+        Operand::V(v) => {
+            let whole = b.imm(i64::from(size));
+            (b.sub(whole, v).into(), b.shr(v, 3).into(), i64::from(HEADER_SIZE))
+        }
+    };
     let drop = b.label();
     b.out_of_line(|b| {
         b.bind(drop);
@@ -66,10 +128,10 @@ pub fn reserve(b: &mut Builder, plan: &Plan, firing: &Firing, what: &Reserve, fu
     b.br(Jmp::Ne, start, position, pad);
     b.bind(ready);
     let at = b.and(start, place);
-    b.br(Jmp::Gt, at, last, full); // cannot be
+    b.br(Jmp::Gt, at, i64::from(size) - known, full); // cannot be
     let header = b.add(base, at);
     let high = b.shl(start, 21);
-    let stamp = b.or(high, length / 8);
+    let stamp = b.or(high, words);
     let time = what.time.unwrap_or_else(|| b.call(Helper::KTIME_GET_NS, &[]));
     b.store(Size::B8, header, TIME as i16, time);
     b.store(Size::B4, header, ORIGIN as i16, what.epid);

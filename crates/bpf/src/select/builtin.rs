@@ -5,8 +5,9 @@
 //! argument that is named five times is loaded once.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use dif::ir::{Function, IntBuiltin, Op, StrBuiltin, Term};
+use dif::ir::{Function, IntBuiltin, Op, StrBuiltin};
 
 use super::strings::Str;
 use super::{Clause, layout::FRAMES};
@@ -55,15 +56,16 @@ enum Fetched {
 
 /// Where each builtin of a clause is fetched, and what was.
 pub(crate) struct Homes {
-    /// The block, and how it is asked for.
+    /// The place in `above`, and how it is asked for.
     home: BTreeMap<Thing, (usize, Asked)>,
     fetched: BTreeMap<Thing, Fetched>,
     /// The current task, within a block.
     task: Option<V>,
     /// The thread's value of `self->` or 0, and the block that asked for it.
     thread: Option<(usize, V)>,
-    /// Immediate dominators.
+    /// Immediate dominators of the blocks from `first` on, which are 1 and so on; 0 is what is before them.
     above: Vec<usize>,
+    first: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +75,11 @@ enum Asked {
 }
 
 impl Homes {
-    pub(crate) fn new(f: &Function) -> Homes {
-        let above = dominators(f);
+    /// For some blocks of a function, which begins at any of `entries`.
+    pub(crate) fn new(f: &Function, blocks: &Range<usize>, entries: &[usize]) -> Homes {
+        let above = dominators(f, blocks, entries);
         let mut home: BTreeMap<Thing, (usize, Asked)> = BTreeMap::new();
-        for (i, block) in f.blocks.iter().enumerate() {
+        for (i, block) in (1..).zip(&f.blocks[blocks.clone()]) {
             for inst in &block.insts {
                 let (key, asked) = match inst.op {
                     Op::Builtin(b) => (thing(b), Asked::Int(b)),
@@ -84,14 +87,10 @@ impl Homes {
                     _ => continue,
                 };
                 let entry = home.entry(key).or_insert((i, asked));
-                let (mut x, mut y) = (entry.0, i);
-                while x != y {
-                    if x > y { x = above[x] } else { y = above[y] }
-                }
-                entry.0 = x;
+                entry.0 = common(&above, entry.0, i);
             }
         }
-        Homes { home, fetched: BTreeMap::new(), task: None, thread: None, above }
+        Homes { home, fetched: BTreeMap::new(), task: None, thread: None, above, first: blocks.start }
     }
 
     /// A block begins.
@@ -108,8 +107,9 @@ impl Clause<'_, '_> {
         if home != ThreadHome::Together {
             return routines::self_vars(self.b, plan, &cpu, (home, create), None, missing);
         }
+        let here = self.block + 1 - self.homes.first;
         let known = self.homes.thread.filter(|(asked, _)| {
-            let mut at = self.block;
+            let mut at = here;
             while at > *asked {
                 at = self.homes.above[at];
             }
@@ -118,49 +118,46 @@ impl Clause<'_, '_> {
         let known = known.map(|(_, value)| value);
         let thread = routines::self_vars(self.b, plan, &cpu, (home, create), known, missing)?;
         if known.is_none() {
-            self.homes.thread = Some((self.block, thread.value));
+            self.homes.thread = Some((here, thread.value));
         }
         Some(thread)
     }
 }
 
+/// The nearest that dominates both.
+fn common(above: &[usize], mut x: usize, mut y: usize) -> usize {
+    while x != y {
+        if x > y { x = above[x] } else { y = above[y] }
+    }
+    x
+}
+
 /// Immediate dominators; edges go forward.
-fn dominators(f: &Function) -> Vec<usize> {
-    let mut above: Vec<Option<usize>> = vec![None; f.blocks.len()];
-    if let Some(entry) = above.first_mut() {
-        *entry = Some(0);
+fn dominators(f: &Function, blocks: &Range<usize>, entries: &[usize]) -> Vec<usize> {
+    const NONE: usize = usize::MAX;
+    let mut above: Vec<usize> = vec![NONE; blocks.len() + 1];
+    above[0] = 0;
+    for entry in entries {
+        above[entry + 1 - blocks.start] = 0;
     }
-    for (i, block) in f.blocks.iter().enumerate() {
-        let targets = match &block.term {
-            Term::Jump(b, _) => vec![b.0],
-            Term::Branch { then, other, .. } => vec![then.0.0, other.0.0],
-            Term::Return | Term::PredicateFalse => Vec::new(),
-        };
-        for t in targets {
-            let t = t as usize;
-            above[t] = Some(match above[t] {
-                None => i,
-                Some(known) => {
-                    let (mut x, mut y) = (known, i);
-                    while x != y {
-                        if x > y {
-                            x = above[x].unwrap_or(0);
-                        } else {
-                            y = above[y].unwrap_or(0);
-                        }
-                    }
-                    x
-                }
-            });
-        }
+    for (i, block) in (1..).zip(&f.blocks[blocks.clone()]) {
+        block.term.for_each_edge(|to, _| {
+            let Some(to) = (to.0 as usize).checked_sub(blocks.start).map(|t| t + 1) else { return };
+            match above.get(to) {
+                Some(&NONE) => above[to] = i,
+                Some(known) => above[to] = common(&above, *known, i),
+                None => {}
+            }
+        });
     }
-    above.into_iter().map(|a| a.unwrap_or(0)).collect()
+    above.iter_mut().filter(|a| **a == NONE).for_each(|a| *a = 0);
+    above
 }
 
 impl Clause<'_, '_> {
     /// Fetches what later blocks share and this one has not asked for.
-    pub(crate) fn fetch_homed(&mut self) {
-        let block = self.block;
+    pub(crate) fn fetch_homed(&mut self, block: usize) {
+        let block = block.checked_add(1).map_or(0, |i| i - self.homes.first);
         let due: Vec<Asked> = self
             .homes
             .home
@@ -215,7 +212,7 @@ impl Clause<'_, '_> {
                 self.b.shr(both, 32)
             }
             IntBuiltin::Cpu => self.firing.cpu.cpu,
-            IntBuiltin::Timestamp => self.b.call(Helper::KTIME_GET_NS, &[]),
+            IntBuiltin::Timestamp => self.clock(),
             IntBuiltin::Walltimestamp => {
                 let Operand::V(now) = self.builtin(IntBuiltin::Timestamp) else { return Operand::Imm(0) };
                 self.b.add(now, self.env.target.wall_offset)

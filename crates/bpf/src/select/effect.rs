@@ -16,6 +16,12 @@ use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadHome
 /// A reserved record.
 pub(crate) type Open = routines::RecordRef;
 
+/// Where a `this->` integer is.
+enum ThisInt {
+    Register(V),
+    Memory(V, i16),
+}
+
 /// A key in the form the routines want.
 pub(super) enum KeyBits {
     Words(Vec<V>),
@@ -87,7 +93,10 @@ impl Clause<'_, '_> {
         let epid = self.epid();
         let what = routines::Reserve { size: desc.size, epid, time: self.time_read(), flags: 0 };
         let (plan, cpu, end) = (self.env.plan, self.firing.cpu, self.end);
-        self.record = Some(routines::reserve(self.b, plan, &cpu, &what, end));
+        let reserve = if self.firing.divided { routines::reserve_by_call } else { routines::reserve };
+        let record = reserve(self.b, plan, &cpu, &what, end);
+        self.save_record(&record);
+        self.record = Some(record);
         Ok(())
     }
 
@@ -118,7 +127,7 @@ impl Clause<'_, '_> {
     }
 
     /// The index of an interned string.
-    fn interned(&self, value: Value) -> Operand {
+    fn interned(&mut self, value: Value) -> Operand {
         match self.string(value) {
             Str::Known(id) => id,
             // The checker interns only what is always known.
@@ -180,9 +189,10 @@ impl Clause<'_, '_> {
                 self.b.bind(done);
                 value
             }
-            (VarPlan::Clause, false) => match self.firing.this[var.0 as usize] {
+            (VarPlan::Clause, false) => match self.this_int(var) {
                 // A copy: the variable may change before the value is used.
-                Some(v) => Val::Int(Operand::V(self.b.copy(v))),
+                Some(ThisInt::Register(v)) => Val::Int(Operand::V(self.b.copy(v))),
+                Some(ThisInt::Memory(base, at)) => Val::Int(Operand::V(self.b.load(Size::B8, base, at))),
                 None => Val::Int(Operand::Imm(0)),
             },
             (VarPlan::Clause, true) => {
@@ -221,6 +231,15 @@ impl Clause<'_, '_> {
             copy_words(self.b, to, from, strsize);
         }
         Val::Str(temp)
+    }
+
+    /// Where a `this->` integer is.
+    fn this_int(&mut self, var: VarId) -> Option<ThisInt> {
+        if let Some(at) = self.env.layout.this[var.0 as usize] {
+            let (base, at) = self.place(self.firing.parts.this + at, 8);
+            return Some(ThisInt::Memory(base, at));
+        }
+        self.firing.this[var.0 as usize].map(ThisInt::Register)
     }
 
     /// Where a `this->` string is.
@@ -265,8 +284,10 @@ impl Clause<'_, '_> {
             }
             VarPlan::Clause => {
                 let bits = self.int(value);
-                if let Some(v) = self.firing.this[var.0 as usize] {
-                    self.b.set(v, bits);
+                match self.this_int(var) {
+                    Some(ThisInt::Register(v)) => self.b.set(v, bits),
+                    Some(ThisInt::Memory(base, at)) => self.b.store(Size::B8, base, at, bits),
+                    None => {}
                 }
             }
             VarPlan::Assoc(_) => return self.error(None, "an array used as a scalar"),

@@ -7,7 +7,7 @@
 //! ```text
 //!  scratch slot                              ERROR's clauses have all but the first a second time, behind
 //!    state   of the firing, for clauses that are functions of their own
-//!    this->  strings (integers are registers)
+//!    this->  strings (integers are registers, unless there are many)
 //!    temps   strsize each: strings in the making, as many as the busiest clause needs at once
 //!    key     the longest key, for those that do not fit registers
 //!    buffer  frames of a stack
@@ -19,10 +19,13 @@
 //!    behind  nothing, for the verifier (see strjoin); once
 //! ```
 
+use std::collections::BTreeMap;
+
 use dif::ir::{
     Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Subr, Term, Ty, Value, VarId, VarTy,
 };
 
+use super::cut::Cut;
 use super::far::{self, Far};
 use super::strings::Shape;
 use super::subr;
@@ -34,7 +37,8 @@ const WORD: u32 = 8;
 /// Places in the scratch slots of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Offset of each `this->` string among them, of each object among those.
+    /// Offset of each `this->` variable among those that are in the slot: strings, and integers too where there are too
+    /// many for registers, or functions between which registers do not pass; of each object among those.
     pub this: Vec<Option<u32>>,
     /// Places in the slot for the clauses of probes.
     pub main: SlotParts,
@@ -50,6 +54,8 @@ pub struct Layout {
     pub far: Far,
     /// Bytes of objects of `this->`.
     pub objects: u32,
+    /// Clauses that are too long for one function, by their numbers.
+    pub(crate) cut: BTreeMap<usize, Cut>,
     /// Bytes used of a slot; 0 when no clause needs one.
     pub slot_bytes: u32,
 }
@@ -58,8 +64,17 @@ pub struct Layout {
 pub(crate) const STATE_ARGS: u32 = 0;
 /// Where the error number is.
 pub(crate) const STATE_ERRNO: u32 = 80;
-/// Where `this->` integers are.
-pub(crate) const STATE_THIS: u32 = 88;
+/// Where the commit word of a cut clause's record is.
+pub(crate) const STATE_STAMP: u32 = 88;
+/// Where a cut clause's time is.
+pub(crate) const STATE_TIME: u32 = 96;
+/// Where it is how much scratch memory a cut clause has taken.
+pub(crate) const STATE_TOP: u32 = 104;
+/// Where values of a cut clause are.
+pub(crate) const STATE_SAVED: u32 = 112;
+
+/// So many `this->` integers are in registers.
+const THIS_IN_REGISTERS: usize = 6;
 
 /// One set of places in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,11 +108,15 @@ impl Layout {
     /// The same, with programs divided by other measures than the usual.
     pub fn divided(module: &Module, error: &[usize], division: Division) -> Layout {
         let mut layout = Layout { division, ..Layout::default() };
+        let operations = |c: &Clause| crate::program::operations(c);
+        let large = module.clauses.iter().map(operations).sum::<usize>() > division.whole;
+        let ints = module.vars.iter().filter(|v| crate::program::is_this_int(v)).count();
+        let ints_too = large || ints > THIS_IN_REGISTERS;
         let mut this_size = 0;
         for var in &module.vars {
             let (end, size) = match var.ty {
                 _ if var.scope != Scope::Clause || var.key.is_some() => (None, 0),
-                VarTy::Int { .. } => (None, 0),
+                VarTy::Int { .. } => (ints_too.then_some(&mut this_size), WORD),
                 VarTy::Str => (Some(&mut this_size), module.strsize),
                 // And a word that nobody uses: see `maps::object_room`.
                 VarTy::Bytes { size } => (Some(&mut layout.objects), size.div_ceil(WORD) * WORD + WORD),
@@ -111,14 +130,15 @@ impl Layout {
         let main: Vec<_> = module.clauses.iter().enumerate().collect();
         let error: Vec<_> = main.iter().copied().filter(|(i, _)| error.contains(i)).collect();
         let mut end = 0;
-        let operations: usize = module.clauses.iter().map(crate::program::operations).sum();
-        if operations > division.whole {
-            let ints = module.vars.iter().filter(|v| crate::program::is_this_int(v)).count() as u32;
+        if large {
+            let long = division.part.max(1) + division.part / 2;
+            let cut = main.iter().filter(|(_, c)| operations(c) > long);
+            layout.cut = cut.map(|(i, c)| (*i, Cut::new(&c.func, division.part))).collect();
             layout.state = Some(end);
-            end += STATE_THIS + 8 * ints;
+            end += STATE_SAVED + WORD * layout.cut.values().map(|c| c.words).max().unwrap_or(0);
         }
-        layout.main = parts(module, &main, this_size, &mut end);
-        layout.error = parts(module, &error, this_size, &mut end);
+        layout.main = layout.parts(module, &main, this_size, &mut end);
+        layout.error = layout.parts(module, &error, this_size, &mut end);
         layout.own = far::has_own(module);
         let needs = far::needs(module, layout.own, module.clauses.iter());
         let (far, [main, error]) = far::lay_out(module, needs, layout.objects, &mut end);
@@ -131,25 +151,39 @@ impl Layout {
         layout.slot_bytes = end;
         layout
     }
-}
 
-/// True when the clause cannot do with registers and stack; `own` is [`Layout::own`].
-pub(crate) fn needs_slot(module: &Module, own: bool, clause: usize) -> bool {
-    let mut end = 0;
-    // The size of a `this->` string does not matter here.
-    parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
-    end > 0 || far::needs(module, own, module.clauses.get(clause).into_iter()).any()
+    /// True when the clause cannot do with registers and stack.
+    pub(crate) fn needs_slot(&self, module: &Module, clause: usize) -> bool {
+        let mut end = 0;
+        // The size of a `this->` variable does not matter here.
+        self.parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
+        end > 0 || far::needs(module, self.own, module.clauses.get(clause).into_iter()).any()
+    }
+
+    /// Lays out for some clauses from `end` on.
+    fn parts(
+        &self,
+        module: &Module,
+        clauses: &[(usize, &Clause)],
+        this_size: u32,
+        end: &mut u32,
+    ) -> SlotParts {
+        let in_words = |v: VarId| {
+            self.this[v.0 as usize].is_some() && !matches!(module.vars[v.0 as usize].ty, VarTy::Bytes { .. })
+        };
+        let uses_this = |op: &Op| match op {
+            Op::LoadVar(v) | Op::StoreVar(v, _) => in_words(*v),
+            _ => false,
+        };
+        let insts = || clauses.iter().flat_map(|(_, c)| &c.func.blocks).flat_map(|b| &b.insts);
+        let this_size = if insts().any(|i| uses_this(&i.op)) { this_size } else { 0 };
+        parts(module, clauses, this_size, end)
+    }
 }
 
 fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mut u32) -> SlotParts {
     let temps = clauses.iter().map(|(_, c)| Temps::new(&c.func).count).max().unwrap_or(0);
     let insts = || clauses.iter().flat_map(|(_, c)| &c.func.blocks).flat_map(|b| &b.insts);
-    let this_used = insts().any(|i| match i.op {
-        Op::LoadVar(v) | Op::StoreVar(v, _) => {
-            module.vars[v.0 as usize].scope == Scope::Clause && module.vars[v.0 as usize].ty == VarTy::Str
-        }
-        _ => false,
-    });
     let key = insts()
         .map(|i| match &i.op {
             // The thread's word comes before the key of a `self->` array.
@@ -189,7 +223,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         *end - size.div_ceil(WORD) * WORD
     };
     SlotParts {
-        this: take(if this_used { this_size } else { 0 }),
+        this: take(this_size),
         temps: take(temps * module.strsize),
         key: take(if key > KEY_ON_STACK { key } else { 0 }),
         buffer: take(buffer),
@@ -219,7 +253,7 @@ fn key_bytes(module: &Module, var: VarId) -> u32 {
 }
 
 /// Which temporaries of the slot a clause's strings use.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Temps {
     /// For each value that needs one, its number.
     pub(crate) of: Vec<Option<u32>>,

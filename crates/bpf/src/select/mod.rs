@@ -16,14 +16,18 @@
 //! ```
 
 pub(crate) mod builtin;
+pub(crate) mod cut;
 pub(crate) mod effect;
 pub(crate) mod far;
 pub(crate) mod fault;
 pub(crate) mod int;
 pub(crate) mod layout;
 mod memory;
+pub(crate) mod piece;
 pub(crate) mod strings;
 pub(crate) mod subr;
+
+use std::ops::Range;
 
 use dif::ir::{Cond, Function, InstData, Op, Space, Term, Ty, Value, VarId};
 
@@ -33,7 +37,8 @@ use crate::regalloc::CodegenError;
 use crate::routines::SlotRef;
 pub(crate) use crate::routines::near;
 use builtin::Homes;
-use layout::{SlotParts, Temps};
+use cut::Facts;
+use layout::SlotParts;
 use strings::{Shape, Str};
 
 /// What code generation may say.
@@ -56,8 +61,10 @@ pub(crate) struct Firing<'e> {
     pub(crate) slot: Option<SlotRef>,
     /// Where things are in it.
     pub(crate) parts: SlotParts,
-    /// `this->` integers.
+    /// `this->` integers in registers.
     pub(crate) this: Vec<Option<V>>,
+    /// The program has many clauses: what each needs is a function.
+    pub(crate) divided: bool,
     /// True for ERROR's clauses: a fault there is not reported again.
     pub(crate) in_error: bool,
 }
@@ -75,12 +82,14 @@ pub(crate) enum Val {
     Str(Str),
     /// An address in a variable that is an object: bytes known now, and bytes that the firing knows.
     Place(VarId, i64, Option<V>),
+    /// Made in another piece of the clause: [`piece`].
+    Saved,
 }
 
 /// The translation of one clause.
 pub(crate) struct Clause<'e, 'b> {
     pub(crate) env: &'e Session<'e>,
-    pub(crate) firing: &'b Firing<'e>,
+    pub(crate) firing: &'b Firing<'b>,
     pub(crate) b: &'b mut Builder,
     pub(crate) f: &'e Function,
     /// Its position in the module.
@@ -88,13 +97,16 @@ pub(crate) struct Clause<'e, 'b> {
     /// Id of this clause at probe index 0 of the program.
     pub(crate) epid_base: u32,
     pub(crate) values: Vec<Option<Val>>,
-    uses: Vec<u32>,
-    pub(crate) temps: Temps,
+    pub(crate) facts: &'b Facts,
     pub(crate) homes: Homes,
     pub(crate) block: usize,
+    /// The blocks that are translated, and their labels.
+    blocks: Range<usize>,
     labels: Vec<Label>,
     /// Where the clause ends.
     pub(crate) end: Label,
+    /// The piece of a long clause that this is.
+    piece: Option<piece::Place<'e>>,
     /// The reserved record.
     pub(crate) record: Option<effect::Open>,
     pub(crate) faults: fault::Faults,
@@ -104,65 +116,90 @@ pub(crate) struct Clause<'e, 'b> {
     pub(crate) at: (u16, u32),
 }
 
-/// Translates clause `number`; control goes on behind it whatever happens in it.
+/// Which clause is translated.
+#[derive(Clone, Copy)]
+pub(crate) struct Which {
+    /// Its position in the module.
+    pub(crate) number: usize,
+    /// Id of this clause at probe index 0 of the program.
+    pub(crate) epid_base: u32,
+}
+
+/// Translates a clause; control goes on behind it whatever happens in it.
 pub(crate) fn clause<'e>(
     env: &'e Session<'e>,
-    firing: &Firing<'e>,
+    firing: &Firing<'_>,
     b: &mut Builder,
-    number: usize,
-    epid_base: u32,
+    which: Which,
 ) -> Result<()> {
-    let f = &env.module.clauses[number].func;
-    let mut uses = vec![0; f.values.len()];
+    let f = &env.module.clauses[which.number].func;
+    let facts = Facts::new(f);
+    let mut c = Clause::new(env, firing, b, which, (f, &facts), 0..f.blocks.len(), &[0]);
     for block in &f.blocks {
-        for inst in &block.insts {
-            inst.op.for_each_use(|v| uses[v.0 as usize] += 1);
-        }
-        layout::each_term_use(&block.term, |v| uses[v.0 as usize] += 1);
+        c.parameters(&block.params);
     }
-    let end = b.label();
-    let labels = f.blocks.iter().map(|_| b.label()).collect();
-    let faults = fault::Faults::new(b);
-    let mut c = Clause {
-        env,
-        firing,
-        b,
-        f,
-        number,
-        epid_base,
-        values: vec![None; f.values.len()],
-        uses,
-        temps: Temps::new(f),
-        homes: Homes::new(f),
-        block: 0,
-        labels,
-        end,
-        record: None,
-        faults,
-        top: Operand::Imm(0),
-        at: (0, 0),
-    };
     c.start_scratch();
-    c.run()?;
-    c.b.bind(end);
+    c.run(vec![None; f.blocks.len()])?;
+    let end = c.end;
+    b.bind(end);
     Ok(())
 }
 
-impl Clause<'_, '_> {
-    fn run(&mut self) -> Result<()> {
-        for i in 0..self.f.blocks.len() {
-            for p in &self.f.blocks[i].params {
-                let value = self.parameter(*p);
-                self.values[p.0 as usize] = Some(value);
-            }
+impl<'e, 'b> Clause<'e, 'b> {
+    /// Some blocks of a clause, of which it may begin at `entries`.
+    fn new(
+        env: &'e Session<'e>,
+        firing: &'b Firing<'b>,
+        b: &'b mut Builder,
+        which: Which,
+        (f, facts): (&'e Function, &'b Facts),
+        blocks: Range<usize>,
+        entries: &[usize],
+    ) -> Self {
+        let end = b.label();
+        let labels = blocks.clone().map(|_| b.label()).collect();
+        let faults = fault::Faults::new(b);
+        Clause {
+            env,
+            firing,
+            b,
+            f,
+            number: which.number,
+            epid_base: which.epid_base,
+            values: vec![None; f.values.len()],
+            facts,
+            homes: Homes::new(f, &blocks, entries),
+            block: blocks.start,
+            blocks,
+            labels,
+            end,
+            piece: None,
+            record: None,
+            faults,
+            top: Operand::Imm(0),
+            at: (0, 0),
         }
-        // Whether the record is reserved, at the start of each block.
-        let mut reserved: Vec<Option<effect::Open>> = vec![None; self.f.blocks.len()];
-        let mut offset = 0;
-        for (i, block) in self.f.blocks.iter().enumerate() {
+    }
+
+    fn parameters(&mut self, params: &[Value]) {
+        for p in params {
+            let value = match self.saved_at(*p) {
+                Some(_) => Val::Saved,
+                None => self.parameter(*p),
+            };
+            self.values[p.0 as usize] = Some(value);
+        }
+    }
+
+    /// Translates the blocks. `reserved`: the record that is reserved at the start of each block.
+    fn run(&mut self, mut reserved: Vec<Option<effect::Open>>) -> Result<()> {
+        let before = &self.f.blocks[..self.blocks.start];
+        let mut offset = before.iter().map(|b| b.insts.len() as u32).sum();
+        for i in self.blocks.clone() {
+            let block = &self.f.blocks[i];
             self.block = i;
             self.record = reserved[i];
-            let label = self.labels[i];
+            let label = self.labels[i - self.blocks.start];
             self.b.bind(label);
             self.homes.enter();
             for (n, inst) in block.insts.iter().enumerate() {
@@ -174,17 +211,9 @@ impl Clause<'_, '_> {
                 self.b.set_span(outer);
                 result?;
             }
-            self.fetch_homed();
+            self.fetch_homed(i);
             let record = self.record;
-            let mut pass = |b: &dif::ir::Block| reserved[b.0 as usize] = record;
-            match &block.term {
-                Term::Jump(b, _) => pass(b),
-                Term::Branch { then, other, .. } => {
-                    pass(&then.0);
-                    pass(&other.0);
-                }
-                Term::Return | Term::PredicateFalse => {}
-            }
+            block.term.for_each_edge(|to, _| reserved[to.0 as usize] = record);
             self.term(&block.term)?;
         }
         self.finish_faults()
@@ -193,7 +222,7 @@ impl Clause<'_, '_> {
     fn parameter(&mut self, p: Value) -> Val {
         match self.f.values[p.0 as usize] {
             Ty::Int | Ty::Ptr(_) => Val::Int(Operand::V(self.b.var())),
-            Ty::Str => match self.temps.shape[p.0 as usize] {
+            Ty::Str => match self.facts.temps.shape[p.0 as usize] {
                 Some(Shape::Known) => Val::Str(Str::Known(Operand::V(self.b.var()))),
                 Some(Shape::Comm) => Val::Str(Str::Comm(self.b.var(), self.b.var())),
                 _ => Val::Str(self.temp(p)),
@@ -203,7 +232,7 @@ impl Clause<'_, '_> {
 
     /// The temporary of a string value.
     pub(crate) fn temp(&mut self, v: Value) -> Str {
-        let number = self.temps.of[v.0 as usize].unwrap_or(0);
+        let number = self.facts.temps.of[v.0 as usize].unwrap_or(0);
         let strsize = self.env.module.strsize;
         let (base, off) = self.place(self.firing.parts.temps + number * strsize, strsize);
         Str::Bytes(base, off)
@@ -232,11 +261,12 @@ impl Clause<'_, '_> {
     pub(crate) fn set(&mut self, inst: &InstData, value: Val) {
         if let Some(r) = inst.result {
             self.values[r.0 as usize] = Some(value);
+            self.save(r);
         }
     }
 
     pub(crate) fn uses(&self, inst: &InstData) -> u32 {
-        inst.result.map_or(0, |r| self.uses[r.0 as usize])
+        inst.result.map_or(0, |r| self.facts.uses[r.0 as usize])
     }
 
     pub(crate) fn error<T>(&self, span: Option<diagnostics::Span>, message: &str) -> Result<T> {
@@ -261,6 +291,7 @@ impl Clause<'_, '_> {
                 let bits = self.b.imm(start.wrapping_add(at));
                 Operand::V(more.map_or(bits, |more| self.b.add(bits, more)))
             }
+            Some(Val::Saved) => self.saved_int(v),
             _ => Operand::Imm(0),
         }
     }
@@ -272,9 +303,10 @@ impl Clause<'_, '_> {
     }
 
     /// A string value.
-    pub(crate) fn string(&self, v: Value) -> Str {
+    pub(crate) fn string(&mut self, v: Value) -> Str {
         match self.values[v.0 as usize] {
             Some(Val::Str(s)) => s,
+            Some(Val::Saved) => self.saved_string(v),
             _ => Str::Known(Operand::Imm(0)),
         }
     }
@@ -332,7 +364,12 @@ impl Clause<'_, '_> {
     /// A block's parameters are written by nobody else, so the moves cannot meet each other.
     fn edge(&mut self, to: dif::ir::Block, args: &[Value]) {
         let f = self.f;
-        for (p, a) in f.blocks[to.0 as usize].params.iter().zip(args) {
+        let to = to.0 as usize;
+        for (p, a) in f.blocks[to].params.iter().zip(args) {
+            if self.saved_at(*p).is_some() {
+                self.pass(*p, *a);
+                continue;
+            }
             match self.values[p.0 as usize] {
                 Some(Val::Int(Operand::V(dst))) => {
                     let value = self.int(*a);
@@ -356,8 +393,10 @@ impl Clause<'_, '_> {
                 _ => {}
             }
         }
-        let label = self.labels[to.0 as usize];
-        self.b.jmp(label);
+        match to.checked_sub(self.blocks.start).and_then(|i| self.labels.get(i)).copied() {
+            Some(label) => self.b.jmp(label),
+            None => self.leave_to(to),
+        }
     }
 
     fn inst(&mut self, inst: &InstData, last: bool, term: &Term) -> Result<()> {
@@ -414,7 +453,7 @@ impl Clause<'_, '_> {
             Op::BuiltinStr(which) => {
                 let mut value = self.builtin_str(*which);
                 if let (Str::Comm(..), Some(r)) = (value, inst.result)
-                    && self.temps.shape[r.0 as usize] == Some(Shape::Bytes)
+                    && self.facts.temps.shape[r.0 as usize] == Some(Shape::Bytes)
                     && let Str::Bytes(base, off) = self.temp(r)
                 {
                     self.write_string(value, base, off, self.env.module.strsize, false);

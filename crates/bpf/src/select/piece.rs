@@ -1,0 +1,236 @@
+//! A piece of a long clause ([`cut`](super::cut)): how it begins, how it ends, and what it shares with the others.
+
+use dif::ir::{Ty, Value};
+
+use super::cut::{Cut, END, Known};
+use super::layout::{STATE_SAVED, STATE_STAMP, STATE_TIME, STATE_TOP, each_term_use};
+use super::strings::{Shape, Str};
+use super::{Clause, Firing, Result, Val, Which, effect, near};
+use crate::mir::{Builder, Helper, Jmp, Label, Operand, Size, V};
+use crate::program::Session;
+use crate::routines;
+
+/// Where a piece is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'e> {
+    cut: &'e Cut,
+    /// The state in the scratch slot.
+    state: u32,
+    /// Which block is next, and where the piece ends.
+    next: V,
+    leave: Label,
+}
+
+/// Translates piece `n` of a clause, which begins at block `next`; when control comes behind it, `next` says where the
+/// clause goes on.
+pub(crate) fn piece<'e>(
+    env: &'e Session<'e>,
+    firing: &Firing<'_>,
+    b: &mut Builder,
+    which: Which,
+    n: usize,
+    next: V,
+) -> Result<()> {
+    let (Some(cut), Some(state)) = (env.layout.cut.get(&which.number), env.layout.state) else {
+        return Ok(());
+    };
+    let piece = &cut.pieces[n];
+    let leave = b.label();
+    let mut c =
+        Clause::new(env, firing, b, which, (&cut.func, &cut.facts), piece.blocks.clone(), &piece.entries);
+    c.piece = Some(Place { cut, state, next, leave });
+    c.begin(&piece.entries)?;
+    let end = c.end;
+    c.b.bind(end);
+    c.b.set(next, END);
+    c.b.bind(leave);
+    if let Operand::V(_) = c.top {
+        c.set_state(STATE_TOP, c.top);
+    }
+    Ok(())
+}
+
+/// Makes a slot ready for a cut clause.
+pub(crate) fn prepare(b: &mut Builder, cut: &Cut, slot: V, state: u32) {
+    if cut.keeps_time {
+        let (base, at) = near(b, slot, state + STATE_TIME, 8);
+        b.store(Size::B8, base, at, 0);
+    }
+}
+
+impl Clause<'_, '_> {
+    /// Goes to the block that is asked for, and translates the blocks.
+    fn begin(&mut self, entries: &[usize]) -> Result<()> {
+        let Some(place) = self.piece else { return Ok(()) };
+        let own = &self.f.blocks[self.blocks.clone()];
+        let mut known = |v: Value| {
+            self.values[v.0 as usize] = match place.cut.known.get(&v) {
+                Some(Known::Int(i)) => Some(Val::Int(Operand::Imm(*i))),
+                Some(Known::Str(id)) => Some(Val::Str(self.constant(*id))),
+                Some(Known::Place(var, at)) => Some(Val::Place(*var, *at, None)),
+                None => self.saved_at(v).map(|_| Val::Saved),
+            };
+        };
+        for block in own {
+            block.insts.iter().for_each(|inst| inst.op.for_each_use(&mut known));
+            each_term_use(&block.term, &mut known);
+        }
+        own.iter().for_each(|block| self.parameters(&block.params));
+        for (v, var) in &place.cut.rooted {
+            if let (Some(Val::Saved), Some(at)) = (self.values[v.0 as usize], self.saved_at(*v)) {
+                self.values[v.0 as usize] = Some(Val::Place(*var, 0, Some(self.state(at))));
+            }
+        }
+        self.start_scratch();
+        if let Operand::V(top) = self.top
+            && self.blocks.start > 0
+        {
+            let before = self.state(STATE_TOP);
+            self.b.set(top, before);
+        }
+        // What no block of the piece dominates is fetched here.
+        self.fetch_homed(usize::MAX);
+        let mut reserved: Vec<Option<effect::Open>> = vec![None; self.f.blocks.len()];
+        let size = self.env.module.clauses[self.number].record.as_ref().map_or(0, |r| r.size);
+        let record = effect::Open { header: self.b.var(), stamp: self.b.var() };
+        let stubs: Vec<Label> = entries.iter().map(|_| self.b.label()).collect();
+        for (entry, stub) in entries.iter().zip(&stubs).skip(1) {
+            self.b.br(Jmp::Eq, place.next, *entry as u32, *stub);
+        }
+        for (entry, stub) in entries.iter().zip(stubs) {
+            self.b.bind(stub);
+            if place.cut.open[*entry] {
+                let stamp = self.state(STATE_STAMP);
+                let (plan, cpu, end) = (self.env.plan, self.firing.cpu, self.end);
+                let header = routines::reopen(self.b, plan, &cpu, size, stamp, end);
+                self.b.set(record.header, header);
+                self.b.set(record.stamp, stamp);
+                reserved[*entry] = Some(record);
+            }
+            let label = self.labels[*entry - self.blocks.start];
+            self.b.jmp(label);
+        }
+        self.run(reserved)
+    }
+
+    /// Goes on at a block of another piece.
+    pub(super) fn leave_to(&mut self, block: usize) {
+        if let Some(place) = self.piece {
+            self.b.set(place.next, block as i64);
+            self.b.jmp(place.leave);
+        }
+    }
+
+    /// A word of the state.
+    fn state(&mut self, at: u32) -> V {
+        let Some(place) = self.piece else { return self.b.imm(0) };
+        let (base, at) = self.place(place.state + at, 8);
+        self.b.load(Size::B8, base, at)
+    }
+
+    fn set_state(&mut self, at: u32, value: Operand) {
+        if let Some(place) = self.piece {
+            let (base, at) = self.place(place.state + at, 8);
+            self.b.store(Size::B8, base, at, value);
+        }
+    }
+
+    /// Where the first word of a value is that is made in one piece and used in another.
+    pub(super) fn saved_at(&self, v: Value) -> Option<u32> {
+        self.piece?.cut.saved[v.0 as usize].map(|word| STATE_SAVED + 8 * word)
+    }
+
+    /// Leaves a value that was just made for other pieces.
+    pub(super) fn save(&mut self, v: Value) {
+        let Some(at) = self.saved_at(v) else { return };
+        match self.values[v.0 as usize] {
+            Some(Val::Int(bits)) => self.set_state(at, bits),
+            Some(Val::Cmp(..)) => {
+                let bits = self.int(v);
+                self.values[v.0 as usize] = Some(Val::Int(bits));
+                self.set_state(at, bits);
+            }
+            Some(Val::Str(s)) => self.save_string(at, s),
+            Some(Val::Place(_, n, more)) => {
+                let bytes = match more {
+                    Some(more) => self.b.add(more, n).into(),
+                    None => Operand::Imm(n),
+                };
+                self.set_state(at, bytes);
+            }
+            // Nobody else's, or its own block's alone.
+            Some(Val::Saved | Val::StrCmp(..)) | None => {}
+        }
+    }
+
+    fn save_string(&mut self, at: u32, s: Str) {
+        match s {
+            Str::Known(id) => self.set_state(at, id),
+            Str::Comm(w0, w1) => {
+                self.set_state(at, w0.into());
+                self.set_state(at + 8, w1.into());
+            }
+            // It is in the slot.
+            Str::Bytes(..) => {}
+        }
+    }
+
+    /// Gives a value to the parameter of a block, for other pieces.
+    pub(super) fn pass(&mut self, param: Value, value: Value) {
+        let Some(at) = self.saved_at(param) else { return };
+        if self.f.values[param.0 as usize] != Ty::Str {
+            let bits = self.int(value);
+            self.set_state(at, bits);
+            return;
+        }
+        let s = self.string(value);
+        match self.facts.temps.shape[param.0 as usize] {
+            Some(Shape::Known | Shape::Comm) => self.save_string(at, s),
+            Some(Shape::Bytes) | None => {
+                if let Str::Bytes(base, off) = self.temp(param) {
+                    self.write_string(s, base, off, self.env.module.strsize, false);
+                }
+            }
+        }
+    }
+
+    pub(super) fn saved_int(&mut self, v: Value) -> Operand {
+        match self.saved_at(v) {
+            Some(at) => self.state(at).into(),
+            None => Operand::Imm(0),
+        }
+    }
+
+    pub(super) fn saved_string(&mut self, v: Value) -> Str {
+        let Some(at) = self.saved_at(v) else { return Str::Known(Operand::Imm(0)) };
+        match self.facts.temps.shape[v.0 as usize] {
+            Some(Shape::Known) => Str::Known(self.state(at).into()),
+            Some(Shape::Comm) => Str::Comm(self.state(at), self.state(at + 8)),
+            Some(Shape::Bytes) | None => self.temp(v),
+        }
+    }
+
+    /// Leaves a record that was just reserved for other pieces.
+    pub(super) fn save_record(&mut self, record: &effect::Open) {
+        self.set_state(STATE_STAMP, record.stamp.into());
+    }
+
+    /// The clock: what it was when a piece of this clause first read it.
+    pub(super) fn clock(&mut self) -> V {
+        match self.piece {
+            Some(place) if place.cut.keeps_time => {
+                let time = self.b.var();
+                let known = self.b.label();
+                let before = self.state(STATE_TIME);
+                self.b.set(time, before);
+                self.b.br(Jmp::Ne, before, 0, known);
+                let now = self.b.call(Helper::KTIME_GET_NS, &[]);
+                self.b.set(time, now);
+                self.set_state(STATE_TIME, time.into());
+                self.b.bind(known);
+                time
+            }
+            _ => self.b.call(Helper::KTIME_GET_NS, &[]),
+        }
+    }
+}
