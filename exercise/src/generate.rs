@@ -176,11 +176,28 @@ impl Maker<'_, '_> {
             let _ = writeln!(self.out, "/{test}/");
         }
         self.out.push_str("{\n");
-        for _ in 0..=self.c.below(self.shape.statements) {
-            let statement = self.statement();
-            let _ = writeln!(self.out, "\t{statement}");
-        }
+        self.block(1);
         self.out.push_str("}\n");
+    }
+
+    /// Statements, some of them chosen by `if`.
+    fn block(&mut self, depth: usize) {
+        let indent = "\t".repeat(depth);
+        for _ in 0..=self.c.below(self.shape.statements) {
+            if depth > 3 || !self.c.one_in(8) {
+                let statement = self.statement();
+                let _ = writeln!(self.out, "{indent}{statement}");
+                continue;
+            }
+            let test = self.int();
+            let _ = writeln!(self.out, "{indent}if ({test}) {{");
+            self.block(depth + 1);
+            if self.c.one_in(2) {
+                let _ = writeln!(self.out, "{indent}}} else {{");
+                self.block(depth + 1);
+            }
+            let _ = writeln!(self.out, "{indent}}}");
+        }
     }
 }
 

@@ -266,7 +266,11 @@ impl Texts {
                 }
             };
             let env = macro_env(macros, options, name, kind == SourceKind::Script);
+            let known = self.libraries.parsed().len();
             self.libraries.load(&[&text], &mut self.map, &env, &mut self.sink);
+            for library in self.libraries.parsed().get(known..).unwrap_or_default() {
+                library.program.items.iter().for_each(|i| set_pragma(i, options, running, &mut self.sink));
+            }
             let file = self.map.add(kind, name, text);
             let names = TypeWords { libraries: &self.libraries, kernel };
             let tree = syntax::parse(&mut self.map, file, mode, &env, &names, &mut self.sink);

@@ -263,6 +263,13 @@ fn libraries_of_one_s_own() -> Verdict {
     let o =
         dtrace(&["-L", &path, "-qn", "BEGIN { printf(\"%d %d\\n\", FROM_A, sizeof (pair_t)); exit(0); }"]);
     assert_eq!(o.code(0).out, "42 7\n\n");
+    write(
+        &dir,
+        "c.d",
+        "#pragma D option quiet\n#pragma D option strsize=24\nBEGIN { printf(\"not enabled\"); }\n",
+    );
+    let o = dtrace(&["-L", &path, "-n", "BEGIN { printf(\"%d\\n\", sizeof (string)); exit(0); }"]).code(0);
+    assert_eq!(o.out, "24\n\n", "{o:?}");
     let o = dtrace(&["-qn", "BEGIN { trace(FROM_B); }"]).code(1);
     assert!(o.err.contains("FROM_B"), "{o:?}");
     // A mistake in one is told, whoever uses it.
