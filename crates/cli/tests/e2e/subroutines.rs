@@ -100,6 +100,17 @@ fn addresses() -> Verdict {
     .code(0);
     let v6 = ["7878"; 8].join(":");
     assert_eq!(o.out, format!("120.120.120.120 {v6} 78:78:78:78:78:78\n"), "{o:?}");
+    // In scratch memory.
+    let out = begin(
+        r#"a = (uint8_t *)alloca(16); a[0] = 0xfe; a[1] = 0x80; a[15] = 1; b = (ipaddr_t *)alloca(4); *b = htonl(0x7f000001);
+        printf("%s %s %s", inet_ntoa6(a), inet_ntop(10, a), inet_ntoa(b));"#,
+    );
+    assert_eq!(out, "fe80::1 fe80::1 127.0.0.1");
+    let out = begin(
+        r#"a = (uint8_t *)alloca(16); a[10] = 0xff; a[11] = 0xff; a[12] = 10; a[15] = 9;
+        printf("%s %s %s", inet_ntoa6(a), inet_ntop(10, a), link_ntop(1, a + 10));"#,
+    );
+    assert_eq!(out, "10.0.0.9 ::ffff:10.0.0.9 ff:ff:0a:00:00:09");
     let o =
         dtrace(&["-qn", "BEGIN { trace(inet_ntoa((ipaddr_t *)1)); }", "-n", "BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("invalid address (0x1)"), "{o:?}");
@@ -179,6 +190,19 @@ fn locks_are_asked() -> Verdict {
         printf("%d %d %d", rw_read_held(w), rw_write_held(w), rw_iswriter(w) == (curthread->fs->umask != 0));"#,
     );
     assert_eq!(out, "0 1 1 0 0 0 1");
+    // Locks of our own: one that this thread holds (bit 0 is a flag), then readers, a writer, and one that waits.
+    let out = begin(
+        r#"m = (struct mutex *)alloca(sizeof (struct mutex)); m->owner.counter = (long)curthread | 1;
+        printf("%d %d", mutex_owned(m), mutex_owner(m) == curthread);"#,
+    );
+    assert_eq!(out, "1 1");
+    for (word, held) in [("0x400", "1 0 0"), ("0xff", "0 1 1"), ("0x500", "1 0 1"), ("0", "0 0 0")] {
+        let out = begin(&format!(
+            r#"l = (struct qrwlock *)alloca(sizeof (struct qrwlock)); l->cnts.counter = {word};
+            printf("%d %d %d", rw_read_held(l), rw_write_held(l), rw_iswriter(l));"#
+        ));
+        assert_eq!(out, held, "{word}");
+    }
     Pass
 }
 
