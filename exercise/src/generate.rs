@@ -73,7 +73,16 @@ struct Maker<'a, 'c> {
     aggs: Vec<(String, &'static str, Vec<bool>)>,
     /// What `this->` a clause may read: those assigned in it before.
     depth: usize,
+    /// [`TRANSLATORS`] are there.
+    translators: bool,
 }
+
+/// A translated type and an inline with parameters: values that are bound to names.
+const TRANSLATORS: &str = "\
+    struct seen { int a; unsigned char b; string s; long l; };\n\
+    translator struct seen < long N > {\n\
+    \ta = N; b = N * arg1 + N; s = N > 3 ? execname : \"few\"; l = N && arg2 ? N << 2 : -N; };\n\
+    inline long twice[long n, int m] = n + m > 7 ? n + n * m : xlate <struct seen> (n - m).l;\n";
 
 const INTS: [&str; 20] = [
     "char",
@@ -100,8 +109,15 @@ const INTS: [&str; 20] = [
 
 /// A program.
 pub fn program(choices: &mut Choices<'_>, shape: &Shape) -> String {
-    let mut m =
-        Maker { c: choices, shape: *shape, out: String::new(), vars: Vec::new(), aggs: Vec::new(), depth: 0 };
+    let mut m = Maker {
+        c: choices,
+        shape: *shape,
+        out: String::new(),
+        vars: Vec::new(),
+        aggs: Vec::new(),
+        depth: 0,
+        translators: false,
+    };
     m.declarations();
     for _ in 0..=m.c.below(shape.clauses) {
         m.clause();
@@ -113,6 +129,10 @@ impl Maker<'_, '_> {
     fn declarations(&mut self) {
         if self.shape.objects && self.c.one_in(2) {
             self.structure();
+        }
+        self.translators = self.c.one_in(3);
+        if self.translators {
+            self.out.push_str(TRANSLATORS);
         }
         for i in 0..self.c.below(4) {
             let scope = self.c.pick(&["", "self ", "this "]);
@@ -222,6 +242,16 @@ mod tests {
             }
         }
         assert!(accepted > 100, "only {accepted}; refused:\n{}", refused.join("\n"));
+    }
+
+    #[test]
+    fn translators_are_among_what_is_accepted() {
+        let shape = Shape { subroutines: false, objects: false, ..Shape::default() };
+        let texts = (0..200).map(|seed| program(&mut Choices::seed(seed), &shape));
+        let accepted = texts
+            .filter(|t| t.matches("xlate").count() > 1)
+            .filter(|t| matches!(compile(t, 64, None), Ok(Compiled::Module(..))));
+        assert!(accepted.count() > 15);
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Maker<'_, '_> {
     }
 
     fn int_tree(&mut self) -> String {
-        match self.c.below(14) {
+        match self.c.below(15) {
             0..=4 => {
                 let (a, b) = (self.int(), self.int());
                 let op = self.c.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
@@ -82,7 +82,22 @@ impl Maker<'_, '_> {
                 Some(assignment) => format!("({assignment})"),
                 None => self.int_leaf(),
             },
+            14 if self.translators => self.translated(),
             _ => self.int_leaf(),
+        }
+    }
+
+    fn translated(&mut self) -> String {
+        let a = self.int();
+        match self.c.below(5) {
+            0 => {
+                let b = self.int();
+                format!("twice[{a}, {b}]")
+            }
+            1 if self.shape.strings => format!("strlen(xlate <struct seen> ({a}).s)"),
+            2 => format!("xlate <struct seen *> ({a})->b"),
+            3 => format!("xlate <struct seen> ({a}).a"),
+            _ => format!("xlate <struct seen> ({a}).l"),
         }
     }
 

@@ -133,12 +133,12 @@ fn files_of_a_process() -> Verdict {
         "-c",
         &workload("files", 1),
         "-n",
-        "syscall::read:entry /pid == $target && arg2 == 13/ { printf(\"read %s %s %s %d %s %s %d\\n\", \
+        "syscall::read:entry /pid == $target && arg2 == 1013/ { printf(\"read %s %s %s %d %s %s %d\\n\", \
          fds[arg0].fi_pathname, fds[arg0].fi_name, fds[arg0].fi_dirname, fds[arg0].fi_offset, fds[arg0].fi_fs, \
          fds[arg0].fi_mount, fds[arg0].fi_oflags & (O_ACCMODE | O_APPEND)); } \
-         syscall::write:entry /pid == $target && arg2 == 17/ { printf(\"null %s %d %d\\n\", fds[arg0].fi_pathname, \
+         syscall::write:entry /pid == $target && arg2 == 1017/ { printf(\"null %s %d %d\\n\", fds[arg0].fi_pathname, \
          (fds[arg0].fi_oflags & O_ACCMODE) == O_WRONLY, (fds[arg0].fi_oflags & O_APPEND) != 0); } \
-         syscall::write:entry /pid == $target && arg2 == 19/ { printf(\"pipe %s %s %s\\n\", fds[arg0].fi_pathname, \
+         syscall::write:entry /pid == $target && arg2 == 1019/ { printf(\"pipe %s %s %s\\n\", fds[arg0].fi_pathname, \
          fds[arg0].fi_name, fds[arg0].fi_mount); }",
     ])
     .code(0);

@@ -33,9 +33,9 @@ fn files() {
     let null = std::fs::File::options().append(true).open("/dev/null");
     if let (Ok(mut passwd), Ok(mut null), Ok((_read, mut pipe))) = (passwd, null, std::io::pipe()) {
         let _ = passwd.seek(std::io::SeekFrom::Start(5));
-        let _ = passwd.read(&mut [0; 13]);
-        let _ = null.write(&[b'x'; 17]);
-        let _ = pipe.write(&[b'x'; 19]);
+        let _ = passwd.read(&mut [0; 1013]);
+        let _ = null.write(&[b'x'; 1017]);
+        let _ = pipe.write(&[b'x'; 1019]);
         let fd = std::os::fd::AsRawFd::as_raw_fd(&pipe);
         let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
         println!("pipe {}", name.display());
