@@ -51,7 +51,7 @@ impl Checker<'_> {
             TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
             TypeSpecKind::Named { module, name } => {
                 if module.is_none() {
-                    self.need(&name.text);
+                    self.need_type(&name.text);
                 }
                 let found = match module {
                     Some(module) => self.types.find_typedef_in(&module.text, &name.text),
@@ -106,7 +106,7 @@ impl Checker<'_> {
         }
         let Some(members) = &record.members else {
             let tag = tag.unwrap_or_default();
-            self.need(tag);
+            self.need_type(tag);
             return Ok(match self.types.find_tag(kind, tag) {
                 Some(ty) => {
                     self.uses_type(ty, span);
@@ -192,7 +192,7 @@ impl Checker<'_> {
         }
         let Some(enumerators) = &spec.enumerators else {
             let tag = tag.unwrap_or_default();
-            self.need(tag);
+            self.need_type(tag);
             let found = self.types.find_tag(TagKind::Enum, tag);
             return self.known_type(found, (Some(TagKind::Enum), None, tag), span);
         };

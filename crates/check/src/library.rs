@@ -12,12 +12,21 @@ use syntax::library::Library;
 
 use crate::session::Checker;
 
+/// A struct and a variable may have one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Space {
+    /// Typedefs and tags, and under the name of the type it makes, a translator.
+    Type,
+    /// Inlines, variables, enumerators.
+    Value,
+}
+
 /// Items of libraries that wait for a use.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting<'a> {
     items: Vec<Option<&'a Item>>,
-    /// Which items define a word.
-    words: HashMap<&'a str, Vec<usize>>,
+    /// Which items define a word of each [`Space`].
+    words: [HashMap<&'a str, Vec<usize>>; 2],
     /// Those that are checked whether or not they are used.
     always: Vec<usize>,
 }
@@ -31,13 +40,13 @@ impl<'a> Waiting<'a> {
             if always {
                 out.always.push(at);
             }
-            defined(item, &mut |word| out.words.entry(word).or_default().push(at));
+            defined(item, &mut |space, word| out.words[space as usize].entry(word).or_default().push(at));
         }
         out
     }
 
-    fn take(&mut self, word: &str) -> Vec<&'a Item> {
-        let items = self.words.remove(word).unwrap_or_default();
+    fn take(&mut self, space: Space, word: &str) -> Vec<&'a Item> {
+        let items = self.words[space as usize].remove(word).unwrap_or_default();
         items.into_iter().filter_map(|at| self.items[at].take()).collect()
     }
 }
@@ -51,11 +60,12 @@ fn tag(specs: &DeclSpecs) -> Option<&str> {
     }
 }
 
-/// The words under which a library's item is looked for. A translator stands under the name of the type it makes.
-fn defined<'a>(item: &'a Item, word: &mut impl FnMut(&'a str)) {
+/// The words under which a library's item is looked for.
+fn defined<'a>(item: &'a Item, word: &mut impl FnMut(Space, &'a str)) {
+    let by_tag = |specs: &'a DeclSpecs| tag(specs).map(|t| (Space::Type, t));
     match item {
-        Item::Inline(inline) => inline.declarator.name.iter().for_each(|n| word(&n.text)),
-        Item::Translator(t) => tag(&t.output.specs).into_iter().for_each(word),
+        Item::Inline(inline) => inline.declarator.name.iter().for_each(|n| word(Space::Value, &n.text)),
+        Item::Translator(t) => by_tag(&t.output.specs).into_iter().for_each(|(s, w)| word(s, w)),
         Item::Declaration(d) => {
             let is_typedef = d.specs.storage.is_some_and(|s| s.class == StorageClass::Typedef);
             let global = d.specs.storage.is_none_or(|s| {
@@ -64,17 +74,18 @@ fn defined<'a>(item: &'a Item, word: &mut impl FnMut(&'a str)) {
             if d.declarators.is_empty() || is_typedef {
                 match &d.specs.ty.kind {
                     TypeSpecKind::Record(r) if r.members.is_some() => {
-                        tag(&d.specs).into_iter().for_each(&mut *word)
+                        by_tag(&d.specs).into_iter().for_each(|(s, w)| word(s, w));
                     }
                     TypeSpecKind::Enum(e) => {
-                        tag(&d.specs).into_iter().for_each(&mut *word);
-                        e.enumerators.iter().flatten().for_each(|e| word(&e.name.text));
+                        by_tag(&d.specs).into_iter().for_each(|(s, w)| word(s, w));
+                        e.enumerators.iter().flatten().for_each(|e| word(Space::Value, &e.name.text));
                     }
                     _ => {}
                 }
             }
             if global {
-                d.declarators.iter().filter_map(|d| d.name.as_ref()).for_each(|n| word(&n.text));
+                let space = if is_typedef { Space::Type } else { Space::Value };
+                d.declarators.iter().filter_map(|d| d.name.as_ref()).for_each(|n| word(space, &n.text));
             }
         }
         Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
@@ -82,9 +93,20 @@ fn defined<'a>(item: &'a Item, word: &mut impl FnMut(&'a str)) {
 }
 
 impl Checker<'_> {
-    /// Makes a word of a library known; false where no library has it, or it was made known before.
+    /// Makes a word of a library known, other than a type's; false where no library has it, or it was made known before.
     pub(crate) fn need(&mut self, word: &str) -> bool {
-        let items = self.waiting.take(word);
+        self.need_in(Space::Value, word)
+    }
+
+    /// As [`Checker::need`], for a type's name or tag; its translators come with it.
+    pub(crate) fn need_type(&mut self, word: &str) -> bool {
+        self.need_in(Space::Type, word)
+    }
+
+    fn need_in(&mut self, space: Space, word: &str) -> bool {
+        let mut items = self.waiting.take(space, word);
+        // The type before those that make it.
+        items.sort_by_key(|item| matches!(item, Item::Translator(_)));
         let found = !items.is_empty();
         for item in items {
             self.library_item(item);

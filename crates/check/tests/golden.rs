@@ -236,3 +236,23 @@ fn deep_nesting() {
     let (complaints, _) = checked(&[&chain], |_| {});
     assert_eq!(complaints[0].tag.name(), "D_SYNTAX");
 }
+
+#[test]
+fn a_type_and_a_value_of_a_library_may_have_one_name() {
+    let (mut map, mut sink, env) = (SourceMap::default(), Sink::default(), MacroEnv::default());
+    let mut libraries = Libraries::default();
+    let text = "inline struct mine *mine = (struct mine *)arg0;\n\
+        inline int side[struct mine *M] = M->a + EXTRA;\nenum more { EXTRA = 2 };\n\
+        translator struct mine < int I > { a = I; };\nstruct mine { int a; };\n";
+    libraries.add("x.d", text, false);
+    let program = "BEGIN { trace(side[mine]); trace(xlate <struct mine *> (3)->a); }";
+    libraries.load(&[program], &mut map, &env, &mut sink);
+    let file = map.add(SourceKind::Script, "test.d", program);
+    let tree = syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut sink);
+    let (types, catalog, options) = (Types::new(), catalog(), Options::default());
+    let cx =
+        Context { types: &types, catalog: &catalog, symbols: &(), map: &map, libraries: &libraries, options };
+    check::check(&[tree], &cx, &mut sink);
+    let complaints: Vec<String> = sink.into_sorted().iter().map(|d| d.render(&map, true)).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
