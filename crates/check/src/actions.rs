@@ -199,6 +199,7 @@ impl Checker<'_> {
         self.check_length(row, args.len(), span)?;
         match kind {
             ActionKind::Trace | ActionKind::Print => self.trace(row.name, &args[0]),
+            ActionKind::Printm => self.printm(row.name, args),
             ActionKind::Tracemem => self.tracemem(row, args, span),
             ActionKind::Printf => self.printf(row.name, args),
             ActionKind::Printa => self.printa(row.name, args),

@@ -14,7 +14,7 @@ use types::{BitAccess, IntClass, Kind, TypeId};
 use crate::actions::Recorded;
 use crate::columns::Column;
 use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
-use crate::session::{Checker, Checks};
+use crate::session::{Checker, Checks, Wrong};
 use crate::tables::FunctionRow;
 
 /// The longest object or dump that a record holds.
@@ -217,6 +217,40 @@ impl Checker<'_> {
             }
         };
         Ok(self.dump(addr, size, dynamic))
+    }
+
+    /// `printm(n, memref(addr, size))`: at most `n` bytes of an address's memory. The reference is no value of its own, as
+    /// its only use is to stand here.
+    pub(crate) fn printm(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+        let [size, memory] = args else { return Err(Wrong) };
+        let message =
+            format!("{func}( ) argument #1 must be a non-zero positive integral constant expression");
+        let size = self.positive(size, Tag::D_PRINTM_SIZE, &message)?;
+        let reference = match &memory.kind {
+            ast::ExprKind::Call { callee, args } => match &callee.kind {
+                ast::ExprKind::Ident(name) if name.text == "memref" => Some(args),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some([addr, length]) = reference.map(Vec::as_slice) else {
+            let message = format!("{func}( ) argument #2 must be a memory reference");
+            let help = Some("memref(address, size)".to_string());
+            return self.fail_with(Tag::D_PRINTM_ADDR, memory.span, message, help);
+        };
+        let (addr, length) = (self.value(addr)?, self.value(length)?);
+        if !self.types.is_pointer(addr.ty) && !self.types.is_integer(addr.ty) {
+            let message = format!(
+                "memref( ) argument #1 is incompatible with prototype:\n\tprototype: pointer or integer\n\t \
+                 argument: {}",
+                self.name(addr.ty)
+            );
+            return self.fail(Tag::D_PRINTM_ADDR, addr.span, message);
+        }
+        let message = "memref( ) argument #2 must be of scalar type";
+        let length = self.scalar(length, Tag::D_PRINTM_ADDR, memory.span, message)?;
+        let length = self.convert(length, TypeId::ULONG);
+        Ok(self.dump(addr, size, Some(length)))
     }
 
     /// Records memory for a hexdump.

@@ -165,6 +165,7 @@ pub enum Subroutine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionKind {
     Print,
+    Printm,
     Tracemem,
     Trace,
     Printf,
@@ -352,7 +353,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("lltostr", "string", "int64_t, [int]"),
     agg("lquantize", "@, @, @, ...", Aggregating::Lquantize),
     agg("max", "@", Aggregating::Max),
-    later_sub("memref"),
+    nothing("memref", "it is only the second argument of printm( )"),
     later_sub("memstr"),
     agg("min", "@", Aggregating::Min),
     act("mod", "_symaddr", "uintptr_t", ActionKind::Mod),
@@ -372,7 +373,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("print", "void", "@", ActionKind::Print),
     act("printa", "void", "@, ...", ActionKind::Printa),
     act("printf", "void", "@, ...", ActionKind::Printf),
-    later_act("printm"),
+    act("printm", "void", "@, @", ActionKind::Printm),
     call("progenyof", "int", "pid_t"),
     nothing("ptrauth_strip", "addresses of the kernel carry no signature that D sees"),
     agg("quantize", "@, ...", Aggregating::Quantize),

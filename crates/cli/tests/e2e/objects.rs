@@ -159,12 +159,15 @@ fn tracemem_dumps() -> Verdict {
         ("tracemem(this->p, 16, 0);", &all),
         ("tracemem(this->p, 16, 17);", &all),
         ("tracemem(this->p, 16, -1);", &all),
+        ("printm(16, memref(this->p, 3));", &three),
+        ("printm(16, memref(this->p, 99));", &all),
     ] {
         assert_eq!(&prints("", &format!("{fill} {call}")), expected, "{call}");
     }
     Pass
 }
 
+// row conversion.f, conversion.g, conversion.e, format.print
 fn floating_point_members() -> Verdict {
     let out = prints(
         "struct n { float f; double d; char name[8]; };",

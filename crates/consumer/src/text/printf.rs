@@ -333,6 +333,7 @@ mod tests {
         );
     }
 
+    // row conversion.sized
     #[test]
     fn sizes_name_the_type_and_change_nothing() {
         assert_eq!(
@@ -350,6 +351,7 @@ mod tests {
         assert_eq!(show("%d %i %u", &vec![int(0xffff, 2, false); 3]), "65535 -1 65535");
     }
 
+    // row conversion.E, conversion.G
     #[test]
     fn floating_point_is_shown_as_c_does() {
         let double = |v: f64| int(v.to_bits() as i64, 8, true);
@@ -373,6 +375,7 @@ mod tests {
         );
     }
 
+    // row conversion.wide
     #[test]
     fn memory_is_text_up_to_its_nul() {
         assert_eq!(
@@ -381,6 +384,7 @@ mod tests {
         );
     }
 
+    // row conversion.I, conversion.P
     #[test]
     fn ports_and_addresses_without_a_name_are_numbers() {
         assert_eq!(show("%P|%8P", &vec![int(65_533, 2, false); 2]), "65533|   65533");

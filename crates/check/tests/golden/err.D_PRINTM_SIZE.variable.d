@@ -1,0 +1,1 @@
+BEGIN { printm(arg1, memref(arg0, 4)); }
