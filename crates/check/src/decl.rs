@@ -237,6 +237,10 @@ impl Checker<'_> {
                         format!("array declaration requires array dimension or tuple signature: {name}");
                     return self.fail(Tag::D_DECL_ARRNULL, part.span, message);
                 }
+                DeclPartKind::Array(Some(_)) if self.types.is_void(ty) => {
+                    let message = format!("cannot have array of void: {}", member_name(d));
+                    return self.fail(Tag::D_DECL_VOIDOBJ, part.span, message);
+                }
                 DeclPartKind::Array(Some(size)) => match self.value(size)?.as_const().map(u64::try_from) {
                     Some(Ok(n)) if n > 0 => self.types.array(ty, n),
                     _ => {
