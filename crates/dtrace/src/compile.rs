@@ -336,6 +336,7 @@ impl Texts {
             Ok(module) => module,
             Err(e) => return Err((self.map, Error::Internal(e.to_string()))),
         };
+        module.scratchsize = (options.number("scratchsize") as u32).next_multiple_of(8);
         dif::opt::optimize(&mut module);
         let mask = options.number("tree");
         let mut tree = String::new();

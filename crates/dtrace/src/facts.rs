@@ -37,6 +37,14 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
+    let writes = |op: &Op| matches!(op, Op::CopyOut { .. } | Op::CopyOutStr { .. });
+    if let Some(inst) = insts(module).find(|i| writes(&i.op))
+        && let Some(why) = around.features.why_not(Facility::ProbeWriteUser)
+    {
+        let message =
+            format!("copyout( ) and copyoutstr( ): this kernel lets no program write user memory ({why})");
+        return Err(Error::Codegen(CodegenError { span: inst.span, message }));
+    }
     let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
     let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
     let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));

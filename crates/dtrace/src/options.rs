@@ -187,7 +187,7 @@ pub const TABLE: &[Row] = &[
     row("quiet", Dynamic, Flag, "", true, "print only what is traced (-q)"),
     row("quietresize", Dynamic, Flag, "", true, "do not say when a buffer was made smaller"),
     row("rawbytes", Dynamic, Flag, "", true, "print bytes as a dump, never as text"),
-    row("scratchsize", Run, Size, "", false, "scratch space of alloca() and copyin()"),
+    row("scratchsize", Run, Size, "4k", true, "scratch memory of a clause: alloca() and copyin(), 8 to 256k"),
     row("setenv", Compile, List, "", false, "set an environment variable of the -c process"),
     row("specsize", Run, Size, "32k", false, "room for a speculation, each CPU"),
     row("stackframes", Run, Int, "20", true, "frames of stack(), at most 127"),
@@ -268,6 +268,7 @@ impl std::error::Error for OptionError {}
 /// Least and greatest value of options whose shape alone allows more. A frame count beyond what the kernel walks is no
 /// error: scripts ask for a thousand to mean all.
 const LIMITS: &[(&str, u64, u64)] = &[
+    ("scratchsize", 8, 256 << 10),
     ("strsize", 8, 32 << 10),
     ("stackframes", 1, u64::MAX),
     ("ustackframes", 1, u64::MAX),
@@ -297,6 +298,7 @@ impl Row {
     pub fn expects(&self) -> String {
         match self.shape {
             Shape::Size if self.name == "strsize" => "a size from 8 to 32k".into(),
+            Shape::Size if self.name == "scratchsize" => "a size from 8 to 256k".into(),
             Shape::Flag => "yes or no".into(),
             Shape::Size => "a size, as in 16k or 4m".into(),
             Shape::Rate => "a rate, as in 10hz or 100ms".into(),
@@ -522,9 +524,13 @@ mod tests {
     #[test]
     fn values_out_of_range_are_refused_with_what_is_right() {
         let mut o = Options::default();
-        for (name, value) in
-            [("strsize", "4"), ("strsize", "1g"), ("stackframes", "0"), ("amin", "Best/Stable/ISA")]
-        {
+        for (name, value) in [
+            ("strsize", "4"),
+            ("scratchsize", "1m"),
+            ("strsize", "1g"),
+            ("stackframes", "0"),
+            ("amin", "Best/Stable/ISA"),
+        ] {
             assert_eq!(o.set(name, Some(value)).err(), Some(OptionError::Value), "{name}={value}");
         }
         assert!(o.set("strsize", Some("4k")).is_ok() && o.set("ustackframes", Some("0x200")).is_ok());

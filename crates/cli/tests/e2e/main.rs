@@ -18,6 +18,7 @@ mod faults;
 mod frontend;
 mod kernel;
 mod leaves_nothing;
+mod memory;
 mod objects;
 mod profile;
 mod restricted;
@@ -57,6 +58,7 @@ const GROUPS: &[&[Test]] = &[
     faults::TESTS,
     frontend::TESTS,
     kernel::TESTS,
+    memory::TESTS,
     translators::TESTS,
     targets::TESTS,
     threads::TESTS,

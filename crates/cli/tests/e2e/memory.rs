@@ -1,0 +1,373 @@
+//! Objects, pointers, scratch memory, and what happens when they are used wrongly.
+
+use crate::tool::{Output, dtrace, workload};
+use crate::{Verdict, Verdict::Pass};
+
+tests! {
+    objects_of_each_scope bit_fields elements_that_are_structs structs_are_copied_from_the_kernel
+    pointers_into_variables stores_through_pointers_to_scratch_memory bytes_are_copied
+    the_bytes_of_a_write_are_copied_in scratch_memory_has_an_end scratch_memory_ends_with_its_clause
+    an_index_out_of_bounds_faults_in_every_kind_of_probe bad_pointers_fault_in_every_kind_of_probe
+    kernel_memory_is_not_written objects_are_traced_as_bytes self_objects_are_the_thread_s
+    keys_of_any_number_and_length objects_of_many_keys_are_dropped_by_name user_memory_is_written_with_leave
+    what_is_no_place_is_refused
+}
+
+/// Runs a script whose BEGIN ends it.
+#[track_caller]
+fn begin(script: &str) -> Output {
+    dtrace(&["-qn", script]).code(0)
+}
+
+fn objects_of_each_scope() -> Verdict {
+    let o = begin(
+        "struct point { int x; char y; long z; }; struct line { struct point from; struct point to; };
+         struct line g; self struct line t; this struct line c; int m[2][3]; this short s[4]; self char n[3];
+         string names[3];
+         BEGIN {
+            g.to.x = 5; g.to.y = 300; g.to.z = -1; g.from = g.to; g.from.x += 2; g.from.z--;
+            self->t = g; self->t.to.x = 9; this->c.to = self->t.from; this->c.to.y++;
+            this->i = pid ? 1 : 0;
+            m[1][2] = 7; m[this->i][this->i] = 8; m[0][0] = m[1][2] * 2;
+            this->s[this->i] = 70000; this->s[3] = -5; self->n[this->i + 1] = 200; names[this->i] = \"one\";
+            printf(\"%d %d %d\\n\", g.from.x, g.from.y, g.from.z);
+            printf(\"%d %d %d %d\\n\", self->t.to.x, self->t.from.x, this->c.to.y, this->c.from.x);
+            printf(\"%d %d %d %d\\n\", m[1][2], m[1][1], m[0][0], m[0][1]);
+            printf(\"%d %d %d [%s] [%s]\\n\", this->s[1], this->s[3], self->n[2], names[1], names[2]);
+            printf(\"%d %d %d\\n\", sizeof(g), sizeof(m), sizeof(struct point));
+            exit(0);
+         }",
+    );
+    assert_eq!(o.out, "7 44 -2\n9 7 45 0\n7 8 14 0\n4464 -5 -56 [one] []\n32 24 16\n\n", "{o:?}");
+    Pass
+}
+
+fn bit_fields() -> Verdict {
+    let o = begin(
+        "struct flags { unsigned int low : 3; int signed_one : 5; unsigned int wide : 20; int last : 4; };
+         struct flags f; struct flags a[int];
+         BEGIN {
+            f.low = 13; f.signed_one = -7; f.wide = 0xfffff; f.last = 3; f.wide++; f.signed_one -= 2;
+            a[1].last = f.low; a[1].wide = 77;
+            printf(\"%d %d %d %d\\n\", f.low, f.signed_one, f.wide, f.last);
+            printf(\"%d %d %d\\n\", a[1].last, a[1].wide, a[2].wide);
+            printf(\"%d\\n\", f.low = 15);
+            exit(0);
+         }",
+    );
+    assert_eq!(o.out, "5 -9 0 3\n5 77 0\n7\n\n", "{o:?}");
+    Pass
+}
+
+fn elements_that_are_structs() -> Verdict {
+    let o = begin(
+        "struct point { int x; int y; char s[5]; }; struct point a[int, string]; self struct point b[string];
+         BEGIN {
+            a[1, \"k\"].x = 4; a[1, \"k\"].x++; a[1, \"k\"].y -= 3; a[1, \"k\"].s[2] = 'q';
+            this->i = pid ? 3 : 0; a[1, \"k\"].s[this->i] = 'r';
+            this->p = a[1, \"k\"]; a[2, \"k\"] = this->p; a[2, \"k\"].x *= 10;
+            self->b[\"z\"] = a[2, \"k\"]; self->b[\"z\"].y = 6;
+            printf(\"%d %d %d %d\\n\", a[1, \"k\"].x, a[1, \"k\"].y, a[1, \"k\"].s[2], this->p.s[3]);
+            printf(\"%d %d %d\\n\", a[2, \"k\"].x, self->b[\"z\"].x, self->b[\"z\"].y);
+            a[1, \"k\"] = 0;
+            printf(\"%d %d %d\\n\", a[1, \"k\"].x, a[3, \"no\"].x, self->b[\"none\"].y);
+            exit(0);
+         }",
+    );
+    assert_eq!(o.out, "5 -3 113 114\n50 50 6\n0 0 0\n\n", "{o:?}");
+    Pass
+}
+
+fn structs_are_copied_from_the_kernel() -> Verdict {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Verdict::Skip("the kernel gives no types".into());
+    }
+    let o = begin(
+        "struct list_head g; struct list_head a[int];
+         BEGIN {
+            this->l = curthread->tasks; g = curthread->tasks; a[pid] = *&curthread->tasks;
+            this->t = (struct task_struct *)curthread;
+            printf(\"%d %d %d %d\\n\", this->l.next == curthread->tasks.next, g.prev == this->l.prev,
+                a[pid].next == g.next, this->t->tgid == pid);
+            exit(0);
+         }",
+    );
+    assert_eq!(o.out, "1 1 1 1\n\n", "{o:?}");
+    // The object stays what it was when the source cannot be read.
+    let o = begin(
+        "struct point { int x; int y; }; struct point g;
+         BEGIN { g.x = 3; } BEGIN { g = *(struct point *)8; printf(\"no\"); }
+         BEGIN { printf(\"%d\\n\", g.x); exit(0); }",
+    );
+    assert_eq!(o.out, "3\n\n", "{o:?}");
+    assert!(o.err.contains("invalid address (0x8) in action #1"), "{o:?}");
+    Pass
+}
+
+fn pointers_into_variables() -> Verdict {
+    let o = begin(
+        "struct point { int x; int y; }; struct point g[4]; self struct point t; this struct point c; int *kept;
+         BEGIN {
+            this->p = &g[2]; this->p->y = 5; this->p--; this->p->x = 6; kept = &g[3].x; *kept = 11;
+            this->q = &self->t.y; *this->q = 7; this->r = &this->c; this->r->x = 8;
+            printf(\"%d %d %d %d\\n\", g[2].y, g[1].x, self->t.y, this->c.x);
+            printf(\"%d %d\\n\", this->p == &g[1], &g[3] - this->p);
+         }
+         BEGIN { printf(\"%d %d\\n\", *kept, *(kept - 1)); exit(0); }",
+    );
+    assert_eq!(o.out, "5 6 7 8\n1 2\n11 5\n\n", "{o:?}");
+    Pass
+}
+
+fn stores_through_pointers_to_scratch_memory() -> Verdict {
+    let o = begin(
+        "struct point { char c; int x; struct { short lo; short hi; } in[2]; };
+         BEGIN {
+            this->p = (struct point *)alloca(2 * sizeof(struct point));
+            this->p->c = 1; this->p->x = -2; this->p->in[1].hi = 70000; this->p[1].x = 9;
+            this->p[1].x <<= 2; ++this->p->x; this->g = *this->p;
+            *((int *)this->p + 1) += 100;
+            printf(\"%d %d %d %d %d\\n\", this->p->c, this->p->x, this->p->in[1].hi, this->p[1].x, this->g.x);
+            exit(0);
+         }",
+    );
+    assert_eq!(o.out, "1 99 4464 36 -1\n\n", "{o:?}");
+    Pass
+}
+
+fn bytes_are_copied() -> Verdict {
+    let o = begin(
+        "char text[16];
+         BEGIN {
+            this->n = pid ? 5 : 0; this->p = (char *)alloca(16); this->q = alloca(16);
+            bcopy(\"hello, world\", this->p, 13); bcopy(this->p + 7, this->q, this->n + 1);
+            text[0] = 'a'; text[1] = 'b'; this->r = alloca(8); bcopy(text, this->r, 8); bcopy(text, this->r, 0);
+            printf(\"%s|%s|%s|%s\\n\", stringof(this->p), stringof(this->q), stringof(this->r), text);
+            exit(0);
+         }",
+    );
+    assert_eq!(o.out, "hello, world|world|ab|ab\n\n", "{o:?}");
+    Pass
+}
+
+fn the_bytes_of_a_write_are_copied_in() -> Verdict {
+    // Two numbers of 8 bytes, as the workload has them on its stack; and the same through memory that was there before.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        "/bin/echo abcdefgh",
+        "-n",
+        "syscall::write:entry /pid == $target && arg2 == 9/ {
+            this->p = (char *)copyin(arg1, arg2); this->q = (char *)alloca(16); copyinto(arg1 + 4, 3, this->q + 1);
+            this->q[0] = '<'; this->q[4] = 0;
+            printf(\"%c%c %s %s %x\\n\", this->p[0], this->p[7], stringof(this->q), copyinstr(arg1, 3), *(int *)this->p);
+            @ = count(); }",
+    ])
+    .code(0);
+    assert!(o.out.contains("ah <efg abc 64636261\n"), "{o:?}");
+    assert_eq!(o.last_number(), 1, "{o:?}");
+    Pass
+}
+
+fn scratch_memory_has_an_end() -> Verdict {
+    let script = "BEGIN { this->a = alloca(4000); this->b = alloca(96); printf(\"fits\\n\"); }
+         BEGIN { this->a = alloca(4000); this->b = alloca(97); printf(\"no\\n\"); }
+         BEGIN { this->b = alloca(-1); printf(\"no\\n\"); }
+         BEGIN { this->n = pid ? 5000 : 0; this->b = copyin(1, this->n); printf(\"no\\n\"); }
+         BEGIN { exit(0); }";
+    let o = begin(script);
+    assert_eq!(o.out, "fits\n\n", "{o:?}");
+    assert_eq!(o.err.matches("out of scratch space in action #2").count(), 2, "{o:?}");
+    assert_eq!(o.err.matches("out of scratch space in action #1").count(), 1, "{o:?}");
+    // More may be had.
+    let o = dtrace(&["-x", "scratchsize=64k", "-qn", "BEGIN { this->p = (char *)alloca(65536); this->p[65535] = 7; printf(\"%d\\n\", this->p[65535]); exit(0); }"]).code(0);
+    assert_eq!(o.out, "7\n\n", "{o:?}");
+    Pass
+}
+
+fn scratch_memory_ends_with_its_clause() -> Verdict {
+    let o = begin(
+        "int *kept;
+         BEGIN { kept = (int *)alloca(8); *kept = 4; this->k = kept; printf(\"%d\\n\", *kept); }
+         BEGIN { printf(\"%d\\n\", *kept); } BEGIN { *this->k = 1; printf(\"no\\n\"); }
+         BEGIN { this->p = (int *)alloca(8); this->p[2] = 1; printf(\"no\\n\"); }
+         BEGIN { this->p = (int *)alloca(8); this->p[-1] = 1; printf(\"no\\n\"); }
+         BEGIN { exit(0); }",
+    );
+    assert_eq!(o.out, "4\n\n", "{o:?}");
+    assert_eq!(o.err.matches("invalid address (0x5d01").count(), 3, "{o:?}");
+    assert_eq!(o.err.matches("invalid address (0x5d00ffff").count(), 1, "{o:?}");
+    Pass
+}
+
+/// One clause in BEGIN, on entry and return of each call of the workload, and on a clock; the errors of each.
+#[track_caller]
+fn everywhere(setup: &str, clause: &str, text: &str) {
+    let clause = format!("{{ {clause} printf(\"no\"); }}");
+    let script = format!(
+        "{setup} int n; BEGIN {clause} syscall::getppid:entry /pid == $target/ {clause}
+         syscall::getppid:return /pid == $target/ {clause} syscall::getppid:entry /pid == $target/ {{ n++; }}
+         END {{ printf(\"%d\\n\", n); }}"
+    );
+    let o = dtrace(&["-q", "-c", &workload("getppid", 3), "-n", &script]).code(0);
+    assert_eq!(o.out.trim(), "3", "{clause}: {o:?}");
+    for (probe, times) in [("dtrace:::BEGIN", 1), ("getppid:entry", 3), ("getppid:return", 3)] {
+        let faults = o.err.lines().filter(|l| l.contains(probe) && l.contains(text)).count();
+        assert_eq!(faults, times, "{clause} in {probe}: {o:?}");
+    }
+    let script = format!("{setup} tick-20ms {clause} tick-20ms {{ exit(0); }}");
+    let o = dtrace(&["-qn", &script]).code(0);
+    assert!(o.err.lines().any(|l| l.contains("tick-20ms") && l.contains(text)), "{clause}: {o:?}");
+    assert!(!o.out.contains("no"), "{clause}: {o:?}");
+}
+
+fn an_index_out_of_bounds_faults_in_every_kind_of_probe() -> Verdict {
+    let setup = "int a[5]; self char m[2][3]; this long c[4];";
+    everywhere(setup, "this->i = 5 + (pid < 0); a[this->i] = 1;", "index out of bounds (5) in action #2");
+    everywhere(setup, "this->i = -1 - (pid < 0); x = a[this->i];", "index out of bounds (-1) in action #2");
+    everywhere(
+        setup,
+        "this->i = 3 + (pid < 0); self->m[0][this->i]++;",
+        "index out of bounds (3) in action #2",
+    );
+    everywhere(
+        setup,
+        "this->i = 4 + (pid < 0); this->c[this->i] = 1;",
+        "index out of bounds (4) in action #2",
+    );
+    Pass
+}
+
+fn bad_pointers_fault_in_every_kind_of_probe() -> Verdict {
+    let setup = "int a[5]; int x; string s;";
+    everywhere(setup, "x = *(int *)0;", "invalid address (0x0) in action #1");
+    everywhere(setup, "s = copyinstr(1);", "invalid address (0x1) in action #1");
+    everywhere(setup, "this->p = &a[4]; x = this->p[1];", "invalid address (0x5d10");
+    everywhere(setup, "this->p = (int *)0x7fff00001000; x = *this->p;", "invalid address (0x7fff00001000)");
+    everywhere(
+        setup,
+        "this->p = alloca(8); bcopy((void *)16, this->p, 4);",
+        "invalid address (0x10) in action #2",
+    );
+    everywhere(setup, "bcopy(&a[0], &a[1], 4);", "invalid address (0x5d10");
+    everywhere(setup, "this->p = copyin(2, 4);", "invalid address (0x2) in action #1");
+    everywhere(setup, "s = stringof((char *)3);", "invalid address (0x3) in action #1");
+    Pass
+}
+
+fn kernel_memory_is_not_written() -> Verdict {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Verdict::Skip("the kernel gives no types".into());
+    }
+    let o = begin(
+        "BEGIN { this->t = curthread; this->t->tgid = 1; printf(\"no\"); }
+         BEGIN { this->p = (long *)alloca(8); *this->p = (long)curthread; this->q = (int *)*this->p; *this->q = 1; printf(\"no\"); }
+         BEGIN { bcopy(curthread, curthread, 8); printf(\"no\"); }
+         BEGIN { printf(\"%d\\n\", curthread->tgid == pid); exit(0); }",
+    );
+    assert_eq!(o.out, "1\n\n", "{o:?}");
+    assert_eq!(o.err.matches("invalid address (0xffff").count(), 3, "{o:?}");
+    let o = dtrace(&["-qn", "BEGIN { curthread->tgid = 1; }"]).code(1);
+    assert!(o.err.contains("operator = can only be applied to a writable variable"), "{o:?}");
+    Pass
+}
+
+fn objects_are_traced_as_bytes() -> Verdict {
+    let o = begin(
+        "struct point { int x; int y; }; struct point g; short v[3]; struct point a[int];
+         BEGIN { g.x = 1; g.y = 0x7a00; v[2] = 0x102; a[1] = g; trace(g); trace(v); trace(a[1]); exit(0); }",
+    );
+    let rows: Vec<&str> = o.out.lines().filter(|l| l.trim_start().starts_with("0:")).collect();
+    assert_eq!(rows.len(), 3, "{o:?}");
+    assert!(rows[0].contains("01 00 00 00 00 7a 00 00") && rows[1].contains("00 00 00 00 02 01"), "{o:?}");
+    assert_eq!(rows[0], rows[2], "{o:?}");
+    Pass
+}
+
+fn self_objects_are_the_thread_s() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("threads", 250),
+        "-n",
+        "struct pair { int calls; int v[3]; }; self struct pair t; self struct pair a[int];
+         syscall::getppid:entry /pid == $target/ { self->t.calls++; self->t.v[self->t.calls % 3]++; self->a[7].calls += 2; }
+         syscall::getppid:entry /self->t.calls == 250 && self->t.v[0] == 83 && self->a[7].calls == 500/ { @ = count(); }",
+    ])
+    .code(0);
+    assert_eq!(o.last_number(), 4, "{o:?}");
+    Pass
+}
+
+fn keys_of_any_number_and_length() -> Verdict {
+    let o = begin(
+        "string s; char c[6]; int a[int, string, char]; long t; 
+         BEGIN {
+            s = \"key\"; c[0] = 'o'; c[1] = 'k'; t = 3;
+            n[1, 2, 3, 4, 5, 6, 7, 8, 9, 10] = 5; n[1, 2, 3, 4, 5, 6, 7, 8, 9, 11] = 6;
+            v[s, s, execname, s, s, s, s, s, s, 1] = 7; w[c] = 8; a[t, s, 'x'] = 9;
+            printf(\"%d %d %d\\n\", n[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], n[1, 2, 3, 4, 5, 6, 7, 8, 9, 11], n[1, 2, 3, 4, 5, 6, 7, 8, 9, 12]);
+            printf(\"%d %d %d %d\\n\", v[s, s, execname, s, s, s, s, s, s, 1], v[s, s, s, s, s, s, s, s, s, 1], w[\"ok\"], a[3, \"key\", 120]);
+            w[\"ok\"] = 0; printf(\"%d\\n\", w[c]); exit(0);
+         }",
+    );
+    assert_eq!(o.out, "5 6 0\n7 0 8 9\n0\n\n", "{o:?}");
+    let o = dtrace(&[
+        "-x",
+        "strsize=4k",
+        "-qn",
+        "string s; BEGIN { s = \"k\"; v[s, s, s] = 7; printf(\"%d %d\\n\", v[s, s, \"k\"], v[s, s, \"l\"]); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "7 0\n\n", "{o:?}");
+    Pass
+}
+
+fn objects_of_many_keys_are_dropped_by_name() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-x",
+        "dynvarsize=8k",
+        "-c",
+        &workload("getppid", 2000),
+        "-n",
+        "struct pair { int a; char b[100]; }; struct pair p[int]; int i;
+         syscall::getppid:entry /pid == $target/ { p[i].a = i; i++; } END { printf(\"%d %d\\n\", i, p[3].a); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "2000 3\n\n", "{o:?}");
+    assert!(o.err.contains(" dynamic variable drops"), "{o:?}");
+    Pass
+}
+
+fn user_memory_is_written_with_leave() -> Verdict {
+    let script = "syscall::write:entry /pid == $target && arg2 == 6/ { copyoutstr(\"HE\", arg1, 2); this->p = alloca(2);
+        *(short *)this->p = 0x4c4c; copyout(this->p, arg1 + 2, 2); } syscall::write:entry /pid == $target/ { copyout(\"x\", 1, 1); }";
+    let words = ["-q", "-c", "/bin/echo hello", "-n", script];
+    let o = dtrace(&words).code(1);
+    assert!(o.err.contains("Destructive actions not allowed"), "{o:?}");
+    let o = dtrace(&[&["-w"][..], &words[..]].concat());
+    if o.err.contains("this kernel lets no program write user memory") {
+        return Verdict::Skip("the kernel lets no program write user memory".into());
+    }
+    let o = o.code(0);
+    assert!(o.out.contains("HELLo\n"), "{o:?}");
+    assert!(o.err.contains("invalid address (0x1) in action #1"), "{o:?}");
+    Pass
+}
+
+fn what_is_no_place_is_refused() -> Verdict {
+    for (script, text) in [
+        ("int a[5]; BEGIN { a[5] = 1; }", "index outside array bounds: 5, max allowed is 4"),
+        ("BEGIN { *(int *)0 = 1; }", "operator = can only be applied to a writable variable"),
+        ("int x; BEGIN { y = &x; }", "cannot take address of dynamic variable"),
+        ("int a[3]; BEGIN { b[a] = 1; }", "may not be used as associative array index: key #1"),
+        ("char big[16385];", "too big: at most 16384 are allowed"),
+        ("int a[int, int]; BEGIN { a[1] = 2; }", "prototype mismatch: 1 key passed, 2 expected"),
+        ("struct s { int x; }; struct s p; BEGIN { p = 1; }", "operands have incompatible types"),
+    ] {
+        let o = dtrace(&["-qn", script]).code(1);
+        assert!(o.err.contains(text), "{script}: {o:?}");
+    }
+    Pass
+}
