@@ -126,16 +126,18 @@ impl Checker<'_> {
     /// Checks an item as if it stood before the program: what surrounds its use is none of its business.
     fn library_item(&mut self, item: &Item) {
         let region = self.sink.enter(None);
-        let (depth, attributes) = (std::mem::take(&mut self.depth), self.clause.attributes);
-        self.with_bound(Vec::new(), |c| match item {
-            Item::Inline(inline) => c.inline(inline),
-            Item::Declaration(d) => c.declaration(d),
-            Item::Translator(t) => c.translator(t),
-            // Clauses of a library are not enabled; its pragmas have been obeyed.
-            Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
+        let depth = std::mem::take(&mut self.depth);
+        // What it names is used by the library, not by the program.
+        let ((), _) = self.promise_of(|c| {
+            c.with_bound(Vec::new(), |c| match item {
+                Item::Inline(inline) => c.inline(inline),
+                Item::Declaration(d) => c.declaration(d),
+                Item::Translator(t) => c.translator(t),
+                // Clauses of a library are not enabled; its pragmas have been obeyed.
+                Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
+            });
         });
         self.depth = depth;
-        self.clause.attributes = attributes;
         self.sink.enter(region);
     }
 }

@@ -7,7 +7,7 @@ tests! {
     psinfo_of_the_current_process psinfo_of_its_thread arguments_are_one_string lwpsinfo_of_each_thread
     files_of_a_process descriptors_without_a_file working_directories cpus_are_where_the_machine_says
     a_translated_pointer_is_kept_and_passed_on translators_of_scripts a_member_that_is_not_there_is_its_users_error
-    every_member_loads paths_longer_than_a_string
+    every_member_loads members_promise_more_than_the_kernel paths_longer_than_a_string
 }
 
 /// This kernel has no types.
@@ -324,6 +324,18 @@ fn every_member_loads() -> Verdict {
     let o = dtrace(&["-qn", &format!("{script} BEGIN {{ exit(0); }}")]).code(0);
     assert_eq!(o.out.trim_end_matches('\n').lines().count(), count, "{o:?}");
     assert_eq!(o.err, "", "{o:?}");
+    Pass
+}
+
+fn members_promise_more_than_the_kernel() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let least = ["-x", "amin=Stable/Stable/Common", "-xerrtags", "-en"];
+    let run = |script: &str| dtrace(&[&least[..], &[script]].concat());
+    run("dtrace:::BEGIN { trace(curpsinfo->pr_ppid); trace(fds[0].fi_name); trace(curcpu->cpu_chip); trace(cwd); }").code(0);
+    let o = run("dtrace:::BEGIN { trace(curthread->tgid); }").code(1);
+    assert!(o.err.contains("[D_ATTR_MIN]"), "{o:?}");
     Pass
 }
 
