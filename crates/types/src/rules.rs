@@ -8,10 +8,10 @@
 use crate::model::{Int, IntClass, Kind, TypeId, Types};
 
 impl Types {
-    /// The integer behind a type: integers and enumerations.
+    /// The integer behind a type: integers and enumerations. The kernel has some of 128 bits, which are objects to D.
     pub fn as_int(&self, id: TypeId) -> Option<Int> {
         match self.base_kind(id) {
-            Kind::Int(int) | Kind::Enum { int, .. } => Some(int),
+            Kind::Int(int) | Kind::Enum { int, .. } => Some(int).filter(|i| i.size <= 8),
             _ => None,
         }
     }

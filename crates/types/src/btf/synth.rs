@@ -218,6 +218,8 @@ pub fn kernel() -> Vec<u8> {
     let chr = b.int("char", 1, encoding::NONE);
     let ushort = b.int("short unsigned int", 2, encoding::NONE);
     let bool = b.int("_Bool", 1, encoding::BOOL);
+    let wide = b.int("unsigned __int128", 16, encoding::NONE);
+    b.typedef("u128", wide);
     let void_ptr = b.pointer(0);
     let char_ptr = b.pointer(chr);
     let u32t = b.typedef("u32", uint);
