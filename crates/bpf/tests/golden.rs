@@ -33,7 +33,9 @@ fn synthetic() -> Target {
         tgid: offset("tgid"),
         flags: offset("flags"),
     };
-    Target { task: Some(task), task_btf: true, wall_offset: 1_700_000_000_000_000_000, ..Target::default() }
+    let wall_offset = 1_700_000_000_000_000_000;
+    let task_numbers = [(64, 4), (68, 4)].into();
+    Target { task: Some(task), task_btf: true, task_numbers, wall_offset, ..Target::default() }
 }
 
 fn compiled(text: &str) -> String {

@@ -29,7 +29,9 @@ impl Checker<'_> {
         let ExprKind::Deref { addr, user } = e.kind else { return Ok(e) };
         let load = |addr, size, signed| ExprKind::Load { addr, size, signed, user };
         let (kind, ty) = match self.types.base_kind(e.ty) {
-            Kind::Int(int) | Kind::Enum { int, .. } if int.size <= 8 => (load(addr, int.size, int.signed), e.ty),
+            Kind::Int(int) | Kind::Enum { int, .. } if int.size <= 8 => {
+                (load(addr, int.size, int.signed), e.ty)
+            }
             Kind::Pointer { target, userland } => {
                 // A pointer found in user memory points into user memory.
                 let ty = if user && !userland { self.types.user_pointer(target) } else { e.ty };

@@ -144,10 +144,10 @@ pub(crate) fn uses(module: &Module, such: impl Fn(&Op) -> bool) -> bool {
 
 /// True when some operation needs the layout of a task.
 pub(crate) fn uses_task(module: &Module) -> bool {
-    use IntBuiltin::{Ppid, Ureg, UserThread};
+    use IntBuiltin::{CurThread, Ppid, Ureg, UserThread};
     uses(module, |op| match op {
         Op::BuiltinStr(b) => *b == StrBuiltin::Execname,
-        Op::Builtin(b) => matches!(b, Ppid | UserThread | Ureg(_)),
+        Op::Builtin(b) => matches!(b, CurThread | Ppid | UserThread | Ureg(_)),
         Op::Call(Subr::Progenyof, _) => true,
         _ => false,
     })

@@ -2,6 +2,8 @@
 //!
 //! Each fact is looked for only when the module has an operation that needs it; a session that needs none reads no BTF.
 
+use std::collections::BTreeSet;
+
 use bpf::features::Facility;
 use bpf::maps::PreemptCount;
 use bpf::mir::KsymId;
@@ -10,7 +12,7 @@ use bpf::regalloc::CodegenError;
 use bpf::sys::monotonic_ns;
 use dif::ir::{InstData, IntBuiltin, Module, Op};
 use dif::subr::Subr;
-use types::btf::KernelBtf;
+use types::btf::{Btf, Def, KernelBtf};
 
 use crate::assemble::{uses, uses_task};
 use crate::error::Error;
@@ -52,7 +54,11 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
     let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
     let path = path.then(|| path_offsets(around.kernel)).flatten();
     let wall_offset = wall_offset();
-    Ok(Target { task, task_btf, thread, path, preempt_count, pid_namespace, wall_offset })
+    let task_numbers = match uses(module, |op| *op == Op::Builtin(IntBuiltin::CurThread)) {
+        true => task_numbers(around.kernel).unwrap_or_default(),
+        false => BTreeSet::new(),
+    };
+    Ok(Target { task, task_btf, task_numbers, thread, path, preempt_count, pid_namespace, wall_offset })
 }
 
 /// Every instruction of every clause.
@@ -68,6 +74,28 @@ fn libc_major(dev: u64) -> u32 {
 /// Minor number, likewise.
 fn libc_minor(dev: u64) -> u32 {
     ((dev & 0xff) | ((dev >> 12) & 0xf_ff00)) as u32
+}
+
+/// Members of the task that the verifier lets a program load as numbers: see [`Target::task_numbers`].
+fn task_numbers(kernel: &KernelBtf) -> Option<BTreeSet<(i16, u8)>> {
+    let btf = kernel.vmlinux().ok()?;
+    let mut found = BTreeSet::new();
+    numbers_in(btf, btf.find_sou(false, "task_struct")?, 0, 6, &mut found);
+    Some(found)
+}
+
+fn numbers_in(btf: &Btf, sou: u32, base: u64, depth: u32, found: &mut BTreeSet<(i16, u8)>) {
+    let Some(Def::Sou { union: false, members, .. }) = btf.def(sou) else { return };
+    for m in members.filter(|m| m.bits.is_none() && m.bit_offset % 8 == 0) {
+        let (ty, at) = (btf.resolve(m.ty), base + m.bit_offset / 8);
+        match btf.def(ty) {
+            Some(Def::Int { size: size @ (1 | 2 | 4 | 8), .. } | Def::Enum { size: size @ (4 | 8), .. }) => {
+                found.extend(i16::try_from(at).ok().map(|at| (at, size as u8)));
+            }
+            Some(Def::Sou { .. }) if depth > 0 => numbers_in(btf, ty, at, depth - 1, found),
+            _ => {}
+        }
+    }
 }
 
 fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {

@@ -46,7 +46,7 @@ use which::{Table, clause_test, probe_index, union_test};
 
 /// What a running kernel offers to generated code, and where this tracer stands in it. Plain data, so that tests need
 /// no kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// What names of files are made of; without it there are none.
     pub path: Option<PathOffsets>,
@@ -54,6 +54,9 @@ pub struct Target {
     pub task: Option<TaskOffsets>,
     /// `bpf_get_current_task_btf` is there, so a task's members are loaded directly.
     pub task_btf: bool,
+    /// Members of `struct task_struct` that are numbers, whole and not in unions or arrays: offset and size. Empty where no
+    /// program asks for the task.
+    pub task_numbers: std::collections::BTreeSet<(i16, u8)>,
     /// Where a task keeps the registers that its kernel entry does not save.
     pub thread: Option<ThreadOffsets>,
     /// The kernel's preempt count, where programs may ask for it.

@@ -10,6 +10,7 @@ use std::ops::Range;
 use dif::ir::{Function, IntBuiltin, Op, StrBuiltin};
 
 use super::strings::Str;
+use super::task::TaskLoads;
 use super::{Clause, layout::FRAMES};
 use crate::arch;
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
@@ -76,11 +77,14 @@ enum Asked {
 
 impl Homes {
     /// For some blocks of a function, which begins at any of `entries`.
-    pub(crate) fn new(f: &Function, blocks: &Range<usize>, entries: &[usize]) -> Homes {
+    pub(crate) fn new(f: &Function, blocks: &Range<usize>, entries: &[usize], tasks: &TaskLoads) -> Homes {
         let above = dominators(f, blocks, entries);
         let mut home: BTreeMap<Thing, (usize, Asked)> = BTreeMap::new();
         for (i, block) in (1..).zip(&f.blocks[blocks.clone()]) {
             for inst in &block.insts {
+                if tasks.is_unused(inst) {
+                    continue;
+                }
                 let (key, asked) = match inst.op {
                     Op::Builtin(b) => (thing(b), Asked::Int(b)),
                     Op::BuiltinStr(StrBuiltin::Execname) => (Thing::Execname, Asked::Execname),
@@ -258,7 +262,7 @@ impl Clause<'_, '_> {
     }
 
     /// The current task, typed by BTF where the kernel has it.
-    fn task(&mut self) -> V {
+    pub(crate) fn task(&mut self) -> V {
         if let Some(task) = self.homes.task {
             return task;
         }

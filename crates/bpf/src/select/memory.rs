@@ -177,6 +177,9 @@ impl Clause<'_, '_> {
     // ---- loads and stores
 
     pub(crate) fn load(&mut self, inst: &InstData, size: u8, signed: bool, addr: Value) -> Result<()> {
+        if self.load_of_task(inst, size, signed, addr) {
+            return Ok(());
+        }
         let w = Size::of(u32::from(size)).unwrap_or(Size::B8);
         let bad = self.bad(addr);
         let raw = match (self.values[addr.0 as usize], self.space(addr)) {

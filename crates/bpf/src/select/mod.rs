@@ -13,6 +13,7 @@
 //!  int      arithmetic, checks, loads                   effect   records, variables, aggregations, exit
 //!  builtin  arguments, ids, clocks, names               fault    where a fault goes
 //!  memory   objects, scratch memory, pointers           far      where they are in a slot
+//!  task     members of the current thread's task
 //! ```
 
 pub(crate) mod builtin;
@@ -26,6 +27,7 @@ mod memory;
 pub(crate) mod piece;
 pub(crate) mod strings;
 pub(crate) mod subr;
+pub(crate) mod task;
 
 use std::ops::Range;
 
@@ -99,6 +101,7 @@ pub(crate) struct Clause<'e, 'b> {
     pub(crate) values: Vec<Option<Val>>,
     pub(crate) facts: &'b Facts,
     pub(crate) homes: Homes,
+    pub(crate) tasks: task::TaskLoads,
     pub(crate) block: usize,
     /// The blocks that are translated, and their labels.
     blocks: Range<usize>,
@@ -156,6 +159,7 @@ impl<'e, 'b> Clause<'e, 'b> {
         blocks: Range<usize>,
         entries: &[usize],
     ) -> Self {
+        let tasks = task::TaskLoads::new(f, env.target);
         let end = b.label();
         let labels = blocks.clone().map(|_| b.label()).collect();
         let faults = fault::Faults::new(b);
@@ -168,7 +172,8 @@ impl<'e, 'b> Clause<'e, 'b> {
             epid_base: which.epid_base,
             values: vec![None; f.values.len()],
             facts,
-            homes: Homes::new(f, &blocks, entries),
+            homes: Homes::new(f, &blocks, entries, &tasks),
+            tasks,
             block: blocks.start,
             blocks,
             labels,
@@ -400,6 +405,10 @@ impl<'e, 'b> Clause<'e, 'b> {
     }
 
     fn inst(&mut self, inst: &InstData, last: bool, term: &Term) -> Result<()> {
+        if self.tasks.is_unused(inst) {
+            self.set(inst, Val::Int(Operand::Imm(0)));
+            return Ok(());
+        }
         match &inst.op {
             Op::Const(i) => self.set(inst, Val::Int(Operand::Imm(*i))),
             Op::StrConst(id) => {

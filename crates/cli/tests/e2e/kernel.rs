@@ -5,7 +5,7 @@ use crate::tool::{binary, dtrace, workload};
 
 tests! {
     the_current_thread_is_who_the_built_ins_say chains_through_the_kernel_s_structs arrays_and_strings_in_structs
-    bit_fields arithmetic_on_pointers functions_have_an_address_and_a_type variables_of_the_kernel
+    a_load_is_the_same_checked_or_not bit_fields arithmetic_on_pointers functions_have_an_address_and_a_type variables_of_the_kernel
     variables_of_each_cpu types_of_modules what_the_kernel_does_not_have
 }
 
@@ -126,6 +126,59 @@ fn arrays_and_strings_in_structs() -> Verdict {
     assert!(!comm.is_empty() && o.out.starts_with(&format!("{comm} {comm} 3 16")), "{o:?}");
     let counted = o.out.lines().last().unwrap_or_default();
     assert_eq!(counted.split_whitespace().collect::<Vec<_>>(), [&*comm, "1"], "{o:?}");
+    Pass
+}
+
+/// Numbers in the task itself are loaded without a helper; at a distance that is not constant they are not.
+fn a_load_is_the_same_checked_or_not() -> Verdict {
+    if let Some(skip) = no_btf() {
+        return skip;
+    }
+    let members = [
+        ("pid", "pid_t"),
+        ("tgid", "pid_t"),
+        ("prio", "int"),
+        ("static_prio", "int"),
+        ("normal_prio", "int"),
+        ("policy", "unsigned int"),
+        ("flags", "unsigned int"),
+        ("exit_state", "int"),
+        ("exit_signal", "int"),
+        ("pdeath_signal", "int"),
+        ("personality", "unsigned int"),
+        ("start_time", "u64"),
+        ("start_boottime", "u64"),
+        ("thread_info.flags", "unsigned long"),
+        ("rt_priority", "unsigned int"),
+        ("nr_cpus_allowed", "int"),
+        ("on_cpu", "int"),
+        ("on_rq", "int"),
+        ("rt.time_slice", "unsigned int"),
+        ("parent_exec_id", "u64"),
+        ("self_exec_id", "u64"),
+        ("sas_ss_sp", "unsigned long"),
+        ("nvcsw", "unsigned long"),
+        ("trace_recursion", "unsigned long"),
+        ("thread.trap_nr", "unsigned long"),
+    ];
+    let facts: Vec<String> = members
+        .iter()
+        .map(|(m, ty)| {
+            format!("curthread->{m} == *({ty} *)((char *)curthread + ((char *)&curthread->{m} - (char *)curthread) + (arg9 & 0))")
+        })
+        .collect();
+    hold("", &facts.iter().map(String::as_str).collect::<Vec<_>>());
+    // What is not exactly a member is read all the same.
+    hold(
+        "struct two { short low; short high; };",
+        &[
+            "((struct two *)&curthread->pid)->low == (short)curthread->pid",
+            "*(uint64_t *)&curthread->pid == ((uint64_t)(unsigned int)curthread->tgid << 32 | (unsigned int)curthread->pid)",
+            "(curthread + 1 - 1)->pid == curthread->pid",
+            "((struct task_struct *)((char *)curthread + 4))->pid == curthread->tgid",
+            "*(int *)((char *)curthread + offsetof(struct task_struct, tgid)) == $target",
+        ],
+    );
     Pass
 }
 
