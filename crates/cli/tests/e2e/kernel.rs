@@ -246,6 +246,7 @@ fn functions_have_an_address_and_a_type() -> Verdict {
     Pass
 }
 
+// row variable.external, variable.external-address
 fn variables_of_the_kernel() -> Verdict {
     if address("jiffies").is_none() {
         let o = dtrace(&["-qn", "BEGIN { trace(`jiffies); }"]).code(1);

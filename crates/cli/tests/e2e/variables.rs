@@ -140,6 +140,7 @@ fn dynamic_drops_are_said() -> Verdict {
     Pass
 }
 
+// row type.string-as-pointer, expression.null-string
 fn strings_as_pointers() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -151,5 +152,13 @@ fn strings_as_pointers() -> Verdict {
     .code(0);
     assert_eq!(o.out, "heo|llo|lo|4|0||b\n11 256\n11 -1\n\n", "{o:?}");
     assert_eq!(o.err.matches("index out of bounds (").count(), 2, "{o:?}");
+    // NULL is the empty string where a string is wanted.
+    let o = dtrace(&[
+        "-qn",
+        "string s, t; BEGIN { t = NULL; s = \"x\"; printf(\"%d %d %d %d %d\", \"\" == NULL, t == NULL, NULL != s, \
+           t == \"\", s == NULL); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "1 1 1 1 0\n", "{o:?}");
     Pass
 }
