@@ -14,6 +14,7 @@ mod basics;
 mod builtins;
 mod command;
 mod documents;
+mod elsewhere;
 mod faults;
 mod frontend;
 mod kernel;
@@ -55,6 +56,7 @@ const GROUPS: &[&[Test]] = &[
     objects::TESTS,
     syscalls::TESTS,
     profile::TESTS,
+    elsewhere::TESTS,
     faults::TESTS,
     frontend::TESTS,
     kernel::TESTS,
