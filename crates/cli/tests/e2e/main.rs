@@ -19,6 +19,7 @@ mod faults;
 mod frontend;
 mod kernel;
 mod leaves_nothing;
+mod long;
 mod memory;
 mod objects;
 mod profile;
@@ -60,6 +61,7 @@ const GROUPS: &[&[Test]] = &[
     faults::TESTS,
     frontend::TESTS,
     kernel::TESTS,
+    long::TESTS,
     memory::TESTS,
     translators::TESTS,
     targets::TESTS,

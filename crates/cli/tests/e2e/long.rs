@@ -1,0 +1,158 @@
+//! Long scripts: many statements, many clauses, long strings; and the limits that have names.
+
+use std::fmt::Write;
+
+use crate::Verdict::{self, Pass};
+use crate::tool::{dtrace, workload};
+
+tests! {
+    a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
+    a_fault_in_the_middle_of_a_long_clause strings_of_four_kilobytes many_clause_local_variables
+    a_long_begin_and_a_long_end more_than_a_program_can_have
+}
+
+/// So many calls.
+const CALLS: i64 = 3;
+
+fn traced(script: &str, options: &[&str]) -> crate::tool::Output {
+    let target = workload("getppid", CALLS as u32);
+    let mut words = vec!["-q", "-c", &target];
+    words.extend(options);
+    words.extend(["-n", script]);
+    dtrace(&words)
+}
+
+fn a_clause_of_three_hundred_statements_of_every_kind() -> Verdict {
+    let mut script =
+        "syscall::getppid:entry /pid == $target/ { this->n = 0; self->t = timestamp; self->n = 1; this->w = 7; "
+            .to_owned();
+    for i in 0..300 {
+        let _ = match i % 15 {
+            0 => write!(script, "@counts[{}] = count(); ", i / 15),
+            1 => write!(script, "this->n += {i}; "),
+            2 => write!(script, "g += this->n > {i} ? 1 : 2; "),
+            3 => write!(script, "a[execname, {i}] = probefunc; "),
+            4 => write!(script, "@q = quantize(this->n); "),
+            5 => write!(script, "printf(\"L%d %s\\n\", {i}, a[execname, {}]); ", i - 2),
+            6 => write!(script, "self->n = self->n + this->w; "),
+            7 => write!(script, "text = strjoin(probefunc, \"{i}\"); "),
+            8 => write!(script, "lengths += strlen(text); "),
+            9 => write!(script, "@[execname, text] = sum(this->n); "),
+            10 => write!(script, "same += timestamp == self->t || {i} > 20; "),
+            11 => write!(script, "b[this->n] = 1; "),
+            12 => write!(script, "trace({i}); "),
+            13 => write!(script, "@m = min(-{i}); "),
+            _ => write!(script, "this->w = (this->w * 3 + {i}) % 1000; "),
+        };
+    }
+    script += "printf(\"\\nw %d\\n\", this->w); } \
+               END { printf(\"\\ng %d\\nn %d\\nlengths %d\\nsame %d\\n\", g, 0, lengths, same); \
+               printa(\"c %d %@d\\n\", @counts); printa(\"m %@d\\n\", @m); }";
+    let o = traced(&script, &[]).code(0);
+    let (mut n, mut g, mut w, mut lengths) = (0, 0, 7, 0);
+    for i in 0..300 {
+        match i % 15 {
+            1 => n += i,
+            2 => g += if n > i { 1 } else { 2 },
+            7 => lengths += format!("getppid{i}").len() as i64,
+            14 => w = (w * 3 + i) % 1000,
+            _ => {}
+        }
+    }
+    assert_eq!(o.value_of("w"), w, "{o:?}");
+    assert_eq!(o.value_of("g"), g * CALLS, "{o:?}");
+    assert_eq!(o.value_of("lengths"), lengths * CALLS, "{o:?}");
+    assert_eq!(o.value_of("same"), 20 * CALLS, "{o:?}");
+    assert_eq!(o.value_of("m"), -298, "{o:?}");
+    for k in 0..20 {
+        assert!(o.out.contains(&format!("c {k} {CALLS}\n")), "{o:?}");
+        assert_eq!(o.out.matches(&format!("L{} getppid\n", 15 * k + 5)).count() as i64, CALLS, "{o:?}");
+    }
+    assert!(!o.err.contains("drop"), "{o:?}");
+    Pass
+}
+
+fn five_hundred_clauses_on_one_probe() -> Verdict {
+    let mut script = "int x; ".to_owned();
+    for i in 0..500 {
+        let _ = write!(
+            script,
+            "syscall::getppid:entry /pid == $target && {i} >= 0/ {{ this->n = x; x = this->n + 1; @[{i}] = count(); \
+             printf(\"k %d\\n\", x); }} "
+        );
+    }
+    script += "END { printf(\"x %d\\n\", x); }";
+    let o = traced(&script, &[]).code(0);
+    assert_eq!(o.value_of("x"), 500 * CALLS);
+    for i in [1, 499, 500, 1000, 1500] {
+        assert!(o.out.contains(&format!("k {i}\n")), "{i}\n{o:?}");
+    }
+    let counted =
+        o.out.lines().filter(|l| !l.starts_with('k') && l.split_whitespace().nth(1) == Some("3")).count();
+    assert_eq!(counted, 500, "{o:?}");
+    Pass
+}
+
+fn a_fault_in_the_middle_of_a_long_clause() -> Verdict {
+    let before: String = (0..300).map(|i| format!("x += {i}; @[{i}] = count(); ")).collect();
+    let script = format!(
+        "int y; syscall::getppid:entry /pid == $target/ {{ printf(\"never\"); {before} y = *(int *)8; z = 1; {before} }} \
+         syscall::getppid:entry /pid == $target/ {{ next++; }} \
+         ERROR {{ errors++; address = arg5; }} \
+         END {{ printf(\"x %d\\nz %d\\nnext %d\\nerrors %d\\naddress %d\\n\", x, z, next, errors, address); }}"
+    );
+    let o = traced(&script, &[]).code(0);
+    let sum: i64 = (0..300).sum();
+    assert_eq!((o.value_of("x"), o.value_of("z")), (sum * CALLS, 0), "{o:?}");
+    assert_eq!((o.value_of("next"), o.value_of("errors"), o.value_of("address")), (CALLS, CALLS, 8), "{o:?}");
+    assert!(!o.out.contains("never"), "{o:?}");
+    Pass
+}
+
+fn strings_of_four_kilobytes() -> Verdict {
+    let long = "0123456789".repeat(300);
+    let script = format!(
+        "BEGIN {{ s = \"{long}\"; this->a = s; self->b = this->a; n[s, self->b] = \"v\"; n[s, \"x\"] = this->a; \
+         @[s, self->b, this->a, s, s, s, s, s] = count(); @[s, self->b, this->a, s, s, s, s, \"other\"] = sum(5); }}"
+    );
+    let script = script.replace("= sum(5)", "= count()");
+    let script = format!(
+        "{script} BEGIN {{ printf(\"[%s]\\nlen %d\\nsame %d\\nlast %d\\n\", n[s, \"x\"], strlen(strjoin(self->b, \"!!\")), \
+         n[s, s] == \"v\", s == self->b); exit(0); }}"
+    );
+    let o = dtrace(&["-q", "-x", "strsize=4k", "-n", &script]).code(0);
+    assert!(o.out.contains(&format!("[{long}]\n")), "{o:?}");
+    assert_eq!((o.value_of("len"), o.value_of("same"), o.value_of("last")), (3002, 1, 1), "{o:?}");
+    assert_eq!(o.out.matches(&long).count(), 1 + 8 + 7, "{o:?}");
+    Pass
+}
+
+fn many_clause_local_variables() -> Verdict {
+    let set: String = (0..120).map(|i| format!("this->v{i} = {i} + arg0 * 0; ")).collect();
+    let sum: Vec<String> = (0..120).map(|i| format!("this->v{i}")).collect();
+    let script =
+        format!("BEGIN {{ {set} }} BEGIN {{ printf(\"sum %d\\n\", {}); exit(0); }}", sum.join(" + "));
+    let o = dtrace(&["-qn", &script]).code(0);
+    assert_eq!(o.value_of("sum"), (0..120).sum::<i64>(), "{o:?}");
+    Pass
+}
+
+fn a_long_begin_and_a_long_end() -> Verdict {
+    let all: String = (0..400).map(|i| format!("x += {i}; printf(\"%d\\n\", x); ")).collect();
+    let script = format!("BEGIN {{ {all} exit(0); }} END {{ {all} printf(\"x %d\\n\", x); }}");
+    let o = dtrace(&["-qn", &script]).code(0);
+    assert_eq!(o.value_of("x"), 2 * (0..400).sum::<i64>(), "{o:?}");
+    assert_eq!(o.out.lines().filter(|l| !l.is_empty()).count(), 801);
+    Pass
+}
+
+fn more_than_a_program_can_have() -> Verdict {
+    let all: String = (0..20_000).map(|i| format!("x += arg0 + {i}; ")).collect();
+    let script = format!("syscall::getppid:entry {{ {all} }}");
+    let path = std::env::temp_dir().join(format!("dtrace-long-{}.d", std::process::id()));
+    std::fs::write(&path, script).unwrap();
+    let o = dtrace(&["-s", path.to_str().unwrap()]).code(1);
+    let _ = std::fs::remove_file(&path);
+    assert!(o.err.contains("line 1: too much for one probe: "), "{}", &o.err[..o.err.len().min(300)]);
+    Pass
+}
