@@ -175,6 +175,7 @@ fn have_cpp() -> bool {
     std::process::Command::new("cpp").arg("--version").output().is_ok()
 }
 
+// row cpp.predefines
 fn the_preprocessor_runs() -> Verdict {
     if !have_cpp() {
         return Verdict::Skip("cpp: this machine has no C preprocessor".into());
@@ -201,6 +202,7 @@ fn the_preprocessor_runs() -> Verdict {
     Pass
 }
 
+// row cpp.missing
 fn the_preprocessor_s_options() -> Verdict {
     let dir = directory("cppopts");
     let script = write(&dir, "x.d", "BEGIN { trace(1); }\n");
@@ -245,6 +247,9 @@ fn constants_of_the_libraries() -> Verdict {
         printf(" %s\n", tcp_state_string[7]); exit(0); }"#;
     let o = dtrace(&["-qn", text]).code(0);
     assert_eq!(o.out, "9 11 10 10 c0 state-closed\n\n");
+    let text = r#"BEGIN { printf("%d %d %d %d %d %d %d %d %d %d", CLD_EXITED, SI_USER, SI_QUEUE, DTRACEFLT_BADADDR, F_GETFL,
+        IPPROTO_TCP, RW_READER, SRUN, TCP_STATE_ESTABLISHED, TH_SYN | TH_ACK); exit(0); }"#;
+    assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), "1 0 -1 1 3 6 1 2 1 18");
     let o = dtrace(&["-xnolibs", "-en", "BEGIN { trace(SIGKILL); }"]).code(1);
     assert!(o.err.contains("failed to resolve SIGKILL: Unknown variable name"), "{o:?}");
     Pass

@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("growing::more_is_enabled_under_load", under_load),
     ("growing::a_session_of_begin_alone_grows", from_begin),
     ("growing::what_is_refused_changes_nothing", refusals),
+    ("growing::conditions_and_libraries_of_what_came_later", divided),
     ("growing::faults_and_stacks_of_what_came_later", faults),
 ];
 
@@ -313,6 +314,32 @@ fn refusals() -> Verdict {
     assert_eq!(lines.of("A").count() as u64, counts[0]);
     assert_eq!(lines.number("numbers"), counts[0] * (counts[0] - 1) / 2);
     assert_eq!(lines.number("new"), lines.of("B").count() as u64);
+    Verdict::Pass
+}
+
+/// What came later divides its clauses by `if` as what was there does, and may name other libraries.
+fn divided() -> Verdict {
+    let first = r#"inline int ODD[int n] = n & 1;
+        syscall::getppid:entry /pid == $target/ { if (ODD[arg1]) { printf("A %d %d\n", SIGKILL, arg1); } else { @even = count(); } }
+        END { printa("even %@d\n", @even); }"#;
+    let mut run = Running::start("divided", 2, first);
+    run.until("A", 20);
+    let more = r#"syscall::getppid:entry /pid == $target/ {
+            this->third = arg1 % 3;
+            if (this->third == 0) { @third = count(); if (ODD[arg1]) printf("B %d %d\n", EINTR, arg1); } else { @other = count(); }
+        }
+        END { if (EINTR) { printa("third %@d\n", @third); printa("other %@d\n", @other); } }"#;
+    assert_eq!(run.enable(more), Ok(vec![2]));
+    run.until("B", 40);
+    let (counts, lines) = run.stop();
+    let all: u64 = counts.iter().sum();
+    let odd = lines.of("A").count() as u64;
+    assert!(lines.of("A").all(|l| l[0] == 9 && l[1] % 2 == 1));
+    // The threads may have begun before, but then both kinds are missing alike, to one.
+    assert!(odd + lines.number("even") <= all && odd.abs_diff(lines.number("even")) <= counts.len() as u64);
+    assert!(lines.of("B").all(|l| l[0] == 4 && l[1] % 6 == 3));
+    let (third, other) = (lines.number("third"), lines.number("other"));
+    assert!(third > 40 && (2 * third).abs_diff(other) <= 4 * counts.len() as u64, "{third} {other}");
     Verdict::Pass
 }
 
