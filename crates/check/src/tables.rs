@@ -354,7 +354,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     agg("lquantize", "@, @, @, ...", Aggregating::Lquantize),
     agg("max", "@", Aggregating::Max),
     nothing("memref", "it is only the second argument of printm( )"),
-    later_sub("memstr"),
+    call("memstr", "string", "void *, char, size_t"),
     agg("min", "@", Aggregating::Min),
     act("mod", "_symaddr", "uintptr_t", ActionKind::Mod),
     nothing("msgdsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),

@@ -377,6 +377,13 @@ impl Clause<'_, '_> {
         self.read(dst, len, &source, bad);
     }
 
+    /// The same for a number that is known to fit that memory.
+    pub(crate) fn read_some(&mut self, dst: V, addr: Value, len: V) {
+        let bad = self.bad(addr);
+        let source = self.source(addr, Operand::V(len), bad, false);
+        self.read(dst, Operand::V(len), &source, bad);
+    }
+
     pub(crate) fn record_bytes(&mut self, field: dif::ir::Field, addr: Value) {
         let Some(record) = self.record else { return };
         let bad = self.bad(addr);

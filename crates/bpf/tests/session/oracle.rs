@@ -93,6 +93,8 @@ pub fn memory() -> Vec<u8> {
     }
     bytes[40] = 0;
     bytes[300] = 0;
+    // Runs of zeros for addresses.
+    (1024..2048).filter(|i| i / 2 % 5 < 3).for_each(|i| bytes[i] = 0);
     bytes[4095] = 0;
     // SAFETY: the address is free in a test program; a mapping that is there already is ours from another thread.
     unsafe {

@@ -111,6 +111,11 @@ fn addresses() -> Verdict {
         printf("%s %s %s", inet_ntoa6(a), inet_ntop(10, a), link_ntop(1, a + 10));"#,
     );
     assert_eq!(out, "10.0.0.9 ::ffff:10.0.0.9 ff:ff:0a:00:00:09");
+    let out = begin(
+        r#"a = (char *)alloca(16); bcopy("ls", a, 3); bcopy("-l", a + 3, 3); n = 7; printf("%s|%s|%s|%s", memstr(a, ' ', 6),
+        memstr(a, ',', n), memstr(a, 0, n), memstr(a, '.', 0));"#,
+    );
+    assert_eq!(out, "ls -l|ls,-l,|ls|");
     let o =
         dtrace(&["-qn", "BEGIN { trace(inet_ntoa((ipaddr_t *)1)); }", "-n", "BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("invalid address (0x1)"), "{o:?}");

@@ -7,7 +7,7 @@ use crate::ir::{
     AggFunc, AggId, BinOp, Cond, Datum, FaultKind, Field, Function, Module, Space, StrBuiltin, StrId, Ty,
     UnOp, Value, VarId, VarTy,
 };
-use crate::subr::{Effect, Param, Row, TABLE};
+use crate::subr::{Effect, Param, Row, Subr, TABLE};
 
 const BIN: [BinOp; 9] = [
     BinOp::Add,
@@ -319,15 +319,31 @@ impl Body<'_> {
         value
     }
 
-    /// A call of a subroutine whose value follows from its arguments alone.
+    /// A call of a subroutine whose value follows from its arguments and from memory that both executors have.
     fn call(&mut self, depth: usize, gives: Ty) -> Option<Value> {
-        let pure = |r: &&Row| r.effect == Effect::None && r.gives == gives;
+        use Subr::{InetNtoa, InetNtoa6, InetNtop, LinkNtop, Memstr};
+        let reads: &[Subr] =
+            if self.config.subroutines { &[InetNtoa, InetNtoa6, InetNtop, LinkNtop, Memstr] } else { &[] };
+        let pure = |r: &&Row| (r.effect == Effect::None || reads.contains(&r.subr)) && r.gives == gives;
         let takes_strings = |r: &&Row| gives == Ty::Str || r.params.contains(&Param::Str);
         let rows: Vec<&Row> =
             TABLE.iter().filter(pure).filter(|r| self.config.strings || !takes_strings(r)).collect();
         let row = self.rng.pick(&rows)?;
         let args = row.params.iter().map(|p| match p {
             Param::Str => self.string(depth.min(1)),
+            // The longest address; a string of bytes may reach farther, and then faults in both.
+            Param::Ptr => match self.address(20) {
+                Some((pointer, _)) => pointer,
+                None => {
+                    let null = self.b.int(0);
+                    self.b.as_ptr(Space::Kernel, null)
+                }
+            },
+            // Kinds of addresses.
+            Param::Int if row.params.contains(&Param::Ptr) && self.rng.one_in(2) => {
+                let kind = [1, 2, 10, 32][self.rng.below(4)];
+                self.b.int(kind)
+            }
             // Positions and lengths are small where they mean something.
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(2 * self.config.strsize as usize) as i64 / 2 - 4;

@@ -284,6 +284,23 @@ impl World for Memory {
 }
 
 #[test]
+fn memory_becomes_a_string_with_separators() {
+    let show = |separator: u8, size: i64, strsize: usize| {
+        let args = [Val::Int(0), Val::Int(separator.into()), Val::Int(size)];
+        let mut world = Memory(b"ls\0-l\0/tmp\0".to_vec());
+        let mut call =
+            Call { args: &args, spaces: &[Space::Kernel; 3], strsize, world: &mut world, rest: &mut None };
+        (Subr::Memstr.row().run)(&mut call)
+    };
+    assert_eq!(show(b' ', 11, 64), Ok(text("ls -l /tmp")));
+    assert_eq!(show(b',', 7, 64), Ok(text("ls,-l,")));
+    assert_eq!(show(b' ', 11, 8), Ok(text("ls -l /")));
+    assert_eq!(show(0, 11, 64), Ok(text("ls")));
+    assert_eq!(show(b' ', 0, 64), Ok(text("")));
+    assert_eq!(show(b' ', 99, 64), Err((FaultKind::BadAddr, 0)));
+}
+
+#[test]
 fn addresses_are_shown_as_networks_show_them() {
     let show = |subr: Subr, kind: Option<i64>, bytes: &[u8]| {
         let args: Vec<Val> = kind.into_iter().chain([0]).map(Val::Int).collect();

@@ -2,7 +2,7 @@
 
 use super::{Call, Fault};
 use crate::interp::Val;
-use crate::ir::FaultKind;
+use crate::ir::{FaultKind, Space};
 
 fn string(bytes: &[u8]) -> Result<Val, Fault> {
     Ok(Val::Str(bytes.to_vec()))
@@ -102,6 +102,22 @@ pub(super) fn toupper(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 pub(super) fn tolower(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Str(call.text(0).to_ascii_lowercase()))
+}
+
+/// So many bytes less one as a string, with a character in place of each NUL.
+pub(super) fn memstr(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (at, separator, size) = (call.int(0) as u64, call.int(1) as u8, call.int(2) as u64);
+    let longest = call.strsize.saturating_sub(1) as u64;
+    let mut bytes = vec![0; size.saturating_sub(1).min(longest) as usize];
+    let space = call.spaces.first().copied().unwrap_or(Space::Unknown);
+    if !call.world.read(space, at, &mut bytes) {
+        return Err((FaultKind::BadAddr, at));
+    }
+    bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = separator);
+    // With NUL for a separator the first ends the string.
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    bytes.truncate(end);
+    Ok(Val::Str(bytes))
 }
 
 /// The first token of a string.

@@ -29,7 +29,8 @@ use dif::subr::PathOf;
 
 use super::strings::Str;
 use super::{Clause, Result, Val};
-use crate::mir::{Arg, Builder, Jmp, Operand, V};
+use crate::mir::{Alu, Arg, Builder, Jmp, Operand, V};
+use crate::routines::words;
 pub(crate) use loops::WORK;
 pub(crate) use token::HEAD as TOKEN_HEAD;
 
@@ -77,6 +78,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         Subr::Strtok | Subr::StrtokNext => Needs { token: true, ..work },
         Subr::Basename
         | Subr::Progenyof
+        | Subr::Memstr
         | Subr::Cleanpath
         | Subr::Dirname
         | Subr::Index
@@ -184,6 +186,24 @@ impl Clause<'_, '_> {
                     if subr == Subr::Toupper { ("dt_toupper", b'a') } else { ("dt_tolower", b'A') };
                 let given = [self.text_at(args[0]), target];
                 self.function(name, &given, |b, strsize| text::letters(b, strsize, from));
+            }
+            Subr::Memstr => {
+                let Arg::Memory(at, size) = target else { return Ok(()) };
+                let (separator, given) = (self.word(args[1]), self.reg(args[2]));
+                words::zero(self.b, at, 0, size);
+                let b = &mut *self.b;
+                // One less, as the original reads; at most what a string holds.
+                let (len, some, fits) = (b.copy(given), b.label(), b.label());
+                b.br(Jmp::Ne, len, 0, some);
+                b.set(len, 1);
+                b.bind(some);
+                b.update(Alu::Sub, len, 1);
+                b.br(Jmp::Lt, len, size, fits);
+                b.set(len, i64::from(size) - 1);
+                b.bind(fits);
+                self.read_some(at, args[0], len);
+                let given = [target, separator, Arg::Word(len), self.work()];
+                self.function("dt_memstr", &given, text::memstr);
             }
             Subr::Strtok => {
                 let s = self.string(args[0]);

@@ -1,6 +1,6 @@
 //! Parts of strings, letters.
 
-use super::loops::{clear, put, short};
+use super::loops::{byte, clear, each, next, put, short, stop};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words;
 
@@ -158,6 +158,37 @@ pub(super) fn strjoin(b: &mut Builder, strsize: u32) {
     b.exit(0);
     b.bind(full);
     b.exit(1);
+}
+
+/// Whether the string of [`memstr`] has ended, in the work area.
+const ENDED: i16 = 0;
+
+/// Puts a character in the place of each NUL of the first so many bytes of `target`; when it is NUL, the first one ends
+/// the string.
+pub(super) fn memstr(b: &mut Builder, strsize: u32) {
+    let (target, separator, count, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
+    let separator = b.and(separator, 0xff);
+    b.store(Size::B8, work, ENDED, 0);
+    b.store(Size::B8, work, ENDED + 8, separator);
+    each(b, "dt_separate", count, &[target, work], |b, turn, addresses| {
+        let &[target, work] = addresses else { return };
+        let (end, on, put) = (b.label(), b.label(), b.label());
+        let c = byte(b, target, turn, strsize, end);
+        let ended = b.load(Size::B8, work, ENDED);
+        let separator = b.load(Size::B8, work, ENDED + 8);
+        b.br(Jmp::Ne, ended, 0, put);
+        b.br(Jmp::Ne, c, 0, on);
+        b.br(Jmp::Ne, separator, 0, put);
+        b.store(Size::B8, work, ENDED, 1);
+        b.bind(put);
+        let p = b.add(target, turn);
+        b.store(Size::B1, p, 0, separator);
+        b.bind(on);
+        next(b);
+        b.bind(end);
+        stop(b);
+    });
+    b.exit(0);
 }
 
 /// `toupper(s)` or `tolower(s)` to `target`, eight letters at a time.
