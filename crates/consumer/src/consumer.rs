@@ -45,9 +45,9 @@ pub struct RawRecord<'a> {
     pub data: &'a [u8],
 }
 
-/// Receives the slots of a snapshot: aggregation, key, value in the words of [`plane::desc::AggFunc`]. A key may come more
-/// than once (from each CPU).
-pub type SlotSink<'a> = dyn FnMut(AggId, &[u8], &[u64]) + 'a;
+/// Receives the slots of a snapshot: aggregation, CPU, key, value in the words of [`plane::desc::AggFunc`]. A key may come
+/// more than once (from each CPU).
+pub type SlotSink<'a> = dyn FnMut(AggId, u32, &[u8], &[u64]) + 'a;
 
 /// Where the consumer gets what is not in the records.
 pub trait Source {
@@ -86,7 +86,7 @@ impl<W: Output> Consumer<W> {
         Consumer {
             out: Destination::new(out),
             tables: Tables::default(),
-            store: Store::default(),
+            store: Store::new(options.aggpercpu),
             stacks: StackCache::default(),
             symbols,
             renderer,
@@ -352,8 +352,8 @@ fn snapshot(
     // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
     let mut wanted = Vec::new();
     store.begin_snapshot();
-    source.snapshot(&mut |id, key, words| {
-        store.merge(id, key, words, symbols, &mut wanted);
+    source.snapshot(&mut |id, cpu, key, words| {
+        store.merge(id, cpu, key, words, symbols, &mut wanted);
     })?;
     let mut seen = HashSet::new();
     for (id, key) in wanted {

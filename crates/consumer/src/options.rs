@@ -36,6 +36,8 @@ pub struct Options {
     pub agghist: bool,
     /// Histograms on one line a key.
     pub aggpack: bool,
+    /// Values of each CPU beside those of all. Set before anything is aggregated.
+    pub aggpercpu: bool,
     /// Characters of bars.
     pub encoding: Encoding,
     /// Tags on drop messages.
@@ -58,6 +60,7 @@ impl Default for Options {
             aggzoom: false,
             agghist: false,
             aggpack: false,
+            aggpercpu: false,
             encoding: Encoding::Ascii,
             droptags: false,
             target: None,

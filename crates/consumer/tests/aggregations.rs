@@ -398,3 +398,29 @@ fn histogram_invariants() {
         }
     }
 }
+
+// row format.aggpercpu
+#[test]
+fn the_values_of_each_cpu_stand_below_that_of_all() {
+    let mut s = Session::new(Options { aggpercpu: true, ..quiet() });
+    let sum = s.aggregation("s", AggFunc::Sum, &[STR]);
+    let least = s.aggregation("m", AggFunc::Min, &[]);
+    for (cpu, value) in [(0, 3), (1, 4), (1, 5)] {
+        s.kernel.cpu = cpu;
+        s.add(sum, &[V::S("k")], &[value]);
+        s.add(least, &[], &[value]);
+        s.consumer.snapshot(&mut s.kernel).unwrap();
+    }
+    let end = |s: &mut Session| {
+        s.finish();
+        s.output()
+    };
+    let key = format!("  {:<50}", "k");
+    assert_eq!(
+        end(&mut s),
+        format!(
+            "\n{key} {:>16}\n    [CPU 0] {:>16}\n    [CPU 1] {:>16}\n {:>16}\n    [CPU 0] {:>16}\n    [CPU 1] {:>16}\n",
+            12, 3, 9, 3, 3, 4
+        )
+    );
+}

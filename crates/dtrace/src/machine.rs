@@ -337,8 +337,8 @@ impl Machine {
         self.grace().map_err(|e| io::Error::from_raw_os_error(e.errno))?;
         for (id, (memory, agg)) in (0..).zip(self.aggs.iter().zip(&self.maps.plan.aggs)) {
             let shape = (agg.func, agg.shape);
-            take_table(memory.words(), shape, (side, agg.cpus), &mut |key, value| {
-                sink(AggId(id), key, value);
+            take_table(memory.words(), shape, (side, agg.cpus), &mut |cpu, key, value| {
+                sink(AggId(id), cpu, key, value);
             });
         }
         Ok(())

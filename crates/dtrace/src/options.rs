@@ -72,7 +72,7 @@ use When::{Compile, Dynamic, Run};
 pub const TABLE: &[Row] = &[
     row("agghist", Dynamic, Flag, "", true, "draw count() and sum() as bars"),
     row("aggpack", Dynamic, Flag, "", true, "print a distribution in one line"),
-    row("aggpercpu", Compile, Flag, "", false, "keep and print the values of each CPU"),
+    row("aggpercpu", Compile, Flag, "", true, "keep and print the values of each CPU"),
     row("aggrate", Dynamic, Rate, "1hz", true, "how often aggregations leave the kernel"),
     row("aggsize", Run, Size, "4m", true, "room for aggregations, each CPU"),
     row("aggsortkey", Dynamic, Flag, "", true, "sort by key first, then by value"),

@@ -149,6 +149,7 @@ fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options
         aggsortpos: n("aggsortpos"),
         aggzoom: options.flag("aggzoom"),
         agghist: options.flag("agghist"),
+        aggpercpu: options.flag("aggpercpu"),
         aggpack: options.flag("aggpack"),
         encoding: match options.text("encoding").as_str() {
             "utf8" => consumer::Encoding::Utf8,

@@ -177,12 +177,12 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
 }
 
 /// Empties the tables of one side. `memory` holds the tables of both sides for `n` CPU indices; `sink` receives each key
-/// with its value in the words of [`AggFunc`]. A key comes as often as it stands there.
+/// with its value in the words of [`AggFunc`], and the CPU index whose table it was in. A key comes as often as it stands there.
 pub fn take_table(
     memory: &[AtomicU64],
     (func, shape): (AggFunc, TableShape),
     (side, n): (u32, u32),
-    sink: &mut dyn FnMut(&[u8], &[u64]),
+    sink: &mut dyn FnMut(u32, &[u8], &[u64]),
 ) {
     let table_words = shape.table_size as usize / 8;
     let mut key = Vec::with_capacity(shape.key_size as usize);
@@ -212,7 +212,7 @@ pub fn take_table(
                 }
                 value.clear();
                 value.extend(words.iter().map(|w| from_stored(func, w.load(Ordering::Relaxed))));
-                sink(&key, &value);
+                sink(cpu, &key, &value);
             }
             if full || state != EMPTY {
                 slot.iter().for_each(|w| w.store(0, Ordering::Relaxed));
@@ -335,7 +335,7 @@ mod tests {
             memory[at + 2].store(key * 100, Ordering::Relaxed);
         }
         let mut got = Vec::new();
-        take_table(&memory, (AggFunc::Count, shape), (1, 1), &mut |k, v| got.push((k[0], v[0])));
+        take_table(&memory, (AggFunc::Count, shape), (1, 1), &mut |_, k, v| got.push((k[0], v[0])));
         assert_eq!(got, [(5, 500), (6, 600)]);
         assert!(memory.iter().all(|w| w.load(Ordering::Relaxed) == 0));
     }
@@ -355,7 +355,7 @@ mod tests {
             memory[at].store(state, Ordering::Relaxed);
             memory[at + 1].store(word, Ordering::Relaxed);
             let mut got = None;
-            take_table(&memory, (func, shape), (0, 1), &mut |_, v| got = Some(v[0]));
+            take_table(&memory, (func, shape), (0, 1), &mut |_, _, v| got = Some(v[0]));
             assert_eq!(got, expected, "{func:?}");
         }
     }

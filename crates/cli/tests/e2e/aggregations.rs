@@ -5,7 +5,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     every_function keys_of_each_kind sorted_by_value printa_formats clear_loses_nothing quantize_buckets many_keys
-    aggregation_drops_are_said all_cpus_count lquantize_levels_are_of_32_bits several_aggregations_at_once
+    aggregation_drops_are_said all_cpus_count lquantize_levels_are_of_32_bits several_aggregations_at_once each_cpu_s_value
 }
 
 // row variable.aggregation, format.aggregation-entry
@@ -180,5 +180,33 @@ fn several_aggregations_at_once() -> Verdict {
         row("a", 1, 2)
     );
     assert_eq!(o.out, expected);
+    Pass
+}
+
+/// The values of the CPUs are those that the same program counts by `cpu`.
+fn each_cpu_s_value() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-xaggpercpu",
+        "-c",
+        &workload("threads", 5000),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @all = count(); @by[cpu] = count(); } \
+         END { printa(\"%d %@d\\n\", @by); printa(@all); }",
+    ])
+    .code(0);
+    let words = |l: &str| l.split_whitespace().map(String::from).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = o.out.lines().map(words).filter(|w| !w.is_empty()).collect();
+    let mut by: Vec<(String, String)> =
+        rows.iter().filter(|w| w.len() == 2).map(|w| (w[0].clone(), w[1].clone())).collect();
+    by.sort();
+    let mut each: Vec<(String, String)> = rows
+        .iter()
+        .filter(|w| w.len() == 3 && w[0] == "[CPU")
+        .map(|w| (w[1].trim_end_matches(']').to_string(), w[2].clone()))
+        .collect();
+    each.sort();
+    assert_eq!(each, by, "{o:?}");
+    assert!(rows.contains(&vec!["20000".to_string()]), "{o:?}");
     Pass
 }

@@ -3,7 +3,7 @@
 //! Keys are decoded once, before sorting: numbers compare as numbers, strings as bytes, stacks frame by frame.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use plane::desc::{AggDesc, AggId, Datum};
@@ -21,6 +21,8 @@ pub struct Cell<'a> {
     pub agg: &'a AggDesc,
     /// Its words, as [`plane::desc::AggFunc`] lays them out.
     pub words: &'a [u64],
+    /// With `aggpercpu`: the words of each CPU that added to it.
+    pub cpus: Option<&'a BTreeMap<u32, Box<[u64]>>>,
     /// What shown numbers are divided by; at least 1.
     pub normal: u64,
     /// What it compares by.
@@ -31,6 +33,12 @@ impl Cell<'_> {
     /// The number shown for a value that is no histogram.
     pub fn scalar(&self) -> i64 {
         value::scalar(self.agg.func, self.words, self.normal)
+    }
+
+    /// The same value as each CPU has it.
+    pub(crate) fn each_cpu(&self) -> impl Iterator<Item = (u32, Cell<'_>)> {
+        let cell = |words| Cell { agg: self.agg, words, cpus: None, normal: self.normal, weight: (0, 0) };
+        self.cpus.into_iter().flatten().map(move |(cpu, words)| (*cpu, cell(words)))
     }
 
     /// Whether it is shown as a histogram.
@@ -64,7 +72,7 @@ pub(crate) fn rows<'a>(store: &'a Store, id: AggId, tables: &'a Tables) -> Vec<R
             let weight = value::weight(desc.func, &buckets, words);
             Row {
                 keys: keys(desc, raw, &entry.stacks, tables),
-                cells: vec![Cell { agg: desc, words, normal: entry.normal, weight }],
+                cells: vec![Cell { agg: desc, words, cpus: Some(&entry.cpus), normal: entry.normal, weight }],
                 raw,
             }
         })
@@ -80,6 +88,7 @@ pub(crate) fn joined<'a>(store: &'a Store, ids: &[AggId], tables: &'a Tables) ->
         .map(|agg| Cell {
             agg: &agg.desc,
             words: &store.zeros[..agg.desc.func.value_size() as usize / 8],
+            cpus: None,
             normal: 1,
             weight: (0, 0),
         })

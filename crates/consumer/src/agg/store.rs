@@ -1,6 +1,6 @@
 //! Key → value for every aggregation of the session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use plane::desc::{AddrForm, AggDesc, AggId, Datum};
@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     /// Cleared and nothing merged since: shown as zeros, whatever the words start from.
     pub(crate) empty: bool,
     pub(crate) normal: u64,
+    /// With `aggpercpu`: the words of each CPU.
+    pub(crate) cpus: BTreeMap<u32, Box<[u64]>>,
     /// The stacks of the key's stack columns, in order: kept, so that an entry outlives the cache of stacks.
     pub(crate) stacks: Box<[Arc<Stack>]>,
 }
@@ -66,6 +68,8 @@ pub(crate) struct Store {
     pub(crate) aggs: Vec<Aggregation>,
     /// As many as the largest value has words.
     pub(crate) zeros: Vec<u64>,
+    /// `aggpercpu`: keep what each CPU has added.
+    pub(crate) per_cpu: bool,
     starts: StartCache,
 }
 
@@ -74,6 +78,11 @@ fn words_at(key: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Store {
+    /// No aggregations yet.
+    pub(crate) fn new(per_cpu: bool) -> Store {
+        Store { per_cpu, ..Store::default() }
+    }
+
     /// Adds the next aggregation.
     pub(crate) fn add(&mut self, desc: AggDesc) -> AggId {
         let words = desc.func.value_size() as usize / 8;
@@ -112,12 +121,13 @@ impl Store {
     pub(crate) fn merge(
         &mut self,
         id: AggId,
+        cpu: u32,
         key: &[u8],
         words: &[u64],
         symbols: &mut dyn Symbolizer,
         wanted: &mut Vec<(AggId, Box<[u8]>)>,
     ) {
-        let Store { aggs, starts, .. } = self;
+        let Store { aggs, starts, per_cpu, .. } = self;
         let Some(agg) = aggs.get_mut(id.0 as usize) else {
             return;
         };
@@ -144,15 +154,16 @@ impl Store {
             &folded
         };
         let func = agg.desc.func;
+        let initial = || vec![func.initial_word(); func.value_size() as usize / 8].into();
         let entry = match agg.entries.get_mut(key) {
             Some(entry) => entry,
             None => {
                 if agg.stacks {
                     wanted.push((id, key.into()));
                 }
-                let words = vec![func.initial_word(); func.value_size() as usize / 8].into();
                 agg.entries.entry(key.into()).or_insert(Entry {
-                    words,
+                    words: initial(),
+                    cpus: BTreeMap::new(),
                     empty: false,
                     normal: 1,
                     stacks: Box::default(),
@@ -160,6 +171,9 @@ impl Store {
             }
         };
         plane::table::merge(func, &mut entry.words, words);
+        if *per_cpu {
+            plane::table::merge(func, entry.cpus.entry(cpu).or_insert_with(initial), words);
+        }
         entry.empty = false;
     }
 
@@ -180,6 +194,7 @@ impl Store {
             let initial = agg.desc.func.initial_word();
             for entry in agg.entries.values_mut() {
                 entry.words.fill(initial);
+                entry.cpus.clear();
                 entry.empty = true;
             }
         }

@@ -1,8 +1,17 @@
 //! Aggregations in their default form: keys, values, a newline.
 
 use super::{View, datum, histogram, packed};
-use crate::agg::rows::Row;
+use crate::agg::rows::{Cell, Row};
 use crate::pad::{Field, signed};
+
+fn value(out: &mut Vec<u8>, cell: &Cell<'_>, view: &mut View<'_>) {
+    if cell.is_histogram() {
+        histogram::distribution(out, cell, view.options);
+    } else {
+        out.push(b' ');
+        signed(out, cell.scalar(), Field::right(16));
+    }
+}
 
 pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
     if packed::rows(out, rows, view) {
@@ -13,11 +22,10 @@ pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
             datum::key(out, key, view);
         }
         for cell in &row.cells {
-            if cell.is_histogram() {
-                histogram::distribution(out, cell, view.options);
-            } else {
-                out.push(b' ');
-                signed(out, cell.scalar(), Field::right(16));
+            value(out, cell, view);
+            for (cpu, cell) in cell.each_cpu() {
+                out.extend_from_slice(format!("\n    [CPU {cpu}]").as_bytes());
+                value(out, &cell, view);
             }
         }
         out.push(b'\n');

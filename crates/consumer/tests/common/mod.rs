@@ -49,13 +49,15 @@ pub struct Kernel {
     pub slots: Vec<(AggId, Vec<u8>, Vec<u64>)>,
     pub stacks: HashMap<u64, Stack>,
     pub snapshots: usize,
+    /// Whose tables the slots are in.
+    pub cpu: u32,
 }
 
 impl Source for Kernel {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
         self.snapshots += 1;
         for (id, key, value) in self.slots.drain(..) {
-            sink(id, &key, &value);
+            sink(id, self.cpu, &key, &value);
         }
         Ok(())
     }
