@@ -71,7 +71,15 @@ impl Maker<'_, '_> {
             }
             10 if self.shape.strings => {
                 let a = self.string();
-                format!("strlen({a})")
+                match self.c.below(6) {
+                    0 if self.shape.subroutines => format!("(*({a}))"),
+                    1 if self.shape.subroutines => format!("(({a})[{}])", self.c.below(80)),
+                    2 if self.shape.subroutines => {
+                        let at = self.int();
+                        format!("(({a})[{at} & 0x7f])")
+                    }
+                    _ => format!("strlen({a})"),
+                }
             }
             11 if self.shape.subroutines => self.int_call(),
             12 => match self.step() {
@@ -192,6 +200,10 @@ impl Maker<'_, '_> {
         ]);
         let a = self.string();
         match name {
+            "substr" if self.c.one_in(4) => {
+                let at = self.int();
+                format!("({a} + ({at} & 0x7f))")
+            }
             "substr" => {
                 let at = self.int();
                 if self.c.one_in(2) {
