@@ -24,10 +24,10 @@ fn a_script_that_names_no_kernel_type_does_not_open_btf() {
          typedef struct node node_t;\n\
          typedef unsigned int u32;\n\
          inline int N = 3;\n\
-         int total; string texts[int, string]; self int depth;\n\
+         int total, list[4]; string texts[int, string]; self int depth;\n\
          BEGIN { x = 1; y = (x) - 1; z = (timestamp) - (y) * (x) & (N); this->p = (node_t *)arg0; }\n\
          END /(pid) == $pid && ((struct node *)arg1)->next != NULL/\n\
-         { total += (u32)arg0 + sizeof (x); self->depth++; texts[1, execname] = probefunc; @[pid] = sum((arg0) & 7); }\n",
+         { total += (u32)arg0 + sizeof (x) + sizeof (list); self->depth++; texts[1, execname] = probefunc; @[pid] = sum((arg0) & 7); }\n",
     );
     assert!(!kernel.is_open());
     compiles("BEGIN { this->t = (struct task_struct *)arg0; }");

@@ -48,6 +48,8 @@ pub(crate) struct Parser<'a> {
     ahead: VecDeque<Token>,
     types: &'a dyn TypeNames,
     typedefs: HashSet<String>,
+    /// Global variables that the text declares.
+    variables: HashSet<String>,
     mode: ParseMode,
     /// The last token taken.
     last: Span,
@@ -74,6 +76,7 @@ impl<'a> Parser<'a> {
             ahead: VecDeque::new(),
             types,
             typedefs: HashSet::new(),
+            variables: HashSet::new(),
             mode,
             last: Span::new(all.file, 0, 0),
             open: Vec::new(),
@@ -371,12 +374,12 @@ impl<'a> Parser<'a> {
         Bail
     }
 
-    /// `name` is known as a type. What the text assigns is a variable: the caller, for whom the answer may be dear, is
-    /// not asked about it.
+    /// `name` is known as a type. What the text declares or assigns is a variable: the caller, for whom the answer may be
+    /// dear, is not asked about it.
     fn is_type(&self, name: &str) -> bool {
         is_builtin_type(name)
             || self.typedefs.contains(name)
-            || !self.lex.assigns(name) && self.types.is_type(name)
+            || !self.variables.contains(name) && !self.lex.assigns(name) && self.types.is_type(name)
     }
 }
 

@@ -113,8 +113,11 @@ impl Parser<'_> {
         }
         let span = start.to(self.last);
         self.require(Punct::Semi)?;
-        if specs.storage.is_some_and(|s| s.class == StorageClass::Typedef) {
-            self.typedefs.extend(declarators.iter().filter_map(|d| d.name.as_ref()).map(|n| n.text.clone()));
+        let names = declarators.iter().filter_map(|d| d.name.as_ref()).map(|n| n.text.clone());
+        match specs.storage.map(|s| s.class) {
+            Some(StorageClass::Typedef) => self.typedefs.extend(names),
+            Some(StorageClass::SelfLocal | StorageClass::ThisLocal) => {}
+            _ => self.variables.extend(names),
         }
         Ok(Declaration { span, specs, declarators })
     }
