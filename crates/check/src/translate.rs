@@ -42,6 +42,15 @@ pub(crate) struct Stored {
     object: bool,
 }
 
+/// True for the address of a copy, which lasts for a statement.
+fn is_copy(addr: &Expr) -> bool {
+    match &addr.kind {
+        ExprKind::ElemAddr(..) | ExprKind::StrAddr(_) => true,
+        ExprKind::Arith(_, base, _) | ExprKind::Let { body: base, .. } => is_copy(base),
+        _ => false,
+    }
+}
+
 impl Checker<'_> {
     /// Runs `f` while only these names are bound, besides the global ones.
     pub(crate) fn with_bound<T>(&mut self, names: Vec<(String, Expr)>, f: impl FnOnce(&mut Self) -> T) -> T {
@@ -77,6 +86,10 @@ impl Checker<'_> {
                 let (addr, outer) = self.bind(*addr);
                 (Expr { kind: ExprKind::Deref { addr: Box::new(addr), user }, ty, span }, outer)
             }
+            ExprKind::Array { addr, bytes } => {
+                let (addr, outer) = self.bind(*addr);
+                (Expr { kind: ExprKind::Array { addr: Box::new(addr), bytes }, ty, span }, outer)
+            }
             _ => {
                 // An integer is cut to its type once, here.
                 let e = if self.types.is_integer(ty) { self.convert(e, ty) } else { e };
@@ -100,6 +113,9 @@ impl Checker<'_> {
             }
             ExprKind::Deref { addr, user } => {
                 ExprKind::Deref { addr: Box::new(self.within(Some((id, value)), *addr)), user }
+            }
+            ExprKind::Array { addr, bytes } => {
+                ExprKind::Array { addr: Box::new(self.within(Some((id, value)), *addr)), bytes }
             }
             kind => ExprKind::Let { id, value, body: Box::new(Expr { kind, ty, span }) },
         };
@@ -335,6 +351,14 @@ impl Checker<'_> {
             input = inner;
         }
         let object = self.types.is_sou(input.ty);
+        if let ExprKind::Deref { addr, .. } = &input.kind
+            && is_copy(addr)
+        {
+            self.poison(id);
+            let message = "operator = operands cannot be of dynamic type";
+            let help = "an element of an associative array is a copy, which the pointer would outlive";
+            return self.fail_with(Tag::D_OP_DYN, span, message, Some(help.into()));
+        }
         let stored = Stored { chain, ty: input.ty, object };
         let input = match input.kind {
             ExprKind::Deref { addr, user } if object => {

@@ -23,3 +23,7 @@ BEGIN { trace(*cur); }
 BEGIN { trace(&cur->s); }
 BEGIN { printf("%d", cur); }
 BEGIN { self->u = xlate <struct sub *> (cur); }
+struct in e[int];
+BEGIN { e[1].a = 2; self->v = xlate <struct sub *> (e[1]); }
+translator struct sub < struct in I > { x = I.a; };
+BEGIN { trace(xlate <struct sub> (e[1]).x); self->w = xlate <struct sub *> (e[1]); }
