@@ -2,7 +2,8 @@
 //!
 //! The files of `lib/` are part of the binary. A program pays for what it names: its words are looked up in an index of
 //! what the files define, and only files that define one of them are parsed ([`Libraries::load`]). The index itself is
-//! made by a scan that knows just enough of D to see where a definition begins; a test holds it against the parser.
+//! made when `dtrace` is built, by a scan that knows just enough of D to see where a definition begins; a test holds it
+//! against the parser. A new file in `lib/` needs nothing else.
 //!
 //! Files of the user (`-L`) are always parsed, so that what is wrong in them is told.
 
@@ -14,21 +15,13 @@ use diagnostics::{Sink, SourceKind, SourceMap};
 use crate::ast::Program;
 use crate::{MacroEnv, ParseMode, TypeNames, parse};
 
-/// The files of `lib/`.
-const EMBEDDED: &[(&str, &str)] = &[
-    ("errno.d", include_str!("../../../lib/errno.d")),
-    ("io.d", include_str!("../../../lib/io.d")),
-    ("ip.d", include_str!("../../../lib/ip.d")),
-    ("kernel.d", include_str!("../../../lib/kernel.d")),
-    ("lockstat.d", include_str!("../../../lib/lockstat.d")),
-    ("net.d", include_str!("../../../lib/net.d")),
-    ("procfs.d", include_str!("../../../lib/procfs.d")),
-    ("regs.d", include_str!("../../../lib/regs.d")),
-    ("sched.d", include_str!("../../../lib/sched.d")),
-    ("signal.d", include_str!("../../../lib/signal.d")),
-    ("tcp.d", include_str!("../../../lib/tcp.d")),
-    ("unistd.d", include_str!("../../../lib/unistd.d")),
-];
+mod scan;
+
+use scan::{definitions, is_word};
+
+// EMBEDDED: the files of `lib/`, name and text, by name. INDEX: their words, sorted, each with the number of its file and
+// whether it is a type's name.
+include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
 /// A text that defines words.
 #[derive(Clone, Debug)]
@@ -68,24 +61,39 @@ struct Definition {
 #[derive(Clone, Debug, Default)]
 pub struct Libraries {
     files: Vec<File>,
+    /// Words of files that are not part of the binary.
     index: HashMap<String, Definition>,
+    /// So many of the files are part of the binary; true: a file of the user stands in its place.
+    replaced: Vec<bool>,
     parsed: Vec<Library>,
 }
 
 impl TypeNames for Libraries {
     fn is_type(&self, name: &str) -> bool {
-        self.index.get(name).is_some_and(|d| d.is_type)
+        self.find(name).is_some_and(|d| d.is_type)
     }
 }
 
 impl Libraries {
     /// Those that are part of the binary.
     pub fn embedded() -> Self {
-        let mut out = Self::default();
-        for (name, text) in EMBEDDED {
-            out.put(File { name: (*name).into(), text: Cow::Borrowed(text), always: false, loaded: false });
+        let file = |(name, text): &(&str, &'static str)| File {
+            name: (*name).into(),
+            text: Cow::Borrowed(text),
+            always: false,
+            loaded: false,
+        };
+        let files = EMBEDDED.iter().map(file).collect();
+        Self { files, replaced: vec![false; EMBEDDED.len()], ..Self::default() }
+    }
+
+    fn find(&self, word: &str) -> Option<Definition> {
+        if let Some(d) = self.index.get(word) {
+            return Some(*d);
         }
-        out
+        let at = INDEX.binary_search_by(|(w, ..)| (*w).cmp(word)).ok()?;
+        let (_, file, is_type) = INDEX[at];
+        (self.replaced.get(file) == Some(&false)).then_some(Definition { file, is_type })
     }
 
     /// Adds a file, `always` to be parsed or only where it is needed. One of the same name gives way to it.
@@ -97,6 +105,9 @@ impl Libraries {
         let at = match self.files.iter().position(|f| f.base() == file.base()) {
             Some(at) => {
                 self.index.retain(|_, d| d.file != at);
+                if let Some(replaced) = self.replaced.get_mut(at) {
+                    *replaced = true;
+                }
                 at
             }
             None => self.files.len(),
@@ -117,7 +128,8 @@ impl Libraries {
 
     /// Every word that a library defines, for "did you mean".
     pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.index.keys().map(String::as_str)
+        let embedded = INDEX.iter().filter(|(_, file, _)| self.replaced.get(*file) == Some(&false));
+        self.index.keys().map(String::as_str).chain(embedded.map(|(word, ..)| *word))
     }
 
     /// What was parsed.
@@ -137,7 +149,7 @@ impl Libraries {
         todo.extend(self.files.iter().filter(|f| f.always).map(|f| &*f.text));
         while let Some(text) = todo.pop() {
             for word in words(text) {
-                if let Some(d) = self.index.get(word)
+                if let Some(d) = self.find(word)
                     && !std::mem::replace(&mut wanted[d.file], true)
                 {
                     todo.push(&self.files[d.file].text);
@@ -156,88 +168,11 @@ impl Libraries {
     }
 }
 
-fn is_word(c: u8) -> bool {
-    c.is_ascii_alphanumeric() || c == b'_'
-}
-
 /// The words of a text that could be names; comments and strings are not told from the rest.
 fn words(text: &str) -> HashSet<&str> {
     text.split(|c: char| !c.is_ascii() || !is_word(c as u8))
         .filter(|w| w.starts_with(|c: char| !c.is_ascii_digit()))
         .collect()
-}
-
-/// Calls `found` with each word that a library text defines: inlines, typedefs, tags, enumerators.
-fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
-    let bytes = text.as_bytes();
-    // The words of the item so far that stand outside braces, and where in it we are.
-    let mut item: Vec<&str> = Vec::new();
-    let (mut depth, mut brackets, mut named) = (0u32, 0u32, false);
-    let (mut in_enum, mut next_is_enumerator) = (false, false);
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        match bytes[at] {
-            b'/' if rest.starts_with(b"/*") => {
-                at += 2 + text.get(at + 2..).and_then(|t| t.find("*/")).map_or(rest.len(), |n| n + 2);
-                continue;
-            }
-            b'#' if item.is_empty() => {
-                at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
-                continue;
-            }
-            b'"' => {
-                let mut end = at + 1;
-                while end < bytes.len() && bytes[end] != b'"' {
-                    end += if bytes[end] == b'\\' { 2 } else { 1 };
-                }
-                at = end + 1;
-                continue;
-            }
-            b'{' => {
-                if depth == 0 {
-                    in_enum = item.contains(&"enum");
-                    next_is_enumerator = in_enum;
-                    let tag = item.windows(2).find(|w| matches!(w[0], "struct" | "union" | "enum"));
-                    if let (Some(tag), false) = (tag, item.first() == Some(&"translator")) {
-                        found(tag[1], false);
-                    }
-                }
-                depth += 1;
-            }
-            b'}' => depth = depth.saturating_sub(1),
-            b',' if in_enum && depth == 1 => next_is_enumerator = true,
-            b'[' if depth == 0 => brackets += 1,
-            b']' if depth == 0 => brackets = brackets.saturating_sub(1),
-            // The value of an inline: its name has been read.
-            b'=' if depth == 0 && !named => {
-                named = true;
-                if let (Some(&"inline"), Some(name)) = (item.first(), item.last()) {
-                    found(name, false);
-                }
-            }
-            b';' if depth == 0 => {
-                if let (Some(&"typedef"), Some(name)) = (item.first(), item.last()) {
-                    found(name, true);
-                }
-                item.clear();
-                (named, in_enum, brackets) = (false, false, 0);
-            }
-            c if is_word(c) => {
-                let end = at + rest.iter().position(|b| !is_word(*b)).unwrap_or(rest.len());
-                let word = text.get(at..end).unwrap_or_default();
-                if depth == 0 && brackets == 0 && !named {
-                    item.push(word);
-                } else if depth == 1 && std::mem::take(&mut next_is_enumerator) {
-                    found(word, false);
-                }
-                at = end;
-                continue;
-            }
-            _ => {}
-        }
-        at += 1;
-    }
 }
 
 #[cfg(test)]
@@ -285,7 +220,7 @@ mod tests {
     }
 
     fn scanned(all: &Libraries) -> BTreeSet<(String, bool)> {
-        all.index.iter().map(|(word, d)| (word.clone(), d.is_type)).collect()
+        all.words().map(|word| (word.to_string(), all.is_type(word))).collect()
     }
 
     #[test]
@@ -338,7 +273,7 @@ mod tests {
     fn a_file_of_the_user_takes_the_place_of_one_of_ours() {
         let mut all = Libraries::embedded();
         all.add("/home/me/errno.d", "inline int EMINE = 1;", true);
-        assert!(!all.index.contains_key("EINTR") && all.index.contains_key("EMINE"));
+        assert!(all.find("EINTR").is_none() && all.find("EMINE").is_some());
         assert_eq!(all.files.len(), EMBEDDED.len());
     }
 }
