@@ -28,7 +28,7 @@ mod grow;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
-use dif::ir::{Datum, Module, Op, Scope, VarTy};
+use dif::ir::{Datum, IntBuiltin, Module, Op, Scope, VarTy};
 use plane::control::{CONTROL_SIZE, PERCPU_STRIDE};
 use plane::desc::AggFunc;
 use plane::table::{TableShape, VALUE_MAX_OLD};
@@ -222,6 +222,8 @@ pub struct Plan {
     pub aggs: Vec<AggPlan>,
     /// By [`dif::ir::VarId`].
     pub vars: Vec<VarPlan>,
+    /// Threads have accounts of their time, for `vtimestamp`.
+    pub vtime: bool,
     /// See [`Needs::preempt_count`].
     pub preempt_count: Option<PreemptCount>,
     /// The one context level at which the program to be made fires, 0 (thread) to 3 (NMI).
@@ -247,6 +249,7 @@ impl Plan {
             thread: None,
             aggs: Vec::new(),
             vars: Vec::new(),
+            vtime: reads_vtime(module),
             preempt_count: needs.preempt_count,
             level: 0,
         };
@@ -337,6 +340,7 @@ impl Plan {
             (grew(|p| p.globals_size), MapRef::Globals, Sized::Fixed),
             (grew(|p| u32::from(p.thread.is_some())), MapRef::SelfStore, Sized::Fixed),
             (grew(|p| p.stack_frames), MapRef::Stacks, Sized::Fixed),
+            (grew(|p| u32::from(p.vtime)), MapRef::Vtime, Sized::Fixed),
         ] {
             if wanted {
                 out.push((map, sized));
@@ -405,6 +409,7 @@ impl Plan {
                 Some(VarPlan::ThreadAlone(shape)) => task_storage(&format!("dt_var{v}"), shape.value_size()),
                 _ => Err(SysError::new(format!("create a map for variable {v}"), libc::EINVAL)),
             },
+            MapRef::Vtime => task_storage("dt_vtime", plane::vtime::SIZE),
             MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), self.nodes(v)),
             MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
             MapRef::NoProgram => Map::create(&MapSpec::prog_array("dt_no_program")),
@@ -465,6 +470,11 @@ fn stack_frames(module: &Module) -> u32 {
         })
         .max()
         .unwrap_or(0)
+}
+
+fn reads_vtime(module: &Module) -> bool {
+    let insts = module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
+    insts.into_iter().any(|i| i.op == Op::Builtin(IntBuiltin::Vtimestamp))
 }
 
 fn slot_size(needs: &Needs) -> u32 {

@@ -34,8 +34,10 @@ fn synthetic() -> Target {
         flags: offset("flags"),
     };
     let wall_offset = 1_700_000_000_000_000_000;
+    // The kernel in miniature has no account of time.
+    let runtime = Some(64);
     let task_numbers = [(64, 4), (68, 4)].into();
-    Target { task: Some(task), task_btf: true, task_numbers, wall_offset, ..Target::default() }
+    Target { task: Some(task), task_btf: true, task_numbers, runtime, wall_offset, ..Target::default() }
 }
 
 fn compiled(text: &str) -> String {

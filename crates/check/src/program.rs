@@ -204,6 +204,7 @@ pub enum Builtin {
     Cpu,
     Timestamp,
     Walltimestamp,
+    Vtimestamp,
     Errno,
     Epid,
     Id,

@@ -141,7 +141,7 @@ pub const VARIABLES: &[VariableRow] = &[
     },
     var("ustackdepth", "uint32_t", Builtin::Ustackdepth),
     foreign("vmregs", "there are no probes in a hypervisor of the kernel's own"),
-    later("vtimestamp"),
+    var("vtimestamp", "uint64_t", Builtin::Vtimestamp),
     var("walltimestamp", "int64_t", Builtin::Walltimestamp),
 ];
 

@@ -143,6 +143,8 @@ pub enum IntBuiltin {
     Ucaller,
     /// Context level: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI.
     Ipl,
+    /// Nanoseconds that the thread has run, less those in the session's programs; constant within a firing.
+    Vtimestamp,
     /// 1 where the current thread has a user half, 0 in a thread of the kernel.
     UserThread,
     /// Saved user register `uregs[n]`, below [`UREGS`].

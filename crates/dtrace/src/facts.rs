@@ -12,7 +12,7 @@ use bpf::regalloc::CodegenError;
 use bpf::sys::monotonic_ns;
 use dif::ir::{InstData, IntBuiltin, Module, Op};
 use dif::subr::Subr;
-use types::btf::{Btf, Def, KernelBtf};
+use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::assemble::{uses, uses_task};
 use crate::error::Error;
@@ -49,6 +49,17 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
     }
     let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
     let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
+    let reads_vtime = |i: &&InstData| i.op == Op::Builtin(IntBuiltin::Vtimestamp);
+    let runtime = insts(module).find(reads_vtime).map(|inst| {
+        let field = around.kernel.vmlinux().ok().and_then(|b| b.field("task_struct.se.sum_exec_runtime"));
+        let offset = field.and_then(|f| i16::try_from(f.offset()).ok());
+        let able = around.features.has(Facility::TaskBtf) && around.features.has(Facility::TpBtf);
+        offset.filter(|_| able).ok_or_else(|| {
+            let message = "vtimestamp needs typed tracepoints, which this kernel has not (no BTF)".into();
+            Error::Codegen(CodegenError { span: inst.span, message })
+        })
+    });
+    let runtime = runtime.transpose()?;
     let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
     let preempt_count = ipl.then(|| preempt_count(around)).flatten();
     let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
@@ -58,7 +69,17 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         true => task_numbers(around.kernel).unwrap_or_default(),
         false => BTreeSet::new(),
     };
-    Ok(Target { task, task_btf, task_numbers, thread, path, preempt_count, pid_namespace, wall_offset })
+    Ok(Target {
+        runtime,
+        task,
+        task_btf,
+        task_numbers,
+        thread,
+        path,
+        preempt_count,
+        pid_namespace,
+        wall_offset,
+    })
 }
 
 /// Every instruction of every clause.
@@ -107,6 +128,11 @@ fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
         tgid: offset("tgid")?,
         flags: offset("flags")?,
     })
+}
+
+/// The id of a tracepoint's type.
+pub(crate) fn tracepoint(kernel: &KernelBtf, name: &str) -> Option<u32> {
+    kernel.vmlinux().ok()?.find(&[BtfKind::Typedef], &format!("btf_trace_{name}"))
 }
 
 /// Where a task has its state.

@@ -442,6 +442,16 @@ pub(crate) fn load(
             }),
         }
     }
+    if loaded.maps.plan.vtime
+        && running.is_none_or(|r| !r.plan.vtime)
+        && let Some(btf_id) = crate::facts::tracepoint(around.kernel, "sched_switch")
+    {
+        let compiled = bpf::program::vtime_switch(btf_id)?;
+        let prog = making.load_compiled(&compiled, &loaded.maps)?;
+        let attach = Attach::TpBtf { name: "sched_switch".into(), btf_id };
+        // Before all others, whose accounts it keeps.
+        loaded.attached.insert(0, Attached { prog, attach, links: Vec::new(), cpus: Vec::new() });
+    }
     // BEGIN and END alone are the tracer's own thread.
     if !loaded.attached.is_empty()
         && loaded.maps.plan.owned(loaded.owned).next().is_some()

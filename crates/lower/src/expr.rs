@@ -57,6 +57,7 @@ fn source(builtin: Builtin) -> Source {
         Builtin::Gid => Int(IntBuiltin::Gid),
         Builtin::Cpu => Int(IntBuiltin::Cpu),
         Builtin::Timestamp => Int(IntBuiltin::Timestamp),
+        Builtin::Vtimestamp => Int(IntBuiltin::Vtimestamp),
         Builtin::Walltimestamp => Int(IntBuiltin::Walltimestamp),
         Builtin::Errno => Int(IntBuiltin::Errno),
         Builtin::Epid => Int(IntBuiltin::Epid),

@@ -17,6 +17,7 @@
 //!  variables      assoc     associative arrays under a sequence word
 //!                 thread    `self->`: one value a thread, one struct a context level
 //!                 owned     elements of `self->` arrays, a list a thread and level
+//!                 vtime     a thread's time on the CPU
 //!  stacks         stacks    each stack once, under its hash
 //!  scratch        scratch   memory of one firing
 //!  proof          model     the algorithms above in every interleaving
@@ -34,6 +35,7 @@ pub mod shape;
 pub mod stacks;
 pub mod table;
 pub mod thread;
+pub mod vtime;
 
 #[cfg(test)]
 mod model;

@@ -2,7 +2,10 @@
 
 use dif::ir::Module;
 
-use super::{Map, MapRef, Maps, Needs, Options, Plan, least_ring, make, plan_ring, slot_size, stack_frames};
+use super::{
+    Map, MapRef, Maps, Needs, Options, Plan, least_ring, make, plan_ring, reads_vtime, slot_size,
+    stack_frames,
+};
 use crate::sys::SysError;
 
 impl Plan {
@@ -14,6 +17,7 @@ impl Plan {
         let least = least_ring(module);
         plan.ring_least = self.ring_least.max(least);
         plan.preempt_count = needs.preempt_count;
+        plan.vtime |= reads_vtime(module);
         plan.stack_frames = self.stack_frames.max(stack_frames(module));
         let suffices = (needs.one_shot || !self.one_shot) && self.ring_size >= least;
         if suffices {

@@ -38,7 +38,7 @@ pub use crate::select::layout::Layout;
 use crate::select::layout::SlotParts;
 use crate::select::{Firing, Result, Which, clause, fault, near};
 use crate::sys::{AttachType, ProgKind};
-pub use own::end_of_thread;
+pub use own::{end_of_thread, vtime_switch};
 pub use parts::Division;
 use parts::Part;
 pub(crate) use parts::operations;
@@ -59,6 +59,8 @@ pub struct Target {
     pub task_numbers: std::collections::BTreeSet<(i16, u8)>,
     /// Where a task keeps the registers that its kernel entry does not save.
     pub thread: Option<ThreadOffsets>,
+    /// Where a task keeps the kernel's account of its time, for `vtimestamp`.
+    pub runtime: Option<i16>,
     /// The kernel's preempt count, where programs may ask for it.
     pub preempt_count: Option<PreemptCount>,
     /// The tracer's pid namespace, when it is not the initial one.
@@ -329,8 +331,14 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     let parts = parts::divide(session, spec)?;
     let cpu = routines::firing(&mut b, session.plan);
     let divided = parts.iter().any(|p| !matches!(p, Part::Inline(_)));
-    let slot =
-        (divided || uses_slot(session, spec)).then(|| routines::take_slot(&mut b, session.plan, &cpu, out));
+    let account = session.plan.vtime.then(|| {
+        let reads = reads_vtime(session.module, spec);
+        let runtime = session.target.runtime.filter(|_| reads);
+        routines::vtime_begin(&mut b, &cpu, runtime)
+    });
+    let no_slot = if account.is_some() { b.label() } else { out };
+    let slot = (divided || uses_slot(session, spec))
+        .then(|| routines::take_slot(&mut b, session.plan, &cpu, no_slot));
     let facts = match index {
         Index::V(_) if names_probe(session.module, spec) => {
             Some(ProbeTable { number: spec.table, rows: table.rows(spec.probes), stride: ROW })
@@ -349,6 +357,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         parts: session.layout.main,
         this,
         divided,
+        vtime: account.map(|a| a.value),
         in_error: false,
     };
     let release = b.label();
@@ -360,6 +369,10 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     b.bind(release);
     if let Some(slot) = &slot {
         routines::release_slot(&mut b, &cpu, slot);
+    }
+    if let Some(account) = &account {
+        b.bind(no_slot);
+        routines::vtime_end(&mut b, account);
     }
     b.bind(out);
     b.exit(0);
@@ -459,6 +472,11 @@ fn may_exit(module: &Module, spec: &ProgramSpec<'_>, clause: usize) -> bool {
         || (has(module, clause, Op::may_fault) && spec.error.clauses.iter().any(|c| exits(c.clause)))
 }
 
+fn reads_vtime(module: &Module, spec: &ProgramSpec<'_>) -> bool {
+    let reads = |c: &ClauseUse| has(module, c.clause, |o| *o == Op::Builtin(IntBuiltin::Vtimestamp));
+    spec.clauses.iter().chain(spec.error.clauses).any(reads)
+}
+
 fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
     let needs = |c: &ClauseUse| session.layout.needs_slot(module, c.clause);
@@ -528,6 +546,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             parts: session.layout.error,
             this,
             divided: false,
+            vtime: None,
             in_error: true,
         };
         for c in spec.error.clauses {

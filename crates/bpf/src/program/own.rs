@@ -11,14 +11,28 @@ use crate::sys::{AttachType, ProgKind};
 /// The program for `sched_switch` that deletes what a thread leaves in the `self->` arrays from variable `first` on when it
 /// ends (see [`plane::owned`]). `state` is the offset of `__state` in the task.
 pub fn end_of_thread(plan: &Plan, first: u32, state: i16) -> Result<Compiled> {
+    let spec = ("end_of_thread", ProgKind::RawTracepoint, AttachType::None, 0);
+    program(spec, |b| routines::end_of_thread(b, plan, first, state))
+}
+
+/// The program for `sched_switch`, typed (`btf_id` is that of `btf_trace_sched_switch`), that keeps the accounts of
+/// `vtimestamp` (see [`plane::vtime`]).
+pub fn vtime_switch(btf_id: u32) -> Result<Compiled> {
+    program(("vtime", ProgKind::Tracing, AttachType::TraceRawTp, btf_id), routines::vtime_switch)
+}
+
+fn program(
+    (name, kind, attach, attach_btf_id): (&str, ProgKind, AttachType, u32),
+    body: impl FnOnce(&mut Builder),
+) -> Result<Compiled> {
     let mut b = Builder::new("main", 1);
-    routines::end_of_thread(&mut b, plan, first, state);
+    body(&mut b);
     let (main, subs) = b.finish();
     Ok(Compiled {
-        name: "end_of_thread".into(),
-        kind: ProgKind::RawTracepoint,
-        attach: AttachType::None,
-        attach_btf_id: 0,
+        name: name.into(),
+        kind,
+        attach,
+        attach_btf_id,
         code: assemble(std::iter::once(main).chain(subs).collect())?,
         table: None,
     })

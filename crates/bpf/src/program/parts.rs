@@ -302,6 +302,7 @@ fn function(
         cpu,
         slot: Some(SlotRef { address, number }),
         this: outer.this.clone(),
+        vtime: None,
         ..*outer
     };
     body(b, &firing, stopped)?;

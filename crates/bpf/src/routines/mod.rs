@@ -18,6 +18,7 @@
 //!  memory   what an address of D's own leads to
 //!  chill    holding the CPU
 //!  owned    elements of self-> arrays and their threads
+//!  vtime    vtimestamp
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
 //!  path     names of files                       args       of a process
 //! ```
@@ -34,6 +35,7 @@ mod record;
 mod slot;
 mod stack;
 mod thread;
+mod vtime;
 pub(crate) mod words;
 
 pub use agg::aggregate;
@@ -48,6 +50,7 @@ pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, rese
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};
 pub use thread::{ThreadHome, ThreadRef, context_level, level_of, self_key_word, self_vars};
+pub use vtime::{Account, vtime_begin, vtime_end, vtime_frozen, vtime_switch};
 
 use plane::control::{self, Activity, DropKind};
 

@@ -44,6 +44,7 @@ fn thing(i: IntBuiltin) -> Thing {
         IntBuiltin::Ucaller => Thing::Int(15, 0),
         IntBuiltin::Ipl => Thing::Int(16, 0),
         IntBuiltin::UserThread => Thing::Int(17, 0),
+        IntBuiltin::Vtimestamp => Thing::Int(20, 0),
         IntBuiltin::Ureg(n) => Thing::Int(18, n),
         IntBuiltin::CurThread => Thing::Int(19, 0),
     }
@@ -230,6 +231,10 @@ impl Clause<'_, '_> {
             IntBuiltin::Ipl => match self.env.target.preempt_count {
                 Some(at) => routines::level_of(self.b, at),
                 None => self.b.imm(i64::from(self.env.plan.level)),
+            },
+            IntBuiltin::Vtimestamp => match self.firing.vtime {
+                Some(value) => value,
+                None => routines::vtime_frozen(self.b),
             },
             IntBuiltin::UserThread => self.user_thread(),
             IntBuiltin::Ureg(n) => self.user_register(n),

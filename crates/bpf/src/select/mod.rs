@@ -67,6 +67,8 @@ pub(crate) struct Firing<'e> {
     pub(crate) this: Vec<Option<V>>,
     /// The program has many clauses: what each needs is a function.
     pub(crate) divided: bool,
+    /// `vtimestamp`, in the program itself; its functions ask for it.
+    pub(crate) vtime: Option<V>,
     /// True for ERROR's clauses: a fault there is not reported again.
     pub(crate) in_error: bool,
 }

@@ -8,6 +8,7 @@ use crate::tool::{dtrace, finish, start, workload};
 tests! {
     a_million_threads_leave_nothing elements_of_ended_threads_make_room deletions_and_ends_leave_nothing
     probes_of_the_end_see_the_values what_interrupts_left_goes_too idle_threads_are_one_a_cpu
+    vtimestamp_is_cpu_time vtimestamp_leaves_our_time_out vtimestamp_never_goes_back
 }
 
 fn in_vm() -> bool {
@@ -154,4 +155,58 @@ fn idle_threads_are_one_a_cpu() -> Verdict {
         0..=2 => Skip("fewer than two CPUs were idle".into()),
         _ => Pass,
     }
+}
+
+/// CPU time, `vtimestamp` and wall time between the two marks of a workload.
+fn times(work: &str, count: u32, script: &str) -> (i64, i64, i64) {
+    let script = format!(
+        "self uint64_t v; self uint64_t t; {script} \
+         syscall::getpgrp:entry /pid == $target && self->t/ \
+         {{ printf(\"vtime %d\\nwall %d\\n\", vtimestamp - self->v, timestamp - self->t); }} \
+         syscall::getpgrp:entry /pid == $target/ {{ self->v = vtimestamp; self->t = timestamp; }}"
+    );
+    let o = dtrace(&["-q", "-c", &workload(work, count), "-n", &script]).code(0);
+    let of = |word: &str| {
+        let line = o.out.lines().find_map(|l| l.strip_prefix(word)).unwrap_or_else(|| panic!("{o:?}"));
+        line.trim().parse().unwrap()
+    };
+    (of("cpu "), of("vtime "), of("wall "))
+}
+
+fn vtimestamp_is_cpu_time() -> Verdict {
+    // row variable.vtimestamp
+    let (cpu, vtime, wall) = times("cputime", 300, "");
+    // A guest's clock advances while its emulator does other things; interrupts are in one account and not in the other.
+    let percent = if in_vm() { 40 } else { 10 };
+    let off = (cpu - vtime).abs();
+    assert!(off < cpu * percent / 100 + 5_000_000, "cpu {cpu}, vtimestamp {vtime}, wall {wall}");
+    assert!(wall - vtime > 90_000_000, "the sleep is not in it: vtimestamp {vtime}, wall {wall}");
+    Pass
+}
+
+fn vtimestamp_leaves_our_time_out() -> Verdict {
+    let calls = if in_vm() { 2000 } else { 20_000 };
+    let (_, plain, _) = times("cpucalls", calls, "");
+    let heavy = "syscall::getppid:entry /pid == $target/ { @s[stack()] = count(); @u[ustack()] = count(); \
+                 @e[execname, probefunc, tid] = quantize(timestamp); @t[stack(), ustack(), tid] = avg(timestamp); }";
+    let (cpu, vtime, _) = times("cpucalls", calls, heavy);
+    // What is left of a call is the call and the kernel's way to our program.
+    assert!(vtime < cpu * 3 / 4, "cpu {cpu}, vtimestamp {vtime}; untraced {plain}");
+    assert!(vtime > plain / 4, "cpu {cpu}, vtimestamp {vtime}; untraced {plain}");
+    Pass
+}
+
+fn vtimestamp_never_goes_back() -> Verdict {
+    // Clocks interrupt the clauses of system calls, and both look at one account.
+    let look = "{ bad += vtimestamp < v[tid]; v[tid] = vtimestamp; n++; }";
+    let script = format!(
+        "uint64_t v[int]; int bad; int n; syscall::getppid: /pid == $target/ {look} \
+         profile-1999hz /pid == $target/ {look} END {{ printf(\"%d %d\\n\", bad, n >= 8000); }}"
+    );
+    let o = dtrace(&["-q", "-c", &workload("threads", 1000), "-n", &script]);
+    if o.err.contains("clock") {
+        return Skip("no clock".into());
+    }
+    assert_eq!(o.out, "0 1\n\n", "{o:?}");
+    Pass
 }

@@ -79,6 +79,32 @@ fn container(count: u32) -> bool {
     inside
 }
 
+/// Between two calls of getpgrp: so many milliseconds of work, a sleep of a tenth of a second, `calls` calls of getppid. Says
+/// how much CPU time the thread had between them.
+fn cpu_time(ms: u64, calls: u32) {
+    let now = || {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel fills the struct.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+        t.tv_sec * 1_000_000_000 + t.tv_nsec
+    };
+    let work = || {
+        let end = now() + ms as i64 * 500_000;
+        while now() < end {
+            std::hint::black_box((0..1000).sum::<u64>());
+        }
+    };
+    call(libc::SYS_getpgrp, 0, 0, 0);
+    let before = now();
+    work();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    work();
+    (0..calls).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
+    let after = now();
+    call(libc::SYS_getpgrp, 0, 0, 0);
+    println!("cpu {}", after - before);
+}
+
 /// A thread that makes a call and ends: without the C library's bookkeeping, which takes longer than the thread.
 fn brief_thread(stack: &mut [u64]) {
     extern "C" fn body(_: *mut libc::c_void) -> libc::c_int {
@@ -181,6 +207,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 brief_thread(&mut stack);
             }
         }
+        Some("cputime") => cpu_time(u64::from(count), 0),
+        Some("cpucalls") => cpu_time(0, count),
         Some("container") => {
             if !container(count) {
                 return ExitCode::from(77);

@@ -107,6 +107,7 @@ pub(super) const INT_BUILTIN: &[(IntBuiltin, &str)] = &[
     (IntBuiltin::Caller, "caller"),
     (IntBuiltin::Ucaller, "ucaller"),
     (IntBuiltin::Ipl, "ipl"),
+    (IntBuiltin::Vtimestamp, "vtimestamp"),
     (IntBuiltin::UserThread, "userthread"),
     (IntBuiltin::Ureg(0), "ureg0"),
     (IntBuiltin::Ureg(1), "ureg1"),

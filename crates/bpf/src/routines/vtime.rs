@@ -1,0 +1,142 @@
+//! `vtimestamp`: the account of the current thread. See [`plane::vtime`].
+
+use plane::control::DropKind;
+use plane::vtime::{BEGINS, FROZEN, LAST, MADE, OURS, SINCE, STATE, TOTAL};
+
+use super::{Firing, count_drop};
+use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Size, V};
+
+/// What a program knows of the account.
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
+    /// Its address where this program is the one that froze it, else 0.
+    frozen: V,
+    /// The value.
+    pub value: V,
+}
+
+fn account(b: &mut Builder, task: V, create: bool) -> V {
+    let (map, nothing, flags) = (b.map(MapRef::Vtime), b.imm(0), b.imm(i64::from(create)));
+    b.call(Helper::TASK_STORAGE_GET, &[map, task, nothing, flags])
+}
+
+/// Nanoseconds on the CPU by now.
+fn raw(b: &mut Builder, account: V) -> V {
+    let now = b.call(Helper::KTIME_GET_NS, &[]);
+    let total = b.load(Size::B8, account, TOTAL as i16);
+    let since = b.load(Size::B8, account, SINCE as i16);
+    let stay = b.sub(now, since);
+    b.add(total, stay)
+}
+
+/// First in a program of a session that knows `vtimestamp`: freezes the thread's account. `runtime` is given where the program
+/// reads the value, and is the offset of the kernel's own account in the task: an account is made then, and what cannot be
+/// made is a counted dynamic drop and reads 0.
+pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Account {
+    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+    let found = account(b, task, runtime.is_some());
+    let (frozen, value) = (b.copy(0), b.copy(0));
+    let (none, made, nested, begins, done) = (b.label(), b.label(), b.label(), b.label(), b.label());
+    b.br(Jmp::Eq, found, 0, none);
+    let stands = b.load(Size::B8, found, MADE as i16);
+    b.br(Jmp::Ne, stands, 0, made);
+    match runtime {
+        Some(at) => {
+            let before = b.load(Size::B8, task, at);
+            b.store(Size::B8, found, TOTAL as i16, before);
+            b.store(Size::B8, found, LAST as i16, before);
+            let now = b.call(Helper::KTIME_GET_NS, &[]);
+            b.store(Size::B8, found, SINCE as i16, now);
+            b.store(Size::B8, found, MADE as i16, 1);
+        }
+        // Whoever is making it was interrupted.
+        None => b.jmp(done),
+    }
+    b.bind(made);
+    let state = b.cmpxchg(found, STATE as i16, 0, BEGINS);
+    b.br(Jmp::Ne, state, 0, nested);
+    let raw = raw(b, found);
+    let ours = b.load(Size::B8, found, OURS as i16);
+    let net = b.sub(raw, ours);
+    b.set(value, net);
+    let word = b.add(net, FROZEN);
+    b.xchg(found, STATE as i16, word);
+    b.set(frozen, found);
+    b.jmp(done);
+    b.bind(nested);
+    b.br(Jmp::Eq, state, BEGINS, begins);
+    let net = b.sub(state, FROZEN);
+    b.set(value, net);
+    b.jmp(done);
+    b.bind(begins);
+    let last = b.load(Size::B8, found, LAST as i16);
+    b.set(value, last);
+    b.bind(done);
+    b.out_of_line(|b| {
+        b.bind(none);
+        if runtime.is_some() {
+            count_drop(b, firing, DropKind::Dynamic);
+        }
+        b.jmp(done);
+    });
+    Account { frozen, value }
+}
+
+/// Last in such a program: what it took is ours.
+pub fn vtime_end(b: &mut Builder, account: &Account) {
+    let done = b.label();
+    b.br(Jmp::Eq, account.frozen, 0, done);
+    let raw = raw(b, account.frozen);
+    let ours = b.sub(raw, account.value);
+    b.store(Size::B8, account.frozen, LAST as i16, account.value);
+    b.store(Size::B8, account.frozen, OURS as i16, ours);
+    b.xchg(account.frozen, STATE as i16, 0);
+    b.bind(done);
+}
+
+/// The frozen value, in a function of a program that froze it.
+pub fn vtime_frozen(b: &mut Builder) -> V {
+    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+    let found = account(b, task, false);
+    let (value, done, begins) = (b.copy(0), b.label(), b.label());
+    b.br(Jmp::Eq, found, 0, done);
+    let state = b.load(Size::B8, found, STATE as i16);
+    b.br(Jmp::Le, state, BEGINS, begins);
+    let net = b.sub(state, FROZEN);
+    b.set(value, net);
+    b.jmp(done);
+    b.bind(begins);
+    let last = b.load(Size::B8, found, LAST as i16);
+    b.set(value, last);
+    b.bind(done);
+    value
+}
+
+/// The program of `sched_switch(preempt, prev, next)`, typed: ends a stay and begins another.
+pub fn vtime_switch(b: &mut Builder) {
+    let ctx = b.param(0);
+    let (from, to, next, out) = (b.label(), b.label(), b.label(), b.label());
+    let now = b.call(Helper::KTIME_GET_NS, &[]);
+    let task = b.load(Size::B8, ctx, 8);
+    let found = account(b, task, false);
+    b.br(Jmp::Ne, found, 0, from);
+    b.jmp(next);
+    b.bind(from);
+    let since = b.load(Size::B8, found, SINCE as i16);
+    b.br(Jmp::Eq, since, 0, next);
+    let total = b.load(Size::B8, found, TOTAL as i16);
+    let stay = b.sub(now, since);
+    b.update(Alu::Add, total, stay);
+    b.store(Size::B8, found, TOTAL as i16, total);
+    b.store(Size::B8, found, SINCE as i16, 0);
+    b.bind(next);
+    let task = b.load(Size::B8, ctx, 16);
+    let found = account(b, task, false);
+    b.br(Jmp::Ne, found, 0, to);
+    b.jmp(out);
+    b.bind(to);
+    let now = b.call(Helper::KTIME_GET_NS, &[]);
+    b.store(Size::B8, found, SINCE as i16, now);
+    b.bind(out);
+    b.exit(0);
+}
