@@ -62,6 +62,11 @@ pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 use program::{Repr, Var};
 use session::{Checker, VarType};
 
+/// Keys of an array or aggregation: they are all at hand at once, in registers and on the stack.
+const KEYS_MAX: usize = 48;
+/// Bytes of a key.
+const KEY_BYTES_MAX: u32 = 256 << 10;
+
 /// Checks the programs of one session, in the order of the command line. The result may be lowered only if `sink` is
 /// empty.
 pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked {
@@ -80,6 +85,7 @@ pub fn check_more(programs: &[Program], first: usize, cx: &Context<'_>, sink: &m
         checker.program(program, i);
     }
     checker.operands(programs.get(first..).unwrap_or_default());
+    checker.tuples();
     checker.finish()
 }
 
@@ -119,6 +125,24 @@ impl Checker<'_> {
             if !used {
                 let message = format!("extraneous argument '{text}' (${n} is not referenced)");
                 self.sink.push(Diagnostic::bare(Tag::D_MACRO_UNUSED, message));
+            }
+        }
+    }
+
+    /// Keys that are too long for any kernel.
+    fn tuples(&mut self) {
+        let arrays = self.vars.iter().filter_map(|v| Some((v.full_name(), v.key.as_ref()?)));
+        let aggs = self.aggs.iter().map(|a| (format!("@{}", a.name), &a.key));
+        for (name, key) in arrays.chain(aggs) {
+            let columns: Vec<_> = key.iter().map(|(_, c)| *c).collect();
+            let (_, size) = columns::key_layout(&columns, self.strsize);
+            if columns.len() > KEYS_MAX || size > KEY_BYTES_MAX {
+                let message = format!(
+                    "Insufficient tuple registers to generate code: {name}[ ] has {} keys of {size} bytes, at most \
+                     {KEYS_MAX} keys and {KEY_BYTES_MAX} bytes are allowed",
+                    columns.len()
+                );
+                self.sink.push(Diagnostic::bare(Tag::D_NOREG, message));
             }
         }
     }
