@@ -110,6 +110,13 @@ impl SourceMap {
         (line as u32, upto.chars().count() as u32 + 1)
     }
 
+    /// A physical line, from 1, without its end.
+    pub fn line(&self, file: FileId, line: u32) -> &str {
+        let s = self.source(file);
+        let start = s.lines.get((line as usize).saturating_sub(1)).map(|at| *at as usize);
+        start.and_then(|at| s.text.get(at..)).and_then(|rest| rest.lines().next()).unwrap_or("")
+    }
+
     /// Says that from physical line `at` on the text is line `line` of `name` (cpp's `# line "file"`, `#line`).
     pub fn set_origin(&mut self, file: FileId, at: u32, name: impl Into<String>, line: u32) {
         self.sources[file.0 as usize].origins.push((at, name.into(), line));

@@ -292,6 +292,9 @@ impl Compiled {
     }
 }
 
+/// Longer lines of the source are not told to the kernel as they are.
+const LINE: usize = 400;
+
 fn source_line(map: &SourceMap, span: Span) -> SourceLine {
     let (line, column) = map.line_column(span.file, span.start);
     let (mut file, shown) = map.line_origin(span.file, line);
@@ -299,7 +302,11 @@ fn source_line(map: &SourceMap, span: Span) -> SourceLine {
         // As in messages of the compiler.
         file = "command line".into();
     }
-    let text = map.text(span.file).lines().nth(line as usize - 1).unwrap_or("").to_owned();
+    // A script in one line has every statement in it; of such a line there is only what begins here.
+    let text = match map.line(span.file, line) {
+        all if all.len() <= LINE => all.to_owned(),
+        _ => map.snippet(span).lines().next().unwrap_or("").chars().take(LINE).collect(),
+    };
     SourceLine { file, line: shown, column, text }
 }
 

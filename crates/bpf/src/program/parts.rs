@@ -168,7 +168,9 @@ pub(super) fn emit(
                 let args = [Arg::Word(index), Arg::Word(slot.number)];
                 let ended = b.call_global(&format!("dt_clauses_{}", range.start), &args, |b| {
                     result = function(session, spec, firing, b, 0, &mut |b, firing, stopped| {
-                        clauses(session, spec, table, firing, b, range.clone(), stopped)
+                        let mut firing = Firing { this: firing.this.clone(), ..*firing };
+                        firing.cpu.ring = ring(session, spec, &firing, b, range, stopped);
+                        clauses(session, spec, table, &firing, b, range.clone(), stopped)
                     });
                 });
                 result?;
@@ -187,6 +189,21 @@ pub(super) fn emit(
         }
     }
     Ok(())
+}
+
+/// The CPU's ring, looked up once for all the records of a part: each look-up is patched into a program at its load, which
+/// takes as long as the program is.
+fn ring(
+    session: &Session<'_>,
+    spec: &ProgramSpec<'_>,
+    firing: &Firing<'_>,
+    b: &mut Builder,
+    range: &Range<usize>,
+    none: Label,
+) -> Option<V> {
+    let records = |i: usize| session.module.clauses[spec.clauses[i].clause].record.is_some();
+    let many = range.clone().filter(|i| records(*i)).count() > 1;
+    many.then(|| routines::ring(b, session.plan, &firing.cpu, none))
 }
 
 /// The pieces of a clause.

@@ -46,7 +46,7 @@ pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
 pub use owned::end_of_thread;
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
-pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call};
+pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call, ring};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
 pub use stack::{StackRequest, stack};
 pub use thread::{ThreadHome, ThreadRef, context_level, level_of, self_key_word, self_vars};

@@ -82,6 +82,11 @@ pub fn reopen(b: &mut Builder, plan: &Plan, firing: &Firing, size: u32, stamp: V
     b.add(base, at)
 }
 
+/// The CPU's ring; to `bad` if there is none, which cannot be.
+pub fn ring(b: &mut Builder, plan: &Plan, firing: &Firing, bad: Label) -> V {
+    element(b, plan.rings(), firing.index, firing.words, bad)
+}
+
 /// Reserves `length` bytes, which the verifier need not know: of the record's place it then knows that a header fits.
 fn reserve_length(
     b: &mut Builder,
