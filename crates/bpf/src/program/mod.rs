@@ -36,7 +36,7 @@ pub use crate::routines::PathOffsets;
 use crate::routines::{self, SlotRef, words};
 pub use crate::select::layout::Layout;
 use crate::select::layout::SlotParts;
-use crate::select::{Firing, Result, Which, clause, fault, near};
+use crate::select::{Firing, Result, Which, clause, far, fault, near};
 use crate::sys::{AttachType, ProgKind};
 pub use own::{end_of_thread, vtime_switch};
 pub use parts::Division;
@@ -352,7 +352,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         }
         _ => None,
     };
-    let this = clear_this(&mut b, session, slot.map(|s| s.address), session.layout.main);
+    let this = clear_this(&mut b, session, slot.map(|s| s.address), session.layout.main, spec.clauses);
     let firing = Firing {
         context: spec.context,
         ctx,
@@ -433,7 +433,13 @@ fn gate_behind(session: &Session<'_>, spec: &ProgramSpec<'_>, b: &mut Builder, i
 }
 
 /// Registers for `this->` integers, and zeros for what of `this->` is in the slot.
-fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: SlotParts) -> Vec<Option<V>> {
+fn clear_this(
+    b: &mut Builder,
+    session: &Session<'_>,
+    slot: Option<V>,
+    parts: SlotParts,
+    clauses: &[ClauseUse],
+) -> Vec<Option<V>> {
     let vars = session.module.vars.iter();
     let places = session.layout.this.iter();
     let this = vars.zip(places).map(|(v, at)| (is_this_int(v) && at.is_none()).then(|| b.copy(0))).collect();
@@ -444,9 +450,11 @@ fn clear_this(b: &mut Builder, session: &Session<'_>, slot: Option<V>, parts: Sl
         let (base, at) = near(b, slot, parts.this, size);
         words::zero(b, base, at, size);
     }
-    // Where no clause needs them, they have no room.
+    // Objects may be long: only where these clauses can reach them. (Where none of the session does, they have no room.)
+    let (module, own) = (session.module, session.layout.own);
     if let Some(slot) = slot
         && session.layout.far.word > parts.objects
+        && far::needs(module, own, clauses.iter().map(|c| &module.clauses[c.clause])).objects
     {
         let mut at = 0;
         while at < session.layout.objects {
@@ -540,7 +548,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             let address = routines::slot_at(b, session.plan, number, done);
             SlotRef { address, number }
         });
-        let this = clear_this(b, session, slot.map(|s| s.address), session.layout.error);
+        let this = clear_this(b, session, slot.map(|s| s.address), session.layout.error, spec.error.clauses);
         let context = ErrorContext { epid, head, value };
         let firing = Firing {
             context: &context,

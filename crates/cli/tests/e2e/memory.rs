@@ -19,6 +19,7 @@ fn begin(script: &str) -> Output {
     dtrace(&["-qn", script]).code(0)
 }
 
+// row variable.scalar-array, variable.two-dimensional, variable.struct-assignment
 fn objects_of_each_scope() -> Verdict {
     let o = begin(
         "struct point { int x; char y; long z; }; struct line { struct point from; struct point to; };
@@ -59,6 +60,7 @@ fn bit_fields() -> Verdict {
     Pass
 }
 
+// row variable.associative-struct-value
 fn elements_that_are_structs() -> Verdict {
     let o = begin(
         "struct point { int x; int y; char s[5]; }; struct point a[int, string]; self struct point b[string];
@@ -221,6 +223,7 @@ fn everywhere(setup: &str, clause: &str, text: &str) {
     assert!(!o.out.contains("no"), "{clause}: {o:?}");
 }
 
+// row variable.array-bounds
 fn an_index_out_of_bounds_faults_in_every_kind_of_probe() -> Verdict {
     let setup = "int a[5]; self char m[2][3]; this long c[4];";
     everywhere(setup, "this->i = 5 + (pid < 0); a[this->i] = 1;", "index out of bounds (5) in action #2");
@@ -299,6 +302,7 @@ fn self_objects_are_the_thread_s() -> Verdict {
     Pass
 }
 
+// row variable.associative-eight-keys
 fn keys_of_any_number_and_length() -> Verdict {
     let o = begin(
         "string s; char c[6]; int a[int, string, char]; long t; 
