@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use bpf::features::Facility;
 use bpf::maps::PreemptCount;
 use bpf::mir::KsymId;
-use bpf::program::{PathOffsets, PidNamespace, Target, TaskOffsets, ThreadOffsets};
+use bpf::program::{PathOffsets, PidNamespace, PidOffsets, Target, TaskOffsets, ThreadOffsets};
 use bpf::regalloc::CodegenError;
 use bpf::sys::monotonic_ns;
 use dif::ir::{InstData, IntBuiltin, Module, Op};
@@ -33,6 +33,8 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         let dev = u64::from(libc_major(ns.dev)) << 20 | u64::from(libc_minor(ns.dev));
         PidNamespace { dev, ino: ns.ino }
     });
+    let ancestors = uses(module, |op| matches!(op, Op::Call(Subr::Progenyof, _)));
+    let pids = (ancestors && pid_namespace.is_some()).then(|| pid_offsets(around.kernel)).flatten();
     let task_btf = task.is_some() && around.features.has(Facility::TaskBtf);
     let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
     if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
@@ -78,6 +80,7 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         path,
         preempt_count,
         pid_namespace,
+        pids,
         wall_offset,
     })
 }
@@ -139,6 +142,23 @@ pub(crate) fn tracepoint(kernel: &KernelBtf, name: &str) -> Option<u32> {
 pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
     let field = kernel.vmlinux().ok()?.field("task_struct.__state")?;
     i16::try_from(field.offset()).ok()
+}
+
+fn pid_offsets(kernel: &KernelBtf) -> Option<PidOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
+    // An array by the kind of id: that of the thread group is the second, and a pointer long behind.
+    const THREAD_GROUP: i16 = 8;
+    Some(PidOffsets {
+        signal: offset("task_struct.signal")?,
+        pid: offset("signal_struct.pids")? + THREAD_GROUP,
+        level: offset("pid.level")?,
+        numbers: offset("pid.numbers")?,
+        nr: offset("upid.nr")?,
+        ns: offset("upid.ns")?,
+        number: 16,
+        inum: offset("pid_namespace.ns.inum")?,
+    })
 }
 
 fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {

@@ -65,6 +65,8 @@ pub struct Target {
     pub preempt_count: Option<PreemptCount>,
     /// The tracer's pid namespace, when it is not the initial one.
     pub pid_namespace: Option<PidNamespace>,
+    /// Where the numbers of a process are; only asked for where there is such a namespace.
+    pub pids: Option<PidOffsets>,
     /// Nanoseconds from the monotonic clock to 1970's.
     pub wall_offset: i64,
 }
@@ -88,6 +90,25 @@ pub struct ThreadOffsets {
     pub fs: i16,
     pub gs: i16,
     pub trap_nr: i16,
+}
+
+/// Offsets on the way from a task to its process's number in a pid namespace.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidOffsets {
+    /// In `struct task_struct`.
+    pub signal: i16,
+    /// Of the thread group's `struct pid *` in `struct signal_struct`.
+    pub pid: i16,
+    /// In `struct pid`.
+    pub level: i16,
+    pub numbers: i16,
+    /// In `struct upid`, and its size.
+    pub nr: i16,
+    pub ns: i16,
+    pub number: i16,
+    /// In `struct pid_namespace`.
+    pub inum: i16,
 }
 
 /// A pid namespace: device and inode of `/proc/self/ns/pid`, the device as `bpf_get_ns_current_pid_tgid` wants it.

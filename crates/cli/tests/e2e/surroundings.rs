@@ -8,7 +8,7 @@ use crate::tool::{Output, dtrace, finish, settle, signal, start, under, workload
 tests! {
     compiling_needs_no_privilege no_privilege_says_what_is_missing two_sessions_do_not_meet a_smaller_buffer_is_said
     capabilities_without_root a_pid_namespace_counts_its_own
-    a_pid_namespace_knows_its_functions cpu_comes_and_goes every_facility_is_listed
+    a_pid_namespace_knows_its_ancestors a_pid_namespace_knows_its_functions cpu_comes_and_goes every_facility_is_listed
 }
 
 /// A wrapper that drops root; `setpriv` is part of util-linux.
@@ -119,6 +119,20 @@ fn a_pid_namespace_counts_its_own() -> Verdict {
         Some(o) if o.err.contains("unshare:") => Skip(o.err.trim().to_string()),
         Some(o) => {
             assert_eq!(o.code(0).out, "1 1\n\n");
+            Pass
+        }
+    }
+}
+
+fn a_pid_namespace_knows_its_ancestors() -> Verdict {
+    let script = "syscall::getppid:entry /pid == $target/ { printf(\"%d %d %d %d\\n\", progenyof(1), progenyof(pid), \
+        progenyof($target + 1), progenyof(0)); }";
+    let target = workload("getppid", 1);
+    match under(&["unshare", "--pid", "--fork", "--mount-proc"], &["-q", "-c", &target, "-n", script]) {
+        None => Skip("no unshare".into()),
+        Some(o) if o.err.contains("unshare:") => Skip(o.err.trim().to_string()),
+        Some(o) => {
+            assert_eq!(o.code(0).out, "1 1 0 0\n\n");
             Pass
         }
     }

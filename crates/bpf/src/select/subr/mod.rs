@@ -9,12 +9,14 @@
 //!  loops    loops, copying, text in the making             token  strtok
 //!  text     substr, strchr, strjoin, letters               path   basename, dirname, cleanpath
 //!  number   lltostr, strtoll, byte order, rand             json   json
+//!  ancestor progenyof
 //!  address  inet_*, link_ntop                              action signals, delay
 //!                                                          file   d_path
 //! ```
 
 mod action;
 mod address;
+mod ancestor;
 mod file;
 mod find;
 mod json;
@@ -127,8 +129,17 @@ impl Clause<'_, '_> {
                         "progenyof( ) needs the kernel's types, and this kernel gives none (no BTF)";
                     return self.error(inst.span, message);
                 };
+                let target = self.env.target;
+                let space = match (target.pid_namespace, target.pids) {
+                    (None, _) => None,
+                    (Some(space), Some(at)) => Some((space.ino, at)),
+                    (Some(_), None) => {
+                        let message = "progenyof( ) finds no pid namespaces in this kernel's types";
+                        return self.error(inst.span, message);
+                    }
+                };
                 let given = [self.word(args[0]), self.work()];
-                self.function("dt_progenyof", &given, |b, _| number::progenyof(b, task))
+                self.function("dt_progenyof", &given, |b, _| ancestor::progenyof(b, task, space))
             }
             Subr::Index | Subr::Rindex => {
                 let backward = subr == Subr::Rindex;

@@ -163,51 +163,6 @@ pub(super) fn strtoll(b: &mut Builder, strsize: u32) {
     b.exit(value);
 }
 
-// In the work area, for ancestors.
-const TASK: i16 = 0;
-const FOUND: i16 = 8;
-const PID: i16 = 16;
-const READ: i16 = 24;
-
-/// Generations that are followed.
-const GENERATIONS: i64 = 4096;
-
-/// `progenyof(pid)`: the parents of the current process, up to the one that is its own.
-pub(super) fn progenyof(b: &mut Builder, at: crate::program::TaskOffsets) {
-    let (pid, work) = (b.param(0), b.param(1));
-    let task = b.call(Helper::GET_CURRENT_TASK, &[]);
-    b.store(Size::B8, work, TASK, task);
-    b.store(Size::B8, work, FOUND, 0);
-    b.store(Size::B8, work, PID, pid);
-    each(b, "dt_parents", GENERATIONS, &[work], |b, _, addresses| {
-        let &[work] = addresses else { return };
-        let (end, other) = (b.label(), b.label());
-        let task = b.load(Size::B8, work, TASK);
-        let read = |b: &mut Builder, bytes: i64, off: i16, end| {
-            let (to, bytes) = (b.add(work, i32::from(READ)), b.imm(bytes));
-            let from = b.add(task, i32::from(off));
-            let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
-            b.br(Jmp::Ne, failed, 0, end);
-        };
-        read(b, 4, at.tgid, end);
-        let tgid = b.load(Size::B4, work, READ);
-        let pid = b.load(Size::B4, work, PID);
-        b.br(Jmp::Ne, tgid, pid, other);
-        b.store(Size::B8, work, FOUND, 1);
-        stop(b);
-        b.bind(other);
-        read(b, 8, at.real_parent, end);
-        let parent = b.load(Size::B8, work, READ);
-        b.br(Jmp::Eq, parent, task, end);
-        b.store(Size::B8, work, TASK, parent);
-        next(b);
-        b.bind(end);
-        stop(b);
-    });
-    let found = b.load(Size::B8, work, FOUND);
-    b.exit(found);
-}
-
 /// A digit is added to a number of the work area; to `end` when it is none.
 pub(super) fn digit(
     b: &mut Builder,
