@@ -110,7 +110,6 @@ fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) ->
         sid: id.sid,
         target: macros.target,
         default_args: options.flag("defaultargs"),
-        arg_ref: options.flag("argref"),
         probe_spec_first: options.flag("pspec"),
     }
 }

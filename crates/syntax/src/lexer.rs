@@ -8,6 +8,7 @@
 //! Going back means that some text is read twice. What reading does besides making tokens (complaints, pragmas, line
 //! markers, operands referenced) is therefore idempotent or done only beyond [`Lexer::done_to`].
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use diagnostics::{Diagnostic, FileId, Sink, SourceMap, Span, Tag, nearest};
@@ -25,7 +26,7 @@ pub(crate) struct Lexer<'a> {
     file: FileId,
     map: &'a mut SourceMap,
     sink: &'a mut Sink,
-    macros: &'a MacroEnv,
+    macros: Cow<'a, MacroEnv>,
     pos: usize,
     /// Only blanks since the last newline.
     fresh_line: bool,
@@ -60,7 +61,7 @@ impl<'a> Lexer<'a> {
             file,
             map,
             sink,
-            macros,
+            macros: Cow::Borrowed(macros),
             pos: 0,
             fresh_line: true,
             done_to: 0,
@@ -71,7 +72,7 @@ impl<'a> Lexer<'a> {
     }
 
     pub(crate) fn macros(&self) -> &MacroEnv {
-        self.macros
+        &self.macros
     }
 
     pub(crate) fn span(&self, start: usize, end: usize) -> Span {
@@ -353,21 +354,5 @@ impl<'a> Lexer<'a> {
             at = self.line_end(at);
         }
         at >= self.text.len() || matches!(self.peek_at(at), b';' | b'{' | b'/')
-    }
-
-    /// Complains about operands that nothing referenced.
-    pub(crate) fn finish(&mut self) {
-        if self.macros.arg_ref {
-            return;
-        }
-        for (i, arg) in self.macros.args.iter().enumerate() {
-            if !self.operands_used[i + 1] {
-                let n = i + 1;
-                self.sink.push(Diagnostic::bare(
-                    Tag::D_MACRO_UNUSED,
-                    format!("extraneous argument '{arg}' (${n} is not referenced)"),
-                ));
-            }
-        }
     }
 }

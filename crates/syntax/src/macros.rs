@@ -33,8 +33,6 @@ pub struct MacroEnv {
     pub target: u64,
     /// Option `defaultargs`: a missing operand is 0, or the empty string.
     pub default_args: bool,
-    /// Option `argref`: operands need not be referenced.
-    pub arg_ref: bool,
     /// Option `pspec`: at file scope `a*b` starts a probe description even if `a` is a type.
     pub probe_spec_first: bool,
 }

@@ -126,9 +126,6 @@ impl<'a> Parser<'a> {
             }
         }
         items.extend(self.lex.pragmas.drain(..).map(Item::Pragma));
-        if !self.stopped {
-            self.lex.finish();
-        }
         let operands_used = std::mem::take(&mut self.lex.operands_used);
         Program { file: all.file, span: all, items, operands_used }
     }

@@ -2,7 +2,7 @@
 //!
 //! `x.d` is read; its tree is compared with `x.tree`, its complaints, rendered with tags, with `x.err` (no file: none).
 //! `UPDATE_GOLDEN=1` writes both. The first line may say how to read the text: `// mode: name|function|module|provider`,
-//! `// args: a b` (operands), `// set: defaultargs argref pspec spans`, `// types: foo_t bar_t`.
+//! `// args: a b` (operands), `// set: defaultargs pspec spans`, `// types: foo_t bar_t`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,7 +39,6 @@ fn read(name: &str, text: &str) -> (String, String) {
         pid: 100,
         target: 42,
         default_args: set.contains("defaultargs"),
-        arg_ref: set.contains("argref"),
         probe_spec_first: set.contains("pspec"),
         ..MacroEnv::default()
     };

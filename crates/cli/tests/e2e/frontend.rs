@@ -162,6 +162,20 @@ fn operands_are_used() -> Verdict {
     let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($1); }", "1", "more"]).code(1);
     assert!(o.err.contains("[D_MACRO_UNUSED] extraneous argument 'more' ($2 is not referenced)"), "{o:?}");
     dtrace(&["-xargref", "-en", "BEGIN { trace($1); }", "1", "more"]).code(0);
+    // One of several programs is enough, and a library is none of them.
+    dtrace(&["-en", "BEGIN { trace($1); }", "-n", "BEGIN { trace($2 + SIGKILL); }", "1", "2"]).code(0);
+    // A script says so itself, before it uses them.
+    let dir = directory("operands");
+    let script = write(
+        &dir,
+        "x.d",
+        "#pragma D option defaultargs\n#pragma D option quiet\ninline int TOP = $1 ? $1 : 10;\nBEGIN / $2 == 0 / { printf(\"%d[%s]\", TOP, $$3); exit(0); }\n",
+    );
+    assert_eq!(dtrace(&["-s", &script]).code(0).out, "10[]\n");
+    assert_eq!(dtrace(&["-s", &script, "7"]).code(0).out, "7[]\n");
+    let script = write(&dir, "y.d", "#pragma D option argref\nBEGIN { exit(0); }\n");
+    dtrace(&["-es", &script, "1", "2"]).code(0);
+    let _ = fs::remove_dir_all(&dir);
     let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($2); }", "1"]).code(1);
     assert!(o.err.contains("[D_MACRO_UNDEF]") && o.err.contains("macro variable $2 is not defined"), "{o:?}");
     let o = dtrace(&["-xdefaultargs", "-qn", "BEGIN { printf(\"%d[%s]\\n\", $1, $$2); exit(0); }"]).code(0);

@@ -219,8 +219,25 @@ impl Lexer<'_> {
                     let message = format!("superfluous arguments specified for #pragma {name}");
                     self.push(Diagnostic::new(Tag::D_PRAGMA_MALFORM, span, message));
                 }
+                self.obey(&kind);
                 self.pragmas.push(Pragma { span: line, kind });
             }
+        }
+    }
+
+    /// Options that change how the rest of the text is read; all others are the session's affair.
+    fn obey(&mut self, kind: &PragmaKind) {
+        let PragmaKind::Option { name, value } = kind else { return };
+        let value = value.as_ref().map_or("yes", |v| v.text.as_str()).to_ascii_lowercase();
+        let on = match value.as_str() {
+            "yes" | "enable" | "enabled" | "true" | "on" | "set" | "1" => true,
+            "" | "no" | "disable" | "disabled" | "false" | "off" | "unset" | "0" => false,
+            _ => return,
+        };
+        match name.text.as_str() {
+            "defaultargs" => self.macros.to_mut().default_args = on,
+            "pspec" => self.macros.to_mut().probe_spec_first = on,
+            _ => {}
         }
     }
 

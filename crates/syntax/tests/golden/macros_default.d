@@ -1,3 +1,3 @@
 // args: a b
-// set: defaultargs argref
+// set: defaultargs
 BEGIN { trace($3); trace($$3); trace($1); }
