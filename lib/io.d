@@ -39,8 +39,13 @@ inline string _other_name[struct dentry *D, string FS] = FS == "pipefs" ? _numbe
 inline string _pathname[struct file *F] = _has_path[&F->f_path] ? d_path(&F->f_path) :
     _other_name[F->f_path.dentry, stringof(F->f_inode->i_sb->s_type->name)];
 
+/* The root of a mount, or of the process, is called otherwise where it is seen. */
+inline string _last_name[struct path *P] =
+    P->dentry == P->mnt->mnt_root || P->dentry == curthread->fs->root.dentry ? basename(d_path(P)) :
+    stringof(P->dentry->d_name.name);
+
 translator fileinfo_t < struct file *F > {
-	fi_name = F == NULL ? "<none>" : _has_path[&F->f_path] ? basename(d_path(&F->f_path)) : _pathname[F];
+	fi_name = F == NULL ? "<none>" : _has_path[&F->f_path] ? _last_name[&F->f_path] : _pathname[F];
 	fi_dirname = F == NULL ? "<none>" : _has_path[&F->f_path] ? dirname(d_path(&F->f_path)) : "<unknown>";
 	fi_pathname = F == NULL ? "<none>" : _pathname[F];
 	fi_offset = F == NULL ? 0 : F->f_pos;
