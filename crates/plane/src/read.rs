@@ -176,13 +176,16 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
     gap.then_some(last)
 }
 
+/// Receives a slot of a table: CPU index, key, value.
+pub type TableSink<'a> = dyn FnMut(u32, &[u8], &[u64]) + 'a;
+
 /// Empties the tables of one side. `memory` holds the tables of both sides for `n` CPU indices; `sink` receives each key
 /// with its value in the words of [`AggFunc`], and the CPU index whose table it was in. A key comes as often as it stands there.
 pub fn take_table(
     memory: &[AtomicU64],
     (func, shape): (AggFunc, TableShape),
     (side, n): (u32, u32),
-    sink: &mut dyn FnMut(u32, &[u8], &[u64]),
+    sink: &mut TableSink<'_>,
 ) {
     let table_words = shape.table_size as usize / 8;
     let mut key = Vec::with_capacity(shape.key_size as usize);

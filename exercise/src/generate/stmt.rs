@@ -8,7 +8,7 @@ const FUNCTIONS: [&str; 9] =
 impl Maker<'_, '_> {
     pub(super) fn statement(&mut self) -> String {
         self.depth = 0;
-        match self.c.below(12) {
+        match self.c.below(13) {
             0 | 1 => {
                 let value = self.int();
                 format!("trace({value});")
@@ -26,6 +26,7 @@ impl Maker<'_, '_> {
                 None => ";".into(),
             },
             8 if self.shape.exit && self.c.one_in(6) => "exit(3);".into(),
+            12 => self.shown(),
             9 => {
                 let (c, a) = (self.int(), self.statement_inner());
                 format!("if ({c}) {{ {a} }}")
@@ -37,6 +38,32 @@ impl Maker<'_, '_> {
                     None => self.first(),
                 }
             }
+        }
+    }
+
+    /// A value by its type, or memory as it is.
+    fn shown(&mut self) -> String {
+        let mut objects: Vec<(String, usize)> =
+            self.vars.iter().filter(|v| v.len > 0).map(|v| (v.text.clone(), v.len)).collect();
+        let structs = self.vars.iter().filter_map(|v| v.text.strip_suffix(".in.a"));
+        objects.extend(structs.map(|name| (name.to_string(), 0)));
+        if !objects.is_empty() && self.c.one_in(2) {
+            let at = self.c.below(objects.len());
+            let (object, len) = objects[at].clone();
+            let dynamic = self.int();
+            if len == 0 {
+                return format!("{}({object});", if self.c.one_in(2) { "trace" } else { "print" });
+            }
+            return match self.c.below(4) {
+                0 => format!("trace({object});"),
+                1 => format!("print({object});"),
+                2 => format!("tracemem(&{object}[0], {len});"),
+                _ => format!("tracemem(&{object}[0], {len}, {dynamic});"),
+            };
+        }
+        match self.shape.strings && self.c.one_in(3) {
+            true => format!("print({});", self.string()),
+            false => format!("print({});", self.int()),
         }
     }
 
