@@ -111,6 +111,8 @@ facilities! {
     TaskBtf task_btf task_btf;
     /// The per-CPU preempt count, by which programs know their context level.
     PreemptCount preempt_count preempt_count;
+    /// Programs at system calls that may wait for a page of the process.
+    SleepableCalls sleepable_calls sleepable_calls;
     /// Checked reads of kernel memory (lockdown forbids them).
     ProbeRead probe_read probe_read;
     /// Writing to user memory.

@@ -256,6 +256,35 @@ pub(super) fn preempt_count(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
+/// Raw tracepoints took such programs late; functions of system calls only where errors may be injected into them.
+pub(super) fn sleepable_calls(_: &Features) -> Outcome {
+    const BPF_F_SLEEPABLE: u32 = 1 << 4;
+    let mut insns = on_stack();
+    insns.extend([
+        Insn::mov64_imm(Reg::R2, 8),
+        Insn::mov64_imm(Reg::R3, 0),
+        Insn::call(Helper::COPY_FROM_USER),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ]);
+    let load = |attach, attach_btf_id| {
+        let spec = ProgSpec {
+            attach,
+            attach_btf_id,
+            flags: BPF_F_SLEEPABLE,
+            ..ProgSpec::new(ProgKind::Tracing, "try", &insns)
+        };
+        Prog::load(&spec).map_err(|refusal| text(refusal.error))
+    };
+    let tracepoint = id(BtfKind::Typedef, "btf_trace_sys_enter")
+        .and_then(|id| Link::tracing(&load(AttachType::TraceRawTp, id)?, 0).map_err(text));
+    if tracepoint.is_ok() {
+        return Ok(());
+    }
+    let id = id(BtfKind::Func, "__x64_sys_getppid")?;
+    Link::tracing(&load(AttachType::TraceFentry, id)?, 0).map(drop).map_err(text)
+}
+
 pub(super) fn probe_read(_: &Features) -> Outcome {
     let mut insns = on_stack();
     insns.extend([

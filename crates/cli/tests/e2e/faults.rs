@@ -7,6 +7,7 @@ tests! {
     division_by_zero a_bad_user_address a_bad_kernel_address error_probe_has_its_arguments a_fault_in_a_predicate
     a_fault_in_error_is_counted records_before_a_fault_are_gone bad_addresses_in_each_kind_of_probe
     a_user_address_is_no_kernel_address null_in_the_middle_of_a_chain
+    user_memory_in_each_kind_of_probe a_page_that_is_not_there
 }
 
 // row unit.fault-ends-clause
@@ -174,5 +175,64 @@ fn null_in_the_middle_of_a_chain() -> Verdict {
         .collect();
     rows.sort();
     assert_eq!(rows, ["0 1 1 3", "1 1 1 3", "3 1 1 3"], "{o:?}");
+    Pass
+}
+
+/// User memory that is not to be had: an expression, the address of the fault.
+const BAD_USER: [(&str, &str); 6] = [
+    ("strlen(copyinstr(1))", "0x1"),
+    ("strlen(copyinstr(0))", "0x0"),
+    ("strlen(copyinstr(0xffff888000000000))", "0xffff888000000000"),
+    ("*(int *)copyin(0x10, 8)", "0x10"),
+    ("*(char *)copyin(0xffffffff81000000, 4)", "0xffffffff81000000"),
+    ("*(int *)copyin(0x7ffffffff000, 4096)", "0x7ffffffff000"),
+];
+
+fn user_memory_in_each_kind_of_probe() -> Verdict {
+    let target = workload("getppid", 1);
+    let clock = dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0);
+    for (load, address) in BAD_USER {
+        let entry = "syscall::getppid:entry /pid == $target/";
+        let back = "syscall::getppid:return /pid == $target/";
+        let mut places = vec![("BEGIN", vec![]), (entry, vec!["-c", &target]), (back, vec!["-c", &target])];
+        if clock {
+            places.push(("tick-20ms", vec![]));
+        }
+        for (probe, words) in places {
+            let script = format!(
+                "{probe} {{ ok++; x = {load}; after++; }} {probe} {{ printf(\"%d %d %d\\n\", ok, after, x); exit(0); }} \
+                 ERROR {{ printf(\"%d %d 0x%x\\n\", arg2, arg4, arg5); }}"
+            );
+            let words: Vec<&str> = ["-q"].into_iter().chain(words).chain(["-n", &script]).collect();
+            let o = dtrace(&words).code(0);
+            assert_eq!(o.out, format!("2 1 {address}\n1 0 0\n\n"), "{probe} {load}: {o:?}");
+            let line = o.err.lines().next().unwrap_or_default();
+            let text = format!("): invalid address ({address}) in action #2 at DIF offset ");
+            assert!(line.contains(&text), "{probe} {load}: {o:?}");
+        }
+    }
+    Pass
+}
+
+fn a_page_that_is_not_there() -> Verdict {
+    // At the entry nothing can be read, and ERROR says where; at the return the kernel has brought the page.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("coldnames", 25),
+        "-n",
+        "syscall::openat:entry /pid == $target/ { self->name = arg1; } \
+         syscall::openat:entry /pid == $target/ { @entry[copyinstr(arg1)] = count(); } \
+         ERROR /arg4 == 1 && arg5 == self->name/ { @faults = count(); } \
+         syscall::openat:return /self->name/ { @return[copyinstr(self->name)] = count(); self->name = 0; } \
+         END { printa(\"faults %@d\\n\", @faults); printa(\"entry %s %@d\\n\", @entry); \
+               printa(\"return %s %@d\\n\", @return); }",
+    ])
+    .code(0);
+    let cold = "/etc/hostname-that-is-cold";
+    let faults: u32 = o.out.lines().find_map(|l| l.strip_prefix("faults ")?.parse().ok()).unwrap_or(0);
+    assert!(faults >= 25, "{o:?}");
+    assert!(!o.out.contains(&format!("entry {cold} ")), "{o:?}");
+    assert!(o.out.contains(&format!("return {cold} 25\n")), "{o:?}");
     Pass
 }

@@ -105,6 +105,29 @@ fn cpu_time(ms: u64, calls: u32) {
     println!("cpu {}", after - before);
 }
 
+/// Opens a file so many times, whose name stands in a page that is not mapped in when the call is made: part of a file that
+/// was not looked at since, as constants of a program are before their first use.
+fn cold_names(count: u32) {
+    let file = std::env::temp_dir().join(format!("dt-cold-{}", std::process::id()));
+    let name = b"/etc/hostname-that-is-cold\0";
+    if std::fs::write(&file, name).is_ok()
+        && let Ok(open) = std::fs::File::open(&file)
+    {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&open);
+        // SAFETY: a mapping of our own, which is given back; the kernel looks at its first page.
+        unsafe {
+            let none = std::ptr::null_mut();
+            let page = libc::mmap(none, 4096, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0);
+            for _ in 0..count {
+                libc::madvise(page, 4096, libc::MADV_DONTNEED);
+                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, page, libc::O_RDONLY);
+            }
+            libc::munmap(page, 4096);
+        }
+    }
+    let _ = std::fs::remove_file(file);
+}
+
 /// A thread that makes a call and ends: without the C library's bookkeeping, which takes longer than the thread.
 fn brief_thread(stack: &mut [u64]) {
     extern "C" fn body(_: *mut libc::c_void) -> libc::c_int {
@@ -207,6 +230,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 brief_thread(&mut stack);
             }
         }
+        Some("coldnames") => cold_names(count),
         Some("cputime") => cpu_time(u64::from(count), 0),
         Some("cpucalls") => cpu_time(0, count),
         Some("container") => {
