@@ -8,6 +8,7 @@ pub mod features;
 mod frame;
 pub mod helpers;
 pub mod insn;
+pub mod limits;
 mod liveness;
 pub mod load;
 pub mod maps;

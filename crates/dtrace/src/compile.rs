@@ -337,6 +337,9 @@ impl Texts {
         };
         module.scratchsize = (options.number("scratchsize") as u32).next_multiple_of(8);
         dif::opt::optimize(&mut module);
+        if let Err(e) = bpf::limits::check(&module) {
+            return Err((self.map, Error::Codegen(e)));
+        }
         let mask = options.number("tree");
         let mut tree = String::new();
         if mask & 7 != 0 {

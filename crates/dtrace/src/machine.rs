@@ -401,8 +401,16 @@ pub(crate) fn load(
     let needs = needs(module, assembly, &layout, around);
     let auto = options.text("bufresize") == "auto";
     let mut maps = match running {
-        None => Maps::create(Plan::new(module, &sizes(options), &needs), auto, None)?,
-        Some(r) => Maps::grow(&r.plan, r.plan.grow(module, &sizes(options), &needs), auto)?,
+        None => {
+            let plan = Plan::new(module, &sizes(options), &needs);
+            bpf::limits::check_plan(module, &plan)?;
+            Maps::create(plan, auto, None)?
+        }
+        Some(r) => {
+            let plan = r.plan.grow(module, &sizes(options), &needs);
+            bpf::limits::check_plan(module, &plan)?;
+            Maps::grow(&r.plan, plan, auto)?
+        }
     };
     add_strings(&mut maps, &assembly.strings, module.strsize)?;
     let target = target(module, around)?;

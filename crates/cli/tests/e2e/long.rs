@@ -8,7 +8,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
     a_fault_in_the_middle_of_a_long_clause strings_of_four_kilobytes many_clause_local_variables
-    a_long_begin_and_a_long_end more_than_a_program_can_have
+    a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names
 }
 
 /// So many calls.
@@ -154,5 +154,29 @@ fn more_than_a_program_can_have() -> Verdict {
     let o = dtrace(&["-s", path.to_str().unwrap()]).code(1);
     let _ = std::fs::remove_file(&path);
     assert!(o.err.contains("line 1: too much for one probe: "), "{}", &o.err[..o.err.len().min(300)]);
+    Pass
+}
+
+fn limits_have_names() -> Verdict {
+    let refused = |mode: &str, script: &str, said: &str| {
+        let o = dtrace(&["-x", "strsize=32k", mode, "-n", script]).code(1);
+        assert!(o.err.contains(said) && o.err.contains("--> command line:1:"), "{o:?}");
+    };
+    let records = "trace(s); ".repeat(9);
+    refused("-e", &format!("BEGIN {{ s = \"x\"; {records} }}"), "a record has 262144 at most");
+    let key = ["s"; 9].join(", ");
+    let o =
+        dtrace(&["-x", "strsize=32k", "-en", &format!("BEGIN {{ s = \"x\"; @[{key}] = count(); }}")]).code(1);
+    assert!(
+        o.err.contains("has 9 keys of 294912 bytes, at most 48 keys and 262144 bytes are allowed"),
+        "{o:?}"
+    );
+    let this: String = (0..40).map(|i| format!("this->s{i} = \"x\"; ")).collect();
+    refused(
+        "-e",
+        &format!("BEGIN {{ {this} }}"),
+        "bytes of memory with strsize=32768; it has 1048576 at most",
+    );
+    refused("-q", "BEGIN { self->a = \"x\"; self->b = \"y\"; }", "bytes; 61440 at most");
     Pass
 }

@@ -1,0 +1,133 @@
+//! Limits with names: what is too long is said with the clause that is, before anything is made.
+//!
+//! They are ours, and stay below what the kernel allows, so that no program is one that it refuses. That of a program's
+//! length is [`crate::program`]'s, which knows what a probe's clauses are.
+
+use diagnostics::Span;
+use dif::ir::{Module, Op, Scope};
+
+use crate::maps::Plan;
+use crate::program::Layout;
+use crate::regalloc::CodegenError;
+
+/// Bytes of a record.
+pub const RECORD_MAX: u32 = 256 << 10;
+/// Bytes of the key of an aggregation or an array.
+pub const KEY_MAX: u32 = 256 << 10;
+/// Bytes of a scratch slot, of which each CPU has eight.
+pub const SLOT_MAX: u32 = 1 << 20;
+/// Bytes of a thread's variables at all context levels: less than the kernel's 64 KiB for a value of a task.
+pub const THREAD_MAX: u32 = 60 << 10;
+
+fn refuse(span: Option<Span>, message: String) -> Result<(), CodegenError> {
+    Err(CodegenError { span, message })
+}
+
+/// What the clauses alone show to be too long.
+pub fn check(module: &Module) -> Result<(), CodegenError> {
+    for clause in &module.clauses {
+        if let Some(record) = clause.record.as_ref().filter(|r| r.size > RECORD_MAX) {
+            let size = record.size;
+            return refuse(
+                clause.span,
+                format!("the clause records {size} bytes; a record has {RECORD_MAX} at most"),
+            );
+        }
+        for (_, inst) in clause.func.instructions() {
+            let size = match &inst.op {
+                Op::Aggregate { agg, .. } => module.aggs[agg.0 as usize].key_size,
+                Op::LoadElem(v, _) | Op::StoreElem(v, ..) | Op::DeleteElem(v, _) => {
+                    module.vars[v.0 as usize].key_size
+                }
+                _ => 0,
+            };
+            if size > KEY_MAX {
+                return refuse(
+                    inst.span.or(clause.span),
+                    format!("the key has {size} bytes; {KEY_MAX} at most"),
+                );
+            }
+        }
+    }
+    let bytes = Layout::new(module, &[]).slot_bytes;
+    if bytes <= SLOT_MAX {
+        return Ok(());
+    }
+    // The clause that needs most by itself.
+    let alone = |clause: &dif::ir::Clause| {
+        let clauses = vec![clause.clone()];
+        Layout::new(&Module { clauses, ..module.clone() }, &[]).slot_bytes
+    };
+    let most = module.clauses.iter().max_by_key(|c| alone(c)).and_then(|c| c.span);
+    let strsize = module.strsize;
+    refuse(
+        most,
+        format!("a firing needs {bytes} bytes of memory with strsize={strsize}; it has {SLOT_MAX} at most"),
+    )
+}
+
+/// What only the plan of a session shows.
+pub fn check_plan(module: &Module, plan: &Plan) -> Result<(), CodegenError> {
+    let Some(shape) = plan.thread.filter(|shape| shape.value_size() > THREAD_MAX) else { return Ok(()) };
+    let stores = |op: &Op| match op {
+        Op::StoreVar(v, _) => {
+            let v = &module.vars[v.0 as usize];
+            v.scope == Scope::Thread && v.key.is_none()
+        }
+        _ => false,
+    };
+    let clause = module.clauses.iter().find(|c| c.func.instructions().any(|(_, i)| stores(&i.op)));
+    let size = shape.value_size();
+    refuse(
+        clause.and_then(|c| c.span),
+        format!("the self-> variables of a thread have {size} bytes; {THREAD_MAX} at most"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(head: &str, body: &str) -> Module {
+        let text = format!("module strsize 32768\nstring s0 = \"\"\n{head}\nclause \"c\" {body}\n");
+        dif::text::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_record_too_long_is_named() {
+        let m = module("", "record 300000 {\nb0:\n    reserve\n    commit\n    return\n}");
+        let said = "the clause records 300000 bytes; a record has 262144 at most";
+        assert_eq!(check(&m).unwrap_err().message, said);
+    }
+
+    #[test]
+    fn a_key_too_long_is_named() {
+        let columns: Vec<String> = (0..9).map(|i| format!("{}:str(32768)", i * 32768)).collect();
+        let head = format!("agg agg0 = \"c\" count [{}] size {}", columns.join(", "), 9 * 32768);
+        let key = ["v0"; 9].join(", ");
+        let body = format!("{{\nb0:\n    v0:str = str s0\n    aggregate agg0[{key}]()\n    return\n}}");
+        assert_eq!(
+            check(&module(&head, &body)).unwrap_err().message,
+            "the key has 294912 bytes; 262144 at most"
+        );
+    }
+
+    #[test]
+    fn too_much_memory_of_a_firing_is_named() {
+        let head: String = (0..40).map(|i| format!("var var{i} = this \"v{i}\" str\n")).collect();
+        let body = "{\nb0:\n    v0:str = str s0\n    storevar var0, v0\n    return\n}";
+        let said = check(&module(&head, body)).unwrap_err().message;
+        assert!(said.ends_with("bytes of memory with strsize=32768; it has 1048576 at most"), "{said}");
+    }
+
+    #[test]
+    fn variables_too_long_for_a_thread_are_named() {
+        let head = "var var0 = self \"a\" str\nvar var1 = self \"b\" str";
+        let body = "{\nb0:\n    v0:str = str s0\n    storevar var0, v0\n    return\n}";
+        let m = module(head, body);
+        assert_eq!(check(&m), Ok(()));
+        let plan = Plan::new(&m, &crate::maps::Options::default(), &crate::maps::Needs::default());
+        let said = check_plan(&m, &plan).unwrap_err().message;
+        assert!(said.ends_with("bytes; 61440 at most"), "{said}");
+    }
+}
