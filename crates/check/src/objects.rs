@@ -167,7 +167,13 @@ impl Checker<'_> {
         if op.is_some() || !self.fits(ty, &value) {
             return self.incompatible(&object, text, &value, span);
         }
-        let size = self.types.size(ty).unwrap_or(0) as u32;
+        let size = self.types.size(ty).unwrap_or(0);
+        if !(1..=LARGEST).contains(&size) {
+            let message =
+                format!("object of {size} bytes cannot be copied: 1 to {LARGEST} bytes are allowed");
+            return self.fail(Tag::D_DECL_ARRBIG, span, message);
+        }
+        let size = size as u32;
         match (object.kind, value.kind) {
             (ExprKind::Deref { addr: dst, user: false }, ExprKind::Deref { addr: src, user }) => {
                 let kind = ExprKind::CopyObject { dst, src, user, size };

@@ -202,59 +202,67 @@ fn scratch_memory_ends_with_its_clause() -> Verdict {
     Pass
 }
 
-/// One clause in BEGIN, on entry and return of each call of the workload, and on a clock; the errors of each.
+/// Each clause in BEGIN, on entry and return of each call of the workload, and on a clock; its text among the errors of each.
 #[track_caller]
-fn everywhere(setup: &str, clause: &str, text: &str) {
-    let clause = format!("{{ {clause} printf(\"no\"); }}");
+fn everywhere(setup: &str, clauses: &[(&str, &str)]) {
+    let all = |probe: &str| -> String {
+        clauses.iter().map(|(c, _)| format!("{probe} {{ {c} printf(\"no\"); }}\n")).collect()
+    };
+    let told = |err: &str, probe: &str, text: &str| {
+        err.lines().filter(|l| l.contains(probe) && l.contains(text)).count()
+    };
     let script = format!(
-        "{setup} int n; BEGIN {clause} syscall::getppid:entry /pid == $target/ {clause}
-         syscall::getppid:return /pid == $target/ {clause} syscall::getppid:entry /pid == $target/ {{ n++; }}
-         END {{ printf(\"%d\\n\", n); }}"
+        "{setup} int n; {} {} {} syscall::getppid:entry /pid == $target/ {{ n++; }} END {{ printf(\"%d\\n\", n); }}",
+        all("BEGIN"),
+        all("syscall::getppid:entry /pid == $target/"),
+        all("syscall::getppid:return /pid == $target/"),
     );
     let o = dtrace(&["-q", "-c", &workload("getppid", 3), "-n", &script]).code(0);
-    assert_eq!(o.out.trim(), "3", "{clause}: {o:?}");
-    for (probe, times) in [("dtrace:::BEGIN", 1), ("getppid:entry", 3), ("getppid:return", 3)] {
-        let faults = o.err.lines().filter(|l| l.contains(probe) && l.contains(text)).count();
-        assert_eq!(faults, times, "{clause} in {probe}: {o:?}");
+    assert_eq!(o.out.trim(), "3", "{o:?}");
+    for (clause, text) in clauses {
+        for (probe, times) in [("dtrace:::BEGIN", 1), ("getppid:entry", 3), ("getppid:return", 3)] {
+            assert_eq!(told(&o.err, probe, text), times, "{clause} in {probe}: {o:?}");
+        }
     }
-    let script = format!("{setup} tick-20ms {clause} tick-20ms {{ exit(0); }}");
+    let script = format!("{setup} {} tick-20ms {{ exit(0); }}", all("tick-20ms"));
     let o = dtrace(&["-qn", &script]).code(0);
-    assert!(o.err.lines().any(|l| l.contains("tick-20ms") && l.contains(text)), "{clause}: {o:?}");
-    assert!(!o.out.contains("no"), "{clause}: {o:?}");
+    for (clause, text) in clauses {
+        assert!(told(&o.err, "tick-20ms", text) > 0, "{clause}: {o:?}");
+    }
+    assert!(!o.out.contains("no"), "{o:?}");
 }
 
 // row variable.array-bounds
 fn an_index_out_of_bounds_faults_in_every_kind_of_probe() -> Verdict {
-    let setup = "int a[5]; self char m[2][3]; this long c[4];";
-    everywhere(setup, "this->i = 5 + (pid < 0); a[this->i] = 1;", "index out of bounds (5) in action #2");
-    everywhere(setup, "this->i = -1 - (pid < 0); x = a[this->i];", "index out of bounds (-1) in action #2");
     everywhere(
-        setup,
-        "this->i = 3 + (pid < 0); self->m[0][this->i]++;",
-        "index out of bounds (3) in action #2",
-    );
-    everywhere(
-        setup,
-        "this->i = 4 + (pid < 0); this->c[this->i] = 1;",
-        "index out of bounds (4) in action #2",
+        "int a[5]; self char m[2][3]; this long c[4]; int x;",
+        &[
+            ("this->i = 5 + (pid < 0); a[this->i] = 1;", "index out of bounds (5) in action #2"),
+            ("this->i = -1 - (pid < 0); x = a[this->i];", "index out of bounds (-1) in action #2"),
+            ("this->i = 3 + (pid < 0); self->m[0][this->i]++;", "index out of bounds (3) in action #2"),
+            ("this->i = 4 + (pid < 0); this->c[this->i] = 1;", "index out of bounds (4) in action #2"),
+        ],
     );
     Pass
 }
 
 fn bad_pointers_fault_in_every_kind_of_probe() -> Verdict {
-    let setup = "int a[5]; int x; string s;";
-    everywhere(setup, "x = *(int *)0;", "invalid address (0x0) in action #1");
-    everywhere(setup, "s = copyinstr(1);", "invalid address (0x1) in action #1");
-    everywhere(setup, "this->p = &a[4]; x = this->p[1];", "invalid address (0x5d10");
-    everywhere(setup, "this->p = (int *)0x7fff00001000; x = *this->p;", "invalid address (0x7fff00001000)");
     everywhere(
-        setup,
-        "this->p = alloca(8); bcopy((void *)16, this->p, 4);",
-        "invalid address (0x10) in action #2",
+        "int a[5]; int x; string s;",
+        &[
+            ("x = *(int *)0;", "invalid address (0x0) in action #1"),
+            ("s = copyinstr(1);", "invalid address (0x1) in action #1"),
+            ("this->p = &a[4]; x = this->p[1];", "invalid address (0x5d10000000000014) in action #2"),
+            (
+                "this->q = (int *)0x7fff00001000; x = *this->q;",
+                "invalid address (0x7fff00001000) in action #2",
+            ),
+            ("this->r = alloca(8); bcopy((void *)16, this->r, 4);", "invalid address (0x10) in action #2"),
+            ("bcopy(&a[0], &a[1], 4);", "invalid address (0x5d10000000000004) in action #1"),
+            ("this->r = copyin(2, 4);", "invalid address (0x2) in action #1"),
+            ("s = stringof((char *)3);", "invalid address (0x3) in action #1"),
+        ],
     );
-    everywhere(setup, "bcopy(&a[0], &a[1], 4);", "invalid address (0x5d10");
-    everywhere(setup, "this->p = copyin(2, 4);", "invalid address (0x2) in action #1");
-    everywhere(setup, "s = stringof((char *)3);", "invalid address (0x3) in action #1");
     Pass
 }
 

@@ -137,7 +137,7 @@ impl Body<'_> {
         if size == 0 {
             return;
         }
-        let wanted = if self.config.faults && self.rng.one_in(20) { 1i64 << 20 } else { i64::from(size) };
+        let wanted = if self.config.faults && self.rng.one_in(8) { 1i64 << 20 } else { i64::from(size) };
         let wanted = self.b.int(wanted);
         let value = self.b.alloca(wanted);
         let from = self.b.addr_var(var);

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("growing::what_is_refused_changes_nothing", refusals),
     ("growing::conditions_and_libraries_of_what_came_later", divided),
     ("growing::faults_and_stacks_of_what_came_later", faults),
+    ("growing::objects_of_what_came_later", objects),
 ];
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -380,6 +381,30 @@ fn faults() -> Verdict {
         let after = text.split(word).nth(1).unwrap_or_default();
         assert!(after.lines().nth(1).is_some_and(|l| l.contains('`')), "{word}{after}");
     }
+    Verdict::Pass
+}
+
+/// Objects that came later have maps of their own, and pointers into those that were there are good.
+fn objects() -> Verdict {
+    let first = r#"struct pair { long n; long last; }; struct pair g; self struct pair t;
+        syscall::getppid:entry /pid == $target/ { g.last = 7; self->t.n++; printf("A %d %d\n", g.last, self->t.n); }"#;
+    let mut run = Running::start("objects", 1, first);
+    run.until("A", 20);
+    let more = r#"struct pair h; self struct pair u; int m[2][3]; long *kept;
+        syscall::getppid:entry /pid == $target/ {
+            this->i = arg1 & 1; h.n++; self->u.n = h.n; m[1][this->i]++; kept = &h.last; *kept = m[1][0] + m[1][1];
+            this->p = &g.last; this->q = (long *)alloca(8); *this->q = *this->p;
+            printf("B %d %d %d %d\n", *kept, self->u.n, *this->q, m[0][2]);
+        }"#;
+    assert_eq!(run.enable(more), Ok(vec![1]));
+    run.until("B", 40);
+    let (_, lines) = run.stop();
+    assert!(lines.of("A").all(|l| l[0] == 7));
+    assert!(
+        (1..).zip(lines.of("B")).all(|(n, l)| l[..] == [n, n, 7, 0]),
+        "B {:?}",
+        lines.of("B").take(5).collect::<Vec<_>>()
+    );
     Verdict::Pass
 }
 
