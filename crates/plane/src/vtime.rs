@@ -21,6 +21,9 @@
 //!  value = total + (now - since) - ours
 //! ```
 //!
+//! A switch that nobody saw, because the program was being attached, never turns an account back: a stay without an end goes on, one
+//! without a beginning begins at the first look.
+//!
 //! Programs nest in a thread and end in the reverse order; `state` goes from 0 to 1 by compare-exchange, and only who did that
 //! brings it on and back.
 

@@ -24,7 +24,14 @@ fn account(b: &mut Builder, task: V, create: bool) -> V {
 fn raw(b: &mut Builder, account: V) -> V {
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     let total = b.load(Size::B8, account, TOTAL as i16);
-    let since = b.load(Size::B8, account, SINCE as i16);
+    let loaded = b.load(Size::B8, account, SINCE as i16);
+    let since = b.copy(loaded);
+    let begun = b.label();
+    b.br(Jmp::Ne, since, 0, begun);
+    // Nobody saw it begin: the program of the switches is being attached. It runs, so it begins now.
+    b.set(since, now);
+    b.store(Size::B8, account, SINCE as i16, now);
+    b.bind(begun);
     let stay = b.sub(now, since);
     b.add(total, stay)
 }
@@ -135,6 +142,9 @@ pub fn vtime_switch(b: &mut Builder) {
     b.br(Jmp::Ne, found, 0, to);
     b.jmp(out);
     b.bind(to);
+    // A stay whose end nobody saw (the program came between) goes on: taking it back would turn the account back.
+    let since = b.load(Size::B8, found, SINCE as i16);
+    b.br(Jmp::Ne, since, 0, out);
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     b.store(Size::B8, found, SINCE as i16, now);
     b.bind(out);
