@@ -170,12 +170,17 @@ impl Maker<'_, '_> {
             "struct inner {{ short a; char b[4]; }};\n\
              struct s {{ char c; int i; unsigned u:5; int d:7; long l; struct inner in; int m[2][3]; }};"
         );
-        for (scope, name) in [("", "g"), ("self", "self->t"), ("this", "this->l")] {
+        for (scope, name, declared) in [
+            ("", "g", "g"),
+            ("self", "self->t", "t"),
+            ("this", "this->l", "l"),
+            ("", "e[1]", "e[int]"),
+            ("self", "self->f[2, 3]", "f[int, int]"),
+        ] {
             if !self.c.one_in(2) {
                 continue;
             }
-            let word = name.rsplit('>').next().unwrap_or(name);
-            let _ = writeln!(self.out, "{scope} struct s {word};");
+            let _ = writeln!(self.out, "{scope} struct s {declared};");
             for member in ["c", "i", "u", "d", "l", "in.a", "in.b[2]", "m[1][2]"] {
                 let text = format!("{name}.{member}");
                 self.vars.push(Var { text, string: false, keys: Vec::new(), len: 0, writable: true });

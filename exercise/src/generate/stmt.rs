@@ -77,8 +77,36 @@ impl Maker<'_, '_> {
         format!("{a} }} else {{ trace({value});")
     }
 
+    /// Scratch memory with a struct in it, or a pointer to one, whose members are variables from then on. In other clauses
+    /// the pointer leads nowhere, which is a fault.
+    fn pointer(&mut self) -> Option<String> {
+        let structs: Vec<String> =
+            self.vars.iter().filter_map(|v| v.text.strip_suffix(".in.a").map(str::to_string)).collect();
+        let at = self.c.below(structs.len().max(1));
+        let from = structs.get(at).filter(|name| !name.contains(['[', '(']))?;
+        let scope = self.c.pick(&["this->", "self->", ""]);
+        let name = format!("{scope}x{}", self.vars.len());
+        for member in ["c", "u", "l", "in.b[2]", "m[1][2]"] {
+            let text = format!("{name}->{member}");
+            self.vars.push(Var { text, string: false, keys: Vec::new(), len: 0, writable: true });
+        }
+        Some(match self.c.below(3) {
+            0 => format!("{name} = &{from};"),
+            1 => format!("{name} = (struct s *)alloca(sizeof (struct s)); *{name} = {from};"),
+            _ => format!(
+                "{name} = (struct s *)alloca(2 * sizeof (struct s)); bcopy(&{from}, {name}, sizeof (struct s));"
+            ),
+        })
+    }
+
     /// A first assignment, which declares.
     fn first(&mut self) -> String {
+        if self.shape.objects
+            && self.c.one_in(4)
+            && let Some(pointer) = self.pointer()
+        {
+            return pointer;
+        }
         let number = self.vars.len();
         let scope = self.c.pick(&["", "self->", "this->"]);
         let string = self.shape.strings && self.c.one_in(3);
