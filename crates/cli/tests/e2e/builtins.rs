@@ -5,13 +5,13 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     registers_are_the_callers a_kernel_thread_has_no_registers caller_is_the_second_frame
-    depths_are_the_stacks levels_of_contexts threads_have_names zones_are_containers what_linux_has_not_is_refused
+    depths_are_the_stacks levels_of_contexts threads_have_names zones_are_containers who_and_where what_linux_has_not_is_refused
 }
 
 const GETPPID: i64 = libc::SYS_getppid;
 
 fn registers_are_the_callers() -> Verdict {
-    // row variable.uregs
+    // row builtin.uregs
     let o = dtrace(&[
         "-q",
         "-c",
@@ -56,7 +56,7 @@ fn a_kernel_thread_has_no_registers() -> Verdict {
 }
 
 fn caller_is_the_second_frame() -> Verdict {
-    // row variable.caller, variable.ucaller
+    // row builtin.caller, builtin.ucaller
     let o = dtrace(&[
         "-q",
         "-c",
@@ -76,7 +76,7 @@ fn caller_is_the_second_frame() -> Verdict {
 }
 
 fn depths_are_the_stacks() -> Verdict {
-    // row variable.stackdepth, variable.ustackdepth
+    // row builtin.stackdepth, builtin.ustackdepth
     let o = dtrace(&[
         "-q",
         "-c",
@@ -96,7 +96,7 @@ fn depths_are_the_stacks() -> Verdict {
 }
 
 fn levels_of_contexts() -> Verdict {
-    // row variable.ipl
+    // row builtin.ipl
     let o = dtrace(&[
         "-q",
         "-c",
@@ -116,7 +116,7 @@ fn levels_of_contexts() -> Verdict {
 }
 
 fn threads_have_names() -> Verdict {
-    // row variable.threadname
+    // row builtin.threadname
     let o = dtrace(&[
         "-q",
         "-c",
@@ -130,7 +130,7 @@ fn threads_have_names() -> Verdict {
 }
 
 fn zones_are_containers() -> Verdict {
-    // row variable.zonename
+    // row builtin.zonename
     let o = dtrace(&[
         "-q",
         "-c",
@@ -144,6 +144,28 @@ fn zones_are_containers() -> Verdict {
     }
     assert!(o.out.starts_with("global\n"), "{o:?}");
     assert_eq!(o.value_of("dt-zone.scope"), 12, "{o:?}");
+    Pass
+}
+
+fn who_and_where() -> Verdict {
+    // row builtin.uid, builtin.gid, builtin.id, builtin.cpu
+    let list = dtrace(&["-l", "-n", "syscall::getppid:entry"]).code(0);
+    let id: i64 = list.out.lines().nth(1).and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap();
+    // The record says itself on which CPU it was made, and for which probe.
+    let o = dtrace(&[
+        "-c",
+        &workload("getppid", 5),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { printf(\"%d %d %d %d\", cpu, id, uid == $uid, gid == $gid); }",
+    ])
+    .code(0);
+    let rows: Vec<Vec<&str>> = o.out.lines().skip(1).map(|l| l.split_whitespace().collect()).collect();
+    let rows: Vec<_> = rows.iter().filter(|r| !r.is_empty()).collect();
+    assert_eq!(rows.len(), 5, "{o:?}");
+    for row in rows {
+        assert_eq!((row[3], row[4]), (row[0], row[1]), "{o:?}");
+        assert_eq!((row[1].parse(), row[5], row[6]), (Ok(id), "1", "1"), "{o:?}");
+    }
     Pass
 }
 

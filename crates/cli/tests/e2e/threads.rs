@@ -27,7 +27,7 @@ fn fill(array: &str) -> String {
 const SUM: &str = "sum 136\n";
 
 fn a_million_threads_leave_nothing() -> Verdict {
-    // row variable.self
+    // row variable.self-freed-at-exit, variable.self-not-reused
     // With the default room, which is for some thousands of elements.
     let count = if in_vm() { 4000 } else { 1_000_000 };
     let words = [
@@ -35,10 +35,12 @@ fn a_million_threads_leave_nothing() -> Verdict {
         "-c",
         &workload("brief", count),
         "-n",
-        "syscall::getppid:entry /pid == $target/ { self->x = tid; self->a[tid] = 1; n++; } END { printf(\"%d\\n\", n); }",
+        "syscall::getppid:entry /pid == $target/ { self->x += tid; self->a[tid]++; n++; used += self->x != tid || self->a[tid] != 1; } \
+         END { printf(\"%d %d\\n\", n, used); }",
     ];
     let o = finish(start(&words), Duration::from_secs(600)).code(0);
-    assert_eq!(o.out, format!("{count}\n\n"), "{o:?}");
+    // Numbers of threads come again many times, and no thread finds what another left.
+    assert_eq!(o.out, format!("{count} 0\n\n"), "{o:?}");
     assert!(!o.err.contains("drop"), "{o:?}");
     Pass
 }
@@ -115,6 +117,7 @@ fn probes_of_the_end_see_the_values() -> Verdict {
 }
 
 fn what_interrupts_left_goes_too() -> Verdict {
+    // row variable.self-interrupt
     // Clocks interrupt the threads and leave elements of their own level.
     let count = if in_vm() { 500 } else { 50_000 };
     let o = dtrace(&[
@@ -174,7 +177,7 @@ fn times(work: &str, count: u32, script: &str) -> (i64, i64, i64) {
 }
 
 fn vtimestamp_is_cpu_time() -> Verdict {
-    // row variable.vtimestamp
+    // row builtin.vtimestamp
     let (cpu, vtime, wall) = times("cputime", 300, "");
     // A guest's clock advances while its emulator does other things; interrupts are in one account and not in the other.
     let percent = if in_vm() { 40 } else { 10 };
@@ -198,7 +201,9 @@ fn vtimestamp_leaves_our_time_out() -> Verdict {
 
 fn vtimestamp_never_goes_back() -> Verdict {
     // Clocks interrupt the clauses of system calls, and both look at one account.
-    let look = "{ bad += vtimestamp < v[tid]; v[tid] = vtimestamp; n++; }";
+    // Where it finds the storage busy, which is a drop, it reads 0.
+    let look =
+        "{ bad += vtimestamp != 0 && vtimestamp < v[tid]; v[tid] = vtimestamp ? vtimestamp : v[tid]; n++; }";
     let script = format!(
         "uint64_t v[int]; int bad; int n; syscall::getppid: /pid == $target/ {look} \
          profile-1999hz /pid == $target/ {look} END {{ printf(\"%d %d\\n\", bad, n >= 8000); }}"
