@@ -98,6 +98,16 @@ impl Homes {
         Homes { home, fetched: BTreeMap::new(), task: None, thread: None, above, first: blocks.start }
     }
 
+    /// What is known of the thread's variables, for [`Homes::forget_thread`].
+    pub(crate) fn known_thread(&self) -> Option<(usize, V)> {
+        self.thread
+    }
+
+    /// Back to what was known: what came between may not have run.
+    pub(crate) fn forget_thread(&mut self, known: Option<(usize, V)>) {
+        self.thread = known;
+    }
+
     /// A block begins.
     pub(crate) fn enter(&mut self) {
         self.task = None;

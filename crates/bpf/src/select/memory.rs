@@ -468,6 +468,13 @@ impl Clause<'_, '_> {
     }
 
     pub(crate) fn copy(&mut self, dst: Value, src: Value, len: Value) {
+        // What is asked for on the way is not known where the way is not taken.
+        let known = self.homes.known_thread();
+        self.copy_checked(dst, src, len);
+        self.homes.forget_thread(known);
+    }
+
+    fn copy_checked(&mut self, dst: Value, src: Value, len: Value) {
         let (bad_dst, bad_src, done) = (self.bad(dst), self.bad(src), self.b.label());
         let len = self.int(len);
         let far = self.env.layout.far;
@@ -555,6 +562,7 @@ impl Clause<'_, '_> {
         let (bad_src, bad) = (self.bad(src), self.bad(addr));
         let full = self.fault(FaultKind::NoScratch, Operand::Imm(0));
         let (done, limit, far) = (self.b.label(), self.limit(), self.env.layout.far);
+        let known = self.homes.known_thread();
         let len = self.reg(len);
         // Less than 1, so that the verifier knows that it is 1.
         self.b.br(Jmp::Lt, len, 1, done);
@@ -567,6 +575,7 @@ impl Clause<'_, '_> {
         let failed = self.b.call(Helper::PROBE_WRITE_USER, &[to, through, len]);
         self.b.br(Jmp::Ne, failed, 0, bad);
         self.b.bind(done);
+        self.homes.forget_thread(known);
     }
 
     pub(crate) fn copy_out_str(&mut self, value: Value, addr: Value, max: Value) {
