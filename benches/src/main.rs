@@ -8,6 +8,7 @@
 //! the code costs, and interleaving keeps a drift of the machine out of the ratios. All of them run at the highest
 //! ordinary priority, where that is allowed, so that other work on the machine counts less.
 
+mod long;
 mod peer;
 mod run;
 mod sections;

@@ -116,10 +116,11 @@ pub(crate) fn floor() -> Option<Link> {
     Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
 }
 
-/// Wall seconds and peak kilobytes of one process.
+/// Wall and CPU seconds and peak kilobytes of one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) seconds: f64,
+    pub(crate) cpu: f64,
     pub(crate) peak_kb: f64,
 }
 
@@ -133,8 +134,12 @@ pub(crate) fn whole(mut command: Command) -> Option<Cost> {
         let mut usage: libc::rusage = std::mem::zeroed();
         (libc::wait4(child.id() as i32, &mut status, 0, &mut usage), usage)
     };
-    (pid > 0 && status == 0)
-        .then(|| Cost { seconds: start.elapsed().as_secs_f64(), peak_kb: usage.ru_maxrss as f64 })
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+    (pid > 0 && status == 0).then(|| Cost {
+        seconds: start.elapsed().as_secs_f64(),
+        cpu: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+        peak_kb: usage.ru_maxrss as f64,
+    })
 }
 
 impl Tools {

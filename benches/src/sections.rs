@@ -9,8 +9,8 @@ use crate::run::{BATCH, Running, Tools, floor, median, whole};
 type Section = fn(&Tools);
 
 /// Name and code of each section.
-pub(crate) const ALL: [(&str, Section); 4] =
-    [("start", start), ("event", event), ("rows", rows), ("exit", exit)];
+pub(crate) const ALL: [(&str, Section); 5] =
+    [("start", start), ("event", event), ("rows", rows), ("exit", exit), ("long", crate::long::long)];
 
 /// Wall time and peak memory of a program that prints nothing and ends.
 fn start(tools: &Tools) {
