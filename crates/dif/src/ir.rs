@@ -237,7 +237,8 @@ pub enum Op {
     /// Ptr(Scratch): so many bytes of scratch memory, aligned to 8, their content undefined. Faults NoScratch.
     Alloca(Value),
     /// Copies bytes from anywhere to D's own memory. A length of 0 copies and checks nothing. Faults BadAddr with `dst`,
-    /// then with `src`, before anything is changed. Unless `dst` is a Ptr(Scratch), the length is a constant.
+    /// then with `src`, before anything is changed. Unless `dst` is a Ptr(Scratch), the length is a constant; where it is one,
+    /// and the bytes overlap, what they become is undefined.
     Copy {
         /// Where to.
         dst: Value,

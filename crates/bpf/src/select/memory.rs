@@ -515,7 +515,8 @@ impl Clause<'_, '_> {
                 }
             }
             (Some(Val::Place(var, at, more)), _, Operand::Imm(n)) => {
-                let direct = matches!(self.values[src.0 as usize], Some(Val::Place(..)));
+                // Within one object the bytes may overlap; another cannot fail half way.
+                let direct = matches!(self.values[src.0 as usize], Some(Val::Place(from, ..)) if from != var);
                 // The destination is judged first; a source that cannot be read must leave it as it is.
                 let (base, off) = self.object_place((var, at, more), n as u32, true, (bad_dst, done));
                 let source = self.source(src, len, bad_src, false);
