@@ -107,7 +107,7 @@ pub enum Cond {
 }
 
 /// Integers a firing can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IntBuiltin {
     /// `arg0` … `arg9`, raw.
     Arg(u8),

@@ -20,34 +20,8 @@ use crate::routines::{self, ThreadHome, ThreadRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Thing {
-    Int(u8, u8),
+    Int(IntBuiltin),
     Execname,
-}
-
-fn thing(i: IntBuiltin) -> Thing {
-    match i {
-        IntBuiltin::Arg(n) => Thing::Int(0, n),
-        IntBuiltin::Pid => Thing::Int(1, 0),
-        IntBuiltin::Ppid => Thing::Int(2, 0),
-        IntBuiltin::Tid => Thing::Int(3, 0),
-        IntBuiltin::Uid => Thing::Int(4, 0),
-        IntBuiltin::Gid => Thing::Int(5, 0),
-        IntBuiltin::Cpu => Thing::Int(6, 0),
-        IntBuiltin::Timestamp => Thing::Int(7, 0),
-        IntBuiltin::Walltimestamp => Thing::Int(8, 0),
-        IntBuiltin::Errno => Thing::Int(9, 0),
-        IntBuiltin::Epid => Thing::Int(10, 0),
-        IntBuiltin::ProbeId => Thing::Int(11, 0),
-        IntBuiltin::StackDepth => Thing::Int(12, 0),
-        IntBuiltin::UstackDepth => Thing::Int(13, 0),
-        IntBuiltin::Caller => Thing::Int(14, 0),
-        IntBuiltin::Ucaller => Thing::Int(15, 0),
-        IntBuiltin::Ipl => Thing::Int(16, 0),
-        IntBuiltin::UserThread => Thing::Int(17, 0),
-        IntBuiltin::Vtimestamp => Thing::Int(20, 0),
-        IntBuiltin::Ureg(n) => Thing::Int(18, n),
-        IntBuiltin::CurThread => Thing::Int(19, 0),
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +61,7 @@ impl Homes {
                     continue;
                 }
                 let (key, asked) = match inst.op {
-                    Op::Builtin(b) => (thing(b), Asked::Int(b)),
+                    Op::Builtin(b) => (Thing::Int(b), Asked::Int(b)),
                     Op::BuiltinStr(StrBuiltin::Execname) => (Thing::Execname, Asked::Execname),
                     _ => continue,
                 };
@@ -194,18 +168,18 @@ impl Clause<'_, '_> {
 
     /// The clause's time, if it was read already.
     pub(crate) fn time_read(&self) -> Option<V> {
-        match self.homes.fetched.get(&thing(IntBuiltin::Timestamp)) {
+        match self.homes.fetched.get(&Thing::Int(IntBuiltin::Timestamp)) {
             Some(Fetched::Int(Operand::V(v))) => Some(*v),
             _ => None,
         }
     }
 
     pub(crate) fn builtin(&mut self, which: IntBuiltin) -> Operand {
-        if let Some(Fetched::Int(known)) = self.homes.fetched.get(&thing(which)) {
+        if let Some(Fetched::Int(known)) = self.homes.fetched.get(&Thing::Int(which)) {
             return *known;
         }
         let value = self.fetch(which);
-        self.homes.fetched.insert(thing(which), Fetched::Int(value));
+        self.homes.fetched.insert(Thing::Int(which), Fetched::Int(value));
         value
     }
 
