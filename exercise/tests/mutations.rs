@@ -91,7 +91,8 @@ fn what_compiles_is_accepted_by_the_verifier() {
             loaded += u32::from(accepted(*module, &format!("seed {seed}")));
         }
     }
-    assert!(loaded > 0 || std::env::var_os("SEED").is_some());
+    // Of a few rounds all may be refused.
+    assert!(loaded > 0 || std::env::var_os("SEED").is_some() || std::env::var_os("ROUNDS").is_some());
 }
 
 #[test]
@@ -112,5 +113,6 @@ fn generated_programs_are_accepted_by_the_verifier() {
             Err(e) => panic!("seed {seed}: {e}"),
         }
     }
-    assert!(loaded > 0 || std::env::var_os("SEED").is_some());
+    // Of a few rounds all may be refused.
+    assert!(loaded > 0 || std::env::var_os("SEED").is_some() || std::env::var_os("ROUNDS").is_some());
 }

@@ -203,7 +203,7 @@ fn in_guest(
     script.push_str("exit $bad\n");
     let mut guest = Guest::new(kernel);
     guest.append = words.into();
-    guest.timeout = 600;
+    guest.timeout = 1200;
     guest.cwd = crate::root();
     crate::vm::run(&guest, &["sh".into(), "-c".into(), script], tee)
 }

@@ -62,10 +62,10 @@ fn numbers_and_text() -> Verdict {
     );
     assert_eq!(out, "-42 255 511 1295");
     let out = begin(
-        r#"d = 8 << 20 | 17; printf("%x %x %x %d %d %d", htons(0x1234), ntohl(0x11223344), htonll(0x11), getmajor(d), getminor(d),
+        r#"d = 8 << 20 | 17; printf("%x %x %x %x %d %d %d", htons(0x1234), ntohl(0x11223344), htonll(0x11), ntohll(0x2200), getmajor(d), getminor(d),
         rand() >= 0);"#,
     );
-    assert_eq!(out, "3412 44332211 1100000000000000 8 17 1");
+    assert_eq!(out, "3412 44332211 1100000000000000 22000000000000 8 17 1");
     let out =
         begin(r#"a = rand(); b = rand(); c = rand(); d = rand(); printf("%d", a != b || b != c || c != d);"#);
     assert_eq!(out, "1");

@@ -26,6 +26,7 @@ fn fill(array: &str) -> String {
 /// The sum of what [`fill`] stores.
 const SUM: &str = "sum 136\n";
 
+// row variable.self-freed-at-exit, variable.self-not-reused
 fn a_million_threads_leave_nothing() -> Verdict {
     // row variable.self-freed-at-exit, variable.self-not-reused
     // With the default room, which is for some thousands of elements.
@@ -116,6 +117,7 @@ fn probes_of_the_end_see_the_values() -> Verdict {
     Pass
 }
 
+// row variable.self-interrupt
 fn what_interrupts_left_goes_too() -> Verdict {
     // row variable.self-interrupt
     // Clocks interrupt the threads and leave elements of their own level.
