@@ -281,7 +281,7 @@ pub(super) fn sleepable_calls(_: &Features) -> Outcome {
     if tracepoint.is_ok() {
         return Ok(());
     }
-    let id = id(BtfKind::Func, "__x64_sys_getppid")?;
+    let id = id(BtfKind::Func, "__x64_sys_acct")?;
     Link::tracing(&load(AttachType::TraceFentry, id)?, 0).map(drop).map_err(text)
 }
 
