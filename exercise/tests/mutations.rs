@@ -9,7 +9,6 @@ mod session;
 
 use std::path::PathBuf;
 
-use bpf::program::Layout;
 use exercise::choices::Choices;
 use exercise::mutate::mutate;
 use exercise::stages::{self, Compiled};
@@ -48,9 +47,7 @@ fn mutation(seeds: &[String], seed: u64) -> String {
 /// False when the back end named a limit of its own.
 fn accepted(module: dif::ir::Module, what: &str) -> bool {
     let setup = Setup::new(module);
-    let layout = Layout::divided(&setup.module, &setup.error, setup.division);
-    let plan = session::plan(&setup, &layout);
-    if let Err(e) = session::compile_setup(&setup, &plan, &layout) {
+    if let Some(e) = session::limit(&setup) {
         println!("{what}: a limit: {e}");
         return false;
     }

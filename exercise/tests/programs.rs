@@ -10,7 +10,7 @@ mod session;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use bpf::program::{Division, Layout};
+use bpf::program::Division;
 use dif::interp::{Interpreter, State};
 use dif::ir::{Module, Scope};
 use exercise::choices::Choices;
@@ -48,9 +48,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
     if choices.one_in(3) {
         setup.division = Division { whole: 0, part: choices.below(60) };
     }
-    let layout = Layout::divided(&setup.module, &setup.error, setup.division);
-    let plan = session::plan(&setup, &layout);
-    if let Err(e) = session::compile_setup(&setup, &plan, &layout) {
+    if let Some(e) = session::limit(&setup) {
         println!("a limit: {e}\n{text}");
         return Ran::Limit;
     }

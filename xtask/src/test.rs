@@ -7,6 +7,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::vm::{Ended, Guest};
 
@@ -19,9 +21,9 @@ const IN_GUEST: [(&str, &str, u32); 11] = [
     ("bpf", "routines", 0),
     ("bpf", "refusal", 0),
     ("bpf", "big", 60),
-    ("bpf", "differential", 60),
-    ("exercise", "mutations", 150),
-    ("exercise", "programs", 60),
+    ("bpf", "differential", 25),
+    ("exercise", "mutations", 60),
+    ("exercise", "programs", 25),
     ("dtrace", "library", 0),
     ("cli", "e2e", 0),
 ];
@@ -102,12 +104,12 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
             Ok(()) => {
                 let plain = kernels.iter().map(|k| (*k, "", ""));
                 let special = SPECIAL.into_iter().filter(|(k, ..)| kernels.contains(k));
-                for (kernel, words, filter) in plain.chain(special) {
-                    println!("== kernel {kernel} {words}");
-                    let mut tee = Tee(Vec::new());
-                    let (ended, died) = in_guest((kernel, words, filter), &programs, &mut tee)?;
+                let boots: Vec<_> = plain.chain(special).collect();
+                for (boot, run) in boots.iter().zip(in_guests(&boots, &programs)) {
+                    let (ended, died, output) = run?;
+                    let kernel = boot.0;
                     deaths += died;
-                    sums.add(&String::from_utf8_lossy(&tee.0));
+                    sums.add(&output);
                     match ended {
                         Ended::Status(0) => {}
                         Ended::Status(code) => broken.push(format!("kernel {kernel} (status {code})")),
@@ -187,11 +189,44 @@ pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
+/// A boot's kernel, words for its command line, filter of the end-to-end tests.
+type Boot<'a> = (&'a str, &'a str, &'a str);
+
+/// How a boot ended, how many guests died before of the emulator's fault, what was printed.
+type Booted = Result<(Ended, u32, String), String>;
+
+/// All boots, as many at once as there are CPUs: an emulated guest keeps one busy. What a guest prints is shown when it
+/// has ended, in one piece.
+fn in_guests(boots: &[Boot<'_>], programs: &Programs) -> Vec<Booted> {
+    let at_once = std::thread::available_parallelism().map_or(1, |n| n.get()).min(boots.len().max(1));
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Option<Booted>>> = boots.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let (Some(boot), Some(place)) = (boots.get(i), done.get(i)) else { break };
+                    let mut output = Vec::new();
+                    let ended = in_guest(*boot, programs, &mut output);
+                    let text = String::from_utf8_lossy(&output).into_owned();
+                    println!("== kernel {} {}\n{text}", boot.0, boot.1);
+                    if let Ok(mut place) = place.lock() {
+                        *place = Some(ended.map(|(ended, died)| (ended, died, text)));
+                    }
+                }
+            });
+        }
+    });
+    let lost = || Err("a boot was not run".to_owned());
+    done.into_iter().map(|d| d.into_inner().ok().flatten().unwrap_or_else(lost)).collect()
+}
+
 /// One boot: all test programs, one after the other; with a filter, the end-to-end tests that it names.
 fn in_guest(
-    (kernel, words, filter): (&str, &str, &str),
+    (kernel, words, filter): Boot<'_>,
     programs: &Programs,
-    tee: &mut Tee,
+    output: &mut Vec<u8>,
 ) -> Result<(Ended, u32), String> {
     let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs.dtrace.display());
     for (test, rounds) in programs.tests.iter().filter(|t| filter.is_empty() || t.0 == programs.e2e) {
@@ -203,9 +238,9 @@ fn in_guest(
     script.push_str("exit $bad\n");
     let mut guest = Guest::new(kernel);
     guest.append = words.into();
-    guest.timeout = 1200;
+    guest.timeout = 1800;
     guest.cwd = crate::root();
-    crate::vm::run(&guest, &["sh".into(), "-c".into(), script], tee)
+    crate::vm::run(&guest, &["sh".into(), "-c".into(), script], output)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What to boot.
@@ -113,7 +114,11 @@ fn shell_quote(word: &str) -> String {
 }
 
 fn boot(guest: &Guest, command: &[String], out: &mut dyn Write) -> Result<Ended, String> {
-    let work = std::env::temp_dir().join(format!("dtrace-vm-{}-{}", std::process::id(), guest.kernel));
+    // Guests of one process run side by side.
+    static BOOTS: AtomicU32 = AtomicU32::new(0);
+    let number = BOOTS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("dtrace-vm-{}-{number}-{}", std::process::id(), guest.kernel);
+    let work = std::env::temp_dir().join(name);
     let _ = fs::remove_dir_all(&work);
     let share = work.join("out");
     let fail = |e: std::io::Error| format!("vm: {}: {e}", work.display());

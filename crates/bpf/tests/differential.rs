@@ -114,6 +114,10 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
         state.intern(&n);
     }
     let clauses = setup.clauses.clone();
+    if let Some(limit) = session::limit(&setup) {
+        println!("a limit: {limit}");
+        return true;
+    }
     let mut run = Run::new(setup);
     let mut interpreter = Interpreter::new(&module).with_error(&variant.error);
     if variant.activity == Activity::Active {

@@ -196,6 +196,13 @@ pub fn compile_setup(
     )
 }
 
+/// The limit of the back end that the module goes beyond.
+pub fn limit(setup: &Setup) -> Option<String> {
+    let layout = Layout::divided(&setup.module, &setup.error, setup.division);
+    let plan = plan(setup, &layout);
+    compile_setup(setup, &plan, &layout).err().map(|e| e.to_string())
+}
+
 pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
     let needs = Needs {
         cpus: setup.cpus,
