@@ -19,3 +19,6 @@ inline int SOCK_RAW = 3;
 inline int SOCK_RDM = 4;
 inline int SOCK_SEQPACKET = 5;
 inline int SOCK_PACKET = 10;
+
+/* What inet_ntoa6() takes. */
+typedef struct in6_addr in6_addr_t;

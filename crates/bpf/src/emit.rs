@@ -39,6 +39,10 @@ pub struct Code {
     pub lines: Vec<(u32, Span)>,
 }
 
+/// Instructions of a function at most. Jumps reach 32,767, and the kernel puts its own in (look-ups of maps become
+/// code) before it patches them.
+const FUNCTION_MAX: usize = 22_000;
+
 /// The kernel's limit on functions of a program (`BPF_MAX_SUBPROGS`).
 const FUNCTIONS_MAX: usize = 256;
 
@@ -337,6 +341,16 @@ fn emit(mut a: Allocated, code: &mut Code, calls: &mut Vec<(u32, String)>) -> Re
             }
             _ => plain(inst, &a.frame, &mut code.insns),
         }
+    }
+    if code.insns.len() - start > FUNCTION_MAX {
+        return Err(CodegenError {
+            span: None,
+            message: format!(
+                "clauses too long: {} has {} instructions, {FUNCTION_MAX} at most",
+                a.func.name,
+                code.insns.len() - start
+            ),
+        });
     }
     for (at, label, span) in jumps {
         let distance = labels.get(&label).map(|to| *to as i64 - at as i64 - 1);

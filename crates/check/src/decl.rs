@@ -2,7 +2,7 @@
 
 use diagnostics::{Span, Tag};
 use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
-use types::{LayoutError, MemberDecl, Quals, TagKind, TypeId};
+use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 
 use crate::columns::{Column, StrUses};
 use crate::inline::Rules;
@@ -348,9 +348,13 @@ impl Checker<'_> {
         if self.types.is_void(ty) {
             return self.fail(Tag::D_DECL_VOIDOBJ, span, format!("cannot have void object: {word}"));
         }
-        if self.types.is_sou(ty) && self.types.size(ty).is_none() {
+        let mut object = ty;
+        while let Kind::Array { elem, .. } = self.types.base_kind(object) {
+            object = elem;
+        }
+        if self.types.is_sou(object) && self.types.size(object).is_none() {
             let message = format!("incomplete struct/union/enum {}: {word}", self.name(ty));
-            let help = self.near_tag(ty);
+            let help = self.near_tag(object);
             return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, help);
         }
         if let Some(id) = self.var(scope, word) {

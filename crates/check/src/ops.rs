@@ -442,6 +442,11 @@ impl Checker<'_> {
         span: Span,
     ) -> Checks<Expr> {
         let ty = old.ty;
+        if self.types.is_array(ty) {
+            let name = self.name(ty);
+            let message = format!("operator {text} may not be applied to operand of type \"{name}\"");
+            return self.fail(Tag::D_OP_ARRFUN, span, message);
+        }
         let additive = matches!(op, BinaryOp::Add | BinaryOp::Sub);
         if additive && (self.types.is_string(ty) || self.types.is_string(value.ty)) {
             return self.incompatible(&old, text, &value, span);

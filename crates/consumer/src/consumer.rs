@@ -105,7 +105,7 @@ impl<W: Output> Consumer<W> {
     }
 
     /// Sets an interned string.
-    pub fn intern(&mut self, index: u32, text: &str) {
+    pub fn intern(&mut self, index: u32, text: &[u8]) {
         self.tables.intern(index, text);
     }
 

@@ -112,12 +112,12 @@ impl Tables {
     }
 
     /// Sets the interned string `index`.
-    pub fn intern(&mut self, index: u32, text: &str) {
+    pub fn intern(&mut self, index: u32, text: &[u8]) {
         let at = index as usize;
         if self.strings.len() <= at {
             self.strings.resize(at + 1, Box::default());
         }
-        self.strings[at] = text.as_bytes().into();
+        self.strings[at] = text.into();
     }
 
     /// What `epid` is.

@@ -515,7 +515,7 @@ fn introduce<W: Output>(
         consumer.add_aggregation(desc.clone());
     }
     for (at, text) in (0..).zip(&assembly.strings).skip(known.strings) {
-        consumer.intern(at, &String::from_utf8_lossy(text));
+        consumer.intern(at, text);
     }
     let mut layouts = Vec::new();
     for clause in &program.module.clauses {

@@ -343,6 +343,9 @@ pub fn needs_own_stack(kind: ProgKind, attach: AttachType) -> bool {
     kind == ProgKind::Kprobe && !matches!(attach, AttachType::KprobeMulti | AttachType::KprobeSession)
 }
 
+/// The kernel's limit on maps that a program uses (`MAX_USED_MAPS`).
+const MAPS_MAX: usize = 64;
+
 /// Bytes of a row of facts.
 const ROW: u32 = 20;
 
@@ -413,6 +416,19 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     report(&mut b, session, spec)?;
     let (main, subs) = b.finish();
     let code = assemble(std::iter::once(main).chain(subs).collect())?;
+    let mut maps: Vec<MapRef> = code.relocs.iter().map(|(_, map)| *map).collect();
+    maps.sort_unstable();
+    maps.dedup();
+    if maps.len() > MAPS_MAX {
+        return Err(CodegenError {
+            span: spec.clauses.last().and_then(|c| session.module.clauses.get(c.clause)?.span),
+            message: format!(
+                "too many aggregations and associative arrays for one probe: they have {} maps with what else its \
+                 clauses use; the kernel allows a program {MAPS_MAX}",
+                maps.len()
+            ),
+        });
+    }
     let table = (!table.bytes.is_empty()).then_some(table.bytes);
     Ok(Compiled {
         name: spec.name.to_owned(),

@@ -47,9 +47,11 @@ impl Default for Division {
     }
 }
 
-/// Parts of a program at most. The kernel allows 256 functions, of which routines are some; and its verifier walks over
-/// a million instructions, which so many parts stay far below.
-pub(crate) const PARTS_MAX: usize = 100;
+/// Operations of a program at most: its verifier walks over a million instructions, which so many stay below.
+const OPERATIONS_MAX: usize = 25_000;
+
+/// Functions of a program's clauses at most. The kernel allows 256, of which routines are some.
+const FUNCTIONS_MAX: usize = 210;
 
 /// Some clauses of a program, by their place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,24 +72,34 @@ pub(crate) fn operations(clause: &dif::ir::Clause) -> usize {
 /// The parts of a program; one, in the program, when it is small. Too many are refused before any code is made.
 pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Vec<Part>> {
     let parts = parts(session, spec);
-    let mut count = 0;
+    if session.layout.division != Division::default() {
+        return Ok(parts);
+    }
+    let (mut functions, mut operations_seen) = (0, 0);
     for part in &parts {
-        let (clause, more) = match part {
-            Part::Inline(range) => (range.start, 1),
-            Part::Function(range) => (range.start, 1),
+        let (range, more) = match part {
+            Part::Inline(range) => (range.clone(), 0),
+            Part::Function(range) => (range.clone(), 1),
             Part::Cut(i) => {
-                (*i, session.layout.cut.get(&spec.clauses[*i].clause).map_or(0, |c| c.pieces.len()))
+                let cut = session.layout.cut.get(&spec.clauses[*i].clause);
+                (*i..*i + 1, cut.map_or(0, |c| c.pieces.iter().filter(|p| !p.inline).count()))
             }
         };
-        count += more;
-        if count > PARTS_MAX && session.layout.division == Division::default() {
-            let most = PARTS_MAX * session.layout.division.part;
-            let all: usize = spec.clauses.iter().map(|c| operations(&session.module.clauses[c.clause])).sum();
-            return Err(CodegenError {
-                span: session.module.clauses[spec.clauses[clause].clause].span,
-                message: format!("too much for one probe: {all} operations; a program has {most} at most"),
-            });
-        }
+        functions += more;
+        let clauses = || range.clone().map(|i| &session.module.clauses[spec.clauses[i].clause]);
+        operations_seen += clauses().map(operations).sum::<usize>();
+        let why = if operations_seen > OPERATIONS_MAX {
+            let all = spec.clauses.iter().map(|c| operations(&session.module.clauses[c.clause]));
+            format!("{} operations; a program has {OPERATIONS_MAX} at most", all.sum::<usize>())
+        } else if functions > FUNCTIONS_MAX {
+            format!("stacks divide its clauses into more than {FUNCTIONS_MAX} functions")
+        } else {
+            continue;
+        };
+        return Err(CodegenError {
+            span: clauses().next().and_then(|c| c.span),
+            message: format!("too much for one probe: {why}"),
+        });
     }
     Ok(parts)
 }

@@ -111,7 +111,11 @@ impl Lexer<'_> {
             let message = format!("integer constant {spelled} contains invalid digit {wrong}");
             self.error(Tag::D_INT_DIGIT, start, start + end, message);
             0
-        } else if let Ok(value) = u64::from_str_radix(digits, radix) {
+        } else if let Some(value) = u64::from_str_radix(digits, radix)
+            .ok()
+            // A decimal constant without `u` has a signed type.
+            .filter(|v| base != IntBase::Decimal || unsigned || i64::try_from(*v).is_ok())
+        {
             value
         } else {
             let message =

@@ -1,0 +1,3 @@
+struct zzq;
+struct zzq x[3];
+BEGIN { }
