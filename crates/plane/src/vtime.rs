@@ -17,12 +17,14 @@
 //!            +24 state   0: none of ours runs   1: one begins   else the frozen value + 2
 //!            +32 last    the value of the last program that ended
 //!            +40 made    1: the above stand
+//!            +48 raw     total + (now - since) when the program that froze the account began
 //!
 //!  value = total + (now - since) - ours
 //! ```
 //!
-//! A switch that nobody saw, because the program was being attached, never turns an account back: a stay without an end goes on, one
-//! without a beginning begins at the first look.
+//! A switch that nobody saw, or a stay that began behind the program of the switches, neither turns an account back nor gives
+//! it time off the CPU: of a stay without an end counts what was shown, and one without a beginning begins at the first look.
+//! While a switch is in progress the thread that goes is still the current one, and its stay is over.
 //!
 //! Programs nest in a thread and end in the reverse order; `state` goes from 0 to 1 by compare-exchange, and only who did that
 //! brings it on and back.
@@ -39,8 +41,10 @@ pub const STATE: u32 = 24;
 pub const LAST: u32 = 32;
 /// Offset of the mark of a finished account.
 pub const MADE: u32 = 40;
+/// Offset of what the running program found.
+pub const RAW: u32 = 48;
 /// Bytes of an account.
-pub const SIZE: u32 = 48;
+pub const SIZE: u32 = 56;
 
 /// A program begins.
 pub const BEGINS: u32 = 1;

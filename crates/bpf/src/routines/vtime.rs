@@ -1,7 +1,7 @@
 //! `vtimestamp`: the account of the current thread. See [`plane::vtime`].
 
 use plane::control::DropKind;
-use plane::vtime::{BEGINS, FROZEN, LAST, MADE, OURS, SINCE, STATE, TOTAL};
+use plane::vtime::{BEGINS, FROZEN, LAST, MADE, OURS, RAW, SINCE, STATE, TOTAL};
 
 use super::{Firing, count_drop};
 use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Size, V};
@@ -24,16 +24,20 @@ fn account(b: &mut Builder, task: V, create: bool) -> V {
 fn raw(b: &mut Builder, account: V) -> V {
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     let total = b.load(Size::B8, account, TOTAL as i16);
-    let loaded = b.load(Size::B8, account, SINCE as i16);
-    let since = b.copy(loaded);
-    let begun = b.label();
+    let since = b.load(Size::B8, account, SINCE as i16);
+    let (sum, done, begun) = (b.copy(total), b.label(), b.label());
     b.br(Jmp::Ne, since, 0, begun);
-    // Nobody saw it begin: the program of the switches is being attached. It runs, so it begins now.
-    b.set(since, now);
+    // Nobody saw it begin: it begins now. Where a switch is in progress and the stay is over, the next switch finds a stay
+    // without an end, of which counts no more than was shown.
     b.store(Size::B8, account, SINCE as i16, now);
+    b.jmp(done);
     b.bind(begun);
+    // Clocks of two CPUs may differ.
+    b.br(Jmp::Lt, now, since, done);
     let stay = b.sub(now, since);
-    b.add(total, stay)
+    b.update(Alu::Add, sum, stay);
+    b.bind(done);
+    sum
 }
 
 /// First in a program of a session that knows `vtimestamp`: freezes the thread's account. `runtime` is given where the program
@@ -45,26 +49,35 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
     let (frozen, value) = (b.copy(0), b.copy(0));
     let (none, made, nested, begins, done) = (b.label(), b.label(), b.label(), b.label(), b.label());
     b.br(Jmp::Eq, found, 0, none);
-    let stands = b.load(Size::B8, found, MADE as i16);
-    b.br(Jmp::Ne, stands, 0, made);
-    match runtime {
-        Some(at) => {
-            let before = b.load(Size::B8, task, at);
-            b.store(Size::B8, found, TOTAL as i16, before);
-            b.store(Size::B8, found, LAST as i16, before);
-            let now = b.call(Helper::KTIME_GET_NS, &[]);
-            b.store(Size::B8, found, SINCE as i16, now);
-            b.store(Size::B8, found, MADE as i16, 1);
-        }
+    if runtime.is_none() {
         // Whoever is making it was interrupted.
-        None => b.jmp(done),
+        let stands = b.load(Size::B8, found, MADE as i16);
+        b.br(Jmp::Eq, stands, 0, done);
     }
-    b.bind(made);
     let state = b.cmpxchg(found, STATE as i16, 0, BEGINS);
     b.br(Jmp::Ne, state, 0, nested);
+    if let Some(at) = runtime {
+        let stands = b.load(Size::B8, found, MADE as i16);
+        b.br(Jmp::Ne, stands, 0, made);
+        let before = b.load(Size::B8, task, at);
+        b.store(Size::B8, found, TOTAL as i16, before);
+        b.store(Size::B8, found, LAST as i16, before);
+        let now = b.call(Helper::KTIME_GET_NS, &[]);
+        b.store(Size::B8, found, SINCE as i16, now);
+        b.store(Size::B8, found, MADE as i16, 1);
+    }
+    b.bind(made);
     let raw = raw(b, found);
+    b.store(Size::B8, found, RAW as i16, raw);
     let ours = b.load(Size::B8, found, OURS as i16);
-    let net = b.sub(raw, ours);
+    let last = b.load(Size::B8, found, LAST as i16);
+    let difference = b.sub(raw, ours);
+    let net = b.copy(difference);
+    let onward = b.label();
+    b.br(Jmp::Sge, net, last, onward);
+    // In the middle of a switch the stay that ends may be in neither term.
+    b.set(net, last);
+    b.bind(onward);
     b.set(value, net);
     let word = b.add(net, FROZEN);
     b.xchg(found, STATE as i16, word);
@@ -94,7 +107,10 @@ pub fn vtime_end(b: &mut Builder, account: &Account) {
     let done = b.label();
     b.br(Jmp::Eq, account.frozen, 0, done);
     let raw = raw(b, account.frozen);
-    let ours = b.sub(raw, account.value);
+    let before = b.load(Size::B8, account.frozen, RAW as i16);
+    let took = b.sub(raw, before);
+    let ours = b.load(Size::B8, account.frozen, OURS as i16);
+    let ours = b.add(ours, took);
     b.store(Size::B8, account.frozen, LAST as i16, account.value);
     b.store(Size::B8, account.frozen, OURS as i16, ours);
     b.xchg(account.frozen, STATE as i16, 0);
@@ -122,7 +138,7 @@ pub fn vtime_frozen(b: &mut Builder) -> V {
 /// The program of `sched_switch(preempt, prev, next)`, typed: ends a stay and begins another.
 pub fn vtime_switch(b: &mut Builder) {
     let ctx = b.param(0);
-    let (from, to, next, out) = (b.label(), b.label(), b.label(), b.label());
+    let (from, to, next, begins, out) = (b.label(), b.label(), b.label(), b.label(), b.label());
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     let task = b.load(Size::B8, ctx, 8);
     let found = account(b, task, false);
@@ -131,20 +147,30 @@ pub fn vtime_switch(b: &mut Builder) {
     b.bind(from);
     let since = b.load(Size::B8, found, SINCE as i16);
     b.br(Jmp::Eq, since, 0, next);
+    // First, so that who interrupts us does not count the stay twice.
+    b.store(Size::B8, found, SINCE as i16, 0);
+    b.br(Jmp::Lt, now, since, next);
     let total = b.load(Size::B8, found, TOTAL as i16);
     let stay = b.sub(now, since);
     b.update(Alu::Add, total, stay);
     b.store(Size::B8, found, TOTAL as i16, total);
-    b.store(Size::B8, found, SINCE as i16, 0);
     b.bind(next);
     let task = b.load(Size::B8, ctx, 16);
     let found = account(b, task, false);
     b.br(Jmp::Ne, found, 0, to);
     b.jmp(out);
     b.bind(to);
-    // A stay whose end nobody saw (the program came between) goes on: taking it back would turn the account back.
+    // Nobody saw the last stay's end (the account was made, or a stay begun, after this program had run): of it counts
+    // what was shown, for when the thread left is not known.
     let since = b.load(Size::B8, found, SINCE as i16);
-    b.br(Jmp::Ne, since, 0, out);
+    b.br(Jmp::Eq, since, 0, begins);
+    let last = b.load(Size::B8, found, LAST as i16);
+    let ours = b.load(Size::B8, found, OURS as i16);
+    let shown = b.add(last, ours);
+    let total = b.load(Size::B8, found, TOTAL as i16);
+    b.br(Jmp::Sle, shown, total, begins);
+    b.store(Size::B8, found, TOTAL as i16, shown);
+    b.bind(begins);
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     b.store(Size::B8, found, SINCE as i16, now);
     b.bind(out);

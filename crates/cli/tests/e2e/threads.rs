@@ -9,6 +9,7 @@ tests! {
     a_million_threads_leave_nothing elements_of_ended_threads_make_room deletions_and_ends_leave_nothing
     probes_of_the_end_see_the_values what_interrupts_left_goes_too idle_threads_are_one_a_cpu
     vtimestamp_is_cpu_time vtimestamp_leaves_our_time_out vtimestamp_never_goes_back
+    vtimestamp_of_busy_threads
 }
 
 fn in_vm() -> bool {
@@ -215,5 +216,21 @@ fn vtimestamp_never_goes_back() -> Verdict {
         return Skip("no clock".into());
     }
     assert_eq!(o.out, "0 1\n\n", "{o:?}");
+    Pass
+}
+
+fn vtimestamp_of_busy_threads() -> Verdict {
+    // More threads than processors: clocks see them between switches.
+    let script = "uint64_t v[int]; uint64_t first[int]; uint64_t since[int]; int more; int back; int fast; int n; \
+                  profile-997hz /pid == $target/ { this->now = timestamp; this->v = vtimestamp; n++; more += this->v > this->now; } \
+                  profile-997hz /pid == $target && !since[tid]/ { since[tid] = this->now; first[tid] = this->v; } \
+                  profile-997hz /pid == $target/ { back += this->v < v[tid]; v[tid] = this->v; \
+                  fast += (int64_t)(this->v - first[tid]) > (int64_t)(this->now - since[tid]) + 1000000; } \
+                  END { printf(\"%d %d %d %d\\n\", more, back, fast, n >= 50); }";
+    let o = dtrace(&["-q", "-c", &workload("spinners", 1000), "-n", script]);
+    if o.err.contains("clock") {
+        return Skip("no clock".into());
+    }
+    assert_eq!(o.out, "0 0 0 1\n\n", "{o:?}");
     Pass
 }

@@ -155,6 +155,14 @@ fn brief_thread(stack: &mut [u64]) {
     }
 }
 
+/// Is busy for so many milliseconds.
+fn spin(ms: u32) {
+    let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(ms));
+    while std::time::Instant::now() < end {
+        std::hint::black_box((0..1000).sum::<u64>());
+    }
+}
+
 /// Runs workload `args[0]`, `args[1]` times.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let count: u32 = args.get(1).and_then(|c| c.parse().ok()).unwrap_or(1);
@@ -246,12 +254,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 let _ = thread.map(std::thread::JoinHandle::join);
             }
         }
-        Some("spin") => {
-            let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(count));
-            while std::time::Instant::now() < end {
-                std::hint::black_box((0..1000).sum::<u64>());
-            }
-        }
+        Some("spin") => spin(count),
+        // Four at once.
+        Some("spinners") => std::thread::scope(|s| {
+            (0..4).for_each(|_| _ = s.spawn(|| spin(count)));
+        }),
         Some("files") => files(),
         Some("sleep") => std::thread::sleep(std::time::Duration::from_millis(u64::from(count))),
         Some("exit") => return ExitCode::from(count as u8),
