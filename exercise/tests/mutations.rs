@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use exercise::choices::Choices;
 use exercise::mutate::mutate;
 use exercise::stages::{self, Compiled};
-use session::{Run, Setup, privileged};
+use session::{Run, Setup, privileged, rounds};
 
 /// Programs of the golden tests, sorted by path.
 fn seeds() -> Vec<String> {
@@ -27,15 +27,6 @@ fn seeds() -> Vec<String> {
     let texts: Vec<String> = files.iter().filter_map(|f| std::fs::read_to_string(f).ok()).collect();
     assert!(texts.len() > 50);
     texts
-}
-
-fn rounds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
-    if let Some(seed) = number("SEED") {
-        return seed..seed + 1;
-    }
-    let start = number("START").unwrap_or(0);
-    start..start + number("ROUNDS").unwrap_or(default)
 }
 
 fn mutation(seeds: &[String], seed: u64) -> String {

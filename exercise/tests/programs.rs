@@ -18,16 +18,7 @@ use exercise::generate::{Shape, program};
 use exercise::stages::{Compiled, compile};
 use plane::control::{Activity, DropKind};
 use session::oracle::{MEMORY, Same, check, memory, records};
-use session::{Run, Setup, pin, privileged, show};
-
-fn rounds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
-    if let Some(seed) = number("SEED") {
-        return seed..seed + 1;
-    }
-    let start = number("START").unwrap_or(0);
-    start..start + number("ROUNDS").unwrap_or(default)
-}
+use session::{Run, Setup, pin, privileged, rounds, show};
 
 /// What became of a program.
 #[derive(PartialEq)]

@@ -16,7 +16,7 @@ use dif::interp::{Interpreter, State};
 use dif::ir::{AggFunc, IntBuiltin, Module, Scope, Space, StrBuiltin};
 use plane::control::{Activity, DropKind};
 use session::oracle::{MEMORY, Same, check, memory, records};
-use session::{Run, Setup, pin, privileged, show, target};
+use session::{Run, Setup, pin, privileged, rounds, show, target};
 
 /// What a seed decides beside its module.
 struct Variant {
@@ -67,15 +67,6 @@ impl Variant {
         setup.target = if self.types { target() } else { Target::default() };
         setup
     }
-}
-
-fn rounds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
-    if let Some(seed) = number("SEED") {
-        return seed..seed + 1;
-    }
-    let start = number("START").unwrap_or(0);
-    start..start + number("ROUNDS").unwrap_or(default)
 }
 
 fn compare(seed: u64, config: &Config) {

@@ -196,6 +196,16 @@ pub fn compile_setup(
     )
 }
 
+/// Seeds of a test: `SEED=n` one, `ROUNDS=n` so many, from `START=n`.
+pub fn rounds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
+    if let Some(seed) = number("SEED") {
+        return seed..seed + 1;
+    }
+    let start = number("START").unwrap_or(0);
+    start..start + number("ROUNDS").unwrap_or(default)
+}
+
 /// The limit of the back end that the module goes beyond.
 pub fn limit(setup: &Setup) -> Option<String> {
     let layout = Layout::divided(&setup.module, &setup.error, setup.division);
