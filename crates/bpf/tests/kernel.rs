@@ -185,9 +185,16 @@ fn a_clock_fires_at_its_period_with_its_cookie() {
     println!("fired {fired}, the event counts {} ns", link.event().unwrap().count().unwrap());
 }
 
+// Tests run side by side in one process, so each has functions of its own to trace.
+
+#[inline(never)]
+extern "C" fn traced_alone(x: u64) -> u64 {
+    std::hint::black_box(x) + 1
+}
+
 #[inline(never)]
 extern "C" fn traced_a(x: u64) -> u64 {
-    std::hint::black_box(x) + 1
+    std::hint::black_box(x) + 3
 }
 
 #[inline(never)]
@@ -214,19 +221,19 @@ fn place(function: extern "C" fn(u64) -> u64) -> (OsString, u64) {
 fn a_user_function_fires_with_its_cookie() {
     need!(UprobePerf);
     let (map, memory) = shared(2);
-    let (path, offset) = place(traced_a);
+    let (path, offset) = place(traced_alone);
     let prog = load(ProgKind::Kprobe, AttachType::None, &add_cookie(&map));
     for (is_return, pid) in [(false, Some(std::process::id())), (true, None)] {
         let before = get(&memory, 1);
         let event = PerfEvent::uprobe(&path, offset, 0, is_return, pid).unwrap();
         let link = Link::perf_event(&prog, event, 7).unwrap();
         for i in 0..100 {
-            assert_eq!(traced_a(i), i + 1);
+            assert_eq!(traced_alone(i), i + 1);
         }
         drop(link);
         assert_eq!(get(&memory, 1) - before, 100, "return {is_return}, pid {pid:?}");
     }
-    traced_a(1);
+    traced_alone(1);
     assert_eq!(get(&memory, 0), 1400);
 }
 
