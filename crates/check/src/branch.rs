@@ -46,7 +46,7 @@ struct Division {
 impl Checker<'_> {
     /// Divides a clause.
     pub(crate) fn branches(&mut self, whole: Whole, predicate: Option<Expr>, stmts: &[ast::Stmt]) {
-        let is_error = |p: &probes::ProbeInfo| p.desc.provider == "dtrace" && p.desc.name == "ERROR";
+        let is_error = |p: &probes::ProbeInfo| &*p.desc.provider == "dtrace" && &*p.desc.name == "ERROR";
         let prefix = if whole.probes.iter().any(is_error) { "%ERROR_" } else { "%" };
         let error = self.hidden(&format!("{prefix}error"));
         let span = whole.span;

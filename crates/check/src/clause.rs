@@ -100,7 +100,7 @@ impl Checker<'_> {
 
     /// `-xcpu`: only on that CPU. The probes of the session itself fire wherever `dtrace` runs.
     fn on_cpu(&self, span: Span, predicate: Option<Expr>, probes: &[ProbeInfo]) -> Option<Expr> {
-        let ours = |p: &ProbeInfo| p.desc.provider == "dtrace";
+        let ours = |p: &ProbeInfo| &*p.desc.provider == "dtrace";
         let Some(cpu) = self.cx.options.cpu.filter(|_| !probes.iter().all(ours)) else { return predicate };
         let both = |l: Expr, logic, r: Expr| Expr {
             kind: ExprKind::Logic(logic, Box::new(l), Box::new(r)),

@@ -49,7 +49,7 @@ fn enabled_probes(clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
 pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Result<Assembly, String> {
     let Program { module, registry, running, .. } = program;
     let clauses = program.checked.clauses.get(*running..).unwrap_or_default();
-    let mut by_provider: BTreeMap<String, Vec<EnabledProbe>> = BTreeMap::new();
+    let mut by_provider: BTreeMap<std::sync::Arc<str>, Vec<EnabledProbe>> = BTreeMap::new();
     for probe in enabled_probes(clauses).into_values() {
         by_provider.entry(probe.desc.provider.clone()).or_default().push(probe);
     }

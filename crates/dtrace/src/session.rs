@@ -529,10 +529,10 @@ fn introduce<W: Output>(
             Some(same) => same,
             None => Arc::new(Probe {
                 id: e.probe.id.0,
-                provider: d.provider.clone(),
-                module: d.module.clone(),
-                function: d.function.clone(),
-                name: d.name.clone(),
+                provider: d.provider.to_string(),
+                module: d.module.to_string(),
+                function: d.function.to_string(),
+                name: d.name.to_string(),
             }),
         };
         last = Some(probe.clone());

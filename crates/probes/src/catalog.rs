@@ -33,8 +33,8 @@ impl ArgType {
 pub struct ProbeInfo {
     /// Its number.
     pub id: ProbeId,
-    /// Its names.
-    pub desc: ProbeDesc,
+    /// Its names; shared with the provider's list.
+    pub desc: Arc<ProbeDesc>,
     /// Types of `args[]`, where the provider knows them without work. Shared: thousands of probes have the same.
     pub args: Arc<[ArgType]>,
 }
@@ -103,15 +103,15 @@ pub struct ListCatalog {
 impl ListCatalog {
     /// Adds a probe and, when it is the first of its provider, the provider.
     pub fn add(&mut self, desc: ProbeDesc) -> &mut Self {
-        if !self.providers.iter().any(|p| p.name == desc.provider) {
+        if !self.providers.iter().any(|p| p.name == *desc.provider) {
             self.providers.push(ProviderFacts {
-                name: desc.provider.clone(),
-                has_errno: desc.provider == "syscall",
+                name: desc.provider.to_string(),
+                has_errno: &*desc.provider == "syscall",
                 stability: ProviderStability::uniform(Attributes::STABLE),
             });
         }
         let id = ProbeId(self.probes.len() as u32 + 1);
-        self.probes.push(ProbeInfo { id, desc, args: Arc::new([]) });
+        self.probes.push(ProbeInfo { id, desc: Arc::new(desc), args: Arc::new([]) });
         self
     }
 }
@@ -134,8 +134,12 @@ impl Catalog for ListCatalog {
     }
 
     fn names_of(&self, provider: &str) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.probes.iter().filter(|p| p.desc.provider == provider).map(|p| p.desc.name.clone()).collect();
+        let mut names: Vec<String> = self
+            .probes
+            .iter()
+            .filter(|p| *p.desc.provider == *provider)
+            .map(|p| p.desc.name.to_string())
+            .collect();
         names.sort();
         names.dedup();
         names
@@ -145,8 +149,8 @@ impl Catalog for ListCatalog {
         let mut names: Vec<String> = self
             .probes
             .iter()
-            .filter(|p| p.desc.provider == provider && !p.desc.function.is_empty())
-            .map(|p| p.desc.function.clone())
+            .filter(|p| *p.desc.provider == *provider && !p.desc.function.is_empty())
+            .map(|p| p.desc.function.to_string())
             .collect();
         names.sort();
         names.dedup();

@@ -1,6 +1,7 @@
 //! Probe descriptions: the four names of a probe, and the four globs that select probes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::glob::{glob_matches, is_glob};
 
@@ -22,26 +23,27 @@ pub enum FieldKind {
     Name,
 }
 
-/// The four names of a probe. Provider and name are never empty; module and function may be.
+/// The four names of a probe. Provider and name are never empty; module and function may be. A kernel has a hundred thousand
+/// probes with few providers, modules and names: these are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbeDesc {
     /// `syscall`
-    pub provider: String,
+    pub provider: Arc<str>,
     /// `vmlinux`
-    pub module: String,
+    pub module: Arc<str>,
     /// `read`
-    pub function: String,
+    pub function: Arc<str>,
     /// `entry`
-    pub name: String,
+    pub name: Arc<str>,
 }
 
 impl ProbeDesc {
     /// The probe of these names.
     pub fn new(
-        provider: impl Into<String>,
-        module: impl Into<String>,
-        function: impl Into<String>,
-        name: impl Into<String>,
+        provider: impl Into<Arc<str>>,
+        module: impl Into<Arc<str>>,
+        function: impl Into<Arc<str>>,
+        name: impl Into<Arc<str>>,
     ) -> Self {
         Self {
             provider: provider.into(),
@@ -59,7 +61,7 @@ impl ProbeDesc {
     /// Position in the flow of a function, by its name: -1 return, 1 entry, 0 neither.
     pub fn flow(&self) -> i8 {
         let is = |word: &str| {
-            self.name == word || self.name.strip_suffix(word).is_some_and(|rest| rest.ends_with('-'))
+            *self.name == *word || self.name.strip_suffix(word).is_some_and(|rest| rest.ends_with('-'))
         };
         i8::from(is("entry")) - i8::from(is("return"))
     }

@@ -32,9 +32,9 @@ impl Provider for Dtrace {
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let unit = |probe: &EnabledProbe| {
-            let role = NAMES.iter().find(|(n, _)| *n == probe.desc.name).map(|(_, r)| *r)?;
+            let role = NAMES.iter().find(|(n, _)| *n == &*probe.desc.name).map(|(_, r)| *r)?;
             Some(Unit {
-                name: probe.desc.name.clone(),
+                name: probe.desc.name.to_string(),
                 role,
                 probes: vec![(0, probe.clone())],
                 space: 1,

@@ -103,7 +103,7 @@ impl Provider for Profile {
             };
             let cpus = if tick { all.first().copied().into_iter().collect() } else { all.clone() };
             units.push(Unit {
-                name: probe.desc.name.clone(),
+                name: probe.desc.name.to_string(),
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,

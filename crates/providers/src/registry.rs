@@ -26,7 +26,7 @@ pub struct EnabledProbe {
     /// Its number.
     pub id: ProbeId,
     /// Its names.
-    pub desc: ProbeDesc,
+    pub desc: Arc<ProbeDesc>,
 }
 
 /// A provider.
@@ -44,6 +44,11 @@ pub trait Provider {
     /// The probes it always has, in id order.
     fn list(&self) -> Vec<ProbeDesc>;
 
+    /// Why it has no probes, where it has none.
+    fn missing(&self) -> Option<MatchError> {
+        None
+    }
+
     /// The probe that a specific pattern names, where the provider makes probes on demand; an error says why it cannot.
     fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
         let _ = pattern;
@@ -57,21 +62,25 @@ pub trait Provider {
 struct Entry {
     provider: Box<dyn Provider>,
     /// The probes it always has, once they were asked for.
-    list: OnceCell<Vec<ProbeDesc>>,
+    list: OnceCell<Vec<Arc<ProbeDesc>>>,
 }
 
 impl Entry {
-    fn list(&self) -> &[ProbeDesc] {
-        self.list.get_or_init(|| self.provider.list())
+    fn list(&self) -> &[Arc<ProbeDesc>] {
+        self.list.get_or_init(|| self.provider.list().into_iter().map(Arc::new).collect())
     }
 }
 
 /// All providers.
 pub struct Registry {
     entries: Vec<Entry>,
-    /// Probes made on demand, in the order they were made; their ids follow all others.
-    made: RefCell<Vec<ProbeDesc>>,
+    /// Probes made on demand, in the order they were made; their ids begin at [`MADE`].
+    made: RefCell<Vec<Arc<ProbeDesc>>>,
 }
+
+/// Ids from here on are those of probes made on demand: a script that asks for one need not wait until the functions of the
+/// kernel are counted.
+const MADE: u32 = 500_000;
 
 impl Registry {
     /// The providers of this system.
@@ -106,17 +115,17 @@ impl Registry {
         1 + self.entries[..index].iter().map(|e| e.list().len() as u32).sum::<u32>()
     }
 
-    fn info(&self, id: u32, desc: &ProbeDesc) -> ProbeInfo {
+    fn info(&self, id: u32, desc: &Arc<ProbeDesc>) -> ProbeInfo {
         ProbeInfo { id: ProbeId(id), desc: desc.clone(), args: Arc::new([]) }
     }
 
-    fn made_id(&self, desc: &ProbeDesc) -> ProbeInfo {
+    fn made_id(&self, desc: ProbeDesc) -> ProbeInfo {
         let mut made = self.made.borrow_mut();
-        let at = made.iter().position(|d| d == desc).unwrap_or_else(|| {
-            made.push(desc.clone());
+        let at = made.iter().position(|d| **d == desc).unwrap_or_else(|| {
+            made.push(Arc::new(desc));
             made.len() - 1
         });
-        self.info(self.base(self.entries.len()) + at as u32, desc)
+        self.info(MADE + at as u32, &made[at])
     }
 }
 
@@ -130,15 +139,18 @@ impl Catalog for Registry {
                 continue;
             }
             let before = found.len();
+            let mut wanted = (0..).zip(entry.list()).filter(|(_, desc)| pattern.matches(desc)).peekable();
             // Ids of earlier providers are counted only when a probe of this one is really wanted.
-            for (at, desc) in entry.list().iter().enumerate() {
-                if pattern.matches(desc) {
-                    found.push(self.info(self.base(index) + at as u32, desc));
-                }
+            if wanted.peek().is_some() {
+                let base = self.base(index);
+                found.extend(wanted.map(|(at, desc)| self.info(base + at, desc)));
+            }
+            if entry.list().is_empty() && pattern.provider == facts.name {
+                refused = entry.provider.missing();
             }
             if found.len() == before && pattern.is_specific() {
                 match entry.provider.make(pattern) {
-                    Some(Ok(desc)) => found.push(self.made_id(&desc)),
+                    Some(Ok(desc)) => found.push(self.made_id(desc)),
                     Some(Err(e)) => refused = Some(e),
                     None => {}
                 }
@@ -151,15 +163,16 @@ impl Catalog for Registry {
     }
 
     fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
+        if let Some(at) = id.0.checked_sub(MADE) {
+            return self.made.borrow().get(at as usize).map(|desc| self.info(id.0, desc));
+        }
         for (index, entry) in self.entries.iter().enumerate() {
             let base = self.base(index);
             if let Some(desc) = id.0.checked_sub(base).and_then(|at| entry.list().get(at as usize)) {
                 return Some(self.info(id.0, desc));
             }
         }
-        let at = id.0.checked_sub(self.base(self.entries.len()))?;
-        let desc = self.made.borrow().get(at as usize).cloned()?;
-        Some(self.info(id.0, &desc))
+        None
     }
 
     fn provider_names(&self) -> Vec<String> {
@@ -181,15 +194,14 @@ impl Catalog for Registry {
 
 impl Registry {
     /// One field of all probes of a provider, each value once.
-    fn column(&self, provider: &str, field: impl Fn(&ProbeDesc) -> &String) -> Vec<String> {
+    fn column(&self, provider: &str, field: impl Fn(&ProbeDesc) -> &Arc<str>) -> Vec<String> {
         let Some(entry) = self.entries.iter().find(|e| e.provider.facts().name == provider) else {
             return Vec::new();
         };
-        let mut all: Vec<String> =
-            entry.list().iter().map(|d| field(d).clone()).filter(|f| !f.is_empty()).collect();
-        all.sort();
+        let mut all: Vec<&str> = entry.list().iter().map(|d| &**field(d)).filter(|f| !f.is_empty()).collect();
+        all.sort_unstable();
         all.dedup();
-        all
+        all.into_iter().map(String::from).collect()
     }
 }
 
@@ -220,10 +232,10 @@ mod tests {
             assert_eq!(&r.by_id(ProbeId(*id)).unwrap().desc.to_string(), name);
         }
         let made = find(&r, "profile:::profile-123");
-        assert_eq!(made[0].0, all.len() as u32 + 1);
-        assert_eq!(find(&r, "profile-123hz")[0].0, all.len() as u32 + 2);
+        assert_eq!(made[0].0, MADE);
+        assert_eq!(find(&r, "profile-123hz")[0].0, MADE + 1);
         assert_eq!(find(&r, "profile:::profile-123"), made);
-        assert_eq!(r.by_id(ProbeId(made[0].0)).unwrap().desc.name, "profile-123");
+        assert_eq!(r.by_id(ProbeId(made[0].0)).unwrap().desc.name.as_ref(), "profile-123");
         assert_eq!(r.by_id(ProbeId(0)), None);
     }
 }

@@ -99,7 +99,7 @@ impl Provider for Syscall {
         let few = self.by_function(probes, env);
         for on_return in [false, true] {
             let side: Vec<&EnabledProbe> =
-                probes.iter().filter(|p| (p.desc.name == "return") == on_return).collect();
+                probes.iter().filter(|p| (&*p.desc.name == "return") == on_return).collect();
             if side.is_empty() {
                 continue;
             }
@@ -118,7 +118,7 @@ type Functions = Vec<(String, Vec<String>)>;
 impl Syscall {
     /// The functions of all probed calls, where they are few, the kernel can, and all fire alike.
     fn by_function(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Functions> {
-        let mut calls: Vec<&str> = probes.iter().map(|p| p.desc.function.as_str()).collect();
+        let mut calls: Vec<&str> = probes.iter().map(|p| &*p.desc.function).collect();
         calls.sort_unstable();
         calls.dedup();
         // A function's program reads the caller's registers by checked reads, which lockdown can forbid.
@@ -193,7 +193,7 @@ fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool,
     let mut attached = Vec::new();
     for (index, probe) in side.iter().enumerate() {
         let symbols =
-            functions.iter().find(|(call, _)| *call == probe.desc.function).map(|(_, s)| s.as_slice());
+            functions.iter().find(|(call, _)| **call == *probe.desc.function).map(|(_, s)| s.as_slice());
         attached.extend(symbols.unwrap_or_default().iter().map(|s| (s.clone(), index as u64)));
     }
     Unit {
