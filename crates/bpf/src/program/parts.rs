@@ -15,7 +15,8 @@
 //! ```
 //!
 //! A stack can only be taken with the program's context, which no function but the program itself may have on all
-//! kernels. Clauses that take one stay in the program.
+//! kernels. Clauses that take one stay in the program; where many do, the program captures the stack first, and they are
+//! functions like all others.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,7 +28,7 @@ use super::{Context, Index, ProgramSpec, Session, clauses, has};
 use crate::mir::{Arg, Builder, Jmp, Label, Size, V};
 use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef};
-use crate::select::cut::{Cut, END, wants_context};
+use crate::select::cut::{Cut, END, wants_context, wants_stack};
 use crate::select::layout::{STATE_ARGS, STATE_ERRNO};
 use crate::select::piece::{piece, prepare};
 use crate::select::{Firing, Result, Which};
@@ -115,7 +116,9 @@ fn parts(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Vec<Part> {
     let mut room = 0;
     for (i, size) in sizes.into_iter().enumerate() {
         let clause = spec.clauses[i].clause;
-        let inline = spec.context.has_stacks() && has(module, clause, wants_context);
+        let inline = spec.context.has_stacks()
+            && session.layout.captured.is_none()
+            && has(module, clause, wants_context);
         match parts.last_mut() {
             _ if session.layout.cut.contains_key(&clause) => parts.push(Part::Cut(i)),
             Some(Part::Inline(range)) if inline => range.end = i + 1,
@@ -281,12 +284,19 @@ fn leave_state(
     });
     let clauses = apart.map(|i| &session.module.clauses[spec.clauses[i].clause]);
     let (mut args, mut errno) = (BTreeSet::new(), false);
+    let mut stacks = BTreeSet::new();
     for inst in clauses.flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts) {
         match inst.op {
             Op::Builtin(IntBuiltin::Arg(n)) => drop(args.insert(n)),
             Op::Builtin(IntBuiltin::Errno) => errno = true,
-            _ => {}
+            _ => stacks.extend(wants_stack(&inst.op)),
         }
+    }
+    for user in stacks.into_iter().filter(|_| firing.context.has_stacks()) {
+        let Some(place) = session.layout.captured.and_then(|c| c.of(user)) else { continue };
+        let place = b.add(slot, place);
+        let skip = if user { 0 } else { firing.context.own_frames() };
+        routines::capture_stack(b, firing.ctx, place, (user, skip));
     }
     for n in args {
         let arg = firing.context.arg(b, firing.ctx, firing.index, n);
@@ -332,6 +342,7 @@ fn function(
         slot: Some(SlotRef { address, number }),
         this: outer.this.clone(),
         vtime: None,
+        captured: session.layout.captured.filter(|_| outer.context.has_stacks()),
         ..*outer
     };
     body(b, &firing, stopped)?;

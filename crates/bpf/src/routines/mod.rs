@@ -48,7 +48,7 @@ pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call, ring};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
-pub use stack::{StackRequest, stack};
+pub use stack::{CAPTURED, CAPTURED_BUFFER, StackRequest, capture_stack, captured_stack, stack};
 pub use thread::{ThreadHome, ThreadRef, context_level, level_of, self_key_word, self_vars};
 pub use vtime::{Account, vtime_begin, vtime_end, vtime_frozen, vtime_switch};
 

@@ -6,7 +6,7 @@ use plane::table::HASH_MULTIPLIER;
 
 use super::{Firing, count_drop};
 use crate::maps::Plan;
-use crate::mir::{Alu, Arg, Builder, Helper, Jmp, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 
 /// What stack to take.
 #[derive(Clone, Copy, Debug)]
@@ -27,24 +27,81 @@ pub struct StackRequest {
 
 /// Takes a stack; its id, or 0 when there is none to take. A full store is a counted stack drop and gives 0 too.
 pub fn stack(b: &mut Builder, plan: &Plan, firing: &Firing, what: &StackRequest) -> V {
-    const USER_STACK: i64 = 1 << 8;
-    const NOEXIST: i64 = 1;
-    const EEXIST: i64 = -17;
     let frames = what.frames.clamp(1, plan.stack_frames.clamp(1, FRAMES_MAX));
-    let (done, drop, none) = (b.label(), b.label(), b.label());
-    let id = b.var();
+    let none = b.label();
     let pcs = b.add(what.buffer, PCS);
-    let room = b.imm(i64::from(8 * frames));
-    let flags = b.imm(i64::from(what.skip) | if what.user { USER_STACK } else { 0 });
-    let bytes = b.call(Helper::GET_STACK, &[what.ctx, pcs, room, flags]);
+    let bytes = b.call_stack(what.ctx, pcs, frames, (what.user, what.skip));
     b.br(Jmp::Sle, bytes, 0, none);
     let count = b.shr(bytes, 3);
-    let tgid = b.reg(what.tgid);
-    b.store(Size::B4, what.buffer, TGID as i16, tgid);
-    b.store(Size::B4, what.buffer, NFRAMES as i16, count);
-    b.store(Size::B8, what.buffer, EXEC as i16, 0);
+    keep(b, firing, (what.buffer, count, frames), what.tgid, none)
+}
+
+/// Captures a stack for [`captured_stack`]: its frames, as many as there may be, and at `place` how many there are.
+pub fn capture_stack(b: &mut Builder, ctx: V, place: V, which: (bool, u8)) {
+    let (done, count) = (b.label(), b.copy(0));
+    let pcs = b.add(place, CAPTURED_BUFFER + PCS);
+    let bytes = b.call_stack(ctx, pcs, FRAMES_MAX, which);
+    b.br(Jmp::Sle, bytes, 0, done);
+    let frames = b.shr(bytes, 3);
+    b.set(count, frames);
+    b.bind(done);
+    b.store(Size::B8, place, 0, count);
+}
+
+/// Bytes of a captured stack.
+pub const CAPTURED: u32 = CAPTURED_BUFFER + plane::stacks::value_size(FRAMES_MAX);
+
+/// Where its frames are, as the store has them, behind their number.
+pub const CAPTURED_BUFFER: u32 = 8;
+
+/// What [`stack`] gives, of the stack that was captured at `place`.
+pub fn captured_stack(
+    b: &mut Builder,
+    plan: &Plan,
+    firing: &Firing,
+    place: V,
+    (frames, tgid): (u32, Operand),
+) -> V {
+    let frames = frames.clamp(1, plan.stack_frames.clamp(1, FRAMES_MAX));
+    let (none, fewer) = (b.label(), b.label());
+    let all = b.load(Size::B8, place, 0);
+    b.br(Jmp::Eq, all, 0, none);
+    let count = b.copy(all);
+    b.br(Jmp::Le, count, frames, fewer);
+    b.set(count, frames);
+    b.bind(fewer);
+    let buffer = b.add(place, CAPTURED_BUFFER);
+    keep(b, firing, (buffer, count, frames), tgid, none)
+}
+
+impl Builder {
+    /// Bytes of frames that are now at `pcs`, at most `frames`; not positive where there are none.
+    fn call_stack(&mut self, ctx: V, pcs: V, frames: u32, (user, skip): (bool, u8)) -> V {
+        const USER_STACK: i64 = 1 << 8;
+        let room = self.imm(i64::from(8 * frames));
+        let flags = self.imm(i64::from(skip) | if user { USER_STACK } else { 0 });
+        self.call(Helper::GET_STACK, &[ctx, pcs, room, flags])
+    }
+}
+
+/// Puts `count` frames in the store, if they are not there: their id. Comes from `none` with 0.
+fn keep(
+    b: &mut Builder,
+    firing: &Firing,
+    (buffer, count, frames): (V, V, u32),
+    tgid: Operand,
+    none: Label,
+) -> V {
+    const NOEXIST: i64 = 1;
+    const EEXIST: i64 = -17;
+    let (done, drop) = (b.label(), b.label());
+    let id = b.var();
+    let tgid = b.reg(tgid);
+    b.store(Size::B4, buffer, TGID as i16, tgid);
+    b.store(Size::B4, buffer, NFRAMES as i16, count);
+    b.store(Size::B8, buffer, EXEC as i16, 0);
     let name = format!("dt_stack_hash_{frames}");
-    let args = [Arg::Memory(what.buffer, plane::stacks::value_size(frames)), Arg::Word(count)];
+    let args = [Arg::Memory(buffer, plane::stacks::value_size(frames)), Arg::Word(count)];
     let hash = b.call_global(&name, &args, |b| hash_body(b, frames));
     b.set(id, hash);
     b.slot_store(Size::B8, firing.words, 0, hash);
@@ -55,7 +112,7 @@ pub fn stack(b: &mut Builder, plan: &Plan, firing: &Firing, what: &StackRequest)
     let map = b.map(MapRef::Stacks);
     let key = b.slot_addr(firing.words, 0);
     let flags = b.imm(NOEXIST);
-    let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, what.buffer, flags]);
+    let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, buffer, flags]);
     b.br(Jmp::Eq, r, 0, done);
     b.br(Jmp::Ne, r, EEXIST, drop);
     b.bind(done);

@@ -293,7 +293,17 @@ impl Clause<'_, '_> {
         self.b.imm(if user { USER_STACK | skip } else { own + skip })
     }
 
+    /// Where the stack is that the program captured for this function.
+    pub(super) fn captured(&mut self, user: bool) -> Option<V> {
+        let at = self.firing.captured?.of(user)?;
+        let slot = self.slot();
+        Some(self.b.add(slot, at))
+    }
+
     fn stack_depth(&mut self, user: bool) -> V {
+        if let Some(place) = self.captured(user) {
+            return self.b.load(Size::B8, place, 0);
+        }
         if !self.firing.context.has_stacks() {
             return self.b.imm(0);
         }
@@ -316,6 +326,16 @@ impl Clause<'_, '_> {
 
     /// The second frame; 0 where there is none.
     fn caller(&mut self, user: bool) -> V {
+        if let Some(place) = self.captured(user) {
+            let (pc, none) = (self.b.copy(0), self.b.label());
+            let count = self.b.load(Size::B8, place, 0);
+            self.b.br(Jmp::Lt, count, 2, none);
+            let second = routines::CAPTURED_BUFFER + plane::stacks::PCS + 8;
+            let found = self.b.load(Size::B8, place, second as i16);
+            self.b.set(pc, found);
+            self.b.bind(none);
+            return pc;
+        }
         if !self.firing.context.has_stacks() {
             return self.b.imm(0);
         }

@@ -14,7 +14,8 @@
 //! What is made in one piece and used in another goes through the scratch slot: registers have words there
 //! ([`Cut::saved`]), strings in memory are in it anyway, and the record is found again by its stamp.
 //!
-//! Operations that want the program's context (stacks) stand in pieces of their own, which stay in the program.
+//! Operations that want the program's context (stacks) stand in pieces of their own, which stay in the program; where
+//! there are many, the program captures the stack for all of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -132,18 +133,24 @@ pub(crate) struct Piece {
 /// True for what can only be done with the program's context, which no function but the program itself may have on all
 /// kernels.
 pub(crate) fn wants_context(op: &Op) -> bool {
+    wants_stack(op).is_some()
+}
+
+/// Whether an operation wants a stack, and that of the process.
+pub(crate) fn wants_stack(op: &Op) -> Option<bool> {
     use IntBuiltin::{Caller, StackDepth, Ucaller, UstackDepth};
     match op {
-        Op::Stack { .. } => true,
-        Op::Builtin(b) => matches!(b, StackDepth | UstackDepth | Caller | Ucaller),
-        _ => false,
+        Op::Stack { user, .. } => Some(*user),
+        Op::Builtin(StackDepth | Caller) => Some(false),
+        Op::Builtin(UstackDepth | Ucaller) => Some(true),
+        _ => None,
     }
 }
 
 impl Cut {
-    /// Pieces of `size` operations each.
-    pub(crate) fn new(f: &Function, size: usize) -> Cut {
-        let (func, starts) = divided(f, size.max(1));
+    /// Pieces of `size` operations each. `apart`: what wants the program's context stands in the program.
+    pub(crate) fn new(f: &Function, size: usize, apart: bool) -> Cut {
+        let (func, starts) = divided(f, size.max(1), apart);
         let ends = starts.iter().skip(1).copied().chain([func.blocks.len()]);
         let ranges: Vec<Range<usize>> = starts.iter().zip(ends).map(|(s, e)| *s..e).collect();
         let mut piece_of = vec![0; func.blocks.len()];
@@ -152,7 +159,7 @@ impl Cut {
         }
         let entries = entries(&func, &piece_of, ranges.len());
         let wants = |range: &Range<usize>| {
-            func.blocks[range.clone()].iter().flat_map(|b| &b.insts).any(|i| wants_context(&i.op))
+            apart && func.blocks[range.clone()].iter().flat_map(|b| &b.insts).any(|i| wants_context(&i.op))
         };
         let pieces = ranges.iter().zip(entries).map(|(blocks, entries)| Piece {
             blocks: blocks.clone(),
@@ -182,7 +189,7 @@ impl Cut {
 }
 
 /// The function with its blocks cut, and the blocks that pieces begin with.
-fn divided(f: &Function, size: usize) -> (Function, Vec<usize>) {
+fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
     let mut blocks: Vec<BlockData> = Vec::with_capacity(f.blocks.len() + f.blocks.len() / 4);
     let mut first = Vec::with_capacity(f.blocks.len());
     let mut starts = vec![0];
@@ -194,7 +201,7 @@ fn divided(f: &Function, size: usize) -> (Function, Vec<usize>) {
         first.push(blocks.len());
         let mut params = block.params.clone();
         let mut insts: Vec<InstData> = Vec::new();
-        let alone = |i: usize| block.insts.get(i).is_some_and(|inst| wants_context(&inst.op));
+        let alone = |i: usize| apart && block.insts.get(i).is_some_and(|inst| wants_context(&inst.op));
         // The end of a block counts as an operation.
         for i in 0..=block.insts.len() {
             if due || room == 0 || alone(i) && room < size {
@@ -345,7 +352,7 @@ b3(v4:int):
     #[test]
     fn pieces_are_stretches_of_blocks_and_what_crosses_has_a_word() {
         let module = dif::text::parse(TEXT).unwrap();
-        let cut = Cut::new(&module.clauses[0].func, 3);
+        let cut = Cut::new(&module.clauses[0].func, 3, true);
         let ranges: Vec<_> = cut.pieces.iter().map(|p| p.blocks.clone()).collect();
         assert_eq!(ranges, [0..1, 1..3, 3..5, 5..6]);
         let entries: Vec<_> = cut.pieces.iter().map(|p| p.entries.clone()).collect();
@@ -360,7 +367,7 @@ b3(v4:int):
         let module = dif::text::parse(TEXT).unwrap();
         let f = &module.clauses[0].func;
         for size in 1..9 {
-            let cut = Cut::new(f, size);
+            let cut = Cut::new(f, size, true);
             let of = |f: &Function| f.instructions().map(|(n, i)| (n, i.clone())).collect::<Vec<_>>();
             assert_eq!(of(&cut.func), of(f), "{size}");
             let copy = dif::ir::Module {

@@ -481,9 +481,14 @@ impl Clause<'_, '_> {
     }
 
     fn stack(&mut self, inst: &InstData, user: bool, frames: u32) {
+        let tgid = if user { self.builtin(IntBuiltin::Pid) } else { Operand::Imm(0) };
+        if let Some(place) = self.captured(user) {
+            let (plan, cpu) = (self.env.plan, self.firing.cpu);
+            let id = routines::captured_stack(self.b, plan, &cpu, place, (frames, tgid));
+            return self.set(inst, Val::Int(Operand::V(id)));
+        }
         let slot = self.slot();
         let buffer = self.b.add(slot, self.firing.parts.buffer);
-        let tgid = if user { self.builtin(IntBuiltin::Pid) } else { Operand::Imm(0) };
         let skip = if user { 0 } else { self.firing.context.own_frames() };
         let what = StackRequest { ctx: self.firing.ctx, user, frames, skip, tgid, buffer };
         let id = match self.firing.context.has_stacks() {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  scratch slot                              ERROR's clauses have all but the first a second time, behind
-//!    state   of the firing, for clauses that are functions of their own
+//!    state   of the firing, for clauses that are functions of their own; stacks captured for them
 //!    this->  strings (integers are registers, unless there are many)
 //!    temps   strsize each: strings in the making, as many as the busiest clause needs at once
 //!    key     the longest key, for those that do not fit registers
@@ -25,11 +25,12 @@ use dif::ir::{
     Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Subr, Term, Ty, Value, VarId, VarTy,
 };
 
-use super::cut::Cut;
+use super::cut::{Cut, wants_context, wants_stack};
 use super::far::{self, Far};
 use super::strings::Shape;
 use super::subr;
 use crate::program::Division;
+use crate::routines::CAPTURED;
 
 /// Bytes of an address.
 const WORD: u32 = 8;
@@ -46,6 +47,8 @@ pub struct Layout {
     pub error: SlotParts,
     /// What a firing is, where there are clauses enough to be divided.
     pub state: Option<u32>,
+    /// Stacks that a divided program captures for its functions, where its clauses take many.
+    pub captured: Option<Captured>,
     /// When that is.
     pub division: Division,
     /// There is memory of D's own that a pointer might lead to.
@@ -75,6 +78,25 @@ pub(crate) const STATE_SAVED: u32 = 112;
 
 /// So many `this->` integers are in registers.
 const THIS_IN_REGISTERS: usize = 6;
+
+/// Where captured stacks are in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// The kernel's.
+    pub kernel: Option<u32>,
+    /// The process's.
+    pub user: Option<u32>,
+}
+
+impl Captured {
+    pub(crate) fn of(self, user: bool) -> Option<u32> {
+        if user { self.user } else { self.kernel }
+    }
+}
+
+/// With more operations than so many that want a stack, a divided program captures it once, whether a clause then comes to
+/// the operation or not; with fewer, the clauses that want it stay in the program.
+const STACKS_INLINE: usize = 12;
 
 /// One set of places in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,11 +153,21 @@ impl Layout {
         let error: Vec<_> = main.iter().copied().filter(|(i, _)| error.contains(i)).collect();
         let mut end = 0;
         if large {
+            let ops = || module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
+            let captures = ops().filter(|i| wants_context(&i.op)).count() > STACKS_INLINE;
             let long = division.part.max(1) + division.part / 2;
             let cut = main.iter().filter(|(_, c)| operations(c) > long);
-            layout.cut = cut.map(|(i, c)| (*i, Cut::new(&c.func, division.part))).collect();
+            layout.cut = cut.map(|(i, c)| (*i, Cut::new(&c.func, division.part, !captures))).collect();
             layout.state = Some(end);
             end += STATE_SAVED + WORD * layout.cut.values().map(|c| c.words).max().unwrap_or(0);
+            if captures {
+                let mut place = |user| {
+                    let wanted = ops().any(|i| wants_stack(&i.op) == Some(user));
+                    end += if wanted { CAPTURED } else { 0 };
+                    wanted.then(|| end - CAPTURED)
+                };
+                layout.captured = Some(Captured { kernel: place(false), user: place(true) });
+            }
         }
         layout.main = layout.parts(module, &main, this_size, &mut end);
         layout.error = layout.parts(module, &error, this_size, &mut end);

@@ -63,6 +63,8 @@ pub(crate) struct Firing<'e> {
     pub(crate) slot: Option<SlotRef>,
     /// Where things are in it.
     pub(crate) parts: SlotParts,
+    /// Stacks that the program captured, in a function.
+    pub(crate) captured: Option<layout::Captured>,
     /// `this->` integers in registers.
     pub(crate) this: Vec<Option<V>>,
     /// The program has many clauses: what each needs is a function.

@@ -8,7 +8,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
     a_fault_in_the_middle_of_a_long_clause strings_of_four_kilobytes many_clause_local_variables
-    a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names
+    stacks_in_three_hundred_clauses a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names
 }
 
 /// So many calls.
@@ -137,6 +137,35 @@ fn many_clause_local_variables() -> Verdict {
         format!("BEGIN {{ {set} }} BEGIN {{ printf(\"sum %d\\n\", {}); exit(0); }}", sum.join(" + "));
     let o = dtrace(&["-qn", &script]).code(0);
     assert_eq!(o.value_of("sum"), (0..120).sum::<i64>(), "{o:?}");
+    Pass
+}
+
+fn stacks_in_three_hundred_clauses() -> Verdict {
+    // An emulated CPU takes a minute for more.
+    let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 60 } else { 300 };
+    let mut script = "int x; ".to_owned();
+    for i in 0..many {
+        let _ = write!(
+            script,
+            "syscall::getppid:entry /pid == $target && {i} >= 0/ {{ @k[stack()] = count(); @u[ustack(1)] = count(); \
+             x += stackdepth > 0 && ustackdepth > 0; y += caller == 0; }} "
+        );
+    }
+    // The last has them all at once: it must be the same that the others have.
+    script += "syscall::getppid:entry /pid == $target/ { @k[stack()] = count(); @u[ustack(1)] = count(); d = stackdepth; } \
+               END { printf(\"x %d\\nd %d\\ny %d\\n\", x, d, y); printa(\"%kkernel %@d\\n\", @k); \
+               printa(\"%kuser %@d\\n\", @u); }";
+    let o = traced(&script, &[]).code(0);
+    assert_eq!(o.value_of("x"), many * CALLS, "{o:?}");
+    // Whether the kernel's part has a caller is the kernel's affair, but all clauses agree.
+    let depth = o.value_of("d");
+    assert_eq!(o.value_of("y"), if depth > 1 { 0 } else { many * CALLS }, "{o:?}");
+    let all = (many + 1) * CALLS;
+    for whose in ["kernel", "user"] {
+        let line = o.out.lines().find(|l| l.trim().starts_with(whose)).unwrap_or_default();
+        assert_eq!(line.trim(), format!("{whose} {all}"), "{o:?}");
+    }
+    assert!(!o.err.contains("drop"), "{o:?}");
     Pass
 }
 
