@@ -1,7 +1,7 @@
 //! The kernel's symbols, from `/proc/kallsyms`.
 //!
-//! The file is read once, at the first address, in chunks: most of the 30 ms that takes is the kernel writing it. What
-//! is kept is compact (12 bytes a symbol and one text of all names), sorted by address, searched by halves. When an
+//! The file is read once, at the first address, in chunks: nearly all of the time that takes is the kernel writing it. What
+//! is kept is compact (16 bytes a symbol and one text of all names), sorted by address, searched by halves. When an
 //! address is in no symbol and a second has passed, it is read again: a module or a BPF program may have come.
 //!
 //! **Aliases.** Several symbols often share an address. One is chosen so that the answer is the same every time and is
@@ -12,28 +12,21 @@
 //! **Hidden addresses.** Without the right to see them (`kernel.kptr_restrict`) every address reads as 0. Then there
 //! are no names, [`Kernel::status`] says so, and addresses print raw.
 
+mod table;
+
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::name::Name;
-
-/// A function is never longer; an address further behind a symbol of text is in a hole.
-const MAX_TEXT: u64 = 1 << 20;
-
-/// Likewise for data.
-const MAX_DATA: u64 = 1 << 24;
+use table::{CORE, Symbol, Table};
 
 /// Addresses below are user addresses, or offsets (per-CPU symbols).
 const KERNEL_START: u64 = 1 << 63;
 
 /// No more often is the file read again.
 const REREAD: Duration = Duration::from_secs(1);
-
-/// Symbols that only mark an end: nothing is inside them.
-const END_MARKERS: &[&str] = &["_etext", "_end", "_einittext", "_edata", "__bss_stop", "__end_rodata"];
 
 /// Where kernel symbols stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +169,7 @@ impl Kernel {
         self.load();
         let table = self.table.as_ref()?;
         let of = |list: &'_ [Symbol]| {
-            let named = list.iter().filter(|s| usize::from(s.len) == name.len() && table.text(s) == name);
+            let named = list.iter().filter(|s| table.is_named(s, name));
             let found = named.map(|s| table.shown(s)).filter(|s| module.is_none_or(|m| m == s.module));
             found.min_by_key(|s| (s.module != CORE, s.kind.is_ascii_lowercase(), s.addr))
         };
@@ -214,200 +207,6 @@ impl Kernel {
         self.load();
         self.table.iter().flat_map(Table::symbols)
     }
-}
-
-/// Name of the kernel itself as a module.
-const CORE: &str = "vmlinux";
-
-#[derive(Clone, Copy, Debug)]
-struct Symbol {
-    addr: u64,
-    /// Into the text of all names.
-    name: u32,
-    len: u16,
-    module: u16,
-    kind: u8,
-    /// Better ones have less; see the head of this file.
-    rank: u8,
-}
-
-#[derive(Debug)]
-struct Module {
-    name: Arc<str>,
-    start: u64,
-    end: u64,
-}
-
-#[derive(Debug)]
-struct Table {
-    symbols: Vec<Symbol>,
-    /// Symbols that are offsets: the variables that each CPU has its own of, on kernels that count these from 0.
-    offsets: Vec<Symbol>,
-    names: Vec<u8>,
-    modules: Vec<Module>,
-    /// A line was read, even if its address was 0.
-    seen: bool,
-}
-
-impl Table {
-    fn read(mut from: impl Read) -> std::io::Result<Table> {
-        let core = Module { name: CORE.into(), start: u64::MAX, end: 0 };
-        let mut table = Table {
-            symbols: Vec::new(),
-            offsets: Vec::new(),
-            names: Vec::new(),
-            modules: vec![core],
-            seen: false,
-        };
-        let mut buffer = vec![0u8; 1 << 16];
-        let mut filled = 0;
-        loop {
-            if filled == buffer.len() {
-                // A line longer than the buffer is none of ours.
-                filled = 0;
-            }
-            let got = match from.read(&mut buffer[filled..]) {
-                Ok(got) => got,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e),
-            };
-            filled += got;
-            let mut at = 0;
-            while let Some(end) = memchr(b'\n', &buffer[at..filled]) {
-                table.line(&buffer[at..at + end]);
-                at += end + 1;
-            }
-            if got == 0 {
-                table.line(&buffer[at..filled]);
-                break;
-            }
-            buffer.copy_within(at..filled, 0);
-            filled -= at;
-        }
-        table.finish();
-        Ok(table)
-    }
-
-    /// `ffffffff81000000 T _stext\t[module]`; what does not look so is passed over.
-    fn line(&mut self, line: &[u8]) {
-        let mut addr = 0u64;
-        let mut at = 0;
-        while let Some(digit) = line.get(at).and_then(|b| hex(*b)) {
-            addr = addr << 4 | u64::from(digit);
-            at += 1;
-        }
-        let (Some(b' '), Some(&kind), Some(b' ')) = (line.get(at), line.get(at + 1), line.get(at + 2)) else {
-            return;
-        };
-        self.seen |= at > 0;
-        if addr == 0 {
-            return;
-        }
-        let rest = &line[at + 3..];
-        let end = rest.iter().position(|b| matches!(b, b'\t' | b' ')).unwrap_or(rest.len());
-        let name = &rest[..end];
-        let (Ok(start), Ok(len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else {
-            return;
-        };
-        let module = match rest[end..].trim_ascii() {
-            [b'[', module @ .., b']'] => self.module(module),
-            _ => 0,
-        };
-        self.names.extend_from_slice(name);
-        let symbol = Symbol { addr, name: start, len, module, kind, rank: rank(kind, name) };
-        if addr < KERNEL_START { &mut self.offsets } else { &mut self.symbols }.push(symbol);
-    }
-
-    fn module(&mut self, name: &[u8]) -> u16 {
-        let Ok(name) = std::str::from_utf8(name) else { return 0 };
-        // The lines of a module stand together.
-        if let Some(i) = self.modules.iter().rposition(|m| *m.name == *name) {
-            return i as u16;
-        }
-        if self.modules.len() > usize::from(u16::MAX) {
-            return 0;
-        }
-        self.modules.push(Module { name: name.into(), start: u64::MAX, end: 0 });
-        (self.modules.len() - 1) as u16
-    }
-
-    fn finish(&mut self) {
-        // Stable, so that equal ranks stay in the order of the file; nearly sorted already, which this sort likes.
-        self.symbols.sort_by_key(|s| (s.addr, s.rank));
-        for s in &self.symbols {
-            if let Some(m) = self.modules.get_mut(usize::from(s.module)) {
-                m.start = m.start.min(s.addr);
-                m.end = m.end.max(s.addr);
-            }
-        }
-        self.symbols.shrink_to_fit();
-        self.offsets.shrink_to_fit();
-        self.names.shrink_to_fit();
-    }
-
-    fn text(&self, symbol: &Symbol) -> &str {
-        let start = symbol.name as usize;
-        let bytes = self.names.get(start..start + usize::from(symbol.len)).unwrap_or_default();
-        std::str::from_utf8(bytes).unwrap_or("?")
-    }
-
-    fn symbols(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
-        self.symbols.iter().map(|s| self.shown(s))
-    }
-
-    fn shown(&self, s: &Symbol) -> KernelSymbol<'_> {
-        KernelSymbol {
-            addr: s.addr,
-            name: self.text(s),
-            module: self.modules.get(usize::from(s.module)).map_or(CORE, |m| &*m.name),
-            kind: char::from(s.kind),
-        }
-    }
-
-    fn find(&self, addr: u64) -> Option<&Symbol> {
-        let after = self.symbols.partition_point(|s| s.addr <= addr);
-        let last = self.symbols.get(after.checked_sub(1)?)?;
-        let first = self.symbols.partition_point(|s| s.addr < last.addr);
-        let symbol = self.symbols.get(first)?;
-        let offset = addr - symbol.addr;
-        let text = matches!(symbol.kind | 0x20, b't' | b'w');
-        let beyond = offset > if text { MAX_TEXT } else { MAX_DATA };
-        let marker = offset > 0 && END_MARKERS.contains(&self.text(symbol));
-        (!beyond && !marker).then_some(symbol)
-    }
-}
-
-fn rank(kind: u8, name: &[u8]) -> u8 {
-    let class = match kind {
-        b'T' => 0,
-        b'W' | b'V' => 1,
-        b't' | b'w' => 2,
-        b'A'..=b'Z' => 3,
-        _ => 4,
-    };
-    // Linker markers: `_text`, `_stext`, `__entry_text_start`, `__start_rodata`.
-    let marker = matches!(name, b"_text" | b"_stext" | b"_etext" | b"_sinittext" | b"_einittext" | b"_end")
-        || name.starts_with(b"__")
-            && (name.ends_with(b"_start") || name.ends_with(b"_end") || name.ends_with(b"_begin"))
-        || name.starts_with(b"__start_")
-        || name.starts_with(b"__stop_")
-        || name.starts_with(b"__end_");
-    // A system call without arguments has one function for both tables; a reader expects the 64-bit one's name.
-    let narrow = name.starts_with(b"__ia32_sys_") || name.starts_with(b"__pfx___ia32_sys_");
-    class + 8 * u8::from(marker) + 5 * u8::from(narrow)
-}
-
-fn hex(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    }
-}
-
-fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|b| *b == byte)
 }
 
 #[cfg(test)]
