@@ -1,5 +1,7 @@
 //! Clauses: descriptions, predicate, statements.
 
+use std::rc::Rc;
+
 use diagnostics::{Span, Tag, nearest};
 use plane::desc::{Action, LayoutBuilder, RecordDesc};
 use probes::{Attributes, Pattern, ProbeId, ProbeInfo, is_glob};
@@ -7,6 +9,7 @@ use syntax::ast;
 
 use types::TypeId;
 
+use crate::args::{ArgsOf, Described};
 use crate::program::{Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Stmt, StmtKind};
 use crate::session::{Checker, Checks, ClauseState, did_you_mean};
 use crate::tables::{FunctionKind, is_later_provider};
@@ -16,19 +19,59 @@ pub(crate) struct Whole {
     pub(crate) span: Span,
     pub(crate) program: usize,
     pub(crate) patterns: Vec<ClausePattern>,
-    pub(crate) probes: Vec<ProbeInfo>,
+    pub(crate) probes: Rc<[ProbeInfo]>,
+}
+
+/// The probes of several descriptions, each once, by id.
+fn together(described: &[Described]) -> Rc<[ProbeInfo]> {
+    if let [only] = described {
+        return only.probes.clone();
+    }
+    let mut all: Vec<ProbeInfo> = described.iter().flat_map(|d| d.probes.iter().cloned()).collect();
+    all.sort_by_key(|p| p.id);
+    all.dedup_by_key(|p| p.id);
+    all.into()
 }
 
 impl Checker<'_> {
+    /// Checks a clause: more than once where its descriptions give `args[]` more than one meaning. Each probe is in one of
+    /// the clauses that come of it.
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
-        let (patterns, probes) = self.descriptions(&clause.probes);
+        let mut rest = self.descriptions(&clause.probes);
+        loop {
+            let patterns = rest.iter().map(|d| d.pattern.clone()).collect();
+            let whole = Whole { span: clause.span, program, patterns, probes: together(&rest) };
+            let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
+            let (from, faults) = (self.clauses.len(), self.sink.iter().len());
+            self.args = ArgsOf { described: first, used: Vec::new() };
+            self.clause_for(clause, whole);
+            let ArgsOf { described, used } = std::mem::take(&mut self.args);
+            let Some(first) = described.filter(|_| !used.is_empty()) else { return };
+            let (mine, mut others): (Vec<_>, Vec<_>) =
+                rest.into_iter().partition(|d| self.same_args(&first, d, &used));
+            if others.is_empty() || self.sink.iter().len() > faults {
+                return;
+            }
+            let probes = together(&mine);
+            for clause in self.clauses.get_mut(from..).unwrap_or_default() {
+                clause.patterns = mine.iter().map(|d| d.pattern.clone()).collect();
+                clause.probes = probes.clone();
+            }
+            for other in &mut others {
+                let is_mine = |p: &ProbeInfo| probes.binary_search_by_key(&p.id, |q| q.id).is_ok();
+                other.probes = other.probes.iter().filter(|p| !is_mine(p)).cloned().collect();
+            }
+            rest = others;
+        }
+    }
+
+    fn clause_for(&mut self, clause: &ast::Clause, whole: Whole) {
         self.start_clause();
         self.sink.enter(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
         self.sink.enter(Some("action list"));
-        let predicate = self.on_cpu(clause.span, predicate, &probes);
+        let predicate = self.on_cpu(clause.span, predicate, &whole.probes);
         let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
-        let whole = Whole { span: clause.span, program, patterns, probes };
         if stmts.iter().any(|s| matches!(s.kind, ast::StmtKind::If { .. })) {
             self.branches(whole, predicate, stmts);
         } else {
@@ -184,18 +227,15 @@ impl Checker<'_> {
         Ok(Some(StmtKind::Expr(value)))
     }
 
-    fn descriptions(&mut self, descs: &[ast::ProbeDesc]) -> (Vec<ClausePattern>, Vec<ProbeInfo>) {
-        let mut patterns = Vec::with_capacity(descs.len());
-        let mut probes: Vec<ProbeInfo> = Vec::new();
+    fn descriptions(&mut self, descs: &[ast::ProbeDesc]) -> Vec<Described> {
+        let mut all = Vec::with_capacity(descs.len());
         for desc in descs {
-            if let Ok((pattern, found)) = self.description(desc) {
-                patterns.push(ClausePattern { span: desc.span, pattern });
-                probes.extend(found);
+            if let Ok((pattern, probes)) = self.description(desc) {
+                let pattern = ClausePattern { span: desc.span, pattern };
+                all.push(Described { pattern, probes: probes.into() });
             }
         }
-        probes.sort_by_key(|p| p.id);
-        probes.dedup_by_key(|p| p.id);
-        (patterns, probes)
+        all
     }
 
     fn description(&mut self, desc: &ast::ProbeDesc) -> Checks<(Pattern, Vec<ProbeInfo>)> {

@@ -60,7 +60,7 @@ impl Checker<'_> {
         }
         match &e.kind {
             ExprKind::Int(v) => cut(*v, int.size, int.signed) == *v,
-            ExprKind::Builtin(Builtin::Arg(_)) => false,
+            ExprKind::Builtin(Builtin::Arg(_) | Builtin::KernelArg(_)) => false,
             ExprKind::Builtin(_)
             | ExprKind::Read(_)
             | ExprKind::Old

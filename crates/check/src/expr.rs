@@ -130,7 +130,7 @@ impl Checker<'_> {
                     Ok(Expr { kind: ExprKind::Builtin(builtin), ty, span })
                 }
                 VariableKind::Null => Ok(self.int(0, self.row_type(row.ty), span)),
-                VariableKind::Registers => {
+                VariableKind::Registers | VariableKind::TypedArgs => {
                     let message = format!("associative array '{word}' may not be referenced as scalar");
                     self.fail(Tag::D_IDENT_BADREF, span, message)
                 }
@@ -151,7 +151,6 @@ impl Checker<'_> {
                     let message = format!("array '{word}' may not be referenced as scalar");
                     self.fail(Tag::D_IDENT_BADREF, span, message)
                 }
-                VariableKind::Unsupported => self.unsupported(span, format!("built-in variable '{word}'")),
             };
         }
         if let Some(row) = tables::function(word) {

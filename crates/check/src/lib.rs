@@ -8,6 +8,7 @@
 //!  decl        types, variables;  inline: inlines and prototypes
 //!  symbols     what stands in the kernel's memory under a name
 //!  expr ops    expressions; convert: values and widths; places, objects: what can be assigned
+//!  args        args[]: arguments of the probe by their types
 //!  promise     stability and versions of words, and the pragmas on them
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
@@ -27,6 +28,7 @@
 
 mod actions;
 mod aggregates;
+mod args;
 mod branch;
 mod call;
 mod clause;

@@ -110,9 +110,13 @@ impl Checker<'_> {
             }
             if scope == Scope::Global
                 && self.bound_name(name).is_none()
-                && tables::variable(name).is_some_and(|r| r.kind == VariableKind::Registers)
+                && let Some(row) = tables::variable(name)
             {
-                return self.register(name, keys, span);
+                match row.kind {
+                    VariableKind::Registers => return self.register(name, keys, span),
+                    VariableKind::TypedArgs => return self.typed_arg(keys, span),
+                    _ => {}
+                }
             }
             let builtin = scope == Scope::Global
                 && (self.bound_name(name).is_some()

@@ -8,6 +8,8 @@
 //! Invariants: expressions are well typed; every [`VarId`] and [`AggId`] is an index of the tables of [`Checked`];
 //! columns of keys are final (the join of all uses in the session).
 
+use std::rc::Rc;
+
 use diagnostics::Span;
 use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
@@ -42,7 +44,7 @@ pub struct Clause {
     /// What it enables.
     pub patterns: Vec<ClausePattern>,
     /// The probes there are for it now, each once, by id.
-    pub probes: Vec<ProbeInfo>,
+    pub probes: Rc<[ProbeInfo]>,
     /// Scalar expression.
     pub predicate: Option<Expr>,
     /// In order.
@@ -196,6 +198,8 @@ pub struct Expr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
     Arg(u8),
+    /// The same, known to be an address in the kernel.
+    KernelArg(u8),
     Pid,
     Ppid,
     Tid,

@@ -12,6 +12,7 @@ use probes::{Attributes, Catalog, Version};
 use syntax::Libraries;
 use types::{Kind, TagKind, TypeId, Types};
 
+use crate::args::ArgsOf;
 use crate::columns::Column;
 use crate::inline::InlineInfo;
 use crate::library::Waiting;
@@ -202,6 +203,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) depth: u32,
     pub(crate) clauses: Vec<Clause>,
     pub(crate) clause: ClauseState,
+    pub(crate) args: ArgsOf,
 }
 
 impl<'a> Checker<'a> {
@@ -233,6 +235,7 @@ impl<'a> Checker<'a> {
                 attributes: Attributes::STABLE,
                 destructive: false,
             },
+            args: ArgsOf::default(),
         }
     }
 
@@ -309,9 +312,7 @@ impl<'a> Checker<'a> {
         let own = self.vars.iter().filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
         let words = tables::VARIABLES
             .iter()
-            .filter(|r| {
-                !matches!(r.kind, tables::VariableKind::Unsupported | tables::VariableKind::Foreign(_))
-            })
+            .filter(|r| !matches!(r.kind, tables::VariableKind::Foreign(_)))
             .map(|r| r.name)
             .chain(own)
             .chain(self.inlines.keys().map(String::as_str))

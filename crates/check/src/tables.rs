@@ -17,14 +17,14 @@ pub enum VariableKind {
     Null,
     /// `uregs[]`: the saved registers of the process.
     Registers,
+    /// `args[]`: arguments of the probe, as what they are.
+    TypedArgs,
     /// D elsewhere, and without a meaning on Linux: why.
     Foreign(&'static str),
     /// What is known when the session begins; for D libraries.
     Fact(Fact),
     /// The same of each CPU: a table that is indexed by CPU.
     CpuFact(CpuFact),
-    /// D, but not compiled yet.
-    Unsupported,
 }
 
 /// A number that is known when the session begins.
@@ -64,10 +64,6 @@ const fn var(name: &'static str, ty: &'static str, builtin: Builtin) -> Variable
     VariableRow { name, ty, kind: VariableKind::Builtin(builtin), attributes: Attributes::STABLE }
 }
 
-const fn later(name: &'static str) -> VariableRow {
-    VariableRow { name, ty: "int", kind: VariableKind::Unsupported, attributes: Attributes::STABLE }
-}
-
 const fn foreign(name: &'static str, why: &'static str) -> VariableRow {
     VariableRow { name, ty: "int", kind: VariableKind::Foreign(why), attributes: Attributes::STABLE }
 }
@@ -98,7 +94,7 @@ pub const VARIABLES: &[VariableRow] = &[
     var("arg7", "int64_t", Builtin::Arg(7)),
     var("arg8", "int64_t", Builtin::Arg(8)),
     var("arg9", "int64_t", Builtin::Arg(9)),
-    later("args"),
+    fact("args", "<DYN>", VariableKind::TypedArgs),
     var("caller", "uintptr_t", Builtin::Caller),
     var("cpu", "int", Builtin::Cpu),
     VariableRow {

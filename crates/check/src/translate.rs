@@ -168,7 +168,7 @@ impl Checker<'_> {
     }
 
     /// The translator from a type: of that very type, else of one that such a value can be assigned to.
-    fn find_translator(&self, output: TypeId, input: TypeId) -> Option<usize> {
+    pub(crate) fn find_translator(&self, output: TypeId, input: TypeId) -> Option<usize> {
         let makes = |t: &Translator| self.types.compatible(t.output, output);
         let all = || self.translators.iter().enumerate().filter(|(_, t)| makes(t));
         all()
@@ -201,7 +201,7 @@ impl Checker<'_> {
         Ok(self.translated(translator, pointer, input, span))
     }
 
-    fn translated(&self, translator: usize, pointer: bool, input: Expr, span: Span) -> Expr {
+    pub(crate) fn translated(&self, translator: usize, pointer: bool, input: Expr, span: Span) -> Expr {
         let kind = ExprKind::Xlated { translator, pointer, input: Box::new(input) };
         Expr { kind, ty: TypeId::DYN, span }
     }

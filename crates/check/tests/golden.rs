@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use check::{Context, NoSymbol, Options, Symbols};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
-use probes::{Attributes, ListCatalog, ProbeDesc, Version};
+use probes::{ArgType, Attributes, ListCatalog, ProbeDesc, Version};
 use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
@@ -56,10 +56,47 @@ fn catalog() -> ListCatalog {
     }
     for function in ["read", "write", "openat"] {
         for name in ["entry", "return"] {
-            list.add(ProbeDesc::new("syscall", "vmlinux", function, name));
+            list.add_with(ProbeDesc::new("syscall", "vmlinux", function, name), args(function, name));
         }
     }
+    let task = || ArgType::text(0, "struct task_struct *");
+    let probes = [
+        ("touch", vec![task(), ArgType::text(1, "struct nothing *"), ArgType::text(2, "void")]),
+        ("look", vec![task().translated("struct seen *"), ArgType::text(0, "int").translated("short")]),
+        (
+            "mark",
+            vec![
+                ArgType::text(0, "string"),
+                ArgType::text(1, "char [16]"),
+                ArgType::text(2, "struct list_head"),
+            ],
+        ),
+    ];
+    for (name, args) in probes {
+        list.add_with(ProbeDesc::new("kern", "vmlinux", "", name), args);
+    }
     list
+}
+
+fn args(function: &str, name: &str) -> Vec<ArgType> {
+    let text = ArgType::text;
+    match (function, name) {
+        (_, "return") => vec![text(0, "long"), text(1, "long")],
+        ("read", _) => {
+            vec![text(0, "unsigned int"), text(1, "char *").in_process(), text(2, "unsigned long")]
+        }
+        ("write", _) => {
+            vec![text(0, "unsigned int"), text(1, "const char *").in_process(), text(2, "unsigned long")]
+        }
+        _ => {
+            vec![
+                text(0, "int"),
+                text(1, "const char *").in_process(),
+                text(2, "int"),
+                text(3, "unsigned short"),
+            ]
+        }
+    }
 }
 
 /// Complaints, and the answer as text.
@@ -128,6 +165,8 @@ fn promised(file: &Path) -> Option<&str> {
     file.file_name()?.to_str()?.strip_prefix("err.")?.split('.').next()
 }
 
+// tst.args.types.d:
+// row builtin.args
 // tst.conditional.d:
 // row expression.conditional, expression.conditional-constant
 // tst.integers.d:

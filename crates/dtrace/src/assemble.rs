@@ -41,7 +41,7 @@ pub(crate) struct Assembly {
 
 /// The probes that the clauses enable, each once, by id.
 fn enabled_probes(clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
-    let all = clauses.iter().flat_map(|c| &c.probes);
+    let all = clauses.iter().flat_map(|c| c.probes.iter());
     all.map(|p| (p.id.0, EnabledProbe { id: p.id, desc: p.desc.clone() })).collect()
 }
 

@@ -4,11 +4,14 @@
 
 use std::collections::HashSet;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use check::program::{Clause, ClausePattern};
 use diagnostics::{Diagnostic, Sink, Tag};
-use probes::{ArgType, Attributes, Catalog, Pattern, ProbeInfo, ProviderStability, is_glob};
+use probes::{Args, Attributes, Catalog, Pattern, ProbeInfo, ProviderStability, is_glob};
 use providers::Registry;
+use types::Types;
+use types::btf::KernelBtf;
 
 use crate::compile::Program;
 
@@ -46,12 +49,14 @@ impl Program {
     /// What `-e -v` adds: each description of source `n`, with what is known of its probes.
     pub fn descriptions(&self, n: usize) -> String {
         let mut out = String::new();
+        let types = Types::with_kernel(self.kernel.clone());
         for (clause, described) in self.patterns().filter(|(c, _)| c.program == n) {
             let pattern = &described.pattern;
             let facts = self.registry.provider(&pattern.provider);
             let args = facts.as_ref().map_or(Attributes::UNSTABLE, |f| f.stability.args);
             out.push_str(&format!("\n{pattern}\n"));
-            about(&mut out, promise(&self.registry, pattern), args, common_args(clause, described));
+            let promise = promise(&self.registry, pattern);
+            about(&mut out, promise, args, &common_args(&self.registry, clause, described), &types);
         }
         out
     }
@@ -63,10 +68,10 @@ fn matched<'a>(clause: &'a Clause, p: &'a ClausePattern) -> impl Iterator<Item =
 }
 
 /// The arguments that all probes of a description have; none where they differ.
-fn common_args<'a>(clause: &'a Clause, described: &'a ClausePattern) -> &'a [ArgType] {
-    let mut all = matched(clause, described).map(|p| &p.args[..]);
-    let first = all.next().unwrap_or_default();
-    if all.all(|args| args == first) { first } else { &[] }
+fn common_args(registry: &Registry, clause: &Clause, described: &ClausePattern) -> Args {
+    let mut all = matched(clause, described).map(|p| registry.args(&p.desc));
+    let first = all.next().unwrap_or_else(|| Ok(Arc::new([])));
+    if all.all(|args| args == first) { first } else { Ok(Arc::new([])) }
 }
 
 /// What a description promises.
@@ -105,14 +110,15 @@ fn attributes(out: &mut String, title: &str, a: Attributes) {
 }
 
 /// The blocks that stand under a probe or a description.
-fn about(out: &mut String, probe: Attributes, args: Attributes, types: &[ArgType]) {
+fn about(out: &mut String, probe: Attributes, promise: Attributes, args: &Args, types: &Types) {
     attributes(out, "Probe Description Attributes", probe);
-    attributes(out, "Argument Attributes", args);
+    attributes(out, "Argument Attributes", promise);
     out.push_str("\n\tArgument Types\n");
-    for (n, arg) in types.iter().enumerate() {
-        out.push_str(&format!("\t\targs[{n}]: {}\n", arg.translated));
+    let args = args.as_deref().unwrap_or_default();
+    for (n, arg) in args.iter().enumerate() {
+        out.push_str(&format!("\t\targs[{n}]: {}\n", arg.name(types)));
     }
-    if types.is_empty() {
+    if args.is_empty() {
         out.push_str("\t\tNone\n");
     }
     out.push('\n');
@@ -120,7 +126,7 @@ fn about(out: &mut String, probe: Attributes, args: Attributes, types: &[ArgType
 
 /// Every probe there is: `dtrace -l` alone.
 pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
-    let registry = Registry::new(types::btf::KernelBtf::running());
+    let registry = Registry::new(KernelBtf::running());
     let probes = registry.matches(&Pattern::default()).unwrap_or_default();
     list(out, &probes.iter().collect::<Vec<_>>(), verbose.then_some(&registry))
 }
@@ -131,6 +137,7 @@ pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::R
 }
 
 fn list(out: &mut dyn Write, probes: &[&ProbeInfo], verbose: Option<&Registry>) -> io::Result<()> {
+    let types = Types::with_kernel(KernelBtf::running());
     writeln!(out, "{:>5} {:>10} {:>17} {:>33} NAME", "ID", "PROVIDER", "MODULE", "FUNCTION")?;
     for p in probes {
         let d = &p.desc;
@@ -139,7 +146,8 @@ fn list(out: &mut dyn Write, probes: &[&ProbeInfo], verbose: Option<&Registry>) 
             let facts = registry.provider(&d.provider).map(|f| f.stability);
             let promises = ProviderStability::of_description(facts.as_ref(), &Pattern::exact(d));
             let mut text = String::new();
-            about(&mut text, promises, facts.map_or(Attributes::UNSTABLE, |s| s.args), &p.args);
+            let args = facts.map_or(Attributes::UNSTABLE, |s| s.args);
+            about(&mut text, promises, args, &registry.args(&p.desc), &types);
             out.write_all(text.as_bytes())?;
         }
     }

@@ -49,7 +49,7 @@ enum Source {
 fn source(builtin: Builtin) -> Source {
     use Source::{Int, Str};
     match builtin {
-        Builtin::Arg(n) => Int(IntBuiltin::Arg(n)),
+        Builtin::Arg(n) | Builtin::KernelArg(n) => Int(IntBuiltin::Arg(n)),
         Builtin::Pid => Int(IntBuiltin::Pid),
         Builtin::Ppid => Int(IntBuiltin::Ppid),
         Builtin::Tid => Int(IntBuiltin::Tid),

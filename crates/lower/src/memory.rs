@@ -20,10 +20,11 @@ pub(crate) struct InMemory {
     element: Option<Copied>,
 }
 
-/// True for what is kernel memory whatever happens: members of the current thread, and what they point to.
+/// True for what is kernel memory whatever happens: members of the current thread and of arguments of the probe, and what
+/// they point to.
 fn in_kernel(addr: &Expr) -> bool {
     match &addr.kind {
-        ExprKind::Builtin(Builtin::Curthread) => true,
+        ExprKind::Builtin(Builtin::Curthread | Builtin::KernelArg(_)) => true,
         ExprKind::Int(n) => *n < 0,
         ExprKind::Arith(_, base, _) => in_kernel(base),
         ExprKind::Array { addr, .. } | ExprKind::Load { addr, user: false, .. } => in_kernel(addr),

@@ -2,31 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::args::{ArgType, Args};
 use crate::desc::{Pattern, ProbeDesc};
 use crate::stability::{Attributes, ProviderStability};
 
 /// A probe's number, as `dtrace -l` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbeId(pub u32);
-
-/// One argument of a probe: the type the probe gives, and the one that scripts see when a translator stands between.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ArgType {
-    /// Type text of what the kernel passes: `struct file *`.
-    pub native: String,
-    /// Type text after translation; equal to `native` when there is none.
-    pub translated: String,
-    /// Points into the memory of the process.
-    pub userland: bool,
-}
-
-impl ArgType {
-    /// An argument that no translator touches.
-    pub fn plain(native: impl Into<String>) -> Self {
-        let native = native.into();
-        Self { translated: native.clone(), native, userland: false }
-    }
-}
 
 /// A probe that a pattern matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +17,6 @@ pub struct ProbeInfo {
     pub id: ProbeId,
     /// Its names; shared with the provider's list.
     pub desc: Arc<ProbeDesc>,
-    /// Types of `args[]`, where the provider knows them without work. Shared: thousands of probes have the same.
-    pub args: Arc<[ArgType]>,
 }
 
 /// What is true of every probe of a provider.
@@ -89,6 +69,13 @@ pub trait Catalog {
 
     /// The known function names of a provider, for "did you mean". May be empty where there are too many to list.
     fn functions_of(&self, provider: &str) -> Vec<String>;
+
+    /// The types of a probe's `args[]`. Asked for only where a clause says `args[n]`, or a list shows types: so a provider
+    /// may look for them then, and should remember what thousands of probes ask it.
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        let _ = probe;
+        Ok(Arc::new([]))
+    }
 }
 
 /// A catalog that is a plain list: for tests, and for compiling without a kernel.
@@ -98,6 +85,8 @@ pub struct ListCatalog {
     pub probes: Vec<ProbeInfo>,
     /// The providers.
     pub providers: Vec<ProviderFacts>,
+    /// Arguments of probes.
+    pub args: Vec<(ProbeDesc, Arc<[ArgType]>)>,
 }
 
 impl ListCatalog {
@@ -111,8 +100,14 @@ impl ListCatalog {
             });
         }
         let id = ProbeId(self.probes.len() as u32 + 1);
-        self.probes.push(ProbeInfo { id, desc: Arc::new(desc), args: Arc::new([]) });
+        self.probes.push(ProbeInfo { id, desc: Arc::new(desc) });
         self
+    }
+
+    /// As [`ListCatalog::add`], with arguments.
+    pub fn add_with(&mut self, desc: ProbeDesc, args: Vec<ArgType>) -> &mut Self {
+        self.args.push((desc.clone(), args.into()));
+        self.add(desc)
     }
 }
 
@@ -155,6 +150,11 @@ impl Catalog for ListCatalog {
         names.sort();
         names.dedup();
         names
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        let found = self.args.iter().find(|(desc, _)| desc == probe);
+        Ok(found.map_or_else(|| Arc::new([]) as Arc<[ArgType]>, |(_, args)| args.clone()))
     }
 }
 

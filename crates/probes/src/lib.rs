@@ -8,13 +8,15 @@
 //!
 //! Invariant: a [`ProbeDesc`] never holds `:`, and every field respects its [`FIELD_LIMITS`].
 
+mod args;
 mod catalog;
 mod desc;
 mod glob;
 mod stability;
 mod version;
 
-pub use catalog::{ArgType, Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
+pub use args::{ArgType, Args, TypeRef};
+pub use catalog::{Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
 pub use desc::{DescError, FIELD_LIMITS, FIELD_NAMES, FieldKind, Pattern, ProbeDesc};
 pub use glob::{glob_matches, is_glob};
 pub use stability::{Attributes, Class, ProviderStability, Stability};

@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
-use probes::{Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
+use probes::{Args, Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
 use types::btf::KernelBtf;
 
 use crate::unit::Unit;
@@ -53,6 +53,12 @@ pub trait Provider {
     fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
         let _ = pattern;
         None
+    }
+
+    /// The types of a probe's `args[]`: see [`Catalog::args`].
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        let _ = probe;
+        Ok(Arc::new([]))
     }
 
     /// How the probes (all of this provider) are attached. An error says what is missing on this kernel.
@@ -116,7 +122,7 @@ impl Registry {
     }
 
     fn info(&self, id: u32, desc: &Arc<ProbeDesc>) -> ProbeInfo {
-        ProbeInfo { id: ProbeId(id), desc: desc.clone(), args: Arc::new([]) }
+        ProbeInfo { id: ProbeId(id), desc: desc.clone() }
     }
 
     fn made_id(&self, desc: ProbeDesc) -> ProbeInfo {
@@ -189,6 +195,10 @@ impl Catalog for Registry {
 
     fn functions_of(&self, provider: &str) -> Vec<String> {
         self.column(provider, |d| &d.function)
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        self.get(&probe.provider).map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(probe))
     }
 }
 

@@ -55,7 +55,6 @@ fn variables_of_other_systems() -> Verdict {
     Pass
 }
 
-// row builtin.args
 fn not_yet() -> Verdict {
     for (script, what) in [
         ("BEGIN { x = speculation(); }", "speculation( )"),
@@ -63,7 +62,6 @@ fn not_yet() -> Verdict {
         ("BEGIN { commit(1); }", "commit( )"),
         ("BEGIN { discard(1); }", "discard( )"),
         ("BEGIN { return(1); }", "return( )"),
-        ("BEGIN { trace(args[0]); }", "built-in variable 'args'"),
     ] {
         refused(script, "D_UNSUPPORTED", &format!("{what} is not supported yet"));
     }

@@ -1,0 +1,204 @@
+//! `args[n]`: an argument of the probe as what it is.
+//!
+//! The catalog is asked for a probe's types when a clause says `args` for the first time. A clause for several probes
+//! needs one meaning: the probes of one description must agree on the arguments that the clause uses. Where descriptions
+//! of one clause (`read:entry, write:entry`) do not agree with each other, the clause is checked once for each kind, as if
+//! it had been written so often: see [`Checker::clause`]. (The original does that for every description, and refuses
+//! descriptions with globs altogether.)
+
+use std::rc::Rc;
+
+use diagnostics::{Span, Tag};
+use probes::{ArgType, Args, ProbeInfo};
+use syntax::ast;
+use types::{Kind, TypeId};
+
+use crate::program::{Builtin, ClausePattern, Expr, ExprKind};
+use crate::session::{Checker, Checks};
+
+/// One description of a clause, and the probes that it adds.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    pub(crate) pattern: ClausePattern,
+    pub(crate) probes: Rc<[ProbeInfo]>,
+}
+
+/// What `args[]` means in the clause in hand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ArgsOf {
+    /// What it is checked for; `None` outside of clauses.
+    pub(crate) described: Option<Described>,
+    /// The arguments that were used.
+    pub(crate) used: Vec<usize>,
+}
+
+impl Checker<'_> {
+    /// `args[keys]`
+    pub(crate) fn typed_arg(&mut self, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
+        self.uses_word("associative array", "args", span);
+        let [key] = keys else {
+            let n = keys.len();
+            let message = format!("args[ ] prototype mismatch: {n} args passed, 1 expected");
+            return self.fail(Tag::D_PROTO_LEN, span, message);
+        };
+        let index = self.value(key)?;
+        let Some(n) = index.as_const().filter(|_| self.types.is_integer(index.ty)) else {
+            let message = format!(
+                "args[ ] argument #1 is incompatible with prototype:\n\tprototype: integer constant\n\t \
+                 argument: {}",
+                self.name(index.ty)
+            );
+            return self.fail(Tag::D_PROTO_ARG, key.span, message);
+        };
+        let Some(described) = self.args.described.clone() else {
+            let message = "args[ ] may not be referenced outside of a probe clause";
+            return self.fail(Tag::D_ARGS_NONE, span, message);
+        };
+        let arg = self.common_arg(&described, n, key.span, span)?;
+        if let Ok(n) = usize::try_from(n)
+            && !self.args.used.contains(&n)
+        {
+            self.args.used.push(n);
+        }
+        self.arg_value(n, &arg, span)
+    }
+
+    /// Argument `n` of the probes of a description.
+    fn common_arg(&mut self, described: &Described, n: i64, at: Span, span: Span) -> Checks<ArgType> {
+        let text = described.pattern.pattern.to_string();
+        let Some(first) = described.probes.first() else {
+            let message = format!(
+                "args[ ] may not be referenced because probe description {text} matches no probe: \
+                 their types are not known"
+            );
+            return self.fail(Tag::D_ARGS_MULTI, span, message);
+        };
+        let nth = |args: &Args| match (args, usize::try_from(n)) {
+            (Ok(args), Ok(n)) => args.get(n).cloned(),
+            _ => None,
+        };
+        let args = self.cx.catalog.args(&first.desc);
+        let arg = nth(&args);
+        // Of thousands of probes the first that differs is enough.
+        let other = described.probes.iter().skip(1).find_map(|p| {
+            let other = nth(&self.cx.catalog.args(&p.desc));
+            (!self.same_arg(arg.as_ref(), other.as_ref())).then_some((p, other))
+        });
+        if let Some((probe, other)) = other {
+            let show = |arg: Option<&ArgType>| arg.map_or("nothing".into(), |a| a.name(self.types));
+            let help = format!(
+                "args[{n}] is {} in {}, and {} in {}",
+                quoted(&show(arg.as_ref())),
+                first.desc,
+                quoted(&show(other.as_ref())),
+                probe.desc
+            );
+            let message = format!(
+                "args[ ] may not be referenced because probe description {text} matches an unstable set of probes"
+            );
+            return self.fail_with(Tag::D_ARGS_MULTI, span, message, Some(help));
+        }
+        if let Some(arg) = arg {
+            return Ok(arg);
+        }
+        match args {
+            Err(why) => {
+                let message = format!("failed to resolve type of args[{n}] of {text}: {why}");
+                self.fail(Tag::D_ARGS_TYPE, span, message)
+            }
+            Ok(args) => {
+                let message = format!("index {n} is out of range for {text} args[ ]");
+                let help = match args.len() {
+                    0 => "the probe has no typed arguments".to_string(),
+                    1 => "the probe has one argument, args[0]".to_string(),
+                    count => format!("the probe has {count} arguments, args[0] to args[{}]", count - 1),
+                };
+                self.fail_with(Tag::D_ARGS_IDX, at, message, Some(help))
+            }
+        }
+    }
+
+    fn same_arg(&self, a: Option<&ArgType>, b: Option<&ArgType>) -> bool {
+        let (Some(a), Some(b)) = (a, b) else { return a.is_none() && b.is_none() };
+        let same = |a, b| match (a, b) {
+            (Some(a), Some(b)) => self.types.compatible(a, b) && self.types.compatible(b, a),
+            _ => false,
+        };
+        a == b
+            || (a.from, a.userland, a.translated.is_some()) == (b.from, b.userland, b.translated.is_some())
+                && same(a.native_type(self.types), b.native_type(self.types))
+                && same(a.shown_type(self.types), b.shown_type(self.types))
+    }
+
+    /// True when two descriptions give the arguments that were used the same meaning.
+    pub(crate) fn same_args(&self, a: &Described, b: &Described, used: &[usize]) -> bool {
+        let (Some(a), Some(b)) = (a.probes.first(), b.probes.first()) else { return true };
+        let (a, b) = (self.cx.catalog.args(&a.desc), self.cx.catalog.args(&b.desc));
+        let (Ok(a), Ok(b)) = (a, b) else { return false };
+        used.iter().all(|n| self.same_arg(a.get(*n), b.get(*n)))
+    }
+
+    /// The value of an argument.
+    fn arg_value(&mut self, n: i64, arg: &ArgType, span: Span) -> Checks<Expr> {
+        let unknown = |what: &str| format!("failed to resolve {what} type for args[{n}]: Unknown type name");
+        let Some(native) = arg.native_type(self.types) else {
+            let message = unknown("native");
+            return self.fail(Tag::D_ARGS_TYPE, span, message);
+        };
+        let value = self.native_arg(n, arg, native, span)?;
+        if arg.translated.is_none() {
+            return Ok(value);
+        }
+        let Some(shown) = arg.shown_type(self.types) else {
+            let message = unknown("translated");
+            return self.fail(Tag::D_ARGS_TYPE, span, message);
+        };
+        let (output, pointer) = match self.types.base_kind(shown) {
+            Kind::Pointer { target, .. } => (target, true),
+            _ => (shown, false),
+        };
+        if !self.types.is_sou(output) {
+            return Ok(self.convert(value, shown));
+        }
+        match self.find_translator(output, native) {
+            Some(translator) => Ok(self.translated(translator, pointer, value, span)),
+            None if self.types.compatible(native, shown) => Ok(Expr { ty: shown, ..value }),
+            None => {
+                let message = format!(
+                    "translator for args[{n}] from {} to {} is not defined",
+                    self.name(native),
+                    self.name(shown)
+                );
+                self.fail(Tag::D_ARGS_XLATOR, span, message)
+            }
+        }
+    }
+
+    /// An argument as what the kernel passes.
+    fn native_arg(&mut self, n: i64, arg: &ArgType, ty: TypeId, span: Span) -> Checks<Expr> {
+        let raw = Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty: TypeId::LONG, span };
+        let in_kernel = |ty| Expr { kind: ExprKind::Builtin(Builtin::KernelArg(arg.from)), ty, span };
+        match self.types.base_kind(ty) {
+            Kind::Pointer { userland: true, .. } => Ok(Expr { ty, ..raw }),
+            Kind::Pointer { .. } => Ok(in_kernel(ty)),
+            Kind::Int(int) | Kind::Enum { int, .. } if int.size <= 8 => {
+                Ok(Expr { ty, ..self.convert(raw, ty) })
+            }
+            Kind::String | Kind::Sou { .. } | Kind::Array { .. } => {
+                let addr = Box::new(in_kernel(self.types.pointer(ty)));
+                Ok(Expr { kind: ExprKind::Deref { addr, user: false }, ty, span })
+            }
+            _ => {
+                let message = format!(
+                    "failed to resolve type of args[{n}]: it is \"{}\", which has no value",
+                    self.name(ty)
+                );
+                self.fail(Tag::D_ARGS_TYPE, span, message)
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text == "nothing" { text.into() } else { format!("`{text}`") }
+}

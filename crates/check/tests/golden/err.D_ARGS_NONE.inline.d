@@ -1,0 +1,2 @@
+/* script */
+inline int fd = args[0];

@@ -1,0 +1,1 @@
+kern:::touch { trace(args[1]); trace(args[2]); }
