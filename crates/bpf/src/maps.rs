@@ -24,6 +24,7 @@
 //! CPUs that come late share what is there ([`plane::control`]), and need nothing new.
 
 mod grow;
+mod share;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -34,6 +35,7 @@ use plane::desc::AggFunc;
 use plane::table::{TableShape, VALUE_MAX_OLD};
 use plane::thread::ThreadShape;
 use plane::{assoc, owned, ring, scratch, stacks};
+pub use share::{Home, Shared};
 
 use crate::mir::{KsymId, MapRef};
 use crate::sys::{Map, MapBtf, MapSpec, SysError};
@@ -90,6 +92,8 @@ pub struct PreemptCount {
 pub struct Area {
     /// The map.
     pub map: MapRef,
+    /// Where it begins in an element: behind others that share the map.
+    pub at: u32,
     /// Bytes of an element.
     pub stride: u32,
     /// Elements.
@@ -140,6 +144,8 @@ pub struct AggPlan {
     pub columns: Vec<KeyColumn>,
     /// CPU indices it has tables for: those of the bank it was made with, or 1.
     pub cpus: u32,
+    /// Where they are.
+    pub home: Home,
 }
 
 /// An associative array.
@@ -153,6 +159,8 @@ pub struct AssocPlan {
     pub elements: u32,
     /// Of a `self->` array: where a thread has the heads of its lists.
     pub heads: Option<Heads>,
+    /// Programs reach it through a map of arrays, as that one of them.
+    pub shared: Option<Shared>,
 }
 
 /// Where the heads of a `self->` array's lists are.
@@ -260,17 +268,17 @@ impl Plan {
 
     /// Per-CPU control elements.
     pub fn percpu(&self) -> Area {
-        Area { map: MapRef::PerCpu, stride: PERCPU_STRIDE, count: self.cpus }
+        Area { map: MapRef::PerCpu, at: 0, stride: PERCPU_STRIDE, count: self.cpus }
     }
 
     /// The rings.
     pub fn rings(&self) -> Area {
-        Area { map: MapRef::Rings, stride: self.ring_size, count: self.cpus }
+        Area { map: MapRef::Rings, at: 0, stride: self.ring_size, count: self.cpus }
     }
 
     /// The scratch slots.
     pub fn slots(&self) -> Area {
-        Area { map: MapRef::Slots, stride: self.slot_size, count: self.cpus * scratch::SLOTS }
+        Area { map: MapRef::Slots, at: 0, stride: self.slot_size, count: self.cpus * scratch::SLOTS }
     }
 
     /// The `self->` arrays from variable `first` on.
@@ -287,14 +295,13 @@ impl Plan {
             Some(VarPlan::Assoc(a)) => (owned::node_size(a.key_size()), owned::nodes(a.elements)),
             _ => (owned::KEY, 1),
         };
-        Area { map: MapRef::Nodes(var), stride, count }
+        Area { map: MapRef::Nodes(var), at: 0, stride, count }
     }
 
     /// An aggregation's tables; `None` for an unknown one.
     pub fn agg(&self, agg: u32) -> Option<Area> {
-        let stride = self.aggs.get(agg as usize)?.shape.table_size;
-        let cpus = self.aggs.get(agg as usize)?.cpus;
-        Some(Area { map: MapRef::Agg(agg), stride, count: 2 * cpus })
+        let AggPlan { home, cpus, .. } = self.aggs.get(agg as usize)?;
+        Some(Area { map: MapRef::Agg(home.map), at: home.at, stride: home.stride, count: 2 * cpus })
     }
 
     /// Gives up half of what `what` has; false when it is at its least.
@@ -304,14 +311,7 @@ impl Plan {
                 self.ring_size /= 2;
                 true
             }
-            Sized::Aggregation(a) => match self.aggs.get_mut(a as usize) {
-                Some(agg) if agg.shape.slots_log2 > 0 => {
-                    let room = u64::from(agg.shape.table_size) / 2;
-                    agg.shape = TableShape::new(agg.func, agg.shape.key_size, room);
-                    true
-                }
-                _ => false,
-            },
+            Sized::Aggregation(map) => self.halve_aggs(map),
             Sized::Dynamic(v) => match self.vars.get_mut(v as usize) {
                 Some(VarPlan::Assoc(a)) if a.elements > 16 => {
                     a.elements /= 2;
@@ -347,12 +347,15 @@ impl Plan {
             }
         }
         let had = before.map_or((0, 0), |b| (b.aggs.len() as u32, b.vars.len() as u32));
-        out.extend((had.0..self.aggs.len() as u32).map(|a| (MapRef::Agg(a), Sized::Aggregation(a))));
+        let first = |a: &u32| self.aggs.get(*a as usize).is_some_and(|agg| agg.home.map == *a);
+        let aggs = (had.0..self.aggs.len() as u32).filter(first);
+        out.extend(aggs.map(|a| (MapRef::Agg(a), Sized::Aggregation(a))));
         out.extend((0..).zip(&self.vars).skip(had.1 as usize).filter_map(|(i, v)| match v {
             VarPlan::Assoc(_) => Some((MapRef::Var(i), Sized::Dynamic(i))),
             VarPlan::GlobalAlone(_) | VarPlan::ThreadAlone(_) => Some((MapRef::Var(i), Sized::Fixed)),
             VarPlan::Global(_) | VarPlan::Thread(_) | VarPlan::Clause => None,
         }));
+        out.extend(self.arrays(had.1).map(|first| (MapRef::Arrays(first), Sized::Fixed)));
         // Behind the arrays, which may have had to be made smaller.
         for (i, heads) in self.owned(had.1) {
             out.push((MapRef::Nodes(i), Sized::Fixed));
@@ -363,7 +366,12 @@ impl Plan {
         out
     }
 
-    fn create(&self, map: MapRef, thread_btf: Option<MapBtf<'_>>) -> Result<Map, SysError> {
+    fn create(
+        &self,
+        map: MapRef,
+        thread_btf: Option<MapBtf<'_>>,
+        made: &BTreeMap<MapRef, Map>,
+    ) -> Result<Map, SysError> {
         let area = |name, area: Area| {
             // Sizes that do not fit an element or a map fail in the kernel, as E2BIG, and may be lowered.
             let total = u32::try_from(area.total()).unwrap_or(u32::MAX);
@@ -378,7 +386,7 @@ impl Plan {
             MapRef::Rings => area("dt_rings", self.rings()),
             MapRef::Slots => area("dt_slots", self.slots()),
             MapRef::Agg(a) => {
-                let none = Area { map, stride: 8, count: 1 };
+                let none = Area { map, at: 0, stride: 8, count: 1 };
                 area(&format!("dt_agg{a}"), self.agg(a).unwrap_or(none))
             }
             MapRef::Doorbell => Map::create(&MapSpec::ringbuf("dt_doorbell", page_size())),
@@ -409,6 +417,7 @@ impl Plan {
                 Some(VarPlan::ThreadAlone(shape)) => task_storage(&format!("dt_var{v}"), shape.value_size()),
                 _ => Err(SysError::new(format!("create a map for variable {v}"), libc::EINVAL)),
             },
+            MapRef::Arrays(first) => self.create_arrays(first, made),
             MapRef::Vtime => task_storage("dt_vtime", plane::vtime::SIZE),
             MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), self.nodes(v)),
             MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
@@ -499,7 +508,9 @@ impl Plan {
             shape: TableShape::new(a.func, a.key_size, room),
             columns: KeyColumn::of(&a.key),
             cpus,
+            home: Home::default(),
         }));
+        self.share_aggs(self.aggs.len() - new.len());
     }
 
     /// Plans the variables that it does not have yet; `dynvarsize` is for them alone. The first scalars of the session, and
@@ -532,7 +543,7 @@ impl Plan {
                     } else {
                         Heads::Alone
                     });
-                    let mut array = AssocPlan { columns, data: size, elements: 0, heads };
+                    let mut array = AssocPlan { columns, data: size, elements: 0, heads, shared: None };
                     array.elements = assoc::elements(room, array.key_size(), size, owned);
                     VarPlan::Assoc(array)
                 }
@@ -551,6 +562,7 @@ impl Plan {
                 (None, Scope::Clause) => VarPlan::Clause,
             });
         }
+        self.share_arrays(self.vars.len() - new.len());
         if threads_together && any_thread {
             let shape = ThreadShape { levels, level_size: thread, arrays: owned_arrays };
             self.thread = Some(shape);
@@ -589,7 +601,7 @@ fn make(
     }
     for (map, sized) in maps.plan.wanted(before) {
         loop {
-            match maps.plan.create(map, thread_btf) {
+            match maps.plan.create(map, thread_btf, &maps.maps) {
                 Ok(made) => break drop(maps.maps.insert(map, made)),
                 Err(e) if auto && matches!(e.errno, libc::ENOMEM | libc::E2BIG) && maps.plan.halve(sized) => {
                     let what = match sized {

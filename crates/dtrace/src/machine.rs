@@ -76,7 +76,8 @@ pub(crate) struct Machine {
     control: Mmap,
     /// In the order they were made; new programs use the last.
     banks: Vec<Bank>,
-    aggs: Vec<Mmap>,
+    /// The tables of aggregations, by their map's number.
+    aggs: BTreeMap<u32, Mmap>,
     /// Stack stores that programs from before still fill.
     former_stacks: Vec<Map>,
     /// ERROR and its clauses so far.
@@ -139,14 +140,13 @@ impl Machine {
         let loaded = load(None, program, assembly, options, around, &mut || Ok(()))?;
         let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
-        let aggs = (0..program.module.aggs.len() as u32).map(|a| Ok(map(MapRef::Agg(a))?.mmap(true)?));
         let mut machine = Machine {
             attached: loaded.attached,
             begin: loaded.begin,
             end: loaded.end,
             control: map(MapRef::Control)?.mmap(true)?,
             banks: vec![Bank::new(&maps)?],
-            aggs: aggs.collect::<Result<_, Error>>()?,
+            aggs: tables(&maps)?,
             former_stacks: Vec::new(),
             error: loaded.error,
             next_table: loaded.next_table,
@@ -176,11 +176,7 @@ impl Machine {
         let maps = &loaded.maps;
         let new_bank = maps.plan.bank != self.maps.plan.bank;
         let bank = new_bank.then(|| Bank::new(maps)).transpose()?;
-        let mut aggs = Vec::new();
-        for a in self.aggs.len() as u32..maps.plan.aggs.len() as u32 {
-            let map = maps.get(MapRef::Agg(a)).ok_or_else(|| Error::Internal(format!("no map of @{a}")))?;
-            aggs.push(map.mmap(true)?);
-        }
+        let aggs = tables(maps)?;
         // From here on all that the new programs write is read, whether they can all be attached or not.
         self.banks.extend(bank);
         self.aggs.extend(aggs);
@@ -335,9 +331,10 @@ impl Machine {
         let Some(control) = self.control().filter(|_| !self.aggs.is_empty()) else { return Ok(()) };
         let side = control.flip();
         self.grace().map_err(|e| io::Error::from_raw_os_error(e.errno))?;
-        for (id, (memory, agg)) in (0..).zip(self.aggs.iter().zip(&self.maps.plan.aggs)) {
-            let shape = (agg.func, agg.shape);
-            take_table(memory.words(), shape, (side, agg.cpus), &mut |cpu, key, value| {
+        for (id, agg) in (0..).zip(&self.maps.plan.aggs) {
+            let Some(memory) = self.aggs.get(&agg.home.map) else { continue };
+            let tables = (memory.words(), agg.home.at, agg.home.stride);
+            take_table(tables, (agg.func, agg.shape), (side, agg.cpus), &mut |cpu, key, value| {
                 sink(AggId(id), cpu, key, value);
             });
         }
@@ -473,6 +470,15 @@ pub(crate) fn load(
         loaded.attached.push(Attached { prog, attach, links: Vec::new(), cpus: Vec::new() });
     }
     Ok(loaded)
+}
+
+/// The memory of aggregations.
+fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
+    let all = maps.iter().filter_map(|(at, map)| match at {
+        MapRef::Agg(number) => Some((number, map)),
+        _ => None,
+    });
+    all.map(|(number, map)| Ok((number, map.mmap(true)?))).collect()
 }
 
 fn run(progs: &[Prog]) -> Result<(), SysError> {

@@ -179,10 +179,11 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
 /// Receives a slot of a table: CPU index, key, value.
 pub type TableSink<'a> = dyn FnMut(u32, &[u8], &[u64]) + 'a;
 
-/// Empties the tables of one side. `memory` holds the tables of both sides for `n` CPU indices; `sink` receives each key
+/// Empties the tables of one side. The memory holds the tables of both sides for `n` CPU indices, from an offset on and so
+/// many bytes apart; `sink` receives each key
 /// with its value in the words of [`AggFunc`], and the CPU index whose table it was in. A key comes as often as it stands there.
 pub fn take_table(
-    memory: &[AtomicU64],
+    (memory, at, stride): (&[AtomicU64], u32, u32),
     (func, shape): (AggFunc, TableShape),
     (side, n): (u32, u32),
     sink: &mut TableSink<'_>,
@@ -191,7 +192,7 @@ pub fn take_table(
     let mut key = Vec::with_capacity(shape.key_size as usize);
     let mut value = Vec::with_capacity(shape.value_size as usize / 8);
     for cpu in 0..n {
-        let first = TableShape::table_index(side, cpu, n) as usize * table_words;
+        let first = TableShape::table_index(side, cpu, n) as usize * (stride as usize / 8) + at as usize / 8;
         let Some(table) = memory.get(first..first + table_words) else { continue };
         let claimed = table[CLAIMED as usize / 8].swap(0, Ordering::Acquire);
         let mut left = if shape.key_size == 0 { 1 } else { claimed };
@@ -338,7 +339,9 @@ mod tests {
             memory[at + 2].store(key * 100, Ordering::Relaxed);
         }
         let mut got = Vec::new();
-        take_table(&memory, (AggFunc::Count, shape), (1, 1), &mut |_, k, v| got.push((k[0], v[0])));
+        take_table((&memory, 0, shape.table_size), (AggFunc::Count, shape), (1, 1), &mut |_, k, v| {
+            got.push((k[0], v[0]))
+        });
         assert_eq!(got, [(5, 500), (6, 600)]);
         assert!(memory.iter().all(|w| w.load(Ordering::Relaxed) == 0));
     }
@@ -358,7 +361,9 @@ mod tests {
             memory[at].store(state, Ordering::Relaxed);
             memory[at + 1].store(word, Ordering::Relaxed);
             let mut got = None;
-            take_table(&memory, (func, shape), (0, 1), &mut |_, _, v| got = Some(v[0]));
+            take_table((&memory, 0, shape.table_size), (func, shape), (0, 1), &mut |_, _, v| {
+                got = Some(v[0])
+            });
             assert_eq!(got, expected, "{func:?}");
         }
     }

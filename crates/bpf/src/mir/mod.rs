@@ -104,6 +104,8 @@ pub enum MapRef {
     Agg(u32),
     /// An associative array, by `VarId`.
     Var(u32),
+    /// Associative arrays that programs reach together, by the `VarId` of the first.
+    Arrays(u32),
     /// Task storage of the accounts of `vtimestamp`.
     Vtime,
     /// Nodes of the elements of a `self->` array, by `VarId`.

@@ -112,8 +112,14 @@ fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding
         // Asked for again, not kept: nothing but the key stays alive for this path.
         let table = table_index(b, of, firing);
         let address = key_address(b, firing, key);
-        let name = format!("dt_find_{}", at.agg);
-        let args = [Arg::Word(table), Arg::Word(hash), Arg::Memory(address, shape.key_size)];
+        let mut args = vec![Arg::Word(table), Arg::Word(hash), Arg::Memory(address, shape.key_size)];
+        let mut name = format!("dt_find_{}", at.agg);
+        // Aggregations that share a map also share the function, if they are alike: it is told which is meant.
+        if shape.table_size < area.stride {
+            let (first, TableShape { stride, slots_log2, .. }) = (of.home.map, shape);
+            name = format!("dt_find_{first}_{stride}_{slots_log2}{}", signature(&of.columns));
+            args.push(Arg::Word(b.imm(i64::from(area.at))));
+        }
         let offset = b.call_global(&name, &args, |b| find_body(b, of, area));
         // Slots are whole words apart, of which the verifier knows nothing here.
         let offset = b.and(offset, -8);
@@ -137,7 +143,13 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     let (none, again, compare, next) = (b.label(), b.label(), b.label(), b.label());
     let words = b.stack(8);
     b.br(Jmp::Ge, table, area.count, none);
-    let base = element(b, area, table, words, none);
+    let mut base = element(b, Area { at: 0, ..area }, table, words, none);
+    if shape.table_size < area.stride {
+        let at = b.param(3);
+        let at = b.and(at, -8);
+        b.br(Jmp::Gt, at, area.stride - shape.table_size, none);
+        base = b.add(base, at);
+    }
     let tag = b.or(hash, 2);
     let first = slot_index(b, shape, hash);
     let index = b.copy(first);

@@ -19,6 +19,30 @@ const EEXIST: i64 = -17;
 const ENOENT: i64 = -2;
 const NOEXIST: i64 = 1;
 
+/// The array of a subprogram.
+#[derive(Clone, Copy)]
+enum Array {
+    Own(VarId),
+    /// One of several.
+    Found(V),
+}
+
+/// An array and the address of a key.
+#[derive(Clone, Copy)]
+struct Place {
+    map: Array,
+    key: V,
+}
+
+impl Place {
+    fn map(self, b: &mut Builder) -> V {
+        match self.map {
+            Array::Own(var) => b.map(MapRef::Var(var.0)),
+            Array::Found(map) => map,
+        }
+    }
+}
+
 /// An operation on an array's element.
 struct Access<'a> {
     plan: &'a Plan,
@@ -36,7 +60,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Calls the subprogram `name` with the key, its hash, and `more`. `body` gets the key's address there. `image` is a
+    /// Calls the subprogram `name` with the key, its hash, and `more`. `body` gets the place there. `image` is a
     /// place in the scratch slot that it knows.
     fn call(
         &self,
@@ -44,9 +68,13 @@ impl<'a> Access<'a> {
         name: &str,
         more: &[Arg],
         image: Option<InSlot>,
-        body: impl FnOnce(&mut Builder, V),
+        body: impl FnOnce(&mut Builder, Place),
     ) -> V {
-        let mut name = format!("dt_{name}_{}", self.var.0);
+        // Arrays that are reached together share the function too: it is told which is meant.
+        let mut name = match self.of.shared {
+            Some(shared) => format!("dt_{name}_of_{}", shared.first),
+            None => format!("dt_{name}_{}", self.var.0),
+        };
         let hash = key_hash(b, &self.of.columns, self.key);
         let given = match self.key {
             Key::Words(_) => Arg::Memory(key_address(b, self.firing, self.key), self.of.key_size()),
@@ -61,9 +89,21 @@ impl<'a> Access<'a> {
         }
         let mut args = vec![given, Arg::Word(hash)];
         args.extend_from_slice(more);
+        if let Some(shared) = self.of.shared {
+            args.push(Arg::Word(b.imm(i64::from(shared.index))));
+        }
         b.call_global(&name, &args, |b| {
             let bad = b.label();
             let given = b.param(0);
+            let map = self.of.shared.map(|shared| {
+                let index = b.param(args.len() - 1);
+                let room = b.stack(8);
+                b.slot_store(Size::B4, room, 0, index);
+                let (all, place) = (b.map(MapRef::Arrays(shared.first)), b.slot_addr(room, 0));
+                let map = b.call(Helper::MAP_LOOKUP_ELEM, &[all, place]);
+                b.br(Jmp::Eq, map, 0, bad);
+                map
+            });
             let key = match self.key {
                 // Copied, because here it is no stack, and a key must be in one (or in a map).
                 Key::Words(words) => {
@@ -79,7 +119,8 @@ impl<'a> Access<'a> {
                     b.add(slot, place.offset)
                 }
             };
-            body(b, key);
+            let map = map.map_or(Array::Own(self.var), Array::Found);
+            body(b, Place { map, key });
             b.bind(bad);
             b.exit(0);
         })
@@ -95,10 +136,10 @@ fn count(b: &mut Builder, plan: &Plan) {
 /// The element's integer; 0 when there is none, or (a counted dynamic drop) when it is busy.
 pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) -> V {
     let Some(a) = Access::new(plan, firing, var, key) else { return b.imm(0) };
-    a.call(b, "load", &[], None, |b, key| {
+    a.call(b, "load", &[], None, |b, at| {
         let value = b.var();
         let (done, missing) = (b.label(), b.label());
-        read(b, &a, key, (done, missing), |b, element| {
+        read(b, &a, at, (done, missing), |b, element| {
             let data = b.load(Size::B8, element, DATA as i16);
             b.set(value, data);
         });
@@ -114,10 +155,10 @@ pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
 pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>, to: V) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     let bytes = a.of.data;
-    a.call(b, "load", &[Arg::Memory(to, bytes)], None, |b, key| {
+    a.call(b, "load", &[Arg::Memory(to, bytes)], None, |b, at| {
         let to = b.param(2);
         let (done, missing) = (b.label(), b.label());
-        read(b, &a, key, (done, missing), |b, element| {
+        read(b, &a, at, (done, missing), |b, element| {
             let from = b.add(element, DATA);
             copy_words(b, to, from, bytes);
         });
@@ -139,11 +180,11 @@ pub fn assoc_store_int(
 ) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     let value = b.reg(value);
-    a.call(b, "store", &[Arg::Word(value)], None, |b, key| {
+    a.call(b, "store", &[Arg::Word(value)], None, |b, at| {
         let value = b.param(2);
         let image = b.stack(a.of.value_size());
         let image = b.slot_addr(image, 0);
-        store(b, &a, key, image, |b, element| b.store(Size::B8, element, DATA as i16, value));
+        store(b, &a, at, image, |b, element| b.store(Size::B8, element, DATA as i16, value));
     });
 }
 
@@ -161,11 +202,11 @@ pub fn assoc_store_str(
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     let bytes = a.of.data;
     let args = [Arg::Memory(from, bytes), Arg::Word(image.slot.number)];
-    a.call(b, "store", &args, Some(image), |b, key| {
+    a.call(b, "store", &args, Some(image), |b, at| {
         let (from, number, bad) = (b.param(2), b.param(3), b.label());
         let slot = slot_at(b, plan, number, bad);
         let image = b.add(slot, image.offset);
-        store(b, &a, key, image, |b, element| {
+        store(b, &a, at, image, |b, element| {
             let to = b.add(element, DATA);
             copy_words(b, to, from, bytes);
         });
@@ -177,10 +218,10 @@ pub fn assoc_store_str(
 /// Deletes the element; busy is a counted dynamic drop.
 pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
-    a.call(b, "delete", &[], None, |b, key| {
+    a.call(b, "delete", &[], None, |b, at| {
         let done = b.label();
         attempts(b, plan, |b, retry| {
-            let element = lookup(b, var, key, done);
+            let element = lookup(b, at, done);
             let word = b.load(Size::B8, element, WORD as i16);
             b.br(Jmp::Set, word, GONE as u32, done);
             lock(b, element, word, LOCKED | GONE, retry);
@@ -189,8 +230,8 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
                 let at = b.add(element, value_size(a.of.data));
                 b.load(Size::B8, at, 0)
             });
-            let map = b.map(MapRef::Var(var.0));
-            let r = b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
+            let map = at.map(b);
+            let r = b.call(Helper::MAP_DELETE_ELEM, &[map, at.key]);
             match node {
                 Some(node) => {
                     let failed = b.label();
@@ -227,9 +268,9 @@ fn attempts(b: &mut Builder, plan: &Plan, body: impl FnOnce(&mut Builder, Label)
 }
 
 /// The element of the key at this address.
-fn lookup(b: &mut Builder, var: VarId, key: V, missing: Label) -> V {
-    let map = b.map(MapRef::Var(var.0));
-    let element = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
+fn lookup(b: &mut Builder, at: Place, missing: Label) -> V {
+    let map = at.map(b);
+    let element = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at.key]);
     b.br(Jmp::Eq, element, 0, missing);
     element
 }
@@ -250,12 +291,12 @@ fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
 fn read(
     b: &mut Builder,
     a: &Access<'_>,
-    key: V,
+    at: Place,
     (done, missing): (Label, Label),
     take: impl FnOnce(&mut Builder, V),
 ) {
     attempts(b, a.plan, |b, retry| {
-        let element = lookup(b, a.var, key, missing);
+        let element = lookup(b, at, missing);
         let before = b.load(Size::B8, element, WORD as i16);
         b.br(Jmp::Set, before, GONE as u32, missing);
         b.br(Jmp::Set, before, LOCKED as u32, retry);
@@ -269,10 +310,10 @@ fn read(
 }
 
 /// Stores: in place under the lock, or by an insert that is published once it stands whole.
-fn store(b: &mut Builder, a: &Access<'_>, key: V, image: V, put: impl Fn(&mut Builder, V)) {
+fn store(b: &mut Builder, a: &Access<'_>, at: Place, image: V, put: impl Fn(&mut Builder, V)) {
     let (done, insert) = (b.label(), b.label());
     attempts(b, a.plan, |b, retry| {
-        let element = lookup(b, a.var, key, insert);
+        let element = lookup(b, at, insert);
         let word = b.load(Size::B8, element, WORD as i16);
         lock(b, element, word, LOCKED, retry);
         put(b, element);
@@ -289,10 +330,10 @@ fn store(b: &mut Builder, a: &Access<'_>, key: V, image: V, put: impl Fn(&mut Bu
         b.store(Size::B8, image, KEYHASH as i16, hash);
         put(b, image);
         let (failed, exists) = (b.label(), b.label());
-        let link = a.of.heads.map(|_| owned::Link::take(b, a.plan, a.var, (key, image), failed));
-        let map = b.map(MapRef::Var(a.var.0));
+        let link = a.of.heads.map(|_| owned::Link::take(b, a.plan, a.var, (at.key, image), failed));
+        let map = at.map(b);
         let flags = b.imm(NOEXIST);
-        let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, image, flags]);
+        let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, at.key, image, flags]);
         // Somebody was faster: then it is a store.
         b.br(Jmp::Eq, r, EEXIST, if link.is_some() { exists } else { retry });
         if let Some(link) = &link {
@@ -309,7 +350,7 @@ fn store(b: &mut Builder, a: &Access<'_>, key: V, image: V, put: impl Fn(&mut Bu
             b.br(Jmp::Ne, r, 0, failed);
         }
         // Nobody can have deleted it: it is locked.
-        let element = lookup(b, a.var, key, done);
+        let element = lookup(b, at, done);
         b.xchg(element, WORD as i16, word);
         b.jmp(done);
         b.bind(failed);

@@ -207,7 +207,7 @@ pub(crate) fn element(
 ) -> V {
     let index = index.into();
     if area.direct() {
-        let base = b.map_value(area.map, 0);
+        let base = b.map_value(area.map, area.at);
         return match index {
             Operand::Imm(0) => base,
             Operand::Imm(i) => b.add(base, i * i64::from(area.stride)),
@@ -223,7 +223,7 @@ pub(crate) fn element(
     let key = b.slot_addr(key, 0);
     let base = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
     b.br(Jmp::Eq, base, 0, bad);
-    base
+    if area.at == 0 { base } else { b.add(base, area.at) }
 }
 
 /// The key's address: words go to the stack.

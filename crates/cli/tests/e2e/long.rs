@@ -8,7 +8,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
     a_fault_in_the_middle_of_a_long_clause strings_of_four_kilobytes many_clause_local_variables
-    stacks_in_three_hundred_clauses a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names
+    stacks_in_three_hundred_clauses two_hundred_aggregations_and_a_hundred_arrays a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names
 }
 
 /// So many calls.
@@ -164,6 +164,50 @@ fn stacks_in_three_hundred_clauses() -> Verdict {
     for whose in ["kernel", "user"] {
         let line = o.out.lines().find(|l| l.trim().starts_with(whose)).unwrap_or_default();
         assert_eq!(line.trim(), format!("{whose} {all}"), "{o:?}");
+    }
+    assert!(!o.err.contains("drop"), "{o:?}");
+    Pass
+}
+
+fn two_hundred_aggregations_and_a_hundred_arrays() -> Verdict {
+    // More than the 64 maps that a program may use, and more than the 256 functions, if each had its own.
+    let (aggs, arrays) = if std::env::var_os("DTRACE_IN_VM").is_some() { (70, 40) } else { (200, 100) };
+    let mut script = "int s; ".to_owned();
+    let probe = "syscall::getppid:entry /pid == $target/";
+    let (mut prints, mut lines, mut sum) = (String::new(), Vec::new(), 0);
+    for i in 0..aggs {
+        let key = ["", "[probefunc]", "[probefunc, pid]", "[stringof(probeprov), 7]", "[7]"][i % 5];
+        let (function, value) =
+            [("count()".to_owned(), 1), (format!("sum({i})"), i), (format!("max({i})"), i)][i % 3].clone();
+        let _ = write!(script, "{probe} {{ @a{i}{key} = {function}; }} ");
+        let _ = write!(prints, "printf(\"a {i}\"); printa(@a{i}); ");
+        lines.push((i, if i % 3 == 2 { value } else { value * CALLS as usize }));
+    }
+    for i in 0..arrays {
+        let element = format!("b{i}[{}]", ["1", "probefunc", "probefunc, 5"][i % 3]);
+        let _ = match i % 2 {
+            // A new element, one that is there, none.
+            0 => write!(
+                script,
+                "{probe} {{ {element} = {i}; {element}++; s += {element}; {element} = 0; s += {element}; {element} = {i}; }} "
+            ),
+            _ => write!(
+                script,
+                "{probe} {{ {element} = probefunc; s += strlen({element}); {element} = 0; s += {element} == NULL; }} "
+            ),
+        };
+        sum += if i % 2 == 0 { i + 1 } else { "getppid".len() + 1 };
+    }
+    let _ = write!(script, "END {{ printf(\"s %d\\n\", s); {prints} }}");
+    let o = traced(&script, &[]).code(0);
+    assert_eq!(o.value_of("s"), sum as i64 * CALLS, "{o:?}");
+    // "a N" and, behind a key in the same line or the next, the value.
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    let mut groups = words.split(|w| *w == "a").skip(1);
+    for (i, value) in lines {
+        let group = groups.next().unwrap_or_default();
+        let (first, last) = (i.to_string(), value.to_string());
+        assert_eq!((group.first(), group.last()), (Some(&first.as_str()), Some(&last.as_str())), "{o:?}");
     }
     assert!(!o.err.contains("drop"), "{o:?}");
     Pass

@@ -282,7 +282,7 @@ impl State {
     fn take(&mut self, side: u64) -> Result<u32, String> {
         let memory: Vec<AtomicU64> = self.words.iter().map(|w| AtomicU64::new(*w)).collect();
         let mut entries = Vec::new();
-        take_table(&memory, (FUNC, SHAPE), (side as u32, 1), &mut |_, key, words| {
+        take_table((&memory, 0, SHAPE.table_size), (FUNC, SHAPE), (side as u32, 1), &mut |_, key, words| {
             let key = key.try_into().map_or(u64::MAX, u64::from_le_bytes);
             entries.push((key, words[0], words[1]));
         });

@@ -1,0 +1,183 @@
+//! Many aggregations and arrays: a program may use 64 maps, so these share some.
+//!
+//! ```text
+//!  aggregations   one map, whose elements hold a table of each: the tables lie side by side
+//!  arrays         a map of maps for all whose keys and values have the same length: programs ask it for the array, and
+//!                 have one function for all of them
+//! ```
+//!
+//! Few have maps of their own, which are reached faster.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use plane::table::{TableShape, VALUE_MAX_OLD};
+
+use super::{AggPlan, Map, MapRef, Plan, VarPlan};
+use crate::sys::{MapSpec, SysError};
+
+/// So many that are planned together have maps of their own.
+const ALONE: usize = 16;
+
+/// Where the tables of an aggregation are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Home {
+    /// The map: that of the first aggregation in it.
+    pub map: u32,
+    /// Offset of a table in an element.
+    pub at: u32,
+    /// Bytes of an element.
+    pub stride: u32,
+}
+
+/// Which of the arrays in a map of arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// The first array in it.
+    pub first: u32,
+    /// Its place.
+    pub index: u32,
+}
+
+impl Plan {
+    /// Finds maps for the aggregations from `first` on.
+    pub(super) fn share_aggs(&mut self, first: usize) {
+        let together = self.aggs.len() - first > ALONE;
+        let mut home = Home::default();
+        for (i, agg) in self.aggs.iter_mut().enumerate().skip(first) {
+            let size = agg.shape.table_size;
+            let fits = u64::from(home.stride) + u64::from(size) <= VALUE_MAX_OLD;
+            if i == first || !together || !fits {
+                home = Home { map: i as u32, at: 0, stride: 0 };
+            }
+            home.at = home.stride;
+            home.stride += size;
+            agg.home = home;
+        }
+        self.close_aggs(first);
+    }
+
+    /// The stride of a map is known with its last aggregation.
+    fn close_aggs(&mut self, first: usize) {
+        let strides: BTreeMap<u32, u32> = self.aggs.iter().map(|a| (a.home.map, a.home.stride)).collect();
+        for agg in self.aggs.iter_mut().skip(first) {
+            agg.home.stride = strides.get(&agg.home.map).copied().unwrap_or(agg.home.stride);
+        }
+    }
+
+    /// Gives up half of what the aggregations of a map have; false when they are at their least.
+    pub(super) fn halve_aggs(&mut self, map: u32) -> bool {
+        let (mut any, mut end) = (false, 0);
+        for AggPlan { func, shape, home, .. } in self.aggs.iter_mut().filter(|a| a.home.map == map) {
+            if shape.slots_log2 > 0 {
+                *shape = TableShape::new(*func, shape.key_size, u64::from(shape.table_size) / 2);
+                any = true;
+            }
+            home.at = end;
+            end += shape.table_size;
+            home.stride = end;
+        }
+        self.close_aggs(map as usize);
+        any
+    }
+
+    /// Finds which of the arrays from `first` on are reached together.
+    pub(super) fn share_arrays(&mut self, first: usize) {
+        let mut alike: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for (i, var) in self.vars.iter().enumerate().skip(first) {
+            // Those of threads have more than one map.
+            if let VarPlan::Assoc(a) = var
+                && a.heads.is_none()
+            {
+                alike.entry((a.key_size(), a.data)).or_default().push(i);
+            }
+        }
+        if alike.values().map(Vec::len).sum::<usize>() <= ALONE {
+            return;
+        }
+        for group in alike.values().filter(|g| g.len() > 1) {
+            for (index, var) in (0..).zip(group) {
+                if let Some(VarPlan::Assoc(a)) = self.vars.get_mut(*var) {
+                    a.shared = Some(Shared { first: group[0] as u32, index });
+                }
+            }
+        }
+    }
+
+    /// The maps of arrays among the variables from `first` on, by their first array.
+    pub(super) fn arrays(&self, first: u32) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.vars).skip(first as usize).filter_map(|(i, v)| match v {
+            VarPlan::Assoc(a) if a.shared?.first == i => Some(i),
+            _ => None,
+        })
+    }
+
+    /// A map of arrays, which are made.
+    pub(super) fn create_arrays(&self, first: u32, made: &BTreeMap<MapRef, Map>) -> Result<Map, SysError> {
+        let arrays = (0..).zip(&self.vars).filter_map(|(i, v)| match v {
+            VarPlan::Assoc(a) if a.shared?.first == first => {
+                Some((a.shared?.index, made.get(&MapRef::Var(i))?))
+            }
+            _ => None,
+        });
+        let arrays: Vec<(u32, &Map)> = arrays.collect();
+        let name = format!("dt_arrays{first}");
+        let Some((_, like)) = arrays.first() else {
+            return Err(SysError::new(format!("create {name}"), libc::EINVAL));
+        };
+        let map = Map::create(&MapSpec::array_of_maps(&name, like.as_fd(), arrays.len() as u32))?;
+        for (index, array) in arrays {
+            map.set_fd(index, array.as_fd())?;
+        }
+        Ok(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dif::ir::Module;
+
+    use crate::maps::{Needs, Options, Plan};
+    use crate::mir::MapRef;
+
+    fn plan(aggs: usize, arrays: usize) -> Plan {
+        let mut text = "module strsize 256\nstring s0 = \"\"\n".to_owned();
+        for v in 0..arrays {
+            let size = if v % 4 == 0 { 256 } else { 8 };
+            let key = if v % 4 == 0 { "0:str(256)" } else { "0:u64" };
+            text += &format!("var var{v} = global \"v{v}\" u64 [{key}] size {size}\n");
+        }
+        for a in 0..aggs {
+            text += &format!("agg agg{a} = \"a{a}\" count [0:u64] size 8\n");
+        }
+        let module: Module = dif::text::parse(&text).unwrap();
+        Plan::new(&module, &Options::default(), &Needs { cpus: 8, ..Needs::default() })
+    }
+
+    fn maps(plan: &Plan, such: fn(&MapRef) -> bool) -> usize {
+        plan.wanted(None).iter().filter(|(map, _)| such(map)).count()
+    }
+
+    #[test]
+    fn few_have_maps_of_their_own() {
+        let plan = plan(16, 16);
+        assert_eq!(maps(&plan, |m| matches!(m, MapRef::Agg(_))), 16);
+        assert_eq!(maps(&plan, |m| matches!(m, MapRef::Arrays(_))), 0);
+    }
+
+    #[test]
+    fn many_share_and_none_overlap() {
+        let mut plan = plan(200, 100);
+        for _ in 0..3 {
+            assert_eq!(maps(&plan, |m| matches!(m, MapRef::Agg(_))), 1);
+            assert_eq!(maps(&plan, |m| matches!(m, MapRef::Arrays(_))), 2);
+            let mut end = 0;
+            for agg in &plan.aggs {
+                assert_eq!((agg.home.map, agg.home.at), (0, end));
+                end += agg.shape.table_size;
+            }
+            assert!(plan.aggs.iter().all(|a| a.home.stride == end) && end <= 4 << 20);
+            assert!(plan.halve_aggs(0));
+        }
+    }
+}
