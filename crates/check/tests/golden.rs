@@ -61,7 +61,7 @@ fn catalog() -> ListCatalog {
     }
     let task = || ArgType::text(0, "struct task_struct *");
     let probes = [
-        ("touch", vec![task(), ArgType::text(1, "struct nothing *"), ArgType::text(2, "void")]),
+        ("touch", vec![task(), ArgType::text(1, "nothing_t"), ArgType::text(2, "void")]),
         ("look", vec![task().translated("struct seen *"), ArgType::text(0, "int").translated("short")]),
         (
             "mark",

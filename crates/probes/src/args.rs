@@ -87,9 +87,12 @@ impl ArgType {
         Self { translated: Some(TypeRef::Text(to.into())), ..self }
     }
 
-    /// The type that the kernel passes, if it is known.
+    /// The type that the kernel passes, if it is known. A pointer to something that no kernel type tells is one to `void`.
     pub fn native_type(&self, types: &Types) -> Option<TypeId> {
-        let ty = resolve(types, &self.native)?;
+        let ty = resolve(types, &self.native).or_else(|| match &self.native {
+            TypeRef::Text(text) if text.ends_with('*') => Some(TypeId::VOID_PTR),
+            _ => None,
+        })?;
         Some(if self.userland { in_process(types, ty) } else { ty })
     }
 
@@ -103,8 +106,10 @@ impl ArgType {
 
     /// The type that scripts see, as a list shows it.
     pub fn name(&self, types: &Types) -> String {
-        match (self.shown_type(types), self.translated.as_ref().unwrap_or(&self.native)) {
+        let shown = self.translated.as_ref().unwrap_or(&self.native);
+        match (resolve(types, shown).and_then(|_| self.shown_type(types)), shown) {
             (Some(ty), _) => types.name(ty),
+            (None, TypeRef::Text(text)) if self.userland && text.ends_with('*') => format!("userland {text}"),
             (None, TypeRef::Text(text)) => text.to_string(),
             (None, TypeRef::Btf(..)) => "(unknown)".into(),
         }

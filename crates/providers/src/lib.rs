@@ -18,6 +18,7 @@ mod dtrace;
 mod profile;
 mod registry;
 mod syscall;
+mod trace;
 mod unit;
 
 pub use registry::{EnabledProbe, Env, Provider, Registry};

@@ -17,6 +17,7 @@ mod map;
 mod mmap;
 mod perf;
 mod prog;
+mod tracefs;
 
 pub use doorbell::Doorbell;
 pub use error::SysError;
@@ -29,6 +30,7 @@ pub use map::{
 pub use mmap::Mmap;
 pub use perf::{PerfEvent, Rate};
 pub use prog::{AttachType, FuncInfo, LineInfo, Prog, ProgInfo, ProgKind, ProgSpec, Refusal};
+pub use tracefs::tracefs;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,6 +10,7 @@ extern crate testing;
 
 mod actions;
 mod aggregations;
+mod args;
 mod basics;
 mod builtins;
 mod command;
@@ -56,6 +57,7 @@ const GROUPS: &[&[Test]] = &[
     aggregations::TESTS,
     objects::TESTS,
     syscalls::TESTS,
+    args::TESTS,
     profile::TESTS,
     elsewhere::TESTS,
     faults::TESTS,

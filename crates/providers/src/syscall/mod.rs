@@ -8,18 +8,19 @@
 //!
 //! In both, a failed call gives -1 in `arg0` and `arg1` and its error in `errno`; the kernel's restart codes are EINTR.
 
+mod args;
 mod context;
 mod names;
 mod table;
 
-use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bpf::features::Facility;
 use probes::{
-    Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability, glob_matches,
+    Args, Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability, glob_matches,
 };
 use types::btf::{Btf, BtfKind, KernelBtf};
 
@@ -39,12 +40,14 @@ pub(crate) struct Syscall {
     kernel: Arc<KernelBtf>,
     /// Functions of the kernel that can be system calls.
     functions: OnceCell<HashSet<String>>,
+    /// Arguments at the entry of calls that somebody asked for.
+    args: RefCell<HashMap<Arc<str>, Args>>,
 }
 
 impl Syscall {
     /// Over the types of the running kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Syscall {
-        Syscall { kernel, functions: OnceCell::new() }
+        Syscall { kernel, functions: OnceCell::new(), args: RefCell::default() }
     }
 
     fn btf(&self) -> Option<&Btf> {
@@ -92,6 +95,15 @@ impl Provider for Syscall {
         };
         let probe = |f: &str, n: &str| ProbeDesc::new("syscall", MODULE, f, n);
         calls.iter().flat_map(|c| [probe(c, "entry"), probe(c, "return")]).collect()
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        if &*probe.name == NAMES[1] {
+            return args::of_return();
+        }
+        let btf = self.kernel.vmlinux().ok();
+        let mut known = self.args.borrow_mut();
+        known.entry(probe.function.clone()).or_insert_with(|| args::of(&probe.function, btf)).clone()
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {

@@ -140,7 +140,7 @@ pub(super) fn numbers(name: &str) -> (Option<u32>, Option<u32>) {
 }
 
 /// The kernel's name of a call in `__x64_sys_NAME`.
-fn entry(name: &str) -> &str {
+pub(super) fn entry(name: &str) -> &str {
     ENTRIES.iter().find(|(n, _)| *n == name).map_or(name, |(_, e)| e)
 }
 

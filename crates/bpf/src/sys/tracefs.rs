@@ -1,0 +1,71 @@
+//! Where the kernel's list of events and functions is.
+//!
+//! Distributions mount tracefs, containers and small systems often do not. Whoever may trace may also mount: a mount that is
+//! nowhere in the file tree, seen by this process alone and gone with it, so that nothing is left behind.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+const FSMOUNT_CLOEXEC: u32 = 1;
+/// Read-only, no set-user-id, no devices, no execution.
+const MOUNT_ATTRS: u32 = 1 | 2 | 4 | 8;
+
+/// The root of tracefs, or why there is none. Looked for once.
+pub fn tracefs() -> Result<&'static Path, &'static str> {
+    struct Found {
+        path: PathBuf,
+        /// Holds a mount of our own.
+        _mount: Option<OwnedFd>,
+    }
+    static FOUND: OnceLock<Result<Found, String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let mounted = Path::new("/sys/kernel/tracing");
+        if mounted.join("events").exists() {
+            return Ok(Found { path: mounted.into(), _mount: None });
+        }
+        let mount = mount(c"tracefs").map_err(|e| format!("tracefs is not mounted and cannot be: {e}"))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        match path.join("events").exists() {
+            true => Ok(Found { path, _mount: Some(mount) }),
+            false => Err("tracefs has no events on this kernel".into()),
+        }
+    });
+    found.as_ref().map(|f| &*f.path).map_err(String::as_str)
+}
+
+/// A file system that is mounted nowhere.
+fn mount(kind: &CStr) -> std::io::Result<OwnedFd> {
+    let open = |fd: libc::c_long| match RawFd::try_from(fd) {
+        // SAFETY: a new descriptor that is nobody else's.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: `kind` is NUL-terminated.
+    let fs = open(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) })?;
+    let none = std::ptr::null::<libc::c_char>();
+    // SAFETY: this command takes no key and no value.
+    let made =
+        unsafe { libc::syscall(libc::SYS_fsconfig, fs.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) };
+    if made < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: no addresses.
+    open(unsafe { libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), FSMOUNT_CLOEXEC, MOUNT_ATTRS) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_found_or_the_reason_is_said() {
+        match tracefs() {
+            Ok(path) => assert!(path.join("events").is_dir()),
+            Err(why) => assert!(why.contains("tracefs")),
+        }
+    }
+}

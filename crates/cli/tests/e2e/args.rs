@@ -1,0 +1,86 @@
+//! `args[]`: arguments of probes by their types.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{Output, dtrace, workload};
+
+tests! { types_of_a_call_are_listed arguments_of_a_call_are_typed memory_of_the_process kinds_of_one_clause no_such_argument }
+
+/// What a kernel without the means says.
+pub(crate) fn unknown(o: &Output) -> Option<Verdict> {
+    let why = o.err.lines().find(|l| l.contains("failed to resolve type of args["))?;
+    Some(Skip(why.to_string()))
+}
+
+/// The types that `-lv` shows.
+pub(crate) fn types(probe: &str) -> Vec<String> {
+    let o = dtrace(&["-lvn", probe]).code(0);
+    let types = o.out.split("Argument Types").nth(1).unwrap_or_default();
+    types.lines().map(str::trim).filter(|l| !l.is_empty()).map(String::from).collect()
+}
+
+fn types_of_a_call_are_listed() -> Verdict {
+    let entry = types("syscall::openat:entry");
+    if entry == ["None"] {
+        return Skip("this kernel does not say what calls take".into());
+    }
+    let all = ["args[0]: int", "args[1]: userland const char *", "args[2]: int", "args[3]: umode_t"];
+    assert_eq!(entry, all);
+    assert_eq!(types("syscall::openat:return"), ["args[0]: long", "args[1]: long"]);
+    assert_eq!(types("syscall::getppid:entry"), ["None"]);
+    assert_eq!(types("syscall::stat64:entry")[1], "args[1]: userland struct stat64 *");
+    Pass
+}
+
+/// The directory is -100 in the low half of a register: the upper half is whatever it is.
+fn arguments_of_a_call_are_typed() -> Verdict {
+    let script = "syscall::openat:entry /pid == $target && args[0] == -100 && args[2] == 0x80000 && \
+                  stringof(args[1]) == \"/etc/hostname-that-is-not-there\"/ { @[args[0]] = count(); } \
+                  END { printa(\"%d %@d\\n\", @); }";
+    let o = dtrace(&["-qc", &workload("open", 1234), "-n", script]);
+    if let Some(skip) = unknown(&o) {
+        return skip;
+    }
+    assert_eq!(o.code(0).out.trim(), "-100 1234");
+    Pass
+}
+
+/// A buffer full of `x` of 1, 2, 4, ... 128 bytes, twice.
+fn memory_of_the_process() -> Verdict {
+    let script = "syscall::write:entry /pid == $target && *args[1] == 'x'/ { @ = sum(args[2]); n++; } \
+                  syscall::write:return /pid == $target && args[1] == 128/ { r++; } \
+                  END { printf(\"%d %d \", n, r); printa(\"%@d\\n\", @); }";
+    let o = dtrace(&["-qc", &workload("write", 16), "-n", script]);
+    if let Some(skip) = unknown(&o) {
+        return skip;
+    }
+    assert_eq!(o.code(0).out.trim(), "16 2 510");
+    Pass
+}
+
+/// One clause for calls whose first arguments differ in type: each is what it is.
+fn kinds_of_one_clause() -> Verdict {
+    let script = "syscall::close:entry, syscall::openat:entry /pid == $target && args[0] == 0x7fff0001/ \
+                  { @[probefunc, args[0]] = count(); } END { printa(\"%s %d %@d\\n\", @); }";
+    let o = dtrace(&["-qc", &workload("badclose", 77), "-n", script]);
+    if let Some(skip) = unknown(&o) {
+        return skip;
+    }
+    assert_eq!(o.code(0).out.trim(), "close 2147418113 77");
+    let o = dtrace(&["-ln", "syscall::close:entry, syscall::openat:entry { trace(args[0]); }"]).code(0);
+    assert_eq!(o.out.lines().count(), 3, "{o:?}");
+    Pass
+}
+
+fn no_such_argument() -> Verdict {
+    for (script, tag, says) in [
+        ("syscall::getppid:entry { trace(args[0]); }", "D_ARGS_IDX", "the probe has no typed arguments"),
+        ("syscall::read:return { trace(args[2]); }", "D_ARGS_IDX", "2 arguments, args[0] to args[1]"),
+        ("syscall:::entry { trace(args[0]); }", "D_ARGS_MULTI", "an unstable set of probes"),
+    ] {
+        let o = dtrace(&["-xerrtags", "-en", script]).code(1);
+        if !o.err.contains("D_ARGS_TYPE") {
+            assert!(o.err.contains(tag) && o.err.contains(says), "{script}\n{}", o.err);
+        }
+    }
+    Pass
+}

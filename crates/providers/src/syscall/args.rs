@@ -1,0 +1,139 @@
+//! The types of a call's arguments.
+//!
+//! The kernel itself says them: in tracefs, where each call that is an event has a format (most kernels); else by the
+//! function that does its work, where the compiler left one (`__do_sys_NAME`; of most calls it is inlined, and what BTF has
+//! for `__x64_sys_NAME` is one pointer to registers). A few calls, most of them for 32-bit programs only, are neither:
+//! they are in [`OTHERS`]. Every pointer that a call takes points into the process.
+
+use std::sync::Arc;
+
+use probes::{ArgType, Args};
+use types::btf::{Btf, BtfKind, Def};
+
+use super::names::entry;
+
+/// Arguments of a call that a kernel may have no format of.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("_llseek", &["unsigned int", "unsigned long", "unsigned long", "long long *", "unsigned int"]),
+    ("break", &["unsigned long"]),
+    ("delete_module", &["const char *", "unsigned int"]),
+    ("fadvise64_64", &["int", "unsigned int", "unsigned int", "unsigned int", "unsigned int", "int"]),
+    ("fcntl64", &["unsigned int", "unsigned int", "unsigned long"]),
+    ("finit_module", &["int", "const char *", "int"]),
+    ("fstat64", &["unsigned long", "struct stat64 *"]),
+    ("fstatat64", &["unsigned int", "const char *", "struct stat64 *", "int"]),
+    ("fstatfs64", &["unsigned int", "size_t", "struct statfs64 *"]),
+    ("ftruncate64", &["unsigned int", "unsigned int", "unsigned int"]),
+    ("get_thread_area", &["struct user_desc *"]),
+    ("init_module", &["void *", "unsigned long", "const char *"]),
+    ("ipc", &["unsigned int", "int", "unsigned long", "unsigned long", "void *", "long"]),
+    ("kexec_file_load", &["int", "int", "unsigned long", "const char *", "unsigned long"]),
+    ("kexec_load", &["unsigned long", "unsigned long", "struct kexec_segment *", "unsigned long"]),
+    ("listns", &["const struct ns_id_req *", "uint64_t *", "size_t", "unsigned int"]),
+    ("lstat64", &["const char *", "struct stat64 *"]),
+    ("map_shadow_stack", &["unsigned long", "unsigned long", "unsigned int"]),
+    (
+        "mmap2",
+        &[
+            "unsigned long",
+            "unsigned long",
+            "unsigned long",
+            "unsigned long",
+            "unsigned long",
+            "unsigned long",
+        ],
+    ),
+    ("nice", &["int"]),
+    ("oldfstat", &["unsigned int", "struct __old_kernel_stat *"]),
+    ("oldlstat", &["const char *", "struct __old_kernel_stat *"]),
+    ("oldolduname", &["struct oldold_utsname *"]),
+    ("oldstat", &["const char *", "struct __old_kernel_stat *"]),
+    ("olduname", &["struct old_utsname *"]),
+    ("readdir", &["unsigned int", "struct old_linux_dirent *", "unsigned int"]),
+    ("rseq_slice_yield", &[]),
+    ("rt_sigreturn", &[]),
+    ("set_thread_area", &["struct user_desc *"]),
+    ("sgetmask", &[]),
+    ("sigaction", &["int", "const struct old_sigaction *", "struct old_sigaction *"]),
+    ("signal", &["int", "void *"]),
+    ("sigpending", &["unsigned int *"]),
+    ("sigprocmask", &["int", "unsigned int *", "unsigned int *"]),
+    ("sigreturn", &[]),
+    ("sigsuspend", &["int", "int", "unsigned int"]),
+    ("socketcall", &["int", "unsigned long *"]),
+    ("ssetmask", &["int"]),
+    ("stat64", &["const char *", "struct stat64 *"]),
+    ("statfs64", &["const char *", "size_t", "struct statfs64 *"]),
+    ("stime", &["int *"]),
+    ("truncate64", &["const char *", "unsigned int", "unsigned int"]),
+    ("uselib", &["const char *"]),
+    ("vm86", &["unsigned long", "unsigned long"]),
+    ("vm86old", &["void *"]),
+    ("waitpid", &["int", "int *", "int"]),
+];
+
+/// 32-bit calls that are an event under another name.
+const ALIASES: [(&str, &str); 2] = [("_newselect", "select"), ("ugetrlimit", "getrlimit")];
+
+/// What the kernel may call it in the names of events and functions.
+fn names(call: &str) -> Vec<&str> {
+    let alias = ALIASES.iter().find(|(n, _)| *n == call).map(|(_, e)| *e);
+    let clock = |n: &&str| n.starts_with("clock_") || n.starts_with("timer");
+    let wide = call.strip_suffix("_time64").or_else(|| call.strip_suffix("64").filter(clock));
+    [Some(entry(call)), alias, wide, call.strip_suffix("32")].into_iter().flatten().collect()
+}
+
+/// Arguments of a call at its entry.
+pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
+    let names = names(call);
+    let format = names.iter().find_map(|n| crate::trace::format("syscalls", &format!("sys_enter_{n}")));
+    if let Some(format) = format {
+        let own = format.fields.iter().filter(|f| f.name != "__syscall_nr");
+        return Ok((0..).zip(own).map(|(n, f)| ArgType::text(n, f.ty.clone()).in_process()).collect());
+    }
+    if let Some((_, types)) = OTHERS.iter().find(|(n, _)| *n == call) {
+        return Ok((0..).zip(*types).map(|(n, ty)| ArgType::text(n, *ty).in_process()).collect());
+    }
+    let worker = |btf: &Arc<Btf>| names.iter().find_map(|n| worker(btf, n));
+    btf.and_then(worker).ok_or_else(|| match bpf::sys::tracefs() {
+        Ok(_) => format!("this kernel does not say what {call} takes"),
+        Err(why) => why.to_string(),
+    })
+}
+
+/// The parameters of the function that does the work.
+fn worker(btf: &Arc<Btf>, call: &str) -> Option<Arc<[ArgType]>> {
+    let found = ["__do_sys_", "__do_compat_sys_"].iter().find_map(|p| btf.func(&format!("{p}{call}")))?;
+    // A call without arguments is handed the registers all the same.
+    let registers = |ty: u32| match btf.def(btf.resolve(ty)) {
+        Some(Def::Pointer(to)) => Some(btf.resolve(to)) == btf.find(&[BtfKind::Struct], "pt_regs"),
+        _ => false,
+    };
+    let params = (0..).zip(&found.params).filter(|(_, p)| !registers(p.ty));
+    Some(params.map(|(n, p)| ArgType::btf(n, btf, p.ty).in_process()).collect())
+}
+
+/// What a call returns.
+pub(super) fn of_return() -> Args {
+    Ok(Arc::new([ArgType::text(0, "long"), ArgType::text(1, "long")]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_found_under_the_kernels_names() {
+        assert_eq!(names("stat"), ["newstat"]);
+        assert_eq!(names("clock_gettime64"), ["clock_gettime64", "clock_gettime"]);
+        assert_eq!(names("futex_time64"), ["futex_time64", "futex"]);
+        assert_eq!(names("getuid32"), ["getuid32", "getuid"]);
+        assert_eq!(names("_newselect"), ["_newselect", "select"]);
+        assert_eq!(names("stat64"), ["stat64"]);
+    }
+
+    #[test]
+    fn the_others_stand_once_in_order() {
+        assert!(OTHERS.windows(2).all(|w| w[0].0 < w[1].0));
+    }
+}

@@ -1,0 +1,154 @@
+//! What the kernel says of an event: the file `format` of its directory in tracefs.
+//!
+//! ```text
+//! ID: 316
+//!         field:unsigned short common_type;       offset:0;       size:2; signed:0;
+//!
+//!         field:char prev_comm[16];       offset:8;       size:16;        signed:0;
+//!         field:__data_loc char[] name;   offset:24;      size:4; signed:0;
+//! ```
+//!
+//! A `__data_loc` member is 32 bits: where the value lies in the record (low half) and how long it is; `__rel_loc` counts
+//! from its own end.
+
+/// Where the value of a member lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the member.
+    Here,
+    /// Elsewhere in the record, at an offset from its beginning.
+    DataLoc,
+    /// Elsewhere, at an offset from the end of the member.
+    RelLoc,
+}
+
+/// A member of an event's record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// `prev_comm`
+    pub(crate) name: String,
+    /// C type text: `char [16]`, `struct page *`; `string` where the value is text elsewhere.
+    pub(crate) ty: String,
+    /// Bytes from the beginning of the record.
+    pub(crate) offset: u16,
+    /// Bytes.
+    pub(crate) size: u16,
+    /// As the kernel says.
+    pub(crate) signed: bool,
+    /// Where its value is.
+    pub(crate) place: Place,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Its number, for perf.
+    pub(crate) id: u64,
+    /// Its own members, without those that all events have.
+    pub(crate) fields: Vec<Field>,
+}
+
+impl Format {
+    /// Reads the text of the file.
+    pub(crate) fn parse(text: &str) -> Option<Format> {
+        let id = text.lines().find_map(|l| l.strip_prefix("ID:"))?.trim().parse().ok()?;
+        let fields = text.lines().filter_map(|l| l.trim_start().strip_prefix("field:")).filter_map(field);
+        Some(Format { id, fields: fields.filter(|f| !f.name.starts_with("common_")).collect() })
+    }
+}
+
+fn field(line: &str) -> Option<Field> {
+    let mut parts = line.split(';');
+    let declaration = parts.next()?.trim();
+    let mut number = |key: &str| parts.next()?.trim().strip_prefix(key)?.parse::<u32>().ok();
+    let (offset, size) = (number("offset:")?, number("size:")?);
+    let signed = number("signed:") == Some(1);
+    let (place, declaration) = match declaration.split_once(' ') {
+        Some(("__data_loc", rest)) => (Place::DataLoc, rest),
+        Some(("__rel_loc", rest)) => (Place::RelLoc, rest),
+        _ => (Place::Here, declaration),
+    };
+    let (before, dims) = match declaration.find('[') {
+        // `char[] name`: the brackets stand before the name.
+        Some(at) if place != Place::Here => {
+            let (ty, rest) = declaration.split_at(at);
+            let (_, name) = rest.split_once(']')?;
+            let ty = if ty.trim() == "char" { "string".to_string() } else { format!("{} []", ty.trim()) };
+            return Some(Field {
+                name: name.trim().into(),
+                ty,
+                offset: u16::try_from(offset).ok()?,
+                size: u16::try_from(size).ok()?,
+                signed,
+                place,
+            });
+        }
+        Some(at) => declaration.split_at(at),
+        None => (declaration, ""),
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let at = before.rfind(|c| !word(c))? + 1;
+    let (ty, name) = before.split_at(at);
+    let ty = ty.trim();
+    Some(Field {
+        name: name.into(),
+        ty: if dims.is_empty() { ty.into() } else { format!("{ty} {}", array(dims, size)) },
+        offset: u16::try_from(offset).ok()?,
+        size: u16::try_from(size).ok()?,
+        signed,
+        place,
+    })
+}
+
+/// The dimension as a number: some kernels show the name of a constant. Then the size tells it, of bytes.
+fn array(dims: &str, size: u32) -> String {
+    let inner = dims.trim_start_matches('[').split(']').next().unwrap_or("");
+    match inner.parse::<u32>() {
+        Ok(_) => dims.into(),
+        Err(_) => format!("[{size}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCH: &str = "name: sched_switch\nID: 316\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+        \tfield:const struct page * page;\toffset:32;\tsize:8;\tsigned:0;\n\
+        \tfield:__data_loc char[] name;\toffset:40;\tsize:4;\tsigned:0;\n\
+        \tfield:__rel_loc __u8[] bytes;\toffset:44;\tsize:4;\tsigned:0;\n\
+        \tfield:u8 addr[LONG_NAME];\toffset:48;\tsize:6;\tsigned:0;\n\nprint fmt: \"field:none\"\n";
+
+    #[test]
+    fn members_have_their_types() {
+        let format = Format::parse(SWITCH).unwrap();
+        assert_eq!(format.id, 316);
+        let all: Vec<(&str, &str, u16)> =
+            format.fields.iter().map(|f| (&*f.name, &*f.ty, f.offset)).collect();
+        assert_eq!(
+            all,
+            [
+                ("prev_comm", "char [16]", 8),
+                ("prev_pid", "pid_t", 24),
+                ("page", "const struct page *", 32),
+                ("name", "string", 40),
+                ("bytes", "__u8 []", 44),
+                ("addr", "u8 [6]", 48),
+            ]
+        );
+        assert_eq!(format.fields[3].place, Place::DataLoc);
+        assert_eq!(format.fields[4].place, Place::RelLoc);
+        assert!(format.fields[1].signed && !format.fields[2].signed);
+    }
+
+    #[test]
+    fn what_is_no_format_is_none() {
+        assert_eq!(Format::parse(""), None);
+        assert_eq!(Format::parse("ID: x\n"), None);
+        assert_eq!(Format::parse("ID: 7\n\tfield:;\n\tfield:int;\n").map(|f| f.fields.len()), Some(0));
+    }
+}
