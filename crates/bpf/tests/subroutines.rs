@@ -59,6 +59,7 @@ fn run(rows: &[&Row], strsize: u32) -> (usize, String) {
         let mut want = match state.global(id) {
             Some(Val::Int(n)) => n.to_le_bytes().to_vec(),
             Some(Val::Str(s)) => s.clone(),
+            Some(Val::Null) => b"\0\xff".to_vec(),
             other => panic!("{}: {other:?}", row.name),
         };
         want.resize(size as usize, 0);

@@ -71,16 +71,12 @@ impl Checker<'_> {
                 }
                 let user = values.iter().any(|v| self.types.pointee(v.ty).is_some_and(|(_, user)| user));
                 let again = values.first().is_some_and(|v| v.as_const() == Some(0));
-                let null: Vec<bool> = values.iter().map(|v| v.as_const() == Some(0)).collect();
                 let values = self.check_prototype(row, values, span)?;
                 if sub == Subroutine::Strtok && again {
                     let args = values.into_iter().skip(1).collect();
                     let kind = ExprKind::Call { name: "strtok_next", args, user };
                     return Ok(Expr { kind, ty: TypeId::STRING, span });
                 }
-                let values =
-                    values.into_iter().zip(null).map(|(v, null)| if null { self.null(v) } else { v });
-                let values = values.collect();
                 Ok(self.subroutine(sub, row, values, user, span))
             }
             FunctionKind::NeverSubroutine(why) => {
@@ -170,15 +166,6 @@ impl Checker<'_> {
             out.push(self.coerce(value, ty));
         }
         Ok(out)
-    }
-
-    /// The constant `NULL` as a string: reading it faults, as in the original. (Anywhere else it is the empty string.)
-    fn null(&self, value: Expr) -> Expr {
-        if !self.types.is_string(value.ty) {
-            return value;
-        }
-        let addr = Box::new(self.int(0, TypeId::ULONG, value.span));
-        Expr { kind: ExprKind::LoadStr { addr, user: false, max: None }, ..value }
     }
 
     fn subroutine(

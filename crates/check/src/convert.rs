@@ -140,7 +140,7 @@ impl Checker<'_> {
             return e;
         }
         if e.as_const() == Some(0) {
-            return Expr { kind: ExprKind::Str(Vec::new()), ty: TypeId::STRING, span };
+            return Expr { kind: ExprKind::Null, ty: TypeId::STRING, span };
         }
         self.load_string(e, span)
     }

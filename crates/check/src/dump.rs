@@ -134,6 +134,7 @@ impl Dump<'_> {
         let x = |e: &Expr| self.expr(e);
         let text = match &e.kind {
             ExprKind::Int(v) => v.to_string(),
+            ExprKind::Null => "NULL".to_owned(),
             ExprKind::Str(s) => format!("{:?}", String::from_utf8_lossy(s)),
             ExprKind::Builtin(b) => format!("{b:?}").to_lowercase(),
             ExprKind::Read(p) => self.place(p),

@@ -345,6 +345,8 @@ pub enum ExprKind {
     Int(i64),
     /// A string constant.
     Str(Vec<u8>),
+    /// NULL as a string.
+    Null,
     /// From the firing.
     Builtin(Builtin),
     /// Reads a variable or element.

@@ -72,6 +72,7 @@ impl Checker<'_> {
         match e.kind {
             ExprKind::Int(_)
             | ExprKind::Str(_)
+            | ExprKind::Null
             | ExprKind::Builtin(_)
             | ExprKind::Bound(_)
             | ExprKind::Read(Place::Var(_)) => (e, None),
@@ -105,7 +106,7 @@ impl Checker<'_> {
         let Some((id, value)) = outer else { return body };
         let (ty, span) = (body.ty, body.span);
         let kind = match body.kind {
-            ExprKind::Int(_) | ExprKind::Str(_) => body.kind,
+            ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Null => body.kind,
             // What is still to be looked into keeps its shape.
             ExprKind::Xlated { translator, pointer, input } => {
                 let input = Box::new(self.within(Some((id, value)), *input));
@@ -464,7 +465,7 @@ impl Checker<'_> {
             return Some(ExprKind::Delete(place));
         }
         let zero = match self.repr(stored.ty) {
-            Some(Repr::Str) => ExprKind::Str(Vec::new()),
+            Some(Repr::Str) => ExprKind::Null,
             _ => ExprKind::Int(0),
         };
         let zero = Expr { kind: zero, ty: stored.ty, span: value.span };

@@ -156,6 +156,11 @@ impl FunctionBuilder {
         self.emit(Op::StrConst(id), Ty::Str)
     }
 
+    /// NULL as a string.
+    pub fn null(&mut self) -> Value {
+        self.emit(Op::Null, Ty::Str)
+    }
+
     /// Arithmetic; a pointer plus or minus something stays a pointer.
     pub fn bin(&mut self, op: BinOp, left: Value, right: Value) -> Value {
         let ty = match (op, self.ty(left)) {

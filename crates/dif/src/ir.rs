@@ -6,7 +6,9 @@
 //! - Shift counts are taken modulo 64. `Sdiv`/`Srem`: `i64::MIN / -1` wraps to `i64::MIN`, remainder 0.
 //! - A zero divisor faults [`FaultKind::DivZero`] (value 0). A load that fails faults [`FaultKind::BadAddr`] with the
 //!   address.
-//! - A string value is a sequence of at most `strsize - 1` non-NUL bytes. `NULL` is the empty string.
+//! - A string value is a sequence of at most `strsize - 1` non-NUL bytes, or NULL: what a subroutine gives that found
+//!   nothing. NULL is assigned, passed on and compared (it equals ""); any other use of it faults
+//!   [`FaultKind::BadAddr`] with 0 ([`Op::for_each_text`]). A variable that was never assigned is "".
 //! - A fault ends the function: the record is discarded, nothing after it happens, and what happened to variables and
 //!   aggregations stays. The fault's *action* is the instruction's [`InstData::action`] (0: predicate), its *offset*
 //!   the instruction's position in block order.
@@ -175,6 +177,8 @@ pub enum Op {
     Const(i64),
     /// Str: a constant.
     StrConst(StrId),
+    /// Str: NULL.
+    Null,
     /// Int (or Ptr when the left operand is one and the operation is Add or Sub).
     Bin(BinOp, Value, Value),
     /// Int.

@@ -3,8 +3,8 @@
 //! They stand here once, as exhaustive matches, so that a new [`Op`] does not compile until it has said all of this.
 //! The alternative, a catch-all arm in each pass, is how an optimizer comes to delete a store.
 
-use crate::ir::{BinOp, Block, BlockData, Cond, Function, InstData, Op, Term, Value};
-use crate::subr::Effect;
+use crate::ir::{BinOp, Block, BlockData, Cond, Function, InstData, Module, Op, Term, Ty, Value, VarId};
+use crate::subr::{Effect, Subr};
 
 impl Op {
     /// Calls `f` for each operand, in order.
@@ -12,6 +12,7 @@ impl Op {
         match self {
             Op::Const(_)
             | Op::StrConst(_)
+            | Op::Null
             | Op::Builtin(_)
             | Op::BuiltinStr(_)
             | Op::LoadVar(_)
@@ -63,6 +64,7 @@ impl Op {
         match self {
             Op::Const(_)
             | Op::StrConst(_)
+            | Op::Null
             | Op::Builtin(_)
             | Op::BuiltinStr(_)
             | Op::LoadVar(_)
@@ -118,6 +120,7 @@ impl Op {
         match self {
             Op::Const(_)
             | Op::StrConst(_)
+            | Op::Null
             | Op::Bin(..)
             | Op::Un(..)
             | Op::Cmp(..)
@@ -157,7 +160,19 @@ impl Op {
         }
     }
 
-    /// True when it may end the clause by a fault, judged by the operation alone.
+    /// Calls `f` for each operand that, where it is a string, must not be NULL.
+    pub fn for_each_text(&self, mut f: impl FnMut(Value)) {
+        match self {
+            // They pass it on, or take it for the empty string.
+            Op::StoreVar(..) | Op::StrCmp(..) => {}
+            Op::StoreElem(_, key, _) => key.iter().copied().for_each(f),
+            // NULL means: go on with the string before.
+            Op::Call(Subr::Strtok, args) => args.iter().skip(1).copied().for_each(f),
+            _ => self.for_each_use(&mut f),
+        }
+    }
+
+    /// True when it may end the clause by a fault, judged by the operation alone: see also [`Function::nulls`].
     pub fn may_fault(&self) -> bool {
         match self {
             Op::Bin(op, ..) => op.divides(),
@@ -176,12 +191,20 @@ impl Op {
         }
     }
 
+    /// True when an operand may be a NULL string, and is not to be one; `nulls` are [`Function::nulls`].
+    pub fn takes_null(&self, nulls: &[bool]) -> bool {
+        let mut takes = false;
+        self.for_each_text(|v| takes |= nulls.get(v.0 as usize).copied().unwrap_or(false));
+        takes
+    }
+
     /// True when the same operands give the same value anywhere in one firing's clause and nothing else happens, a
     /// fault of its own operands aside.
     pub fn is_pure(&self) -> bool {
         match self {
             Op::Const(_)
             | Op::StrConst(_)
+            | Op::Null
             | Op::Bin(..)
             | Op::Un(..)
             | Op::Cmp(..)
@@ -322,6 +345,35 @@ impl Term {
     }
 }
 
+impl Module {
+    /// For each variable whether a NULL string may be assigned to it.
+    pub fn null_vars(&self) -> Vec<bool> {
+        let mut vars = vec![false; self.vars.len()];
+        // One variable more in each round.
+        loop {
+            let before = vars.clone();
+            for f in self.clauses.iter().map(|c| &c.func) {
+                let stores = |op: &Op| matches!(op, Op::StoreVar(..) | Op::StoreElem(..));
+                if !f.instructions().any(|(_, i)| stores(&i.op)) {
+                    continue;
+                }
+                let nulls = f.nulls(&vars);
+                for (_, inst) in f.instructions() {
+                    if let Op::StoreVar(var, v) | Op::StoreElem(var, _, v) = &inst.op
+                        && nulls.get(v.0 as usize) == Some(&true)
+                        && let Some(held) = vars.get_mut(var.0 as usize)
+                    {
+                        *held = true;
+                    }
+                }
+            }
+            if vars == before {
+                return vars;
+            }
+        }
+    }
+}
+
 impl Function {
     /// Orders the blocks so that every edge goes forward, drops those that nothing reaches, and numbers values in the
     /// order of their definition. `Err` names a block that lies on a cycle.
@@ -408,6 +460,44 @@ impl Function {
             block.term.map_uses(lookup);
         }
         self.values = types;
+    }
+
+    /// For each value whether it may be a NULL string, where these variables may be ([`Module::null_vars`]).
+    pub fn nulls(&self, vars: &[bool]) -> Vec<bool> {
+        let held = |var: &VarId| vars.get(var.0 as usize).copied().unwrap_or(true);
+        let mut nulls = vec![false; self.values.len()];
+        // Blocks are in topological order: what goes to a block has been seen before the block.
+        for block in &self.blocks {
+            for inst in &block.insts {
+                let null = match &inst.op {
+                    Op::Null => true,
+                    Op::LoadVar(var) | Op::LoadElem(var, _) => held(var),
+                    Op::Call(subr, _) => subr.row().nothing,
+                    _ => false,
+                };
+                if let Some(v) = inst.result.map(|v| v.0 as usize)
+                    && self.values.get(v) == Some(&Ty::Str)
+                {
+                    nulls[v] = null;
+                }
+            }
+            block.term.for_each_edge(|to, args| {
+                let params = self.blocks.get(to.0 as usize).map_or(&[][..], |b| &b.params);
+                for (param, arg) in params.iter().zip(args) {
+                    let null = nulls.get(arg.0 as usize).copied().unwrap_or(false);
+                    if let Some(slot) = nulls.get_mut(param.0 as usize) {
+                        *slot |= null;
+                    }
+                }
+            });
+        }
+        nulls
+    }
+
+    /// True when an operation may end the clause by a fault; `vars` are [`Module::null_vars`].
+    pub fn may_fault(&self, vars: &[bool]) -> bool {
+        let nulls = self.nulls(vars);
+        self.instructions().any(|(_, inst)| inst.op.may_fault() || inst.op.takes_null(&nulls))
     }
 
     /// Every instruction with its position in block order, which is the *offset* of its fault.

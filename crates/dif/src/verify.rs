@@ -269,6 +269,7 @@ impl<'a> FunctionCheck<'a> {
                 ensure((id.0 as usize) < n, || format!("string {} of {n}", id.0))?;
                 Some(Ty::Str)
             }
+            Op::Null => Some(Ty::Str),
             Op::Bin(op, a, b) => {
                 self.word(*a, at)?;
                 self.word(*b, at)?;

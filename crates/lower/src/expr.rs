@@ -1,6 +1,6 @@
 //! Expressions to values.
 
-use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr};
+use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr, Scope};
 use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
@@ -99,6 +99,17 @@ impl Lowering<'_> {
         }
     }
 
+    /// A side of a comparison of strings: NULL is as good as the empty string.
+    fn compared(&mut self, e: &Expr) -> Value {
+        match e.kind {
+            ExprKind::Null => {
+                let id = self.module.intern(b"");
+                self.b.string(id)
+            }
+            _ => self.value(e),
+        }
+    }
+
     fn kind(&mut self, e: &Expr) -> Value {
         match &e.kind {
             ExprKind::Int(v) => self.b.int(*v),
@@ -106,6 +117,7 @@ impl Lowering<'_> {
                 let id = self.module.intern(bytes);
                 self.b.string(id)
             }
+            ExprKind::Null => self.b.null(),
             ExprKind::Builtin(builtin @ Builtin::Ureg(_)) => self.ureg(*builtin),
             ExprKind::Builtin(builtin) => match source(*builtin) {
                 Source::Int(b) => self.b.builtin(b),
@@ -141,7 +153,7 @@ impl Lowering<'_> {
                 self.b.cmp(cond(*relation, *signed), l, r)
             }
             ExprKind::CompareStr(relation, l, r) => {
-                let (l, r) = (self.value(l), self.value(r));
+                let (l, r) = (self.compared(l), self.compared(r));
                 self.b.str_cmp(cond(*relation, false), l, r)
             }
             ExprKind::Logic(logic, l, r) => self.logic(*logic, l, r),
@@ -186,8 +198,10 @@ impl Lowering<'_> {
                 self.b.str_len(v)
             }
             ExprKind::Assign(place, value) => {
+                let gone = matches!(value.kind, ExprKind::Null) && self.is_thread_s(place);
                 let place = self.place(place);
-                let value = self.value(value);
+                // NULL takes the variable from the thread, which then has it as if it had never been assigned.
+                let value = if gone { self.compared(value) } else { self.value(value) };
                 self.store(place, value)
             }
             ExprKind::Delete(place) => {
@@ -322,6 +336,11 @@ impl Lowering<'_> {
             }
             Place::Memory(memory) => Target::Memory(self.memory_place(memory)),
         }
+    }
+
+    fn is_thread_s(&self, place: &Place) -> bool {
+        matches!(place, Place::Var(id)
+            if self.checked.vars.get(id.0 as usize).is_some_and(|v| v.scope == Scope::Thread))
     }
 
     fn var_ty(&self, var: VarId) -> Ty {

@@ -465,7 +465,7 @@ fn clauses(
 /// original does.
 fn gate_behind(session: &Session<'_>, spec: &ProgramSpec<'_>, b: &mut Builder, i: usize, stopped: Label) {
     let more = i + 1 < spec.clauses.len();
-    if more && spec.activity == Activity::Active && may_exit(session.module, spec, spec.clauses[i].clause) {
+    if more && spec.activity == Activity::Active && may_exit(session, spec, spec.clauses[i].clause) {
         routines::gate(b, spec.activity, stopped);
     }
 }
@@ -518,11 +518,15 @@ fn has(module: &Module, clause: usize, what: impl Fn(&Op) -> bool) -> bool {
     module.clauses[clause].func.blocks.iter().flat_map(|b| &b.insts).any(|i| what(&i.op))
 }
 
+fn may_fault(session: &Session<'_>, clause: usize) -> bool {
+    session.module.clauses[clause].func.may_fault(&session.layout.null_vars)
+}
+
 /// True when the session may have ended behind the clause: by its own `exit()`, or by one in a clause of ERROR.
-fn may_exit(module: &Module, spec: &ProgramSpec<'_>, clause: usize) -> bool {
+fn may_exit(session: &Session<'_>, spec: &ProgramSpec<'_>, clause: usize) -> bool {
+    let module = session.module;
     let exits = |clause| has(module, clause, |o| matches!(o, Op::Exit(_)));
-    exits(clause)
-        || (has(module, clause, Op::may_fault) && spec.error.clauses.iter().any(|c| exits(c.clause)))
+    exits(clause) || (may_fault(session, clause) && spec.error.clauses.iter().any(|c| exits(c.clause)))
 }
 
 fn reads_vtime(module: &Module, spec: &ProgramSpec<'_>) -> bool {
@@ -533,7 +537,7 @@ fn reads_vtime(module: &Module, spec: &ProgramSpec<'_>) -> bool {
 fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
     let needs = |c: &ClauseUse| session.layout.needs_slot(module, c.clause);
-    let faults = || spec.clauses.iter().any(|c| has(module, c.clause, Op::may_fault));
+    let faults = || spec.clauses.iter().any(|c| may_fault(session, c.clause));
     spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults())
 }
 

@@ -88,8 +88,13 @@ pub(crate) fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
             b.set(y, v);
             b.br(Jmp::Ne, x, y, differ);
         });
+        let equal = b.label();
+        b.bind(equal);
         b.exit(0);
         b.bind(differ);
+        // NULL and the empty string.
+        let both = b.or(x, y);
+        b.br(Jmp::Eq, both, crate::select::strings::NULL, equal);
         let (x, y) = (b.to_be64(x), b.to_be64(y));
         let less = b.label();
         b.br(Jmp::Lt, x, y, less);

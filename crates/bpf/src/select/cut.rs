@@ -104,11 +104,14 @@ fn known(f: &Function) -> (BTreeMap<Value, Known>, BTreeMap<Value, VarId>) {
 pub(crate) struct Facts {
     /// How often each value is used.
     pub(crate) uses: Vec<u32>,
+    /// Whether each may be a NULL string.
+    pub(crate) nulls: Vec<bool>,
     pub(crate) temps: Temps,
 }
 
 impl Facts {
-    pub(crate) fn new(f: &Function) -> Facts {
+    /// Of a function in a module whose [`dif::ir::Module::null_vars`] these are.
+    pub(crate) fn new(f: &Function, null_vars: &[bool]) -> Facts {
         let mut uses = vec![0; f.values.len()];
         for block in &f.blocks {
             for inst in &block.insts {
@@ -116,7 +119,7 @@ impl Facts {
             }
             each_term_use(&block.term, |v| uses[v.0 as usize] += 1);
         }
-        Facts { uses, temps: Temps::new(f) }
+        Facts { uses, nulls: f.nulls(null_vars), temps: Temps::new(f) }
     }
 }
 
@@ -149,7 +152,7 @@ pub(crate) fn wants_stack(op: &Op) -> Option<bool> {
 
 impl Cut {
     /// Pieces of `size` operations each. `apart`: what wants the program's context stands in the program.
-    pub(crate) fn new(f: &Function, size: usize, apart: bool) -> Cut {
+    pub(crate) fn new(f: &Function, null_vars: &[bool], size: usize, apart: bool) -> Cut {
         let (func, starts) = divided(f, size.max(1), apart);
         let ends = starts.iter().skip(1).copied().chain([func.blocks.len()]);
         let ranges: Vec<Range<usize>> = starts.iter().zip(ends).map(|(s, e)| *s..e).collect();
@@ -167,7 +170,7 @@ impl Cut {
             inline: wants(blocks),
         });
         let pieces: Vec<Piece> = pieces.collect();
-        let facts = Facts::new(&func);
+        let facts = Facts::new(&func, null_vars);
         let (known, rooted) = known(&func);
         let (saved, words) = saved(&func, &piece_of, &facts.temps.shape, &known);
         let clocks = |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Timestamp | IntBuiltin::Walltimestamp));
@@ -352,7 +355,7 @@ b3(v4:int):
     #[test]
     fn pieces_are_stretches_of_blocks_and_what_crosses_has_a_word() {
         let module = dif::text::parse(TEXT).unwrap();
-        let cut = Cut::new(&module.clauses[0].func, 3, true);
+        let cut = Cut::new(&module.clauses[0].func, &[], 3, true);
         let ranges: Vec<_> = cut.pieces.iter().map(|p| p.blocks.clone()).collect();
         assert_eq!(ranges, [0..1, 1..3, 3..5, 5..6]);
         let entries: Vec<_> = cut.pieces.iter().map(|p| p.entries.clone()).collect();
@@ -367,7 +370,7 @@ b3(v4:int):
         let module = dif::text::parse(TEXT).unwrap();
         let f = &module.clauses[0].func;
         for size in 1..9 {
-            let cut = Cut::new(f, size, true);
+            let cut = Cut::new(f, &[], size, true);
             let of = |f: &Function| f.instructions().map(|(n, i)| (n, i.clone())).collect::<Vec<_>>();
             assert_eq!(of(&cut.func), of(f), "{size}");
             let copy = dif::ir::Module {

@@ -57,6 +57,8 @@ pub struct Layout {
     pub far: Far,
     /// Bytes of objects of `this->`.
     pub objects: u32,
+    /// Which variables may hold a NULL string.
+    pub(crate) null_vars: Vec<bool>,
     /// Clauses that are too long for one function, by their numbers.
     pub(crate) cut: BTreeMap<usize, Cut>,
     /// Bytes used of a slot; 0 when no clause needs one.
@@ -129,7 +131,8 @@ impl Layout {
 
     /// The same, with programs divided by other measures than the usual.
     pub fn divided(module: &Module, error: &[usize], division: Division) -> Layout {
-        let mut layout = Layout { division, ..Layout::default() };
+        let null_vars = module.null_vars();
+        let mut layout = Layout { division, null_vars, ..Layout::default() };
         let operations = |c: &Clause| crate::program::operations(c);
         let large = module.clauses.iter().map(operations).sum::<usize>() > division.whole;
         let ints = module.vars.iter().filter(|v| crate::program::is_this_int(v)).count();
@@ -157,7 +160,9 @@ impl Layout {
             let captures = ops().filter(|i| wants_context(&i.op)).count() > STACKS_INLINE;
             let long = division.part.max(1) + division.part / 2;
             let cut = main.iter().filter(|(_, c)| operations(c) > long);
-            layout.cut = cut.map(|(i, c)| (*i, Cut::new(&c.func, division.part, !captures))).collect();
+            layout.cut = cut
+                .map(|(i, c)| (*i, Cut::new(&c.func, &layout.null_vars, division.part, !captures)))
+                .collect();
             layout.state = Some(end);
             end += STATE_SAVED + WORD * layout.cut.values().map(|c| c.words).max().unwrap_or(0);
             if captures {

@@ -140,7 +140,7 @@ pub(crate) fn clause<'e>(
     which: Which,
 ) -> Result<()> {
     let f = &env.module.clauses[which.number].func;
-    let facts = Facts::new(f);
+    let facts = Facts::new(f, &env.layout.null_vars);
     let mut c = Clause::new(env, firing, b, which, (f, &facts), 0..f.blocks.len(), &[0]);
     for block in &f.blocks {
         c.parameters(&block.params);
@@ -413,7 +413,9 @@ impl<'e, 'b> Clause<'e, 'b> {
             self.set(inst, Val::Int(Operand::Imm(0)));
             return Ok(());
         }
+        self.check_nulls(inst);
         match &inst.op {
+            Op::Null => self.null(inst),
             Op::Const(i) => self.set(inst, Val::Int(Operand::Imm(*i))),
             Op::StrConst(id) => {
                 let s = self.constant(*id);

@@ -8,12 +8,18 @@
 //!
 //! The decision that shapes it: bytes behind a NUL are always zero, so that equality, order, hashing and copying go by
 //! words, eight bytes at a step, and a difference of two big-endian words is the order of the strings.
+//!
+//! NULL is bytes that no string has: a NUL with something behind it ([`NULL`]). It comes before every string but "", to
+//! which it is equal.
 
-use dif::ir::{Cond, StrId};
+use dif::ir::{Cond, FaultKind, InstData, StrId, Value};
 
-use super::Clause;
+use super::{Clause, Val};
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::routines::words::{compare, copy_words, length, length_in_word, zero, zero_bytes};
+
+/// The first word of a NULL string; the others are zero.
+pub(crate) const NULL: i64 = 0xff00;
 
 /// How a string value is held, decided before code is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +206,12 @@ impl Clause<'_, '_> {
         };
         let (got_be, want_be) = (self.b.var(), self.b.var());
         for (i, w) in want.iter().enumerate() {
+            // NULL is equal to the empty string.
+            let size = if want == [0] { Size::B1 } else { Size::B8 };
             let got = match (x, base) {
                 (Str::Comm(w0, _), _) if i == 0 => w0,
                 (Str::Comm(_, w1), _) if i == 1 => w1,
-                (_, Some(base)) => self.b.load(Size::B8, base, off + 8 * i as i16),
+                (_, Some(base)) => self.b.load(size, base, off + 8 * i as i16),
                 // The comm's NUL came before the constant's: the words before differed.
                 _ => break,
             };
@@ -232,6 +240,34 @@ impl Clause<'_, '_> {
             self.b.br(cond, got, want_be, yes);
         }
         self.b.bind(no);
+    }
+
+    /// Goes on only where none of an instruction's strings that are to be texts is NULL.
+    pub(crate) fn check_nulls(&mut self, inst: &InstData) {
+        let mut nulls: Vec<Value> = Vec::new();
+        inst.op.for_each_text(|v| {
+            if self.facts.nulls[v.0 as usize] && !nulls.contains(&v) {
+                nulls.push(v);
+            }
+        });
+        for v in nulls {
+            if let Str::Bytes(base, off) = self.string(v) {
+                let bad = self.fault(FaultKind::BadAddr, Operand::Imm(0));
+                let first = self.b.load(Size::B8, base, off);
+                self.b.br(Jmp::Eq, first, NULL, bad);
+            }
+        }
+    }
+
+    /// Makes a temporary NULL.
+    pub(crate) fn null(&mut self, inst: &InstData) {
+        if let Some(r) = inst.result
+            && let temp @ Str::Bytes(base, off) = self.temp(r)
+        {
+            zero(self.b, base, off, self.env.module.strsize);
+            self.b.store(Size::B8, base, off, NULL);
+            self.set(inst, Val::Str(temp));
+        }
     }
 
     /// Length without the NUL.

@@ -140,6 +140,7 @@ pub fn records(state: &mut State, run: &mut Run, world: &Same) {
 fn bytes(value: &Val, size: u32) -> Vec<u8> {
     match value {
         Val::Int(i) => i.to_le_bytes().to_vec(),
+        Val::Null => bytes(&Val::Str(b"\0\xff".to_vec()), size),
         Val::Str(s) | Val::Bytes(s) => {
             let mut out = s.clone();
             out.resize(size as usize, 0);

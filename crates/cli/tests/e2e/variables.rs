@@ -5,8 +5,37 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     strings_as_pointers
-    globals_of_each_kind associative_arrays deleting_an_element string_values self_times_a_call self_is_one_thread_s
+    null_strings globals_of_each_kind associative_arrays deleting_an_element string_values self_times_a_call self_is_one_thread_s
     self_arrays this_is_one_firing_s dynamic_drops_are_said
+}
+
+// row expression.null-string
+fn null_strings() -> Verdict {
+    // NULL is passed on, assigned and compared; what wants a text faults, and does not happen.
+    let o = dtrace(&[
+        "-qn",
+        r#"string s; BEGIN { s = strchr("abc", 'x'); this->t = strtok("a", ","); this->t = strtok(NULL, ",");
+             a[1] = strstr("abc", "x"); self->s = json("{}", "k"); n = s == NULL ? s : "x"; done = 1; }
+           BEGIN { trace(s); } BEGIN { trace(strlen(this->t)); } BEGIN { printf("%s", a[1]); } BEGIN { trace(n); }
+           BEGIN { @[self->s] = count(); } BEGIN { b[s] = 1; } BEGIN { trace(strjoin("x", strrchr("abc", 'z'))); }
+           BEGIN { s = NULL; trace(s); } BEGIN { trace(substr(pid ? NULL : "a", 1)); }
+           ERROR { printf("%d/%d ", arg4, arg5); }
+           BEGIN { printf("%d %d %d %d %d\n", done, s == NULL, s == "", "" < s, s != a[1]);
+             printf("[%s][%s][%s]%d\n", strchr("abc", 0), strstr("", ""), substr("abc", 7), strtok("", ",") == NULL);
+             self->s = NULL; a[1] = NULL; printf("[%s][%s]", self->s, a[1]); exit(0); }"#,
+    ])
+    .code(0);
+    assert_eq!(o.out, format!("{}1 1 1 0 0\n[][][]1\n[][]\n", "1/0 ".repeat(9)), "{o:?}");
+    assert_eq!(o.err.matches("invalid address (0x0)").count(), 9, "{o:?}");
+    // At run time too, NULL means the string before.
+    let o = dtrace(&[
+        "-qn",
+        r#"BEGIN { this->s = "a,b,c"; this->none = strchr(this->s, 'x'); printf("%s", strtok(this->s, ","));
+             printf("%s", strtok(this->none, ",")); printf("%s", strtok(this->none, ",")); exit(0); }"#,
+    ])
+    .code(0);
+    assert_eq!(o.out, "abc\n", "{o:?}");
+    Pass
 }
 
 // row variable.global

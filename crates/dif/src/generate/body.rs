@@ -312,6 +312,7 @@ impl Body<'_> {
                 None => self.constant_string(),
             },
             4 => self.load_string(),
+            9 if self.config.faults && self.rng.one_in(4) => self.b.null(),
             5 | 7..=8 if depth > 0 => self.call(depth - 1, Ty::Str).unwrap_or_else(|| self.constant_string()),
             _ => self.constant_string(),
         };

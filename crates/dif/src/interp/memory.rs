@@ -32,7 +32,7 @@ impl Reach<'_> {
         };
         match slot {
             Val::Bytes(bytes) => Some(bytes),
-            Val::Int(_) | Val::Str(_) => None,
+            Val::Int(_) | Val::Str(_) | Val::Null => None,
         }
     }
 

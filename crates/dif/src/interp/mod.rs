@@ -300,9 +300,15 @@ impl Frame<'_> {
     }
 
     fn step(&mut self, inst: &InstData) -> Result<(), Stop> {
+        let mut null = false;
+        inst.op.for_each_text(|v| null |= self.values.get(v.0 as usize) == Some(&Val::Null));
+        if null {
+            return Err(Stop::Fault(FaultKind::BadAddr, 0));
+        }
         let value = match &inst.op {
             Op::Const(n) => Val::Int(*n),
             Op::StrConst(id) => Val::Str(self.module.strings.get(id.0 as usize).cloned().unwrap_or_default()),
+            Op::Null => Val::Null,
             Op::Bin(op, a, b) => Val::Int(
                 eval::bin(*op, self.int(*a), self.int(*b)).ok_or(Stop::Fault(FaultKind::DivZero, 0))?,
             ),

@@ -14,6 +14,8 @@ pub enum Val {
     Int(i64),
     /// A string without its NUL.
     Str(Vec<u8>),
+    /// A string that is NULL.
+    Null,
     /// An object: of variables, never of an operation.
     Bytes(Vec<u8>),
 }

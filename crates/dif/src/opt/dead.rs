@@ -5,6 +5,8 @@ use crate::ir::{Function, Op, Value};
 /// One walk backward: when an instruction is reached, all its uses have been seen.
 pub(super) fn run(function: &mut Function) {
     let safe = safe_divisors(function);
+    // Which variables are never NULL is not known here.
+    let nulls = function.nulls(&[]);
     let mut used = vec![false; function.values.len()];
     let is_used = |used: &[bool], v: Value| used.get(v.0 as usize).copied().unwrap_or(true);
     let mut unused_params: Vec<Vec<bool>> = vec![Vec::new(); function.blocks.len()];
@@ -23,7 +25,8 @@ pub(super) fn run(function: &mut Function) {
         let mut keep = vec![true; block.len()];
         for (i, inst) in block.iter().enumerate().rev() {
             let wanted = inst.result.is_some_and(|v| is_used(&used, v));
-            let faults = inst.op.may_fault() && !divides_safely(&inst.op, &safe);
+            let faults =
+                inst.op.may_fault() && !divides_safely(&inst.op, &safe) || inst.op.takes_null(&nulls);
             if wanted || faults || !inst.op.is_removable() {
                 inst.op.for_each_use(|v| {
                     if let Some(u) = used.get_mut(v.0 as usize) {

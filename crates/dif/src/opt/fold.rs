@@ -49,6 +49,14 @@ fn text(k: &impl Known, v: Value) -> Option<&[u8]> {
     }
 }
 
+/// What a comparison sees: NULL is as good as the empty string.
+fn compared(k: &impl Known, v: Value) -> Option<&[u8]> {
+    match k.def(v)? {
+        Op::Null => Some(b""),
+        _ => text(k, v),
+    }
+}
+
 /// The value itself where the types agree, else a view of it as an integer.
 fn same(k: &impl Known, v: Value, ty: Ty) -> Folded {
     if k.ty(v) == ty {
@@ -100,6 +108,7 @@ fn call(k: &impl Known, subr: Subr, args: &[Value]) -> Folded {
             Some(i) => Folded::Op(Op::StrConst(StrId(i as u32))),
             None => Folded::Same,
         },
+        Some(Val::Null) => Folded::Op(Op::Null),
         Some(Val::Bytes(_)) | None => Folded::Same,
     }
 }
@@ -241,7 +250,7 @@ fn str_cmp(k: &impl Known, c: Cond, a: Value, b: Value) -> Folded {
     if a == b {
         return Folded::Op(Op::Const(eval::str_cmp(c, b"", b"").into()));
     }
-    match (text(k, a), text(k, b)) {
+    match (compared(k, a), compared(k, b)) {
         (Some(x), Some(y)) => Folded::Op(Op::Const(eval::str_cmp(c, x, y).into())),
         (Some(_), None) => Folded::Op(Op::StrCmp(c.swapped(), b, a)),
         (None, None) if b < a => Folded::Op(Op::StrCmp(c.swapped(), b, a)),

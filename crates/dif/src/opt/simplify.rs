@@ -174,7 +174,7 @@ impl Walk<'_> {
                     self.replace(*param, one);
                     return true;
                 }
-                let Some(op @ (Op::Const(_) | Op::StrConst(_))) = self.def(one).cloned() else {
+                let Some(op @ (Op::Const(_) | Op::StrConst(_) | Op::Null)) = self.def(one).cloned() else {
                     return false;
                 };
                 if !rest.iter().all(|g| g.and_then(|v| self.def(v)) == Some(&op)) {

@@ -62,7 +62,7 @@ impl Element {
 
 pub(super) fn json(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (doc, path) = (call.text(0), call.text(1));
-    Ok(Val::Str(find(doc, path).unwrap_or_default().to_vec()))
+    Ok(find(doc, path).map_or(Val::Null, |found| Val::Str(found.to_vec())))
 }
 
 fn find<'d>(doc: &'d [u8], path: &[u8]) -> Option<&'d [u8]> {

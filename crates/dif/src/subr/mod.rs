@@ -116,15 +116,27 @@ pub struct Row {
     pub gives: Ty,
     /// What else it does.
     pub effect: Effect,
-    /// True when it may fault.
+    /// True when it may fault, NULL among its strings aside.
     pub faults: bool,
+    /// True when the string that it gives may be NULL: there is none.
+    pub nothing: bool,
     /// How the interpreter does it.
     pub run: fn(&mut Call<'_>) -> Result<Val, Fault>,
 }
 
 impl Row {
     const fn int(subr: Subr, name: &'static str, params: &'static [Param], run: Run) -> Row {
-        Row { subr, name, params, defaults: &[], gives: Ty::Int, effect: Effect::None, faults: false, run }
+        Row {
+            subr,
+            name,
+            params,
+            defaults: &[],
+            gives: Ty::Int,
+            effect: Effect::None,
+            faults: false,
+            nothing: false,
+            run,
+        }
     }
 
     const fn str(subr: Subr, name: &'static str, params: &'static [Param], run: Run) -> Row {
@@ -141,6 +153,10 @@ impl Row {
 
     const fn faults(self) -> Row {
         Row { faults: true, ..self }
+    }
+
+    const fn or_null(self) -> Row {
+        Row { nothing: true, ..self }
     }
 
     const fn or(self, defaults: &'static [i64]) -> Row {
@@ -173,7 +189,7 @@ pub const TABLE: &[Row] = &[
     Row::str(Subr::InetNtoa, "inet_ntoa", &[Ptr], address::inet_ntoa).reads().faults(),
     Row::str(Subr::InetNtoa6, "inet_ntoa6", &[Ptr], address::inet_ntoa6).reads().faults(),
     Row::str(Subr::InetNtop, "inet_ntop", &[Int, Ptr], address::inet_ntop).reads().faults(),
-    Row::str(Subr::Json, "json", &[Str, Str], json::json),
+    Row::str(Subr::Json, "json", &[Str, Str], json::json).or_null(),
     Row::str(Subr::LinkNtop, "link_ntop", &[Int, Ptr], address::link_ntop).reads().faults(),
     Row::str(Subr::Lltostr, "lltostr", &[Int, Int], number::lltostr).or(&[10]).faults(),
     Row::str(Subr::Memstr, "memstr", &[Ptr, Int, Int], text::memstr).reads().faults(),
@@ -181,12 +197,12 @@ pub const TABLE: &[Row] = &[
     Row::int(Subr::Raise, "raise", &[Int], action::raise).faults().changes(),
     Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
     Row::int(Subr::Rindex, "rindex", &[Str, Str, Int], text::rindex).or(&[i32::MAX as i64]),
-    Row::str(Subr::Strchr, "strchr", &[Str, Int], text::strchr),
+    Row::str(Subr::Strchr, "strchr", &[Str, Int], text::strchr).or_null(),
     Row::str(Subr::Strjoin, "strjoin", &[Str, Str], text::strjoin).faults(),
-    Row::str(Subr::Strrchr, "strrchr", &[Str, Int], text::strrchr),
-    Row::str(Subr::Strstr, "strstr", &[Str, Str], text::strstr),
-    Row::str(Subr::Strtok, "strtok", &[Str, Str], text::strtok).changes(),
-    Row::str(Subr::StrtokNext, "strtok_next", &[Str], text::strtok_next).changes(),
+    Row::str(Subr::Strrchr, "strrchr", &[Str, Int], text::strrchr).or_null(),
+    Row::str(Subr::Strstr, "strstr", &[Str, Str], text::strstr).or_null(),
+    Row::str(Subr::Strtok, "strtok", &[Str, Str], text::strtok).changes().or_null(),
+    Row::str(Subr::StrtokNext, "strtok_next", &[Str], text::strtok_next).changes().or_null(),
     Row::int(Subr::Strtoll, "strtoll", &[Str, Int], number::strtoll).or(&[10]).faults(),
     Row::str(Subr::Substr, "substr", &[Str, Int, Int], text::substr).or(&[i32::MAX as i64]),
     Row::str(Subr::Tolower, "tolower", &[Str], text::tolower),

@@ -75,19 +75,28 @@ pub(super) fn rindex(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int(found))
 }
 
+/// A string's NUL, which is found as a character.
+const END: &[u8] = &[0];
+
+/// What stands at a place and behind it; NULL where there is no such place.
+fn suffix(s: &[u8], at: Option<usize>) -> Val {
+    at.map_or(Val::Null, |at| Val::Str(s[at..].to_vec()))
+}
+
 pub(super) fn strchr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, c) = (call.text(0), call.int(1) as u8);
-    string(s.iter().position(|b| *b == c).map_or(b"", |at| &s[at..]))
+    Ok(suffix(s, s.iter().chain(END).position(|b| *b == c)))
 }
 
 pub(super) fn strrchr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, c) = (call.text(0), call.int(1) as u8);
-    string(s.iter().rposition(|b| *b == c).map_or(b"", |at| &s[at..]))
+    let at = if c == 0 { Some(s.len()) } else { s.iter().rposition(|b| *b == c) };
+    Ok(suffix(s, at))
 }
 
 pub(super) fn strstr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, sub) = (call.text(0), call.text(1));
-    string((0..s.len()).find(|i| starts(s, *i, sub)).map_or(b"", |at| &s[at..]))
+    Ok(suffix(s, (0..=s.len()).find(|i| starts(s, *i, sub))))
 }
 
 /// What does not fit a string has no room: a fault.
@@ -120,23 +129,25 @@ pub(super) fn memstr(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Str(bytes))
 }
 
-/// The first token of a string.
+/// The first token of a string. NULL instead of one: the next token of the one before.
 pub(super) fn strtok(call: &mut Call<'_>) -> Result<Val, Fault> {
-    *call.rest = Some(call.text(0).to_vec());
+    if call.args.first() != Some(&Val::Null) {
+        *call.rest = Some(call.text(0).to_vec());
+    }
     let delimiters = call.text(1).to_vec();
-    Ok(Val::Str(token(call.rest, &delimiters)))
+    Ok(token(call.rest, &delimiters))
 }
 
 /// The next token of the same string.
 pub(super) fn strtok_next(call: &mut Call<'_>) -> Result<Val, Fault> {
     let delimiters = call.text(0).to_vec();
-    Ok(Val::Str(token(call.rest, &delimiters)))
+    Ok(token(call.rest, &delimiters))
 }
 
-fn token(rest: &mut Option<Vec<u8>>, delimiters: &[u8]) -> Vec<u8> {
-    let Some(text) = rest.take() else { return Vec::new() };
-    let Some(start) = text.iter().position(|b| !delimiters.contains(b)) else { return Vec::new() };
+fn token(rest: &mut Option<Vec<u8>>, delimiters: &[u8]) -> Val {
+    let Some(text) = rest.take() else { return Val::Null };
+    let Some(start) = text.iter().position(|b| !delimiters.contains(b)) else { return Val::Null };
     let end = text[start..].iter().position(|b| delimiters.contains(b)).map_or(text.len(), |n| start + n);
     *rest = Some(text[end..].to_vec());
-    text[start..end].to_vec()
+    Val::Str(text[start..end].to_vec())
 }

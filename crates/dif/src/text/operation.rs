@@ -47,6 +47,7 @@ impl Cursor {
         Ok(match word {
             "const" => Op::Const(self.number()?),
             "str" => Op::StrConst(StrId(self.indexed("s")?)),
+            "null" => Op::Null,
             "asptr" => match ty {
                 Some(Ty::Ptr(space)) => Op::AsPtr(space, self.value()?),
                 _ => return Err("asptr gives a pointer".into()),

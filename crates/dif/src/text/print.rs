@@ -164,6 +164,7 @@ impl Printer<'_> {
         match op {
             Op::Const(n) => write!(out, "const {n}"),
             Op::StrConst(id) => write!(out, "str {id}"),
+            Op::Null => write!(out, "null"),
             Op::Bin(op, a, b) => write!(out, "{} {a}, {b}", name_of(BIN, *op)),
             Op::Un(op, v) => write!(out, "{} {v}", name_of(UN, *op)),
             Op::Cmp(c, a, b) => write!(out, "cmp.{} {a}, {b}", name_of(COND, *c)),

@@ -3,6 +3,7 @@
 use super::loops::{byte, clear, each, next, put, step, stop};
 use super::number::digit;
 use crate::mir::{Alu, Builder, Jmp, Label, Size, V};
+use crate::select::strings::NULL;
 
 // What the next byte belongs to.
 const OBJECT: i32 = 1;
@@ -63,7 +64,9 @@ pub(super) fn json(b: &mut Builder, strsize: u32) {
     b.br(Jmp::Eq, to, 0, none);
     let count = b.sub(to, from);
     put(b, strsize, target, doc, from, count);
+    b.exit(0);
     b.bind(none);
+    b.store(Size::B8, target, 0, NULL);
     b.exit(0);
 }
 

@@ -29,9 +29,9 @@ mod token;
 use dif::ir::{FaultKind, InstData, Op, Subr, Value};
 use dif::subr::PathOf;
 
-use super::strings::Str;
+use super::strings::{NULL, Str};
 use super::{Clause, Result, Val};
-use crate::mir::{Alu, Arg, Builder, Jmp, Operand, V};
+use crate::mir::{Alu, Arg, Builder, Jmp, Operand, Size, V};
 use crate::routines::words;
 pub(crate) use loops::WORK;
 pub(crate) use token::HEAD as TOKEN_HEAD;
@@ -220,8 +220,15 @@ impl Clause<'_, '_> {
                 let s = self.string(args[0]);
                 let strsize = self.env.module.strsize;
                 let (base, at) = self.token_state();
-                self.b.store(crate::mir::Size::B8, base, at, 1);
+                let next = self.b.label();
+                // NULL: the string before.
+                if let (Str::Bytes(from, off), true) = (s, self.facts.nulls[args[0].0 as usize]) {
+                    let first = self.b.load(Size::B8, from, off);
+                    self.b.br(Jmp::Eq, first, NULL, next);
+                }
+                self.b.store(Size::B8, base, at, 1);
                 self.write_string(s, base, at + token::HEAD as i16, strsize, false);
+                self.b.bind(next);
                 self.next_token(target, args[1]);
             }
             Subr::StrtokNext => self.next_token(target, args[0]),
@@ -270,7 +277,7 @@ impl Clause<'_, '_> {
     fn first(&mut self, v: Value) -> V {
         let s = self.string(v);
         let (p, off) = self.address(s);
-        let c = self.b.load(crate::mir::Size::B1, p, off);
+        let c = self.b.load(Size::B1, p, off);
         super::int::extend(self.b, 8, true, c)
     }
 

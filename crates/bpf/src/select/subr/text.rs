@@ -3,6 +3,7 @@
 use super::loops::{byte, clear, each, next, put, short, stop};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words;
+use crate::select::strings::NULL;
 
 const ONES: i64 = 0x0101_0101_0101_0101;
 const SIGNS: u64 = 0x8080_8080_8080_8080;
@@ -127,16 +128,19 @@ pub(super) fn from_byte(b: &mut Builder, strsize: u32, backward: bool) {
     b.exit(0);
 }
 
-/// What stands at `at` and behind it; nothing when `at` is negative.
+/// What stands at `at` and behind it; NULL when `at` is negative.
 pub(super) fn suffix(b: &mut Builder, strsize: u32, target: V, s: V, at: V) {
-    let none = b.label();
+    let (none, done) = (b.label(), b.label());
     clear(b, strsize, target);
     b.br(Jmp::Ge, at, strsize, none);
     // With at least the NUL, which is not copied.
     let end = b.imm(i64::from(strsize) - 1);
     let count = b.sub(end, at);
     put(b, strsize, target, s, at, count);
+    b.jmp(done);
     b.bind(none);
+    b.store(Size::B8, target, 0, NULL);
+    b.bind(done);
 }
 
 /// `strjoin(x, y)` to `target`, behind which there must be room for a second string: the second part is copied up to

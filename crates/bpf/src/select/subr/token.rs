@@ -3,6 +3,7 @@
 
 use super::loops::{WORK, byte, clear, each, next, put, stop};
 use crate::mir::{Alu, Arg, Builder, Jmp, Size, V};
+use crate::select::strings::NULL;
 
 /// Bytes of the state before the string.
 pub(crate) const HEAD: u32 = 8;
@@ -83,7 +84,9 @@ pub(super) fn token(b: &mut Builder, strsize: u32) {
     let count = b.sub(end, start);
     let text = b.add(state, HEAD);
     put(b, strsize, target, text, start, count);
+    b.exit(0);
     b.bind(none);
+    b.store(Size::B8, target, 0, NULL);
     b.exit(0);
 }
 
