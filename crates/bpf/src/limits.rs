@@ -6,7 +6,7 @@
 use diagnostics::Span;
 use dif::ir::{Module, Op, Scope};
 
-use crate::maps::Plan;
+use crate::maps::{Plan, VarPlan};
 use crate::program::Layout;
 use crate::regalloc::CodegenError;
 
@@ -16,8 +16,11 @@ pub const RECORD_MAX: u32 = 256 << 10;
 pub const KEY_MAX: u32 = 256 << 10;
 /// Bytes of a scratch slot, of which each CPU has eight.
 pub const SLOT_MAX: u32 = 1 << 20;
-/// Bytes of a thread's variables at all context levels: less than the kernel's 64 KiB for a value of a task.
+/// Bytes of a thread's variables at all context levels: less than the 64 KiB that kernels have for a value of a task.
+/// Newer ones have less: their own limit is found by trying.
 pub const THREAD_MAX: u32 = 60 << 10;
+/// Every kernel has so many.
+const THREAD_ALWAYS: u32 = 7 << 10;
 
 fn refuse(span: Option<Span>, message: String) -> Result<(), CodegenError> {
     Err(CodegenError { span, message })
@@ -66,22 +69,41 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
     )
 }
 
-/// What only the plan of a session shows.
-pub fn check_plan(module: &Module, plan: &Plan) -> Result<(), CodegenError> {
-    let Some(shape) = plan.thread.filter(|shape| shape.value_size() > THREAD_MAX) else { return Ok(()) };
-    let stores = |op: &Op| match op {
-        Op::StoreVar(v, _) => {
-            let v = &module.vars[v.0 as usize];
-            v.scope == Scope::Thread && v.key.is_none()
+/// What only the plan of a session shows. `holds` says whether a thread can have a value of so many bytes on the kernel that
+/// runs; it is asked for large ones only.
+pub fn check_plan(module: &Module, plan: &Plan, holds: impl Fn(u32) -> bool) -> Result<(), CodegenError> {
+    let alone = (0..).zip(&plan.vars).filter_map(|(v, home)| match home {
+        VarPlan::ThreadAlone(shape) => Some((Some(v), shape.value_size())),
+        _ => None,
+    });
+    for (var, size) in plan.thread.map(|shape| (None, shape.value_size())).into_iter().chain(alone) {
+        if size <= THREAD_ALWAYS || size <= THREAD_MAX && holds(size) || !holds(THREAD_ALWAYS) {
+            continue;
         }
-        _ => false,
-    };
-    let clause = module.clauses.iter().find(|c| c.func.instructions().any(|(_, i)| stores(&i.op)));
-    let size = shape.value_size();
-    refuse(
-        clause.and_then(|c| c.span),
-        format!("the self-> variables of a thread have {size} bytes; {THREAD_MAX} at most"),
-    )
+        let stores = |op: &Op| match op {
+            Op::StoreVar(v, _) => {
+                let desc = &module.vars[v.0 as usize];
+                desc.scope == Scope::Thread && desc.key.is_none() && var.is_none_or(|alone| alone == v.0)
+            }
+            _ => false,
+        };
+        let clause = module.clauses.iter().find(|c| c.func.instructions().any(|(_, i)| stores(&i.op)));
+        let most = most(THREAD_ALWAYS, size.min(THREAD_MAX + 1), &holds);
+        return refuse(
+            clause.and_then(|c| c.span),
+            format!("the self-> variables of a thread have {size} bytes; {most} at most"),
+        );
+    }
+    Ok(())
+}
+
+/// The greatest number that holds: `good` does, `bad` does not.
+fn most(mut good: u32, mut bad: u32, holds: &impl Fn(u32) -> bool) -> u32 {
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if holds(middle) { good = middle } else { bad = middle }
+    }
+    good
 }
 
 #[cfg(test)]
@@ -127,7 +149,25 @@ mod tests {
         let m = module(head, body);
         assert_eq!(check(&m), Ok(()));
         let plan = Plan::new(&m, &crate::maps::Options::default(), &crate::maps::Needs::default());
-        let said = check_plan(&m, &plan).unwrap_err().message;
+        let said = check_plan(&m, &plan, |_| true).unwrap_err().message;
         assert!(said.ends_with("bytes; 61440 at most"), "{said}");
+        let said = check_plan(&m, &plan, |n| n <= 8000).unwrap_err().message;
+        assert!(said.ends_with("bytes; 8000 at most"), "{said}");
+        // No kernel refuses that: the store itself is missing, which making it will say.
+        assert_eq!(check_plan(&m, &plan, |_| false), Ok(()));
+    }
+
+    #[test]
+    fn a_kernel_is_asked_for_large_values_only() {
+        let head = "var var0 = self \"a\" str\nvar var1 = self \"b\" u64";
+        let body = |var: &str| format!("{{\nb0:\n    v0:{var}\n    return\n}}");
+        let plan =
+            |m: &Module| Plan::new(m, &crate::maps::Options::default(), &crate::maps::Needs::default());
+        let small = module("var var0 = self \"b\" u64", &body("int = const 1"));
+        let unasked = |_| panic!("asked");
+        assert_eq!(check_plan(&small, &plan(&small), unasked), Ok(()));
+        let large = module(head, &body("str = str s0"));
+        assert_eq!(check_plan(&large, &plan(&large), |_| true), Ok(()));
+        assert!(check_plan(&large, &plan(&large), |n| n <= 8000).is_err());
     }
 }

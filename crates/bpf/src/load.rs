@@ -12,7 +12,9 @@ use crate::emit::INSTRUCTIONS_MAX;
 use crate::features::Lockdown;
 use crate::insn::Insn;
 use crate::mir::Param;
-use crate::sys::{AttachType, BtfObject, FuncInfo, LineInfo, Prog, ProgKind, ProgSpec, Refusal, SysError};
+use crate::sys::{
+    AttachType, BtfObject, FuncInfo, LineInfo, Prog, ProgKind, ProgSpec, Refusal, SLEEPABLE, SysError,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::AsFd;
@@ -54,6 +56,8 @@ pub struct ProgramImage {
     pub attach: AttachType,
     /// BTF id of what it will be attached to, for tracing programs; 0 otherwise.
     pub attach_btf_id: u32,
+    /// It may wait.
+    pub sleepable: bool,
     /// Its code; map references are already descriptors.
     pub insns: Vec<Insn>,
     /// Its functions in order, the first at slot 0; empty when there is only one.
@@ -70,6 +74,7 @@ impl ProgramImage {
             kind,
             attach: AttachType::None,
             attach_btf_id: 0,
+            sleepable: false,
             insns,
             funcs: Vec::new(),
             lines: Vec::new(),
@@ -104,6 +109,7 @@ impl ProgramImage {
         spec.attach = self.attach;
         spec.attach_btf_id = self.attach_btf_id;
         spec.log_level = log_level;
+        spec.flags = if self.sleepable { SLEEPABLE } else { 0 };
         if let Some(info) = &info {
             spec.btf = Some(info.btf.as_fd());
             spec.funcs = &info.funcs;

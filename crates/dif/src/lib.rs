@@ -14,6 +14,7 @@ pub mod ir;
 pub mod memory;
 mod ops;
 pub mod opt;
+pub mod reach;
 pub mod subr;
 pub mod text;
 pub mod verify;

@@ -13,6 +13,7 @@ use probes::ProbeDesc;
 use providers::{EnabledProbe, Env, Role, Unit};
 
 use crate::compile::Program;
+use crate::pages::{Bringer, bringer};
 
 /// A unit with the clauses that run in it.
 pub(crate) struct Assembled {
@@ -37,6 +38,8 @@ pub(crate) struct Assembly {
     pub(crate) strings: Vec<Vec<u8>>,
     /// The first id that is free.
     pub(crate) next: u32,
+    /// What runs before them.
+    pub(crate) bringers: Vec<Bringer>,
 }
 
 /// The probes that the clauses enable, each once, by id.
@@ -55,6 +58,7 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
     }
     let mut names = Names::new(module);
     let mut units = Vec::new();
+    let mut bringers = Vec::new();
     for (provider, probes) in by_provider {
         let provider = registry.get(&provider).ok_or_else(|| format!("no provider {provider}"))?;
         for unit in provider.plan(&probes, env)? {
@@ -66,6 +70,8 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
             }
             units.push(Assembled { unit, clauses: Vec::new(), probes: table });
         }
+        let before = |readers: &[EnabledProbe]| provider.before(readers, env);
+        bringers.extend(bringer(module, (*running, clauses), &probes, before));
     }
     let mut enabled = Vec::new();
     for (number, clause) in (*running..).zip(clauses) {
@@ -86,10 +92,10 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
             next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;
         }
     }
-    Ok(Assembly { units, enabled, strings: names.strings, next })
+    Ok(Assembly { units, enabled, strings: names.strings, next, bringers })
 }
 
-fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
+pub(crate) fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
     match mine {
         _ if mine.len() == space as usize => ProbeSet::All,
         [(index, _)] => ProbeSet::One(*index),

@@ -16,7 +16,7 @@ use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::assemble::{uses, uses_task};
 use crate::error::Error;
-use crate::machine::Surroundings;
+use crate::load::Surroundings;
 
 /// All of them.
 pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Target, Error> {

@@ -9,6 +9,8 @@
 //!  compile    texts to a module: syntax, check, lower
 //!  libraries  which D libraries there are, and which their dependencies allow
 //!  assemble   clauses and probes to programs and ids
+//!  pages      which user memory is brought before which probes
+//!  load       making maps and programs
 //!  machine    the kernel side: maps, programs, links
 //!  session    the life of it
 //! ```
@@ -22,8 +24,10 @@ mod error;
 mod facts;
 mod libraries;
 pub mod list;
+mod load;
 mod machine;
 pub mod options;
+mod pages;
 mod session;
 
 pub use consumer::Output;

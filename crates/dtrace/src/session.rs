@@ -30,7 +30,8 @@ use providers::Env;
 use crate::assemble::{Assembly, assemble};
 use crate::compile::{Macros, Program, Source};
 use crate::error::Error;
-use crate::machine::{Machine, Surroundings, load};
+use crate::load::{Surroundings, load};
+use crate::machine::Machine;
 use crate::options::{OptionError, Options};
 
 /// What the session wants next.

@@ -63,6 +63,13 @@ pub trait Provider {
 
     /// How the probes (all of this provider) are attached. An error says what is missing on this kernel.
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String>;
+
+    /// A unit of those of the probes before whose programs, in the same firing, a program can run that may wait for pages
+    /// of the process; `None` where this kernel has none.
+    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
+        let _ = (probes, env);
+        None
+    }
 }
 
 struct Entry {

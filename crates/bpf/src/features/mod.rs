@@ -161,6 +161,11 @@ impl Features {
         probes::allows_array_value(bytes)
     }
 
+    /// Whether a program can give the current thread a value of so many bytes.
+    pub fn allows_thread_value(&self, bytes: u32) -> bool {
+        probes::allows_thread_value(bytes)
+    }
+
     /// The kernel × facility table's row for this kernel: a line a facility, with the reason where it is missing.
     /// Tries everything.
     pub fn table(&self) -> String {

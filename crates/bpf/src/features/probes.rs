@@ -5,15 +5,15 @@
 
 use super::Features;
 use crate::btf::Builder;
-use crate::insn::{Alu, Helper, Insn, Reg, Size};
+use crate::insn::{Alu, Helper, Insn, Jmp, Reg, Size};
 use crate::load::{ProgramImage, Subprogram};
 use crate::mir::Param;
 use crate::sys::{
-    AttachType, Link, Map, MapBtf, MapSpec, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, Rate, SysError,
-    UprobeTarget, online_cpus,
+    AttachType, Link, Map, MapBtf, MapSpec, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, Rate, SLEEPABLE,
+    SysError, UprobeTarget, online_cpus,
 };
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use types::btf::{BtfKind, KernelBtf};
 
 type Outcome = Result<(), String>;
@@ -164,11 +164,32 @@ pub(super) fn cpu_clock(_: &Features) -> Outcome {
 }
 
 pub(super) fn task_storage(_: &Features) -> Outcome {
+    task_storage_of(8).map(drop)
+}
+
+fn task_storage_of(bytes: u32) -> Result<Map, String> {
     let mut b = Builder::new();
-    let (key, value) = (b.i32(), b.words("try", 1));
+    let (key, value) = (b.i32(), b.words("try", bytes.div_ceil(8)));
     let btf = b.load().map_err(text)?;
     let types = MapBtf { btf: btf.as_fd(), key: key.0, value: value.0 };
-    Map::create(&MapSpec::task_storage("try", 8, types)).map(drop).map_err(text)
+    Map::create(&MapSpec::task_storage("try", bytes.div_ceil(8) * 8, types)).map_err(text)
+}
+
+/// Some kernels make the map and refuse the value.
+pub(super) fn allows_thread_value(bytes: u32) -> bool {
+    const CREATE: i32 = 1;
+    let Ok(map) = task_storage_of(bytes) else { return false };
+    let mut insns = vec![Insn::call(Helper::GET_CURRENT_TASK_BTF), Insn::mov64(Reg::R2, Reg::R0)];
+    insns.extend(Insn::ld_map_fd(Reg::R1, map.as_fd().as_raw_fd()));
+    insns.extend([
+        Insn::mov64_imm(Reg::R3, 0),
+        Insn::mov64_imm(Reg::R4, CREATE),
+        Insn::call(Helper::TASK_STORAGE_GET),
+        Insn::jmp_imm(Jmp::Eq, Reg::R0, 0, 1),
+        Insn::mov64_imm(Reg::R0, 1),
+        Insn::exit(),
+    ]);
+    load_raw_tp(&insns).is_ok_and(|prog| prog.test_run(&[], None).is_ok_and(|r| r == 1))
 }
 
 pub(super) fn ringbuf(_: &Features) -> Outcome {
@@ -256,9 +277,8 @@ pub(super) fn preempt_count(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
-/// Raw tracepoints took such programs late; functions of system calls only where errors may be injected into them.
+/// Tracepoints took such programs late.
 pub(super) fn sleepable_calls(_: &Features) -> Outcome {
-    const BPF_F_SLEEPABLE: u32 = 1 << 4;
     let mut insns = on_stack();
     insns.extend([
         Insn::mov64_imm(Reg::R2, 8),
@@ -267,22 +287,14 @@ pub(super) fn sleepable_calls(_: &Features) -> Outcome {
         Insn::mov64_imm(Reg::R0, 0),
         Insn::exit(),
     ]);
-    let load = |attach, attach_btf_id| {
-        let spec = ProgSpec {
-            attach,
-            attach_btf_id,
-            flags: BPF_F_SLEEPABLE,
-            ..ProgSpec::new(ProgKind::Tracing, "try", &insns)
-        };
-        Prog::load(&spec).map_err(|refusal| text(refusal.error))
+    let spec = ProgSpec {
+        attach: AttachType::TraceRawTp,
+        attach_btf_id: id(BtfKind::Typedef, "btf_trace_sys_enter")?,
+        flags: SLEEPABLE,
+        ..ProgSpec::new(ProgKind::Tracing, "try", &insns)
     };
-    let tracepoint = id(BtfKind::Typedef, "btf_trace_sys_enter")
-        .and_then(|id| Link::tracing(&load(AttachType::TraceRawTp, id)?, 0).map_err(text));
-    if tracepoint.is_ok() {
-        return Ok(());
-    }
-    let id = id(BtfKind::Func, "__x64_sys_acct")?;
-    Link::tracing(&load(AttachType::TraceFentry, id)?, 0).map(drop).map_err(text)
+    let prog = Prog::load(&spec).map_err(|refusal| text(refusal.error))?;
+    Link::tracing(&prog, 0).map(drop).map_err(text)
 }
 
 pub(super) fn probe_read(_: &Features) -> Outcome {

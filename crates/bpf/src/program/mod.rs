@@ -18,6 +18,7 @@
 //! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
 
 mod own;
+mod pages;
 mod parts;
 mod which;
 
@@ -39,6 +40,7 @@ use crate::select::layout::SlotParts;
 use crate::select::{Firing, Result, Which, clause, far, fault, near};
 use crate::sys::{AttachType, ProgKind};
 pub use own::{end_of_thread, vtime_switch};
+pub use pages::bring_pages;
 pub use parts::Division;
 use parts::Part;
 pub(crate) use parts::operations;
@@ -269,6 +271,8 @@ pub struct Compiled {
     pub attach: AttachType,
     /// BTF id of what it will be attached to.
     pub attach_btf_id: u32,
+    /// It may wait.
+    pub sleepable: bool,
     /// The code.
     pub code: Code,
     /// The content of its table: a read-only array map of one element; `None` when it needs none.
@@ -285,6 +289,7 @@ impl Compiled {
         let mut image = ProgramImage::new(&self.name, self.kind, self.code.insns.clone());
         image.attach = self.attach;
         image.attach_btf_id = self.attach_btf_id;
+        image.sleepable = self.sleepable;
         for (at, map) in &self.code.relocs {
             let Some(fd) = fd(*map) else {
                 return Err(CodegenError { span: None, message: format!("{}: no map {map:?}", self.name) });
@@ -436,6 +441,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         kind: spec.kind,
         attach: spec.attach,
         attach_btf_id: spec.attach_btf_id,
+        sleepable: false,
         code,
         table,
     })

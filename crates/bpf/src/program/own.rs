@@ -33,6 +33,7 @@ fn program(
         kind,
         attach,
         attach_btf_id,
+        sleepable: false,
         code: assemble(std::iter::once(main).chain(subs).collect())?,
         table: None,
     })

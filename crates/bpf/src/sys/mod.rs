@@ -29,7 +29,7 @@ pub use map::{
 };
 pub use mmap::Mmap;
 pub use perf::{PerfEvent, Rate};
-pub use prog::{AttachType, FuncInfo, LineInfo, Prog, ProgInfo, ProgKind, ProgSpec, Refusal};
+pub use prog::{AttachType, FuncInfo, LineInfo, Prog, ProgInfo, ProgKind, ProgSpec, Refusal, SLEEPABLE};
 pub use tracefs::tracefs;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -40,6 +40,9 @@ pub enum AttachType {
     KprobeSession = 56,
 }
 
+/// `BPF_F_SLEEPABLE`: the program may wait.
+pub const SLEEPABLE: u32 = 1 << 4;
+
 /// `struct bpf_func_info`: the function that starts at a slot.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

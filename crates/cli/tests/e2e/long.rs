@@ -8,7 +8,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
     a_fault_in_the_middle_of_a_long_clause strings_of_four_kilobytes many_clause_local_variables
-    stacks_in_three_hundred_clauses two_hundred_aggregations_and_a_hundred_arrays a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names
+    stacks_in_three_hundred_clauses two_hundred_aggregations_and_a_hundred_arrays a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names memory_of_a_thread_holds_to_the_byte
 }
 
 /// So many calls.
@@ -253,6 +253,25 @@ fn limits_have_names() -> Verdict {
         &format!("BEGIN {{ {this} }}"),
         "bytes of memory with strsize=32768; it has 1048576 at most",
     );
-    refused("-q", "BEGIN { self->a = \"x\"; self->b = \"y\"; }", "bytes; 61440 at most");
+    refused("-q", "BEGIN { self->a = \"x\"; self->b = \"y\"; }", " at most");
+    Pass
+}
+
+fn memory_of_a_thread_holds_to_the_byte() -> Verdict {
+    let run = |strsize: u32| {
+        let script = "BEGIN { self->a = \"kept\"; } BEGIN { trace(self->a); exit(0); }";
+        dtrace(&["-q", "-x", &format!("strsize={strsize}"), "-n", script])
+    };
+    let o = run(32 << 10).code(1);
+    let said = o.err.split("the self-> variables of a thread have 98312 bytes; ").nth(1);
+    let most = said.and_then(|s| s.split(' ').next()?.parse::<u32>().ok()).unwrap_or(0);
+    assert!((7 << 10..=60 << 10).contains(&most), "{o:?}");
+    // An id, and the variable for three levels.
+    let fits = (most - 8) / 3 / 8 * 8;
+    let o = run(fits).code(0);
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("kept\n", ""), "strsize={fits}");
+    let o = run(fits + 8).code(1);
+    assert!(o.err.contains(&format!("bytes; {most} at most")), "{o:?}");
+    println!("{most} bytes");
     Pass
 }

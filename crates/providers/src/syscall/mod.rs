@@ -122,6 +122,16 @@ impl Provider for Syscall {
         }
         Ok(units)
     }
+
+    /// At the tracepoint, which comes before the function.
+    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
+        let entries: Vec<&EnabledProbe> = probes.iter().filter(|p| &*p.desc.name == "entry").collect();
+        if entries.is_empty() || !env.features.has(Facility::SleepableCalls) {
+            return None;
+        }
+        let unit = self.tracepoint_unit(&entries, false, env).ok()?;
+        matches!(unit.attach, Attach::TpBtf { .. }).then(|| Unit { name: "syscall_pages".into(), ..unit })
+    }
 }
 
 /// Functions of each probed call.

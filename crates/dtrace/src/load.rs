@@ -1,0 +1,284 @@
+//! Making a session's maps and programs: of a new one, or of more for one that runs.
+//!
+//! Nothing is attached here, and nothing of what runs changes; [`crate::machine`] takes in what was made.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use bpf::features::Features;
+use bpf::maps::{Maps, Needs, Plan};
+use bpf::mir::MapRef;
+use bpf::program::{ClauseUse, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
+use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
+use diagnostics::SourceMap;
+use dif::ir::{Module, Scope};
+use plane::control::Activity;
+use providers::{Attach, Role};
+use types::btf::KernelBtf;
+
+use crate::assemble::{Assembled, Assembly, error_clauses};
+use crate::compile::Program;
+use crate::error::Error;
+use crate::facts::target;
+use crate::machine::Attached;
+use crate::options::Options;
+use crate::pages::Bringer;
+
+/// What of the running system a session is made for.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) kernel: &'a KernelBtf,
+    pub(crate) features: &'static Features,
+    pub(crate) cpus: &'a [u32],
+}
+
+/// What programs of a running session share with those that come later. The descriptors are those of its [`Machine`].
+pub(crate) struct Running {
+    pub(crate) plan: Plan,
+    pub(crate) fds: BTreeMap<MapRef, RawFd>,
+    pub(crate) error: (Probe, Vec<ClauseUse>),
+    pub(crate) next_table: u32,
+    pub(crate) owned: u32,
+}
+
+/// Programs that are loaded and not attached yet, and the maps that only they have.
+pub(crate) struct Loaded {
+    pub(crate) attached: Vec<Attached>,
+    pub(crate) begin: Vec<Prog>,
+    pub(crate) end: Vec<Prog>,
+    pub(crate) error: (Probe, Vec<ClauseUse>),
+    pub(crate) next_table: u32,
+    pub(crate) owned: u32,
+    pub(crate) maps: Maps,
+}
+
+impl Loaded {
+    /// What the kernel was asked for and could not give.
+    pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
+        &self.maps.lowered
+    }
+}
+
+/// Makes the maps and loads the programs of an assembly: of a new session, or of more for a running one, for which nothing
+/// changes yet. Calls `between` after each program.
+pub(crate) fn load(
+    running: Option<&Running>,
+    program: &Program,
+    assembly: &Assembly,
+    options: &Options,
+    around: &Surroundings<'_>,
+    between: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<Loaded, Error> {
+    let module = &*program.module;
+    let (mut error_probe, mut error) = running.map_or_else(Default::default, |m| m.error.clone());
+    error.extend(error_clauses(&assembly.units));
+    if error_probe == Probe::default() {
+        error_probe = crate::assemble::error_probe(&assembly.units);
+    }
+    let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
+    let layout = Layout::new(module, &error_numbers);
+    let needs = needs(module, assembly, &layout, around);
+    let auto = options.text("bufresize") == "auto";
+    let mut maps = match running {
+        None => {
+            let plan = Plan::new(module, &sizes(options), &needs);
+            bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
+            Maps::create(plan, auto, None)?
+        }
+        Some(r) => {
+            let plan = r.plan.grow(module, &sizes(options), &needs);
+            bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
+            Maps::grow(&r.plan, plan, auto)?
+        }
+    };
+    add_strings(&mut maps, &assembly.strings, module.strsize)?;
+    let target = target(module, around)?;
+    let session = Session {
+        module,
+        plan: &maps.plan.clone(),
+        layout: &layout,
+        target: &target,
+        interned: assembly.strings.len() as u32,
+    };
+    let first_table = running.map_or(0, |m| m.next_table);
+    let mut loaded = Loaded {
+        attached: Vec::new(),
+        begin: Vec::new(),
+        end: Vec::new(),
+        error: (error_probe, error.clone()),
+        next_table: first_table + (assembly.units.len() + assembly.bringers.len()) as u32,
+        owned: running.map_or(0, |m| m.owned),
+        maps,
+    };
+    let error = ErrorProbe { probe: error_probe, clauses: &error };
+    let making = Making { session: &session, error, running, options, sources: &program.map };
+    let first_unit = first_table + assembly.bringers.len() as u32;
+    for (number, bringer) in (first_table..first_unit).zip(&assembly.bringers) {
+        let prog = making.load_bringer(bringer, number, &mut loaded.maps)?;
+        // In front of all others at the same tracepoint.
+        loaded.attached.push(Attached::new(prog, bringer.unit.attach.clone(), false));
+    }
+    for (number, a) in (first_unit..).zip(&assembly.units) {
+        if a.unit.role == Role::Error || a.clauses.is_empty() {
+            continue;
+        }
+        let prog = making.load_unit(a, number, &mut loaded.maps)?;
+        between()?;
+        match a.unit.role {
+            Role::Begin => loaded.begin.push(prog),
+            Role::End => loaded.end.push(prog),
+            _ => loaded.attached.push(Attached::new(prog, a.unit.attach.clone(), true)),
+        }
+    }
+    if loaded.maps.plan.vtime
+        && running.is_none_or(|r| !r.plan.vtime)
+        && let Some(btf_id) = crate::facts::tracepoint(around.kernel, "sched_switch")
+    {
+        let compiled = bpf::program::vtime_switch(btf_id)?;
+        let prog = making.load_compiled(&compiled, &loaded.maps)?;
+        let attach = Attach::TpBtf { name: "sched_switch".into(), btf_id };
+        // Before all others, whose accounts it keeps.
+        loaded.attached.insert(0, Attached::new(prog, attach, true));
+    }
+    // BEGIN and END alone are the tracer's own thread.
+    if !loaded.attached.is_empty()
+        && loaded.maps.plan.owned(loaded.owned).next().is_some()
+        && let Some(state) = crate::facts::task_state(around.kernel)
+    {
+        let compiled = bpf::program::end_of_thread(&loaded.maps.plan, loaded.owned, state)?;
+        let prog = making.load_compiled(&compiled, &loaded.maps)?;
+        loaded.owned = module.vars.len() as u32;
+        // Behind all others: the probes of a thread's last moment still see its elements.
+        let attach = Attach::RawTp { name: "sched_switch".into() };
+        loaded.attached.push(Attached::new(prog, attach, true));
+    }
+    Ok(loaded)
+}
+
+fn sizes(options: &Options) -> bpf::maps::Options {
+    bpf::maps::Options {
+        bufsize: options.number("bufsize"),
+        aggsize: options.number("aggsize"),
+        dynvarsize: options.number("dynvarsize"),
+    }
+}
+
+fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroundings<'_>) -> Needs {
+    let probes = || assembly.units.iter().filter(|a| a.unit.role == Role::Probe && !a.clauses.is_empty());
+    let thread_locals = module.vars.iter().any(|v| v.scope == Scope::Thread);
+    Needs {
+        cpus: around.cpus.len() as u32,
+        one_shot: probes().next().is_none(),
+        slot_bytes: layout.slot_bytes,
+        // A thread and what interrupts it are told apart, also by what is enabled later.
+        levels: if thread_locals { HARD_INTERRUPT + 1 } else { 1 },
+        // Each provider's probes fire at one level, which is known.
+        preempt_count: None,
+    }
+}
+
+/// The context level of clocks.
+const HARD_INTERRUPT: u32 = 2;
+
+fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
+    let map = Map::create(&MapSpec::array(name, bytes.len().max(8) as u32, 1))?;
+    let mut value = bytes.to_vec();
+    value.resize(bytes.len().max(8).div_ceil(8) * 8, 0);
+    map.update(&0u32.to_ne_bytes(), &value, Update::Any)?;
+    Ok(map)
+}
+
+fn add_strings(maps: &mut Maps, strings: &[Vec<u8>], strsize: u32) -> Result<(), Error> {
+    let mut bytes = vec![0; strings.len().max(1) * strsize as usize];
+    for (text, place) in strings.iter().zip(bytes.chunks_mut(strsize as usize)) {
+        let n = text.len().min(place.len() - 1);
+        place[..n].copy_from_slice(&text[..n]);
+    }
+    maps.insert(MapRef::Strings, read_only("dt_strings", &bytes)?);
+    Ok(())
+}
+
+/// The kernel's kind of program for a way to attach.
+fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
+    match attach {
+        Attach::Run | Attach::RawTp { .. } => (ProgKind::RawTracepoint, AttachType::None, 0),
+        Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
+        Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
+        Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+        Attach::Own(own) => (own.kind, own.attach, 0),
+    }
+}
+
+/// What all programs that are loaded together share.
+struct Making<'a> {
+    session: &'a Session<'a>,
+    error: ErrorProbe<'a>,
+    running: Option<&'a Running>,
+    options: &'a Options,
+    sources: &'a SourceMap,
+}
+
+impl Making<'_> {
+    fn load_unit(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+        let (kind, attach, attach_btf_id) = kind(&a.unit.attach);
+        let activity = match (a.unit.role, self.running) {
+            (Role::Begin, None) => Activity::Warmup,
+            (Role::End, _) => Activity::Draining,
+            // BEGIN of what comes later runs when that comes.
+            _ => Activity::Active,
+        };
+        let spec = ProgramSpec {
+            name: &a.unit.name,
+            kind,
+            attach,
+            attach_btf_id,
+            activity,
+            context: a.unit.context.as_ref(),
+            probes: &a.probes,
+            clauses: &a.clauses,
+            error: self.error,
+            table: number,
+        };
+        let mut plan = self.session.plan.clone();
+        plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 };
+        let compiled = compile(&Session { plan: &plan, ..*self.session }, &spec)?;
+        if let Some(bytes) = &compiled.table {
+            maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
+        }
+        if bpf::program::needs_own_stack(kind, attach) {
+            // A table for each: it takes the kind of the first program that names it.
+            maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
+        }
+        self.load_compiled(&compiled, maps)
+    }
+
+    fn load_bringer(&self, bringer: &Bringer, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+        let (kind, attach, attach_btf_id) = kind(&bringer.unit.attach);
+        let spec = ProgramSpec {
+            name: &bringer.unit.name,
+            kind,
+            attach,
+            attach_btf_id,
+            activity: Activity::Active,
+            context: bringer.unit.context.as_ref(),
+            probes: &bringer.probes,
+            clauses: &bringer.wanted,
+            error: ErrorProbe::default(),
+            table: number,
+        };
+        let compiled = bpf::program::bring_pages(&spec, &bringer.stretches)?;
+        if let Some(bytes) = &compiled.table {
+            maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
+        }
+        self.load_compiled(&compiled, maps)
+    }
+
+    fn load_compiled(&self, compiled: &bpf::program::Compiled, maps: &Maps) -> Result<Prog, Error> {
+        let fd = |at: MapRef| {
+            let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
+            new.or_else(|| self.running.and_then(|r| r.fds.get(&at).copied()))
+        };
+        let image = compiled.image(fd, Some(self.sources))?;
+        let level = u32::from(self.options.flag("bpflog"));
+        image.load(level).map(|l| l.prog).map_err(Error::Load)
+    }
+}
