@@ -544,7 +544,8 @@ fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
     let needs = |c: &ClauseUse| session.layout.needs_slot(module, c.clause);
     let faults = || spec.clauses.iter().any(|c| may_fault(session, c.clause));
-    spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults())
+    let error_divided = || parts::error_parts(session, spec).iter().any(|p| !matches!(p, Part::Inline(_)));
+    spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults()) || error_divided()
 }
 
 fn names_probe(module: &Module, spec: &ProgramSpec<'_>) -> bool {
@@ -591,7 +592,10 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
         let cpu = routines::firing(b, session.plan);
         routines::fault_record(b, session.plan, &cpu, Operand::V(epid), head, value);
         let done = b.label();
-        let needs = spec.error.clauses.iter().any(|c| session.layout.needs_slot(session.module, c.clause));
+        let parts = parts::error_parts(session, spec);
+        let divided = parts.iter().any(|p| !matches!(p, Part::Inline(_)));
+        let needs =
+            divided || spec.error.clauses.iter().any(|c| session.layout.needs_slot(session.module, c.clause));
         let slot = needs.then(|| {
             let address = routines::slot_at(b, session.plan, number, done);
             SlotRef { address, number }
@@ -613,7 +617,10 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             vtime: None,
             in_error: true,
         };
-        for c in spec.error.clauses {
+        if divided {
+            result = parts::emit_error(session, spec, &firing, b, &parts);
+        }
+        for c in spec.error.clauses.iter().filter(|_| !divided) {
             let made = clause(session, &firing, b, Which { number: c.clause, epid_base: c.epid_base });
             result = std::mem::replace(&mut result, Ok(())).and(made);
         }

@@ -12,6 +12,8 @@
 //!  main       arg0..arg9 that parts ask for, errno  ──>  slot, state
 //!  part       (probe, slot)           0: go on   1: the session has ended
 //!  piece      (probe, slot, block)    the block at which the clause goes on
+//!
+//!  ERROR      (epid, place, value, slot), which faults call; parts and pieces of it get the same
 //! ```
 //!
 //! A stack can only be taken with the program's context, which no function but the program itself may have on all
@@ -24,14 +26,14 @@ use std::ops::Range;
 use dif::ir::{IntBuiltin, Op};
 
 use super::which::{Table, clause_test, union_test};
-use super::{Context, Index, ProgramSpec, Session, clauses, has};
+use super::{ClauseUse, Context, ErrorContext, Index, ProgramSpec, Session, clauses, has, may_fault};
 use crate::mir::{Arg, Builder, Jmp, Label, Size, V};
 use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef};
 use crate::select::cut::{Cut, END, wants_context, wants_stack};
 use crate::select::layout::{STATE_ARGS, STATE_ERRNO};
 use crate::select::piece::{piece, prepare};
-use crate::select::{Firing, Result, Which};
+use crate::select::{Firing, Result, Which, clause};
 
 /// From what size on a program is divided, and into what: in operations, each of which becomes some 15 instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,28 +74,34 @@ pub(crate) fn operations(clause: &dif::ir::Clause) -> usize {
 
 /// The parts of a program; one, in the program, when it is small. Too many are refused before any code is made.
 pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Vec<Part>> {
-    let parts = parts(session, spec);
+    let parts = parts(session, spec.clauses, spec.context.has_stacks());
     if session.layout.division != Division::default() {
         return Ok(parts);
     }
     let (mut functions, mut operations_seen) = (0, 0);
-    for part in &parts {
+    let of_error = error_parts(session, spec);
+    let all = parts.iter().map(|p| (spec.clauses, p)).chain(of_error.iter().map(|p| (spec.error.clauses, p)));
+    for (uses, part) in all {
         let (range, more) = match part {
             Part::Inline(range) => (range.clone(), 0),
             Part::Function(range) => (range.clone(), 1),
             Part::Cut(i) => {
-                let cut = session.layout.cut.get(&spec.clauses[*i].clause);
+                let cut = session.layout.cut.get(&uses[*i].clause);
                 (*i..*i + 1, cut.map_or(0, |c| c.pieces.iter().filter(|p| !p.inline).count()))
             }
         };
         functions += more;
-        let clauses = || range.clone().map(|i| &session.module.clauses[spec.clauses[i].clause]);
+        let clauses = || range.clone().map(|i| &session.module.clauses[uses[i].clause]);
         operations_seen += clauses().map(operations).sum::<usize>();
         let why = if operations_seen > OPERATIONS_MAX {
-            let all = spec.clauses.iter().map(|c| operations(&session.module.clauses[c.clause]));
+            let all = spec
+                .clauses
+                .iter()
+                .chain(spec.error.clauses)
+                .map(|c| operations(&session.module.clauses[c.clause]));
             format!("{} operations; a program has {OPERATIONS_MAX} at most", all.sum::<usize>())
         } else if functions > FUNCTIONS_MAX {
-            format!("stacks divide its clauses into more than {FUNCTIONS_MAX} functions")
+            format!("its clauses are more than {FUNCTIONS_MAX} functions")
         } else {
             continue;
         };
@@ -105,9 +113,15 @@ pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Ve
     Ok(parts)
 }
 
-fn parts(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Vec<Part> {
+/// The parts of ERROR's clauses in a program that may fault.
+pub(super) fn error_parts(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Vec<Part> {
+    let faults = spec.clauses.iter().any(|c| may_fault(session, c.clause));
+    if faults { parts(session, spec.error.clauses, false) } else { Vec::new() }
+}
+
+fn parts(session: &Session<'_>, uses: &[ClauseUse], has_stacks: bool) -> Vec<Part> {
     let module = session.module;
-    let sizes: Vec<usize> = spec.clauses.iter().map(|c| operations(&module.clauses[c.clause])).collect();
+    let sizes: Vec<usize> = uses.iter().map(|c| operations(&module.clauses[c.clause])).collect();
     let Division { whole, part } = session.layout.division;
     if session.layout.state.is_none() || sizes.iter().sum::<usize>() <= whole {
         return vec![Part::Inline(0..sizes.len())];
@@ -115,10 +129,8 @@ fn parts(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut room = 0;
     for (i, size) in sizes.into_iter().enumerate() {
-        let clause = spec.clauses[i].clause;
-        let inline = spec.context.has_stacks()
-            && session.layout.captured.is_none()
-            && has(module, clause, wants_context);
+        let clause = uses[i].clause;
+        let inline = has_stacks && session.layout.captured.is_none() && has(module, clause, wants_context);
         match parts.last_mut() {
             _ if session.layout.cut.contains_key(&clause) => parts.push(Part::Cut(i)),
             Some(Part::Inline(range)) if inline => range.end = i + 1,
@@ -221,6 +233,10 @@ fn ring(
     many.then(|| routines::ring(b, session.plan, &firing.cpu, none))
 }
 
+fn which(uses: &[ClauseUse], i: usize) -> Which {
+    Which { number: uses[i].clause, epid_base: uses[i].epid_base }
+}
+
 /// The pieces of a clause.
 fn pieces(
     session: &Session<'_>,
@@ -231,7 +247,7 @@ fn pieces(
     cut: &Cut,
 ) -> Result<()> {
     let Some(slot) = firing.slot else { return Ok(()) };
-    let which = Which { number: spec.clauses[i].clause, epid_base: spec.clauses[i].epid_base };
+    let which = which(spec.clauses, i);
     let next = b.copy(0);
     for (n, p) in cut.pieces.iter().enumerate() {
         let over = b.label();
@@ -257,6 +273,80 @@ fn pieces(
         }
         b.bind(over);
     }
+    Ok(())
+}
+
+/// ERROR's clauses, as functions of the fault's record; the firing is that of the function that faults call.
+pub(super) fn emit_error(
+    session: &Session<'_>,
+    spec: &ProgramSpec<'_>,
+    firing: &Firing<'_>,
+    b: &mut Builder,
+    parts: &[Part],
+) -> Result<()> {
+    let (Some(at), Some(slot)) = (session.layout.state, firing.slot) else { return Ok(()) };
+    let fault = [b.param(0), b.param(1), b.param(2), slot.number].map(Arg::Word);
+    let uses = spec.error.clauses;
+    for part in parts {
+        let mut result = Ok(());
+        match part {
+            Part::Inline(range) | Part::Function(range) => {
+                b.call_global(&format!("dt_error_{}", range.start), &fault, |b| {
+                    result = error_function(session, firing, b, &mut |b, firing| {
+                        range.clone().try_for_each(|i| clause(session, firing, b, which(uses, i)))
+                    });
+                    b.exit(0);
+                });
+                result?;
+            }
+            Part::Cut(i) => {
+                let Some(cut) = session.layout.cut.get(&uses[*i].clause) else { continue };
+                prepare(b, cut, slot.address, at);
+                let next = b.copy(0);
+                for (n, p) in cut.pieces.iter().enumerate() {
+                    let over = b.label();
+                    if n > 0 {
+                        b.br(Jmp::Ge, next, p.blocks.end as u32, over);
+                    }
+                    let mut args = fault.to_vec();
+                    args.push(Arg::Word(next));
+                    let mut result = Ok(());
+                    let then = b.call_global(&format!("dt_error_{i}_{n}"), &args, |b| {
+                        result = error_function(session, firing, b, &mut |b, firing| {
+                            let next = b.copy(b.param(4));
+                            piece(session, firing, b, which(uses, *i), n, next)?;
+                            b.exit(next);
+                            Ok(())
+                        });
+                        b.exit(END);
+                    });
+                    result?;
+                    b.set(next, then);
+                    b.bind(over);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A function of ERROR's: finds what it needs, runs `body`, and falls through where that does not end it.
+fn error_function(
+    session: &Session<'_>,
+    outer: &Firing<'_>,
+    b: &mut Builder,
+    body: &mut dyn FnMut(&mut Builder, &Firing<'_>) -> Result<()>,
+) -> Result<()> {
+    let (epid, head, value, number) = (b.param(0), b.param(1), b.param(2), b.param(3));
+    let none = b.label();
+    let cpu = routines::firing(b, session.plan);
+    let address = routines::slot_at(b, session.plan, number, none);
+    let context = ErrorContext { epid, head, value };
+    let slot = Some(SlotRef { address, number });
+    let this = outer.this.clone();
+    let firing = Firing { context: &context, ctx: epid, cpu, slot, divided: true, this, ..*outer };
+    body(b, &firing)?;
+    b.bind(none);
     Ok(())
 }
 
