@@ -168,7 +168,10 @@ fn trace(command: Command, mut out: Output) -> u8 {
         return failed_output(&e);
     }
     if command.compile_only {
-        return 0;
+        return match program.check_limits(&options) {
+            Ok(()) => 0,
+            Err(e) => failed(&e, &program, tags),
+        };
     }
     if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.flag("zdefs") {
         complain("no probes matched");

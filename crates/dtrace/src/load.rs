@@ -5,18 +5,18 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use bpf::features::Features;
+use bpf::features::{Capabilities, Features};
 use bpf::maps::{Maps, Needs, Plan};
 use bpf::mir::MapRef;
-use bpf::program::{ClauseUse, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
+use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
 use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
 use dif::ir::{Module, Scope};
 use plane::control::Activity;
-use providers::{Attach, Role};
+use providers::{Attach, Env, Role};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, error_clauses};
+use crate::assemble::{Assembled, Assembly, assemble, error_clauses};
 use crate::compile::Program;
 use crate::error::Error;
 use crate::facts::target;
@@ -154,6 +154,36 @@ pub(crate) fn load(
     Ok(loaded)
 }
 
+impl Program {
+    /// Makes the programs of a session, and nothing of the kernel's: what goes beyond a limit of the back end is said as
+    /// when it is enabled. Without the privilege to trace, some means cannot be chosen, and their programs are not made.
+    pub fn check_limits(&self, options: &Options) -> Result<(), Error> {
+        let (features, cpus) = (Features::running(), bpf::sys::online_cpus());
+        let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
+        let Ok(assembly) = assemble(self, &Env { features, cpus: &cpus, only_cpu }, 1) else { return Ok(()) };
+        let around = Surroundings { kernel: &self.kernel, features, cpus: &cpus };
+        let able = Capabilities::of_this_thread().can_trace();
+        let module = &*self.module;
+        let error = error_clauses(&assembly.units);
+        let numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
+        let layout = Layout::new(module, &numbers);
+        let plan = Plan::new(module, &sizes(options), &needs(module, &assembly, &layout, &around));
+        bpf::limits::check_plan(module, &plan, |n| !able || features.allows_thread_value(n))?;
+        // What the kernel has not is said when it is asked for.
+        let target = target(module, &around).unwrap_or_default();
+        let interned = assembly.strings.len() as u32;
+        let session = Session { module, plan: &plan, layout: &layout, target: &target, interned };
+        let error = ErrorProbe { probe: crate::assemble::error_probe(&assembly.units), clauses: &error };
+        let making = Making { session: &session, error, running: None, options, sources: &self.map };
+        for (number, a) in (0..).zip(&assembly.units) {
+            if a.unit.role != Role::Error && !a.clauses.is_empty() {
+                making.compile_unit(a, number)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn sizes(options: &Options) -> bpf::maps::Options {
     bpf::maps::Options {
         bufsize: options.number("bufsize"),
@@ -219,6 +249,18 @@ struct Making<'a> {
 
 impl Making<'_> {
     fn load_unit(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+        let compiled = self.compile_unit(a, number)?;
+        if let Some(bytes) = &compiled.table {
+            maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
+        }
+        if bpf::program::needs_own_stack(compiled.kind, compiled.attach) {
+            // A table for each: it takes the kind of the first program that names it.
+            maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
+        }
+        self.load_compiled(&compiled, maps)
+    }
+
+    fn compile_unit(&self, a: &Assembled, number: u32) -> Result<Compiled, Error> {
         let (kind, attach, attach_btf_id) = kind(&a.unit.attach);
         let activity = match (a.unit.role, self.running) {
             (Role::Begin, None) => Activity::Warmup,
@@ -240,15 +282,7 @@ impl Making<'_> {
         };
         let mut plan = self.session.plan.clone();
         plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 };
-        let compiled = compile(&Session { plan: &plan, ..*self.session }, &spec)?;
-        if let Some(bytes) = &compiled.table {
-            maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
-        }
-        if bpf::program::needs_own_stack(kind, attach) {
-            // A table for each: it takes the kind of the first program that names it.
-            maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
-        }
-        self.load_compiled(&compiled, maps)
+        Ok(compile(&Session { plan: &plan, ..*self.session }, &spec)?)
     }
 
     fn load_bringer(&self, bringer: &Bringer, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
@@ -272,7 +306,7 @@ impl Making<'_> {
         self.load_compiled(&compiled, maps)
     }
 
-    fn load_compiled(&self, compiled: &bpf::program::Compiled, maps: &Maps) -> Result<Prog, Error> {
+    fn load_compiled(&self, compiled: &Compiled, maps: &Maps) -> Result<Prog, Error> {
         let fd = |at: MapRef| {
             let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
             new.or_else(|| self.running.and_then(|r| r.fds.get(&at).copied()))

@@ -421,7 +421,12 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     }
     report(&mut b, session, spec)?;
     let (main, subs) = b.finish();
-    let code = assemble(std::iter::once(main).chain(subs).collect())?;
+    let code = assemble(std::iter::once(main).chain(subs).collect()).map_err(|e| {
+        // Where it is not known which clause is too much, the longest is as good a place as any.
+        let clauses = || spec.clauses.iter().chain(spec.error.clauses);
+        let longest = clauses().map(|c| &session.module.clauses[c.clause]).max_by_key(|c| operations(c));
+        CodegenError { span: e.span.or(longest.and_then(|c| c.span)), ..e }
+    })?;
     let mut maps: Vec<MapRef> = code.relocs.iter().map(|(_, map)| *map).collect();
     maps.sort_unstable();
     maps.dedup();

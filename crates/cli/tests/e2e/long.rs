@@ -7,7 +7,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
-    a_fault_in_the_middle_of_a_long_clause strings_of_four_kilobytes many_clause_local_variables
+    a_fault_in_the_middle_of_a_long_clause a_long_program_of_error strings_of_four_kilobytes many_clause_local_variables
     stacks_in_three_hundred_clauses two_hundred_aggregations_and_a_hundred_arrays a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names memory_of_a_thread_holds_to_the_byte
 }
 
@@ -108,6 +108,39 @@ fn a_fault_in_the_middle_of_a_long_clause() -> Verdict {
     assert_eq!((o.value_of("x"), o.value_of("z")), (sum * CALLS, 0), "{o:?}");
     assert_eq!((o.value_of("next"), o.value_of("errors"), o.value_of("address")), (CALLS, CALLS, 8), "{o:?}");
     assert!(!o.out.contains("never"), "{o:?}");
+    Pass
+}
+
+fn a_long_program_of_error() -> Verdict {
+    // Many clauses, and one that is cut; two clauses fault, of which the second still has its arguments.
+    let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 40 } else { 300 };
+    let mut script = "int y; syscall::getppid:entry /pid == $target/ { y = *(int *)8; } \
+                      syscall::getppid:entry /pid == $target/ { y = 1; y = *(int *)9; } ERROR { "
+        .to_owned();
+    for i in 0..many {
+        let _ = write!(
+            script,
+            "this->n{} = {i}; x += this->n{}; this->s = strjoin(probename, \"{i}\"); a[this->s, arg4] = arg5; ",
+            i % 9,
+            i % 9
+        );
+    }
+    script += "printf(\"last %s %d %d\\n\", this->s, arg2, arg5); } ";
+    for i in 0..many {
+        let _ = write!(script, "ERROR {{ this->k = {i}; @[arg5, this->k] = count(); z += this->k; }} ");
+    }
+    script += "END { printf(\"x %d\\nz %d\\n\", x, z); }";
+    let o = traced(&script, &[]).code(0);
+    let sum = many * (many - 1) / 2;
+    assert_eq!((o.value_of("x"), o.value_of("z")), (2 * CALLS * sum, 2 * CALLS * sum), "{o:?}");
+    for (action, address) in [(1, 8), (2, 9)] {
+        let line = format!("last ERROR{} {action} {address}\n", many - 1);
+        assert_eq!(o.out.matches(&line).count() as i64, CALLS, "{o:?}");
+        for i in [0, many - 1] {
+            let keyed = |l: &&str| l.split_whitespace().eq([address, i, CALLS].map(|n| n.to_string()));
+            assert_eq!(o.out.lines().filter(keyed).count(), 1, "{o:?}");
+        }
+    }
     Pass
 }
 
@@ -227,9 +260,12 @@ fn more_than_a_program_can_have() -> Verdict {
     let script = format!("syscall::getppid:entry {{ {all} }}");
     let path = std::env::temp_dir().join(format!("dtrace-long-{}.d", std::process::id()));
     std::fs::write(&path, script).unwrap();
-    let o = dtrace(&["-s", path.to_str().unwrap()]).code(1);
+    // The same whether it is to run or only to be compiled.
+    for mode in ["-q", "-e"] {
+        let o = dtrace(&[mode, "-s", path.to_str().unwrap()]).code(1);
+        assert!(o.err.contains("line 1: too much for one probe: "), "{}", &o.err[..o.err.len().min(300)]);
+    }
     let _ = std::fs::remove_file(&path);
-    assert!(o.err.contains("line 1: too much for one probe: "), "{}", &o.err[..o.err.len().min(300)]);
     Pass
 }
 
@@ -253,6 +289,8 @@ fn limits_have_names() -> Verdict {
         &format!("BEGIN {{ {this} }}"),
         "bytes of memory with strsize=32768; it has 1048576 at most",
     );
+    let arrays: String = (0..60).map(|i| format!("self->a{i}[0] = 1; ")).collect();
+    refused("-e", &format!("BEGIN {{ {arrays} }}"), "associative arrays for one probe: they have ");
     refused("-q", "BEGIN { self->a = \"x\"; self->b = \"y\"; }", " at most");
     Pass
 }
