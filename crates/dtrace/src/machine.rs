@@ -185,7 +185,7 @@ impl Machine {
     /// Gives clocks to CPUs that came, and moves the single ones from CPUs that went.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) -> Result<(), SysError> {
         for a in &mut self.attached {
-            let Attach::Clock { period, single, .. } = &a.attach else { continue };
+            let Attach::Clock { event, period, single, .. } = &a.attach else { continue };
             let (period, single) = (*period, *single);
             while let Some(gone) = a.cpus.iter().position(|c| !online.contains(c)) {
                 a.cpus.remove(gone);
@@ -195,7 +195,7 @@ impl Machine {
                 if a.cpus.contains(cpu) || single && !a.cpus.is_empty() {
                     continue;
                 }
-                a.links.push(providers::attach::clock(&a.prog, period, *cpu)?);
+                a.links.push(providers::attach::clock(&a.prog, event, period, *cpu)?);
                 a.cpus.push(*cpu);
             }
         }
@@ -325,9 +325,9 @@ const NO_SUCH_CPU: i32 = 19;
 /// Attaches programs; on failure those that were attached are detached again, for the links go.
 fn attach(all: &mut [Attached]) -> Result<(), Error> {
     for a in all {
-        if let Attach::Clock { period, cpus, .. } = &a.attach {
+        if let Attach::Clock { event, period, cpus, .. } = &a.attach {
             for cpu in cpus.clone() {
-                match providers::attach::clock(&a.prog, *period, cpu) {
+                match providers::attach::clock(&a.prog, event, *period, cpu) {
                     Ok(link) => {
                         a.links.push(link);
                         a.cpus.push(cpu);

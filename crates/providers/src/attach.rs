@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use bpf::sys::{Link, PerfEvent, ProbeSite, Prog, Rate, SysError};
+use bpf::sys::{Counter, Link, PerfEvent, ProbeSite, Prog, SysError};
 
 use crate::unit::Attach;
 
@@ -12,10 +12,10 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
         Attach::Run => Ok(Vec::new()),
         Attach::TpBtf { .. } => Link::tracing(prog, 0).map(|l| vec![l]),
         Attach::RawTp { name } => Link::raw_tracepoint(prog, name, 0).map(|l| vec![l]),
-        Attach::Clock { period, cpus, .. } => {
+        Attach::Clock { event, period, cpus, .. } => {
             let mut links = Vec::with_capacity(cpus.len());
             for cpu in cpus {
-                match clock(prog, *period, *cpu) {
+                match clock(prog, event, *period, *cpu) {
                     Ok(link) => links.push(link),
                     // The CPU went away since we looked.
                     Err(e) if e.errno == libc_enodev() => {}
@@ -43,7 +43,7 @@ const fn libc_enodev() -> i32 {
     19
 }
 
-/// A clock on one CPU: also for CPUs that come while a session runs.
-pub fn clock(prog: &Prog, period: u64, cpu: u32) -> Result<Link, SysError> {
-    Link::perf_event(prog, PerfEvent::cpu_clock(cpu, Rate::Period(period))?, 0)
+/// A clock or counter on one CPU: also for CPUs that come while a session runs.
+pub fn clock(prog: &Prog, event: &Counter, period: u64, cpu: u32) -> Result<Link, SysError> {
+    Link::perf_event(prog, PerfEvent::counter(event, cpu, period)?, 0)
 }

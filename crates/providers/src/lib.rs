@@ -14,6 +14,7 @@
 //! after all others. Nothing is enumerated before it is asked for.
 
 pub mod attach;
+mod cpc;
 mod dtrace;
 mod profile;
 mod registry;

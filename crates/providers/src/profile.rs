@@ -1,19 +1,43 @@
 //! `profile-RATE` on every CPU and `tick-RATE` on one.
 //!
 //! Each is a software CPU clock (perf) with a fixed *period*: a clock asked for a frequency keeps adjusting itself and
-//! loses about one firing in a hundred. arg0 is the kernel program counter or 0, arg1 the user one or 0.
+//! loses about one firing in a hundred. arg0 is the kernel program counter or 0, arg1 the user one or 0, arg2 how many
+//! nanoseconds late the firing is: the kernel's timer knows when it was due.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bpf::arch::regs;
-use bpf::mir::{Alu, Builder, Jmp, Size, V};
+use bpf::features::Facility;
+use bpf::mir::{Alu, Builder, Helper, Jmp, Size, V};
+use bpf::sys::Counter;
 use probes::{Attributes, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability};
+
+use types::btf::KernelBtf;
 
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, Role, Unit};
 
 /// The provider.
-pub(crate) struct Profile;
+pub(crate) struct Profile {
+    kernel: Arc<KernelBtf>,
+}
+
+impl Profile {
+    /// Over the types of the running kernel.
+    pub(crate) fn new(kernel: Arc<KernelBtf>) -> Profile {
+        Profile { kernel }
+    }
+
+    fn due(&self) -> Option<Due> {
+        let btf = self.kernel.vmlinux().ok()?;
+        let at = |path: &str| btf.field(path).map(|f| f.offset());
+        Some(Due {
+            event: i16::try_from(at("bpf_perf_event_data_kern.event")?).ok()?,
+            expires: i32::try_from(at("perf_event.hw.hrtimer.node.expires")?).ok()?,
+        })
+    }
+}
 
 /// Rates that exist without being asked for, in hertz.
 const PROFILES: [u32; 7] = [97, 199, 499, 997, 1999, 4001, 4999];
@@ -96,6 +120,7 @@ impl Provider for Profile {
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let all: Vec<u32> =
             env.cpus.iter().copied().filter(|c| env.only_cpu.is_none_or(|only| only == *c)).collect();
+        let due = self.due().filter(|_| env.features.has(Facility::ProbeRead));
         let mut units = Vec::new();
         for probe in probes {
             let Some(Ok((tick, period))) = parse(&probe.desc.name) else {
@@ -107,8 +132,8 @@ impl Provider for Profile {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample),
-                attach: Attach::Clock { period, cpus, single: tick },
+                context: Rc::new(Sample { due }),
+                attach: Attach::Clock { event: Counter::clock(), period, cpus, single: tick },
                 interrupts: true,
             });
         }
@@ -116,13 +141,55 @@ impl Provider for Profile {
     }
 }
 
+/// Where a perf event's timer says when it was due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    /// In what the kernel hands a program (`struct bpf_perf_event_data_kern`): the event.
+    event: i16,
+    /// In the event.
+    expires: i32,
+}
+
 /// A firing of a perf event: the context begins with the interrupted registers.
-struct Sample;
+pub(crate) struct Sample {
+    /// For `arg2`, where the event has a timer.
+    pub(crate) due: Option<Due>,
+}
+
+impl Sample {
+    /// Nanoseconds since the firing was due. What the verifier shows of the context does not say; what the kernel really
+    /// hands over leads to the event, whose timer is set anew only when the program is done.
+    fn late(&self, b: &mut Builder, ctx: V) -> V {
+        let late = b.copy(0);
+        let Some(due) = self.due else { return late };
+        let room = b.stack(8);
+        let done = b.label();
+        let read = |b: &mut Builder, base: V, at: i32| {
+            b.slot_store(Size::B8, room, 0, 0);
+            let from = b.add(base, at);
+            let (to, size) = (b.slot_addr(room, 0), b.imm(8));
+            let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, size, from]);
+            b.br(Jmp::Ne, failed, 0, done);
+            b.slot_load(Size::B8, room, 0)
+        };
+        let event = read(b, ctx, i32::from(due.event));
+        let expires = read(b, event, due.expires);
+        let now = b.call(Helper::KTIME_GET_NS, &[]);
+        // The timer's clock may be read a little earlier than ours.
+        b.br(Jmp::Le, now, expires, done);
+        let by = b.alu(Alu::Sub, now, expires);
+        b.set(late, by);
+        b.bind(done);
+        late
+    }
+}
 
 impl bpf::program::Context for Sample {
     fn arg(&self, b: &mut Builder, ctx: V, _index: bpf::program::Index, n: u8) -> V {
-        if n > 1 {
-            return b.imm(0);
+        match n {
+            0 | 1 => {}
+            2 => return self.late(b, ctx),
+            _ => return b.imm(0),
         }
         // Kernel code runs at privilege level 0: arg0 is its counter, arg1 that of user code; the other one is 0.
         let done = b.label();

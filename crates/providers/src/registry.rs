@@ -7,7 +7,7 @@ use probes::{Args, Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, Pr
 use types::btf::KernelBtf;
 
 use crate::unit::Unit;
-use crate::{dtrace, profile, syscall};
+use crate::{cpc, dtrace, profile, syscall};
 
 /// What of the running system a provider plans for.
 #[derive(Clone, Copy)]
@@ -105,7 +105,8 @@ impl Registry {
     pub fn with(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Registry {
         let mut all: Vec<Box<dyn Provider>> = vec![
             Box::new(dtrace::Dtrace),
-            Box::new(profile::Profile),
+            Box::new(profile::Profile::new(kernel.clone())),
+            Box::new(cpc::Cpc::new()),
             Box::new(syscall::Syscall::new(kernel)),
         ];
         all.extend(others);

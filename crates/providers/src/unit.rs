@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use bpf::program::Context;
-use bpf::sys::{AttachType, Link, Prog, ProgKind, SysError};
+use bpf::sys::{AttachType, Counter, Link, Prog, ProgKind, SysError};
 
 use crate::registry::EnabledProbe;
 
@@ -38,9 +38,11 @@ pub enum Attach {
         /// `sys_enter`
         name: String,
     },
-    /// A clock on each of these CPUs.
+    /// A clock, or a counter of something else, on each of these CPUs.
     Clock {
-        /// Nanoseconds between two firings.
+        /// What is counted.
+        event: Counter,
+        /// What is counted between two firings: nanoseconds for the clock.
         period: u64,
         /// Where.
         cpus: Vec<u32>,

@@ -14,6 +14,29 @@ pub enum Rate {
     Frequency(u64),
 }
 
+/// What an event counts, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// For messages.
+    pub name: String,
+    /// `PERF_TYPE_*`.
+    pub kind: u32,
+    /// Which of that type.
+    pub config: u64,
+    /// In processes.
+    pub user: bool,
+    /// In the kernel.
+    pub kernel: bool,
+}
+
+impl Counter {
+    /// The CPU's time, wherever it is.
+    pub fn clock() -> Counter {
+        let name = "the clock".to_owned();
+        Counter { name, kind: TYPE_SOFTWARE, config: SW_CPU_CLOCK, user: true, kernel: true }
+    }
+}
+
 /// `struct perf_event_attr`, version 5 (112 bytes): what every kernel since 4.1 takes.
 #[repr(C)]
 #[derive(Default)]
@@ -39,6 +62,8 @@ struct Attr {
 }
 
 const BIT_DISABLED: u64 = 1 << 0;
+const BIT_NO_USER: u64 = 1 << 4;
+const BIT_NO_KERNEL: u64 = 1 << 5;
 const BIT_FREQ: u64 = 1 << 10;
 const TYPE_SOFTWARE: u32 = 1;
 const TYPE_TRACEPOINT: u32 = 2;
@@ -85,6 +110,19 @@ impl PerfEvent {
             ..Attr::default()
         };
         PerfEvent::open(attr, -1, cpu as i32, format!("the clock of CPU {cpu}"))
+    }
+
+    /// A counter on one CPU that fires after every `period` of what it counts.
+    pub fn counter(what: &Counter, cpu: u32, period: u64) -> Result<PerfEvent, SysError> {
+        let bit = |counted: bool, bit| if counted { 0 } else { bit };
+        let attr = Attr {
+            kind: what.kind,
+            config: what.config,
+            period_or_freq: period,
+            bits: bit(what.user, BIT_NO_USER) | bit(what.kernel, BIT_NO_KERNEL),
+            ..Attr::default()
+        };
+        PerfEvent::open(attr, -1, cpu as i32, format!("{} on CPU {cpu}", what.name))
     }
 
     /// A tracepoint by the id that tracefs shows. A program attached to it runs on every CPU.

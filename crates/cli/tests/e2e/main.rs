@@ -14,6 +14,7 @@ mod args;
 mod basics;
 mod builtins;
 mod command;
+mod cpc;
 mod documents;
 mod elsewhere;
 mod faults;
@@ -59,6 +60,7 @@ const GROUPS: &[&[Test]] = &[
     syscalls::TESTS,
     args::TESTS,
     profile::TESTS,
+    cpc::TESTS,
     elsewhere::TESTS,
     faults::TESTS,
     frontend::TESTS,

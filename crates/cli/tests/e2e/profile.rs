@@ -3,7 +3,10 @@
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
-tests! { a_tick_ends_it ticks_keep_their_rate profile_samples_a_spinner kernel_stacks_and_functions user_stacks both_pcs }
+tests! {
+    a_tick_ends_it ticks_keep_their_rate profile_samples_a_spinner kernel_stacks_and_functions user_stacks both_pcs firings_know_how_late_they_are
+    firings_are_due_at_exact_times
+}
 
 /// `None` where this kernel has no software clock for programs.
 fn clock() -> Option<Verdict> {
@@ -32,7 +35,7 @@ fn ticks_keep_their_rate() -> Verdict {
     let o = dtrace(&["-qn", "tick-100hz { @ = count(); } tick-2s { exit(0); }"]).code(0);
     let n = o.last_number();
     // A tick that a stolen CPU misses is not made up for.
-    assert!((190..=202).contains(&n), "{n} ticks of 100 hz in 2 s");
+    assert!((100..=202).contains(&n), "{n} ticks of 100 hz in 2 s");
     Pass
 }
 
@@ -40,18 +43,35 @@ fn profile_samples_a_spinner() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
+    // A second of CPU time, however long that takes.
     let o = dtrace(&[
         "-q",
         "-c",
-        &workload("spin", 1000),
+        &workload("cputime", 1000),
         "-n",
         "profile-997hz /pid == $target/ { @[pid, execname] = count(); }",
     ])
     .code(0);
     let n = o.last_number();
-    // An emulated CPU that the host gives little time loses most of its ticks.
-    let least = if std::env::var_os("DTRACE_IN_VM").is_some() { 20 } else { 300 };
-    assert!(n > least, "{n} samples of one second at 997 hz: {o:?}");
+    // Of what a host steals, ticks are not made up for, and an emulated CPU has hardly any time of its own.
+    let least = if std::env::var_os("DTRACE_IN_VM").is_some() { 10 } else { 100 };
+    assert!((least..=1100).contains(&n), "{n} samples of one second at 997 hz: {o:?}");
+    Pass
+}
+
+fn firings_are_due_at_exact_times() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    // When a firing was due, whenever it came, is a whole number of periods after the one before. Between the two looks at
+    // the clock a host may take the CPU away, but not mostly.
+    let program = "BEGIN { last = (int64_t)0; } tick-10ms { this->due = timestamp - arg2; } \
+                   tick-10ms /last/ { this->off = (this->due - last + 100000) % 10000000; \
+                                      all++; good += this->off < 200000 ? 1 : 0; } \
+                   tick-10ms { last = this->due; } tick-10ms /all == 50/ { exit(0); } \
+                   END { printf(\"good %d\\n\", good); }";
+    let o = dtrace(&["-qn", program]).code(0);
+    assert!((25..=50).contains(&o.value_of("good")), "{o:?}");
     Pass
 }
 
@@ -102,5 +122,20 @@ fn both_pcs() -> Verdict {
     ])
     .code(0);
     assert!(!o.out.contains("bad "), "exactly one of the two is set: {o:?}");
+    Pass
+}
+
+fn firings_know_how_late_they_are() -> Verdict {
+    if let Some(skip) = clock() {
+        return skip;
+    }
+    // Nothing is on time to the nanosecond, and what is due cannot have been before the session.
+    let program = "BEGIN { start = timestamp; } \
+                   tick-10ms /arg2 < 0 || arg2 > timestamp - start/ { @bad = count(); } \
+                   tick-10ms { @ = max(arg2); n++; } tick-10ms /n == 20/ { exit(0); } \
+                   END { printa(\"bad %@d\\n\", @bad); printa(\"late %@d\\n\", @); }";
+    let o = dtrace(&["-qn", program]).code(0);
+    assert!(!o.out.contains("bad "), "{o:?}");
+    assert!(o.value_of("late") > 0, "{o:?}");
     Pass
 }

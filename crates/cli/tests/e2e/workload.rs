@@ -155,6 +155,21 @@ fn brief_thread(stack: &mut [u64]) {
     }
 }
 
+/// Writes to so many pages that were never touched, each by a fault of its own.
+fn touch(pages: usize) {
+    const PAGE: usize = 4096;
+    let (read_write, mine) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a mapping of its own, which is large enough for what is written.
+    unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), pages * PAGE, read_write, mine, -1, 0);
+        if memory == libc::MAP_FAILED {
+            return;
+        }
+        libc::madvise(memory, pages * PAGE, libc::MADV_NOHUGEPAGE);
+        (0..pages).for_each(|i| memory.cast::<u8>().add(i * PAGE).write_volatile(1));
+    }
+}
+
 /// Is busy for so many milliseconds.
 fn spin(ms: u32) {
     let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(ms));
@@ -254,6 +269,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 let _ = thread.map(std::thread::JoinHandle::join);
             }
         }
+        Some("touch") => touch(count as usize),
         Some("spin") => spin(count),
         // Four at once.
         Some("spinners") => std::thread::scope(|s| {

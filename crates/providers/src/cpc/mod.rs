@@ -1,0 +1,235 @@
+//! `cpc`: `EVENT-MODE[-UMASK]-COUNT` fires each time a CPU has counted so many events.
+//!
+//! EVENT is a name of [`events`], MODE `user`, `kernel` or `all`, UMASK a unit mask of a processor's own event, COUNT how
+//! many make a firing. Each is a perf event a CPU. arg0 is the kernel program counter or 0, arg1 the user one or 0.
+//!
+//! A probe that counts what nobody has is not there: a machine without performance counters says so when it is asked for.
+
+mod events;
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use bpf::sys::{Counter, PerfEvent};
+use probes::{
+    Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
+};
+
+use crate::profile::Sample;
+use crate::registry::{EnabledProbe, Env, Provider};
+use crate::unit::{Attach, Role, Unit};
+use events::{Kind, Meaning};
+
+/// The provider.
+pub(crate) struct Cpc {
+    /// The machine counts cycles, so it has performance counters.
+    counters: OnceCell<bool>,
+}
+
+/// Count of the probes that are there without being asked for.
+const LISTED: u64 = 1_000_000_000;
+
+/// Least counts, so that a slip of the pen does not stop the machine: of the processor's events as in the original, of
+/// clocks 10,000 firings a second.
+const LEAST_HARDWARE: u64 = 5_000;
+const LEAST_TIME: u64 = 100_000;
+
+/// Unit masks stand here in a raw event's number.
+const UMASK_SHIFT: u32 = 8;
+
+const FORM: &str = "the form is EVENT-MODE[-UMASK]-COUNT, as in cpu_clock-all-1000000 or PAPI_tot_cyc-user-100000; \
+                    `dtrace -l -P cpc` lists the events of this machine";
+
+fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
+    let wrong = |message: String| MatchError { message, help: Some(FORM.into()) };
+    let parts: Vec<&str> = name.split('-').collect();
+    let (event, mode, umask, count) = match parts[..] {
+        [event, mode, count] => (event, mode, None, count),
+        [event, mode, umask, count] => (event, mode, Some(umask), count),
+        _ => return Err(wrong(format!("invalid event \"{name}\""))),
+    };
+    let Some(Meaning { kind, mut config }) = events::find(event) else {
+        let help = events::like(event).map(|like| format!("did you mean \"{like}\"?"));
+        return Err(MatchError {
+            message: format!("unknown event \"{event}\""),
+            help: help.or_else(|| Some(FORM.into())),
+        });
+    };
+    let (user, kernel) = match mode {
+        "user" => (true, false),
+        "kernel" => (false, true),
+        "all" => (true, true),
+        _ => return Err(wrong(format!("unknown mode \"{mode}\": it is user, kernel or all"))),
+    };
+    if let Some(umask) = umask {
+        let digits = umask.strip_prefix("0x").unwrap_or(umask);
+        let mask = u8::from_str_radix(digits, 16).ok();
+        match (kind, mask) {
+            (Kind::Raw, Some(mask)) => config |= u64::from(mask) << UMASK_SHIFT,
+            (Kind::Raw, None) => {
+                return Err(wrong(format!("invalid unit mask \"{umask}\": it has two hexadecimal digits")));
+            }
+            _ => {
+                return Err(wrong(format!("event \"{event}\" has no unit masks; those of the form rN have")));
+            }
+        }
+    }
+    let n: u64 = count
+        .parse()
+        .ok()
+        .filter(|n| (1..=i64::MAX as u64).contains(n))
+        .ok_or_else(|| wrong(format!("invalid count \"{count}\"")))?;
+    let (least, unit) = match kind {
+        Kind::Clock => (LEAST_TIME, " (nanoseconds)"),
+        Kind::Software => (1, ""),
+        Kind::Hardware | Kind::Cache | Kind::Raw => (LEAST_HARDWARE, ""),
+    };
+    if n < least {
+        return Err(wrong(format!("count {n} is too small: that of {event} is at least {least}{unit}")));
+    }
+    let counter = Counter { name: event.to_string(), kind: kind.number(), config, user, kernel };
+    Ok((counter, kind, n))
+}
+
+/// Nobody can count it here. Other errors (no permission) are told when it is attached.
+fn is_missing(counter: &Counter, count: u64) -> bool {
+    const ENOENT: i32 = 2;
+    const ENODEV: i32 = 19;
+    const EINVAL: i32 = 22;
+    const EOPNOTSUPP: i32 = 95;
+    let cpu = bpf::sys::online_cpus().first().copied().unwrap_or(0);
+    let tried = PerfEvent::counter(counter, cpu, count);
+    tried.is_err_and(|e| matches!(e.errno, ENOENT | ENODEV | EINVAL | EOPNOTSUPP))
+}
+
+impl Cpc {
+    /// Asks nothing yet.
+    pub(crate) fn new() -> Cpc {
+        Cpc { counters: OnceCell::new() }
+    }
+
+    fn has_counters(&self) -> bool {
+        *self
+            .counters
+            .get_or_init(|| parse("cpu_cycles-all-1000000").is_ok_and(|(c, _, n)| !is_missing(&c, n)))
+    }
+
+    fn made(&self, name: &str) -> Result<(), MatchError> {
+        let (counter, kind, count) = parse(name)?;
+        if !kind.is_hardware() || !is_missing(&counter, count) {
+            return Ok(());
+        }
+        Err(if self.has_counters() {
+            MatchError::new(format!("this processor does not count \"{}\"", counter.name))
+        } else {
+            MatchError {
+                message: format!(
+                    "\"{}\" is counted by the processor, and this machine has no performance counters",
+                    counter.name
+                ),
+                help: Some(
+                    "virtual machines often hide them; the kernel's own events work: cpu_clock, task_clock, \
+                     page_faults, context_switches, cpu_migrations"
+                        .into(),
+                ),
+            }
+        })
+    }
+}
+
+impl Provider for Cpc {
+    fn facts(&self) -> ProviderFacts {
+        let a = |class| Attributes { name: Stability::Evolving, data: Stability::Evolving, class };
+        let private =
+            Attributes { name: Stability::Private, data: Stability::Private, class: Class::Unknown };
+        ProviderFacts {
+            name: "cpc".into(),
+            has_errno: false,
+            stability: ProviderStability {
+                provider: a(Class::Common),
+                module: private,
+                function: private,
+                name: a(Class::CPU),
+                args: a(Class::Common),
+            },
+        }
+    }
+
+    fn list(&self) -> Vec<ProbeDesc> {
+        let hardware = self.has_counters();
+        let counted = |meaning: &Meaning, name: &String| {
+            let Meaning { kind, config } = *meaning;
+            let counter =
+                Counter { name: name.clone(), kind: kind.number(), config, user: true, kernel: true };
+            !kind.is_hardware() || hardware && !is_missing(&counter, LISTED)
+        };
+        let there = events::all().iter().filter(|(name, meaning)| counted(meaning, name));
+        there.map(|(name, _)| ProbeDesc::new("cpc", "", "", format!("{name}-all-{LISTED}"))).collect()
+    }
+
+    fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
+        if pattern.provider != "cpc" || !pattern.module.is_empty() || !pattern.function.is_empty() {
+            return None;
+        }
+        let made = self.made(&pattern.name);
+        Some(made.map(|()| ProbeDesc::new("cpc", "", "", pattern.name.as_str())))
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        let cpus: Vec<u32> =
+            env.cpus.iter().copied().filter(|c| env.only_cpu.is_none_or(|only| only == *c)).collect();
+        let unit = |probe: &EnabledProbe| {
+            let (event, kind, period) =
+                parse(&probe.desc.name).map_err(|e| format!("{}: {}", probe.desc, e.message))?;
+            Ok(Unit {
+                name: probe.desc.name.to_string(),
+                role: Role::Probe,
+                probes: vec![(0, probe.clone())],
+                space: 1,
+                context: Rc::new(Sample { due: None }),
+                attach: Attach::Clock { event, period, cpus: cpus.clone(), single: false },
+                // What the kernel counts itself it counts where it happens.
+                interrupts: kind != Kind::Software,
+            })
+        };
+        probes.iter().map(unit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_events_modes_masks_and_counts() {
+        let (counter, kind, count) = parse("cpu_clock-all-1000000").unwrap();
+        assert_eq!((counter.kind, counter.config, counter.user, counter.kernel), (1, 0, true, true));
+        assert_eq!((kind, count), (Kind::Clock, 1_000_000));
+        let (counter, ..) = parse("PAPI_tot_ins-user-5000").unwrap();
+        assert_eq!((counter.kind, counter.config, counter.user, counter.kernel), (0, 1, true, false));
+        let (counter, ..) = parse("rc2-kernel-01-10000").unwrap();
+        assert_eq!((counter.kind, counter.config, counter.user, counter.kernel), (4, 0x1c2, false, true));
+        assert_eq!(parse("page_faults-all-1").unwrap().2, 1);
+    }
+
+    #[test]
+    fn wrong_names_say_why() {
+        for (name, why) in [
+            ("cpu_clock", "invalid event"),
+            ("cpu_clok-all-1000000", "unknown event"),
+            ("cpu_clock-both-1000000", "unknown mode"),
+            ("cpu_clock-all-many", "invalid count"),
+            ("cpu_clock-all-0", "invalid count"),
+            ("cpu_clock-all-4999", "at least 100000 (nanoseconds)"),
+            ("PAPI_tot_cyc-all-4999", "at least 5000"),
+            ("PAPI_tot_cyc-all-0x1-5000", "no unit masks"),
+            ("rc2-all-xyz-5000", "unit mask"),
+            ("a-b-c-d-e", "invalid event"),
+        ] {
+            let error = parse(name).unwrap_err();
+            assert!(error.message.contains(why), "{name}: {}", error.message);
+            assert!(error.help.is_some());
+        }
+        assert_eq!(parse("cpu-cycles-all-5000").unwrap_err().message, "unknown event \"cpu\"");
+    }
+}
