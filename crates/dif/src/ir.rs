@@ -111,7 +111,7 @@ pub enum Cond {
 /// Integers a firing can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IntBuiltin {
-    /// `arg0` … `arg9`, raw.
+    /// `arg0` … `arg9`, raw; those after them up to [`ARGS`] are only reached by `args[]`.
     Arg(u8),
     /// Process id as the tracer's pid namespace sees it.
     Pid,
@@ -154,6 +154,9 @@ pub enum IntBuiltin {
     /// Address of the kernel's description of the current thread.
     CurThread,
 }
+
+/// Arguments that a probe has at most.
+pub const ARGS: u8 = 32;
 
 /// How many `uregs[]` there are: the saved registers in the kernel's order, then DS ES FS GS and the trap's number.
 pub const UREGS: u8 = 26;

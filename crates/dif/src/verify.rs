@@ -10,6 +10,7 @@
 use std::fmt;
 
 use crate::dom::DomTree;
+use crate::ir::ARGS;
 use crate::ir::{
     AggFunc, BinOp, Block, Datum, Field, Function, InstData, IntBuiltin, Module, Op, Scope, Space,
     StrBuiltin, Term, Ty, UREGS, Value, VarDesc, VarId, VarTy,
@@ -305,7 +306,7 @@ impl<'a> FunctionCheck<'a> {
                 self.pointer(*v, at)?;
                 Some(Ty::Int)
             }
-            Op::Builtin(IntBuiltin::Arg(n)) if *n > 9 => return Err(format!("arg{n}")),
+            Op::Builtin(IntBuiltin::Arg(n)) if *n >= ARGS => return Err(format!("arg{n}")),
             Op::Builtin(IntBuiltin::Ureg(n)) if *n >= UREGS => return Err(format!("ureg{n}")),
             Op::Builtin(_) => Some(Ty::Int),
             Op::BuiltinStr(_) => Some(Ty::Str),

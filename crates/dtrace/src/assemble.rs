@@ -42,10 +42,26 @@ pub(crate) struct Assembly {
     pub(crate) bringers: Vec<Bringer>,
 }
 
-/// The probes that the clauses enable, each once, by id.
-fn enabled_probes(clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
-    let all = clauses.iter().flat_map(|c| c.probes.iter());
-    all.map(|p| (p.id.0, EnabledProbe { id: p.id, desc: p.desc.clone() })).collect()
+/// The `argN` that a clause asks for: bit N.
+fn arguments(module: &Module, clause: usize) -> u64 {
+    let insts = module.clauses.get(clause).into_iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
+    insts.fold(0, |args, inst| match inst.op {
+        Op::Builtin(IntBuiltin::Arg(n)) => args | 1u64.checked_shl(n.into()).unwrap_or(0),
+        _ => args,
+    })
+}
+
+/// The probes that the clauses enable, each once, by id. `first` is the number of the first clause.
+fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
+    let mut all: BTreeMap<u32, EnabledProbe> = BTreeMap::new();
+    for (number, clause) in (first..).zip(clauses) {
+        let args = arguments(module, number);
+        for p in clause.probes.iter() {
+            let new = || EnabledProbe { id: p.id, desc: p.desc.clone(), args: 0 };
+            all.entry(p.id.0).or_insert_with(new).args |= args;
+        }
+    }
+    all
 }
 
 /// Plans all units of the clauses that do not run yet, and hands out ids from `next` on.
@@ -53,7 +69,7 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
     let Program { module, registry, running, .. } = program;
     let clauses = program.checked.clauses.get(*running..).unwrap_or_default();
     let mut by_provider: BTreeMap<std::sync::Arc<str>, Vec<EnabledProbe>> = BTreeMap::new();
-    for probe in enabled_probes(clauses).into_values() {
+    for probe in enabled_probes(module, *running, clauses).into_values() {
         by_provider.entry(probe.desc.provider.clone()).or_default().push(probe);
     }
     let mut names = Names::new(module);

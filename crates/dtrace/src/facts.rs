@@ -174,7 +174,7 @@ fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
 }
 
 /// Where programs find the preempt count, if this kernel lets them.
-fn preempt_count(around: &Surroundings<'_>) -> Option<PreemptCount> {
+pub(crate) fn preempt_count(around: &Surroundings<'_>) -> Option<PreemptCount> {
     let btf = around.kernel.vmlinux().ok().filter(|_| around.features.has(Facility::PreemptCount))?;
     let (var, offset) = bpf::features::preempt_count(btf)?;
     Some(PreemptCount { ksym: KsymId(var), offset })

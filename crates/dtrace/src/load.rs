@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use bpf::features::{Capabilities, Features};
-use bpf::maps::{Maps, Needs, Plan};
+use bpf::maps::{Maps, Needs, Plan, PreemptCount};
 use bpf::mir::MapRef;
 use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
 use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
 use dif::ir::{Module, Scope};
 use plane::control::Activity;
-use providers::{Attach, Env, Role};
+use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
 use crate::assemble::{Assembled, Assembly, assemble, error_clauses};
@@ -110,7 +110,8 @@ pub(crate) fn load(
         maps,
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };
-    let making = Making { session: &session, error, running, options, sources: &program.map };
+    let preempt_count = preempt_count(module, assembly, around);
+    let making = Making { session: &session, error, running, options, sources: &program.map, preempt_count };
     let first_unit = first_table + assembly.bringers.len() as u32;
     for (number, bringer) in (first_table..first_unit).zip(&assembly.bringers) {
         let prog = making.load_bringer(bringer, number, &mut loaded.maps)?;
@@ -174,7 +175,9 @@ impl Program {
         let interned = assembly.strings.len() as u32;
         let session = Session { module, plan: &plan, layout: &layout, target: &target, interned };
         let error = ErrorProbe { probe: crate::assemble::error_probe(&assembly.units), clauses: &error };
-        let making = Making { session: &session, error, running: None, options, sources: &self.map };
+        let preempt_count = preempt_count(module, &assembly, &around);
+        let sources = &self.map;
+        let making = Making { session: &session, error, running: None, options, sources, preempt_count };
         for (number, a) in (0..).zip(&assembly.units) {
             if a.unit.role != Role::Error && !a.clauses.is_empty() {
                 making.compile_unit(a, number)?;
@@ -194,25 +197,39 @@ fn sizes(options: &Options) -> bpf::maps::Options {
 
 fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroundings<'_>) -> Needs {
     let probes = || assembly.units.iter().filter(|a| a.unit.role == Role::Probe && !a.clauses.is_empty());
-    let thread_locals = module.vars.iter().any(|v| v.scope == Scope::Thread);
     Needs {
         cpus: around.cpus.len() as u32,
         one_shot: probes().next().is_none(),
         slot_bytes: layout.slot_bytes,
         // A thread and what interrupts it are told apart, also by what is enabled later.
-        levels: if thread_locals { HARD_INTERRUPT + 1 } else { 1 },
-        // Each provider's probes fire at one level, which is known.
+        levels: if has_thread_locals(module) { HARD_INTERRUPT + 1 } else { 1 },
+        // Known of each unit, or asked for where it is not.
         preempt_count: None,
     }
+}
+
+fn has_thread_locals(module: &Module) -> bool {
+    module.vars.iter().any(|v| v.scope == Scope::Thread)
+}
+
+/// A unit whose probes fire in threads and in interrupts: clocks are always the latter.
+fn fires_anywhere(unit: &Unit) -> bool {
+    unit.interrupts && !matches!(unit.attach, Attach::Clock { .. })
+}
+
+/// How programs ask for their context level, where one has to.
+fn preempt_count(module: &Module, assembly: &Assembly, around: &Surroundings<'_>) -> Option<PreemptCount> {
+    let asks = has_thread_locals(module) && assembly.units.iter().any(|a| fires_anywhere(&a.unit));
+    asks.then(|| crate::facts::preempt_count(around)).flatten()
 }
 
 /// The context level of clocks.
 const HARD_INTERRUPT: u32 = 2;
 
 fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
-    let map = Map::create(&MapSpec::array(name, bytes.len().max(8) as u32, 1))?;
     let mut value = bytes.to_vec();
-    value.resize(bytes.len().max(8).div_ceil(8) * 8, 0);
+    value.resize(bytes.len().max(8).next_multiple_of(8), 0);
+    let map = Map::create(&MapSpec::array(name, value.len() as u32, 1))?;
     map.update(&0u32.to_ne_bytes(), &value, Update::Any)?;
     Ok(map)
 }
@@ -230,10 +247,13 @@ fn add_strings(maps: &mut Maps, strings: &[Vec<u8>], strsize: u32) -> Result<(),
 /// The kernel's kind of program for a way to attach.
 fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
     match attach {
-        Attach::Run | Attach::RawTp { .. } => (ProgKind::RawTracepoint, AttachType::None, 0),
+        Attach::Run | Attach::RawTp { .. } | Attach::Tracepoints(_) => {
+            (ProgKind::RawTracepoint, AttachType::None, 0)
+        }
         Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
         Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
         Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+        Attach::Event { .. } => (ProgKind::Tracepoint, AttachType::None, 0),
         Attach::Own(own) => (own.kind, own.attach, 0),
     }
 }
@@ -245,6 +265,8 @@ struct Making<'a> {
     running: Option<&'a Running>,
     options: &'a Options,
     sources: &'a SourceMap,
+    /// How programs whose probes fire at any context level know it.
+    preempt_count: Option<PreemptCount>,
 }
 
 impl Making<'_> {
@@ -281,7 +303,10 @@ impl Making<'_> {
             table: number,
         };
         let mut plan = self.session.plan.clone();
-        plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 };
+        match fires_anywhere(&a.unit) {
+            true => plan.preempt_count = self.preempt_count,
+            false => plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 },
+        }
         Ok(compile(&Session { plan: &plan, ..*self.session }, &spec)?)
     }
 

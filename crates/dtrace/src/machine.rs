@@ -176,10 +176,7 @@ impl Machine {
 
     /// Takes all programs out.
     pub(crate) fn detach(&mut self) {
-        for a in &mut self.attached {
-            a.links.clear();
-            a.cpus.clear();
-        }
+        take_out(&mut self.attached);
     }
 
     /// Gives clocks to CPUs that came, and moves the single ones from CPUs that went.
@@ -322,8 +319,25 @@ impl Machine {
 /// ENODEV: perf has no such CPU.
 const NO_SUCH_CPU: i32 = 19;
 
+/// Detaches, the last first: of two programs on a tracepoint the kernel takes out the later one at once, but waits a grace
+/// period (some 10 ms) when the first one goes and leaves the other.
+fn take_out(attached: &mut [Attached]) {
+    for a in attached.iter_mut().rev() {
+        while a.links.pop().is_some() {}
+        a.cpus.clear();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
 /// Attaches programs; on failure those that were attached are detached again, for the links go.
 fn attach(all: &mut [Attached]) -> Result<(), Error> {
+    let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
+    bpf::sys::allow_files(descriptors as u64);
     for a in all {
         if let Attach::Clock { event, period, cpus, .. } = &a.attach {
             for cpu in cpus.clone() {

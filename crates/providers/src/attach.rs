@@ -34,9 +34,37 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
             let cookies: Vec<u64> = functions.iter().map(|(_, cookie)| *cookie).collect();
             Link::kprobe_multi(prog, ProbeSite::Names(&names), &cookies, *on_return).map(|l| vec![l])
         }
+        Attach::Tracepoints(names) => {
+            let mut links = Vec::with_capacity(names.len());
+            for (cookie, name) in (0..).zip(names) {
+                match Link::raw_tracepoint(prog, name, cookie) {
+                    Ok(link) => links.push(link),
+                    // Its module went since we looked.
+                    Err(e) if e.errno == NO_SUCH_TRACEPOINT && names.len() > 1 => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(links)
+        }
+        Attach::Event { id, .. } => {
+            Link::perf_event(prog, PerfEvent::tracepoint(*id)?, 0).map(|link| vec![link])
+        }
         Attach::Own(own) => (own.hang)(prog),
     }
 }
+
+/// How many descriptors hang a program in.
+pub fn descriptors(how: &Attach) -> usize {
+    match how {
+        Attach::Tracepoints(names) => names.len(),
+        Attach::Clock { cpus, .. } => 2 * cpus.len(),
+        Attach::Event { .. } => 2,
+        _ => 1,
+    }
+}
+
+/// ENOENT.
+const NO_SUCH_TRACEPOINT: i32 = 2;
 
 /// ENODEV: perf has no such CPU.
 const fn libc_enodev() -> i32 {

@@ -1,13 +1,15 @@
 //! All providers, and the catalog that the checker asks.
 
 use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use probes::{Args, Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
 use types::btf::KernelBtf;
 
+use crate::trace::Tracepoints;
 use crate::unit::Unit;
-use crate::{cpc, dtrace, profile, syscall};
+use crate::{cpc, dtrace, profile, rawtp, sdt, syscall};
 
 /// What of the running system a provider plans for.
 #[derive(Clone, Copy)]
@@ -27,6 +29,8 @@ pub struct EnabledProbe {
     pub id: ProbeId,
     /// Its names.
     pub desc: Arc<ProbeDesc>,
+    /// The `argN` that its clauses ask for, be it as `args[]`: bit N.
+    pub args: u64,
 }
 
 /// A provider.
@@ -103,11 +107,14 @@ impl Registry {
 
     /// The providers of this system, and others.
     pub fn with(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Registry {
+        let tracepoints = Rc::new(Tracepoints::new(kernel.clone()));
         let mut all: Vec<Box<dyn Provider>> = vec![
             Box::new(dtrace::Dtrace),
             Box::new(profile::Profile::new(kernel.clone())),
             Box::new(cpc::Cpc::new()),
             Box::new(syscall::Syscall::new(kernel)),
+            Box::new(rawtp::Rawtp(tracepoints.clone())),
+            Box::new(sdt::Sdt::new(tracepoints)),
         ];
         all.extend(others);
         Registry::of(all)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bpf::program::Context;
 use bpf::sys::{AttachType, Counter, Link, Prog, ProgKind, SysError};
@@ -55,6 +56,15 @@ pub enum Attach {
         functions: Vec<(String, u64)>,
         /// On return instead of entry.
         on_return: bool,
+    },
+    /// Raw tracepoints by name; the cookie of each is the index of its probe.
+    Tracepoints(Vec<Arc<str>>),
+    /// An event, by perf.
+    Event {
+        /// The kernel's number of it.
+        id: u64,
+        /// `sched:sched_switch`, for messages.
+        name: String,
     },
     /// As whoever brought the provider says.
     Own(Own),

@@ -68,15 +68,15 @@ pub struct Layout {
 /// Where the arguments are in the state.
 pub(crate) const STATE_ARGS: u32 = 0;
 /// Where the error number is.
-pub(crate) const STATE_ERRNO: u32 = 80;
+pub(crate) const STATE_ERRNO: u32 = STATE_ARGS + WORD * dif::ir::ARGS as u32;
 /// Where the commit word of a cut clause's record is.
-pub(crate) const STATE_STAMP: u32 = 88;
+pub(crate) const STATE_STAMP: u32 = STATE_ERRNO + 8;
 /// Where a cut clause's time is.
-pub(crate) const STATE_TIME: u32 = 96;
+pub(crate) const STATE_TIME: u32 = STATE_ERRNO + 16;
 /// Where it is how much scratch memory a cut clause has taken.
-pub(crate) const STATE_TOP: u32 = 104;
+pub(crate) const STATE_TOP: u32 = STATE_ERRNO + 24;
 /// Where values of a cut clause are.
-pub(crate) const STATE_SAVED: u32 = 112;
+pub(crate) const STATE_SAVED: u32 = STATE_ERRNO + 32;
 
 /// So many `this->` integers are in registers.
 const THIS_IN_REGISTERS: usize = 6;

@@ -12,6 +12,7 @@
 mod doorbell;
 mod error;
 mod ids;
+mod limit;
 mod link;
 mod map;
 mod mmap;
@@ -22,6 +23,7 @@ mod tracefs;
 pub use doorbell::Doorbell;
 pub use error::SysError;
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
+pub use limit::allow_files;
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};
 pub use map::page_size;
 pub use map::{

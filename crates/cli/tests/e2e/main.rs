@@ -33,6 +33,7 @@ mod syscalls;
 mod targets;
 mod threads;
 mod tool;
+mod tracepoints;
 mod translators;
 mod variables;
 mod workload;
@@ -59,6 +60,7 @@ const GROUPS: &[&[Test]] = &[
     objects::TESTS,
     syscalls::TESTS,
     args::TESTS,
+    tracepoints::TESTS,
     profile::TESTS,
     cpc::TESTS,
     elsewhere::TESTS,

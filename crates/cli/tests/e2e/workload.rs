@@ -270,6 +270,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             }
         }
         Some("touch") => touch(count as usize),
+        // Runs another program, one after the other.
+        Some("spawn") => (0..count).for_each(|_| {
+            let _ = std::process::Command::new("/bin/true").status();
+        }),
         Some("spin") => spin(count),
         // Four at once.
         Some("spinners") => std::thread::scope(|s| {

@@ -11,6 +11,7 @@ use probes::{ArgType, Args};
 use types::btf::{Btf, BtfKind, Def};
 
 use super::names::entry;
+use crate::trace::Place;
 
 /// Arguments of a call that a kernel may have no format of.
 const OTHERS: &[(&str, &[&str])] = &[
@@ -88,7 +89,7 @@ pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
     let names = names(call);
     let format = names.iter().find_map(|n| crate::trace::format("syscalls", &format!("sys_enter_{n}")));
     if let Some(format) = format {
-        let own = format.fields.iter().filter(|f| f.name != "__syscall_nr");
+        let own = format.fields.iter().filter(|f| f.place == Place::Here && f.name != "__syscall_nr");
         return Ok((0..).zip(own).map(|(n, f)| ArgType::text(n, f.ty.clone()).in_process()).collect());
     }
     if let Some((_, types)) = OTHERS.iter().find(|(n, _)| *n == call) {

@@ -1,10 +1,28 @@
-//! The kernel's events, as tracefs lists and describes them: what `syscall`, `sdt` and `rawtp` have in common.
+//! The kernel's tracepoints: what `syscall`, `sdt` and `rawtp` have in common.
+//!
+//! A tracepoint has two faces. The kernel's own code passes it *arguments* (`prev`, `next`); tracefs shows it as an *event*
+//! with a *group* and the fields of a record that is made of them (`prev_comm`, `next_pid`). A program on the tracepoint
+//! itself gets the arguments (a raw tracepoint: cheap, and let go of at once), a program on the event gets the record (perf: dearer
+//! by half, and 75 ms to let go of each).
 
+mod event;
 mod format;
+mod mapped;
+mod raw;
 
-pub(crate) use format::Format;
+pub(crate) use event::Record;
+pub(crate) use format::{Field, Format, Place};
+pub(crate) use mapped::Mapped;
+pub(crate) use raw::{RawProbe, raw_units};
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
+use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 /// The format of an event.
 pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
@@ -13,4 +31,140 @@ pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
     }
     let root = bpf::sys::tracefs().ok()?;
     Format::parse(&fs::read_to_string(root.join("events").join(group).join(event).join("format")).ok()?)
+}
+
+/// Groups that are no tracepoints: calls are what the provider `syscall` has, the others are made by tracers.
+const NOT_TRACEPOINTS: [&str; 3] = ["syscalls", "ftrace", "synthetic"];
+
+/// Names of probes that every script has, and no tracepoint.
+const OTHERS: [&str; 5] = ["BEGIN", "END", "ERROR", "entry", "return"];
+
+/// Longest list of arguments that the kernel passes (`MAX_BPF_FUNC_ARGS`).
+const ARGS_MAX: usize = 12;
+
+/// The tracepoints that there are, read when first asked for.
+pub(crate) struct Tracepoints {
+    kernel: Arc<KernelBtf>,
+    events: OnceCell<Result<Vec<(String, String)>, String>>,
+    /// What tracepoints pass, of those that somebody asked about.
+    passed: RefCell<HashMap<String, Args>>,
+}
+
+impl Tracepoints {
+    /// Those of this kernel.
+    pub(crate) fn new(kernel: Arc<KernelBtf>) -> Tracepoints {
+        Tracepoints { kernel, events: OnceCell::new(), passed: RefCell::default() }
+    }
+
+    /// Group and name of those that are events, in the kernel's order; or why they cannot be listed.
+    pub(crate) fn events(&self) -> Result<&[(String, String)], String> {
+        let read = || read_events(bpf::sys::tracefs()?);
+        self.events.get_or_init(read).as_deref().map_err(Clone::clone)
+    }
+
+    /// What the kernel passes to a tracepoint, by its prototype in the kernel's types.
+    pub(crate) fn passed(&self, name: &str) -> Args {
+        let mut known = self.passed.borrow_mut();
+        if let Some(found) = known.get(name) {
+            return found.clone();
+        }
+        let found = self.prototype(name);
+        known.insert(name.into(), found.clone());
+        found
+    }
+
+    fn prototype(&self, name: &str) -> Args {
+        self.kernel.vmlinux().map_err(|e| format!("the kernel's types cannot be asked for: {e}"))?;
+        let typedef = format!("btf_trace_{name}");
+        let found = self.kernel.find(&[BtfKind::Typedef], &typedef);
+        let args = found.and_then(|(btf, id)| parameters(&btf, id));
+        args.ok_or_else(|| format!("the kernel's types have no prototype of tracepoint {name}"))
+    }
+
+    /// Names that the kernel's own types have: where tracefs is not to be had.
+    pub(crate) fn typed_names(&self) -> Vec<String> {
+        let Ok(btf) = self.kernel.vmlinux() else { return Vec::new() };
+        let names = btf.names(&[BtfKind::Typedef]).filter_map(|n| n.strip_prefix("btf_trace_"));
+        let mut names: Vec<String> = names.map(String::from).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+/// The arguments of `typedef void (*btf_trace_NAME)(void *, ...)`, whose first is not the tracepoint's.
+fn parameters(btf: &Arc<Btf>, typedef: u32) -> Option<Arc<[ArgType]>> {
+    let Some(Def::Pointer(proto)) = btf.def(btf.resolve(typedef)) else { return None };
+    let Some(Def::FuncProto { params, .. }) = btf.def(proto) else { return None };
+    let arg = |(n, ty): (u8, u32)| match btf.def(btf.resolve(ty)) {
+        // By value: what is in the register.
+        Some(Def::Sou { .. } | Def::Array { .. }) => ArgType::text(n, "uint64_t"),
+        _ => ArgType::btf(n, btf, ty),
+    };
+    Some((0..).zip(params.skip(1).map(|p| p.ty)).take(ARGS_MAX).map(arg).collect())
+}
+
+fn read_events(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(root.join(name));
+        text.map_err(|e| format!("the list of events cannot be read: {name}: {e}"))
+    };
+    let text = read("available_events")?;
+    // `p:GROUP/NAME place`, `s:NAME fields`
+    let made = read("dynamic_events").unwrap_or_default();
+    let made = made.lines().filter_map(|l| l.split_once(':')?.1.split(' ').next()?.split_once('/'));
+    let made: HashSet<(&str, &str)> = made.collect();
+    let events = text.lines().filter_map(|l| l.split_once(':'));
+    let own = events.filter(|e| !NOT_TRACEPOINTS.contains(&e.0) && !made.contains(e));
+    Ok(own.map(|(group, name)| (group.into(), name.into())).collect())
+}
+
+/// False where a pattern cannot match a tracepoint whatever there are.
+pub(crate) fn may_match(pattern: &Pattern) -> bool {
+    let name = &*pattern.name;
+    let word = is_glob(name) || !OTHERS.contains(&name) && !name.contains('-');
+    (pattern.function.is_empty() || is_glob(&pattern.function)) && word
+}
+
+/// What tracepoints promise: that they are there, not what they pass.
+pub(crate) fn stability() -> ProviderStability {
+    let evolving = Attributes::new(Stability::Evolving, Stability::Evolving, Class::ISA);
+    let unknown = Attributes::new(Stability::Private, Stability::Private, Class::Unknown);
+    ProviderStability {
+        provider: evolving,
+        module: unknown,
+        function: unknown,
+        name: evolving,
+        args: Attributes::new(Stability::Private, Stability::Private, Class::ISA),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use probes::FieldKind;
+
+    #[test]
+    fn what_every_script_says_does_not_ask_for_tracepoints() {
+        let may = |text: &str| may_match(&Pattern::parse(text, FieldKind::Name).unwrap());
+        for text in ["BEGIN", "tick-1s", "read:entry", "syscall:::entry", "profile-97"] {
+            assert!(!may(text), "{text}");
+        }
+        for text in ["sched_switch", "sched::sched_*", "rawtp:::", ":::"] {
+            assert!(may(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn tracers_events_are_no_tracepoints() {
+        let dir = std::env::temp_dir().join(format!("dt-events-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let all = "sched:sched_switch\nkprobes:mine\nsyscalls:sys_enter_read\nsched:mine\nsynthetic:lat\n";
+        fs::write(dir.join("available_events"), all).unwrap();
+        fs::write(dir.join("dynamic_events"), "p:kprobes/mine vfs_read\ns:lat u64 l\n").unwrap();
+        let found = read_events(&dir);
+        fs::remove_dir_all(&dir).unwrap();
+        let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+        assert_eq!(found.unwrap(), [pair("sched", "sched_switch"), pair("sched", "mine")]);
+    }
 }

@@ -1,0 +1,23 @@
+//! How many descriptors this process may have: each link and each map is one, and the usual limit is 1,024.
+
+/// Sees to it that so many more descriptors can be opened, as far as that is allowed.
+pub fn allow_files(more: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the struct.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return;
+    }
+    // What is open already is surely below the room that is added.
+    let wanted = more.saturating_add(1024);
+    if limit.rlim_cur >= wanted {
+        return;
+    }
+    let raised = libc::rlimit { rlim_cur: wanted, rlim_max: limit.rlim_max.max(wanted) };
+    let allowed = libc::rlimit { rlim_cur: limit.rlim_max.min(wanted), ..limit };
+    // SAFETY: the structs are read. Raising the hard limit takes a privilege, which tracers mostly have.
+    unsafe {
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) != 0 {
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const allowed);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `rawtp` and `sdt`: the kernel's tracepoints, by their arguments and as events.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::args::{types, unknown};
+use crate::tool::{Output, dtrace, workload};
+
+tests! {
+    listed_by_group arguments_are_typed events_have_members calls_are_counted_by_every_means
+    members_by_every_means_are_the_same text_and_arrays_of_events all_at_once arguments_of_many thread_locals_of_a_tracepoint
+    no_such_probes
+}
+
+/// A kernel, or a machine, without the list of events.
+fn without(o: &Output) -> Option<Verdict> {
+    o.err.contains("does not match any probes").then(|| Skip("tracefs is not to be had".into()))
+}
+
+fn listed_by_group() -> Verdict {
+    let o = dtrace(&["-ln", "rawtp:sched::sched_switch, sdt:sched::sched_switch"]);
+    if let Some(skip) = without(&o) {
+        return skip;
+    }
+    let words: Vec<Vec<&str>> =
+        o.out.lines().skip(1).map(|l| l.split_whitespace().skip(1).collect()).collect();
+    assert_eq!(words, [["rawtp", "sched", "sched_switch"], ["sdt", "sched", "sched_switch"]]);
+    for group in ["syscalls", "ftrace"] {
+        let o = dtrace(&["-ln", &format!("sdt:{group}::")]);
+        assert!(o.err.contains("No probe matches description"), "{o:?}");
+    }
+    Pass
+}
+
+fn arguments_are_typed() -> Verdict {
+    if let Some(skip) = without(&dtrace(&["-ln", "sdt:sched::sched_switch"])) {
+        return skip;
+    }
+    let raw = types("rawtp:sched::sched_switch");
+    assert_eq!(raw[..3], ["args[0]: bool", "args[1]: struct task_struct *", "args[2]: struct task_struct *"]);
+    let event = types("sdt:sched::sched_switch");
+    assert_eq!(event[..3], ["args[0]: char [16]", "args[1]: pid_t", "args[2]: int"]);
+    Pass
+}
+
+/// `sched_process_exit` of the target's process: its task, and the members of the event.
+fn events_have_members() -> Verdict {
+    let script = "rawtp:sched::sched_process_exit /args[0]->pid == $target/ { a++; name = stringof(args[0]->comm); } \
+                  sdt:sched::sched_process_exit /args[1] == $target/ { b++; event = stringof(args[0]); } \
+                  END { printf(\"%d %d %d\\n\", a, b, name == event); }";
+    let o = dtrace(&["-qc", &workload("getppid", 1), "-n", script]);
+    if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+        return skip;
+    }
+    let o = o.code(0);
+    assert_eq!(o.out.trim(), "1 1 1", "{o:?}");
+    Pass
+}
+
+/// The system calls of a process: by the provider, by the tracepoint, by the tracepoint as an event without arguments, by one
+/// with an argument that is the tracepoint's own (`id`), and by one that only the event's record has (`args`).
+fn calls_are_counted_by_every_means() -> Verdict {
+    let nr = libc::SYS_getppid;
+    for probe in [
+        "syscall::getppid:entry /pid == $target/".to_string(),
+        format!("rawtp:raw_syscalls::sys_enter /pid == $target && args[1] == {nr}/"),
+        format!("sdt:raw_syscalls::sys_enter /pid == $target && args[0] == {nr}/"),
+        format!("sdt:raw_syscalls::sys_enter /pid == $target && args[0] == {nr} && args[1][0] == 0/"),
+        format!(
+            "rawtp:raw_syscalls::sys_enter, sdt:raw_syscalls::sys_enter /pid == $target && arg0 == {nr}/"
+        ),
+    ] {
+        let o = dtrace(&["-qc", &workload("getppid", 2345), "-n", &format!("{probe} {{ @ = count(); }}")]);
+        if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+            return skip;
+        }
+        let suppressed = o.err.contains("suppressed");
+        let n = o.code(0).last_number();
+        assert!(n == 2345 || suppressed && n < 2345, "{probe}: {n}");
+    }
+    Pass
+}
+
+/// What a table maps to the tracepoint's own arguments is what the event's record holds. The record is there when one of the
+/// members that are asked for has no row (`prev_state`).
+fn members_by_every_means_are_the_same() -> Verdict {
+    let clause = |also: &str| {
+        format!(
+            "sdt:sched::sched_switch /args[1] == $target/ {{ @[stringof(args[0]) != \"\", args[1] == pid, \
+             args[2] > 0, args[6] >= 0{also}] = count(); }} END {{ printa(\"%d %d %d %d\\n\", @); }}"
+        )
+    };
+    for also in ["", ", args[3] * 0"] {
+        let o = dtrace(&["-qc", &workload("spawn", 20), "-n", &clause(also)]);
+        if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+            return skip;
+        }
+        let o = o.code(0);
+        let lines: Vec<&str> = o.out.lines().filter(|l| !l.trim().is_empty()).collect();
+        assert_eq!(lines, ["1 1 1 1"], "{also}: {o:?}");
+    }
+    Pass
+}
+
+/// A text that lies elsewhere in the record (`filename`), with what stands in the tracepoint's own arguments beside it.
+fn text_and_arrays_of_events() -> Verdict {
+    let script = "sdt:sched::sched_process_exec /args[1] == pid && args[0] == \"/bin/true\"/ { n++; } \
+                  sdt:task::task_newtask /stringof(args[1]) == execname/ { t++; } \
+                  END { printf(\"%d %d\\n\", n, t > 0); }";
+    let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]);
+    if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+        return skip;
+    }
+    if !o.err.contains("suppressed") {
+        assert_eq!(o.code(0).out.trim(), "20 1");
+    }
+    Pass
+}
+
+/// Everything there is, and out again.
+fn all_at_once() -> Verdict {
+    let o = dtrace(&["-qn", "rawtp:::, sdt:::, syscall::: { @[probeprov] = count(); } BEGIN { exit(0); }"]);
+    if let Some(skip) = without(&o) {
+        return skip;
+    }
+    o.code(0);
+    let script = "rawtp:raw_syscalls::, sdt:raw_syscalls::, syscall:::entry /pid == $target/ \
+                  { @[probeprov, probename] = count(); } END { printa(\"%s-%s %@d\\n\", @); }";
+    let o = dtrace(&["-qc", &workload("getppid", 500), "-n", script]).code(0);
+    for key in ["rawtp-sys_enter", "sdt-sys_enter", "syscall-entry"] {
+        assert!(o.value_of(key) >= 500 || o.err.contains("suppressed"), "{key}: {o:?}");
+    }
+    Pass
+}
+
+/// Raw arguments of tracepoints that pass one, two and more: what a tracepoint does not pass is 0.
+fn arguments_of_many() -> Verdict {
+    let script = "rawtp:raw_syscalls::, rawtp:sched::sched_switch /pid == $target && probename == \"sys_enter\"/ \
+                  { @[arg0 < 0, arg2, arg9] = count(); } END { printa(\"%d %d %d\\n\", @); }";
+    let o = dtrace(&["-qc", &workload("getppid", 100), "-n", script]);
+    if let Some(skip) = without(&o) {
+        return skip;
+    }
+    assert_eq!(o.code(0).out.trim(), "1 0 0");
+    Pass
+}
+
+/// A value that a call leaves in the thread is seen by a tracepoint in the same call.
+fn thread_locals_of_a_tracepoint() -> Verdict {
+    let script = "syscall::getppid:entry /pid == $target/ { self->n = 7; } \
+                  rawtp:raw_syscalls::sys_exit /self->n == 7/ { n++; self->n = 0; } END { printf(\"%d\\n\", n); }";
+    let o = dtrace(&["-qc", &workload("getppid", 300), "-n", script]);
+    if let Some(skip) = without(&o) {
+        return skip;
+    }
+    let n = o.last_number();
+    assert!(n == 300 || o.err.contains("suppressed") && (1..300).contains(&n), "{o:?}");
+    Pass
+}
+
+fn no_such_probes() -> Verdict {
+    if let Some(skip) = without(&dtrace(&["-ln", "rawtp:sched::sched_switch"])) {
+        return skip;
+    }
+    let o = dtrace(&["-en", "rawtp:sched::sched_swich"]).code(1);
+    assert!(o.err.contains("did you mean `sched_switch`?"), "{o:?}");
+    let o = dtrace(&["-xerrtags", "-en", "rawtp:sched::sched_switch { trace(args[9]); }"]).code(1);
+    assert!(o.err.contains("D_ARGS_IDX") || o.err.contains("D_ARGS_TYPE"), "{o:?}");
+    Pass
+}

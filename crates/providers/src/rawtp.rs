@@ -1,0 +1,56 @@
+//! `rawtp:GROUP::NAME`: the kernel's tracepoints, with the arguments that its own code passes them.
+//!
+//! Their types come from the prototypes in the kernel's types (`btf_trace_NAME`), the groups from tracefs. Where tracefs is
+//! not to be had, the tracepoints are known by the prototypes alone, and their group is `vmlinux`.
+
+use std::rc::Rc;
+
+use probes::{Args, Pattern, ProbeDesc, ProviderFacts};
+
+use crate::registry::{EnabledProbe, Env, Provider};
+use crate::trace::{self, RawProbe, Tracepoints, raw_units};
+use crate::unit::Unit;
+
+/// The provider.
+pub(crate) struct Rawtp(pub(crate) Rc<Tracepoints>);
+
+impl Provider for Rawtp {
+    fn facts(&self) -> ProviderFacts {
+        ProviderFacts { name: "rawtp".into(), has_errno: false, stability: trace::stability() }
+    }
+
+    fn may_match(&self, pattern: &Pattern) -> bool {
+        trace::may_match(pattern)
+    }
+
+    fn list(&self) -> Vec<ProbeDesc> {
+        match self.0.events() {
+            Ok(events) => {
+                events.iter().map(|(group, name)| ProbeDesc::new("rawtp", &**group, "", &**name)).collect()
+            }
+            Err(_) => {
+                let names = self.0.typed_names().into_iter();
+                names.map(|name| ProbeDesc::new("rawtp", "vmlinux", "", name)).collect()
+            }
+        }
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        self.0.passed(&probe.name)
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        let raw = |p: &EnabledProbe| RawProbe { probe: p.clone(), args: passed(&self.0, p) };
+        raw_units("rawtp", probes.iter().map(raw).collect(), env)
+    }
+}
+
+/// How many arguments a probe's program may read: none where no clause asks.
+pub(crate) fn passed(tracepoints: &Tracepoints, probe: &EnabledProbe) -> u8 {
+    match (probe.args, tracepoints.passed(&probe.desc.name)) {
+        (0, _) => 0,
+        (_, Ok(args)) => args.len() as u8,
+        // Nobody knows: the kernel is asked for what the clauses want.
+        (wanted, Err(_)) => (64 - wanted.leading_zeros()) as u8,
+    }
+}

@@ -1,0 +1,80 @@
+//! Programs on events: their arguments are the members of the event's record, in order.
+//!
+//! A member is a number of its own width; of an array, or of a text that lies elsewhere in the record, the address is the
+//! argument, as [`probes::ArgType`] has it. The record is in the kernel's memory, and the context's address is where it begins;
+//! but to the verifier that is a pointer, with which a script may not do what it may with a number. So the address is
+//! stored and read again by a helper, of which the verifier only knows that it is some number.
+
+use bpf::mir::{Alu, Builder, Helper, Size, V};
+use bpf::program::{Context, Index};
+
+use super::{Field, Place};
+
+/// The record of an event.
+pub(crate) struct Record(pub(crate) Vec<Field>);
+
+/// True for a member whose address is the argument.
+pub(crate) fn by_address(field: &Field) -> bool {
+    field.place != Place::Here || width(field).is_none()
+}
+
+/// A number of so many bytes.
+fn width(field: &Field) -> Option<Size> {
+    if field.ty.ends_with(']') || field.size == 0 || !field.offset.is_multiple_of(field.size) {
+        return None;
+    }
+    Some(match field.size {
+        1 => Size::B1,
+        2 => Size::B2,
+        4 => Size::B4,
+        8 => Size::B8,
+        _ => return None,
+    })
+}
+
+/// The context's address as a number.
+fn number(b: &mut Builder, ctx: V) -> V {
+    let (kept, read) = (b.stack(8), b.stack(8));
+    b.slot_store(Size::B8, kept, 0, ctx);
+    b.slot_store(Size::B8, read, 0, 0);
+    let (to, eight, from) = (b.slot_addr(read, 0), b.imm(8), b.slot_addr(kept, 0));
+    b.call(Helper::PROBE_READ_KERNEL, &[to, eight, from]);
+    b.slot_load(Size::B8, read, 0)
+}
+
+/// A number of so many bytes, as the 64 bits that D has.
+pub(super) fn extend(b: &mut Builder, value: V, bytes: u16, signed: bool) -> V {
+    let bits = 64 - 8 * i64::from(bytes.min(8));
+    if !signed || bits == 0 {
+        return value;
+    }
+    let high = b.shl(value, bits);
+    b.sar(high, bits)
+}
+
+impl Context for Record {
+    fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
+        let Some(field) = self.0.get(usize::from(n)) else { return b.imm(0) };
+        let Ok(offset) = i16::try_from(field.offset) else { return b.imm(0) };
+        match (field.place, width(field)) {
+            (Place::Here, Some(size)) => {
+                let value = b.load(size, ctx, offset);
+                extend(b, value, field.size, field.signed)
+            }
+            (Place::Here, None) => {
+                let record = number(b, ctx);
+                b.add(record, i64::from(offset))
+            }
+            (place, _) => {
+                let at = b.load(Size::B4, ctx, offset);
+                let at = b.alu(Alu::And, at, 0xffff);
+                let record = number(b, ctx);
+                let from = b.add(record, at);
+                match place {
+                    Place::RelLoc => b.add(from, i64::from(offset) + 4),
+                    _ => from,
+                }
+            }
+        }
+    }
+}
