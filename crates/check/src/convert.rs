@@ -48,9 +48,27 @@ impl Checker<'_> {
                 let name = self.name(e.ty);
                 return self.unsupported(e.span, format!("a value of type \"{name}\""));
             }
+            Kind::Sou { .. } => {
+                self.not_incomplete(e.ty, e.span)?;
+                return Ok(Expr { kind: ExprKind::Deref { addr, user }, ..e });
+            }
             _ => return Ok(Expr { kind: ExprKind::Deref { addr, user }, ..e }),
         };
         Ok(Expr { kind, ty, span: e.span })
+    }
+
+    /// Complains about a struct or union of which no more than its tag is known.
+    pub(crate) fn not_incomplete(&mut self, ty: TypeId, span: Span) -> Checks<()> {
+        self.types.complete(ty);
+        if !matches!(self.types.base_kind(ty), Kind::Sou { complete: false, .. }) {
+            return Ok(());
+        }
+        let message = format!(
+            "operator * cannot be applied to a forward declaration: no {} definition is available",
+            self.name(ty)
+        );
+        let help = self.near_tag(ty);
+        self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help)
     }
 
     /// True when the 64 bits of the value are within its type.
@@ -147,11 +165,44 @@ impl Checker<'_> {
 
     /// The string at an address; of an array no more than it holds, for its last byte need not be NUL.
     pub(crate) fn load_string(&self, e: Expr, span: Span) -> Expr {
+        let e = match self.characters(e) {
+            Ok(text) => return Expr { span, ..text },
+            Err(e) => e,
+        };
         let user = self.types.pointee(e.ty).is_some_and(|(_, user)| user);
         let max = e.array_bytes().filter(|b| *b < u64::from(self.strsize));
         let max = max.map(|b| Box::new(self.int(b as i64, TypeId::LONG, span)));
         let addr = Box::new(self.convert(e, TypeId::ULONG));
         Expr { kind: ExprKind::LoadStr { addr, user, max }, ty: TypeId::STRING, span }
+    }
+
+    /// The string whose characters an array or pointer is made of, or the value as it is.
+    pub(crate) fn characters(&self, e: Expr) -> Result<Expr, Expr> {
+        let (ty, span) = (e.ty, e.span);
+        match e.kind {
+            ExprKind::StrAddr(text) => Ok(*text),
+            ExprKind::Array { addr, bytes } => self.characters(*addr).map_err(|addr| Expr {
+                kind: ExprKind::Array { addr: Box::new(addr), bytes },
+                ty,
+                span,
+            }),
+            ExprKind::Let { id, value, body } => {
+                let with = |kind: Box<Expr>| ExprKind::Let { id, value, body: kind };
+                match self.characters(*body) {
+                    Ok(text) => Ok(Expr { kind: with(Box::new(text)), ty: TypeId::STRING, span }),
+                    Err(body) => Err(Expr { kind: with(Box::new(body)), ty, span }),
+                }
+            }
+            kind => Err(Expr { kind, ty, span }),
+        }
+    }
+
+    /// An array that is made of a string's characters as that string; any other value as it is.
+    pub(crate) fn text_array(&self, e: Expr) -> Expr {
+        match e.kind {
+            ExprKind::Array { .. } => self.characters(e).unwrap_or_else(|e| e),
+            _ => e,
+        }
     }
 
     /// An array of characters as the string it holds: what is recorded, is a key, or is the first value of a variable.

@@ -140,7 +140,7 @@ impl Checker<'_> {
                 };
                 let bits = match &d.bits {
                     None => None,
-                    Some(e) => match self.value(e)?.as_const().map(u64::try_from) {
+                    Some(e) => match self.known_value(e)?.map(u64::try_from) {
                         Some(Ok(bits)) => Some(bits),
                         _ => {
                             let message = "positive integral constant bit-field size expected";
@@ -205,7 +205,7 @@ impl Checker<'_> {
         let mut next = 0i64;
         for e in enumerators {
             if let Some(value) = &e.value {
-                let Some(v) = self.value(value)?.as_const() else {
+                let Some(v) = self.known_value(value)? else {
                     let message = format!(
                         "enumerator '{}' must be assigned to an integral constant expression",
                         e.name.text
@@ -223,6 +223,20 @@ impl Checker<'_> {
         }
         self.types.define_enum(id, &list);
         Ok(id)
+    }
+
+    /// The value of an expression that is to be constant; `None` for one that is not, or that names what there is not.
+    fn known_value(&mut self, e: &ast::Expr) -> Checks<Option<i64>> {
+        let outside = std::mem::take(self.sink);
+        let value = self.value(e);
+        let inside = std::mem::replace(self.sink, outside);
+        match value {
+            Err(Wrong) if inside.iter().all(|d| d.tag == Tag::D_IDENT_UNDEF) => Ok(None),
+            value => {
+                inside.iter().for_each(|d| self.sink.push(d.clone()));
+                Ok(value?.as_const())
+            }
+        }
     }
 
     fn declarator(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<Declared> {
@@ -343,7 +357,15 @@ impl Checker<'_> {
             return self.fail(Tag::D_DECL_LOCASSC, span, message);
         }
         if self.types.is_function(ty) {
-            return self.unsupported(span, "a function declaration");
+            if d.specs
+                .storage
+                .is_some_and(|s| matches!(s.class, StorageClass::SelfLocal | StorageClass::ThisLocal))
+            {
+                let message = format!("functions may not be declared as local variables: {word}");
+                return self.fail(Tag::D_DECL_BADCLASS, span, message);
+            }
+            // It says what the function is, and nothing can call it.
+            return Ok(());
         }
         if self.types.is_void(ty) {
             return self.fail(Tag::D_DECL_VOIDOBJ, span, format!("cannot have void object: {word}"));

@@ -224,6 +224,10 @@ impl Checker<'_> {
             _ => {}
         }
         let value = self.value(operand)?;
+        // What a translated pointer points to is the translated object.
+        if let (UnaryOp::Deref, ExprKind::Xlated { translator, pointer: true, input }) = (op, &value.kind) {
+            return Ok(self.translated(*translator, false, (**input).clone(), span));
+        }
         self.not_dynamic(&[&value], op.text(), span)?;
         let integer = self.types.is_integer(value.ty);
         let constant = value.as_const();
@@ -272,6 +276,7 @@ impl Checker<'_> {
 
     /// `*e`
     pub(crate) fn dereference(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+        let value = self.text_array(value);
         if self.types.is_string(value.ty) {
             let kind = ExprKind::Call { name: "_first", args: vec![value], user: false };
             return Ok(Expr { kind, ty: TypeId::CHAR, span });
@@ -503,9 +508,12 @@ impl Checker<'_> {
     }
 
     fn cast(&mut self, to: TypeId, value: Expr, span: Span) -> Checks<Expr> {
-        if !self.types.castable(to, value.ty) {
+        // An array is a pointer to its elements, but not a number.
+        let array = matches!(value.kind, ExprKind::Array { .. }) && self.types.is_integer(to);
+        if array || !self.types.castable(to, value.ty) {
+            let from = self.object_type(&value);
             let message =
-                format!("invalid cast expression: \"{}\" to \"{}\"", self.name(value.ty), self.name(to));
+                format!("invalid cast expression: \"{}\" to \"{}\"", self.name(from), self.name(to));
             return self.fail(Tag::D_CAST_INVAL, span, message);
         }
         if self.types.is_string(to) {

@@ -34,7 +34,7 @@ impl Checker<'_> {
     }
 
     /// The type of an object: of an array not that of its address.
-    fn object_type(&self, e: &Expr) -> TypeId {
+    pub(crate) fn object_type(&self, e: &Expr) -> TypeId {
         match (&e.kind, self.types.pointee(e.ty)) {
             (ExprKind::Array { bytes, .. }, Some((elem, _))) => {
                 let each = self.types.size(elem).unwrap_or(1).max(1);
@@ -47,10 +47,14 @@ impl Checker<'_> {
     /// A value as `trace()` and `print()` record it: an array, struct or union as its bytes.
     fn recorded_whole(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
         match self.types.base_kind(e.ty) {
-            Kind::Sou { .. } | Kind::Array { .. } => self.recorded_object(func, e),
+            Kind::Sou { .. } => {
+                self.not_incomplete(e.ty, e.span)?;
+                self.recorded_object(func, e)
+            }
             Kind::Float { .. } => self.recorded_float(func, e),
             _ => {
                 let value = self.rvalue(e)?;
+                let value = self.text_array(value);
                 match value.kind {
                     ExprKind::Array { .. } => self.recorded_object(func, value),
                     _ => self.recorded_value(value),
@@ -103,6 +107,7 @@ impl Checker<'_> {
             _ => {}
         }
         let value = self.rvalue(e)?;
+        let value = self.text_array(value);
         match value.kind {
             ExprKind::Array { bytes: 1.., .. } if self.types.is_string_like(value.ty) => {
                 self.recorded_object(func, value)

@@ -293,6 +293,8 @@ impl Checker<'_> {
             Some(t.decay(if a_void { b.ty } else { a.ty }))
         } else if t.is_void(a.ty) && t.is_void(b.ty) {
             Some(TypeId::VOID)
+        } else if t.is_sou(a.ty) && t.compatible(a.ty, b.ty) {
+            return self.conditional_object(c, a, b, span);
         } else {
             None
         };
@@ -302,6 +304,22 @@ impl Checker<'_> {
         let arm = |c: &Self, e: Expr| if c.types.is_string(ty) { c.to_string(e) } else { e };
         let (a, b) = (arm(self, a), arm(self, b));
         Ok(Expr { kind: ExprKind::Cond(Box::new(c), Box::new(a), Box::new(b)), ty, span })
+    }
+
+    /// One of two structs: the one at one of two addresses.
+    fn conditional_object(&mut self, c: Expr, a: Expr, b: Expr, span: Span) -> Checks<Expr> {
+        let ty = a.ty;
+        match (a.kind, b.kind) {
+            (ExprKind::Deref { addr: a, user }, ExprKind::Deref { addr: b, user: other })
+                if user == other =>
+            {
+                let address = a.ty;
+                let kind = ExprKind::Cond(Box::new(c), a, b);
+                let addr = Box::new(Expr { kind, ty: address, span });
+                Ok(Expr { kind: ExprKind::Deref { addr, user }, ty, span })
+            }
+            _ => self.unsupported(span, "a choice between a struct of the process and another"),
+        }
     }
 
     pub(crate) fn assign(

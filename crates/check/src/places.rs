@@ -131,6 +131,7 @@ impl Checker<'_> {
             }
         }
         let pointer = self.value(base)?;
+        let pointer = self.text_array(pointer);
         let [key] = keys else {
             let name = named(base).map_or("expression", |n| n.name).to_string();
             let message = format!("cannot access {name} as an associative array");

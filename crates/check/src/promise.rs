@@ -202,7 +202,7 @@ impl Checker<'_> {
         if attributes.is_none() {
             let message = format!("invalid attributes specified by #pragma attributes: {}", text.text);
             let help = "it takes a triple, as in Evolving/Evolving/Common".to_string();
-            let d = Diagnostic::new(Tag::D_PRAGMA_INVAL, span, message).with_help(help);
+            let d = Diagnostic::new(Tag::D_PRAGMA_MALFORM, span, message).with_help(help);
             self.sink.push(d);
         }
         attributes

@@ -66,7 +66,7 @@ impl Checker<'_> {
         };
         let base = bound(base, 1, Tag::D_LQUANT_BASETYPE, Tag::D_LQUANT_BASEVAL)?;
         let limit = bound(limit, 2, Tag::D_LQUANT_LIMTYPE, Tag::D_LQUANT_LIMVAL)?;
-        if limit < base {
+        if limit <= base {
             let message = "lquantize( ) base (argument #1) must be less than limit (argument #2)";
             return self.fail(Tag::D_LQUANT_MISMATCH, span, message);
         }

@@ -306,10 +306,14 @@ impl Checker<'_> {
                 (Some(a), Some(b)) => self.types.compatible(a, b),
                 _ => false,
             };
-            if self.types.is_string(value.ty) && self.types.is_string_like(ty)
-                || same && self.types.is_array(value.ty)
-            {
+            if same && self.types.is_array(value.ty) {
                 return Ok(value);
+            }
+            if self.types.is_string(value.ty) && self.types.is_string_like(ty) {
+                let value = self.rvalue(value)?;
+                let addr = Box::new(self.string_address(value));
+                let span = addr.span;
+                return Ok(Expr { kind: ExprKind::Deref { addr, user: false }, ty, span });
             }
             if same || self.types.is_string_like(value.ty) && self.types.is_string_like(ty) {
                 let at = self.rvalue(value)?;

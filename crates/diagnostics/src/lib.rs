@@ -145,14 +145,22 @@ impl Sink {
 /// The entry of `known` nearest to `wrong`, for "did you mean"; `None` when nothing is near.
 ///
 /// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer
-/// word's length; of two as near, the one of like length.
+/// word's length; of two as near, the one that begins and ends as the word does (`prinf`: `printf`, not `print`).
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
-        .map(|k| (distance(wrong, k), k.len().abs_diff(wrong.len()), k))
+        .map(|k| (distance(wrong, k), std::cmp::Reverse(shared(wrong, k)), k))
         .filter(|(d, _, k)| *d * 3 <= wrong.len().max(k.len()))
         .min()
         .map(|(_, _, k)| k)
+}
+
+/// Bytes at the start and at the end that two words share.
+fn shared(a: &str, b: &str) -> usize {
+    let same = |(x, y): &(u8, u8)| x == y;
+    let start = a.bytes().zip(b.bytes()).take_while(same).count();
+    let rest = a.len().min(b.len()) - start;
+    start + a.bytes().rev().zip(b.bytes().rev()).take(rest).take_while(same).count()
 }
 
 fn distance(a: &str, b: &str) -> usize {

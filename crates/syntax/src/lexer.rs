@@ -302,6 +302,13 @@ impl<'a> Lexer<'a> {
             Expansion::Text(text) => text,
             Expansion::Default if as_string => return Tok::Str(Vec::new()),
             Expansion::Default => return zero,
+            Expansion::Overflow => {
+                let message = format!(
+                    "macro variable ${name}: {name} cannot be represented in any built-in integral type"
+                );
+                self.error(Tag::D_MACRO_OFLOW, start, end, message);
+                return if as_string { Tok::Str(Vec::new()) } else { zero };
+            }
             Expansion::Undefined => {
                 let d = Diagnostic::new(
                     Tag::D_MACRO_UNDEF,

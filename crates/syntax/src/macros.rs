@@ -46,6 +46,8 @@ pub(crate) enum Expansion {
     Default,
     /// It is not defined.
     Undefined,
+    /// No operand has such a number.
+    Overflow,
 }
 
 /// The token that the text of a macro variable makes.
@@ -69,7 +71,7 @@ impl MacroEnv {
             let text = match name.parse::<usize>() {
                 Ok(0) => Some(&self.name),
                 Ok(n) => self.args.get(n - 1),
-                Err(_) => None,
+                Err(_) => return Expansion::Overflow,
             };
             return match text {
                 Some(text) => Expansion::Text(text.clone()),
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(env.expand("0"), Expansion::Text("x.d".into()));
         assert_eq!(env.expand("1"), Expansion::Text("a".into()));
         assert_eq!(env.expand("2"), Expansion::Undefined);
-        assert_eq!(env.expand("99999999999999999999"), Expansion::Undefined);
+        assert_eq!(env.expand("99999999999999999999"), Expansion::Overflow);
         assert_eq!(env.expand("target"), Expansion::Text("7".into()));
         assert_eq!(env.expand("projid"), Expansion::Undefined);
         let env = MacroEnv { default_args: true, ..env };

@@ -1,7 +1,5 @@
 #pragma D attribute Stable/Stable/Common x
 #pragma D nonsense
-#pragma D attributes Stable/Stable x
-#pragma D attributes Best/Stable/Common x
 #pragma D binding "1.99" x
 #pragma D binding "one" x
 BEGIN { x = 1; }

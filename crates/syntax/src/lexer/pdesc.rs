@@ -159,7 +159,7 @@ impl Lexer<'_> {
             match text {
                 Expansion::Text(text) => out.push_str(&text),
                 Expansion::Default => {}
-                Expansion::Undefined => {
+                Expansion::Undefined | Expansion::Overflow => {
                     let message = format!(
                         "invalid probe description \"{}\": Undefined macro variable in probe description",
                         self.snippet(whole)

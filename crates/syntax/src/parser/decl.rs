@@ -190,6 +190,15 @@ impl Parser<'_> {
                     }
                     self.set_base(&mut words, TypeSpecKind::Named { module, name }, token.span);
                 }
+                // A second type name: what is declared comes behind it.
+                Tok::Ident(text) if words.has_type() && matches!(self.peek(1).tok, Tok::Ident(_)) => {
+                    if self.is_type(&text) {
+                        self.error(Tag::D_DECL_COMBO, token.span, "invalid type combination");
+                    } else {
+                        let message = format!("old-style declaration or incorrect type specified: {text}");
+                        self.error(Tag::D_DECL_IDENT, token.span, message);
+                    }
+                }
                 _ => break,
             }
             any = true;
@@ -204,7 +213,9 @@ impl Parser<'_> {
         let quals = words.quals;
         let base_span = words.base.as_ref().map(|(_, s)| *s);
         let kind = match words.combine() {
-            _ if missing && !matches!(self.peek(0).tok, Tok::Ident(_)) => return Err(self.unexpected()),
+            _ if missing && !matches!(self.peek(0).tok, Tok::Ident(_) | Tok::P(Punct::Semi)) => {
+                return Err(self.unexpected());
+            }
             _ if missing => {
                 self.error(Tag::D_DECL_IDENT, span, "declaration has no type name");
                 TypeSpecKind::Error

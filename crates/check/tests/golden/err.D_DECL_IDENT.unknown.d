@@ -1,0 +1,3 @@
+unsigned foo_t x;
+const;
+int foo_t y;

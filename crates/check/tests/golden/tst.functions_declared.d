@@ -1,0 +1,3 @@
+int f(int, char *);
+extern void g(void);
+BEGIN { trace(1); }
