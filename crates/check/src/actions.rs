@@ -245,7 +245,7 @@ impl Checker<'_> {
     /// `freopen("")` gives the first output back; "." is what the original's compiler makes of it, and so no name.
     fn freopen(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
         if let [ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest @ ..] = args {
-            match lit.text().as_ref() {
+            match lit.text().as_str() {
                 "" if rest.is_empty() => {
                     self.clause.actions.push(Action::Freopen { format: None, args: Vec::new() });
                     return Ok(StmtKind::Record(Vec::new()));
@@ -281,7 +281,7 @@ impl Checker<'_> {
     fn formatted(&mut self, func: &str, args: &[ast::Expr]) -> Checks<Formatted> {
         let Some((format, args)) = args.split_first() else { return Err(Wrong) };
         let text = match &format.kind {
-            ast::ExprKind::Str(lit) => lit.text().into_owned(),
+            ast::ExprKind::Str(lit) => lit.text(),
             _ => {
                 let value = self.value(format)?;
                 let message = format!(
@@ -361,7 +361,7 @@ impl Checker<'_> {
     fn printa(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
         let (format, rest, first) = match args.split_first() {
             Some((ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest)) => {
-                (Some((lit.text().into_owned(), *span)), rest, 2)
+                (Some((lit.text(), *span)), rest, 2)
             }
             _ => (None, args, 1),
         };

@@ -77,6 +77,9 @@ impl Checker<'_> {
                     let kind = ExprKind::Call { name: "strtok_next", args, user };
                     return Ok(Expr { kind, ty: TypeId::STRING, span });
                 }
+                if sub == Subroutine::Memref {
+                    return Ok(self.memref(values, span));
+                }
                 Ok(self.subroutine(sub, row, values, user, span))
             }
             FunctionKind::NeverSubroutine(why) => {
@@ -180,7 +183,11 @@ impl Checker<'_> {
         let name = match sub {
             Subroutine::Call(name) => Some(name),
             Subroutine::Strtok => Some("strtok"),
-            Subroutine::Copyinstr | Subroutine::Strlen | Subroutine::Library | Subroutine::Memory(_) => None,
+            Subroutine::Copyinstr
+            | Subroutine::Strlen
+            | Subroutine::Library
+            | Subroutine::Memref
+            | Subroutine::Memory(_) => None,
         };
         if let Some(name) = name {
             return Expr { kind: ExprKind::Call { name, args: values, user }, ty, span };
@@ -198,6 +205,7 @@ impl Checker<'_> {
             Subroutine::Strlen
             | Subroutine::Strtok
             | Subroutine::Library
+            | Subroutine::Memref
             | Subroutine::Call(_)
             | Subroutine::Memory(_) => ExprKind::Strlen(first),
         };

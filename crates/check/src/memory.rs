@@ -13,7 +13,7 @@ use types::{BitAccess, IntClass, Kind, TypeId};
 
 use crate::actions::Recorded;
 use crate::columns::Column;
-use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
+use crate::program::{Expr, ExprKind, Form as PlaceForm, KeyValue, Memory, MemoryCall, Place, StmtKind};
 use crate::session::{Checker, Checks, Wrong};
 use crate::tables::FunctionRow;
 
@@ -224,8 +224,8 @@ impl Checker<'_> {
         Ok(self.dump(addr, size, dynamic))
     }
 
-    /// `printm(n, memref(addr, size))`: at most `n` bytes of an address's memory. The reference is no value of its own, as
-    /// its only use is to stand here.
+    /// `printm(n, memref(addr, size))`: at most `n` bytes of an address's memory. A reference that stands here needs no
+    /// scratch memory.
     pub(crate) fn printm(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
         let [size, memory] = args else { return Err(Wrong) };
         let message =
@@ -239,9 +239,7 @@ impl Checker<'_> {
             _ => None,
         };
         let Some([addr, length]) = reference.map(Vec::as_slice) else {
-            let message = format!("{func}( ) argument #2 must be a memory reference");
-            let help = Some("memref(address, size)".to_string());
-            return self.fail_with(Tag::D_PRINTM_ADDR, memory.span, message, help);
+            return self.printm_of(func, size, memory);
         };
         let (addr, length) = (self.value(addr)?, self.value(length)?);
         if !self.types.is_pointer(addr.ty) && !self.types.is_integer(addr.ty) {
@@ -256,6 +254,48 @@ impl Checker<'_> {
         let length = self.scalar(length, Tag::D_PRINTM_ADDR, memory.span, message)?;
         let length = self.convert(length, TypeId::ULONG);
         Ok(self.dump(addr, size, Some(length)))
+    }
+
+    /// The same of a reference that a variable holds: an address, and the length behind it.
+    fn printm_of(&mut self, func: &str, size: u32, memory: &ast::Expr) -> Checks<StmtKind> {
+        let value = self.value(memory)?;
+        let words = self.types.pointee(value.ty).is_some_and(|(to, _)| self.types.size(to) == Some(8));
+        let (reference, computed) = self.bind(value);
+        if !words || computed.is_some() {
+            let message = format!("{func}( ) argument #2 must be a memory reference");
+            let help = Some("memref(address, size)".to_string());
+            return self.fail_with(Tag::D_PRINTM_ADDR, memory.span, message, help);
+        }
+        let word = |c: &Self, at| {
+            let addr = Box::new(c.displace(reference.clone(), at, memory.span));
+            let kind = ExprKind::Load { addr, size: 8, signed: false, user: false };
+            Expr { kind, ty: TypeId::ULONG, span: memory.span }
+        };
+        let (addr, length) = (word(self, 0), word(self, 8));
+        Ok(self.dump(addr, size, Some(length)))
+    }
+
+    /// `memref(address, size)`: both, in scratch memory.
+    pub(crate) fn memref(&mut self, values: Vec<Expr>, span: Span) -> Expr {
+        let ty = self.types.pointer(self.types.find("uintptr_t").unwrap_or(TypeId::ULONG));
+        let id = self.next_bound;
+        self.next_bound += 1;
+        let both = self.int(16, TypeId::ULONG, span);
+        let room = ExprKind::MemoryCall { call: MemoryCall::Alloca, args: vec![both], user: false };
+        let reference = Expr { kind: ExprKind::Bound(id), ty, span };
+        let stores = values.into_iter().zip([0, 8]).map(|(value, at)| {
+            let addr = Box::new(self.displace(reference.clone(), at, span));
+            let place = Place::Memory(Memory { addr, form: PlaceForm::Int { size: 8, signed: false } });
+            Expr { kind: ExprKind::Assign(place, Box::new(value)), ty: TypeId::ULONG, span }
+        });
+        let stores: Vec<Expr> = stores.collect();
+        let body = stores.into_iter().rev().fold(reference, |then, store| Expr {
+            kind: ExprKind::Comma(Box::new(store), Box::new(then)),
+            ty,
+            span,
+        });
+        let value = Box::new(Expr { kind: room, ty, span });
+        Expr { kind: ExprKind::Let { id, value, body: Box::new(body) }, ty, span }
     }
 
     /// Records memory for a hexdump.

@@ -154,6 +154,8 @@ pub enum Subroutine {
     Memory(MemoryCall),
     /// One that is nothing but a call, by its name in the intermediate form.
     Call(&'static str),
+    /// An address and a length in scratch memory, for `printm()`.
+    Memref,
 }
 
 /// Actions.
@@ -349,7 +351,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("lltostr", "string", "int64_t, [int]"),
     agg("lquantize", "@, @, @, ...", Aggregating::Lquantize),
     agg("max", "@", Aggregating::Max),
-    nothing("memref", "it is only the second argument of printm( )"),
+    sub("memref", "uintptr_t *", "void *, size_t", Subroutine::Memref),
     call("memstr", "string", "void *, char, size_t"),
     agg("min", "@", Aggregating::Min),
     act("mod", "_symaddr", "uintptr_t", ActionKind::Mod),

@@ -1,8 +1,12 @@
 //! What the words of a command line mean together.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
+use diagnostics::raw;
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
@@ -155,11 +159,19 @@ impl Command {
 
     /// Sets an option, in the user's words.
     fn set(&mut self, name: &str, value: Option<&str>, words: &str) -> Result<(), Wrong> {
+        if raw::is_raw(words) {
+            return Err(Wrong::Value(format!("failed to set {words}: it is not UTF-8")));
+        }
         self.options.set(name, value).map(|_| ()).map_err(|e| {
             let advice = dtrace::options::advice(name, e).map(|a| format!(" ({a})")).unwrap_or_default();
             Wrong::Value(format!("failed to set {words}: {e}{advice}"))
         })
     }
+}
+
+/// The name of a file, whatever its bytes.
+pub(crate) fn file_of(word: &str) -> PathBuf {
+    OsString::from_vec(raw::bytes(word)).into()
 }
 
 impl Named {
@@ -169,7 +181,8 @@ impl Named {
             Named::Text(field, text) => Ok(Source::Specifier(*field, text.clone())),
             Named::File(path) => {
                 let mut bytes = Vec::new();
-                let read = File::open(path).and_then(|f| f.take(LONGEST_SCRIPT + 1).read_to_end(&mut bytes));
+                let read = File::open(file_of(path))
+                    .and_then(|f| f.take(LONGEST_SCRIPT + 1).read_to_end(&mut bytes));
                 read.map_err(|e| {
                     let text = e.to_string();
                     format!("failed to open {path}: {}", text.split(" (os error").next().unwrap_or_default())
@@ -177,11 +190,7 @@ impl Named {
                 if bytes.len() as u64 > LONGEST_SCRIPT {
                     return Err(format!("failed to read {path}: longer than {} MiB", LONGEST_SCRIPT >> 20));
                 }
-                let text = String::from_utf8(bytes).map_err(|e| {
-                    let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-                    let line = good.iter().filter(|b| **b == b'\n').count() + 1;
-                    format!("failed to read {path}: line {line}: it is not UTF-8 text")
-                })?;
+                let text = raw::text(bytes);
                 // Some editors put a mark there.
                 let text = text.strip_prefix('\u{feff}').map(String::from).unwrap_or(text);
                 Ok(Source::Script(path.clone(), text))

@@ -18,7 +18,10 @@ mod run;
 
 use std::fmt::Display;
 use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+
+use diagnostics::raw;
 
 /// Prints. Where the reader has gone, nothing: `print!` would panic.
 pub(crate) fn to_stdout(text: impl Display) {
@@ -27,17 +30,11 @@ pub(crate) fn to_stdout(text: impl Display) {
 
 /// As [`to_stdout`], for what is no result.
 pub(crate) fn to_stderr(text: impl Display) {
-    let _ = write!(std::io::stderr(), "{text}");
+    let _ = write!(std::io::stderr(), "{}", raw::shown(&text.to_string()));
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = match std::env::args_os().skip(1).map(|w| w.into_string()).collect() {
-        Ok(words) => words,
-        Err(word) => {
-            to_stderr(format!("dtrace: {} is not UTF-8\n", word.to_string_lossy()));
-            return ExitCode::from(2);
-        }
-    };
+    let words: Vec<String> = std::env::args_os().skip(1).map(|w| raw::text(w.into_vec())).collect();
     if words.first().is_some_and(|w| w == "--manual-page") {
         to_stdout(flags::manual_page());
         return ExitCode::SUCCESS;

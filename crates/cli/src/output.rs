@@ -22,7 +22,7 @@ impl Output {
 
     /// A file, at its end.
     pub(crate) fn append(path: &str) -> io::Result<Output> {
-        Ok(Output(File::options().append(true).create(true).open(path)?))
+        Ok(Output(File::options().append(true).create(true).open(crate::command::file_of(path))?))
     }
 }
 

@@ -9,6 +9,8 @@ use dtrace::{Error, Macros, Notice, Program, Session, Source, Status, Target};
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
+use diagnostics::raw;
+
 use crate::output::Output;
 use crate::{to_stderr, to_stdout};
 
@@ -124,7 +126,7 @@ fn targets(command: &Command) -> Result<Vec<Target>, u8> {
         return Ok(Vec::new());
     }
     let make = |wanted: &Wanted| match wanted {
-        Wanted::Run(text) => Target::create(text),
+        Wanted::Run(text) => Target::create(raw::bytes(text)),
         Wanted::Pid(pid) => Target::grab(*pid),
     };
     command.targets.iter().map(make).collect::<Result<_, _>>().map_err(|e| {

@@ -23,7 +23,7 @@ use plane::ring::{Fault, flags};
 use plane::stacks::Stack;
 
 use crate::agg::store::Store;
-use crate::message::{DropReport, FaultReport, Message};
+use crate::message::{Aborted, DropReport, FaultReport, Message};
 use crate::options::Options;
 use crate::output::{Destination, Output};
 use crate::record::{Decoder, EnabledProbe, Event, Flow, Item, Probe, StackCache, Tables};
@@ -160,6 +160,12 @@ impl<W: Output> Consumer<W> {
     /// Consumes a batch of records in time order. All that is read from the kernel for it is read now.
     pub fn consume(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
         self.symbols.begin_batch();
+        let done = self.records(batch, source);
+        let flushed = self.out.flush();
+        done.and(flushed)
+    }
+
+    fn records(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
         let next = if self.options.flowindent { next_on_cpu(batch) } else { Vec::new() };
         let mut fresh = false;
         for (i, raw) in batch.iter().enumerate() {
@@ -174,7 +180,7 @@ impl<W: Output> Consumer<W> {
             self.record(raw, following, source, &mut fresh)?;
             self.out.hand_over_chunk()?;
         }
-        self.out.flush()
+        Ok(())
     }
 
     /// Takes a snapshot outside a batch (`aggrate`).
@@ -289,7 +295,7 @@ impl<W: Output> Consumer<W> {
                 Item::Clear(id) => store.clear(*id),
                 Item::Trunc(id, count) => store.trunc(*id, *count, tables),
                 Item::Normalize(_, 0) => {
-                    messages.push(Message::Failure("normalization by 0 ignored".into()));
+                    return Err(io::Error::other(Aborted("Invalid normalization")));
                 }
                 Item::Normalize(id, by) => store.normalize(*id, *by),
                 Item::Denormalize(id) => store.normalize(*id, 1),

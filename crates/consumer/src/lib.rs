@@ -30,7 +30,7 @@ mod text;
 
 pub use agg::rows::{Cell, Row};
 pub use consumer::{Consumer, RawRecord, SlotSink, Source};
-pub use message::{DropReport, FaultReport, Message};
+pub use message::{Aborted, DropReport, FaultReport, Message};
 pub use options::{Encoding, Options};
 pub use output::Output;
 pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, Tables, Value};

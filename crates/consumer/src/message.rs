@@ -22,6 +22,18 @@ pub enum Message {
     Failure(String),
 }
 
+/// Why no more records are looked at, in DTrace's words: inside the error that the consumer gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aborted(pub &'static str);
+
+impl fmt::Display for Aborted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Aborted {}
+
 /// A fault of a clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultReport {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a span is a byte range of one file of the [`SourceMap`]; line and column are computed, never stored.
 
+pub mod raw;
 mod source;
 mod tag;
 
@@ -145,22 +146,21 @@ impl Sink {
 /// The entry of `known` nearest to `wrong`, for "did you mean"; `None` when nothing is near.
 ///
 /// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer
-/// word's length; of two as near, the one that begins and ends as the word does (`prinf`: `printf`, not `print`).
+/// word's length; of two as near, the one that has more of its letters (`prinf`: `printf`, not `print`).
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
-        .map(|k| (distance(wrong, k), std::cmp::Reverse(shared(wrong, k)), k))
-        .filter(|(d, _, k)| *d * 3 <= wrong.len().max(k.len()))
+        .map(|k| (distance(wrong, k), std::cmp::Reverse(shared(wrong, k)), k.len().abs_diff(wrong.len()), k))
+        .filter(|(d, _, _, k)| *d * 3 <= wrong.len().max(k.len()))
         .min()
-        .map(|(_, _, k)| k)
+        .map(|(_, _, _, k)| k)
 }
 
-/// Bytes at the start and at the end that two words share.
+/// Letters that two words share, wherever they stand.
 fn shared(a: &str, b: &str) -> usize {
-    let same = |(x, y): &(u8, u8)| x == y;
-    let start = a.bytes().zip(b.bytes()).take_while(same).count();
-    let rest = a.len().min(b.len()) - start;
-    start + a.bytes().rev().zip(b.bytes().rev()).take(rest).take_while(same).count()
+    let mut left: Vec<char> = b.chars().collect();
+    let mut takes = |c: char| left.iter().position(|l| *l == c).map(|at| left.swap_remove(at)).is_some();
+    a.chars().map(&mut takes).filter(|taken| *taken).count()
 }
 
 fn distance(a: &str, b: &str) -> usize {
@@ -217,5 +217,8 @@ mod tests {
     fn near_words_are_found_and_far_ones_are_not() {
         assert_eq!(nearest("execnam", ["pid", "execname"]), Some("execname"));
         assert_eq!(nearest("zzz", ["pid", "execname"]), None);
+        let prints = ["print", "printa", "printf", "printm"];
+        assert_eq!(nearest("prinf", prints), Some("printf"));
+        assert_eq!(nearest("prinft", prints), Some("printf"));
     }
 }

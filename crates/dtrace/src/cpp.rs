@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use diagnostics::raw;
 use probes::Version;
 
 use crate::options::Options;
@@ -65,7 +66,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let feeder = std::thread::spawn(move || {
         if let Some(pipe) = stdin.as_mut() {
             // A preprocessor that stops reading says why itself.
-            let _ = pipe.write_all(input.as_bytes());
+            let _ = pipe.write_all(&raw::bytes(&input));
         }
     });
     let out = child.wait_with_output().map_err(|e| format!("{program}: {e}"))?;
@@ -74,7 +75,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
         let why = String::from_utf8_lossy(&out.stderr);
         return Err(format!("failed to preprocess {name}:\n{}", why.trim_end()));
     }
-    String::from_utf8(out.stdout).map_err(|_| format!("{name}: the preprocessed text is not UTF-8"))
+    Ok(raw::text(out.stdout))
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub enum Error {
     Target(proc::Error),
     /// Output could not be written.
     Output(std::io::Error),
+    /// The results make no sense.
+    Aborted(consumer::Aborted),
     /// A setting that this version refuses.
     Setting(String),
     /// Ours.
@@ -37,6 +39,14 @@ impl Error {
     pub(crate) fn plan(text: String) -> Error {
         let able = bpf::features::Capabilities::of_this_thread().can_trace();
         if able { Error::Provider(text) } else { Error::Privilege(text) }
+    }
+
+    /// What the consumer could not go on after.
+    pub(crate) fn consuming(e: std::io::Error) -> Error {
+        match e.get_ref().and_then(|e| e.downcast_ref::<consumer::Aborted>()) {
+            Some(why) => Error::Aborted(*why),
+            None => Error::Output(e),
+        }
     }
 
     /// The messages, one for each complaint, without `dtrace: `.
@@ -72,6 +82,7 @@ impl fmt::Display for Error {
                 let text = e.to_string();
                 write!(f, "processing aborted: {}", text.split(" (os error").next().unwrap_or_default())
             }
+            Error::Aborted(why) => write!(f, "processing aborted: {why}"),
             Error::Setting(text) => f.write_str(text),
             Error::Internal(text) => write!(f, "internal error: {text}"),
         }

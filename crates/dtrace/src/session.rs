@@ -417,7 +417,7 @@ impl<W: Output> Session<W> {
             return Ok(());
         }
         let (consumer, mut kernel) = self.reading();
-        consumer.consume_batch(batch, &mut kernel).map_err(Error::Output)
+        consumer.consume_batch(batch, &mut kernel).map_err(Error::consuming)
     }
 
     /// What there is to tell, since the last call.

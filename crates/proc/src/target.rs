@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 
 /// Why a target could not be had.
 #[derive(Debug)]
@@ -71,8 +72,12 @@ pub struct Target {
 
 impl Target {
     /// Runs `command` (split on blanks, no shell) and stops it at the end of its exec.
-    pub fn create(command: &str) -> Result<Target, Error> {
-        create(command).map_err(|e| Error::Create(command.split_whitespace().next().unwrap_or("").into(), e))
+    pub fn create(command: impl AsRef<[u8]>) -> Result<Target, Error> {
+        let command = command.as_ref();
+        create(command).map_err(|e| {
+            let program = words(command).next().unwrap_or_default();
+            Error::Create(String::from_utf8_lossy(program).into_owned(), e)
+        })
     }
 
     /// Stops the process `pid`.
@@ -209,23 +214,29 @@ fn child(go: i32, report: i32, argv: &[*const libc::c_char], paths: &[CString]) 
 }
 
 /// What execvp would try, in order.
-fn candidates(program: &str) -> io::Result<Vec<CString>> {
-    let list = if program.contains('/') {
-        vec![program.to_string()]
+fn candidates(program: &[u8]) -> io::Result<Vec<CString>> {
+    let list = if program.contains(&b'/') {
+        vec![program.to_vec()]
     } else {
-        let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".into());
-        path.split(':').map(|d| format!("{}/{program}", if d.is_empty() { "." } else { d })).collect()
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into()).into_vec();
+        let directories = path.split(|b| *b == b':').map(|d| if d.is_empty() { b"." } else { d });
+        directories.map(|d| [d, b"/", program].concat()).collect()
     };
     Ok(list.into_iter().map(CString::new).collect::<Result<_, _>>()?)
 }
 
-fn create(command: &str) -> io::Result<Target> {
-    let words = command.split_whitespace().map(CString::new).collect::<Result<Vec<_>, _>>()?;
-    let Some(program) = command.split_whitespace().next() else {
+/// The words of a command: what stands between blanks.
+fn words(command: &[u8]) -> impl Iterator<Item = &[u8]> {
+    command.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty())
+}
+
+fn create(command: &[u8]) -> io::Result<Target> {
+    let list = words(command).map(CString::new).collect::<Result<Vec<_>, _>>()?;
+    let Some(program) = words(command).next() else {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     };
     let paths = candidates(program)?;
-    let mut argv: Vec<*const libc::c_char> = words.iter().map(|w| w.as_ptr()).collect();
+    let mut argv: Vec<*const libc::c_char> = list.iter().map(|w| w.as_ptr()).collect();
     argv.push(std::ptr::null());
     let (go_read, go_write) = pipe()?;
     let (report_read, report_write) = pipe()?;

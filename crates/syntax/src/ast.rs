@@ -11,8 +11,6 @@
 //! A tree made from a text with errors is still a tree: what could not be read is [`ExprKind::Error`],
 //! [`TypeSpecKind::Error`] or is missing. Such a tree must not be compiled, but may be checked for further errors.
 
-use std::borrow::Cow;
-
 use diagnostics::{FileId, Span};
 
 mod dump;
@@ -395,9 +393,9 @@ pub struct StrLit {
 }
 
 impl StrLit {
-    /// The string as text; bytes that are no UTF-8 are replaced.
-    pub fn text(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.bytes)
+    /// The string as text; of bytes that are none, see [`diagnostics::raw`].
+    pub fn text(&self) -> String {
+        diagnostics::raw::text(self.bytes.clone())
     }
 }
 

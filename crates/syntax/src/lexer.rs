@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use diagnostics::{Diagnostic, FileId, Sink, SourceMap, Span, Tag, nearest};
+use diagnostics::{Diagnostic, FileId, Sink, SourceMap, Span, Tag, nearest, raw};
 
 use crate::ast::{IntBase, IntLit, Pragma};
 use crate::macros::{Expansion, MacroEnv, MacroToken, token_of};
@@ -255,8 +255,16 @@ impl<'a> Lexer<'a> {
             .or_else(|| rest.chars().next().map(char::len_utf8))
             .unwrap_or(1);
         let start = self.pos;
-        let shown = rest[..len].escape_debug();
-        self.error(Tag::D_SYNTAX, start, start + len, format!("syntax error near \"{shown}\""));
+        let (shown, raw) = (raw::bytes(&rest[..len]), raw::is_raw(&rest[..len]));
+        let shown =
+            if raw { shown.escape_ascii().to_string() } else { rest[..len].escape_debug().to_string() };
+        let d = Diagnostic::new(
+            Tag::D_SYNTAX,
+            self.span(start, start + len),
+            format!("syntax error near \"{shown}\""),
+        );
+        let help = "bytes that are not UTF-8 may only stand in strings and comments";
+        self.push(if raw { d.with_help(help) } else { d });
         self.pos += len;
         Tok::Bad
     }
@@ -327,12 +335,12 @@ impl<'a> Lexer<'a> {
             }
         };
         if as_string {
-            return Tok::Str(text.into_bytes());
+            return Tok::Str(raw::bytes(&text));
         }
         match token_of(&text) {
             MacroToken::Int(lit) => Tok::Int(lit),
             MacroToken::Ident(name) => Tok::Ident(name),
-            MacroToken::Str(text) => Tok::Str(text.into_bytes()),
+            MacroToken::Str(text) => Tok::Str(raw::bytes(&text)),
             MacroToken::Overflow => {
                 self.error(
                     Tag::D_MACRO_OFLOW,

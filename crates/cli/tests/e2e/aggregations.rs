@@ -4,7 +4,7 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    every_function keys_of_each_kind sorted_by_value printa_formats clear_loses_nothing quantize_buckets many_keys
+    normalization_by_nothing every_function keys_of_each_kind sorted_by_value printa_formats clear_loses_nothing quantize_buckets many_keys
     aggregation_drops_are_said all_cpus_count lquantize_levels_are_of_32_bits several_aggregations_at_once each_cpu_s_value
 }
 
@@ -17,6 +17,17 @@ fn every_function() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "1 3 -4 9 7\n\n", "{o:?}");
+    Pass
+}
+
+fn normalization_by_nothing() -> Verdict {
+    let o = dtrace(&["-qn", "BEGIN { @ = sum(7); n = 0; normalize(@, n); } BEGIN { trace(1); exit(0); }"])
+        .code(1);
+    assert_eq!(
+        (o.out.as_str(), o.err.as_str()),
+        ("", "dtrace: processing aborted: Invalid normalization\n"),
+        "{o:?}"
+    );
     Pass
 }
 

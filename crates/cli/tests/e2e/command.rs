@@ -12,6 +12,7 @@ tests! {
     options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
     terminated_by_sigterm readers_may_go a_reader_that_has_seen_enough_is_no_error a_full_disk_is_an_error
     an_interrupt_ends_a_blocked_write no_probes_is_an_error titles_end_where_the_description_does only_one_cpu targets_are_told_by_name_of_signal
+    words_are_bytes
 }
 
 fn usage_without_words() -> Verdict {
@@ -190,8 +191,13 @@ fn an_unreadable_script() -> Verdict {
         let _ = std::fs::remove_file(&path);
         o
     };
-    let o = run(b"/* fine */\nBEGIN { trace(\"\xe9\"); }\n").code(1);
-    assert_eq!(o.err, format!("dtrace: failed to read {}: line 2: it is not UTF-8 text\n", path.display()));
+    // D's texts are bytes where they are nobody's business.
+    let o =
+        run(b"/* \xe9 */\nBEGIN { printf(\"\xe9%s%d\", \"\xff\", strlen(\"\xe9\")); exit(0); }\n").code(0);
+    assert_eq!(o.out, "\u{fffd}\u{fffd}1\n", "{o:?}");
+    let o = run(b"/* fine */\nBEGIN { \xe9 = 1; }\n").code(1);
+    assert!(o.err.contains(": line 2: syntax error near \"\\xe9\"\n"), "{o:?}");
+    assert!(o.err.contains("bytes that are not UTF-8 may only stand in strings and comments"), "{o:?}");
     // What editors of other systems leave.
     let o = run(b"\xef\xbb\xbfBEGIN\r\n{\r\n\ttrace(5);\r\n\texit(0);\r\n}\r\n").code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("5\n", ""));
@@ -454,5 +460,24 @@ fn an_interrupt_ends_a_blocked_write() -> Verdict {
     std::io::Read::read_to_string(&mut pipe, &mut said).unwrap();
     assert!(!said.is_empty() && !said.contains("end"), "{} bytes: {said}", said.len());
     assert_eq!(ended.and_then(|s| s.code()), Some(1));
+    Pass
+}
+
+fn words_are_bytes() -> Verdict {
+    use std::os::unix::ffi::OsStrExt;
+    let word = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
+    let mut command = std::process::Command::new(crate::tool::binary());
+    command.args([
+        word(b"-qc"),
+        word(b"echo a\xe9"),
+        word(b"-n"),
+        word(b"BEGIN { printf(\"%s|\", $$1); exit(0); }"),
+    ]);
+    let o = command.arg(word(b"b\xff")).output().unwrap();
+    assert!(o.stdout.windows(3).any(|w| w == b"b\xff|"), "{o:?}");
+    assert!(o.stdout.windows(3).any(|w| w == b"a\xe9\n"), "{o:?}");
+    let mut command = std::process::Command::new(crate::tool::binary());
+    let o = command.args([word(b"-x"), word(b"libdir=\xe9"), word(b"-n"), word(b"BEGIN")]).output().unwrap();
+    assert_eq!((o.status.code(), o.stderr.ends_with(b": it is not UTF-8\n")), (Some(1), true), "{o:?}");
     Pass
 }

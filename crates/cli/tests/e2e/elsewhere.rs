@@ -18,7 +18,6 @@ fn functions_of_other_systems() -> Verdict {
         "sx_shared_held(0)",
         "sx_exclusive_held(0)",
         "sx_isexclusive(0)",
-        "memref(&`x, 8)",
         "mtons(1)",
         "kdebug_trace(1)",
         "kdebug_trace_string(1)",

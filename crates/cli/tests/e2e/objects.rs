@@ -161,6 +161,7 @@ fn tracemem_dumps() -> Verdict {
         ("tracemem(this->p, 16, -1);", &all),
         ("printm(16, memref(this->p, 3));", &three),
         ("printm(16, memref(this->p, 99));", &all),
+        ("m = memref(this->p, 3); printm(16, m);", &three),
     ] {
         assert_eq!(&prints("", &format!("{fill} {call}")), expected, "{call}");
     }

@@ -4,7 +4,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, under, workload};
 
 tests! {
-    psinfo_of_the_current_process psinfo_of_its_thread arguments_are_one_string lwpsinfo_of_each_thread
+    arrays_of_characters_are_what_they_are_declared psinfo_of_the_current_process psinfo_of_its_thread arguments_are_one_string lwpsinfo_of_each_thread
     files_of_a_process descriptors_without_a_file working_directories cpus_are_where_the_machine_says
     a_translated_pointer_is_kept_and_passed_on translators_of_scripts a_member_that_is_not_there_is_its_users_error
     every_member_loads members_promise_more_than_the_kernel paths_longer_than_a_string
@@ -35,6 +35,29 @@ fn psinfo_of_the_current_process() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out.trim(), "right 7", "{o:?}");
+    Pass
+}
+
+fn arrays_of_characters_are_what_they_are_declared() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    // The idiom of iosnoop: an array is cast to a pointer, and the pointer is read.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("named", 1),
+        "-n",
+        "syscall::getppid:entry /pid == $target && execname == \"first\"/ { this->p = curpsinfo; \
+         printf(\"%d %d|%s|%s|%s|%c%c|\", sizeof(this->p->pr_psargs), sizeof(curlwpsinfo->pr_name), curlwpsinfo->pr_name, \
+         stringof((char *)curlwpsinfo->pr_name), stringof((char *)curlwpsinfo->pr_name + 1), curlwpsinfo->pr_name[0], \
+         *curlwpsinfo->pr_name); \
+         printf(\"%d %d\\n\", stringof((char *)this->p->pr_psargs) == this->p->pr_psargs, \
+         strlen((*this->p).pr_fname) == strlen(this->p->pr_fname)); @[curlwpsinfo->pr_name] = count(); } \
+         END { printa(\"%s %@d\\n\", @); }",
+    ])
+    .code(0);
+    assert_eq!(o.out.trim_end(), "80 16|first|first|irst|ff|1 1\nfirst 1", "{o:?}");
     Pass
 }
 

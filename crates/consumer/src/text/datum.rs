@@ -34,7 +34,7 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
             }
         }
         Value::Str { text, size } => {
-            if view.options.rawbytes {
+            if view.options.rawbytes || !text.iter().all(looks_like_text) {
                 let mut bytes = text.to_vec();
                 bytes.resize((*size as usize).max(text.len()), 0);
                 hexdump(out, &bytes);
@@ -101,9 +101,13 @@ fn text_field(out: &mut Vec<u8>, text: &[u8], columns: usize, quiet: bool) {
 /// not.
 fn printable(bytes: &[u8]) -> Option<&[u8]> {
     let text = crate::record::text(bytes);
-    let looks = |b: &u8| matches!(b, b' '..=b'~' | 7..=13);
     let rest = &bytes[text.len()..];
-    (!text.is_empty() && text.iter().all(looks) && rest.iter().all(|b| *b == 0)).then_some(text)
+    (!text.is_empty() && text.iter().all(looks_like_text) && rest.iter().all(|b| *b == 0)).then_some(text)
+}
+
+/// What a terminal shows, blanks, and what rings it or goes back.
+fn looks_like_text(byte: &u8) -> bool {
+    matches!(byte, b' '..=b'~' | 7..=13)
 }
 
 /// Sixteen bytes a row, with offsets and characters. Begins and ends its own lines.
@@ -181,6 +185,14 @@ mod tests {
         assert_eq!(show(&value, false), format!("  {:<33}", "abc"));
         assert_eq!(show(&value, true), "abc");
         assert_eq!(show(&Value::Str { text: b"", size: 8 }, true), "");
+    }
+
+    #[test]
+    fn strings_that_are_no_text_are_dumped_whole() {
+        assert_eq!(show(&Value::Str { text: b"a\tb\n\x07\x08", size: 8 }, true), "a\tb\n\x07\x08");
+        let dump = show(&Value::Str { text: b"a\x01", size: 8 }, false);
+        assert!(dump.ends_with("0: 61 01 00 00 00 00 00 00                          a.......\n"), "{dump}");
+        assert!(show(&Value::Str { text: "\u{e9}".as_bytes(), size: 4 }, true).contains(": c3 a9 00 00"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! only carried out. What the checker lets pass but the types do not say (a `%d` on a symbol key) prints the argument's
 //! default form rather than nothing.
 
+use diagnostics::raw;
 use plane::desc::AddrForm;
 use plane::format::{Amount, Conversion, Piece, Takes};
 
@@ -30,7 +31,10 @@ fn run(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], cells: &[Cell<'_
     for piece in format {
         let conversion = match piece {
             Piece::Text(text) => {
-                out.extend_from_slice(text.as_bytes());
+                match raw::is_raw(text) {
+                    true => out.extend(raw::bytes(text)),
+                    false => out.extend_from_slice(text.as_bytes()),
+                }
                 continue;
             }
             Piece::Conversion(conversion) => conversion,

@@ -206,12 +206,16 @@ impl Session {
 
     /// The batch so far is consumed.
     pub fn drain(&mut self) {
+        self.try_drain().unwrap();
+    }
+
+    pub fn try_drain(&mut self) -> std::io::Result<()> {
         let batch = std::mem::take(&mut self.batch);
         let raw: Vec<RawRecord<'_>> = batch
             .iter()
             .map(|r| RawRecord { cpu: r.cpu, time: 0, epid: r.epid, flags: r.flags, data: &r.data })
             .collect();
-        self.consumer.consume(&raw, &mut self.kernel).unwrap();
+        self.consumer.consume(&raw, &mut self.kernel)
     }
 
     pub fn finish(&mut self) {

@@ -125,10 +125,7 @@ impl Lexer<'_> {
             at = at.min(end);
             let raw = self.text.get(from..at).unwrap_or("");
             let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"'));
-            let text = inner.map_or_else(
-                || raw.to_owned(),
-                |inner| String::from_utf8_lossy(&unescape(inner)).into_owned(),
-            );
+            let text = inner.map_or_else(|| raw.to_owned(), |inner| diagnostics::raw::text(unescape(inner)));
             words.push(Word { name: Name { text, span: self.span(from, at) }, quoted: inner.is_some() });
         }
         words

@@ -8,7 +8,7 @@ use crate::token::Tok;
 
 /// `\n`, `\033`, `\x1b` and so on resolved. An escape that C does not know stands for the character itself.
 pub(crate) fn unescape(raw: &str) -> Vec<u8> {
-    let raw = raw.as_bytes();
+    let raw = &diagnostics::raw::bytes(raw)[..];
     let mut out = Vec::with_capacity(raw.len());
     let mut i = 0;
     while i < raw.len() {
