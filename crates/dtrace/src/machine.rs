@@ -279,8 +279,10 @@ impl Machine {
     pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
         let of = |a: &Attached| {
             let info = a.prog.info()?;
-            let links = a.links.iter().filter_map(|l| l.info().ok()).map(|l| l.missed());
-            Ok((a.prog.name().to_string(), info.recursion_misses + links.sum::<u64>()))
+            // Links of tracepoints count nothing, and may be thousands.
+            let links = a.links.iter().filter(|_| !providers::attach::shares_tracepoints(&a.attach));
+            let missed = links.filter_map(|l| l.info().ok()).map(|l| l.missed());
+            Ok((a.prog.name().to_string(), info.recursion_misses + missed.sum::<u64>()))
         };
         self.attached.iter().filter(|a| a.fires).map(of).collect()
     }
@@ -320,7 +322,8 @@ impl Machine {
 const NO_SUCH_CPU: i32 = 19;
 
 /// Detaches, the last first: of two programs on a tracepoint the kernel takes out the later one at once, but waits a grace
-/// period (some 10 ms) when the first one goes and leaves the other.
+/// period (some 10 ms) when the first one goes and leaves the other. With thousands of tracepoints that is half a
+/// minute. (A process that dies closes its descriptors in the order of their numbers, and the kernel lets go in the reverse order.)
 fn take_out(attached: &mut [Attached]) {
     for a in attached.iter_mut().rev() {
         while a.links.pop().is_some() {}

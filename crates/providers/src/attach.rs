@@ -63,6 +63,11 @@ pub fn descriptors(how: &Attach) -> usize {
     }
 }
 
+/// True where other programs may be on the same tracepoints.
+pub fn shares_tracepoints(how: &Attach) -> bool {
+    matches!(how, Attach::Tracepoints(_) | Attach::TpBtf { .. } | Attach::RawTp { .. })
+}
+
 /// ENOENT.
 const NO_SUCH_TRACEPOINT: i32 = 2;
 

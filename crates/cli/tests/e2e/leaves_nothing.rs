@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, finish, settle, signal, start};
 
-tests! { after_exit after_an_error after_kill after_kill_with_a_target exit_with_every_call_is_quick }
+tests! { after_exit after_an_error after_kill after_kill_with_every_tracepoint after_kill_with_a_target exit_with_every_call_is_quick }
 
 /// Ids of all programs, maps and links in the kernel.
 fn ids() -> [Vec<u32>; 3] {
@@ -79,6 +79,18 @@ fn after_kill() -> Verdict {
     settle();
     signal(&child, libc::SIGKILL);
     let _ = finish(child, Duration::from_secs(10));
+    nothing_new(&before);
+    Pass
+}
+
+/// Two programs on each of a thousand tracepoints: the kernel is slow at taking out the first of two.
+fn after_kill_with_every_tracepoint() -> Verdict {
+    let before = ids();
+    let child =
+        start(&["-q", "-o", "/dev/null", "-Zn", "rawtp:::, sdt:::, syscall::: { @[probeprov] = count(); }"]);
+    settle();
+    signal(&child, libc::SIGKILL);
+    let _ = finish(child, Duration::from_secs(60));
     nothing_new(&before);
     Pass
 }
