@@ -2,13 +2,13 @@
 //!
 //! A list keeps the order of the descriptions, each probe once, where it is first described.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use check::program::{Clause, ClausePattern};
 use diagnostics::{Diagnostic, Sink, Tag};
-use probes::{Args, Attributes, Catalog, Pattern, ProbeInfo, ProviderStability, is_glob};
+use probes::{Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeInfo, ProviderStability, is_glob};
 use providers::Registry;
 use types::Types;
 use types::btf::KernelBtf;
@@ -56,7 +56,8 @@ impl Program {
             let args = facts.as_ref().map_or(Attributes::UNSTABLE, |f| f.stability.args);
             out.push_str(&format!("\n{pattern}\n"));
             let promise = promise(&self.registry, pattern);
-            about(&mut out, promise, args, &common_args(&self.registry, clause, described), &types);
+            out.push_str(&promises(promise, args));
+            out.push_str(&argument_types(&common_args(&self.registry, clause, described), &types));
         }
         out
     }
@@ -109,11 +110,17 @@ fn attributes(out: &mut String, title: &str, a: Attributes) {
     ));
 }
 
-/// The blocks that stand under a probe or a description.
-fn about(out: &mut String, probe: Attributes, promise: Attributes, args: &Args, types: &Types) {
-    attributes(out, "Probe Description Attributes", probe);
-    attributes(out, "Argument Attributes", promise);
-    out.push_str("\n\tArgument Types\n");
+/// What a probe or a description promises.
+fn promises(probe: Attributes, args: Attributes) -> String {
+    let mut out = String::new();
+    attributes(&mut out, "Probe Description Attributes", probe);
+    attributes(&mut out, "Argument Attributes", args);
+    out
+}
+
+/// The block of arguments under it.
+fn argument_types(args: &Args, types: &Types) -> String {
+    let mut out = String::from("\n\tArgument Types\n");
     let args = args.as_deref().unwrap_or_default();
     for (n, arg) in args.iter().enumerate() {
         out.push_str(&format!("\t\targs[{n}]: {}\n", arg.name(types)));
@@ -122,6 +129,7 @@ fn about(out: &mut String, probe: Attributes, promise: Attributes, args: &Args, 
         out.push_str("\t\tNone\n");
     }
     out.push('\n');
+    out
 }
 
 /// Every probe there is: `dtrace -l` alone.
@@ -136,20 +144,92 @@ pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::R
     list(out, &program.probes(), verbose.then_some(&program.registry))
 }
 
+/// There may be a hundred thousand probes: a row is put together from bytes, and what all probes of a provider have in
+/// common is made once.
 fn list(out: &mut dyn Write, probes: &[&ProbeInfo], verbose: Option<&Registry>) -> io::Result<()> {
     let types = Types::with_kernel(KernelBtf::running());
-    writeln!(out, "{:>5} {:>10} {:>17} {:>33} NAME", "ID", "PROVIDER", "MODULE", "FUNCTION")?;
+    let mut promises: HashMap<(&str, u8), String> = HashMap::new();
+    let mut text = Vec::with_capacity(2 * CHUNK);
+    writeln!(text, "{:>5} {:>10} {:>17} {:>33} NAME", "ID", "PROVIDER", "MODULE", "FUNCTION")?;
     for p in probes {
-        let d = &p.desc;
-        writeln!(out, "{:>5} {:>10} {:>17} {:>33} {}", p.id.0, d.provider, d.module, d.function, d.name)?;
+        let d = &*p.desc;
+        row(&mut text, p.id.0, d);
         if let Some(registry) = verbose {
-            let facts = registry.provider(&d.provider).map(|f| f.stability);
-            let promises = ProviderStability::of_description(facts.as_ref(), &Pattern::exact(d));
-            let mut text = String::new();
-            let args = facts.map_or(Attributes::UNSTABLE, |s| s.args);
-            about(&mut text, promises, args, &registry.args(&p.desc), &types);
-            out.write_all(text.as_bytes())?;
+            let blocks =
+                promises.entry((&d.provider, stated(d))).or_insert_with(|| probe_promises(registry, d));
+            text.extend_from_slice(blocks.as_bytes());
+            text.extend_from_slice(argument_types(&registry.args(d), &types).as_bytes());
+        }
+        if text.len() > CHUNK {
+            out.write_all(&text)?;
+            text.clear();
         }
     }
+    out.write_all(&text)?;
     out.flush()
+}
+
+/// Bytes that are written at once.
+const CHUNK: usize = 64 << 10;
+
+/// A probe's line.
+fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
+    let [provider, module, function, name] = probe.fields();
+    let mut digits = [b' '; 10];
+    let (mut at, mut left) = (digits.len(), id);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at.min(digits.len() - 5)..]);
+    for (text, columns) in [(provider, 10), (module, 17), (function, 33)] {
+        out.push(b' ');
+        let long = if text.is_ascii() { text.len() } else { text.chars().count() };
+        out.resize(out.len() + usize::saturating_sub(columns, long), b' ');
+        out.extend_from_slice(text.as_bytes());
+    }
+    out.push(b' ');
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'\n');
+}
+
+/// Which of a probe's names say something: what they promise depends on nothing else.
+fn stated(probe: &ProbeDesc) -> u8 {
+    let says = |text: &str| u8::from(!text.is_empty() && !is_glob(text));
+    says(&probe.module) | says(&probe.function) << 1 | says(&probe.name) << 2
+}
+
+fn probe_promises(registry: &Registry, probe: &ProbeDesc) -> String {
+    let facts = registry.provider(&probe.provider).map(|f| f.stability);
+    let promise = ProviderStability::of_description(facts.as_ref(), &Pattern::exact(probe));
+    promises(promise, facts.map_or(Attributes::UNSTABLE, |s| s.args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_columns_of_the_original() {
+        let line = |id, desc: ProbeDesc| {
+            let mut out = Vec::new();
+            row(&mut out, id, &desc);
+            String::from_utf8(out).unwrap()
+        };
+        let names = ["dtrace", "", "", "BEGIN"];
+        assert_eq!(
+            line(1, ProbeDesc::new(names[0], names[1], names[2], names[3])),
+            format!("{:5} {:>10} {:>17} {:>33} {}\n", 1, names[0], names[1], names[2], names[3])
+        );
+        let names = ["a_long_provider", "\u{e9}", "f".repeat(40).leak(), "entry"];
+        assert_eq!(
+            line(1_234_567, ProbeDesc::new(names[0], names[1], names[2], names[3])),
+            format!("{:5} {:>10} {:>17} {:>33} {}\n", 1_234_567, names[0], names[1], names[2], names[3])
+        );
+        assert!(line(54_321, ProbeDesc::new("p", "m", "f", "n")).starts_with("54321          p "));
+    }
 }
