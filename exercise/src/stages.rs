@@ -5,11 +5,12 @@ use std::sync::Arc;
 use check::{Context, Options};
 use diagnostics::{Sink, SourceKind, SourceMap};
 use dif::ir::Module;
-use probes::{ListCatalog, ProbeDesc};
 use syntax::ParseMode;
 use syntax::macros::MacroEnv;
 use types::Types;
 use types::btf::KernelBtf;
+
+use crate::fixture::catalog;
 
 /// What became of a program.
 pub enum Compiled {
@@ -17,22 +18,6 @@ pub enum Compiled {
     Module(Box<Module>, SourceMap),
     /// Complaints, as a user sees them.
     Refused(String),
-}
-
-/// Probes that programs of tests may name.
-pub fn catalog() -> ListCatalog {
-    let mut list = ListCatalog::default();
-    for name in ["BEGIN", "END", "ERROR"] {
-        list.add(ProbeDesc::new("dtrace", "", "", name));
-    }
-    list.add(ProbeDesc::new("profile", "", "", "profile-997hz"));
-    list.add(ProbeDesc::new("profile", "", "", "tick-1s"));
-    for function in ["read", "write", "openat", "getppid", "exit_group"] {
-        for name in ["entry", "return"] {
-            list.add(ProbeDesc::new("syscall", "vmlinux", function, name));
-        }
-    }
-    list
 }
 
 /// Text to tree; whatever the text is, this ends and does not panic.

@@ -1,8 +1,10 @@
-//! The runner of tests that also run in guests, where there is no cargo.
+//! The runner of tests that also run in guests, where there is no cargo; and files with answers beside them.
 //!
 //! A test is a function that returns a [`Verdict`]; a panic is a failure; what this kernel cannot run is skipped with its
 //! reason. `PROGRAM [FILTER]` runs the tests whose name holds FILTER. With `--workload WORDS` the program is itself the
 //! workload that a test traces.
+
+pub mod golden;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -17,8 +17,7 @@
 
 mod session;
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use bpf::maps::Options;
 use bpf::program::{Division, Layout, PidNamespace, ProbeSet, Target, TaskOffsets};
@@ -79,21 +78,6 @@ fn compiled(text: &str) -> String {
 
 #[test]
 fn golden() {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
-    let mut wrong = Vec::new();
-    let mut files: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    let inputs: Vec<&PathBuf> = files.iter().filter(|f| f.extension().is_some_and(|e| e == "dif")).collect();
-    assert!(inputs.len() >= 12);
-    for input in inputs {
-        let got = compiled(&fs::read_to_string(input).unwrap());
-        let output = input.with_extension("bpf");
-        if update {
-            fs::write(&output, &got).unwrap();
-        } else if fs::read_to_string(&output).unwrap_or_default() != got {
-            wrong.push(format!("{}:\n{got}", input.display()));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    testing::golden::compare(&dir, "dif", "bpf", |_, text| compiled(text));
 }

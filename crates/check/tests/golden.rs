@@ -7,48 +7,20 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use check::{Context, NoSymbol, Options, Symbols};
+use check::{Context, Options};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
+use exercise::fixture;
 use probes::{ArgType, Attributes, ListCatalog, ProbeDesc, Version};
 use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
-use types::btf::{Btf, KernelBtf, synth};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The symbols of the kernel in miniature.
-struct Addresses;
-
-impl Symbols for Addresses {
-    fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol> {
-        match (module, name) {
-            (None | Some("vmlinux"), "jiffies") => Ok((0xffff_ffff_8200_0000, "vmlinux".into())),
-            (None | Some("vmlinux"), "untyped") => Ok((0xffff_ffff_8200_0010, "vmlinux".into())),
-            (None | Some("vmlinux"), "vfs_read") => Ok((0xffff_ffff_8100_0040, "vmlinux".into())),
-            (None | Some("vmlinux"), "current_task") => Ok((0x10, "vmlinux".into())),
-            (None | Some("vmlinux"), "__per_cpu_offset") => Ok((0xffff_ffff_8200_0100, "vmlinux".into())),
-            (None | Some("ext4"), "ext4_sync") => Ok((0xffff_ffff_c000_0000, "ext4".into())),
-            (Some("secret"), _) => Err(NoSymbol::Hidden("kernel.kptr_restrict is 2".into())),
-            (None | Some("vmlinux" | "ext4"), _) => Err(NoSymbol::Name),
-            _ => Err(NoSymbol::Module),
-        }
-    }
-
-    fn like(&self, _: &str) -> Vec<String> {
-        ["jiffies", "untyped"].map(String::from).into()
-    }
-}
-
-/// The kernel in miniature.
-fn kernel() -> Arc<KernelBtf> {
-    Arc::new(KernelBtf::of(Btf::parse(synth::kernel(), None).unwrap()))
-}
-
+/// Probes with arguments of all kinds.
 fn catalog() -> ListCatalog {
     let mut list = ListCatalog::default();
     for name in ["BEGIN", "END", "ERROR"] {
@@ -115,13 +87,13 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
             syntax::parse(&mut map, file, mode, &env, &Libraries::embedded(), &mut sink)
         })
         .collect();
-    let (types, catalog) = (Types::with_kernel(kernel()), catalog());
+    let (types, catalog) = (Types::with_kernel(fixture::kernel()), catalog());
     let mut libraries = Libraries::embedded();
     libraries.load(texts, &mut map, &env, &mut sink);
     let cx = Context {
         types: &types,
         catalog: &catalog,
-        symbols: &Addresses,
+        symbols: &fixture::Addresses,
         map: &map,
         libraries: &libraries,
         options,
@@ -136,14 +108,7 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
 }
 
 fn inputs() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(root().join("tests/golden"))
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .filter(|f| f.extension().is_some_and(|e| e == "d"))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty());
-    files
+    testing::golden::inputs(&root().join("tests/golden"), "d")
 }
 
 /// What the comments at the beginning of a file ask for: `/* operand: x */`, `/* amin: Stable/Stable/Common */`,
@@ -189,25 +154,18 @@ fn promised(file: &Path) -> Option<&str> {
 // row variable.undefined-read
 #[test]
 fn golden() {
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut wrong = Vec::new();
-    for input in inputs() {
-        let source = fs::read_to_string(&input).unwrap();
-        let (complaints, got) = checked(&[&source], |o| settings(&source, o));
-        match promised(&input) {
+    testing::golden::compare(&root().join("tests/golden"), "d", "out", |input, source| {
+        let (complaints, got) = checked(&[source], |o| settings(source, o));
+        match promised(input) {
             Some(tag) if !complaints.iter().any(|d| d.tag.name() == tag) => {
                 wrong.push(format!("{} does not give {tag}:\n{got}", input.display()));
             }
             None if !complaints.is_empty() => wrong.push(format!("{}:\n{got}", input.display())),
             _ => {}
         }
-        let output = input.with_extension("out");
-        if update {
-            fs::write(&output, &got).unwrap();
-        } else if fs::read_to_string(&output).unwrap_or_default() != got {
-            wrong.push(format!("{}:\n{got}", input.display()));
-        }
-    }
+        got
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
