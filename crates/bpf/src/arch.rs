@@ -19,6 +19,8 @@ pub mod regs {
     pub const CS: i16 = 136;
     /// Flags.
     pub const FLAGS: i16 = 144;
+    /// Stack pointer.
+    pub const SP: i16 = 152;
     /// Stack segment.
     pub const SS: i16 = 160;
     /// Bytes of the whole.

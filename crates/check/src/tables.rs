@@ -422,7 +422,6 @@ pub const FUNCTIONS: &[FunctionRow] = &[
 /// with a number.
 const PROVIDERS_LATER: &[&str] = &[
     "cpc",
-    "fbt",
     "fpuinfo",
     "fsinfo",
     "io",
@@ -435,7 +434,6 @@ const PROVIDERS_LATER: &[&str] = &[
     "pid",
     "plockstat",
     "proc",
-    "rawfbt",
     "rawtp",
     "sched",
     "sctp",
@@ -506,7 +504,7 @@ mod tests {
     #[test]
     fn providers_of_other_systems_are_known() {
         assert!(PROVIDERS_LATER.is_sorted());
-        for name in ["fbt", "pid", "pid123", "nfsv3"] {
+        for name in ["io", "pid", "pid123", "nfsv3"] {
             assert!(is_later_provider(name), "{name}");
         }
         for name in ["syscall", "fbt1", "", "sycall"] {

@@ -76,8 +76,8 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
     let mut units = Vec::new();
     let mut bringers = Vec::new();
     for (provider, probes) in by_provider {
-        let provider = registry.get(&provider).ok_or_else(|| format!("no provider {provider}"))?;
-        for unit in provider.plan(&probes, env)? {
+        let from = registry.get(&provider).ok_or_else(|| format!("no provider {provider}"))?;
+        for unit in registry.plan(&provider, &probes, env)? {
             let mut table = vec![Probe::default(); unit.space as usize];
             for (index, probe) in &unit.probes {
                 if let Some(row) = table.get_mut(*index as usize) {
@@ -86,7 +86,7 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
             }
             units.push(Assembled { unit, clauses: Vec::new(), probes: table });
         }
-        let before = |readers: &[EnabledProbe]| provider.before(readers, env);
+        let before = |readers: &[EnabledProbe]| from.before(readers, env);
         bringers.extend(bringer(module, (*running, clauses), &probes, before));
     }
     let mut enabled = Vec::new();

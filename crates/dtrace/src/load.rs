@@ -161,7 +161,9 @@ impl Program {
     pub fn check_limits(&self, options: &Options) -> Result<(), Error> {
         let (features, cpus) = (Features::running(), bpf::sys::online_cpus());
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
-        let Ok(assembly) = assemble(self, &Env { features, cpus: &cpus, only_cpu }, 1) else { return Ok(()) };
+        let Ok(assembly) = assemble(self, &Env { features, cpus: &cpus, only_cpu, first: 0 }, 1) else {
+            return Ok(());
+        };
         let around = Surroundings { kernel: &self.kernel, features, cpus: &cpus };
         let able = Capabilities::of_this_thread().can_trace();
         let module = &*self.module;
@@ -252,7 +254,7 @@ fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
         }
         Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
         Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
-        Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+        Attach::Functions { .. } | Attach::Sites(_) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
         Attach::Event { .. } => (ProgKind::Tracepoint, AttachType::None, 0),
         Attach::Own(own) => (own.kind, own.attach, 0),
     }

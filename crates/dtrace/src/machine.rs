@@ -279,9 +279,13 @@ impl Machine {
     pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
         let of = |a: &Attached| {
             let info = a.prog.info()?;
-            // Links of tracepoints count nothing, and may be thousands.
-            let links = a.links.iter().filter(|_| !providers::attach::shares_tracepoints(&a.attach));
-            let missed = links.filter_map(|l| l.info().ok()).map(|l| l.missed());
+            // Links of tracepoints count nothing, and may be thousands; those at the entry of functions count nothing but what
+            // the program itself calls.
+            let tells = match &a.attach {
+                Attach::Sites(s) => s.on_return,
+                other => !providers::attach::shares_tracepoints(other),
+            };
+            let missed = a.links.iter().filter(|_| tells).filter_map(|l| l.info().ok()).map(|l| l.missed());
             Ok((a.prog.name().to_string(), info.recursion_misses + missed.sum::<u64>()))
         };
         self.attached.iter().filter(|a| a.fires).map(of).collect()

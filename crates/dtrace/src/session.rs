@@ -197,7 +197,7 @@ impl<W: Output> Session<W> {
         refuse(&options, program, &cpus)?;
         let features = Features::running();
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
-        let env = Env { features, cpus: &cpus, only_cpu };
+        let env = Env { features, cpus: &cpus, only_cpu, first: 0 };
         let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
         let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus };
         let mut machine = Machine::load(program, &assembly, &options, &around)?;
@@ -271,7 +271,7 @@ impl<W: Output> Session<W> {
         refuse(&options, &more, &cpus)?;
         let features = Features::running();
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
-        let env = Env { features, cpus: &cpus, only_cpu };
+        let env = Env { features, cpus: &cpus, only_cpu, first: 0 };
         let assembly = assemble(&more, &env, self.next_epid).map_err(Error::plan)?;
         let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus };
         // Making all this takes its time, in which what runs goes on recording.

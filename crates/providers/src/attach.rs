@@ -49,6 +49,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
         Attach::Event { id, .. } => {
             Link::perf_event(prog, PerfEvent::tracepoint(*id)?, 0).map(|link| vec![link])
         }
+        Attach::Sites(sites) => crate::sites::attach(sites, prog).map(|made| made.links),
         Attach::Own(own) => (own.hang)(prog),
     }
 }

@@ -16,10 +16,12 @@
 pub mod attach;
 mod cpc;
 mod dtrace;
+mod fbt;
 mod profile;
 mod rawtp;
 mod registry;
 mod sdt;
+pub mod sites;
 mod syscall;
 mod trace;
 mod unit;

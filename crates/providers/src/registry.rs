@@ -9,7 +9,7 @@ use types::btf::KernelBtf;
 
 use crate::trace::Tracepoints;
 use crate::unit::Unit;
-use crate::{cpc, dtrace, profile, rawtp, sdt, syscall};
+use crate::{cpc, dtrace, fbt, profile, rawtp, sdt, syscall};
 
 /// What of the running system a provider plans for.
 #[derive(Clone, Copy)]
@@ -20,6 +20,8 @@ pub struct Env<'a> {
     pub cpus: &'a [u32],
     /// Trace this CPU only (`-x cpu`).
     pub only_cpu: Option<u32>,
+    /// Id of the first probe of the provider that plans ([`Registry::plan`] sets it).
+    pub first: u32,
 }
 
 /// A probe that a session enables.
@@ -117,6 +119,8 @@ impl Registry {
             Box::new(sdt::Sdt::new(tracepoints)),
         ];
         all.extend(others);
+        // Last: the ids of others are known without counting the functions of the kernel.
+        all.extend(fbt::both().map(|p| Box::new(p) as Box<dyn Provider>));
         Registry::of(all)
     }
 
@@ -129,6 +133,14 @@ impl Registry {
     /// The provider of this name.
     pub fn get(&self, name: &str) -> Option<&dyn Provider> {
         self.entries.iter().map(|e| e.provider.as_ref()).find(|p| p.facts().name == name)
+    }
+
+    /// How the probes of a provider are attached.
+    pub fn plan(&self, provider: &str, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        let at = self.entries.iter().position(|e| e.provider.facts().name == provider);
+        let index = at.ok_or_else(|| format!("no provider {provider}"))?;
+        let env = Env { first: self.base(index), ..*env };
+        self.entries[index].provider.plan(probes, &env)
     }
 
     /// Id of a provider's first probe.

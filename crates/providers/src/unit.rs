@@ -8,6 +8,7 @@ use bpf::program::Context;
 use bpf::sys::{AttachType, Counter, Link, Prog, ProgKind, SysError};
 
 use crate::registry::EnabledProbe;
+use crate::sites::Sites;
 
 /// When a unit's program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub enum Attach {
         /// `sched:sched_switch`, for messages.
         name: String,
     },
+    /// Kernel functions by their places in the kernel's own list; those it refuses are left out.
+    Sites(Rc<Sites>),
     /// As whoever brought the provider says.
     Own(Own),
 }

@@ -1,3 +1,3 @@
-fbt::vfs_read:entry {}
+ip:::send {}
 pid123::malloc:entry {}
 io:::start {}

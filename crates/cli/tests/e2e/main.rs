@@ -18,6 +18,7 @@ mod cpc;
 mod documents;
 mod elsewhere;
 mod faults;
+mod fbt;
 mod frontend;
 mod kernel;
 mod leaves_nothing;
@@ -63,6 +64,7 @@ const GROUPS: &[&[Test]] = &[
     tracepoints::TESTS,
     profile::TESTS,
     cpc::TESTS,
+    fbt::TESTS,
     elsewhere::TESTS,
     faults::TESTS,
     frontend::TESTS,

@@ -1,0 +1,122 @@
+//! Functions of the kernel.
+
+use std::sync::OnceLock;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{dtrace, workload};
+
+tests! {
+    entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said self_in_threads_and_interrupts
+}
+
+/// Why this machine cannot trace its kernel's functions, if so; asked once.
+fn cannot() -> Option<Verdict> {
+    static WHY: OnceLock<Option<String>> = OnceLock::new();
+    let why = WHY.get_or_init(|| {
+        let o = dtrace(&["-q", "-n", "fbt::vfs_write:entry {} BEGIN { exit(0); }"]);
+        (o.code != Some(0)).then(|| o.err.lines().next().unwrap_or_default().into())
+    });
+    why.clone().map(Skip)
+}
+
+/// A thousand writes of 1, 2, 4 … 128 bytes.
+const BYTES: i64 = 125 * 255;
+
+fn entry_and_return_of_a_function() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("write", 1000),
+        "-n",
+        "fbt::vfs_write:entry /pid == $target/ { calls++; asked += arg2; self->in = 1; }
+         fbt::vfs_write:return /self->in && pid == $target/ \
+             { returns++; given += arg1; offset += arg0; self->in = 0; }
+         fbt::vfs_write:entry,fbt::vfs_write:return /pid == $target/ \
+             { @[probeprov, probemod, probefunc, probename] = count(); }
+         END { printf(\"calls %d\\nasked %d\\nreturns %d\\ngiven %d\\noffset %d\\n\", \
+             calls, asked, returns, given, offset); }",
+    ])
+    .code(0);
+    assert_eq!((o.value_of("calls"), o.value_of("returns")), (1000, 1000), "{o:?}");
+    assert_eq!((o.value_of("asked"), o.value_of("given")), (BYTES, BYTES), "{o:?}");
+    assert_eq!(o.value_of("offset"), 0, "{o:?}");
+    let keys: Vec<Vec<&str>> = o.out.lines().map(|l| l.split_whitespace().collect()).collect();
+    for end in ["entry", "return"] {
+        let key = ["fbt", "vmlinux", "vfs_write", end, "1000"];
+        assert!(keys.iter().any(|k| k[..] == key), "{o:?}");
+    }
+    Pass
+}
+
+fn a_function_of_a_module() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let root = mounts.lines().rfind(|l| l.split(' ').nth(1) == Some("/")).and_then(|l| l.split(' ').nth(2));
+    if root != Some("overlay") || !std::path::Path::new("/sys/module/overlay").exists() {
+        return Skip("the root is not of a module (overlay)".into());
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("open", 1),
+        "-n",
+        "fbt:overlay:ovl_*:entry /pid == $target/ { @[probemod] = count(); }",
+    ])
+    .code(0);
+    let lines: Vec<&str> = o.out.lines().filter(|l| !l.trim().is_empty()).collect();
+    assert_eq!(lines.len(), 1, "{o:?}");
+    assert!(o.value_of("overlay") >= 1, "{o:?}");
+    Pass
+}
+
+fn what_the_list_has() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let count = |pattern: &str| dtrace(&["-l", "-n", pattern]).out.lines().skip(1).count();
+    assert_eq!(count("fbt::vfs_write:"), 2);
+    assert_eq!(count("rawfbt:vmlinux:vfs_write:entry"), 1);
+    // What does not return has no return.
+    assert_eq!(count("fbt::do_exit:"), 1);
+    // Clones are offered under rawfbt alone.
+    assert_eq!(count("fbt::*.*:entry"), 0);
+    assert!(count("rawfbt::*.*:entry") > 100);
+    // What every firing runs itself cannot be traced.
+    assert_eq!(count("rawfbt::migrate_disable:entry"), 0);
+    Pass
+}
+
+fn what_is_missing_is_said() -> Verdict {
+    if cannot().is_none() {
+        return Skip("this kernel's functions can be traced".into());
+    }
+    let o = dtrace(&["-n", "fbt::vfs_write:entry"]).code(1);
+    let said = ["which functions can be traced: ", "attach to many functions"];
+    assert!(said.iter().any(|s| o.err.contains(s)), "{o:?}");
+    Pass
+}
+
+/// A function that threads call, and interrupts that come meanwhile: what the thread keeps is its own.
+fn self_in_threads_and_interrupts() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("write", 1000),
+        "-n",
+        "fbt::vfs_write:entry /pid == $target/ { self->n = arg2; } \
+         fbt::*irq*:entry,fbt::*timer*:entry { self->n = -1; } \
+         fbt::vfs_write:return /pid == $target/ { same += self->n == arg1; self->n = 0; } \
+         END { printf(\"same %d\\n\", same); }",
+    ])
+    .code(0);
+    assert!(o.value_of("same") >= 1, "{o:?}");
+    Pass
+}

@@ -1,0 +1,102 @@
+//! Attaching one program to many functions of the kernel, some of which it may refuse.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use bpf::sys::{Link, ProbeSite, Prog, SysError};
+use probes::ProbeDesc;
+
+/// Kernel functions that one program serves: the cookie of each is its index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sites {
+    /// On return instead of entry.
+    pub on_return: bool,
+    /// They.
+    pub sites: Vec<Site>,
+}
+
+/// A kernel function to attach to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its first byte; 0 where the kernel does not tell.
+    pub address: u64,
+    /// For messages, and for its name.
+    pub probe: Arc<ProbeDesc>,
+}
+
+/// What became of many.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// What holds the program.
+    pub links: Vec<Link>,
+    /// Functions that the kernel refused, and why.
+    pub refused: Vec<(Arc<ProbeDesc>, SysError)>,
+}
+
+/// Attaches a program to many functions: to those that the kernel takes. An error where it takes none.
+pub fn attach(all: &Sites, prog: &Prog) -> Result<Made, SysError> {
+    let mut made = Made::default();
+    // Where the kernel hides all addresses, it finds the functions by their names.
+    let hidden = all.sites.iter().all(|s| s.address == 0);
+    let (mut sites, mut cookies) = (Vec::new(), Vec::new());
+    for (cookie, site) in (0u64..).zip(&all.sites) {
+        if hidden || site.address != 0 {
+            sites.push(site);
+            cookies.push(cookie);
+        } else {
+            made.refused.push((site.probe.clone(), SysError::new("find the function's address", ENOENT)));
+        }
+    }
+    divide((&sites, all.on_return), prog, &cookies, &mut made)?;
+    match (made.links.is_empty(), made.refused.pop()) {
+        (true, Some((_, why))) => Err(why),
+        (_, last) => {
+            made.refused.extend(last);
+            Ok(made)
+        }
+    }
+}
+
+/// One link refuses all where the kernel refuses one, so the range is halved until only these are left.
+fn divide(
+    (sites, on_return): (&[&Site], bool),
+    prog: &Prog,
+    cookies: &[u64],
+    made: &mut Made,
+) -> Result<(), SysError> {
+    let link = if sites.iter().all(|s| s.address != 0) {
+        let addresses: Vec<u64> = sites.iter().map(|s| s.address).collect();
+        Link::kprobe_multi(prog, ProbeSite::Addresses(&addresses), cookies, on_return)
+    } else {
+        let names = sites.iter().map(|s| CString::new(&*s.probe.function)).collect::<Result<Vec<_>, _>>();
+        let names = names.map_err(|_| SysError::new("attach to a function with a NUL in its name", 22))?;
+        Link::kprobe_multi(prog, ProbeSite::Names(&names), cookies, on_return)
+    };
+    match link {
+        Ok(link) => made.links.push(link),
+        Err(e) if !is_of_one(e.errno) => return Err(e),
+        Err(e) => match sites {
+            [] => {}
+            [one] => made.refused.push((one.probe.clone(), e)),
+            _ => {
+                let middle = sites.len() / 2;
+                divide((&sites[..middle], on_return), prog, &cookies[..middle], made)?;
+                divide((&sites[middle..], on_return), prog, &cookies[middle..], made)?;
+            }
+        },
+    }
+    Ok(())
+}
+
+const ENOENT: i32 = 2;
+
+/// Whether an error is of a function, not of the system: there is none at the address (its module went), or it may not be
+/// traced, or not now.
+const fn is_of_one(errno: i32) -> bool {
+    const ESRCH: i32 = 3;
+    const EBUSY: i32 = 16;
+    const EINVAL: i32 = 22;
+    const EILSEQ: i32 = 84;
+    const EADDRNOTAVAIL: i32 = 99;
+    matches!(errno, ENOENT | ESRCH | EBUSY | EINVAL | EILSEQ | EADDRNOTAVAIL)
+}
