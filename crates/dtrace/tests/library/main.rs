@@ -7,6 +7,7 @@
 mod growing;
 mod stress;
 mod tool;
+mod wide;
 mod workload;
 
 use std::process::ExitCode;
@@ -14,5 +15,5 @@ use std::process::ExitCode;
 pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
-    testing::main("library", &[growing::TESTS, stress::TESTS], workload::run)
+    testing::main("library", &[growing::TESTS, stress::TESTS, wide::TESTS], workload::run)
 }

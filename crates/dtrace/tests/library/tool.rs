@@ -142,7 +142,7 @@ impl Context for Arguments {
 }
 
 /// Where an address of this executable is in its file.
-fn offset_in_file(address: u64) -> u64 {
+pub(crate) fn offset_in_file(address: u64) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     for line in maps.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,0 +1,170 @@
+//! As many probes as a kernel has functions, in one program: what each clause's probes are, ids, names.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bpf::mir::{Builder, Label, Size, V};
+use bpf::program::{Context, Index};
+use bpf::sys::{AttachType, Link, PerfEvent, ProgKind};
+use dtrace::options::Options;
+use dtrace::{Field, Macros, Provider, Session, Source};
+use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
+use providers::{Attach, EnabledProbe, Env, Own, Role, Unit};
+
+use crate::tool::{Output, offset_in_file, to_the_end, workload};
+use crate::workload::dt_library_hit;
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("wide::counts_by_module", by_module),
+    ("wide::counts_by_function", by_function),
+    ("wide::default_output_names_the_probe", by_default),
+    ("wide::clauses_of_parts_of_them", of_parts),
+];
+
+/// Probes, and rounds of the workload: each fires the next probe.
+const PROBES: u64 = 100_000;
+const CALLS: u64 = 700;
+
+/// A provider of many probes that fire one after the other: a uprobe whose second argument is the number of its probe.
+struct Wide;
+
+fn function(n: u64) -> String {
+    format!("function_with_a_name_as_long_as_usual_{n}")
+}
+
+/// The modules take turns.
+fn module(n: u64) -> u64 {
+    n % 150
+}
+
+impl Provider for Wide {
+    fn facts(&self) -> ProviderFacts {
+        let stability = ProviderStability::uniform(Attributes::EVOLVING);
+        ProviderFacts { name: "wide".into(), has_errno: false, stability }
+    }
+
+    fn list(&self) -> Vec<ProbeDesc> {
+        let (provider, name): (Arc<str>, Arc<str>) = ("wide".into(), "entry".into());
+        let modules: Vec<Arc<str>> = (0..150).map(|m| format!("module{m}").into()).collect();
+        let probe = |n| {
+            ProbeDesc::new(provider.clone(), modules[module(n) as usize].clone(), function(n), name.clone())
+        };
+        (0..PROBES).map(probe).collect()
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        let hang = |prog: &bpf::sys::Prog| {
+            let at = offset_in_file(dt_library_hit as *const () as u64);
+            let event = PerfEvent::uprobe(OsStr::new("/proc/self/exe"), at, 0, false, None)?;
+            Ok(vec![Link::perf_event(prog, event, 0)?])
+        };
+        let own = Own { kind: ProgKind::Kprobe, attach: AttachType::None, hang: Rc::new(hang) };
+        let number = |p: &EnabledProbe| {
+            let digits = p.desc.function.rsplit('_').next().unwrap_or_default();
+            digits.parse().unwrap_or(u32::MAX)
+        };
+        Ok(vec![Unit {
+            name: "wide".into(),
+            role: Role::Probe,
+            probes: probes.iter().map(|p| (number(p), p.clone())).collect(),
+            space: PROBES as u32,
+            context: Rc::new(Second),
+            attach: Attach::Own(own),
+            interrupts: false,
+        }])
+    }
+}
+
+struct Second;
+
+impl Context for Second {
+    fn index(&self, b: &mut Builder, ctx: V, _: Label) -> Index {
+        Index::V(b.load(Size::B8, ctx, bpf::arch::FUNCTION_ARGS[1]))
+    }
+}
+
+/// Resident memory of this process, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// What a script prints of the workload.
+fn run(script: &str) -> Output {
+    let target = workload(1, CALLS);
+    let mut options = Options::default();
+    options.set("bufsize", Some("16m")).unwrap();
+    options.set("aggsize", Some("16m")).unwrap();
+    let macros = Macros { target: target.pid() as u64, ..Macros::default() };
+    let source = Source::Specifier(Field::Name, script.into());
+    let wide = vec![Box::new(Wide) as Box<dyn Provider>];
+    let (start, before) = (Instant::now(), resident());
+    let program = dtrace::compile_with(&[source], &macros, &mut options, wide)
+        .unwrap_or_else(|(map, e)| panic!("{}", e.messages(&map, true).join("\n")));
+    let (compiled, memory) = (start.elapsed(), resident() - before);
+    let output = Output::default();
+    let mut session = Session::start(&program, options, vec![target], output.clone()).unwrap();
+    println!(
+        "{script}: compiled in {compiled:?}, {memory} KiB; started after {:?}, {} KiB",
+        start.elapsed(),
+        resident() - before
+    );
+    let losses = to_the_end(&mut session, Duration::from_secs(120));
+    session.finish().unwrap();
+    assert!(losses.records == 0 && losses.others.is_empty(), "{losses:?}");
+    output
+}
+
+/// Lines of two words: a key and its count.
+fn counts(output: &Output) -> BTreeMap<String, u64> {
+    let text = output.text();
+    let words = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let pairs = words.filter_map(|w| match w[..] {
+        [key, count] => Some((key.to_owned(), count.parse().ok()?)),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+fn by_module() -> Verdict {
+    let counts = counts(&run("wide:::entry /pid == $target/ { @[probemod] = count(); }"));
+    let mut expected = BTreeMap::new();
+    for n in 0..CALLS {
+        *expected.entry(format!("module{}", module(n))).or_default() += 1;
+    }
+    assert_eq!(counts, expected);
+    Verdict::Pass
+}
+
+fn by_function() -> Verdict {
+    let counts = counts(&run("wide:::entry /pid == $target/ { @[probefunc] = count(); }"));
+    assert_eq!(counts, (0..CALLS).map(|n| (function(n), 1)).collect());
+    Verdict::Pass
+}
+
+fn by_default() -> Verdict {
+    let output = run("wide:::entry /pid == $target/ {}");
+    let text = output.text();
+    let mut fired: Vec<&str> = text.lines().filter_map(|l| l.split_whitespace().nth(2)).collect();
+    assert_eq!(fired.remove(0), "FUNCTION:NAME");
+    assert_eq!(fired, (0..CALLS).map(|n| format!("{}:entry", function(n))).collect::<Vec<_>>());
+    Verdict::Pass
+}
+
+fn of_parts() -> Verdict {
+    let output = run("wide::function_*_1?: /pid == $target/ { @[\"tens\"] = count(); } \
+                      wide:module7:: /pid == $target/ { @[probefunc] = count(); } \
+                      wide::*_3:, wide::*_99999: /pid == $target/ { @[probename] = count(); @i[id, epid] = count(); }");
+    let counts = counts(&output);
+    assert_eq!(counts["tens"], 10);
+    assert_eq!(counts["entry"], (0..CALLS).filter(|n| function(*n).ends_with("_3")).count() as u64);
+    let sevens = (0..CALLS).filter(|n| module(*n) == 7);
+    assert!(sevens.clone().all(|n| counts[&function(n)] == 1));
+    assert_eq!(counts.len(), 2 + sevens.count());
+    Verdict::Pass
+}
