@@ -26,7 +26,9 @@ use crate::agg::store::Store;
 use crate::message::{Aborted, DropReport, FaultReport, Message};
 use crate::options::Options;
 use crate::output::{Destination, Output};
-use crate::record::{Decoder, EnabledProbe, Event, Flow, Item, Probe, StackCache, Tables};
+use crate::record::{
+    Decoder, Enabled, EnabledProbe, Event, Flow, Item, Layout, Probe, ProbeRow, StackCache, Tables,
+};
 use crate::symbolizer::{Process, Symbolizer};
 use crate::text::{Renderer, View, formatted};
 
@@ -100,12 +102,17 @@ impl<W: Output> Consumer<W> {
 
     /// Says what an epid is.
     pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
-        self.user_addresses |= probe.layout.as_ref().is_some_and(|l| l.fields().any(|f| f.datum.is_user()));
-        self.tables.enable(epid, probe);
+        self.enable_all(epid, Arc::new([Some(probe.probe)]), probe.layout);
+    }
+
+    /// Says what the epids from `first` on are: a clause, and the probes that it may fire for.
+    pub fn enable_all(&mut self, first: u32, probes: ProbeRow, layout: Option<Arc<Layout>>) {
+        self.user_addresses |= layout.as_ref().is_some_and(|l| l.fields().any(|f| f.datum.is_user()));
+        self.tables.enable_all(first, probes, layout);
     }
 
     /// Sets an interned string.
-    pub fn intern(&mut self, index: u32, text: &[u8]) {
+    pub fn intern(&mut self, index: u32, text: impl Into<Arc<[u8]>>) {
         self.tables.intern(index, text);
     }
 
@@ -249,7 +256,7 @@ impl<W: Output> Consumer<W> {
     ) -> io::Result<()> {
         let Consumer { tables, store, stacks, symbols, renderer, options, out, messages, exit, last, .. } =
             self;
-        let Some(EnabledProbe { probe, layout: Some(layout) }) = tables.get(raw.epid) else {
+        let Some(Enabled { probe, layout: Some(layout) }) = tables.get(raw.epid) else {
             messages.push(Message::Failure(format!("record of unknown enabled probe ID {}", raw.epid)));
             return Ok(());
         };

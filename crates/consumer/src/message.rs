@@ -118,8 +118,8 @@ mod tests {
         let probe = Arc::new(Probe {
             id: 1,
             provider: "dtrace".into(),
-            module: String::new(),
-            function: String::new(),
+            module: "".into(),
+            function: "".into(),
             name: "BEGIN".into(),
         });
         let mut fault = FaultReport {

@@ -5,6 +5,7 @@
 //! stacks as what they are, so that text, JSON or a program of the user's see the same thing, and only the renderer pays
 //! for symbols.
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -21,13 +22,13 @@ pub struct Probe {
     /// As in `dtrace -l`.
     pub id: u32,
     /// Provider.
-    pub provider: String,
+    pub provider: Arc<str>,
     /// Module; may be empty.
-    pub module: String,
+    pub module: Arc<str>,
     /// Function; may be empty.
-    pub function: String,
+    pub function: Arc<str>,
     /// Name.
-    pub name: String,
+    pub name: Arc<str>,
 }
 
 /// One thing to do for a record: an [`Action`] with its format taken apart.
@@ -94,35 +95,49 @@ pub struct EnabledProbe {
     pub layout: Option<Arc<Layout>>,
 }
 
+/// Probes by their place in a range of ids.
+pub type ProbeRow = Arc<[Option<Arc<Probe>>]>;
+
+/// What an id stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enabled<'a> {
+    pub(crate) probe: &'a Arc<Probe>,
+    pub(crate) layout: Option<&'a Arc<Layout>>,
+}
+
 /// The tables of the session that records refer to. They only grow.
 #[derive(Debug, Default)]
 pub struct Tables {
-    enabled: Vec<Option<EnabledProbe>>,
-    strings: Vec<Box<[u8]>>,
+    /// By the first id: a clause, and the probes that it may fire for. A clause of a hundred thousand probes is one entry.
+    enabled: BTreeMap<u32, (ProbeRow, Option<Arc<Layout>>)>,
+    strings: Vec<Arc<[u8]>>,
 }
 
 impl Tables {
     /// Says what `epid` is.
     pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
-        let at = epid as usize;
-        if self.enabled.len() <= at {
-            self.enabled.resize(at + 1, None);
-        }
-        self.enabled[at] = Some(probe);
+        self.enable_all(epid, Arc::new([Some(probe.probe)]), probe.layout);
+    }
+
+    /// Says what the ids from `first` on are: a clause at each of these probes.
+    pub fn enable_all(&mut self, first: u32, probes: ProbeRow, layout: Option<Arc<Layout>>) {
+        self.enabled.insert(first, (probes, layout));
     }
 
     /// Sets the interned string `index`.
-    pub fn intern(&mut self, index: u32, text: &[u8]) {
+    pub fn intern(&mut self, index: u32, text: impl Into<Arc<[u8]>>) {
         let at = index as usize;
         if self.strings.len() <= at {
-            self.strings.resize(at + 1, Box::default());
+            self.strings.resize_with(at + 1, || Arc::new([]));
         }
         self.strings[at] = text.into();
     }
 
     /// What `epid` is.
-    pub fn get(&self, epid: u32) -> Option<&EnabledProbe> {
-        self.enabled.get(epid as usize)?.as_ref()
+    pub(crate) fn get(&self, epid: u32) -> Option<Enabled<'_>> {
+        let (first, (probes, layout)) = self.enabled.range(..=epid).next_back()?;
+        let probe = probes.get((epid - first) as usize)?.as_ref()?;
+        Some(Enabled { probe, layout: layout.as_ref() })
     }
 
     pub(crate) fn string(&self, index: u32) -> &[u8] {

@@ -89,7 +89,7 @@ impl Text {
     fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
         let indent = self.indent.entry(event.cpu).or_insert(0);
         let probe = event.probe;
-        let syscall = probe.provider == "syscall";
+        let syscall = *probe.provider == *"syscall";
         let mark = match event.flow {
             Flow::Entry if syscall => " => ",
             Flow::Entry => " -> ",

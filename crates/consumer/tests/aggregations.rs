@@ -261,7 +261,7 @@ fn stacks_are_keys() {
 #[test]
 fn interned_keys_join_with_strings() {
     let mut s = Session::new(quiet());
-    s.consumer.intern(0, b"read");
+    s.consumer.intern(0, b"read".as_slice());
     let a = s.aggregation("a", AggFunc::Count, &[Datum::Interned]);
     let b = s.aggregation("b", AggFunc::Count, &[STR]);
     s.add(a, &[V::N(0)], &[1]);

@@ -112,7 +112,7 @@ fn rawbytes_dumps_strings_too() {
 #[test]
 fn interned_strings_are_strings() {
     let mut s = Session::new(quiet());
-    s.consumer.intern(3, b"getppid");
+    s.consumer.intern(3, b"getppid".as_slice());
     let p = probe(1, "dtrace:::BEGIN");
     let epid = s.traces(&p, &[Datum::Interned]);
     s.record(0, epid, &[V::N(3)]);

@@ -4,12 +4,14 @@
 //! has one of its probes. Enabled-probe ids are handed out in program order: each clause owns, in each unit, a range as
 //! long as the unit's index space, so that a program computes an id by one addition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bpf::program::{ClauseUse, Probe, ProbeSet};
 use check::program::Clause;
 use dif::ir::{IntBuiltin, Module, Op, StrBuiltin, Subr};
-use probes::ProbeDesc;
+use probes::{ProbeDesc, ProbeInfo};
 use providers::{EnabledProbe, Env, Role, Unit};
 
 use crate::compile::Program;
@@ -23,11 +25,11 @@ pub(crate) struct Assembled {
     pub(crate) probes: Vec<Probe>,
 }
 
-/// An enabled probe: what the consumer must know of an id.
+/// A clause in a unit: what the consumer must know of its ids, one for each index of the unit.
 pub(crate) struct Enabled {
-    pub(crate) epid: u32,
+    pub(crate) first: u32,
     pub(crate) clause: usize,
-    pub(crate) probe: EnabledProbe,
+    pub(crate) unit: usize,
 }
 
 /// All programs of a session, before code.
@@ -35,7 +37,7 @@ pub(crate) struct Assembly {
     pub(crate) units: Vec<Assembled>,
     pub(crate) enabled: Vec<Enabled>,
     /// Interned strings: those of the module, then names of probes.
-    pub(crate) strings: Vec<Vec<u8>>,
+    pub(crate) strings: Vec<Arc<[u8]>>,
     /// The first id that is free.
     pub(crate) next: u32,
     /// What runs before them.
@@ -52,24 +54,35 @@ fn arguments(module: &Module, clause: usize) -> u64 {
 }
 
 /// The probes that the clauses enable, each once, by id. `first` is the number of the first clause.
-fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> BTreeMap<u32, EnabledProbe> {
-    let mut all: BTreeMap<u32, EnabledProbe> = BTreeMap::new();
+fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Iterator<Item = EnabledProbe> {
+    // Clauses of one description share their list.
+    let mut lists: Vec<(&Rc<[ProbeInfo]>, u64)> = Vec::new();
     for (number, clause) in (first..).zip(clauses) {
         let args = arguments(module, number);
-        for p in clause.probes.iter() {
-            let new = || EnabledProbe { id: p.id, desc: p.desc.clone(), args: 0 };
-            all.entry(p.id.0).or_insert_with(new).args |= args;
+        match lists.last_mut() {
+            Some((list, all)) if Rc::ptr_eq(list, &clause.probes) => *all |= args,
+            _ => lists.push((&clause.probes, args)),
         }
     }
-    all
+    let mut all: Vec<(&ProbeInfo, u64)> = Vec::new();
+    for (list, args) in lists {
+        all.extend(list.iter().map(|p| (p, args)));
+    }
+    all.sort_by_key(|(p, _)| p.id);
+    all.dedup_by(|(p, args), (first, all)| {
+        let same = p.id == first.id;
+        *all |= if same { *args } else { 0 };
+        same
+    });
+    all.into_iter().map(|(p, args)| EnabledProbe { id: p.id, desc: p.desc.clone(), args })
 }
 
 /// Plans all units of the clauses that do not run yet, and hands out ids from `next` on.
 pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Result<Assembly, String> {
     let Program { module, registry, running, .. } = program;
     let clauses = program.checked.clauses.get(*running..).unwrap_or_default();
-    let mut by_provider: BTreeMap<std::sync::Arc<str>, Vec<EnabledProbe>> = BTreeMap::new();
-    for probe in enabled_probes(module, *running, clauses).into_values() {
+    let mut by_provider: BTreeMap<Arc<str>, Vec<EnabledProbe>> = BTreeMap::new();
+    for probe in enabled_probes(module, *running, clauses) {
         by_provider.entry(probe.desc.provider.clone()).or_default().push(probe);
     }
     let mut names = Names::new(module);
@@ -91,20 +104,17 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
     }
     let mut enabled = Vec::new();
     for (number, clause) in (*running..).zip(clauses) {
-        let ids: std::collections::HashSet<u32> = clause.probes.iter().map(|p| p.id.0).collect();
-        for a in &mut units {
+        let mut ids: Vec<u32> = clause.probes.iter().map(|p| p.id.0).collect();
+        ids.sort_unstable();
+        for (unit, a) in units.iter_mut().enumerate() {
             let mine: Vec<&(u32, EnabledProbe)> =
-                a.unit.probes.iter().filter(|(_, p)| ids.contains(&p.id.0)).collect();
+                a.unit.probes.iter().filter(|(_, p)| ids.binary_search(&p.id.0).is_ok()).collect();
             if mine.is_empty() {
                 continue;
             }
             let probes = probe_set(&mine, a.unit.space);
             a.clauses.push(ClauseUse { clause: number, probes, epid_base: next });
-            enabled.extend(mine.iter().map(|(index, probe)| Enabled {
-                epid: next + index,
-                clause: number,
-                probe: probe.clone(),
-            }));
+            enabled.push(Enabled { first: next, clause: number, unit });
             next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;
         }
     }
@@ -127,35 +137,53 @@ pub(crate) fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
 
 /// Interned strings, each text once.
 struct Names {
-    strings: Vec<Vec<u8>>,
-    known: std::collections::HashMap<Vec<u8>, u32>,
+    strings: Vec<Arc<[u8]>>,
+    known: HashMap<Arc<[u8]>, u32>,
+    /// Texts that probes share, by where they are: most names are asked for a hundred thousand times.
+    shared: HashMap<*const u8, u32>,
     /// Bytes of a string, its NUL included.
     strsize: usize,
-    /// Some clause asks for the names of its probe.
-    wanted: bool,
+    /// Which of a probe's names some clause asks for.
+    wanted: [bool; 4],
 }
 
 impl Names {
     fn new(module: &Module) -> Names {
-        let strings = module.strings.clone();
+        use StrBuiltin::{ProbeFunc, ProbeMod, ProbeName, ProbeProv};
+        let strings: Vec<Arc<[u8]>> = module.strings.iter().map(|s| s.as_slice().into()).collect();
         let known = (0..).zip(&strings).map(|(i, s)| (s.clone(), i)).collect();
-        let wanted = uses(module, |op| matches!(op, Op::BuiltinStr(b) if *b != StrBuiltin::Execname));
-        Names { strings, known, strsize: module.strsize as usize, wanted }
+        let wanted = [ProbeProv, ProbeMod, ProbeFunc, ProbeName]
+            .map(|name| uses(module, |op| matches!(op, Op::BuiltinStr(b) if *b == name)));
+        Names { strings, known, shared: HashMap::new(), strsize: module.strsize as usize, wanted }
     }
 
     fn of(&mut self, desc: &ProbeDesc) -> [u32; 4] {
-        if self.wanted { desc.fields().map(|f| self.intern(f)) } else { [0; 4] }
+        let fields = desc.fields();
+        std::array::from_fn(|i| match self.wanted[i] {
+            // A function's name is hardly ever another probe's, too.
+            true if i == 2 => self.intern(fields[i]),
+            true => match self.shared.get(&fields[i].as_ptr()) {
+                Some(known) => *known,
+                None => {
+                    let id = self.intern(fields[i]);
+                    self.shared.insert(fields[i].as_ptr(), id);
+                    id
+                }
+            },
+            false => 0,
+        })
     }
 
     fn intern(&mut self, text: &str) -> u32 {
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.truncate(self.strsize.saturating_sub(1));
-        let next = self.strings.len() as u32;
-        let strings = &mut self.strings;
-        *self.known.entry(bytes).or_insert_with_key(|bytes| {
-            strings.push(bytes.clone());
-            next
-        })
+        let bytes = text.as_bytes();
+        let bytes = &bytes[..bytes.len().min(self.strsize.saturating_sub(1))];
+        if let Some(known) = self.known.get(bytes) {
+            return *known;
+        }
+        let (id, bytes): (u32, Arc<[u8]>) = (self.strings.len() as u32, bytes.into());
+        self.strings.push(bytes.clone());
+        self.known.insert(bytes, id);
+        id
     }
 }
 

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bpf::features::{Capabilities, Features};
-use bpf::maps::{Maps, Needs, Plan, PreemptCount};
+use bpf::maps::{Area, Maps, Needs, Plan, PreemptCount};
 use bpf::mir::MapRef;
 use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
 use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
@@ -78,7 +80,7 @@ pub(crate) fn load(
     let layout = Layout::new(module, &error_numbers);
     let needs = needs(module, assembly, &layout, around);
     let auto = options.text("bufresize") == "auto";
-    let mut maps = match running {
+    let maps = match running {
         None => {
             let plan = Plan::new(module, &sizes(options), &needs);
             bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
@@ -90,7 +92,6 @@ pub(crate) fn load(
             Maps::grow(&r.plan, plan, auto)?
         }
     };
-    add_strings(&mut maps, &assembly.strings, module.strsize)?;
     let target = target(module, around)?;
     let session = Session {
         module,
@@ -111,7 +112,8 @@ pub(crate) fn load(
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };
     let preempt_count = preempt_count(module, assembly, around);
-    let making = Making { session: &session, error, running, options, sources: &program.map, preempt_count };
+    let (strings, sources) = (&assembly.strings, &program.map);
+    let making = Making { session: &session, error, running, strings, options, sources, preempt_count };
     let first_unit = first_table + assembly.bringers.len() as u32;
     for (number, bringer) in (first_table..first_unit).zip(&assembly.bringers) {
         let prog = making.load_bringer(bringer, number, &mut loaded.maps)?;
@@ -178,8 +180,9 @@ impl Program {
         let session = Session { module, plan: &plan, layout: &layout, target: &target, interned };
         let error = ErrorProbe { probe: crate::assemble::error_probe(&assembly.units), clauses: &error };
         let preempt_count = preempt_count(module, &assembly, &around);
-        let sources = &self.map;
-        let making = Making { session: &session, error, running: None, options, sources, preempt_count };
+        let (strings, sources) = (&assembly.strings, &self.map);
+        let making =
+            Making { session: &session, error, running: None, strings, options, sources, preempt_count };
         for (number, a) in (0..).zip(&assembly.units) {
             if a.unit.role != Role::Error && !a.clauses.is_empty() {
                 making.compile_unit(a, number)?;
@@ -236,14 +239,23 @@ fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
     Ok(map)
 }
 
-fn add_strings(maps: &mut Maps, strings: &[Vec<u8>], strsize: u32) -> Result<(), Error> {
-    let mut bytes = vec![0; strings.len().max(1) * strsize as usize];
-    for (text, place) in strings.iter().zip(bytes.chunks_mut(strsize as usize)) {
-        let n = text.len().min(place.len() - 1);
-        place[..n].copy_from_slice(&text[..n]);
+/// The texts of interned strings, for programs that want them and not only their numbers.
+fn strings(area: Area, strings: &[Arc<[u8]>]) -> Result<Map, SysError> {
+    let total = u32::try_from(area.total()).unwrap_or(u32::MAX);
+    let (stride, count) = if area.direct() { (total, 1) } else { (area.stride, area.count) };
+    let map = Map::create(&MapSpec::mmapable("dt_strings", stride, count))?;
+    // In place: a kernel's names are many megabytes.
+    let memory = map.mmap(true)?;
+    let places = memory.words().chunks(area.stride as usize / 8);
+    for (text, place) in strings.iter().zip(places) {
+        let text = &text[..text.len().min(area.stride as usize - 1)];
+        for (chunk, word) in text.chunks(8).zip(place) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
     }
-    maps.insert(MapRef::Strings, read_only("dt_strings", &bytes)?);
-    Ok(())
+    Ok(map)
 }
 
 /// The kernel's kind of program for a way to attach.
@@ -265,6 +277,7 @@ struct Making<'a> {
     session: &'a Session<'a>,
     error: ErrorProbe<'a>,
     running: Option<&'a Running>,
+    strings: &'a [Arc<[u8]>],
     options: &'a Options,
     sources: &'a SourceMap,
     /// How programs whose probes fire at any context level know it.
@@ -274,6 +287,10 @@ struct Making<'a> {
 impl Making<'_> {
     fn load_unit(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
         let compiled = self.compile_unit(a, number)?;
+        let wants_strings = compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Strings);
+        if wants_strings && maps.get(MapRef::Strings).is_none() {
+            maps.insert(MapRef::Strings, strings(self.session.strings(), self.strings)?);
+        }
         if let Some(bytes) = &compiled.table {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
         }

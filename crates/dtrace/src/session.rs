@@ -18,14 +18,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{
-    Consumer, EnabledProbe, Layout, Message, Output, Probe, Process, SlotSink, SystemSymbols, Text,
-};
+use consumer::{Consumer, Layout, Message, Output, Probe, ProbeRow, Process, SlotSink, SystemSymbols, Text};
 use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
-use providers::Env;
+use providers::{Env, Unit};
 
 use crate::assemble::{Assembly, assemble};
 use crate::compile::{Macros, Program, Source};
@@ -79,7 +77,7 @@ pub struct Session<W: Output> {
     /// All that is enabled.
     program: Program,
     /// Interned strings: a number stays what it is.
-    strings: Vec<Vec<u8>>,
+    strings: Vec<Arc<[u8]>>,
     /// The next enabled probe's id.
     next_epid: u32,
     /// What was told of suppressed firings.
@@ -255,7 +253,8 @@ impl<W: Output> Session<W> {
         macros: &Macros,
     ) -> Result<Vec<usize>, (Rc<SourceMap>, Error)> {
         let mut options = self.options.clone();
-        let more = self.program.and(sources, macros, &mut options, self.strings.clone());
+        let strings = self.strings.iter().map(|s| s.to_vec()).collect();
+        let more = self.program.and(sources, macros, &mut options, strings);
         let more = more.map_err(|(map, e)| (Rc::new(map), e))?;
         let map = more.map.clone();
         let first = self.program.titles.len();
@@ -516,28 +515,31 @@ fn introduce<W: Output>(
         consumer.add_aggregation(desc.clone());
     }
     for (at, text) in (0..).zip(&assembly.strings).skip(known.strings) {
-        consumer.intern(at, text);
+        consumer.intern(at, text.clone());
     }
     let mut layouts = Vec::new();
     for clause in &program.module.clauses {
         let layout = clause.record.as_ref().map(Layout::new).transpose();
         layouts.push(layout.map_err(|e| Error::Internal(format!("{e:?}")))?.map(Arc::new));
     }
-    let mut last: Option<Arc<Probe>> = None;
+    let mut rows: BTreeMap<usize, ProbeRow> = BTreeMap::new();
     for e in &assembly.enabled {
-        let d = &e.probe.desc;
-        let probe = match last.take().filter(|p| p.id == e.probe.id.0) {
-            Some(same) => same,
-            None => Arc::new(Probe {
-                id: e.probe.id.0,
-                provider: d.provider.to_string(),
-                module: d.module.to_string(),
-                function: d.function.to_string(),
-                name: d.name.to_string(),
-            }),
-        };
-        last = Some(probe.clone());
-        consumer.enable(e.epid, EnabledProbe { probe, layout: layouts[e.clause].clone() });
+        let row = rows.entry(e.unit).or_insert_with(|| row(&assembly.units[e.unit].unit));
+        consumer.enable_all(e.first, row.clone(), layouts[e.clause].clone());
     }
     Ok(())
+}
+
+/// The probes of a unit by their index.
+fn row(unit: &Unit) -> ProbeRow {
+    let mut row = vec![None; unit.space as usize];
+    for (index, probe) in &unit.probes {
+        let (d, id) = (&probe.desc, probe.id.0);
+        let (provider, module) = (d.provider.clone(), d.module.clone());
+        let (function, name) = (d.function.clone(), d.name.clone());
+        if let Some(place) = row.get_mut(*index as usize) {
+            *place = Some(Arc::new(Probe { id, provider, module, function, name }));
+        }
+    }
+    row.into()
 }

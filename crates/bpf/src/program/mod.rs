@@ -30,7 +30,7 @@ use plane::control::Activity;
 
 use crate::emit::{Code, assemble};
 use crate::load::{ProgramImage, SourceLine, Subprogram};
-use crate::maps::{Plan, PreemptCount};
+use crate::maps::{Area, Plan, PreemptCount};
 use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, Size, V};
 use crate::regalloc::CodegenError;
 pub use crate::routines::PathOffsets;
@@ -135,6 +135,13 @@ pub struct Session<'e> {
     /// Interned strings there are in [`MapRef::Strings`]: the module's, then names of probes, `strsize` bytes each, no
     /// text twice.
     pub interned: u32,
+}
+
+impl Session<'_> {
+    /// Where the interned strings are: looked up by their number where there are too many for one element.
+    pub fn strings(&self) -> Area {
+        Area { map: MapRef::Strings, at: 0, stride: self.module.strsize, count: self.interned.max(1) }
+    }
 }
 
 /// Which probe of a program fired.

@@ -1,6 +1,8 @@
 //! Which clauses are for the probe that fired: tests of bits, and the table that holds them where they do not fit an
 //! instruction.
 
+use std::collections::BTreeMap;
+
 use super::{ClauseUse, Index, Probe, ProbeSet, ProgramSpec};
 use crate::mir::{Builder, Jmp, Label, MapRef, Size, V};
 
@@ -8,18 +10,42 @@ use crate::mir::{Builder, Jmp, Label, MapRef, Size, V};
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) bytes: Vec<u8>,
-    words: u32,
+    /// Where bitmaps are.
+    bitmaps: BTreeMap<Vec<u64>, u32>,
+}
+
+/// Sets the bits of a set's probes.
+fn mark(words: &mut [u64], n: u32, set: &ProbeSet) {
+    match set {
+        ProbeSet::All => words.copy_from_slice(&full(n)),
+        ProbeSet::One(i) => words.get_mut(*i as usize / 64).into_iter().for_each(|w| *w |= 1 << (i % 64)),
+        ProbeSet::Bitmap(of) => words.iter_mut().zip(of).for_each(|(w, of)| *w |= of),
+    }
+}
+
+/// The bits of all of `n` probes.
+fn full(n: u32) -> Vec<u64> {
+    let mut words = vec![u64::MAX; n as usize / 64];
+    words.resize(n.div_ceil(64) as usize, (1 << (n % 64)) - 1);
+    words
+}
+
+/// The probes that some of the clauses are for.
+fn together(n: u32, clauses: &[ClauseUse]) -> Vec<u64> {
+    let mut words = vec![0; n.div_ceil(64) as usize];
+    clauses.iter().for_each(|c| mark(&mut words, n, &c.probes));
+    words
 }
 
 impl Table {
-    fn bitmap(&mut self, contains: impl Fn(u32) -> bool, n: u32) -> u32 {
-        let at = self.bytes.len() as u32;
-        for w in 0..n.div_ceil(64) {
-            let word = (0..64).filter(|i| contains(w * 64 + i)).fold(0u64, |word, i| word | 1 << i);
-            self.bytes.extend(word.to_le_bytes());
-        }
-        self.words = n.div_ceil(64);
-        at
+    /// Puts a bitmap into the table, if it is not there.
+    fn bitmap(&mut self, words: Vec<u64>) -> u32 {
+        let at = (self.bytes.len() as u32).next_multiple_of(8);
+        *self.bitmaps.entry(words).or_insert_with_key(|words| {
+            self.bytes.resize(at as usize, 0);
+            self.bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+            at
+        })
     }
 
     pub(super) fn rows(&mut self, probes: &[Probe]) -> u32 {
@@ -55,25 +81,18 @@ pub(super) fn union_test(
 ) {
     let Index::V(v) = index else { return };
     let n = spec.probes.len() as u32;
-    let wanted = |i| clauses.iter().any(|c| c.probes.contains(i));
-    if !(0..n).all(wanted) {
-        bit_test(b, spec.table, table, wanted, (v, n), out);
+    let wanted = together(n, clauses);
+    if wanted != full(n) {
+        bit_test(b, spec.table, table, wanted, v, out);
     }
 }
 
 /// Goes to `out` unless the bit of the probe is set.
-fn bit_test(
-    b: &mut Builder,
-    number: u32,
-    table: &mut Table,
-    contains: impl Fn(u32) -> bool,
-    (v, n): (V, u32),
-    out: Label,
-) {
-    let word = if n <= 64 {
-        b.imm((0..n).filter(|i| contains(*i)).fold(0u64, |w, i| w | 1 << i) as i64)
+fn bit_test(b: &mut Builder, number: u32, table: &mut Table, words: Vec<u64>, v: V, out: Label) {
+    let word = if let [word] = words[..] {
+        b.imm(word as i64)
     } else {
-        let at = table.bitmap(contains, n);
+        let at = table.bitmap(words);
         let base = b.map_value(MapRef::Table(number), at);
         let word = b.shr(v, 6);
         let off = b.shl(word, 3);
@@ -101,10 +120,15 @@ pub(super) fn clause_test(
                 b.jmp(skip);
             }
         }
-        (Index::V(_), set) if (0..n).all(|i| set.contains(i)) => {}
-        (Index::V(v), ProbeSet::One(i)) => b.br(Jmp::Ne, v, *i, skip),
+        (Index::V(_), ProbeSet::All) => {}
+        (Index::V(v), ProbeSet::One(i)) if n > 1 => b.br(Jmp::Ne, v, *i, skip),
         // What the union let pass is ours.
         (Index::V(_), _) if spec.clauses.len() == 1 => {}
-        (Index::V(v), set) => bit_test(b, spec.table, table, |i| set.contains(i), (v, n), skip),
+        (Index::V(v), _) => {
+            let wanted = together(n, std::slice::from_ref(c));
+            if wanted != full(n) {
+                bit_test(b, spec.table, table, wanted, v, skip);
+            }
+        }
     }
 }

@@ -15,7 +15,8 @@
 use dif::ir::{Cond, FaultKind, InstData, StrId, Value};
 
 use super::{Clause, Val};
-use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Alu, Builder, Helper, Jmp, Label, Operand, Size, V};
+use crate::routines::element;
 use crate::routines::words::{compare, copy_words, length, length_in_word, zero, zero_bytes};
 
 /// The first word of a NULL string; the others are zero.
@@ -80,14 +81,9 @@ impl Clause<'_, '_> {
 
     /// Address of the bytes of a string; a comm is put on the stack first, so only its 16 bytes are there.
     pub(crate) fn address(&mut self, s: Str) -> (V, i16) {
-        let strsize = self.env.module.strsize;
         match s {
             Str::Bytes(base, off) => (base, off),
-            Str::Known(Operand::Imm(i)) => (self.b.map_value(MapRef::Strings, i as u32 * strsize), 0),
-            Str::Known(Operand::V(id)) => {
-                let at = self.interned_address(id);
-                (at, 0)
-            }
+            Str::Known(id) => (self.interned_address(id), 0),
             Str::Comm(w0, w1) => {
                 let stack = self.b.stack(16);
                 self.b.slot_store(Size::B8, stack, 0, w0);
@@ -97,19 +93,27 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Address of an interned string whose index is only known at run time.
-    fn interned_address(&mut self, id: V) -> V {
-        let (strsize, count) = (self.env.module.strsize, self.env.interned);
+    /// Address of an interned string.
+    fn interned_address(&mut self, id: Operand) -> V {
+        let (area, never) = (self.env.strings(), self.end);
         let b = &mut *self.b;
-        let base = b.map_value(MapRef::Strings, 0);
-        let at = b.copy(base);
-        let done = b.label();
-        // Never taken; the verifier wants a bound.
-        b.br(Jmp::Ge, id, count, done);
-        let off = b.mul(id, strsize);
-        b.update(Alu::Add, at, off);
-        b.bind(done);
-        at
+        match id {
+            Operand::V(id) if area.direct() => {
+                let base = b.map_value(area.map, 0);
+                let (at, done) = (b.copy(base), b.label());
+                // Never taken; the verifier wants a bound.
+                b.br(Jmp::Ge, id, area.count, done);
+                let off = b.mul(id, area.stride);
+                b.update(Alu::Add, at, off);
+                b.bind(done);
+                at
+            }
+            Operand::Imm(i) if area.direct() => b.map_value(area.map, i as u32 * area.stride),
+            id => {
+                let key = b.stack(8);
+                element(b, area, id, key, never)
+            }
+        }
     }
 
     /// Copies a string to `size` bytes at `base + off`. With `fresh` the destination is zero already.

@@ -115,7 +115,7 @@ pub struct Session {
 
 pub fn probe(id: u32, description: &str) -> Arc<Probe> {
     let mut parts = description.split(':').map(str::to_owned);
-    let mut part = || parts.next().unwrap_or_default();
+    let mut part = || parts.next().unwrap_or_default().into();
     Arc::new(Probe { id, provider: part(), module: part(), function: part(), name: part() })
 }
 

@@ -438,7 +438,7 @@ fn faults_told(run: &mut Running) -> u64 {
     for notice in run.session.take_notices() {
         match notice {
             Notice::Message(Message::Fault(f)) => {
-                assert!(f.probe.is_some_and(|p: Arc<consumer::Probe>| p.function == "getppid"));
+                assert!(f.probe.is_some_and(|p: Arc<consumer::Probe>| *p.function == *"getppid"));
                 faults += 1;
             }
             Notice::Target(_) | Notice::Suppressed { .. } => {}

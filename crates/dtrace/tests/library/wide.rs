@@ -21,6 +21,7 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[Test] = &[
     ("wide::counts_by_module", by_module),
     ("wide::counts_by_function", by_function),
+    ("wide::names_are_texts", as_texts),
     ("wide::default_output_names_the_probe", by_default),
     ("wide::clauses_of_parts_of_them", of_parts),
 ];
@@ -144,6 +145,28 @@ fn by_module() -> Verdict {
 fn by_function() -> Verdict {
     let counts = counts(&run("wide:::entry /pid == $target/ { @[probefunc] = count(); }"));
     assert_eq!(counts, (0..CALLS).map(|n| (function(n), 1)).collect());
+    Verdict::Pass
+}
+
+fn as_texts() -> Verdict {
+    let other = function(7);
+    let output = run(&format!(
+        "wide:::entry /pid == $target && probefunc != \"{other}\"/ {{ s = probefunc; @[s] = count(); \
+         @l[probename, strlen(strjoin(probemod, \"x\"))] = count(); @p[strjoin(probeprov, \":\")] = count(); }}"
+    ));
+    let mut expected: BTreeMap<String, u64> =
+        (0..CALLS).filter(|n| *n != 7).map(|n| (function(n), 1)).collect();
+    expected.insert("wide:".into(), CALLS - 1);
+    assert_eq!(counts(&output), expected);
+    let of_length = |length: &str| {
+        let text = output.text();
+        let line = text.lines().find(|l| l.split_whitespace().take(2).eq(["entry", length])).unwrap_or("");
+        line.split_whitespace().nth(2).unwrap_or("0").parse::<usize>().unwrap()
+    };
+    for digits in 1..=3 {
+        let such = (0..CALLS).filter(|n| *n != 7 && module(*n).to_string().len() == digits).count();
+        assert_eq!(of_length(&("module".len() + digits + 1).to_string()), such);
+    }
     Verdict::Pass
 }
 
