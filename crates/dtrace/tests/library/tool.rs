@@ -93,7 +93,7 @@ pub(crate) fn compile(text: &str, options: &mut Options, target: u64) -> Program
 /// The command line of the workload.
 pub(crate) fn workload(threads: u64, calls: u64) -> Target {
     let me = std::env::current_exe().unwrap();
-    Target::create(&format!("{} --workload {threads} {calls}", me.display())).unwrap()
+    Target::create(format!("{} --workload {threads} {calls}", me.display())).unwrap()
 }
 
 /// A provider of one probe, `hits:::hit`: a uprobe on [`dt_library_hit`], which the test itself attaches.
