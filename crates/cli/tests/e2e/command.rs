@@ -12,7 +12,7 @@ tests! {
     options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
     terminated_by_sigterm readers_may_go a_reader_that_has_seen_enough_is_no_error a_full_disk_is_an_error
     an_interrupt_ends_a_blocked_write no_probes_is_an_error titles_end_where_the_description_does only_one_cpu targets_are_told_by_name_of_signal
-    words_are_bytes
+    words_are_bytes listing_by_globs
 }
 
 fn usage_without_words() -> Verdict {
@@ -479,5 +479,48 @@ fn words_are_bytes() -> Verdict {
     let mut command = std::process::Command::new(crate::tool::binary());
     let o = command.args([word(b"-x"), word(b"libdir=\xe9"), word(b"-n"), word(b"BEGIN")]).output().unwrap();
     assert_eq!((o.status.code(), o.stderr.ends_with(b": it is not UTF-8\n")), (Some(1), true), "{o:?}");
+    Pass
+}
+
+fn listing_by_globs() -> Verdict {
+    let rows = |words: &[&str]| -> Vec<String> {
+        let o = dtrace(&[&["-l"], words].concat()).code(0);
+        o.out.lines().skip(1).map(String::from).collect()
+    };
+    let all = rows(&["-P", "syscall"]);
+    let ids: Vec<u32> = all.iter().filter_map(|r| r.split_whitespace().next()?.parse().ok()).collect();
+    assert!(ids.len() == all.len() && ids.windows(2).all(|w| w[0] + 1 == w[1]), "ids are dense");
+    // Function and name are the last words of a row.
+    let only = |wanted: &dyn Fn(&str, &str) -> bool| -> Vec<String> {
+        let fits = |row: &&String| {
+            let words: Vec<&str> = row.split_whitespace().collect();
+            wanted(words[3], words[4])
+        };
+        all.iter().filter(fits).cloned().collect()
+    };
+    let path = std::env::temp_dir().join(format!("e2e-list-{}.d", std::process::id()));
+    std::fs::write(&path, "syscall::open*:entry { trace(1); }").unwrap();
+    let script = path.to_str().unwrap();
+    for (words, expected) in [
+        (&["-P", "sysc*l"] as &[&str], all.clone()),
+        (&["-m", "syscall:vm*"], all.clone()),
+        (&["-n", "syscall:::"], all.clone()),
+        (&["-f", "syscall::rea?"], only(&|f, _| f.len() == 4 && f.starts_with("rea"))),
+        (
+            &["-n", "syscall::[!a-n]*:ent*"],
+            only(&|f, n| !('a'..='n').any(|c| f.starts_with(c)) && n == "entry"),
+        ),
+        (&["-n", "syscall:*:*at:r*"], only(&|f, n| f.ends_with("at") && n == "return")),
+        (&["-n", "syscall:vmlinux:read:entry"], only(&|f, n| f == "read" && n == "entry")),
+        (&["-s", script], only(&|f, n| f.starts_with("open") && n == "entry")),
+        (&["-i", &ids[3].to_string()], all[3..4].to_vec()),
+    ] {
+        assert!(!expected.is_empty());
+        assert_eq!(rows(words), expected, "{words:?}");
+    }
+    let _ = std::fs::remove_file(&path);
+    // Each form ends where its field does.
+    let o = dtrace(&["-l", "-P", "syscall:vmlinux"]).code(1);
+    assert!(o.err.contains("Overspecified probe description"), "{o:?}");
     Pass
 }
