@@ -1,21 +1,29 @@
-//! Where bpftrace is.
+//! Where the peers are: bpftrace, and the C port of DTrace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How bpftrace is called.
+/// How a peer is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     words: Vec<String>,
+    /// What stands before a script.
+    options: &'static [&'static str],
     /// What it calls itself.
     pub(crate) version: String,
 }
 
 impl Peer {
-    /// `bpftrace -q -e SCRIPT`
+    fn new(words: Vec<String>, version: &str, options: &'static [&'static str]) -> Option<Peer> {
+        let out = Command::new(&words[0]).args(&words[1..]).arg(version).output().ok()?;
+        let version = String::from_utf8_lossy(&out.stdout).trim().to_string();
+        out.status.success().then_some(Peer { words, options, version })
+    }
+
+    /// `bpftrace -q -e SCRIPT`, `dtrace -qn SCRIPT`
     pub(crate) fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).args(["-q", "-e", script]);
+        command.args(&self.words[1..]).args(self.options).arg(script);
         command
     }
 }
@@ -40,18 +48,26 @@ fn mount_in(root: &Path) {
     }
 }
 
-/// A root with the peers, or this machine.
-pub(crate) fn find() -> Option<Peer> {
+/// The root with the peers, where there is one.
+fn root() -> Option<PathBuf> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default();
     let root = std::env::var_os("DTRACE_PEERS").map_or_else(|| top.join("target/vm/peers"), PathBuf::from);
+    root.join("usr/bin/bpftrace").exists().then_some(root)
+}
+
+/// bpftrace of the root with the peers, or of this machine.
+pub(crate) fn bpftrace() -> Option<Peer> {
     let mut candidates = vec![vec!["bpftrace".to_string()]];
-    if root.join("usr/bin/bpftrace").exists() {
+    if let Some(root) = root() {
         mount_in(&root);
         candidates.insert(0, vec!["chroot".into(), root.display().to_string(), "bpftrace".into()]);
     }
-    candidates.into_iter().find_map(|words| {
-        let out = Command::new(&words[0]).args(&words[1..]).arg("--version").output().ok()?;
-        let version = String::from_utf8_lossy(&out.stdout).trim().to_string();
-        out.status.success().then_some(Peer { words, version })
-    })
+    candidates.into_iter().find_map(|words| Peer::new(words, "--version", &["-q", "-e"]))
+}
+
+/// The C port of DTrace in the root with the peers.
+pub(crate) fn c_port() -> Option<Peer> {
+    let root = root().filter(|r| r.join("usr/sbin/dtrace").exists())?;
+    let words = vec!["chroot".into(), root.display().to_string(), "/usr/sbin/dtrace".into()];
+    Peer::new(words, "-V", &["-qn"])
 }

@@ -1,13 +1,11 @@
 //! Running the tracers and the traced loop.
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use bpf::insn::Insn;
-use bpf::sys::{Link, Prog, ProgKind, ProgSpec};
 
 use crate::peer::Peer;
 
@@ -15,6 +13,8 @@ use crate::peer::Peer;
 pub(crate) struct Tools {
     pub(crate) dtrace: PathBuf,
     pub(crate) peer: Option<Peer>,
+    /// The C port of DTrace.
+    pub(crate) port: Option<Peer>,
 }
 
 /// Calls of a batch of the traced loop. Short, so that on a shared machine some batches run undisturbed.
@@ -23,7 +23,9 @@ pub(crate) const BATCH: u32 = 1_000;
 /// One call of the traced loop in nanoseconds, on one CPU: so many batches, or half a second's worth, and of their figures
 /// the one that a twentieth are below. Disturbed batches are above it; the very least are accidents of the clock.
 pub(crate) fn child_loop(args: &[String]) {
-    let batches: Option<u64> = args.first().and_then(|a| a.parse().ok());
+    let batches: Option<u64> = args.get(1).and_then(|a| a.parse().ok());
+    let file = std::fs::File::open("/dev/null").ok().filter(|_| args.first().is_some_and(|a| a == "read"));
+    let file = file.as_ref().map(AsRawFd::as_raw_fd);
     let end = Instant::now() + Duration::from_millis(500);
     if let Some(last) = bpf::sys::online_cpus().last() {
         // SAFETY: an all-zero set is valid, and the kernel reads just its size.
@@ -40,13 +42,22 @@ pub(crate) fn child_loop(args: &[String]) {
             break;
         }
         for _ in 0..BATCH {
-            // SAFETY: no arguments.
-            unsafe { libc::syscall(libc::SYS_getppid) };
+            match file {
+                // SAFETY: no byte is written.
+                Some(fd) => unsafe { libc::syscall(libc::SYS_read, fd, std::ptr::null_mut::<u8>(), 0) },
+                // SAFETY: no arguments.
+                None => unsafe { libc::syscall(libc::SYS_getppid) },
+            };
         }
         all.push(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
     }
     all.sort_by(f64::total_cmp);
     println!("{}", all.get(all.len() / 20).copied().unwrap_or(f64::NAN));
+}
+
+/// A figure, or a dash for what was not measured.
+pub(crate) fn figure(value: f64, decimals: usize) -> String {
+    if value.is_nan() { "-".into() } else { format!("{value:.decimals$}") }
 }
 
 /// Median of some figures.
@@ -109,13 +120,6 @@ impl Drop for Running {
     }
 }
 
-/// The floor: an empty program on `sys_enter`.
-pub(crate) fn floor() -> Option<Link> {
-    let insns = [Insn::mov64_imm(bpf::insn::Reg::R0, 0), Insn::exit()];
-    let prog = Prog::load(&ProgSpec::new(ProgKind::RawTracepoint, "floor", &insns)).ok()?;
-    Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
-}
-
 /// Wall and CPU seconds and peak kilobytes of one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
@@ -144,21 +148,25 @@ pub(crate) fn whole(mut command: Command) -> Option<Cost> {
 
 impl Tools {
     /// The release binary beside this one.
-    pub(crate) fn new(peer: Option<Peer>) -> Result<Tools, String> {
+    pub(crate) fn new(peer: Option<Peer>, port: Option<Peer>) -> Result<Tools, String> {
         let me = std::env::current_exe().map_err(|e| e.to_string())?;
         let dtrace =
             std::env::var_os("DTRACE_BIN").map_or_else(|| me.with_file_name("dtrace"), PathBuf::from);
         if !dtrace.exists() {
             return Err(format!("{}: build it first (cargo build --release)", dtrace.display()));
         }
-        Ok(Tools { dtrace, peer })
+        Ok(Tools { dtrace, peer, port })
     }
 
     /// What runs where.
     pub(crate) fn heading(&self) -> String {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let peer = self.peer.as_ref().map_or("none (see benches/src/main.rs)".into(), |p| p.version.clone());
-        format!("kernel {}, {} CPUs; peer: {peer}", kernel.trim(), bpf::sys::online_cpus().len())
+        let version = |peer: &Option<Peer>| {
+            peer.as_ref().map_or("none (see benches/src/main.rs)".into(), |p| p.version.clone())
+        };
+        let (peer, port) = (version(&self.peer), version(&self.port));
+        let cpus = bpf::sys::online_cpus().len();
+        format!("kernel {}, {cpus} CPUs; peer: {peer}; C port: {port}", kernel.trim())
     }
 
     /// `dtrace -qn SCRIPT`, with further words before it.
@@ -168,10 +176,15 @@ impl Tools {
         command
     }
 
-    /// Nanoseconds a call of the loop.
+    /// Nanoseconds a call of the loop of getppid.
     pub(crate) fn loop_ns(&self) -> f64 {
+        self.loop_of("getppid")
+    }
+
+    /// Nanoseconds a call of a loop: `getppid`, or `read` of no bytes.
+    pub(crate) fn loop_of(&self, call: &str) -> f64 {
         let me = std::env::current_exe().unwrap_or_default();
-        let out = Command::new(me).arg("--loop").output();
+        let out = Command::new(me).args(["--loop", call]).output();
         out.ok().and_then(|o| String::from_utf8_lossy(&o.stdout).trim().parse().ok()).unwrap_or(f64::NAN)
     }
 }

@@ -3,14 +3,34 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::run::{BATCH, Running, Tools, floor, median, whole};
+use crate::floor::sys_enter;
+use crate::run::{BATCH, Running, Tools, figure, median, whole};
 
 /// What measures.
 type Section = fn(&Tools);
 
-/// Name and code of each section.
-pub(crate) const ALL: [(&str, Section); 5] =
-    [("start", start), ("event", event), ("rows", rows), ("exit", exit), ("long", crate::long::long)];
+/// Where a section is measured when none is named: on this machine, in a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    Machine,
+    Guest,
+    Both,
+}
+
+/// Name, place and code of each section. What nothing was enabled before comes first.
+pub(crate) const ALL: [(&str, Where, Section); 11] = [
+    ("off", Where::Machine, crate::all::off),
+    ("all", Where::Machine, crate::all::all),
+    ("start", Where::Machine, start),
+    ("event", Where::Machine, event),
+    ("rows", Where::Machine, rows),
+    ("exit", Where::Machine, exit),
+    ("long", Where::Machine, crate::long::long),
+    ("list", Where::Both, crate::guest::list),
+    ("firing", Where::Guest, crate::guest::firing),
+    ("vfs", Where::Guest, crate::guest::vfs),
+    ("functions", Where::Guest, crate::guest::functions),
+];
 
 /// Wall time and peak memory of a program that prints nothing and ends.
 fn start(tools: &Tools) {
@@ -95,7 +115,7 @@ fn event(tools: &Tools) {
         let [mut bare, mut least, mut ours, mut theirs] = [f64::NAN; 4];
         for _ in 0..ROUNDS {
             bare = bare.min(tools.loop_ns());
-            if let Some(_link) = floor() {
+            if let Some(_link) = sys_enter() {
                 least = least.min(tools.loop_ns());
             }
             let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {}", q.ours);
@@ -122,11 +142,6 @@ fn event(tools: &Tools) {
     println!(
         "  +floor: dtrace over the floor; ratio: what dtrace adds to a bare call over what the peer adds"
     );
-}
-
-/// A figure, or a dash for what was not measured.
-fn figure(value: f64, decimals: usize) -> String {
-    if value.is_nan() { "-".into() } else { format!("{value:.decimals$}") }
 }
 
 /// Records at full speed: what came out, and what was reported lost, of so many calls.
@@ -179,7 +194,7 @@ fn show_rows(name: &str, calls: u64, rows: Option<Rows>) {
 /// Start, all calls, drain and end are in the time.
 fn our_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     let me = std::env::current_exe().ok()?;
-    let target = format!("{} --loop {}", me.display(), calls / u64::from(BATCH));
+    let target = format!("{} --loop getppid {}", me.display(), calls / u64::from(BATCH));
     let script = "syscall::getppid:entry /pid == $target/ { trace(timestamp); }";
     let file = std::env::temp_dir().join(format!("dtrace-rows-{}", std::process::id()));
     let start = Instant::now();
@@ -210,7 +225,7 @@ fn their_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     let start = Instant::now();
     let me = std::env::current_exe().ok()?;
     let batches = (calls / u64::from(BATCH)).to_string();
-    Command::new(me).args(["--loop", &batches]).stdout(Stdio::null()).status().ok()?;
+    Command::new(me).args(["--loop", "getppid", &batches]).stdout(Stdio::null()).status().ok()?;
     let seconds = start.elapsed().as_secs_f64();
     Some(Rows { printed: tracer.end(), dropped: 0, seconds })
 }

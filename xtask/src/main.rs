@@ -22,25 +22,33 @@ pub(crate) fn vm_dir() -> PathBuf {
     std::env::var_os("DTRACE_VM_DIR").map_or_else(|| root().join("target/vm"), PathBuf::from)
 }
 
-/// Builds for release and runs the harness under `benches/`.
+/// Builds for release and runs the harness under `benches/`, here or in a guest.
 fn bench(args: &[String]) -> Result<u8, String> {
-    let cargo = |words: &[&str]| {
-        let status = std::process::Command::new("cargo")
-            .args(words)
-            .args(args_after(words, args))
-            .current_dir(root())
-            .status();
-        status.map(|s| s.code().unwrap_or(1) as u8).map_err(|e| format!("cargo: {e}"))
-    };
-    match cargo(&["build", "--release", "-p", "cli"])? {
-        0 => cargo(&["run", "--release", "-q", "-p", "benches", "--"]),
-        code => Ok(code),
+    let status = std::process::Command::new("cargo")
+        .args(["build", "--release", "-q", "-p", "cli", "-p", "benches"])
+        .current_dir(root())
+        .status();
+    if !status.map_err(|e| format!("cargo: {e}"))?.success() {
+        return Err("bench: the build failed".into());
     }
-}
-
-/// The user's words follow only a command that ends in `--`.
-fn args_after<'a>(words: &[&str], args: &'a [String]) -> &'a [String] {
-    if words.last() == Some(&"--") { args } else { &[] }
+    let harness = test::target_dir().join("release/benches");
+    match args {
+        [vm, kernel, sections @ ..] if vm == "--vm" => {
+            let mut words = vec!["env".to_string()];
+            // The guest sees this machine's files.
+            for name in ["DTRACE_PEERS", "DTRACE_BIN"] {
+                words.extend(std::env::var(name).map(|value| format!("{name}={value}")));
+            }
+            words.push(harness.display().to_string());
+            words.extend_from_slice(sections);
+            let options = ["--kernel", kernel, "--timeout", "1800", "--"].map(String::from);
+            vm::command(&[&options, &words[..]].concat())
+        }
+        _ => {
+            let status = std::process::Command::new(&harness).args(args).status();
+            status.map(|s| s.code().unwrap_or(1) as u8).map_err(|e| format!("{}: {e}", harness.display()))
+        }
+    }
 }
 
 const HELP: &str = "\
@@ -49,8 +57,8 @@ cargo xtask CHORE
                 boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
   test [--host|--vm] [KERNEL...]
                 run every test here, and those that need a kernel in each guest
-  bench [start|event|rows|exit]
-                build for release and compare with bpftrace and the floor
+  bench [--vm KERNEL] [SECTION...]
+                build for release and compare with bpftrace and the floor, here or in a guest
   coverage      print the rows of D that no test names
   tidy          check the house rules that a program can check
   kernels       download and unpack the kernels

@@ -1,0 +1,92 @@
+//! Everything at once: what enabling it all takes, what leaving takes, and that nothing of it stays.
+
+use crate::run::{Running, Tools, figure, median};
+use crate::session::{Rounds, Session, floor, ours, run};
+
+/// The providers whose probes are all enabled, each where the tracer has it.
+const PROVIDERS: [&str; 3] = ["syscall:::", "sdt:::", "rawtp:::"];
+
+/// Descriptions that match something.
+fn known(tools: &Tools) -> Vec<&'static str> {
+    let lists = |d: &&str| {
+        let mut command = std::process::Command::new(&tools.dtrace);
+        command.args(["-l", "-n", d]).output().is_ok_and(|o| o.status.success())
+    };
+    PROVIDERS.into_iter().filter(lists).collect()
+}
+
+/// Enable and exit, beside as many raw tracepoints of the floor.
+pub(crate) fn all(tools: &Tools) {
+    const ROUNDS: usize = 7;
+    let known = known(tools);
+    println!("\n{} enabled together (median of {ROUNDS})", known.join(" and "));
+    let clauses = format!("{} {{ @[probeprov] = count(); }}", known.join(","));
+    let (mut mine, mut least) = (Rounds::default(), Rounds::default());
+    for _ in 0..ROUNDS {
+        mine.0.extend(run(ours(tools, &[], &clauses)));
+        let Some(last) = mine.0.last() else { continue };
+        least.0.extend(run(floor(&["raw", &last.links.to_string()])));
+    }
+    println!("{}", Rounds::heading());
+    println!("{}\n{}", mine.line("dtrace"), least.line("floor, raw tracepoints"));
+    println!(
+        "  exit {} ms of 500; of the floor's: enable {}, exit {}",
+        figure(mine.of(|s| s.exit), 0),
+        figure(mine.of(|s| s.enable) / least.of(|s| s.enable), 2),
+        figure(mine.of(|s| s.exit) / least.of(|s| s.exit), 2)
+    );
+    let exits: Vec<String> = mine.0.iter().map(|s: &Session| figure(s.exit, 0)).collect();
+    println!("  dtrace's exits, ms: {}", exits.join(" "));
+}
+
+/// Least, median and most of some figures.
+struct Spread(f64, f64, f64);
+
+fn spread(all: &[f64]) -> Spread {
+    let least = all.iter().copied().fold(f64::NAN, f64::min);
+    let most = all.iter().copied().fold(f64::NAN, f64::max);
+    Spread(least, median(all.to_vec()), most)
+}
+
+/// The loop before anything was enabled, while everything is, and after each of many times that everything was enabled and
+/// disabled.
+pub(crate) fn off(tools: &Tools) {
+    const ROUNDS: usize = 10;
+    let mut known = known(tools);
+    known.push("profile-997");
+    let clauses = known.join(",");
+    println!(
+        "\nzero effect when off: {clauses} enabled and disabled {ROUNDS} times; a loop of getppid, ns a call"
+    );
+    let many = |before: &dyn Fn()| -> Vec<f64> {
+        let once = |_| {
+            before();
+            tools.loop_ns()
+        };
+        (0..ROUNDS).map(once).collect()
+    };
+    let before = many(&|| ());
+    // Nothing happens in between here either: what differs is the machine's noise.
+    let again = many(&|| ());
+    let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {clauses} {{ @[probeprov] = count(); }}");
+    let on = Running::start(tools.dtrace(&["-x", "switchrate=10ms"], &script)).map(|_tracer| tools.loop_ns());
+    let after = many(&|| {
+        run(ours(tools, &[], &format!("{clauses} {{ @[probeprov] = count(); }}")));
+    });
+    println!("  {:<34} {:>8} {:>8} {:>8}", "", "least", "median", "most");
+    for (name, all) in
+        [("before anything", &before), ("the same again: the noise", &again), ("after", &after)]
+    {
+        let Spread(least, middle, most) = spread(all);
+        println!("  {name:<34} {:>8} {:>8} {:>8}", figure(least, 1), figure(middle, 1), figure(most, 1));
+    }
+    println!("  {:<34} {:>8}", "while everything is enabled, once", figure(on.unwrap_or(f64::NAN), 1));
+    let (a, b, c) = (spread(&before), spread(&again), spread(&after));
+    println!(
+        "  after over before: least {:+.1} %, median {:+.1} %; noise: least {:+.1} %, median {:+.1} %",
+        (c.0 / a.0 - 1.0) * 100.0,
+        (c.1 / a.1 - 1.0) * 100.0,
+        (b.0 / a.0 - 1.0) * 100.0,
+        (b.1 / a.1 - 1.0) * 100.0
+    );
+}

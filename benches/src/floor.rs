@@ -1,0 +1,143 @@
+//! The floors: the least that any tracer can do, each a process of its own (`benches --floor …`).
+//!
+//! A program of two instructions, attached to what a tracer would attach to, held for a moment, closed. It prints when
+//! everything was attached, when closing began, and the most memory it had, as the tracers' scripts do: see
+//! `crate::session`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bpf::insn::{Insn, Reg};
+use bpf::sys::{AttachType, Link, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, monotonic_ns, tracefs};
+use types::btf::{Btf, BtfKind};
+
+/// Between the last attach and the first close.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the words after `--floor` say. Never a partial floor: whoever cannot attach everything fails.
+pub(crate) fn child(args: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let links = match words.as_slice() {
+        ["raw", count] => raw(count.parse().map_err(|_| "how many?")?)?,
+        [means, sides, prefix] => {
+            let sides: &[bool] = match *sides {
+                "entry" => &[false],
+                "both" => &[false, true],
+                other => return Err(format!("no sides {other}")),
+            };
+            match *means {
+                "multi" => multi(sides, prefix)?,
+                "fentry" => fentry(sides, prefix)?,
+                "kprobe" => kprobe(sides, prefix)?,
+                other => return Err(format!("no means {other}")),
+            }
+        }
+        _ => return Err("raw N, or multi|fentry|kprobe entry|both PREFIX".into()),
+    };
+    println!("on {}", monotonic_ns());
+    println!("links {}", links.len());
+    std::thread::sleep(PAUSE);
+    println!("off {}", monotonic_ns());
+    drop(links);
+    Ok(())
+}
+
+fn load(kind: ProgKind, attach: AttachType, btf_id: u32) -> Result<Prog, String> {
+    let insns = [Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
+    let spec = ProgSpec { attach, attach_btf_id: btf_id, ..ProgSpec::new(kind, "floor", &insns) };
+    Prog::load(&spec).map_err(|e| format!("{e:?}"))
+}
+
+/// An empty raw-tracepoint program on `sys_enter`.
+pub(crate) fn sys_enter() -> Option<Link> {
+    let prog = load(ProgKind::RawTracepoint, AttachType::None, 0).ok()?;
+    Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
+}
+
+/// So many links to raw tracepoints, each tracepoint of the kernel in turn.
+fn raw(count: usize) -> Result<Vec<Link>, String> {
+    let prog = load(ProgKind::RawTracepoint, AttachType::None, 0)?;
+    let btf = vmlinux()?;
+    let mut names: Vec<&str> =
+        btf.names(&[BtfKind::Typedef]).filter_map(|n| n.strip_prefix("btf_trace_")).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut links = Vec::new();
+    while links.len() < count {
+        let before = links.len();
+        for name in &names {
+            if links.len() < count {
+                links.extend(Link::raw_tracepoint(&prog, name, 0));
+            }
+        }
+        if links.len() == before {
+            return Err("no tracepoint takes a program".into());
+        }
+    }
+    Ok(links)
+}
+
+fn vmlinux() -> Result<Btf, String> {
+    Btf::open(Path::new("/sys/kernel/btf/vmlinux"), None).map_err(|e| format!("{e:?}"))
+}
+
+/// Lines of one of tracefs' lists of functions.
+fn list(name: &str) -> Result<String, String> {
+    let path = tracefs().map_err(str::to_owned)?.join(name);
+    std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Lines that are places of the kernel's list which no function has any more.
+fn is_function(name: &str) -> bool {
+    !name.starts_with("__ftrace_invalid_address")
+}
+
+/// One link a side, by address.
+fn multi(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
+    let text = list("available_filter_functions_addrs")?;
+    let addresses: Vec<u64> = text
+        .lines()
+        .filter_map(|l| l.split_once(' '))
+        .filter(|(_, rest)| rest.starts_with(prefix) && is_function(rest))
+        .filter_map(|(address, _)| u64::from_str_radix(address, 16).ok())
+        .collect();
+    drop(text);
+    let prog = load(ProgKind::Kprobe, AttachType::KprobeMulti, 0)?;
+    let attach =
+        |is_return: &bool| Link::kprobe_multi(&prog, ProbeSite::Addresses(&addresses), &[], *is_return);
+    sides.iter().map(|side| attach(side).map_err(|e| e.to_string())).collect()
+}
+
+/// The functions' names, each once, without their modules.
+fn functions(prefix: &str) -> Result<Vec<String>, String> {
+    let text = list("available_filter_functions")?;
+    let names = text.lines().filter_map(|l| l.split_whitespace().next());
+    let mut names: Vec<String> =
+        names.filter(|n| n.starts_with(prefix) && is_function(n)).map(str::to_owned).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// One program and one link a function and side: where the kernel knows its type.
+fn fentry(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
+    let btf = vmlinux()?;
+    let names = functions(prefix)?;
+    let ids: Vec<u32> = names.iter().filter_map(|n| btf.find(&[BtfKind::Func], n)).collect();
+    drop(btf);
+    let attach = |id: u32, is_return: bool| {
+        let kind = if is_return { AttachType::TraceFexit } else { AttachType::TraceFentry };
+        let prog = load(ProgKind::Tracing, kind, id)?;
+        Link::tracing(&prog, 0).map_err(|e| e.to_string())
+    };
+    // What one function refuses, it refuses a tracer too.
+    Ok(ids.iter().flat_map(|id| sides.iter().filter_map(|side| attach(*id, *side).ok())).collect())
+}
+
+/// One perf event a function and side, all of one program.
+fn kprobe(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
+    let prog = load(ProgKind::Kprobe, AttachType::None, 0)?;
+    let attach = |name: &str, side: bool| Link::perf_event(&prog, PerfEvent::kprobe(name, 0, side)?, 0);
+    let names = functions(prefix)?;
+    Ok(names.iter().flat_map(|n| sides.iter().filter_map(|side| attach(n, *side).ok())).collect())
+}

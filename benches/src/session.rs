@@ -1,0 +1,168 @@
+//! A whole session of a tracer, timed: start, everything attached, exit called, process ended, last program gone.
+//!
+//! Every tracer says on its standard output `on T` when all its probes are live and `off T` when its exit begins, T being
+//! the monotonic clock: the scripts do it in `BEGIN` and in a probe of the clock a tenth of a second later, which both
+//! tracers run when the rest is attached. The process ends after that; what it left to be closed by others is gone from
+//! the kernel when none of the programs is left that it held when all was live.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bpf::sys::{ObjectKind, ids, monotonic_ns};
+
+use crate::floor::PAUSE;
+use crate::run::{Tools, figure, median};
+
+/// Milliseconds, and kilobytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Session {
+    /// Start of the process to all probes live.
+    pub(crate) enable: f64,
+    /// `exit()` to the end of the process.
+    pub(crate) exit: f64,
+    /// `exit()` to when the kernel had the last program of it.
+    pub(crate) gone: f64,
+    /// The most memory the process had.
+    pub(crate) peak_kb: f64,
+    /// BPF links it held.
+    pub(crate) links: usize,
+}
+
+/// The script of a session with these clauses.
+pub(crate) fn ours(tools: &Tools, words: &[&str], clauses: &str) -> Command {
+    let script = format!(
+        "BEGIN {{ printf(\"on %d\\n\", timestamp); }} {clauses} \
+         tick-{}ms {{ printf(\"off %d\\n\", timestamp); exit(0); }}",
+        PAUSE.as_millis()
+    );
+    let mut all = vec!["-x", "switchrate=10ms"];
+    all.extend(words);
+    tools.dtrace(&all, &script)
+}
+
+/// The same of the peer.
+pub(crate) fn theirs(tools: &Tools, clauses: &str) -> Option<Command> {
+    let script = format!(
+        "BEGIN {{ printf(\"on %llu\\n\", nsecs(monotonic)); }} {clauses} \
+         interval:ms:{} {{ printf(\"off %llu\\n\", nsecs(monotonic)); exit(); }}",
+        PAUSE.as_millis()
+    );
+    let mut command = tools.peer.as_ref()?.command(&script);
+    command.env("BPFTRACE_MAX_PROBES", "1000000");
+    Some(command)
+}
+
+/// A floor.
+pub(crate) fn floor(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_default());
+    command.arg("--floor").args(words);
+    command
+}
+
+/// How many links a process holds, and the ids of its programs. (Others load programs meanwhile, so the kernel's list
+/// alone does not tell.)
+fn held(pid: u32) -> (usize, Vec<u32>) {
+    let (mut links, mut programs) = (0, Vec::new());
+    for info in std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(info.path()).unwrap_or_default();
+        links += usize::from(text.lines().any(|l| l.starts_with("link_type")));
+        let ids = text.lines().filter_map(|l| l.strip_prefix("prog_id:")?.trim().parse::<u32>().ok());
+        programs.extend(ids);
+    }
+    (links, programs)
+}
+
+/// Runs it to its end, and on until its programs are gone. `None` when it failed, with its last words on our standard
+/// error.
+pub(crate) fn run(mut command: Command) -> Option<Session> {
+    let started = monotonic_ns();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    let errors = child.stderr.take()?;
+    let errors = std::thread::spawn(move || std::io::read_to_string(errors).unwrap_or_default());
+    let mut session = Session::default();
+    let (mut on, mut off, mut programs) = (None, None, Vec::new());
+    for line in BufReader::new(child.stdout.take()?).lines().map_while(Result::ok) {
+        let number = |name: &str| line.trim().strip_prefix(name)?.trim().parse::<u64>().ok();
+        if let Some(at) = number("on ") {
+            on = Some(at);
+            (session.links, programs) = held(child.id());
+        }
+        off = number("off ").or(off);
+    }
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is valid; both pointers are.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::wait4(child.id() as i32, &mut status, 0, &mut usage);
+        usage
+    };
+    let ended = monotonic_ns();
+    let (Some(on), Some(off), 0) = (on, off, status) else {
+        // Who holds its standard error may live on: its words are not waited for.
+        std::thread::sleep(Duration::from_millis(100));
+        let said = if errors.is_finished() { errors.join().unwrap_or_default() } else { String::new() };
+        eprintln!("    failed: {}", said.lines().next_back().unwrap_or("it said nothing"));
+        return None;
+    };
+    let limit = Instant::now() + Duration::from_secs(300);
+    while ids(ObjectKind::Prog).is_ok_and(|now| now.iter().any(|id| programs.contains(id))) {
+        if Instant::now() > limit {
+            eprintln!("    programs are left after 300 s");
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ms = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
+    session.enable = ms(started, on);
+    session.exit = ms(off, ended);
+    session.gone = ms(off, monotonic_ns()).max(session.exit);
+    session.peak_kb = usage.ru_maxrss as f64;
+    Some(session)
+}
+
+/// Several rounds of one tracer.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds(pub(crate) Vec<Session>);
+
+impl Rounds {
+    /// The median of one figure.
+    pub(crate) fn of(&self, figure: fn(&Session) -> f64) -> f64 {
+        median(self.0.iter().map(figure).collect())
+    }
+
+    /// The heading of [`Rounds::line`].
+    pub(crate) fn heading() -> String {
+        format!(
+            "  {:<24} {:>9} {:>9} {:>9} {:>10} {:>10} {:>8} {:>6}",
+            "", "enable ms", "exit ms", "gone ms", "en+exit", "en+gone", "MiB", "links"
+        )
+    }
+
+    /// One line of a table.
+    pub(crate) fn line(&self, name: &str) -> String {
+        format!(
+            "  {name:<24} {:>9} {:>9} {:>9} {:>10} {:>10} {:>8} {:>6}",
+            figure(self.of(|s| s.enable), 0),
+            figure(self.of(|s| s.exit), 0),
+            figure(self.of(|s| s.gone), 0),
+            figure(self.of(Session::until_exit), 0),
+            figure(self.of(Session::until_gone), 0),
+            figure(self.of(|s| s.peak_kb / 1024.0), 1),
+            figure(self.of(|s| s.links as f64), 0),
+        )
+    }
+}
+
+impl Session {
+    /// Enable plus exit.
+    pub(crate) fn until_exit(&self) -> f64 {
+        self.enable + self.exit
+    }
+
+    /// Enable plus the time until the last program was gone.
+    pub(crate) fn until_gone(&self) -> f64 {
+        self.enable + self.gone
+    }
+}
