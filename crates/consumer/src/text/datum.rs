@@ -34,7 +34,9 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
             }
         }
         Value::Str { text, size } => {
-            if view.options.rawbytes || !text.iter().all(looks_like_text) {
+            // A key keeps to its line.
+            let dumped = columns == TRACED && !text.iter().all(looks_like_text);
+            if view.options.rawbytes || dumped {
                 let mut bytes = text.to_vec();
                 bytes.resize((*size as usize).max(text.len()), 0);
                 hexdump(out, &bytes);
@@ -192,7 +194,11 @@ mod tests {
         assert_eq!(show(&Value::Str { text: b"a\tb\n\x07\x08", size: 8 }, true), "a\tb\n\x07\x08");
         let dump = show(&Value::Str { text: b"a\x01", size: 8 }, false);
         assert!(dump.ends_with("0: 61 01 00 00 00 00 00 00                          a.......\n"), "{dump}");
-        assert!(show(&Value::Str { text: "\u{e9}".as_bytes(), size: 4 }, true).contains(": c3 a9 00 00"));
+        let e = Value::Str { text: "\u{e9}".as_bytes(), size: 4 };
+        assert!(show(&e, true).contains(": c3 a9 00 00"));
+        let mut out = Vec::new();
+        key(&mut out, &e, &mut View { options: &Options::default(), symbols: &mut NoSymbols });
+        assert_eq!(String::from_utf8_lossy(&out).trim(), "\u{e9}");
     }
 
     #[test]
