@@ -9,6 +9,8 @@
 //!     0  activity     exit status << 32 | state       compare-exchange only
 //!    64  epoch        aggregation epoch                 consumer adds 1, programs read
 //!   128  unique       ids of threads, ever growing      fetch-add
+//!   192  life         the consumer's signs of life      consumer adds 1
+//!   256  alarm        see [`crate::deadman`]            heartbeats store
 //!
 //!  per-CPU control (PERCPU_STRIDE bytes a CPU index, all in one element)
 //!     0  reserve      ring: bytes ever reserved         compare-exchange by programs
@@ -19,12 +21,13 @@
 //!   384  (room for the in-flight counts of the ring policy)
 //!   448  chill mark   when the interval of chill() began  programs store
 //!   456  chilled      ns held since then                 fetch-add
+//!   464  heart        six words, see [`crate::deadman`]  the CPU's heartbeat stores
 //! ```
 //!
 //! ```text
 //!  WARMUP ──BEGIN done──> ACTIVE ──exit(), ^C, target gone──> DRAINING ──END done──> STOPPED
 //!     └───────exit() in BEGIN────────────────────────────────────^
-//!  any of them ──abort──> KILLED
+//!  ACTIVE ──a heartbeat's alarm──> KILLED
 //! ```
 //!
 //! **CPU index.** Per-CPU structures are made for `n` CPUs, those online at start. A CPU whose number is below `n` has
@@ -32,6 +35,8 @@
 //! operations; so a CPU that comes late needs no new map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::deadman::Reason;
 
 /// Bytes of the control page.
 pub const CONTROL_SIZE: u32 = 4096;
@@ -41,6 +46,10 @@ pub const ACTIVITY: u32 = 0;
 pub const EPOCH: u32 = 64;
 /// Offset of the counter of unique ids in the control page.
 pub const UNIQUE: u32 = 128;
+/// Offset of the consumer's signs of life in the control page.
+pub const LIFE: u32 = 192;
+/// Offset of the alarm word in the control page.
+pub const ALARM: u32 = 256;
 
 /// Bytes of a CPU's control element.
 pub const PERCPU_STRIDE: u32 = 512;
@@ -61,6 +70,18 @@ pub const DROP_KINDS_MAX: u32 = 16;
 pub const CHILL_MARK: u32 = 448;
 /// Offset of the nanoseconds that `chill()` held the CPU in its interval.
 pub const CHILLED: u32 = 456;
+/// Offset of the time of a CPU's last heartbeat.
+pub const HEART_LAST: u32 = 464;
+/// Offset of the signs of life that it saw.
+pub const HEART_SEEN: u32 = 472;
+/// Offset of the nanoseconds without another.
+pub const HEART_SILENT: u32 = 480;
+/// Offset of its lateness.
+pub const HEART_LATE: u32 = 488;
+/// Offset of the greatest lateness since the consumer looked.
+pub const SHOWN_LATE: u32 = 496;
+/// Offset of the longest silence since the consumer looked.
+pub const SHOWN_SILENT: u32 = 504;
 /// `chill()`'s interval in nanoseconds.
 pub const CHILL_INTERVAL: u64 = 1_000_000_000;
 /// So long `chill()` may hold a CPU in each interval.
@@ -99,8 +120,8 @@ impl Activity {
         use Activity::{Active, Draining, Killed, Stopped, Warmup};
         matches!(
             (self, next),
-            (Warmup, Active | Draining) | (Active, Draining) | (Draining, Stopped) | (_, Killed)
-        ) && self != next
+            (Warmup, Active | Draining) | (Active, Draining | Killed) | (Draining | Killed, Stopped)
+        )
     }
 }
 
@@ -251,6 +272,16 @@ impl<'a> Control<'a> {
         }
     }
 
+    /// A sign of life.
+    pub fn live(&self) {
+        self.word(LIFE).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The limit that a heartbeat found passed since the last call.
+    pub fn take_alarm(&self) -> Option<Reason> {
+        Reason::of(self.word(ALARM).swap(0, Ordering::SeqCst))
+    }
+
     /// The side (0 or 1) that programs update now.
     pub fn side(&self) -> u32 {
         (self.word(EPOCH).load(Ordering::SeqCst) & 1) as u32
@@ -285,6 +316,16 @@ impl<'a> PerCpu<'a> {
     /// A word of the element of CPU index `index` (below [`PerCpu::count`]).
     pub fn word(&self, index: u32, offset: u32) -> &'a AtomicU64 {
         &self.words[(index * PERCPU_STRIDE + offset) as usize / 8]
+    }
+
+    /// The greatest lateness of heartbeats and the longest silence of the consumer that they saw, on all CPUs since the last
+    /// call.
+    pub fn take_lag(&self) -> (u64, u64) {
+        let most = |offset| {
+            let each = (0..self.count).map(|index| self.word(index, offset).swap(0, Ordering::Relaxed));
+            each.max().unwrap_or(0)
+        };
+        (most(SHOWN_LATE), most(SHOWN_SILENT))
     }
 
     /// Drops counted so far.
@@ -353,7 +394,22 @@ mod tests {
         assert_eq!(control.activity(), (Activity::Stopped, 3));
         assert_eq!(control.become_state(Activity::Draining), Activity::Stopped);
         assert_eq!(control.become_state(Activity::Killed), Activity::Stopped);
-        assert_eq!(control.activity(), (Activity::Killed, 3));
+        assert_eq!(control.activity(), (Activity::Stopped, 3));
+    }
+
+    #[test]
+    fn only_a_session_that_works_is_killed() {
+        let page = memory(CONTROL_SIZE);
+        let control = Control::new(&page).unwrap();
+        for from in [Activity::Warmup, Activity::Draining, Activity::Stopped] {
+            page[0].store(activity_word(from, 0), Ordering::SeqCst);
+            assert_eq!(control.become_state(Activity::Killed), from);
+            assert_eq!(control.activity(), (from, 0));
+        }
+        page[0].store(activity_word(Activity::Active, 0), Ordering::SeqCst);
+        assert_eq!(control.become_state(Activity::Killed), Activity::Active);
+        assert_eq!(control.become_state(Activity::Draining), Activity::Killed);
+        assert_eq!(control.activity(), (Activity::Killed, 0));
     }
 
     #[test]

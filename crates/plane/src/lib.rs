@@ -10,6 +10,7 @@
 //!  descriptions   desc      what a record, a key, an aggregation value is made of
 //!                 shape     what print() shows of a type
 //!  control page   control   activity, epoch, exit status, drop counters
+//!                 deadman   who stops a session that leaves the machine no time
 //!  records        ring      one ring a CPU: reserve by compare-exchange, commit by exchange
 //!                 drain     the consumer's side: committed records, in order of time
 //!  aggregations   table     open addressing, one table a CPU and epoch
@@ -25,6 +26,7 @@
 
 pub mod assoc;
 pub mod control;
+pub mod deadman;
 pub mod desc;
 pub mod format;
 pub mod owned;

@@ -39,7 +39,7 @@ pub use crate::select::layout::Layout;
 use crate::select::layout::SlotParts;
 use crate::select::{Firing, Result, Which, clause, far, fault, near};
 use crate::sys::{AttachType, ProgKind};
-pub use own::{end_of_thread, vtime_switch};
+pub use own::{end_of_thread, heartbeat, vtime_switch};
 pub use pages::bring_pages;
 pub use parts::Division;
 use parts::Part;

@@ -1,5 +1,7 @@
 //! Programs of the session itself, which serve no probe.
 
+use plane::deadman::Limits;
+
 use super::Compiled;
 use crate::emit::assemble;
 use crate::maps::Plan;
@@ -19,6 +21,12 @@ pub fn end_of_thread(plan: &Plan, first: u32, state: i16) -> Result<Compiled> {
 /// `vtimestamp` (see [`plane::vtime`]).
 pub fn vtime_switch(btf_id: u32) -> Result<Compiled> {
     program(("vtime", ProgKind::Tracing, AttachType::TraceRawTp, btf_id), routines::vtime_switch)
+}
+
+/// The heartbeat (see [`plane::deadman`]), for a clock of each CPU; of another `kind` for tests. With `kills` it ends the
+/// session.
+pub fn heartbeat(kind: ProgKind, plan: &Plan, limits: Limits, kills: bool) -> Result<Compiled> {
+    program(("heartbeat", kind, AttachType::None, 0), |b| routines::heartbeat(b, plan, limits, kills))
 }
 
 fn program(

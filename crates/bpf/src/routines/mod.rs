@@ -16,7 +16,7 @@
 //!  agg      finding a key's slot                agg_value  adding to its value
 //!  assoc    associative arrays                  thread     self->, context level
 //!  memory   what an address of D's own leads to
-//!  chill    holding the CPU
+//!  chill    holding the CPU                       heartbeat  watching over the session
 //!  owned    elements of self-> arrays and their threads
 //!  vtime    vtimestamp
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
@@ -28,6 +28,7 @@ mod agg_value;
 mod args;
 mod assoc;
 mod chill;
+mod heartbeat;
 mod memory;
 mod owned;
 mod path;
@@ -42,6 +43,7 @@ pub use agg::aggregate;
 pub(crate) use args::args;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
 pub use chill::chill;
+pub use heartbeat::heartbeat;
 pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
 pub use owned::end_of_thread;
 pub use path::PathOffsets;

@@ -3,11 +3,13 @@
 //! ```text
 //!  consumer   BEGIN's program (test_run) · ACTIVE · … · DRAINING · grace · drain · END's program · drain · STOPPED
 //!  firings    load the word; ACTIVE: first clause (a record, perhaps exit()); the word again; second clause (a record)
+//!  heartbeat  load the word; ACTIVE: KILLED, after which the consumer gives up
 //! ```
 //!
 //! A record is one step here (`rings` shows that it may be), a drain takes all there are. What must hold: probes record
 //! nothing before ACTIVE and nothing after the grace period, END's clauses see all records of probes drained, every record is
-//! drained once, no program runs to an end that nobody waits for, and the first `exit()` gives the status.
+//! drained once, no program runs to an end that nobody waits for, and the first `exit()` gives the status. Or the heartbeat was
+//! first: then nobody's exit() has won and END does not run.
 
 use super::explore::{Phase, Step, World};
 use crate::control::{Activity, activity_word, exit_status};
@@ -22,6 +24,9 @@ pub(super) mod seen {
     pub(in super::super) const CUT_SHORT: u32 = 32;
     pub(in super::super) const WAITED: u32 = 64;
     pub(in super::super) const LOST_RACE: u32 = 128;
+    pub(in super::super) const KILLED: u32 = 256;
+    pub(in super::super) const KILL_LOST: u32 = 512;
+    pub(in super::super) const GIVEN_UP: u32 = 1024;
 }
 
 /// A fault put in.
@@ -42,6 +47,10 @@ pub(super) enum Broken {
     NoSecondGate,
     /// END runs before the drain.
     EarlyEnd,
+    /// The heartbeat stores KILLED.
+    PlainKill,
+    /// The consumer does not look for KILLED.
+    NoGivingUp,
 }
 
 /// What the parties do.
@@ -53,6 +62,8 @@ pub(super) struct Setup {
     pub(super) firings: &'static [&'static [Option<u8>]],
     /// The consumer ends the session by itself (`^C`); else it waits for an exit().
     pub(super) interrupted: bool,
+    /// A heartbeat finds a limit passed.
+    pub(super) alarm: bool,
     pub(super) broken: Broken,
 }
 
@@ -71,6 +82,8 @@ struct State {
     recorded: u8,
     parties: [Party; 3],
     consumer: Consumer,
+    heart: Heart,
+    killed: bool,
     found: u64,
     waits: u8,
     /// The status of the exchange that won.
@@ -94,6 +107,13 @@ enum At {
     Exit,
     Regate,
     Second,
+}
+
+#[derive(Clone, Copy, Hash, PartialEq, Eq)]
+enum Heart {
+    Gate,
+    Kill,
+    Done,
 }
 
 #[derive(Clone, Copy, Hash, PartialEq, Eq)]
@@ -129,6 +149,8 @@ impl Session {
             recorded: 0,
             parties: Default::default(),
             consumer: Consumer::Begin,
+            heart: if setup.alarm { Heart::Gate } else { Heart::Done },
+            killed: false,
             found: 0,
             waits: 0,
             first_exit: None,
@@ -186,6 +208,22 @@ impl Session {
         Ok(step)
     }
 
+    fn beat(&mut self) -> Step {
+        let s = &mut self.state;
+        let active = s.word == activity_word(Activity::Active, 0);
+        if s.heart == Heart::Gate {
+            s.heart = if active { Heart::Kill } else { Heart::Done };
+            return Step::of("the heartbeat loads the activity");
+        }
+        s.heart = Heart::Done;
+        if active || self.setup.broken == Broken::PlainKill {
+            s.word = activity_word(Activity::Killed, 0);
+            s.killed = true;
+            return Step::seeing("the heartbeat kills", seen::KILLED);
+        }
+        Step::seeing("the heartbeat finds another state", seen::KILL_LOST)
+    }
+
     fn consume(&mut self) -> Result<Step, String> {
         let (setup, s) = (self.setup, &mut self.state);
         let (next, step) = match s.consumer {
@@ -209,6 +247,11 @@ impl Session {
                 s.change(Activity::Active, false, Consumer::Activate, Consumer::Work)
             }
             Consumer::Work => (Consumer::Drain, Step::of("stop waiting")),
+            Consumer::Drain
+                if Activity::of(s.word) == Activity::Killed && setup.broken != Broken::NoGivingUp =>
+            {
+                (Consumer::Stop, Step::seeing("give up", seen::GIVEN_UP))
+            }
             Consumer::Drain => s.look(Activity::Draining, Consumer::DrainExchange, Consumer::Grace),
             Consumer::DrainExchange => {
                 let plain = setup.broken == Broken::PlainDraining;
@@ -313,15 +356,23 @@ impl State {
 
 impl World for Session {
     fn parties(&self) -> usize {
-        self.setup.firings.len() + 1
+        self.setup.firings.len() + 2
     }
 
     fn level(&self, party: usize) -> Option<u8> {
-        (party < self.setup.firings.len()).then_some(party as u8)
+        // The heartbeat is above all that fires.
+        (party != self.setup.firings.len()).then_some(party as u8)
     }
 
     fn phase(&self, party: usize) -> Phase {
         let s = &self.state;
+        if party > self.setup.firings.len() {
+            return match s.heart {
+                Heart::Gate => Phase::Idle,
+                Heart::Kill => Phase::Running,
+                Heart::Done => Phase::Finished,
+            };
+        }
         let Some(firings) = self.setup.firings.get(party) else {
             let active = Activity::of(s.word) == Activity::Active;
             return match s.consumer {
@@ -340,11 +391,19 @@ impl World for Session {
     }
 
     fn step(&mut self, party: usize) -> Result<Step, String> {
-        if party < self.setup.firings.len() { self.fire(party) } else { self.consume() }
+        match party.cmp(&self.setup.firings.len()) {
+            std::cmp::Ordering::Less => self.fire(party),
+            std::cmp::Ordering::Equal => self.consume(),
+            std::cmp::Ordering::Greater => Ok(self.beat()),
+        }
     }
 
     fn end(&self) -> Result<u32, String> {
         let s = &self.state;
+        if s.killed {
+            let clean = !s.ended && s.first_exit.is_none() && s.word == activity_word(Activity::Stopped, 0);
+            return if clean { Ok(0) } else { Err("a session that ended was killed".into()) };
+        }
         if s.drained != s.recorded || s.records != 0 {
             return Err(format!("recorded {}, drained {}", s.recorded, s.drained));
         }
@@ -368,8 +427,12 @@ mod tests {
         begin_exit: None,
         firings: &[&[None, Some(3)], &[Some(4), None], &[None]],
         interrupted: true,
+        alarm: false,
         broken: Broken::No,
     };
+
+    /// A session that is to be killed, while one exits and the user interrupts.
+    const ALARM: Setup = Setup { firings: &[&[None], &[Some(4), None]], alarm: true, ..RACE };
 
     fn both(setup: Setup) -> u32 {
         holds(Session::new(setup), Schedule::Nested).seen
@@ -423,5 +486,23 @@ mod tests {
     #[test]
     fn an_end_before_the_drain_is_caught() {
         breaks(RACE, Broken::EarlyEnd, "undrained");
+    }
+
+    #[test]
+    fn a_killed_session_did_not_end_and_the_other_way_round() {
+        let all = seen::KILLED | seen::KILL_LOST | seen::GIVEN_UP | seen::EXIT_WON | seen::EXIT_LOST;
+        assert_eq!(both(ALARM) & all, all);
+        let begin = both(Setup { begin_exit: Some(7), ..ALARM });
+        assert_eq!(begin & (seen::EXIT_IN_BEGIN | seen::KILLED), seen::EXIT_IN_BEGIN);
+    }
+
+    #[test]
+    fn killing_over_an_exit_is_caught() {
+        breaks(ALARM, Broken::PlainKill, "a session that ended was killed");
+    }
+
+    #[test]
+    fn ending_what_was_killed_is_caught() {
+        breaks(ALARM, Broken::NoGivingUp, "END does not fire");
     }
 }
