@@ -273,7 +273,7 @@ fn tell(session: &mut Session<Output>, told: Told) {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,
             Notice::Target(_) => !told.quiet,
-            Notice::Message(_) | Notice::Suppressed { .. } => true,
+            Notice::Message(_) | Notice::Suppressed { .. } | Notice::Unresponsive(_) => true,
         };
         if wanted {
             complain(notice);

@@ -28,6 +28,8 @@ pub enum Error {
     Output(std::io::Error),
     /// The results make no sense.
     Aborted(consumer::Aborted),
+    /// The session left the machine no time, and was stopped.
+    Unresponsive,
     /// A setting that this version refuses.
     Setting(String),
     /// Ours.
@@ -83,6 +85,7 @@ impl fmt::Display for Error {
                 write!(f, "processing aborted: {}", text.split(" (os error").next().unwrap_or_default())
             }
             Error::Aborted(why) => write!(f, "processing aborted: {why}"),
+            Error::Unresponsive => f.write_str("processing aborted: Abort due to systemic unresponsiveness"),
             Error::Setting(text) => f.write_str(text),
             Error::Internal(text) => write!(f, "internal error: {text}"),
         }

@@ -12,6 +12,7 @@
 //!  pages      which user memory is brought before which probes
 //!  load       making maps and programs
 //!  machine    the kernel side: maps, programs, links
+//!  deadman    who stops a session that leaves the machine no time
 //!  session    the life of it
 //! ```
 //!
@@ -20,6 +21,7 @@
 mod assemble;
 mod compile;
 mod cpp;
+mod deadman;
 mod error;
 mod facts;
 mod libraries;
@@ -33,6 +35,7 @@ mod session;
 pub use consumer::Output;
 
 pub use compile::{Field, Macros, Program, Source, compile, compile_with};
+pub use deadman::Alarm;
 pub use error::Error;
 pub use probes::{FieldKind, Pattern, ProbeInfo};
 pub use proc::{Error as TargetError, Target};

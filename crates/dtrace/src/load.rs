@@ -40,6 +40,7 @@ pub(crate) struct Running {
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
     pub(crate) owned: u32,
+    pub(crate) heart: bool,
 }
 
 /// Programs that are loaded and not attached yet, and the maps that only they have.
@@ -50,6 +51,8 @@ pub(crate) struct Loaded {
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
     pub(crate) owned: u32,
+    /// There is a heartbeat among them: nanoseconds between two.
+    pub(crate) heart: Option<u64>,
     pub(crate) maps: Maps,
 }
 
@@ -108,6 +111,7 @@ pub(crate) fn load(
         error: (error_probe, error.clone()),
         next_table: first_table + (assembly.units.len() + assembly.bringers.len()) as u32,
         owned: running.map_or(0, |m| m.owned),
+        heart: None,
         maps,
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };
@@ -131,6 +135,20 @@ pub(crate) fn load(
             Role::End => loaded.end.push(prog),
             _ => loaded.attached.push(Attached::new(prog, a.unit.attach.clone(), true)),
         }
+    }
+    let watches = |a: &Attached| a.fires && !matches!(a.attach, Attach::Clock { single: true, .. });
+    if !running.is_some_and(|r| r.heart)
+        && loaded.attached.iter().any(watches)
+        && let Some(limits) = crate::deadman::limits(options)
+    {
+        let kills = !options.flag("destructive");
+        let compiled = bpf::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
+        let prog = making.load_compiled(&compiled, &loaded.maps)?;
+        let (event, cpus) = (bpf::sys::Counter::clock(), around.cpus.to_vec());
+        let attach = Attach::Clock { event, period: limits.interval, cpus, single: false };
+        // It beats before anything else fires.
+        loaded.attached.insert(0, Attached::new(prog, attach, false));
+        loaded.heart = Some(limits.interval);
     }
     if loaded.maps.plan.vtime
         && running.is_none_or(|r| !r.plan.vtime)

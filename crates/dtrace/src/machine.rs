@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
 
 use bpf::maps::Maps;
 use bpf::mir::MapRef;
@@ -14,6 +15,7 @@ use bpf::program::{ClauseUse, Probe};
 use bpf::sys::{Doorbell, GracePeriod, Link, Map, Mmap, Prog, SysError, monotonic_ns};
 use consumer::SlotSink;
 use plane::control::{Activity, Control, DropDelta, DropTracker, PerCpu};
+use plane::deadman::Reason;
 use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::stacks::Stack;
@@ -21,6 +23,7 @@ use providers::Attach;
 
 use crate::assemble::Assembly;
 use crate::compile::Program;
+use crate::deadman::Life;
 use crate::error::Error;
 use crate::load::{Loaded, Running, Surroundings, load};
 use crate::options::Options;
@@ -28,9 +31,9 @@ use crate::options::Options;
 /// A program and what holds it in place.
 pub(crate) struct Attached {
     prog: Prog,
-    /// It fires clauses: what the kernel keeps from it is lost.
-    fires: bool,
-    attach: Attach,
+    /// It fires clauses: what the kernel keeps from it is lost. The others help where they can be attached.
+    pub(crate) fires: bool,
+    pub(crate) attach: Attach,
     links: Vec<Link>,
     /// CPUs that have a clock, in the order of `links`.
     cpus: Vec<u32>,
@@ -39,6 +42,11 @@ pub(crate) struct Attached {
 impl Attached {
     pub(crate) fn new(prog: Prog, attach: Attach, fires: bool) -> Attached {
         Attached { prog, fires, attach, links: Vec::new(), cpus: Vec::new() }
+    }
+
+    /// It is the heartbeat.
+    fn beats(&self) -> bool {
+        !self.fires && matches!(self.attach, Attach::Clock { .. })
     }
 }
 
@@ -93,6 +101,9 @@ pub(crate) struct Machine {
     still: bool,
     doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
+    /// Nanoseconds between heartbeats, when there are some.
+    heart: Option<u64>,
+    life: Option<Life>,
     maps: Maps,
 }
 
@@ -123,6 +134,8 @@ impl Machine {
             still: false,
             doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
+            heart: loaded.heart,
+            life: None,
             maps,
         };
         machine.doorbell = machine.maps.take(MapRef::Doorbell).map(Doorbell::over).transpose()?;
@@ -135,7 +148,8 @@ impl Machine {
             self.maps.iter().map(|(at, m)| (at, m.as_fd().as_raw_fd())).collect();
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
-        Running { plan, fds, error, next_table: self.next_table, owned: self.owned }
+        let heart = self.heart.is_some();
+        Running { plan, fds, error, next_table: self.next_table, owned: self.owned, heart }
     }
 
     /// Takes in what was loaded, runs its BEGIN, and attaches it. Where that fails, nothing of it stays attached.
@@ -151,6 +165,11 @@ impl Machine {
         self.former_stacks.extend(former.into_iter().filter(|(at, _)| *at == MapRef::Stacks).map(|(_, m)| m));
         self.next_table = loaded.next_table;
         self.owned = loaded.owned;
+        self.heart = self.heart.or(loaded.heart);
+        self.live();
+        if self.life.is_none() {
+            loaded.attached.retain(|a| !a.beats());
+        }
         run(&loaded.begin)?;
         if self.activity().0 == Activity::Active {
             attach(&mut loaded.attached)?;
@@ -163,8 +182,37 @@ impl Machine {
 
     /// Hangs all programs in.
     pub(crate) fn attach(&mut self) -> Result<(), Error> {
+        self.live();
+        if self.life.is_none() {
+            self.attached.retain(|a| !a.beats());
+        }
         attach(&mut self.attached)?;
         self.need_grace()
+    }
+
+    /// Gives signs of life, where there are heartbeats that look for them. Where they cannot be given, heartbeats would take
+    /// that for silence, and must not beat.
+    fn live(&mut self) {
+        if let (Some(interval), None) = (self.heart, &self.life) {
+            let control = self.maps.get(MapRef::Control).and_then(|m| m.mmap(true).ok());
+            self.life = control.and_then(|c| Life::start(c, Duration::from_nanos(interval)).ok());
+        }
+    }
+
+    /// The limit that a heartbeat found passed since the last call.
+    pub(crate) fn take_alarm(&self) -> Option<Reason> {
+        self.control()?.take_alarm()
+    }
+
+    /// The greatest lateness of heartbeats and the longest silence of ours that they saw since the last call.
+    pub(crate) fn take_lag(&self) -> (u64, u64) {
+        let each = self.banks.iter().filter_map(|b| Some(PerCpu::new(b.percpu.words(), b.cpus)?.take_lag()));
+        each.fold((0, 0), |most, lag| (most.0.max(lag.0), most.1.max(lag.1)))
+    }
+
+    /// Nanoseconds that the kernel counted for the session's programs.
+    pub(crate) fn time_taken(&self) -> u64 {
+        self.attached.iter().filter_map(|a| Some(a.prog.info().ok()?.run_time_ns)).sum()
     }
 
     fn need_grace(&mut self) -> Result<(), Error> {
@@ -192,8 +240,14 @@ impl Machine {
                 if a.cpus.contains(cpu) || single && !a.cpus.is_empty() {
                     continue;
                 }
-                a.links.push(providers::attach::clock(&a.prog, event, period, *cpu)?);
-                a.cpus.push(*cpu);
+                match providers::attach::clock(&a.prog, event, period, *cpu) {
+                    Ok(link) => {
+                        a.links.push(link);
+                        a.cpus.push(*cpu);
+                    }
+                    Err(_) if !a.fires => {}
+                    Err(e) => return Err(e),
+                }
             }
         }
         Ok(())
@@ -346,7 +400,9 @@ fn attach(all: &mut [Attached]) -> Result<(), Error> {
     let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
     bpf::sys::allow_files(descriptors as u64);
     for a in all {
-        if let Attach::Clock { event, period, cpus, .. } = &a.attach {
+        if !a.fires {
+            hang_helper(a);
+        } else if let Attach::Clock { event, period, cpus, .. } = &a.attach {
             for cpu in cpus.clone() {
                 match providers::attach::clock(&a.prog, event, *period, cpu) {
                     Ok(link) => {
@@ -372,6 +428,20 @@ fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
         _ => None,
     });
     all.map(|(number, map)| Ok((number, map.mmap(true)?))).collect()
+}
+
+/// Attaches what fires no clauses, as far as the kernel lets us.
+fn hang_helper(a: &mut Attached) {
+    let Attach::Clock { event, period, cpus, .. } = &a.attach else {
+        a.links = providers::attach::attach(&a.attach, &a.prog).unwrap_or_default();
+        return;
+    };
+    for cpu in cpus.clone() {
+        if let Ok(link) = providers::attach::clock(&a.prog, event, *period, cpu) {
+            a.links.push(link);
+            a.cpus.push(cpu);
+        }
+    }
 }
 
 fn run(progs: &[Prog]) -> Result<(), SysError> {

@@ -27,6 +27,7 @@ use providers::{Env, Unit};
 
 use crate::assemble::{Assembly, assemble};
 use crate::compile::{Macros, Program, Source};
+use crate::deadman::{Alarm, WINDOW, Watch};
 use crate::error::Error;
 use crate::load::{Surroundings, load};
 use crate::machine::Machine;
@@ -50,6 +51,8 @@ pub enum Notice {
     Lowered(String),
     /// `pid 12 has exited`.
     Target(String),
+    /// The session leaves the machine no time.
+    Unresponsive(Alarm),
     /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
     Suppressed {
         /// Whose.
@@ -64,6 +67,7 @@ impl std::fmt::Display for Notice {
         match self {
             Notice::Message(m) => m.fmt(f),
             Notice::Lowered(t) | Notice::Target(t) => f.write_str(t),
+            Notice::Unresponsive(alarm) => alarm.fmt(f),
             Notice::Suppressed { program, count } => {
                 let firings = if *count == 1 { "firing" } else { "firings" };
                 write!(f, "up to {count} {firings} of {program} suppressed by the kernel")
@@ -88,6 +92,7 @@ pub struct Session<W: Output> {
     options: Options,
     notices: Vec<Notice>,
     next: Deadlines,
+    watch: Option<Watch>,
     cpus: Vec<u32>,
 }
 
@@ -213,6 +218,7 @@ impl<W: Output> Session<W> {
         let now = Instant::now();
         let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, NOTE_FIRST) };
         let program = program.clone();
+        let watch = Watch::new(&options);
         let (strings, next_epid) = (assembly.strings, assembly.next);
         let mut session = Session {
             program,
@@ -225,6 +231,7 @@ impl<W: Output> Session<W> {
             options,
             notices,
             next,
+            watch,
             cpus,
         };
         session.next = Deadlines {
@@ -297,7 +304,7 @@ impl<W: Output> Session<W> {
     /// the call then returns early.
     pub fn work(&mut self, user: Option<BorrowedFd<'_>>, limit: Duration) -> Result<Status, Error> {
         if self.machine.activity().0 != Activity::Active {
-            return Ok(Status::Done);
+            return self.alive().map(|()| Status::Done);
         }
         let mut first = self.next.switch.min(self.next.aggregate).min(self.next.status);
         if !self.targets.is_empty() {
@@ -321,13 +328,44 @@ impl<W: Output> Session<W> {
         }
         if now >= self.next.status {
             self.status()?;
-            self.next.status = now + self.every("statusrate");
+            let measuring = self.watch.as_ref().is_some_and(Watch::is_measuring);
+            self.next.status = now + if measuring { WINDOW } else { self.every("statusrate") };
         }
         if now >= self.next.note.0 {
             self.note_targets(now);
         }
         let over = self.targets_ended() || self.machine.activity().0 != Activity::Active;
+        self.alive()?;
         Ok(if over { Status::Done } else { Status::Working })
+    }
+
+    /// Fails when the session was stopped for what it did to the machine.
+    fn alive(&mut self) -> Result<(), Error> {
+        if self.machine.activity().0 != Activity::Killed {
+            return Ok(());
+        }
+        self.heed(None);
+        Err(Error::Unresponsive)
+    }
+
+    /// Tells of an alarm: of the session's own watch, or of a heartbeat.
+    fn heed(&mut self, own: Option<Alarm>) {
+        let Some(watch) = &self.watch else { return };
+        let alarm = own.or_else(|| self.machine.take_alarm().map(|reason| watch.alarm(reason)));
+        self.notices.extend(alarm.map(Notice::Unresponsive));
+    }
+
+    /// Looks after the machine.
+    fn watch(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        let own = watch.look(self.machine.take_lag(), self.cpus.len(), || self.machine.time_taken());
+        if own.is_some()
+            && !self.options.flag("destructive")
+            && let Some(control) = self.machine.control()
+        {
+            control.become_state(Activity::Killed);
+        }
+        self.heed(own);
     }
 
     /// Reads the targets' address maps while they can be read: a target that has ended is still to be symbolized.
@@ -359,6 +397,7 @@ impl<W: Output> Session<W> {
         let drops = self.machine.drops();
         self.consumer.dropped(drops);
         self.tell_suppressed();
+        self.watch();
         if self.machine.has_clocks() {
             let online = bpf::sys::online_cpus();
             if online != self.cpus {
@@ -452,6 +491,8 @@ impl<W: Output> Session<W> {
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Draining);
         }
+        self.alive()?;
+        self.heed(None);
         self.machine.settle()?;
         self.tell_suppressed();
         self.drain(true)?;

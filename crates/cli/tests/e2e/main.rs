@@ -15,6 +15,7 @@ mod basics;
 mod builtins;
 mod command;
 mod cpc;
+mod deadman;
 mod documents;
 mod elsewhere;
 mod faults;
@@ -60,6 +61,7 @@ const GROUPS: &[&[Test]] = &[
     aggregations::TESTS,
     objects::TESTS,
     syscalls::TESTS,
+    deadman::TESTS,
     args::TESTS,
     tracepoints::TESTS,
     profile::TESTS,

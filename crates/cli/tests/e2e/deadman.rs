@@ -1,0 +1,141 @@
+//! A session whose tracer gets no time is stopped by the kernel. That one leaves the machine none: `library/overload.rs`.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{Output, dtrace, finish, signal, start};
+
+tests! {
+    a_tracer_that_gets_no_time_is_aborted with_destructive_actions_it_is_only_told
+    heartbeats_are_for_sessions_that_trace
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until the tracer has written what BEGIN printed, after which its session is active.
+fn active(out: &Path) {
+    let begun = Instant::now();
+    while std::fs::read_to_string(out).is_ok_and(|s| !s.contains("begun")) {
+        assert!(begun.elapsed() < LIMIT, "BEGIN prints nothing");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn file(test: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("dtrace-deadman-{test}-{}", std::process::id()));
+    std::fs::write(&path, "").unwrap();
+    path
+}
+
+/// A tracer in a session that traces.
+fn tracer(out: &Path, options: &[&str]) -> Child {
+    let script =
+        "BEGIN { printf(\"begun\\n\"); } syscall::getppid:entry { n++; } END { printf(\"ended\\n\"); }";
+    let path = out.to_str().unwrap();
+    let limits = ["-x", "deadmaninterval=50ms", "-x", "deadmanuser=500ms"];
+    let words: Vec<&str> = ["-q", "-o", path]
+        .into_iter()
+        .chain(limits)
+        .chain(options.iter().copied())
+        .chain(["-n", script])
+        .collect();
+    let child = start(&words);
+    active(out);
+    child
+}
+
+fn has_clocks() -> bool {
+    dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0)
+}
+
+/// A stopped tracer gives no sign of life; the machine's clocks go on, whatever its load.
+fn without_time(child: &Child) {
+    signal(child, libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(3));
+    signal(child, libc::SIGCONT);
+}
+
+fn took(out: &Path, child: Child) -> (String, Output) {
+    let o = finish(child, LIMIT);
+    let text = std::fs::read_to_string(out).unwrap_or_default();
+    let _ = std::fs::remove_file(out);
+    (text, o)
+}
+
+fn a_tracer_that_gets_no_time_is_aborted() -> Verdict {
+    if !has_clocks() {
+        return Skip("no clocks as perf events".into());
+    }
+    let out = file("aborted");
+    let child = tracer(&out, &[]);
+    without_time(&child);
+    let (text, o) = took(&out, child);
+    let o = o.code(1);
+    assert_eq!(text, "begun\n", "{o:?}");
+    let said = "dtrace: the tracer got no time for more than 500ms (deadmanuser)\n\
+                dtrace: processing aborted: Abort due to systemic unresponsiveness\n";
+    assert!(o.err.ends_with(said), "{o:?}");
+    Pass
+}
+
+fn with_destructive_actions_it_is_only_told() -> Verdict {
+    if !has_clocks() {
+        return Skip("no clocks as perf events".into());
+    }
+    let out = file("told");
+    let child = tracer(&out, &["-w"]);
+    without_time(&child);
+    signal(&child, libc::SIGINT);
+    let (text, o) = took(&out, child);
+    let o = o.code(0);
+    assert_eq!(text, "begun\n\nended\n\n", "{o:?}");
+    assert!(o.err.contains("dtrace: the tracer got no time for more than 500ms (deadmanuser)\n"), "{o:?}");
+    assert!(!o.err.contains("aborted"), "{o:?}");
+    Pass
+}
+
+/// Perf events that a process has open.
+fn perf_events(child: &Child) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+    all.filter(|fd| {
+        let to = fd.as_ref().ok().and_then(|fd| std::fs::read_link(fd.path()).ok());
+        to.is_some_and(|to| to.to_string_lossy().contains("[perf_event]"))
+    })
+    .count()
+}
+
+fn heartbeats_are_for_sessions_that_trace() -> Verdict {
+    if !has_clocks() {
+        return Skip("no clocks as perf events".into());
+    }
+    let traces = "syscall::getppid:entry { n++; }";
+    for (script, options, each, one) in [
+        ("", vec![], 0, 0),
+        ("tick-10s { n++; }", vec![], 0, 1),
+        (traces, vec!["-x", "deadmaninterval=0"], 0, 0),
+        (traces, vec!["-x", "deadmanuser=0", "-x", "deadmantimeout=0"], 0, 0),
+        (traces, vec![], 1, 0),
+    ] {
+        let out = file("events");
+        let script = format!("BEGIN {{ printf(\"begun\\n\"); }} {script}");
+        let mut words = vec!["-q", "-o", out.to_str().unwrap()];
+        words.extend(&options);
+        words.extend(["-n", &script]);
+        let child = start(&words);
+        active(&out);
+        let events = perf_events(&child);
+        let cpus = online();
+        signal(&child, libc::SIGINT);
+        took(&out, child).1.code(0);
+        assert_eq!(events, each * cpus + one, "{script} {options:?}");
+    }
+    Pass
+}
+
+/// CPUs that are online.
+fn online() -> usize {
+    // SAFETY: asks only.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
+}
