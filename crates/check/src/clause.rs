@@ -232,17 +232,17 @@ impl Checker<'_> {
         for desc in descs {
             if let Ok((pattern, probes)) = self.description(desc) {
                 let pattern = ClausePattern { span: desc.span, pattern };
-                all.push(Described { pattern, probes: probes.into() });
+                all.push(Described { pattern, probes });
             }
         }
         all
     }
 
-    fn description(&mut self, desc: &ast::ProbeDesc) -> Checks<(Pattern, Vec<ProbeInfo>)> {
+    fn description(&mut self, desc: &ast::ProbeDesc) -> Checks<(Pattern, Rc<[ProbeInfo]>)> {
         let fields = match &desc.kind {
             ast::ProbeDescKind::Id(id) => {
                 return match self.cx.catalog.by_id(ProbeId(*id)) {
-                    Some(probe) => Ok((Pattern::exact(&probe.desc), vec![probe])),
+                    Some(probe) => Ok((Pattern::exact(&probe.desc), Rc::new([probe]))),
                     None => {
                         let message = format!("invalid probe identifier {id}: No probe matches description");
                         self.fail(Tag::D_PDESC_INVAL, desc.span, message)
@@ -257,11 +257,18 @@ impl Checker<'_> {
             Ok(pattern) => pattern,
             Err(error) => return self.fail(Tag::D_PDESC_INVAL, desc.span, error.to_string()),
         };
+        if let Some(known) = self.matched.get(&pattern) {
+            return Ok((pattern, known.clone()));
+        }
         match self.cx.catalog.matches(&pattern) {
             Ok(found) if found.is_empty() && !self.cx.options.zdefs => {
                 self.no_match(&pattern, "does not match any probes", None, desc.span)
             }
-            Ok(found) => Ok((pattern, found)),
+            Ok(found) => {
+                let found: Rc<[ProbeInfo]> = found.into();
+                self.matched.insert(pattern.clone(), found.clone());
+                Ok((pattern, found))
+            }
             Err(error) => {
                 let message = format!("does not match any probes: {}", error.message);
                 self.no_match(&pattern, &message, error.help, desc.span)

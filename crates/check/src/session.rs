@@ -5,10 +5,11 @@
 //! is itself wrong is *poisoned*: later uses of it fail silently, so that one mistake makes one message.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
 use plane::desc::{AggFunc, AggId, LayoutBuilder};
-use probes::{Attributes, Catalog, Version};
+use probes::{Attributes, Catalog, Pattern, ProbeInfo, Version};
 use syntax::Libraries;
 use types::{Kind, TagKind, TypeId, Types};
 
@@ -201,6 +202,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) held: u32,
     /// Nesting of inlines in inlines.
     pub(crate) depth: u32,
+    /// What descriptions match: many clauses have the same, which may be all functions of the kernel.
+    pub(crate) matched: HashMap<Pattern, Rc<[ProbeInfo]>>,
     pub(crate) clauses: Vec<Clause>,
     pub(crate) clause: ClauseState,
     pub(crate) args: ArgsOf,
@@ -236,6 +239,7 @@ impl<'a> Checker<'a> {
                 destructive: false,
             },
             args: ArgsOf::default(),
+            matched: HashMap::new(),
         }
     }
 

@@ -103,16 +103,21 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
         bringers.extend(bringer(module, (*running, clauses), &probes, before));
     }
     let mut enabled = Vec::new();
+    let mut sets: HashMap<*const ProbeInfo, Vec<Option<ProbeSet>>> = HashMap::new();
     for (number, clause) in (*running..).zip(clauses) {
-        let mut ids: Vec<u32> = clause.probes.iter().map(|p| p.id.0).collect();
-        ids.sort_unstable();
-        for (unit, a) in units.iter_mut().enumerate() {
-            let mine: Vec<&(u32, EnabledProbe)> =
-                a.unit.probes.iter().filter(|(_, p)| ids.binary_search(&p.id.0).is_ok()).collect();
-            if mine.is_empty() {
-                continue;
-            }
-            let probes = probe_set(&mine, a.unit.space);
+        // Clauses of one description share their list, and so which probes of each unit are theirs.
+        let of_units = sets.entry(clause.probes.as_ptr()).or_insert_with(|| {
+            let mut ids: Vec<u32> = clause.probes.iter().map(|p| p.id.0).collect();
+            ids.sort_unstable();
+            let of_unit = |a: &Assembled| {
+                let probes = a.unit.probes.iter();
+                let mine: Vec<_> = probes.filter(|(_, p)| ids.binary_search(&p.id.0).is_ok()).collect();
+                (!mine.is_empty()).then(|| probe_set(&mine, a.unit.space))
+            };
+            units.iter().map(of_unit).collect::<Vec<_>>()
+        });
+        for (unit, (a, probes)) in units.iter_mut().zip(of_units.iter()).enumerate() {
+            let Some(probes) = probes.clone() else { continue };
             a.clauses.push(ClauseUse { clause: number, probes, epid_base: next });
             enabled.push(Enabled { first: next, clause: number, unit });
             next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;

@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("wide::counts_by_function", by_function),
     ("wide::names_are_texts", as_texts),
     ("wide::default_output_names_the_probe", by_default),
+    ("wide::many_clauses_of_them_all", of_all),
     ("wide::clauses_of_parts_of_them", of_parts),
 ];
 
@@ -176,6 +177,16 @@ fn by_default() -> Verdict {
     let mut fired: Vec<&str> = text.lines().filter_map(|l| l.split_whitespace().nth(2)).collect();
     assert_eq!(fired.remove(0), "FUNCTION:NAME");
     assert_eq!(fired, (0..CALLS).map(|n| format!("{}:entry", function(n))).collect::<Vec<_>>());
+    Verdict::Pass
+}
+
+fn of_all() -> Verdict {
+    let clause = |i| format!("wide:::entry /pid == $target/ {{ @[\"c{i}\"] = count(); }} ");
+    let script: String = (0..30).map(clause).collect();
+    let counts = counts(&run(&format!("{script} wide::*_5: /pid == $target/ {{ @[\"five\"] = count(); }}")));
+    let mut expected: BTreeMap<String, u64> = (0..30).map(|i| (format!("c{i}"), CALLS)).collect();
+    expected.insert("five".into(), 1);
+    assert_eq!(counts, expected);
     Verdict::Pass
 }
 
