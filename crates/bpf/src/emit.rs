@@ -33,6 +33,8 @@ pub struct Code {
     pub insns: Vec<Insn>,
     /// Slots whose immediate is to be replaced by the map's descriptor.
     pub relocs: Vec<(u32, MapRef)>,
+    /// Slots whose immediate is to be replaced by the number of the copy.
+    pub copies: Vec<u32>,
     /// The functions in order; the first is the program.
     pub funcs: Vec<FuncInfo>,
     /// From which slot on the code comes from which D text.
@@ -335,6 +337,10 @@ fn emit(mut a: Allocated, code: &mut Code, calls: &mut Vec<(u32, String)>) -> Re
                     Const::MapValue(map, off) => {
                         code.relocs.push((at, *map));
                         code.insns.extend(Insn::ld_map_value(reg(*dst), 0, *off));
+                    }
+                    Const::Copy => {
+                        code.copies.push(at);
+                        code.insns.extend(Insn::ld_imm64(reg(*dst), 0));
                     }
                     Const::Ksym(id) => code.insns.extend(Insn::ld_btf_id(reg(*dst), id.0, 0)),
                 }

@@ -60,6 +60,8 @@ pub struct ProgramImage {
     pub sleepable: bool,
     /// Its code; map references are already descriptors.
     pub insns: Vec<Insn>,
+    /// Slots whose immediate is the number of the copy.
+    pub copies: Vec<u32>,
     /// Its functions in order, the first at slot 0; empty when there is only one.
     pub funcs: Vec<Subprogram>,
     /// Its lines in order of slots.
@@ -76,6 +78,7 @@ impl ProgramImage {
             attach_btf_id: 0,
             sleepable: false,
             insns,
+            copies: Vec::new(),
             funcs: Vec::new(),
             lines: Vec::new(),
         }
@@ -105,12 +108,31 @@ impl ProgramImage {
     /// Loads it. With `log_level` above 0 the log is kept on success too.
     pub fn load(&self, log_level: u32) -> Result<Loaded, Box<LoadError>> {
         let info = self.debug_info().map_err(|error| Box::new(LoadError::early(&self.name, error)))?;
+        self.load_with(info.as_ref(), log_level)
+    }
+
+    /// Loads so many copies, each of which knows its number. Their debug information is made once.
+    pub fn load_copies(mut self, count: u32, log_level: u32) -> Result<Vec<Prog>, Box<LoadError>> {
+        let info = self.debug_info().map_err(|error| Box::new(LoadError::early(&self.name, error)))?;
+        let mut made = Vec::with_capacity(count as usize);
+        for number in 0..count {
+            for at in &self.copies {
+                if let Some(insn) = self.insns.get_mut(*at as usize) {
+                    insn.imm = number as i32;
+                }
+            }
+            made.push(self.load_with(info.as_ref(), log_level)?.prog);
+        }
+        Ok(made)
+    }
+
+    fn load_with(&self, info: Option<&DebugInfo>, log_level: u32) -> Result<Loaded, Box<LoadError>> {
         let mut spec = ProgSpec::new(self.kind, &self.name, &self.insns);
         spec.attach = self.attach;
         spec.attach_btf_id = self.attach_btf_id;
         spec.log_level = log_level;
         spec.flags = if self.sleepable { SLEEPABLE } else { 0 };
-        if let Some(info) = &info {
+        if let Some(info) = info {
             spec.btf = Some(info.btf.as_fd());
             spec.funcs = &info.funcs;
             spec.lines = &info.lines;

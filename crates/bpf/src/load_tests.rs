@@ -127,3 +127,19 @@ fn what_tires_the_verifier_is_refused_by_its_limit_and_without_its_steps() {
     assert!(e.to_string().contains("1000000 steps at most"), "{e}");
     assert!(e.log.len() < 4096, "{} bytes", e.log.len());
 }
+
+#[test]
+fn copies_know_their_number() {
+    let mut insns = Insn::ld_imm64(Reg::R0, 0).to_vec();
+    insns.push(Insn::exit());
+    let mut image = ProgramImage::new("copies", ProgKind::RawTracepoint, insns);
+    image.copies = vec![0];
+    match image.load_copies(3, 0) {
+        Err(e) if e.error.is_permission() => println!("skipped: copies_know_their_number: {e}"),
+        made => {
+            let numbers =
+                made.unwrap().iter().map(|p| p.test_run(&[0; 2], None).unwrap()).collect::<Vec<_>>();
+            assert_eq!(numbers, [0, 1, 2]);
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bpf::features::{Capabilities, Features};
+use bpf::load::ProgramImage;
 use bpf::maps::{Area, Maps, Needs, Plan, PreemptCount};
 use bpf::mir::MapRef;
 use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
@@ -126,6 +127,16 @@ pub(crate) fn load(
     }
     for (number, a) in (first_unit..).zip(&assembly.units) {
         if a.unit.role == Role::Error || a.clauses.is_empty() {
+            continue;
+        }
+        if let Attach::EachTracepoint(names) = &a.unit.attach {
+            let image = making.image(a, number, &mut loaded.maps)?;
+            let copies = image.load_copies(names.len() as u32, making.log_level()).map_err(Error::Load)?;
+            for (prog, name) in copies.into_iter().zip(names) {
+                let attach = Attach::Tracepoints(vec![name.clone()]);
+                loaded.attached.push(Attached::new(prog, attach, true));
+            }
+            between()?;
             continue;
         }
         let prog = making.load_unit(a, number, &mut loaded.maps)?;
@@ -279,7 +290,7 @@ fn strings(area: Area, strings: &[Arc<[u8]>]) -> Result<Map, SysError> {
 /// The kernel's kind of program for a way to attach.
 fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
     match attach {
-        Attach::Run | Attach::RawTp { .. } | Attach::Tracepoints(_) => {
+        Attach::Run | Attach::RawTp { .. } | Attach::Tracepoints(_) | Attach::EachTracepoint(_) => {
             (ProgKind::RawTracepoint, AttachType::None, 0)
         }
         Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
@@ -304,6 +315,11 @@ struct Making<'a> {
 
 impl Making<'_> {
     fn load_unit(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+        self.load_image(&self.image(a, number, maps)?)
+    }
+
+    /// A unit's program, and the maps that only it has.
+    fn image(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<ProgramImage, Error> {
         let compiled = self.compile_unit(a, number)?;
         let wants_strings = compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Strings);
         if wants_strings && maps.get(MapRef::Strings).is_none() {
@@ -316,7 +332,7 @@ impl Making<'_> {
             // A table for each: it takes the kind of the first program that names it.
             maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
         }
-        self.load_compiled(&compiled, maps)
+        self.image_of(&compiled, maps)
     }
 
     fn compile_unit(&self, a: &Assembled, number: u32) -> Result<Compiled, Error> {
@@ -369,12 +385,22 @@ impl Making<'_> {
     }
 
     fn load_compiled(&self, compiled: &Compiled, maps: &Maps) -> Result<Prog, Error> {
+        self.load_image(&self.image_of(compiled, maps)?)
+    }
+
+    fn image_of(&self, compiled: &Compiled, maps: &Maps) -> Result<ProgramImage, Error> {
         let fd = |at: MapRef| {
             let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
             new.or_else(|| self.running.and_then(|r| r.fds.get(&at).copied()))
         };
-        let image = compiled.image(fd, Some(self.sources))?;
-        let level = u32::from(self.options.flag("bpflog"));
-        image.load(level).map(|l| l.prog).map_err(Error::Load)
+        Ok(compiled.image(fd, Some(self.sources))?)
+    }
+
+    fn load_image(&self, image: &ProgramImage) -> Result<Prog, Error> {
+        image.load(self.log_level()).map(|l| l.prog).map_err(Error::Load)
+    }
+
+    fn log_level(&self) -> u32 {
+        u32::from(self.options.flag("bpflog"))
     }
 }

@@ -342,7 +342,16 @@ impl Machine {
             let missed = a.links.iter().filter(|_| tells).filter_map(|l| l.info().ok()).map(|l| l.missed());
             Ok((a.prog.name().to_string(), info.recursion_misses + missed.sum::<u64>()))
         };
-        self.attached.iter().filter(|a| a.fires).map(of).collect()
+        let mut all: Vec<(String, u64)> = Vec::new();
+        for a in self.attached.iter().filter(|a| a.fires) {
+            let (name, count) = of(a)?;
+            // Copies of one program come one after the other.
+            match all.last_mut() {
+                Some(last) if last.0 == name => last.1 += count,
+                _ => all.push((name, count)),
+            }
+        }
+        Ok(all)
     }
 
     /// What the kernel was asked for and could not give.

@@ -34,7 +34,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
             let cookies: Vec<u64> = functions.iter().map(|(_, cookie)| *cookie).collect();
             Link::kprobe_multi(prog, ProbeSite::Names(&names), &cookies, *on_return).map(|l| vec![l])
         }
-        Attach::Tracepoints(names) => {
+        Attach::Tracepoints(names) | Attach::EachTracepoint(names) => {
             let mut links = Vec::with_capacity(names.len());
             for (cookie, name) in (0..).zip(names) {
                 match Link::raw_tracepoint(prog, name, cookie) {
@@ -57,7 +57,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
 /// How many descriptors hang a program in.
 pub fn descriptors(how: &Attach) -> usize {
     match how {
-        Attach::Tracepoints(names) => names.len(),
+        Attach::Tracepoints(names) | Attach::EachTracepoint(names) => names.len(),
         Attach::Clock { cpus, .. } => 2 * cpus.len(),
         Attach::Event { .. } => 2,
         _ => 1,
@@ -66,7 +66,10 @@ pub fn descriptors(how: &Attach) -> usize {
 
 /// True where other programs may be on the same tracepoints.
 pub fn shares_tracepoints(how: &Attach) -> bool {
-    matches!(how, Attach::Tracepoints(_) | Attach::TpBtf { .. } | Attach::RawTp { .. })
+    matches!(
+        how,
+        Attach::Tracepoints(_) | Attach::EachTracepoint(_) | Attach::TpBtf { .. } | Attach::RawTp { .. }
+    )
 }
 
 /// ENOENT.

@@ -60,6 +60,9 @@ pub enum Attach {
     },
     /// Raw tracepoints by name; the cookie of each is the index of its probe.
     Tracepoints(Vec<Arc<str>>),
+    /// Raw tracepoints by name, where they carry no cookie: each has a copy of the program, whose number is the index of the
+    /// probe.
+    EachTracepoint(Vec<Arc<str>>),
     /// An event, by perf.
     Event {
         /// The kernel's number of it.

@@ -131,6 +131,8 @@ pub enum Const {
     MapValue(MapRef, u32),
     /// Address of a kernel variable, typed by BTF.
     Ksym(KsymId),
+    /// Which copy of the program it is, where one is loaded for each of its probes.
+    Copy,
 }
 
 /// One instruction.

@@ -305,6 +305,7 @@ impl Compiled {
                 return Err(CodegenError { span: None, message: format!("no map reference at {at}") });
             }
         }
+        image.copies.clone_from(&self.code.copies);
         if self.code.funcs.len() > 1 {
             image.funcs = self
                 .code

@@ -1,14 +1,14 @@
 //! Programs on tracepoints themselves.
 //!
 //! One program serves all tracepoints that pass the same number of arguments: the kernel refuses a program that reads more
-//! than a tracepoint passes. It tells them apart by a cookie; where raw tracepoints carry none, each has a program of its
-//! own, which knows what it is.
+//! than a tracepoint passes. It tells them apart by a cookie; where raw tracepoints carry none, each has a copy of
+//! the program, which knows its number.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bpf::features::Facility;
-use bpf::mir::{Builder, Helper, Label, Size, V};
+use bpf::mir::{Builder, Const, Helper, Label, Size, V};
 use bpf::program::{Context, Index};
 
 use crate::registry::{EnabledProbe, Env};
@@ -30,18 +30,16 @@ pub(crate) fn raw_units(provider: &str, probes: Vec<RawProbe>, env: &Env<'_>) ->
     if !env.features.has(Facility::RawTp) {
         return Err("this kernel lets no program attach to raw tracepoints".into());
     }
-    if !env.features.has(Facility::RawTpCookie) {
-        return Ok(probes.into_iter().map(|p| unit(provider, p.args, vec![p.probe])).collect());
-    }
+    let cookies = env.features.has(Facility::RawTpCookie);
     let mut alike: BTreeMap<u8, Vec<EnabledProbe>> = BTreeMap::new();
     for p in probes {
         alike.entry(p.args).or_default().push(p.probe);
     }
-    Ok(alike.into_iter().map(|(args, probes)| unit(provider, args, probes)).collect())
+    Ok(alike.into_iter().map(|(args, probes)| unit(provider, args, probes, cookies)).collect())
 }
 
-fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>) -> Unit {
-    let names = probes.iter().map(|p| p.desc.name.clone()).collect();
+fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>, cookies: bool) -> Unit {
+    let names: Vec<_> = probes.iter().map(|p| p.desc.name.clone()).collect();
     let name = match &probes[..] {
         [only] => format!("{provider}_{}", only.desc.name),
         _ => format!("{provider}_{args}"),
@@ -50,9 +48,19 @@ fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>) -> Unit {
         name,
         role: Role::Probe,
         space: probes.len() as u32,
-        context: Rc::new(Passed { args, single: probes.len() == 1 }),
+        context: Rc::new(Passed {
+            args,
+            which: match (probes.len(), cookies) {
+                (1, _) => Which::Only,
+                (_, true) => Which::Cookie,
+                (_, false) => Which::Copy,
+            },
+        }),
+        attach: match probes.len() == 1 || cookies {
+            true => Attach::Tracepoints(names),
+            false => Attach::EachTracepoint(names),
+        },
         probes: (0..).zip(probes).collect(),
-        attach: Attach::Tracepoints(names),
         interrupts: true,
     }
 }
@@ -60,15 +68,23 @@ fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>) -> Unit {
 /// What a raw tracepoint passes.
 struct Passed {
     args: u8,
-    single: bool,
+    which: Which,
+}
+
+/// How a program knows its probe.
+enum Which {
+    Only,
+    Cookie,
+    Copy,
 }
 
 impl Context for Passed {
     fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Index {
-        if self.single {
-            return Index::Const(0);
+        match self.which {
+            Which::Only => Index::Const(0),
+            Which::Cookie => Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx])),
+            Which::Copy => Index::V(b.constant(Const::Copy)),
         }
-        Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
     }
 
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
