@@ -9,7 +9,7 @@ use std::sync::Arc;
 use check::program::{Clause, ClausePattern};
 use diagnostics::{Diagnostic, Sink, Tag};
 use probes::{Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeInfo, ProviderStability, is_glob};
-use providers::Registry;
+use providers::{Provider, Registry};
 use types::Types;
 use types::btf::KernelBtf;
 
@@ -149,6 +149,7 @@ pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::R
 fn list(out: &mut dyn Write, probes: &[&ProbeInfo], verbose: Option<&Registry>) -> io::Result<()> {
     let types = Types::with_kernel(KernelBtf::running());
     let mut promises: HashMap<(&str, u8), String> = HashMap::new();
+    let mut providers: HashMap<&str, Option<&dyn Provider>> = HashMap::new();
     let mut text = Vec::with_capacity(2 * CHUNK);
     writeln!(text, "{:>5} {:>10} {:>17} {:>33} NAME", "ID", "PROVIDER", "MODULE", "FUNCTION")?;
     for p in probes {
@@ -158,7 +159,9 @@ fn list(out: &mut dyn Write, probes: &[&ProbeInfo], verbose: Option<&Registry>) 
             let blocks =
                 promises.entry((&d.provider, stated(d))).or_insert_with(|| probe_promises(registry, d));
             text.extend_from_slice(blocks.as_bytes());
-            text.extend_from_slice(argument_types(&registry.args(d), &types).as_bytes());
+            let provider = providers.entry(&d.provider).or_insert_with(|| registry.get(&d.provider));
+            let args = provider.map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(d));
+            text.extend_from_slice(argument_types(&args, &types).as_bytes());
         }
         if text.len() > CHUNK {
             out.write_all(&text)?;
