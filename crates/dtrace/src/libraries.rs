@@ -40,7 +40,7 @@ fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String>
     paths.sort();
     for path in paths {
         let text = fs::read(&path).map_err(|e| failed(&path, e))?;
-        libraries.add(path.display().to_string(), String::from_utf8_lossy(&text), always);
+        libraries.add(path.display().to_string(), diagnostics::raw::text(text), always);
     }
     Ok(())
 }
