@@ -122,10 +122,10 @@ impl Watch {
         self.window.is_some()
     }
 
-    /// True when the greatest lateness and silence that heartbeats saw are worth a measurement: a tenth of a limit, and
+    /// True when the greatest lateness and silence that heartbeats saw are worth a measurement: a third of a limit, and
     /// more than the beats themselves make.
     fn lags(&self, (late, silent): (u64, u64)) -> bool {
-        let beyond = |lag: u64, limit: u64| limit != 0 && lag >= (limit / 10).max(2 * self.limits.interval);
+        let beyond = |lag: u64, limit: u64| limit != 0 && lag >= (limit / 3).max(2 * self.limits.interval);
         beyond(late, self.limits.late) || beyond(silent, self.limits.silent)
     }
 
@@ -182,9 +182,12 @@ mod tests {
     #[test]
     fn lag_is_what_no_beat_makes_by_itself() {
         let watch = watch();
-        assert!(!watch.lags((S, 2 * S)));
-        assert!(watch.lags((2 * S, 0)));
-        assert!(watch.lags((0, 3 * S)));
+        assert!(!watch.lags((3 * S, 9 * S)));
+        assert!(watch.lags((4 * S, 0)));
+        assert!(watch.lags((0, 10 * S)));
+        let tight = Watch { limits: Limits { late: S, ..watch.limits }, ..watch };
+        assert!(!tight.lags((S, 0)) && tight.lags((2 * S, 0)));
+        let watch = self::watch();
         let off = Watch { limits: Limits { late: 0, ..watch.limits }, ..watch };
         assert!(!off.lags((100 * S, 0)));
     }
