@@ -47,10 +47,12 @@ impl Provider for Rawtp {
 
 /// How many arguments a probe's program may read: none where no clause asks.
 pub(crate) fn passed(tracepoints: &Tracepoints, probe: &EnabledProbe) -> u8 {
-    match (probe.args, tracepoints.passed(&probe.desc.name)) {
-        (0, _) => 0,
-        (_, Ok(args)) => args.len() as u8,
+    if probe.args == 0 {
+        return 0;
+    }
+    match tracepoints.passed(&probe.desc.name) {
+        Ok(args) => args.len() as u8,
         // Nobody knows: the kernel is asked for what the clauses want.
-        (wanted, Err(_)) => (64 - wanted.leading_zeros()) as u8,
+        Err(_) => (64 - probe.args.leading_zeros()) as u8,
     }
 }
