@@ -182,7 +182,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
     if options.flag("destructive") && !quiet {
         complain("allowing destructive actions");
     }
-    let told = Told { quiet, resize: !options.flag("quietresize") };
+    let told = Told { quiet, verbose: command.verbose, resize: !options.flag("quietresize") };
     let session = Session::start(&program, options, targets, out);
     let mut session = match session {
         Ok(session) => session,
@@ -265,6 +265,7 @@ fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) ->
 #[derive(Clone, Copy)]
 struct Told {
     quiet: bool,
+    verbose: bool,
     resize: bool,
 }
 
@@ -273,6 +274,7 @@ fn tell(session: &mut Session<Output>, told: Told) {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,
             Notice::Target(_) => !told.quiet,
+            Notice::Detail(_) => told.verbose,
             Notice::Message(_) | Notice::Suppressed { .. } | Notice::Unresponsive(_) => true,
         };
         if wanted {

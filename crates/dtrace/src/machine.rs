@@ -20,6 +20,7 @@ use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::stacks::Stack;
 use providers::Attach;
+use providers::attach::release_us;
 
 use crate::assemble::Assembly;
 use crate::compile::Program;
@@ -222,9 +223,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes all programs out.
-    pub(crate) fn detach(&mut self) {
-        take_out(&mut self.attached);
+    /// Takes all programs out. What the kernel lets go of slowly is left to a process in the background: so many links.
+    pub(crate) fn detach(&mut self) -> usize {
+        take_out(&mut self.attached)
     }
 
     /// Gives clocks to CPUs that came, and moves the single ones from CPUs that went.
@@ -391,12 +392,26 @@ const NO_SUCH_CPU: i32 = 19;
 /// Detaches, the last first: of two programs on a tracepoint the kernel takes out the later one at once, but waits a grace
 /// period (some 10 ms) when the first one goes and leaves the other. With thousands of tracepoints that is half a
 /// minute. (A process that dies closes its descriptors in the order of their numbers, and the kernel lets go in the reverse order.)
-fn take_out(attached: &mut [Attached]) {
+fn take_out(attached: &mut [Attached]) -> usize {
+    let slow = |a: &Attached| if a.links.is_empty() { 0 } else { release_us(&a.attach) };
+    let aside = attached.iter().map(slow).sum::<u64>() > PATIENCE_US;
+    let mut left = Vec::new();
     for a in attached.iter_mut().rev() {
-        while a.links.pop().is_some() {}
         a.cpus.clear();
+        if aside && release_us(&a.attach) > 0 {
+            left.append(&mut a.links);
+        }
+        while a.links.pop().is_some() {}
     }
+    let count = left.len();
+    if count > 0 {
+        bpf::sys::close_elsewhere(left);
+    }
+    count
 }
+
+/// A user does not wait longer than so for a session to be taken apart.
+const PATIENCE_US: u64 = 200_000;
 
 impl Drop for Machine {
     fn drop(&mut self) {

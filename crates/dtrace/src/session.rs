@@ -53,6 +53,8 @@ pub enum Notice {
     Target(String),
     /// The session leaves the machine no time.
     Unresponsive(Alarm),
+    /// How something is done, for those who want to know (`-v`).
+    Detail(String),
     /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
     Suppressed {
         /// Whose.
@@ -66,7 +68,7 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Notice::Message(m) => m.fmt(f),
-            Notice::Lowered(t) | Notice::Target(t) => f.write_str(t),
+            Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) => f.write_str(t),
             Notice::Unresponsive(alarm) => alarm.fmt(f),
             Notice::Suppressed { program, count } => {
                 let firings = if *count == 1 { "firing" } else { "firings" };
@@ -523,7 +525,11 @@ impl<W: Output> Session<W> {
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Stopped);
         }
-        self.machine.detach();
+        match self.machine.detach() {
+            0 => {}
+            1 => self.notices.push(Notice::Detail("closing a link in the background".into())),
+            n => self.notices.push(Notice::Detail(format!("closing {n} links in the background"))),
+        }
     }
 }
 

@@ -54,6 +54,15 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
     }
 }
 
+/// Microseconds the kernel takes to let go of it, about: measured, and only to tell what is slow.
+pub fn release_us(how: &Attach) -> u64 {
+    match how {
+        Attach::Sites(sites) => 60 * sites.sites.len() as u64,
+        Attach::Event { .. } => 75_000,
+        _ => 0,
+    }
+}
+
 /// How many descriptors hang a program in.
 pub fn descriptors(how: &Attach) -> usize {
     match how {

@@ -114,13 +114,13 @@ impl Registry {
             Box::new(dtrace::Dtrace),
             Box::new(profile::Profile::new(kernel.clone())),
             Box::new(cpc::Cpc::new()),
-            Box::new(syscall::Syscall::new(kernel)),
+            Box::new(syscall::Syscall::new(kernel.clone())),
             Box::new(rawtp::Rawtp(tracepoints.clone())),
             Box::new(sdt::Sdt::new(tracepoints)),
         ];
         all.extend(others);
         // Last: the ids of others are known without counting the functions of the kernel.
-        all.extend(fbt::both().map(|p| Box::new(p) as Box<dyn Provider>));
+        all.extend(fbt::both(&kernel).map(|p| Box::new(p) as Box<dyn Provider>));
         Registry::of(all)
     }
 

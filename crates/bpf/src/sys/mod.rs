@@ -9,6 +9,7 @@
 //! Not libbpf: we write our own instructions, BTF and maps, and need none of its ELF machinery; its 1–2 ms of feature
 //! probes at start would be most of our whole budget.
 
+mod closer;
 mod doorbell;
 mod error;
 mod ids;
@@ -20,6 +21,7 @@ mod perf;
 mod prog;
 mod tracefs;
 
+pub use closer::close_elsewhere;
 pub use doorbell::Doorbell;
 pub use error::SysError;
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};

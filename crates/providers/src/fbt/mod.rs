@@ -6,18 +6,21 @@
 //! All functions hang on one link an end (`kprobe_multi`, by address): a firing knows its probe by the link's cookie. The
 //! addresses keep functions of one name apart.
 
+mod args;
 mod context;
 mod entries;
 mod functions;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bpf::features::Facility;
 use probes::{
-    Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
+    Args, Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
     glob_matches,
 };
+use types::btf::KernelBtf;
 
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::sites::{Site, Sites};
@@ -44,6 +47,7 @@ pub(crate) struct Fbt {
     /// Clones are among its functions.
     clones: bool,
     shared: Rc<Shared>,
+    kernel: Arc<KernelBtf>,
     /// Number of its function and end, by its place in the list.
     places: OnceCell<Vec<(u32, bool)>>,
 }
@@ -51,12 +55,13 @@ pub(crate) struct Fbt {
 const NAMES: [&str; 2] = ["entry", "return"];
 
 /// `fbt` and `rawfbt`.
-pub(crate) fn both() -> [Fbt; 2] {
+pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
     let shared = Rc::new(Shared::default());
     [("fbt", false), ("rawfbt", true)].map(|(name, clones)| Fbt {
         name,
         clones,
         shared: shared.clone(),
+        kernel: kernel.clone(),
         places: OnceCell::new(),
     })
 }
@@ -97,8 +102,8 @@ impl Provider for Fbt {
 
     fn list(&self) -> Vec<ProbeDesc> {
         let functions = self.shared.functions().unwrap_or_default();
-        let provider: std::sync::Arc<str> = self.name.into();
-        let names = NAMES.map(std::sync::Arc::<str>::from);
+        let provider: Arc<str> = self.name.into();
+        let names = NAMES.map(Arc::<str>::from);
         let probe = |(at, on_return): &(u32, bool)| {
             let f = functions.get(*at as usize)?;
             let name = names[usize::from(*on_return)].clone();
@@ -113,6 +118,13 @@ impl Provider for Fbt {
             message: format!("this kernel does not say which functions can be traced: {why}"),
             help: None,
         })
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        match &*probe.name {
+            "entry" => args::at_entry(&self.kernel, &probe.module, &probe.function),
+            _ => args::at_return(&self.kernel, &probe.module, &probe.function),
+        }
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
