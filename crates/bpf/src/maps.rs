@@ -422,7 +422,7 @@ impl Plan {
             MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), self.nodes(v)),
             MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
             MapRef::NoProgram => Map::create(&MapSpec::prog_array("dt_no_program")),
-            MapRef::Control | MapRef::Strings | MapRef::Table(_) => {
+            MapRef::Control | MapRef::Strings | MapRef::OwnFunctions | MapRef::Table(_) => {
                 Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1))
             }
         }

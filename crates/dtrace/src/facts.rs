@@ -82,6 +82,7 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         pid_namespace,
         pids,
         wall_offset,
+        own_functions: false,
     })
 }
 

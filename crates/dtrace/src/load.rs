@@ -2,6 +2,7 @@
 //!
 //! Nothing is attached here, and nothing of what runs changes; [`crate::machine`] takes in what was made.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use bpf::mir::MapRef;
 use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
 use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
-use dif::ir::{Module, Scope};
+use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
 use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, assemble, error_clauses};
+use crate::assemble::{Assembled, Assembly, assemble, error_clauses, uses};
 use crate::compile::Program;
 use crate::error::Error;
 use crate::facts::target;
@@ -32,6 +33,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) kernel: &'a KernelBtf,
     pub(crate) features: &'static Features,
     pub(crate) cpus: &'a [u32],
+    /// The kernel's symbols.
+    pub(crate) symbols: &'a RefCell<symbols::Kernel>,
 }
 
 /// What programs of a running session share with those that come later. The descriptors are those of its [`Machine`].
@@ -84,7 +87,7 @@ pub(crate) fn load(
     let layout = Layout::new(module, &error_numbers);
     let needs = needs(module, assembly, &layout, around);
     let auto = options.text("bufresize") == "auto";
-    let maps = match running {
+    let mut maps = match running {
         None => {
             let plan = Plan::new(module, &sizes(options), &needs);
             bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
@@ -96,7 +99,8 @@ pub(crate) fn load(
             Maps::grow(&r.plan, plan, auto)?
         }
     };
-    let target = target(module, around)?;
+    let mut target = target(module, around)?;
+    target.own_functions = own_functions((module, assembly), running, around, &mut maps)?;
     let session = Session {
         module,
         plan: &maps.plan.clone(),
@@ -195,7 +199,8 @@ impl Program {
         let Ok(assembly) = assemble(self, &Env { features, cpus: &cpus, only_cpu, first: 0 }, 1) else {
             return Ok(());
         };
-        let around = Surroundings { kernel: &self.kernel, features, cpus: &cpus };
+        let symbols = RefCell::default();
+        let around = Surroundings { kernel: &self.kernel, features, cpus: &cpus, symbols: &symbols };
         let able = Capabilities::of_this_thread().can_trace();
         let module = &*self.module;
         let error = error_clauses(&assembly.units);
@@ -219,6 +224,34 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Makes the map of the functions between tracepoints and programs, where a clause wants a stack from there; whether there is
+/// one. Symbols are read only for that.
+fn own_functions(
+    (module, assembly): (&Module, &Assembly),
+    running: Option<&Running>,
+    around: &Surroundings<'_>,
+    maps: &mut Maps,
+) -> Result<bool, Error> {
+    let stacks = |op: &Op| {
+        matches!(op, Op::Stack { user: false, .. })
+            || matches!(op, Op::Builtin(IntBuiltin::StackDepth | IntBuiltin::Caller))
+    };
+    if running.is_some_and(|r| r.fds.contains_key(&MapRef::OwnFunctions)) {
+        return Ok(true);
+    }
+    if !uses(module, stacks) || !assembly.units.iter().any(|a| a.unit.context.behind_tracepoint()) {
+        return Ok(false);
+    }
+    let own =
+        |name: &str| ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|p| name.starts_with(p));
+    let ranges = around.symbols.borrow_mut().ranges(own);
+    let Some(table) = bpf::routines::own_functions(&ranges).filter(|_| !ranges.is_empty()) else {
+        return Ok(false);
+    };
+    maps.insert(MapRef::OwnFunctions, read_only("dt_own_funcs", &table)?);
+    Ok(true)
 }
 
 fn sizes(options: &Options) -> bpf::maps::Options {

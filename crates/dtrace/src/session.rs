@@ -10,6 +10,7 @@
 //! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
 //! program runs any more, so the drain that follows is complete, and END sees everything before it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -204,13 +205,14 @@ impl<W: Output> Session<W> {
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
         let env = Env { features, cpus: &cpus, only_cpu, first: 0 };
         let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
-        let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus };
+        let symbols = RefCell::default();
+        let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
         let mut machine = Machine::load(program, &assembly, &options, &around)?;
         let notices = lowered(machine.lowered());
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
-        let mut consumer =
-            Consumer::new(out, Box::new(Text::default()), Box::new(SystemSymbols::default()), settings);
+        let symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
+        let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(symbols), settings);
         introduce(&mut consumer, program, &assembly, Known::default())?;
         machine.attach()?;
         machine.run_begin()?;
@@ -281,7 +283,8 @@ impl<W: Output> Session<W> {
         let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
         let env = Env { features, cpus: &cpus, only_cpu, first: 0 };
         let assembly = assemble(&more, &env, self.next_epid).map_err(Error::plan)?;
-        let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus };
+        let symbols = RefCell::default();
+        let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus, symbols: &symbols };
         // Making all this takes its time, in which what runs goes on recording.
         let running = self.machine.running();
         self.drain(false)?;

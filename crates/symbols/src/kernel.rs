@@ -202,6 +202,21 @@ impl Kernel {
         all.filter(like).map(|s| table.text(s).to_owned()).collect()
     }
 
+    /// Where the functions are whose names are wanted: the first byte and the one behind the last, which is where the next
+    /// symbol is.
+    pub fn ranges(&mut self, wanted: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
+        self.load();
+        let symbols = self.table.as_ref().map_or(&[][..], |t| &t.symbols);
+        let named = |s: &Symbol| self.table.as_ref().is_some_and(|t| wanted(t.text(s)));
+        let text =
+            symbols.iter().enumerate().filter(|(_, s)| matches!(s.kind | 0x20, b't' | b'w') && named(s));
+        let next = |(i, s): (usize, &Symbol)| {
+            let after = symbols[i..].iter().find(|n| n.addr > s.addr)?;
+            Some((s.addr, after.addr))
+        };
+        text.filter_map(next).collect()
+    }
+
     /// All symbols in the order of their addresses.
     pub fn symbols(&mut self) -> impl Iterator<Item = KernelSymbol<'_>> {
         self.load();
@@ -273,6 +288,7 @@ ffffffffc0300010 x
             k.find(None, "mod_func").map(|s| (s.addr, s.module.to_string())),
             Some((0xffffffffc0201000, "ext4".into()))
         );
+        assert_eq!(k.ranges(|n| n.ends_with("global")), [(0xffffffff81000100, 0xffffffff81000200)]);
         assert_eq!(k.find(Some("vmlinux"), "mod_func"), None);
         assert_eq!(k.find(None, "local_first").map(|s| s.kind), Some('t'));
         std::fs::remove_file(path).unwrap();

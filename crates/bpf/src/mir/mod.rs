@@ -116,6 +116,8 @@ pub enum MapRef {
     Strings,
     /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.
     Table(u32),
+    /// The functions between a tracepoint and a program, one element: see [`crate::routines::own_functions`].
+    OwnFunctions,
     /// A program array without a program: see [`crate::program::needs_own_stack`].
     NoProgram,
 }

@@ -69,6 +69,8 @@ pub struct Target {
     pub pid_namespace: Option<PidNamespace>,
     /// Where the numbers of a process are; only asked for where there is such a namespace.
     pub pids: Option<PidOffsets>,
+    /// There is a [`MapRef::OwnFunctions`], so that stacks of tracepoints are cut where the tracer's own frames end.
+    pub own_functions: bool,
     /// Nanoseconds from the monotonic clock to 1970's.
     pub wall_offset: i64,
 }
@@ -176,6 +178,18 @@ pub trait Context {
     /// Innermost kernel frames that are the tracer's own: between the probe and the program.
     fn own_frames(&self) -> u8 {
         0
+    }
+
+    /// The kernel hands a tracepoint's firing to the program: where it is known which functions do, their frames are left
+    /// out, however many there are, instead of [`Context::own_frames`].
+    fn behind_tracepoint(&self) -> bool {
+        false
+    }
+
+    /// The kernel frame that called what is probed, counted without the tracer's own: where the function has returned, it is the
+    /// first that is left.
+    fn caller_frame(&self) -> u8 {
+        1
     }
 
     /// False when `bpf_get_stack` does not take this context: stacks are then 0, "could not be taken".

@@ -27,7 +27,7 @@ use dif::ir::{IntBuiltin, Op};
 
 use super::which::{Table, clause_test, union_test};
 use super::{ClauseUse, Context, ErrorContext, Index, ProgramSpec, Session, clauses, has, may_fault};
-use crate::mir::{Arg, Builder, Jmp, Label, Size, V};
+use crate::mir::{Arg, Builder, Jmp, Label, Operand, Size, V};
 use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef};
 use crate::select::cut::{Cut, END, wants_context, wants_stack};
@@ -151,6 +151,7 @@ fn parts(session: &Session<'_>, uses: &[ClauseUse], has_stacks: bool) -> Vec<Par
 /// The firing as a part sees it: what the program left in the slot, whose address stands for the context.
 struct State {
     at: u32,
+    caller_frame: u8,
 }
 
 impl Context for State {
@@ -160,6 +161,10 @@ impl Context for State {
 
     fn errno(&self, b: &mut Builder, slot: V, _: Index) -> V {
         b.load(Size::B8, slot, place(self.at + STATE_ERRNO))
+    }
+
+    fn caller_frame(&self) -> u8 {
+        self.caller_frame
     }
 
     fn has_stacks(&self) -> bool {
@@ -385,7 +390,10 @@ fn leave_state(
     for user in stacks.into_iter().filter(|_| firing.context.has_stacks()) {
         let Some(place) = session.layout.captured.and_then(|c| c.of(user)) else { continue };
         let place = b.add(slot, place);
-        let skip = if user { 0 } else { firing.context.own_frames() };
+        let skip = match user {
+            true => Operand::Imm(0),
+            false => routines::own_frames(b, session.target, firing.context, firing.ctx),
+        };
         routines::capture_stack(b, firing.ctx, place, (user, skip));
     }
     for n in args {
@@ -423,7 +431,7 @@ fn function(
     };
     let cpu = routines::firing(b, session.plan);
     let address = routines::slot_at(b, session.plan, number, none);
-    let context = State { at };
+    let context = State { at, caller_frame: outer.context.caller_frame() };
     let firing = Firing {
         context: &context,
         ctx: address,

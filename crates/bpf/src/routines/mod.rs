@@ -19,6 +19,7 @@
 //!  chill    holding the CPU                       heartbeat  watching over the session
 //!  owned    elements of self-> arrays and their threads
 //!  vtime    vtimestamp
+//!  own_frames   which frames of a stack are ours
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
 //!  path     names of files                       args       of a process
 //! ```
@@ -30,6 +31,7 @@ mod assoc;
 mod chill;
 mod heartbeat;
 mod memory;
+mod own_frames;
 mod owned;
 mod path;
 mod record;
@@ -45,6 +47,8 @@ pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, a
 pub use chill::chill;
 pub use heartbeat::heartbeat;
 pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
+pub(crate) use own_frames::own_frames;
+pub use own_frames::own_functions;
 pub use owned::end_of_thread;
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};

@@ -18,7 +18,7 @@ pub struct StackRequest {
     /// Frames at most.
     pub frames: u32,
     /// Innermost frames to leave out.
-    pub skip: u8,
+    pub skip: Operand,
     /// The process (tgid, the tracer's namespace), for user stacks; 0 for kernel stacks.
     pub tgid: Operand,
     /// Room in a scratch slot for `plane::stacks::value_size(plan.stack_frames)` bytes.
@@ -37,7 +37,7 @@ pub fn stack(b: &mut Builder, plan: &Plan, firing: &Firing, what: &StackRequest)
 }
 
 /// Captures a stack for [`captured_stack`]: its frames, as many as there may be, and at `place` how many there are.
-pub fn capture_stack(b: &mut Builder, ctx: V, place: V, which: (bool, u8)) {
+pub fn capture_stack(b: &mut Builder, ctx: V, place: V, which: (bool, Operand)) {
     let (done, count) = (b.label(), b.copy(0));
     let pcs = b.add(place, CAPTURED_BUFFER + PCS);
     let bytes = b.call_stack(ctx, pcs, FRAMES_MAX, which);
@@ -76,10 +76,14 @@ pub fn captured_stack(
 
 impl Builder {
     /// Bytes of frames that are now at `pcs`, at most `frames`; not positive where there are none.
-    fn call_stack(&mut self, ctx: V, pcs: V, frames: u32, (user, skip): (bool, u8)) -> V {
+    fn call_stack(&mut self, ctx: V, pcs: V, frames: u32, (user, skip): (bool, Operand)) -> V {
         const USER_STACK: i64 = 1 << 8;
         let room = self.imm(i64::from(8 * frames));
-        let flags = self.imm(i64::from(skip) | if user { USER_STACK } else { 0 });
+        let flags = match skip {
+            Operand::Imm(skip) => self.imm(skip | if user { USER_STACK } else { 0 }),
+            Operand::V(skip) if user => self.or(skip, USER_STACK),
+            Operand::V(skip) => skip,
+        };
         self.call(Helper::GET_STACK, &[ctx, pcs, room, flags])
     }
 }

@@ -285,12 +285,23 @@ impl Clause<'_, '_> {
         self.b.slot_load(Size::B8, room, 0)
     }
 
+    /// How many of the innermost frames are not the probe's: the tracer's own.
+    pub(super) fn skipped(&mut self, user: bool) -> Operand {
+        if user {
+            return Operand::Imm(0);
+        }
+        let (context, ctx) = (self.firing.context, self.firing.ctx);
+        routines::own_frames(self.b, self.env.target, context, ctx)
+    }
+
     /// Which frames `bpf_get_stack` is to give: from which on, and whose.
     fn stack_flags(&mut self, user: bool, skip: u8) -> V {
         const USER_STACK: i64 = 1 << 8;
-        let own = i64::from(self.firing.context.own_frames());
-        let skip = i64::from(skip);
-        self.b.imm(if user { USER_STACK | skip } else { own + skip })
+        let skip = i64::from(skip) | if user { USER_STACK } else { 0 };
+        match self.skipped(user) {
+            Operand::Imm(own) => self.b.imm(own + skip),
+            Operand::V(own) => self.b.add(own, skip),
+        }
     }
 
     /// Where the stack is that the program captured for this function.
@@ -324,14 +335,15 @@ impl Clause<'_, '_> {
         depth
     }
 
-    /// The second frame; 0 where there is none.
+    /// The frame that called what is probed, for a process the second; 0 where there is none.
     fn caller(&mut self, user: bool) -> V {
+        let frame = if user { 1 } else { self.firing.context.caller_frame() };
         if let Some(place) = self.captured(user) {
             let (pc, none) = (self.b.copy(0), self.b.label());
             let count = self.b.load(Size::B8, place, 0);
-            self.b.br(Jmp::Lt, count, 2, none);
-            let second = routines::CAPTURED_BUFFER + plane::stacks::PCS + 8;
-            let found = self.b.load(Size::B8, place, second as i16);
+            self.b.br(Jmp::Le, count, i64::from(frame), none);
+            let pc_at = routines::CAPTURED_BUFFER + plane::stacks::PCS + 8 * u32::from(frame);
+            let found = self.b.load(Size::B8, place, pc_at as i16);
             self.b.set(pc, found);
             self.b.bind(none);
             return pc;
@@ -340,7 +352,7 @@ impl Clause<'_, '_> {
             return self.b.imm(0);
         }
         let ctx = self.firing.ctx;
-        let flags = self.stack_flags(user, 1);
+        let flags = self.stack_flags(user, frame);
         let b = &mut *self.b;
         let room = b.stack(8);
         b.slot_store(Size::B8, room, 0, 0);

@@ -489,10 +489,12 @@ impl Clause<'_, '_> {
         }
         let slot = self.slot();
         let buffer = self.b.add(slot, self.firing.parts.buffer);
-        let skip = if user { 0 } else { self.firing.context.own_frames() };
-        let what = StackRequest { ctx: self.firing.ctx, user, frames, skip, tgid, buffer };
         let id = match self.firing.context.has_stacks() {
-            true => routines::stack(self.b, self.env.plan, &self.firing.cpu, &what),
+            true => {
+                let skip = self.skipped(user);
+                let what = StackRequest { ctx: self.firing.ctx, user, frames, skip, tgid, buffer };
+                routines::stack(self.b, self.env.plan, &self.firing.cpu, &what)
+            }
             false => self.b.imm(0),
         };
         self.set(inst, Val::Int(Operand::V(id)));

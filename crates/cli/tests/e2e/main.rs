@@ -29,6 +29,7 @@ mod objects;
 mod profile;
 mod restricted;
 mod stability;
+mod stacks;
 mod subroutines;
 mod surroundings;
 mod syscalls;
@@ -65,6 +66,7 @@ const GROUPS: &[&[Test]] = &[
     args::TESTS,
     tracepoints::TESTS,
     profile::TESTS,
+    stacks::TESTS,
     cpc::TESTS,
     fbt::TESTS,
     elsewhere::TESTS,

@@ -33,6 +33,11 @@ impl Context for ByRegisters {
         Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
     }
 
+    /// A function that has returned is no frame any more.
+    fn caller_frame(&self) -> u8 {
+        u8::from(!self.on_return)
+    }
+
     /// At the return, `arg0` would be the offset of the instruction that returns, which no means tells: 0.
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         match (self.on_return, n) {

@@ -156,9 +156,13 @@ impl Context for ByTracepoint {
         if self.on_return { errno(b, ctx, Returned::Tracepoint) } else { b.imm(0) }
     }
 
-    /// The program, `bpf_trace_run2`, `__bpf_trace_sys_enter`.
+    /// The program, `bpf_trace_run2`; it is not so everywhere.
     fn own_frames(&self) -> u8 {
-        3
+        2
+    }
+
+    fn behind_tracepoint(&self) -> bool {
+        true
     }
 }
 
@@ -200,6 +204,10 @@ impl Context for ByFunction {
         b.set(value, short);
         b.bind(done);
         value
+    }
+
+    fn caller_frame(&self) -> u8 {
+        u8::from(!self.on_return)
     }
 
     fn errno(&self, b: &mut Builder, ctx: V, _index: Index) -> V {

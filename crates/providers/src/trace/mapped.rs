@@ -153,9 +153,13 @@ impl Context for Mapped {
         extend(b, value, s.size, s.signed)
     }
 
-    /// The program, `bpf_trace_runN`, `__bpf_trace_NAME`.
+    /// The program, `bpf_trace_runN`; it is not so everywhere.
     fn own_frames(&self) -> u8 {
-        3
+        2
+    }
+
+    fn behind_tracepoint(&self) -> bool {
+        true
     }
 }
 

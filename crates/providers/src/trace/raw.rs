@@ -91,8 +91,12 @@ impl Context for Passed {
         if n < self.args { b.load(Size::B8, ctx, 8 * i16::from(n)) } else { b.imm(0) }
     }
 
-    /// The program, `bpf_trace_runN`, `__bpf_trace_NAME`.
+    /// The program, `bpf_trace_runN`; it is not so everywhere.
     fn own_frames(&self) -> u8 {
-        3
+        2
+    }
+
+    fn behind_tracepoint(&self) -> bool {
+        true
     }
 }

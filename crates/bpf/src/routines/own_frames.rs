@@ -1,0 +1,115 @@
+//! Which frames of a stack are the tracer's own.
+//!
+//! Between a tracepoint and a program there are the functions that hand the firing on: always `bpf_trace_runN`, on some kernels
+//! `__bpf_trace_NAME` before it (where the compiler made no jump of its last call), and `__traceiter_NAME` whenever somebody
+//! else has the tracepoint, too. So the number of frames to leave out changes while a session runs, and is found anew
+//! with each stack: a look at its first frames, in a table of all these functions.
+
+use crate::mir::{Alu, Arg, Builder, Helper, MapRef, Operand, Size, V};
+use crate::program::{Context, Target};
+
+/// Entries of the table: a power of two. The kernel has some 3,000 such functions.
+const ENTRIES: usize = 1 << STEPS;
+const STEPS: u32 = 13;
+/// Bytes of an entry: where a function starts, and how long it is.
+const ENTRY_SHIFT: u32 = 4;
+
+/// Frames that are looked at.
+const LOOKED_AT: u32 = 4;
+
+/// Kernel addresses are not below.
+const KERNEL: u64 = 1 << 63;
+
+/// The table of functions (first and next behind the last byte) for [`MapRef::OwnFunctions`]; `None` for too many.
+pub fn own_functions(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
+    // The first is never looked at but found where all others are greater; nothing is in it.
+    let mut entries = vec![(KERNEL, 0)];
+    entries
+        .extend(ranges.iter().filter(|(start, _)| *start > KERNEL).map(|(start, end)| (*start, end - start)));
+    entries.sort_unstable();
+    if entries.len() > ENTRIES {
+        return None;
+    }
+    entries.resize(ENTRIES, (u64::MAX, 0));
+    Some(
+        entries
+            .iter()
+            .flat_map(|(start, length)| [start.to_le_bytes(), length.to_le_bytes()])
+            .flatten()
+            .collect(),
+    )
+}
+
+/// How many of the innermost kernel frames to leave out.
+pub(crate) fn own_frames(b: &mut Builder, target: &Target, context: &dyn Context, ctx: V) -> Operand {
+    let usual = i64::from(context.own_frames());
+    if !(target.own_functions && context.behind_tracepoint()) {
+        return Operand::Imm(usual);
+    }
+    let bytes = 8 * LOOKED_AT;
+    let room = b.stack(bytes);
+    for i in 0..LOOKED_AT as i16 {
+        b.slot_store(Size::B8, room, 8 * i, 0);
+    }
+    let (to, size, flags) = (b.slot_addr(room, 0), b.imm(i64::from(bytes)), b.imm(0));
+    b.call(Helper::GET_STACK, &[ctx, to, size, flags]);
+    let frames = b.slot_addr(room, 0);
+    let own = b.call_global("dt_own_frames", &[Arg::Memory(frames, bytes)], |b| {
+        let frames = b.param(0);
+        let table = b.map_value(MapRef::OwnFunctions, 0);
+        let own = b.copy(usual);
+        for i in 0..LOOKED_AT as i16 {
+            let pc = b.load(Size::B8, frames, 8 * i);
+            let hit = is_in(b, table, pc);
+            // own = hit ? i + 1 : own, without a branch: the search is verified once.
+            let count = b.imm(i64::from(i) + 1);
+            let more = b.sub(count, own);
+            let more = b.mul(more, hit);
+            b.update(Alu::Add, own, more);
+        }
+        b.exit(own);
+    });
+    // For the verifier, which knows no bounds of what a function gives.
+    Operand::V(b.and(own, 7))
+}
+
+/// 1 where an address is in one of the functions, else 0.
+fn is_in(b: &mut Builder, table: V, pc: V) -> V {
+    let at = b.copy(0);
+    let entry = |b: &mut Builder, at: V| {
+        let off = b.shl(at, i64::from(ENTRY_SHIFT));
+        b.add(table, off)
+    };
+    for step in (0..STEPS).rev() {
+        let next = b.add(at, 1i64 << step);
+        let start = entry(b, next);
+        let start = b.load(Size::B8, start, 0);
+        // Kernel addresses differ by less than half of all there is: the sign says which is greater.
+        let beyond = b.sub(pc, start);
+        let before = b.shr(beyond, 63);
+        let from = b.xor(before, 1);
+        let by = b.shl(from, i64::from(step));
+        b.update(Alu::Add, at, by);
+    }
+    let entry = entry(b, at);
+    let (start, length) = (b.load(Size::B8, entry, 0), b.load(Size::B8, entry, 8));
+    let offset = b.sub(pc, start);
+    let beyond = b.sub(offset, length);
+    b.shr(beyond, 63)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_full() {
+        let text = KERNEL + 0x7fff_ff81_0000_0000;
+        let table = own_functions(&[(text + 64, text + 80), (text, text + 32), (16, 20)]).unwrap();
+        assert_eq!(table.len(), ENTRIES << ENTRY_SHIFT);
+        let word = |i: usize| u64::from_le_bytes(table[8 * i..][..8].try_into().unwrap());
+        assert_eq!([word(0), word(1), word(2), word(3)], [KERNEL, 0, text, 32]);
+        assert_eq!([word(4), word(5), word(6), word(7)], [text + 64, 16, u64::MAX, 0]);
+        assert!(own_functions(&vec![(text, text + 1); ENTRIES]).is_none());
+    }
+}

@@ -1,0 +1,94 @@
+//! Kernel stacks: right depth, right caller, and none of our own frames, by every means.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{dtrace, workload};
+
+tests! { stacks_begin_where_the_probe_is stacks_of_many_clauses_are_the_same modules_and_functions_of_callers }
+
+/// The frames that are printed, and depth and caller.
+struct Seen {
+    frames: Vec<String>,
+    depth: usize,
+    caller: String,
+}
+
+/// What a probe sees the first time; `None` where this system shows no symbols.
+fn seen(probe: &str, more: &[&str]) -> Option<Seen> {
+    let program =
+        format!("{probe} {{ printf(\"depth %d caller %a\\n\", stackdepth, caller); stack(100); exit(0); }}");
+    let workload = workload("getppid", 200);
+    let mut words = vec!["-q", "-c", &workload];
+    words.extend(more.iter().flat_map(|m| ["-n", m]));
+    words.extend(["-n", &program]);
+    let o = dtrace(&words).code(0);
+    let mut lines = o.out.lines().map(str::trim).skip_while(|l| !l.starts_with("depth "));
+    let head: Vec<&str> = lines.next().unwrap_or_else(|| panic!("{probe}: {o:?}")).split(' ').collect();
+    let frames: Vec<String> =
+        lines.skip_while(|l| l.is_empty()).take_while(|l| !l.is_empty()).map(String::from).collect();
+    if frames.iter().any(|f| f.starts_with("0x")) {
+        return None;
+    }
+    Some(Seen { frames, depth: head[1].parse().unwrap(), caller: head[3].to_string() })
+}
+
+const WANTED: &str = "pid == $target && probefunc == \"getppid\"";
+
+fn stacks_begin_where_the_probe_is() -> Verdict {
+    let (entry, left) = (format!("syscall:::entry /{WANTED}/"), format!("syscall:::return /{WANTED}/"));
+    let raw = "rawtp:::sys_enter /pid == $target/";
+    let other = ["rawtp:::sys_enter { }", "rawtp:::sys_exit { }"];
+    let probes: &[(&str, &[&str])] = &[
+        // By the functions, where the kernel can.
+        ("syscall::getppid:entry /pid == $target/", &[]),
+        ("syscall::getppid:return /pid == $target/", &[]),
+        // By the tracepoints, alone and when somebody else has them, too.
+        (&entry, &[]),
+        (&entry, &other),
+        (&left, &other),
+        (raw, &[]),
+    ];
+    for (probe, more) in probes {
+        let Some(Seen { frames, depth, caller }) = seen(probe, more) else {
+            return Skip("no kernel symbols".into());
+        };
+        assert_eq!(frames.len(), depth, "{probe}: {frames:?}");
+        assert!(frames.len() >= 2, "{probe}: {frames:?}");
+        assert!(!frames.iter().any(|f| f.contains("bpf") || f.contains("traceiter")), "{probe}: {frames:?}");
+        assert!(
+            frames.last().is_some_and(|f| f.starts_with("vmlinux`entry_SYSCALL_64")),
+            "{probe}: {frames:?}"
+        );
+        // A function that has returned is no frame any more.
+        let at = usize::from(!(probe.contains(":return") && frames[0].starts_with("vmlinux`do_syscall_64")));
+        assert_eq!(caller, frames[at], "{probe}: {frames:?}");
+    }
+    Pass
+}
+
+fn stacks_of_many_clauses_are_the_same() -> Verdict {
+    // Many clauses are functions of their own, and the program takes the stack for all of them.
+    let mut program = String::new();
+    for n in 0..60 {
+        program +=
+            &format!("syscall:::entry /{WANTED}/ {{ @[{n} % 2, stackdepth, caller, stack()] = count(); }} ");
+    }
+    let o = dtrace(&["-q", "-c", &workload("getppid", 200), "-n", &program]).code(0);
+    let counts: Vec<&str> = o.out.lines().map(str::trim).filter(|l| *l == "6000").collect();
+    assert_eq!(counts.len(), 2, "two keys, 30 clauses of 200 calls each: {o:?}");
+    assert!(!o.out.contains("bpf"), "{o:?}");
+    Pass
+}
+
+fn modules_and_functions_of_callers() -> Verdict {
+    let Some(Seen { frames, .. }) = seen("syscall::getppid:entry /pid == $target/", &[]) else {
+        return Skip("no kernel symbols".into());
+    };
+    let program = "syscall::getppid:entry /pid == $target/ { @[func(caller)] = count(); @m[mod(caller)] = count(); \
+                   @s[sym(caller)] = count(); printf(\"%a %A\\n\", caller, arg0); exit(0); }";
+    let o = dtrace(&["-q", "-c", &workload("getppid", 1), "-n", program]).code(0);
+    let function = frames[1].split('+').next().unwrap();
+    let keys: Vec<&str> = o.out.lines().filter_map(|l| l.trim().strip_suffix(" 1")).map(str::trim).collect();
+    assert_eq!(keys, [function, "vmlinux", function], "{o:?}");
+    assert!(o.out.starts_with(&frames[1]), "{o:?}");
+    Pass
+}
