@@ -10,7 +10,8 @@
 //! - **Output is buffered here and handed over once a batch**, so a full pipe or disk is seen in one place, as an error.
 //!
 //! Which clause of a firing enters or leaves (`-F`) is decided here, from the records of the same CPU before and after: the
-//! first of an `entry` probe's clauses, the last of a `return` probe's.
+//! first of an `entry` probe's clauses, the last of a `return` probe's. There a batch is shown CPU by CPU, as the original
+//! does; else in time order.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -173,6 +174,8 @@ impl<W: Output> Consumer<W> {
     }
 
     fn records(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
+        let by_cpu = if self.options.flowindent { by_cpu(batch) } else { Vec::new() };
+        let batch = if self.options.flowindent { &by_cpu } else { batch };
         let next = if self.options.flowindent { next_on_cpu(batch) } else { Vec::new() };
         let mut fresh = false;
         for (i, raw) in batch.iter().enumerate() {
@@ -380,6 +383,15 @@ fn snapshot(
         });
     }
     Ok(())
+}
+
+/// The records CPU by CPU, that of the first record first (BEGIN's): calls nest on a CPU, and rows of others between them
+/// would hide that.
+fn by_cpu<'a>(batch: &[RawRecord<'a>]) -> Vec<RawRecord<'a>> {
+    let mut sorted = batch.to_vec();
+    let first = batch.first().map(|r| r.cpu);
+    sorted.sort_by_key(|r| (Some(r.cpu) != first, r.cpu));
+    sorted
 }
 
 /// For each record, the next one of its CPU that says something.

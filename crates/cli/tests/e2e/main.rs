@@ -20,6 +20,7 @@ mod documents;
 mod elsewhere;
 mod faults;
 mod fbt;
+mod flow;
 mod frontend;
 mod kernel;
 mod leaves_nothing;
@@ -67,6 +68,7 @@ const GROUPS: &[&[Test]] = &[
     tracepoints::TESTS,
     profile::TESTS,
     stacks::TESTS,
+    flow::TESTS,
     cpc::TESTS,
     fbt::TESTS,
     elsewhere::TESTS,

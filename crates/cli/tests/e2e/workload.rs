@@ -170,6 +170,16 @@ fn touch(pages: usize) {
     }
 }
 
+/// Stays on the CPU it is on.
+fn pin() {
+    // SAFETY: the set is a plain bit array that lives across the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
+        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}
+
 /// Is busy for so many milliseconds.
 fn spin(ms: u32) {
     let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(ms));
@@ -267,6 +277,17 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 let calls = move || (0..times).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
                 let thread = std::thread::Builder::new().name(name.into()).spawn(calls);
                 let _ = thread.map(std::thread::JoinHandle::join);
+            }
+        }
+        // On one CPU.
+        Some("pinned" | "pinnedopen") => {
+            pin();
+            for _ in 0..count {
+                if args[0] == "pinned" {
+                    call(libc::SYS_getppid, 0, 0, 0);
+                } else {
+                    let _ = std::fs::File::open("/etc/hostname-that-is-not-there");
+                }
             }
         }
         Some("touch") => touch(count as usize),
