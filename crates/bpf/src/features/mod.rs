@@ -117,6 +117,8 @@ facilities! {
     ProbeRead probe_read probe_read;
     /// Writing to user memory.
     ProbeWriteUser probe_write_user probe_write_user;
+    /// Giving a kernel function's result in its place.
+    OverrideReturn override_return override_return;
     /// Kernel functions callable from tracing programs.
     Kfuncs kfuncs kfuncs;
     /// Sign-extending moves, signed division (the fourth instruction set).

@@ -323,6 +323,17 @@ pub(super) fn probe_write_user(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
+pub(super) fn override_return(_: &Features) -> Outcome {
+    // arguments: context, result
+    let insns = [
+        Insn::mov64_imm(Reg::R2, 0),
+        Insn::call(Helper::OVERRIDE_RETURN),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ];
+    load(ProgKind::Kprobe, AttachType::None, 0, &insns).map(drop)
+}
+
 /// R1 = the address of eight zero bytes.
 fn on_stack() -> Vec<Insn> {
     vec![
