@@ -135,6 +135,7 @@ pub(crate) fn load(
         }
         if let Attach::EachTracepoint(names) = &a.unit.attach {
             let image = making.image(a, number, &mut loaded.maps)?;
+            bpf::sys::allow_files(names.len() as u64);
             let copies = image.load_copies(names.len() as u32, making.log_level()).map_err(Error::Load)?;
             for (prog, name) in copies.into_iter().zip(names) {
                 let attach = Attach::Tracepoints(vec![name.clone()]);
