@@ -24,9 +24,10 @@ use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
-use providers::{Env, Unit};
+use providers::attach::release_us;
+use providers::{Attach, Env, Unit};
 
-use crate::assemble::{Assembly, assemble};
+use crate::assemble::{Assembled, Assembly, assemble};
 use crate::compile::{Macros, Program, Source};
 use crate::deadman::{Alarm, WINDOW, Watch};
 use crate::error::Error;
@@ -208,7 +209,8 @@ impl<W: Output> Session<W> {
         let symbols = RefCell::default();
         let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
         let mut machine = Machine::load(program, &assembly, &options, &around)?;
-        let notices = lowered(machine.lowered());
+        let mut notices = lowered(machine.lowered());
+        notices.extend(events(&assembly));
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
         let symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
@@ -290,6 +292,7 @@ impl<W: Output> Session<W> {
         self.drain(false)?;
         let loaded = load(Some(&running), &more, &assembly, &options, &around, &mut || self.drain(false))?;
         self.notices.extend(lowered(loaded.lowered()));
+        self.notices.extend(events(&assembly));
         let known = Known { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
         introduce(&mut self.consumer, &more, &assembly, known)?;
         // What is introduced stays so, even when attaching fails: numbers are never given twice.
@@ -534,6 +537,20 @@ impl<W: Output> Session<W> {
             n => self.notices.push(Notice::Detail(format!("closing {n} links in the background"))),
         }
     }
+}
+
+/// What probes by perf cost: each takes the kernel long to let go of.
+fn events(assembly: &Assembly) -> Option<Notice> {
+    let by_perf = |a: &&Assembled| matches!(a.unit.attach, Attach::Event { .. });
+    let each = assembly.units.iter().filter(by_perf).map(|a| release_us(&a.unit.attach));
+    let (count, us) = each.fold((0, 0), |(n, sum), us| (n + 1, sum + us));
+    let (s, long) = (if count == 1 { "" } else { "s" }, us / 1000);
+    let text = || {
+        format!(
+            "{count} event{s} by perf, for arguments of their records: the kernel takes {long} ms to let go"
+        )
+    };
+    (count > 0).then(|| Notice::Detail(text()))
 }
 
 fn lowered(all: &[bpf::maps::Lowered]) -> Vec<Notice> {

@@ -9,7 +9,7 @@ use crate::tool::{Output, dtrace, finish, start, workload};
 tests! {
     listed_by_group arguments_are_typed events_have_members calls_are_counted_by_every_means
     members_by_every_means_are_the_same text_and_arrays_of_events all_at_once arguments_of_many thread_locals_of_a_tracepoint
-    no_such_probes
+    the_cost_of_an_event_is_said no_such_probes
 }
 
 /// A kernel, or a machine, without the list of events.
@@ -151,6 +151,21 @@ fn thread_locals_of_a_tracepoint() -> Verdict {
     }
     let n = o.last_number();
     assert!(n == 300 || o.err.contains("suppressed") && (1..300).contains(&n), "{o:?}");
+    Pass
+}
+
+/// What has to go by perf says what that costs; what a table maps to the tracepoint's arguments does not go that way.
+fn the_cost_of_an_event_is_said() -> Verdict {
+    for (member, by_perf) in [(3, true), (1, false)] {
+        let script = format!("sdt:sched::sched_switch {{ @ = sum(args[{member}]); }} BEGIN {{ exit(0); }}");
+        let o = dtrace(&["-vqn", &script]);
+        if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+            return skip;
+        }
+        let said = o.err.contains("1 event by perf, for arguments of their records");
+        assert_eq!(said, by_perf, "{o:?}");
+        o.code(0);
+    }
     Pass
 }
 
