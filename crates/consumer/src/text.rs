@@ -25,13 +25,14 @@ mod table;
 mod time;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use plane::format::Piece;
 
 use crate::agg::rows::Row;
 use crate::options::Options;
 use crate::pad::{Field, signed, string, unsigned};
-use crate::record::{Event, Flow, Item, Value};
+use crate::record::{Event, Flow, Item, Probe, Value};
 use crate::symbolizer::Symbolizer;
 
 /// What a renderer may look at.
@@ -64,8 +65,32 @@ pub trait Renderer {
 #[derive(Debug, Default)]
 pub struct Text {
     heading: bool,
-    /// Columns of `-F`, a CPU: records of different CPUs interleave, calls do not.
-    indent: HashMap<u32, usize>,
+    /// The calls of `-F` that were entered and not left, a CPU: records of different CPUs interleave, calls do not.
+    open: HashMap<u32, Vec<Call>>,
+}
+
+/// What was entered.
+#[derive(Debug)]
+struct Call {
+    provider: Arc<str>,
+    function: Arc<str>,
+}
+
+/// Deeper than any sane stack: entries without returns (tail calls, a filter on returns).
+const DEEPEST: usize = 512;
+
+/// How many calls are open when one is left. The original leaves the last; so it is where all returns are seen. Where some
+/// are not (a tail call, a function that does not return, a predicate that changes its mind in the middle), the call that is
+/// left is the one of its name, and those in it are over; and the return of a kernel function whose entry was not seen leaves
+/// nothing.
+fn left(open: &[Call], probe: &Probe) -> usize {
+    let last = open.len().saturating_sub(1);
+    let kernel = matches!(&*probe.provider, "fbt" | "rawfbt");
+    if !kernel && &*probe.provider != "syscall" {
+        return last;
+    }
+    let same = |c: &Call| c.provider == probe.provider && c.function == probe.function;
+    open.iter().rposition(same).unwrap_or(if kernel { open.len() } else { last })
 }
 
 impl Text {
@@ -87,7 +112,7 @@ impl Text {
 
     /// `%3d %-41s `: the indentation, what marks the flow, and the function.
     fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
-        let indent = self.indent.entry(event.cpu).or_insert(0);
+        let open = self.open.entry(event.cpu).or_default();
         let probe = event.probe;
         let syscall = *probe.provider == *"syscall";
         let mark = match event.flow {
@@ -98,18 +123,17 @@ impl Text {
             Flow::None => "| ",
         };
         if event.flow == Flow::Return {
-            *indent = indent.saturating_sub(2);
+            open.truncate(left(open, probe));
         }
-        let mut name = vec![b' '; *indent];
+        let mut name = vec![b' '; 2 * open.len()];
         name.extend_from_slice(mark.as_bytes());
         name.extend_from_slice(probe.function.as_bytes());
         if event.flow == Flow::None {
             name.push(b':');
             name.extend_from_slice(probe.name.as_bytes());
         }
-        if event.flow == Flow::Entry {
-            // Deeper than any sane stack: entries without returns (tail calls, a filter on returns).
-            *indent = (*indent + 2).min(1024);
+        if event.flow == Flow::Entry && open.len() < DEEPEST {
+            open.push(Call { provider: probe.provider.clone(), function: probe.function.clone() });
         }
         signed(out, i64::from(event.cpu), Field::right(3));
         out.push(b' ');

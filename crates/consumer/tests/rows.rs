@@ -173,6 +173,36 @@ fn flow_is_indented_by_cpu() {
 }
 
 #[test]
+fn flow_finds_back_where_returns_are_missing() {
+    let mut s = Session::new(Options { flowindent: true, ..Options::default() });
+    let names = ["syscall:vmlinux:open:entry", "fbt:vmlinux:f:entry", "fbt:vmlinux:g:entry"];
+    let leave = ["syscall:vmlinux:open:return", "fbt:vmlinux:f:return", "fbt:vmlinux:trace:return"];
+    let names: Vec<_> = names.iter().chain(&leave).collect();
+    let probes = names.iter().enumerate().map(|(i, n)| probe(i as u32 + 1, n)).collect::<Vec<_>>();
+    let epids: Vec<u32> = probes.iter().map(|p| s.clause(p, &[], |_| vec![Action::None])).collect();
+    let [open, f, g, open_left, f_left, trace_left] = epids[..] else { panic!() };
+    // The call began inside of trace(); g() is left by a tail call; what ends the call is not left in it.
+    for epid in [open, trace_left, f, g, f_left, f, g, open_left, open, open_left] {
+        s.record(0, epid, &[]);
+    }
+    s.drain();
+    let rows: Vec<String> = s.output().lines().skip(1).map(|l| l[4..].trim_end().to_string()).collect();
+    let expected = [
+        " => open",
+        "   <- trace",
+        "   -> f",
+        "     -> g",
+        "   <- f",
+        "   -> f",
+        "     -> g",
+        " <= open",
+        " => open",
+        " <= open",
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
 fn the_first_exit_status_wins() {
     let mut s = Session::new(quiet());
     let p = probe(1, "dtrace:::BEGIN");
