@@ -17,10 +17,20 @@ enum Declared {
     Tuple(TypeId, Vec<(TypeId, Span)>),
 }
 
+/// What `[]` means in a declarator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unsized {
+    Refused,
+    /// A parameter: an array is passed as a pointer.
+    Pointer,
+    /// The last member of a struct: what follows it in memory.
+    Flexible,
+}
+
 impl Checker<'_> {
     pub(crate) fn type_name(&mut self, name: &ast::TypeName) -> Checks<TypeId> {
         let base = self.specs(&name.specs)?;
-        match self.declarator(base, &name.declarator, name.specs.quals.is_userland)? {
+        match self.declarator(base, &name.declarator, name.specs.quals.is_userland, Unsized::Refused)? {
             Declared::Object(ty) => Ok(ty),
             Declared::Tuple(..) => {
                 self.fail(Tag::D_DECL_ARRSUB, name.span, "an associative array is not a type here")
@@ -117,6 +127,9 @@ impl Checker<'_> {
         };
         let id = self.types.begin_definition(kind, tag);
         if self.types.is_complete(id) {
+            if self.cx.map.is_included(span) {
+                return Ok(id);
+            }
             let message = format!("type redeclared: {} {}", kind.keyword(), tag.unwrap_or_default());
             return self.fail(Tag::D_DECL_TYPERED, span, message);
         }
@@ -131,7 +144,7 @@ impl Checker<'_> {
                 spans.push(member.span);
             }
             for d in &member.declarators {
-                let ty = match self.declarator(base, d, member.specs.quals.is_userland)? {
+                let ty = match self.declarator(base, d, member.specs.quals.is_userland, Unsized::Flexible)? {
                     Declared::Object(ty) => ty,
                     Declared::Tuple(..) => {
                         let message = "cannot have dynamic member";
@@ -198,6 +211,9 @@ impl Checker<'_> {
         };
         let id = self.types.declare_tag(TagKind::Enum, tag);
         if self.types.is_complete(id) {
+            if self.cx.map.is_included(span) {
+                return Ok(id);
+            }
             let message = format!("type redeclared: enum {}", tag.unwrap_or_default());
             return self.fail(Tag::D_DECL_TYPERED, span, message);
         }
@@ -205,7 +221,10 @@ impl Checker<'_> {
         let mut next = 0i64;
         for e in enumerators {
             if let Some(value) = &e.value {
-                let Some(v) = self.known_value(value)? else {
+                // Those before it in the list are known already.
+                let mut names = self.bound.last().cloned().unwrap_or_default();
+                names.extend(list.iter().map(|(n, v)| ((*n).to_owned(), self.int(*v, id, e.span))));
+                let Some(v) = self.with_bound(names, |c| c.known_value(value))? else {
                     let message = format!(
                         "enumerator '{}' must be assigned to an integral constant expression",
                         e.name.text
@@ -214,7 +233,7 @@ impl Checker<'_> {
                 };
                 next = v;
             }
-            if i32::try_from(next).is_err() {
+            if i32::try_from(next).is_err() && !self.cx.map.is_included(e.span) {
                 let message = format!("enumerator '{}' value overflows INT_MAX ({})", e.name.text, i32::MAX);
                 return self.fail(Tag::D_DECL_ENOFLOW, e.span, message);
             }
@@ -239,12 +258,24 @@ impl Checker<'_> {
         }
     }
 
-    fn declarator(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<Declared> {
+    fn declarator(
+        &mut self,
+        base: TypeId,
+        d: &ast::Declarator,
+        userland: bool,
+        open: Unsized,
+    ) -> Checks<Declared> {
         let mut ty = base;
         for (i, part) in d.parts.iter().enumerate().rev() {
             ty = match &part.kind {
                 DeclPartKind::Pointer(_) if userland => self.types.user_pointer(ty),
                 DeclPartKind::Pointer(_) => self.types.pointer(ty),
+                DeclPartKind::Array(None) if i == 0 && open == Unsized::Pointer => self.types.pointer(ty),
+                DeclPartKind::Array(None)
+                    if i == 0 && open == Unsized::Flexible && !self.types.is_void(ty) =>
+                {
+                    self.types.array(ty, 0)
+                }
                 DeclPartKind::Array(None) => {
                     let name = member_name(d);
                     let message =
@@ -257,6 +288,10 @@ impl Checker<'_> {
                 }
                 DeclPartKind::Array(Some(size)) => match self.value(size)?.as_const().map(u64::try_from) {
                     Some(Ok(n)) if n > 0 => self.types.array(ty, n),
+                    // GNU C's older way to say `[]`.
+                    Some(Ok(0)) if i == 0 && open == Unsized::Flexible && self.cx.map.is_included(d.span) => {
+                        self.types.array(ty, 0)
+                    }
                     _ => {
                         let message = "positive integral constant expression or tuple signature expected as array declaration subscript";
                         return self.fail(Tag::D_DECL_ARRSUB, size.span, message);
@@ -285,7 +320,7 @@ impl Checker<'_> {
 
     /// The type that a declarator makes, where an associative array may not stand.
     pub(crate) fn object(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<TypeId> {
-        match self.declarator(base, d, userland)? {
+        match self.declarator(base, d, userland, Unsized::Refused)? {
             Declared::Object(ty) => Ok(ty),
             Declared::Tuple(..) => self.fail(Tag::D_DECL_DYNOBJ, d.span, "cannot have dynamic object here"),
         }
@@ -293,7 +328,7 @@ impl Checker<'_> {
 
     pub(crate) fn param(&mut self, p: &ast::Param) -> Checks<TypeId> {
         let base = self.specs(&p.specs)?;
-        match self.declarator(base, &p.declarator, p.specs.quals.is_userland)? {
+        match self.declarator(base, &p.declarator, p.specs.quals.is_userland, Unsized::Pointer)? {
             Declared::Object(ty) => Ok(ty),
             Declared::Tuple(..) => self.fail(Tag::D_DECL_DYNOBJ, p.span, "cannot have dynamic parameter"),
         }
@@ -327,7 +362,13 @@ impl Checker<'_> {
     }
 
     fn declare(&mut self, d: &ast::Declaration, base: TypeId, declarator: &ast::Declarator) -> Checks<()> {
-        let declared = self.declarator(base, declarator, d.specs.quals.is_userland)?;
+        let included = self.cx.map.is_included(declarator.span);
+        let class = d.specs.storage.map(|s| s.class);
+        if included && class == Some(StorageClass::Extern) {
+            // A header's functions and variables are a process's; D has its own.
+            return Ok(());
+        }
+        let declared = self.declarator(base, declarator, d.specs.quals.is_userland, Unsized::Refused)?;
         let Some(name) = &declarator.name else {
             return self.fail(Tag::D_DECL_USELESS, declarator.span, "useless declaration");
         };
@@ -336,12 +377,15 @@ impl Checker<'_> {
             let message = format!("D scoping operator may not be used in a declaration name ({word})");
             return self.fail(Tag::D_DECL_SCOPE, span, message);
         }
-        let scope = match d.specs.storage.map(|s| s.class) {
-            Some(StorageClass::Typedef) => return self.declare_typedef(word, declared, span),
+        let scope = match class {
+            Some(StorageClass::Typedef) => return self.declare_typedef(word, declared, span, included),
             Some(StorageClass::SelfLocal) => Scope::Thread,
             Some(StorageClass::ThisLocal) => Scope::Clause,
             Some(StorageClass::Extern | StorageClass::Static) | None => Scope::Global,
         };
+        if included && matches!(&declared, Declared::Object(ty) if self.types.is_function(*ty)) {
+            return Ok(());
+        }
         if scope == Scope::Global && (tables::variable(word).is_some() || tables::function(word).is_some()) {
             return self.fail(Tag::D_DECL_IDRED, span, format!("built-in identifier redeclared: {word}"));
         }
@@ -420,7 +464,7 @@ impl Checker<'_> {
         }
     }
 
-    fn declare_typedef(&mut self, word: &str, declared: Declared, span: Span) -> Checks<()> {
+    fn declare_typedef(&mut self, word: &str, declared: Declared, span: Span, included: bool) -> Checks<()> {
         let Declared::Object(ty) = declared else {
             return self.fail(
                 Tag::D_DECL_DYNOBJ,
@@ -429,12 +473,16 @@ impl Checker<'_> {
             );
         };
         if self.var(Scope::Global, word).is_some() || tables::variable(word).is_some() {
+            if included {
+                return Ok(());
+            }
             let message = format!("global variable identifier redeclared: {word}");
             return self.fail(Tag::D_DECL_IDRED, span, message);
         }
         if let Some(old) = self.types.own_typedef(word) {
-            // The same again is harmless: several programs may bring the same header.
-            if self.types.compatible(old, ty) {
+            // The same again is harmless: several programs may bring the same header. A header does not take D's own
+            // names (`id_t`, `pid_t`) from it.
+            if included || self.types.compatible(old, ty) {
                 return Ok(());
             }
             return self.fail(Tag::D_DECL_IDRED, span, format!("typedef redeclared: {word}"));

@@ -131,6 +131,14 @@ impl SourceMap {
         }
     }
 
+    /// A preprocessor brought this text from another file: a header.
+    pub fn is_included(&self, span: Span) -> bool {
+        let s = self.source(span.file);
+        let (physical, _) = self.line_column(span.file, span.start);
+        let origin = s.origins.iter().rev().find(|(at, _, _)| *at <= physical);
+        origin.is_some_and(|(_, name, _)| *name != s.name)
+    }
+
     /// `--> name:line:column`, the line's text and a caret line, each after a newline.
     pub(crate) fn excerpt(&self, span: Span, name: &str, shown: u32, column: u32) -> String {
         let s = self.source(span.file);

@@ -24,6 +24,19 @@ fn predefined(options: &Options) -> Vec<String> {
     names
 }
 
+/// Words of GNU C in the system's headers that D has not: they are away, as for another compiler.
+const PLAIN: [&str; 9] = [
+    "__attribute__(xyz)=",
+    "__extension__=",
+    "__restrict=",
+    "__inline=",
+    "__inline__=",
+    "__signed__=signed",
+    "__volatile__=volatile",
+    "__const=const",
+    "__builtin_va_list=void *",
+];
+
 /// The script after the preprocessor; an error says what went wrong.
 pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
     let program = options.text("cpppath");
@@ -32,6 +45,10 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
         "s" => command.arg("-traditional-cpp"),
         _ => &mut command,
     };
+    command.arg("-U__GNUC__");
+    for define in PLAIN {
+        command.arg("-D").arg(define);
+    }
     for define in predefined(options).iter().chain(&options.texts("define")) {
         command.arg("-D").arg(define);
     }

@@ -116,6 +116,11 @@ impl<'a> Lexer<'a> {
         self.map.line_origin(self.file, line).1
     }
 
+    /// The text comes from a header.
+    pub(crate) fn is_included(&self, span: Span) -> bool {
+        self.map.is_included(span)
+    }
+
     /// The byte is in the first column.
     pub(crate) fn in_first_column(&self, offset: u32) -> bool {
         offset == 0 || self.peek_at(offset as usize - 1) == b'\n'

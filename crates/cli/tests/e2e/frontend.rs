@@ -8,7 +8,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     if_and_else each_block_is_a_clause a_fault_skips_the_later_blocks blocks_of_many_firings
-    pragmas_are_obeyed macro_variables operands_are_used the_preprocessor_runs the_preprocessor_s_options
+    pragmas_are_obeyed macro_variables operands_are_used the_preprocessor_runs headers_of_the_system the_preprocessor_s_options
     constants_of_the_libraries libraries_of_one_s_own libraries_depend_on_things
 }
 
@@ -212,6 +212,44 @@ fn the_preprocessor_runs() -> Verdict {
     let script = write(&dir, "z.d", "#include \"bad.h\"\nBEGIN { exit(0); }\n");
     let o = dtrace(&["-C", "-I", &path, "-es", &script]).code(1);
     assert!(o.err.contains("bad.h: line 3: ") && o.err.contains("syntax error near \";\""), "{o:?}");
+    let _ = fs::remove_dir_all(&dir);
+    Pass
+}
+
+/// What the headers of the system say in GNU C, and what of C has no place in D.
+fn headers_of_the_system() -> Verdict {
+    if !have_cpp() {
+        return Verdict::Skip("cpp: this machine has no C preprocessor".into());
+    }
+    let dir = directory("headers");
+    let path = dir.display().to_string();
+    let header = "#ifdef __GNUC__\n#error GNU C\n#endif\n\
+        typedef unsigned int id_t;\n\
+        extern int raise (int __sig) __attribute__ ((__nothrow__ , __leaf__));\n\
+        __extension__ typedef __signed__ char own_t;\n\
+        static __inline int half (int x) { if (x) { return x / 2; } return 0; }\n\
+        struct __attribute__((packed)) own { own_t a; int b[]; };\n";
+    write(&dir, "own.h", header);
+    let script = write(
+        &dir,
+        "own.d",
+        "#include <own.h>\nBEGIN { printf(\"%d %d\\n\", sizeof (struct own), (own_t)255); exit(0); }\n",
+    );
+    // Twice, as two scripts may want the same header.
+    let o = dtrace(&["-C", "-I", &path, "-qs", &script, "-s", &script]).code(0);
+    assert_eq!(o.out, "4 -1\n4 -1\n\n", "{o:?}");
+    if !std::path::Path::new("/usr/include/netinet/in.h").exists() {
+        let _ = fs::remove_dir_all(&dir);
+        return Pass;
+    }
+    let script = write(
+        &dir,
+        "system.d",
+        "#include <sys/types.h>\n#include <sys/socket.h>\n#include <netinet/in.h>\n\
+         BEGIN { printf(\"%d %d\\n\", sizeof (struct sockaddr_in), offsetof(struct sockaddr_in, sin_addr)); exit(0); }\n",
+    );
+    let o = dtrace(&["-C", "-qs", &script]).code(0);
+    assert_eq!(o.out, "16 4\n\n", "{o:?}");
     let _ = fs::remove_dir_all(&dir);
     Pass
 }

@@ -112,7 +112,16 @@ impl Parser<'_> {
             )));
         }
         let span = start.to(self.last);
-        self.require(Punct::Semi)?;
+        let is_function = declarators
+            .last()
+            .and_then(|d| d.parts.first())
+            .is_some_and(|part| matches!(part.kind, DeclPartKind::Function(_)));
+        if is_function && self.at(Punct::LBrace) && self.lex.is_included(start) {
+            // A header's inline function: C's, and nothing of D's can call it.
+            self.skip_braces();
+        } else {
+            self.require(Punct::Semi)?;
+        }
         let names = declarators.iter().filter_map(|d| d.name.as_ref()).map(|n| n.text.clone());
         match specs.storage.map(|s| s.class) {
             Some(StorageClass::Typedef) => self.typedefs.extend(names),
@@ -120,6 +129,23 @@ impl Parser<'_> {
             _ => self.variables.extend(names),
         }
         Ok(Declaration { span, specs, declarators })
+    }
+
+    /// Past a block of C and the brace that closes it.
+    fn skip_braces(&mut self) {
+        let mut depth = 0usize;
+        loop {
+            match self.peek(0).tok {
+                Tok::Eof => return,
+                Tok::P(Punct::LBrace) => depth += 1,
+                Tok::P(Punct::RBrace) => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.bump();
+            if depth == 0 {
+                return;
+            }
+        }
     }
 
     /// A type without a name.
@@ -156,6 +182,8 @@ impl Parser<'_> {
             match token.tok {
                 Tok::Kw(kw) if self.storage_word(kw, token.span, place, &mut words) => {}
                 Tok::Kw(kw) if qualifier(kw, &mut words.quals) => {}
+                // C's `static inline`, which a header says of functions.
+                Tok::Kw(Kw::Inline) if words.storage.is_some() && self.lex.is_included(token.span) => {}
                 Tok::Kw(Kw::Struct | Kw::Union) => {
                     let record = self.nested(|p| p.record())?;
                     self.set_base(&mut words, TypeSpecKind::Record(record), token.span);

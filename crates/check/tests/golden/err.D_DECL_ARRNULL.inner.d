@@ -1,0 +1,4 @@
+struct x { int rows[][]; };
+int f(int a[][]);
+int own[];
+BEGIN { }
