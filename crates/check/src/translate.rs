@@ -252,16 +252,20 @@ impl Checker<'_> {
             return self.fail(Tag::D_XLATE_NOCONV, name.span, message);
         };
         let (input, outer) = self.bind(*input);
+        let library = self.cx.map.kind(file) == SourceKind::Library;
         let outside = std::mem::take(self.sink);
         // A member promises what the translator does, whatever that reads.
         let (out, _) = self.promise_of(|c| {
             c.with_bound(vec![(argument, input)], |c| {
-                let value = c.expr(&value)?;
+                let mut value = c.expr(&value)?;
+                if library {
+                    // What its reader then does wrong with it is said where it is used.
+                    value.span = span;
+                }
                 c.member_value(value, member.ty, word)
             })
         });
         let inside = std::mem::replace(self.sink, outside);
-        let library = self.cx.map.kind(file) == SourceKind::Library;
         for d in inside.into_sorted() {
             // Who uses the member is to blame, or the kernel; not a library that the reader did not write.
             let d = match library {
