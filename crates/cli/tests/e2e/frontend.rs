@@ -304,7 +304,7 @@ fn constants_of_the_libraries() -> Verdict {
     assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), "1 0 -1 1 3 6 1 2 1 18");
     // What is wrong with a use is said there, not in the library that wrote the value.
     let o = dtrace(&["-en", "BEGIN { printf(\"%d\", curpsinfo->pr_psargs); }"]).code(1);
-    assert!(o.err.contains("command line:1:23") && !o.err.contains("procfs.d"), "{o:?}");
+    assert!(o.err.contains("command line:1:22") && !o.err.contains("procfs.d"), "{o:?}");
     let o = dtrace(&["-xnolibs", "-en", "BEGIN { trace(SIGKILL); }"]).code(1);
     assert!(o.err.contains("failed to resolve SIGKILL: Unknown variable name"), "{o:?}");
     Pass
