@@ -90,6 +90,11 @@ impl Running {
         while lines.read_line(&mut line).ok()? > 0 && !line.contains("ready") {
             line.clear();
         }
+        if line.is_empty() {
+            // It ended without a word there.
+            let _ = child.wait();
+            return None;
+        }
         let reader = std::thread::spawn(move || rows(lines));
         // BEGIN runs before the rest is live in both tracers.
         std::thread::sleep(Duration::from_millis(300));
