@@ -36,7 +36,8 @@ pub(crate) fn all(tools: &Tools) {
         figure(mine.of(|s| s.exit) / least.of(|s| s.exit), 2)
     );
     let exits: Vec<String> = mine.0.iter().map(|s: &Session| figure(s.exit, 0)).collect();
-    println!("  dtrace's exits, ms: {}", exits.join(" "));
+    let floors: Vec<String> = least.0.iter().map(|s: &Session| figure(s.exit, 0)).collect();
+    println!("  each exit, ms: dtrace {}; floor {}", exits.join(" "), floors.join(" "));
 }
 
 /// Least, median and most of some figures.

@@ -1,7 +1,7 @@
 //! A whole session of a tracer, timed: start, everything attached, exit called, process ended, last program gone.
 //!
 //! Every tracer says on its standard output `on T` when all its probes are live and `off T` when its exit begins, T being
-//! the monotonic clock: the scripts do it in `BEGIN` and in a probe of the clock a tenth of a second later, which both
+//! the monotonic clock: the scripts do it in `BEGIN` and in a probe of the clock half a second later, which both
 //! tracers run when the rest is attached. The process ends after that; what it left to be closed by others is gone from
 //! the kernel when none of the programs is left that it held when all was live.
 
