@@ -7,7 +7,7 @@ use crate::run::{Running, Tools, figure, median, whole};
 use crate::session::{Rounds, Session, floor, ours, run, theirs};
 
 /// Interleaved rounds of each section: an emulated guest needs up to half a minute for one of them.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// One line of ratio, with the figure it should reach.
 fn ratio(what: &str, value: f64, at_most: f64) {
