@@ -6,8 +6,10 @@ use std::process::Command;
 use crate::run::{Running, Tools, figure, median, whole};
 use crate::session::{Rounds, Session, floor, ours, run, theirs};
 
-/// Interleaved rounds of each section: an emulated guest needs up to half a minute for one of them.
-const ROUNDS: usize = 2;
+/// Interleaved rounds of each section: `ROUNDS`, or two, since an emulated guest needs up to a minute for one.
+fn rounds() -> usize {
+    std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2)
+}
 
 /// One line of ratio, with the figure it should reach.
 fn ratio(what: &str, value: f64, at_most: f64) {
@@ -22,10 +24,11 @@ fn ratio(what: &str, value: f64, at_most: f64) {
 /// All functions' entries.
 pub(crate) fn functions(tools: &Tools) {
     println!(
-        "\nall function entries: fbt:::entry {{ @[probemod] = count(); }}, kprobe:* {{ @ = count(); }} (median of {ROUNDS})"
+        "\nall function entries: fbt:::entry {{ @[probemod] = count(); }}, kprobe:* {{ @ = count(); }} (median of {})",
+        rounds()
     );
     let [mut least, mut mine, mut peers] = [const { Rounds(Vec::new()) }; 3];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         least.0.extend(run(floor(&["multi", "entry", ""])));
         if least.0.is_empty() {
             println!("  no kprobe_multi by address here: not measured");
@@ -44,11 +47,11 @@ pub(crate) fn functions(tools: &Tools) {
 
 /// Seventy-five functions, entry and return.
 pub(crate) fn vfs(tools: &Tools) {
-    println!("\nfbt::vfs_*: entry and return, until the last program is gone (median of {ROUNDS})");
+    println!("\nfbt::vfs_*: entry and return, until the last program is gone (median of {})", rounds());
     let means = ["multi", "fentry", "kprobe"];
     let mut floors = [const { Rounds(Vec::new()) }; 3];
     let [mut mine, mut peers] = [const { Rounds(Vec::new()) }; 2];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         for (rounds, means) in floors.iter_mut().zip(means) {
             // Functions one by one are the floor only where there is nothing better.
             if means == "multi" || !has_multi() {
@@ -80,7 +83,8 @@ fn has_multi() -> bool {
 /// One firing of a probe on `vfs_read`.
 pub(crate) fn firing(tools: &Tools) {
     println!(
-        "\ncost of a firing of vfs_read's entry: a loop of read (ns a call, least of {ROUNDS} interleaved rounds)"
+        "\ncost of a firing of vfs_read's entry: a loop of read (ns a call, least of {} interleaved rounds)",
+        rounds()
     );
     let [mut bare, mut mine, mut peers, mut port] = [f64::NAN; 4];
     let ready = "BEGIN { printf(\"ready\\n\"); }";
@@ -89,7 +93,7 @@ pub(crate) fn firing(tools: &Tools) {
             *least = least.min(tools.loop_of("read"));
         }
     };
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         bare = bare.min(tools.loop_of("read"));
         let script = format!("{ready} fbt::vfs_read:entry {{ @ = count(); }}");
         traced(&mut mine, Some(tools.dtrace(&["-x", "switchrate=10ms"], &script)));

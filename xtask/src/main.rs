@@ -36,7 +36,7 @@ fn bench(args: &[String]) -> Result<u8, String> {
         [vm, kernel, sections @ ..] if vm == "--vm" => {
             let mut words = vec!["env".to_string()];
             // The guest sees this machine's files.
-            for name in ["DTRACE_PEERS", "DTRACE_BIN"] {
+            for name in ["DTRACE_PEERS", "DTRACE_BIN", "ROUNDS"] {
                 words.extend(std::env::var(name).map(|value| format!("{name}={value}")));
             }
             words.push(harness.display().to_string());
