@@ -23,6 +23,8 @@ pub(crate) struct Session {
     pub(crate) exit: f64,
     /// `exit()` to when the kernel had the last program of it.
     pub(crate) gone: f64,
+    /// CPU time of the process until all probes were live, and from then on: other work on the machine shows less there.
+    pub(crate) cpu: [f64; 2],
     /// The most memory the process had.
     pub(crate) peak_kb: f64,
     /// BPF links it held.
@@ -60,6 +62,20 @@ pub(crate) fn floor(words: &[&str]) -> Command {
     command
 }
 
+/// Milliseconds of CPU that a process has had.
+fn cpu_of(pid: u32) -> f64 {
+    // SAFETY: both are plain numbers, and the pointers are valid.
+    unsafe {
+        let (mut clock, mut time): (libc::clockid_t, libc::timespec) = std::mem::zeroed();
+        if libc::clock_getcpuclockid(pid as i32, &mut clock) != 0
+            || libc::clock_gettime(clock, &mut time) != 0
+        {
+            return f64::NAN;
+        }
+        time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+    }
+}
+
 /// How many links a process holds, and the ids of its programs. (Others load programs meanwhile, so the kernel's list
 /// alone does not tell.)
 fn held(pid: u32) -> (usize, Vec<u32>) {
@@ -87,6 +103,7 @@ pub(crate) fn run(mut command: Command) -> Option<Session> {
         let number = |name: &str| line.trim().strip_prefix(name)?.trim().parse::<u64>().ok();
         if let Some(at) = number("on ") {
             on = Some(at);
+            session.cpu[0] = cpu_of(child.id());
             (session.links, programs) = held(child.id());
         }
         off = number("off ").or(off);
@@ -118,6 +135,8 @@ pub(crate) fn run(mut command: Command) -> Option<Session> {
     session.enable = ms(started, on);
     session.exit = ms(off, ended);
     session.gone = ms(off, monotonic_ns()).max(session.exit);
+    let cpu = |t: libc::timeval| t.tv_sec as f64 * 1e3 + t.tv_usec as f64 / 1e3;
+    session.cpu[1] = cpu(usage.ru_utime) + cpu(usage.ru_stime) - session.cpu[0];
     session.peak_kb = usage.ru_maxrss as f64;
     Some(session)
 }
@@ -135,20 +154,22 @@ impl Rounds {
     /// The heading of [`Rounds::line`].
     pub(crate) fn heading() -> String {
         format!(
-            "  {:<24} {:>9} {:>9} {:>9} {:>10} {:>10} {:>8} {:>6}",
-            "", "enable ms", "exit ms", "gone ms", "en+exit", "en+gone", "MiB", "links"
+            "  {:<24} {:>9} {:>8} {:>8} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
+            "", "enable ms", "exit", "gone", "en+exit", "en+gone", "CPU: en", "rest", "MiB", "links"
         )
     }
 
     /// One line of a table.
     pub(crate) fn line(&self, name: &str) -> String {
         format!(
-            "  {name:<24} {:>9} {:>9} {:>9} {:>10} {:>10} {:>8} {:>6}",
+            "  {name:<24} {:>9} {:>8} {:>8} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
             figure(self.of(|s| s.enable), 0),
             figure(self.of(|s| s.exit), 0),
             figure(self.of(|s| s.gone), 0),
             figure(self.of(Session::until_exit), 0),
             figure(self.of(Session::until_gone), 0),
+            figure(self.of(|s| s.cpu[0]), 0),
+            figure(self.of(|s| s.cpu[1]), 0),
             figure(self.of(|s| s.peak_kb / 1024.0), 1),
             figure(self.of(|s| s.links as f64), 0),
         )
