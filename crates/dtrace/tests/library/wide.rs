@@ -14,7 +14,7 @@ use dtrace::{Field, Macros, Provider, Session, Source};
 use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
 use providers::{Attach, EnabledProbe, Env, Own, Role, Unit};
 
-use crate::tool::{Output, offset_in_file, to_the_end, workload};
+use crate::tool::{Losses, Output, offset_in_file, to_the_end, told, workload};
 use crate::workload::dt_library_hit;
 use crate::{Test, Verdict};
 
@@ -100,8 +100,15 @@ fn resident() -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// What a script prints of the workload.
+/// What a script prints of the workload. A run from which the kernel kept firings shows nothing.
 fn run(script: &str) -> Output {
+    let whole = (0..5).map(|_| once(script)).find(|(_, losses)| losses.suppressed == 0);
+    let (output, losses) = whole.expect("the kernel suppressed firings five times");
+    assert!(losses.records == 0 && losses.others.is_empty(), "{losses:?}");
+    output
+}
+
+fn once(script: &str) -> (Output, Losses) {
     let target = workload(1, CALLS);
     let mut options = Options::default();
     options.set("bufsize", Some("16m")).unwrap();
@@ -120,10 +127,10 @@ fn run(script: &str) -> Output {
         start.elapsed(),
         resident() - before
     );
-    let losses = to_the_end(&mut session, Duration::from_secs(120));
+    let mut losses = to_the_end(&mut session, Duration::from_secs(120));
     session.finish().unwrap();
-    assert!(losses.records == 0 && losses.others.is_empty(), "{losses:?}");
-    output
+    told(&mut session, &mut losses);
+    (output, losses)
 }
 
 /// Lines of two words: a key and its count.
