@@ -60,7 +60,7 @@ fn cpc_modes_tell_kernel_from_user() -> Verdict {
                    cpc:::cpu_clock-kernel-1000000 /arg1 || !arg0/ { @bad = count(); } \
                    cpc:::cpu_clock-user-1000000 { @all = count(); } \
                    END { printa(\"bad %@d\\n\", @bad); printa(\"all %@d\\n\", @all); }";
-    let o = dtrace(&["-q", "-c", &workload("spin", 300), "-n", program]).code(0);
+    let o = dtrace(&["-q", "-c", &workload("cputime", 300), "-n", program]).code(0);
     assert!(!o.out.contains("bad ") && o.out.contains("all "), "{o:?}");
     Pass
 }
