@@ -270,9 +270,11 @@ fn more_than_a_program_can_have() -> Verdict {
     Pass
 }
 
+// row tag.D_UNKNOWN
 fn limits_have_names() -> Verdict {
     let refused = |mode: &str, script: &str, said: &str| {
-        let o = dtrace(&["-x", "strsize=32k", mode, "-n", script]).code(1);
+        let o = dtrace(&["-x", "strsize=32k", "-xerrtags", mode, "-n", script]).code(1);
+        assert!(o.err.contains("[D_UNKNOWN] "), "{o:?}");
         assert!(o.err.contains(said) && o.err.contains("--> command line:1:"), "{o:?}");
     };
     let records = "trace(s); ".repeat(9);
