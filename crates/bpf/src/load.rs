@@ -126,6 +126,22 @@ impl ProgramImage {
         Ok(made)
     }
 
+    /// Loads it once for each of these targets (BTF ids) until `each` says no. The debug information is made once.
+    pub fn load_for(
+        &mut self,
+        targets: impl Iterator<Item = u32>,
+        mut each: impl FnMut(Result<Prog, Box<LoadError>>) -> bool,
+    ) -> Result<(), Box<LoadError>> {
+        let info = self.debug_info().map_err(|error| Box::new(LoadError::early(&self.name, error)))?;
+        for target in targets {
+            self.attach_btf_id = target;
+            if !each(self.load_with(info.as_ref(), 0).map(|l| l.prog)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn load_with(&self, info: Option<&DebugInfo>, log_level: u32) -> Result<Loaded, Box<LoadError>> {
         let mut spec = ProgSpec::new(self.kind, &self.name, &self.insns);
         spec.attach = self.attach;

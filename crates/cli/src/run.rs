@@ -1,10 +1,10 @@
 //! Lists, compiles, or traces.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dtrace::options::Options;
-use dtrace::{Error, Macros, Notice, Program, Session, Source, Status, Target};
+use dtrace::{Error, Macros, Notice, Program, Progress, Session, Source, Status, Target};
 
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
@@ -183,7 +183,16 @@ fn trace(command: Command, mut out: Output) -> u8 {
         complain("allowing destructive actions");
     }
     let told = Told { quiet, verbose: command.verbose, resize: !options.flag("quietresize") };
-    let session = Session::start(&program, options, targets, out);
+    let mut told_at = Instant::now();
+    let mut progress = |p: Progress| {
+        if p.done < p.of && told_at.elapsed() > PROGRESS_EVERY {
+            told_at = Instant::now();
+            let seconds = p.left.as_secs() + 1;
+            complain(format!("enabled {} of {} functions, about {seconds} s left", p.done, p.of));
+        }
+        interrupt::count() == 0
+    };
+    let session = Session::start_telling(&program, options, targets, out, &mut progress);
     let mut session = match session {
         Ok(session) => session,
         Err(e) => {
@@ -205,6 +214,9 @@ fn trace(command: Command, mut out: Output) -> u8 {
         }
     }
 }
+
+/// How often the progress of a long enabling is said.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// What is said of the programs before they run: how many probes, and with `-v` what they promise.
 fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Output) -> io::Result<()> {

@@ -17,6 +17,7 @@ use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
 use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
+use providers::sites::Means;
 use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
@@ -144,6 +145,24 @@ pub(crate) fn load(
             between()?;
             continue;
         }
+        if let Attach::Sites(sites) = &a.unit.attach
+            && sites.means == Means::Fentry
+        {
+            let mut image = making.image(a, number, &mut loaded.maps)?;
+            let mut first = None;
+            // The first that the kernel takes shows that the program is right.
+            let targets = sites.sites.iter().map(|s| s.btf).filter(|id| *id != 0).take(FIRST_TRIES);
+            let tries = image.load_for(targets, |made| {
+                first = Some(made);
+                first.as_ref().is_some_and(Result::is_err)
+            });
+            tries.map_err(Error::Load)?;
+            let missing = || Error::Setting("the kernel's types have none of these functions".into());
+            let prog = first.ok_or_else(missing)?.map_err(Error::Load)?;
+            loaded.attached.push(Attached::each(prog, image, a.unit.attach.clone()));
+            between()?;
+            continue;
+        }
         let prog = making.load_unit(a, number, &mut loaded.maps)?;
         between()?;
         match a.unit.role {
@@ -191,13 +210,30 @@ pub(crate) fn load(
     Ok(loaded)
 }
 
+/// What providers plan for.
+pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
+    let means = match options.text("fbtmeans").as_str() {
+        "multi" => Some(Means::Multi),
+        "fentry" => Some(Means::Fentry),
+        "kprobe" => Some(Means::Kprobe),
+        _ => None,
+    };
+    Env {
+        features,
+        cpus,
+        only_cpu: options.maybe_number("cpu").map(|c| c as u32),
+        means,
+        one_by_one: options.number("fbtmax") as usize,
+        first: 0,
+    }
+}
+
 impl Program {
     /// Makes the programs of a session, and nothing of the kernel's: what goes beyond a limit of the back end is said as
     /// when it is enabled. Without the privilege to trace, some means cannot be chosen, and their programs are not made.
     pub fn check_limits(&self, options: &Options) -> Result<(), Error> {
         let (features, cpus) = (Features::running(), bpf::sys::online_cpus());
-        let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
-        let Ok(assembly) = assemble(self, &Env { features, cpus: &cpus, only_cpu, first: 0 }, 1) else {
+        let Ok(assembly) = assemble(self, &env(options, features, &cpus), 1) else {
             return Ok(());
         };
         let symbols = RefCell::default();
@@ -254,6 +290,9 @@ fn own_functions(
     maps.insert(MapRef::OwnFunctions, read_only("dt_own_funcs", &table)?);
     Ok(true)
 }
+
+/// So many functions are tried before a program is taken for wrong.
+const FIRST_TRIES: usize = 8;
 
 fn sizes(options: &Options) -> bpf::maps::Options {
     bpf::maps::Options {
@@ -329,7 +368,13 @@ fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
         }
         Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
         Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
-        Attach::Functions { .. } | Attach::Sites(_) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+        Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+        Attach::Sites(sites) => match (sites.means, sites.on_return) {
+            (Means::Multi, _) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+            (Means::Kprobe, _) => (ProgKind::Kprobe, AttachType::None, 0),
+            (Means::Fentry, false) => (ProgKind::Tracing, AttachType::TraceFentry, 0),
+            (Means::Fentry, true) => (ProgKind::Tracing, AttachType::TraceFexit, 0),
+        },
         Attach::Event { .. } => (ProgKind::Tracepoint, AttachType::None, 0),
         Attach::Own(own) => (own.kind, own.attach, 0),
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use bpf::load::ProgramImage;
 use bpf::maps::Maps;
 use bpf::mir::MapRef;
 use bpf::program::{ClauseUse, Probe};
@@ -21,28 +22,39 @@ use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::stacks::Stack;
 use providers::Attach;
 use providers::attach::release_us;
+use providers::sites::Means;
 
 use crate::assemble::Assembly;
 use crate::compile::Program;
 use crate::deadman::Life;
 use crate::error::Error;
+use crate::hang::{Progress, attach};
 use crate::load::{Loaded, Running, Surroundings, load};
 use crate::options::Options;
 
 /// A program and what holds it in place.
 pub(crate) struct Attached {
-    prog: Prog,
+    pub(crate) prog: Prog,
+    /// What `prog` is made of, where each function has a copy of it.
+    pub(crate) image: Option<ProgramImage>,
+    /// These.
+    pub(crate) copies: Vec<Prog>,
     /// It fires clauses: what the kernel keeps from it is lost. The others help where they can be attached.
     pub(crate) fires: bool,
     pub(crate) attach: Attach,
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     /// CPUs that have a clock, in the order of `links`.
-    cpus: Vec<u32>,
+    pub(crate) cpus: Vec<u32>,
 }
 
 impl Attached {
     pub(crate) fn new(prog: Prog, attach: Attach, fires: bool) -> Attached {
-        Attached { prog, fires, attach, links: Vec::new(), cpus: Vec::new() }
+        Attached { prog, image: None, copies: Vec::new(), fires, attach, links: Vec::new(), cpus: Vec::new() }
+    }
+
+    /// One whose program is loaded once for each function.
+    pub(crate) fn each(prog: Prog, image: ProgramImage, attach: Attach) -> Attached {
+        Attached { image: Some(image), ..Attached::new(prog, attach, true) }
     }
 
     /// It is the heartbeat.
@@ -102,6 +114,8 @@ pub(crate) struct Machine {
     still: bool,
     doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
+    /// How things were attached, for those who want to know.
+    details: Vec<String>,
     /// Nanoseconds between heartbeats, when there are some.
     heart: Option<u64>,
     life: Option<Life>,
@@ -135,6 +149,7 @@ impl Machine {
             still: false,
             doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
+            details: Vec::new(),
             heart: loaded.heart,
             life: None,
             maps,
@@ -173,7 +188,7 @@ impl Machine {
         }
         run(&loaded.begin)?;
         if self.activity().0 == Activity::Active {
-            attach(&mut loaded.attached)?;
+            attach(&mut loaded.attached, &mut self.details, &mut |_| true)?;
         }
         self.error = loaded.error;
         self.attached.append(&mut loaded.attached);
@@ -182,12 +197,12 @@ impl Machine {
     }
 
     /// Hangs all programs in.
-    pub(crate) fn attach(&mut self) -> Result<(), Error> {
+    pub(crate) fn attach(&mut self, tell: &mut dyn FnMut(Progress) -> bool) -> Result<(), Error> {
         self.live();
         if self.life.is_none() {
             self.attached.retain(|a| !a.beats());
         }
-        attach(&mut self.attached)?;
+        attach(&mut self.attached, &mut self.details, tell)?;
         self.need_grace()
     }
 
@@ -226,6 +241,11 @@ impl Machine {
     /// Takes all programs out. What the kernel lets go of slowly is left to a process in the background: so many links.
     pub(crate) fn detach(&mut self) -> usize {
         take_out(&mut self.attached)
+    }
+
+    /// How things were attached since the last call.
+    pub(crate) fn take_details(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.details)
     }
 
     /// Gives clocks to CPUs that came, and moves the single ones from CPUs that went.
@@ -333,15 +353,18 @@ impl Machine {
     /// program, since the start. Firings that a predicate would have refused are among them.
     pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
         let of = |a: &Attached| {
+            let copies =
+                a.copies.iter().filter_map(|p| p.info().ok()).map(|i| i.recursion_misses).sum::<u64>();
             let info = a.prog.info()?;
             // Links of tracepoints count nothing, and may be thousands; those at the entry of functions count nothing but what
             // the program itself calls.
             let tells = match &a.attach {
-                Attach::Sites(s) => s.on_return,
+                Attach::Sites(s) if s.means == Means::Multi => s.on_return,
+                Attach::Sites(s) => s.means == Means::Kprobe,
                 other => !providers::attach::shares_tracepoints(other),
             };
             let missed = a.links.iter().filter(|_| tells).filter_map(|l| l.info().ok()).map(|l| l.missed());
-            Ok((a.prog.name().to_string(), info.recursion_misses + missed.sum::<u64>()))
+            Ok((a.prog.name().to_string(), info.recursion_misses + copies + missed.sum::<u64>()))
         };
         let mut all: Vec<(String, u64)> = Vec::new();
         for a in self.attached.iter().filter(|a| a.fires) {
@@ -386,9 +409,6 @@ impl Machine {
     }
 }
 
-/// ENODEV: perf has no such CPU.
-const NO_SUCH_CPU: i32 = 19;
-
 /// Detaches, the last first: of two programs on a tracepoint the kernel takes out the later one at once, but waits a grace
 /// period (some 10 ms) when the first one goes and leaves the other. With thousands of tracepoints that is half a
 /// minute. (A process that dies closes its descriptors in the order of their numbers, and the kernel lets go in the reverse order.)
@@ -419,32 +439,6 @@ impl Drop for Machine {
     }
 }
 
-/// Attaches programs; on failure those that were attached are detached again, for the links go.
-fn attach(all: &mut [Attached]) -> Result<(), Error> {
-    let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
-    bpf::sys::allow_files(descriptors as u64);
-    for a in all {
-        if !a.fires {
-            hang_helper(a);
-        } else if let Attach::Clock { event, period, cpus, .. } = &a.attach {
-            for cpu in cpus.clone() {
-                match providers::attach::clock(&a.prog, event, *period, cpu) {
-                    Ok(link) => {
-                        a.links.push(link);
-                        a.cpus.push(cpu);
-                    }
-                    // It went away since we looked; `follow_cpus` sees to the rest.
-                    Err(e) if e.errno == NO_SUCH_CPU => {}
-                    Err(e) => return Err(e.into()),
-                }
-            }
-        } else {
-            a.links = providers::attach::attach(&a.attach, &a.prog)?;
-        }
-    }
-    Ok(())
-}
-
 /// The memory of aggregations.
 fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
     let all = maps.iter().filter_map(|(at, map)| match at {
@@ -452,20 +446,6 @@ fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
         _ => None,
     });
     all.map(|(number, map)| Ok((number, map.mmap(true)?))).collect()
-}
-
-/// Attaches what fires no clauses, as far as the kernel lets us.
-fn hang_helper(a: &mut Attached) {
-    let Attach::Clock { event, period, cpus, .. } = &a.attach else {
-        a.links = providers::attach::attach(&a.attach, &a.prog).unwrap_or_default();
-        return;
-    };
-    for cpu in cpus.clone() {
-        if let Ok(link) = providers::attach::clock(&a.prog, event, *period, cpu) {
-            a.links.push(link);
-            a.cpus.push(cpu);
-        }
-    }
 }
 
 fn run(progs: &[Prog]) -> Result<(), SysError> {

@@ -25,13 +25,14 @@ use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use providers::attach::release_us;
-use providers::{Attach, Env, Unit};
+use providers::{Attach, Unit};
 
 use crate::assemble::{Assembled, Assembly, assemble};
 use crate::compile::{Macros, Program, Source};
 use crate::deadman::{Alarm, WINDOW, Watch};
 use crate::error::Error;
-use crate::load::{Surroundings, load};
+use crate::hang::Progress;
+use crate::load::{Surroundings, env, load};
 use crate::machine::Machine;
 use crate::options::{OptionError, Options};
 
@@ -200,11 +201,21 @@ impl<W: Output> Session<W> {
         targets: Vec<proc::Target>,
         out: W,
     ) -> Result<Session<W>, Error> {
+        Session::start_telling(program, options, targets, out, &mut |_| true)
+    }
+
+    /// As [`Session::start`]; `tell` hears how far it is where it takes long, and stops it by `false`.
+    pub fn start_telling(
+        program: &Program,
+        options: Options,
+        targets: Vec<proc::Target>,
+        out: W,
+        tell: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Session<W>, Error> {
         let cpus = bpf::sys::online_cpus();
         refuse(&options, program, &cpus)?;
         let features = Features::running();
-        let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
-        let env = Env { features, cpus: &cpus, only_cpu, first: 0 };
+        let env = env(&options, features, &cpus);
         let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
         let symbols = RefCell::default();
         let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
@@ -216,7 +227,8 @@ impl<W: Output> Session<W> {
         let symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
         let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(symbols), settings);
         introduce(&mut consumer, program, &assembly, Known::default())?;
-        machine.attach()?;
+        machine.attach(tell)?;
+        notices.extend(machine.take_details().into_iter().map(Notice::Detail));
         machine.run_begin()?;
         if let Some(control) = machine.control() {
             control.become_state(Activity::Active);
@@ -282,8 +294,7 @@ impl<W: Output> Session<W> {
         let cpus = bpf::sys::online_cpus();
         refuse(&options, &more, &cpus)?;
         let features = Features::running();
-        let only_cpu = options.maybe_number("cpu").map(|c| c as u32);
-        let env = Env { features, cpus: &cpus, only_cpu, first: 0 };
+        let env = env(&options, features, &cpus);
         let assembly = assemble(&more, &env, self.next_epid).map_err(Error::plan)?;
         let symbols = RefCell::default();
         let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus, symbols: &symbols };
@@ -300,7 +311,9 @@ impl<W: Output> Session<W> {
         self.options = options;
         let target = self.consumer.options_mut().target;
         *self.consumer.options_mut() = consumer_options(&self.options, target);
-        self.machine.adopt(loaded)
+        let adopted = self.machine.adopt(loaded);
+        self.notices.extend(self.machine.take_details().into_iter().map(Notice::Detail));
+        adopted
     }
 
     fn every(&self, option: &str) -> Duration {

@@ -4,6 +4,7 @@ use std::ffi::CString;
 
 use bpf::sys::{Counter, Link, PerfEvent, ProbeSite, Prog, SysError};
 
+use crate::sites::Means;
 use crate::unit::Attach;
 
 /// Attaches a program; the links hold it until they are dropped.
@@ -57,7 +58,8 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
 /// Microseconds the kernel takes to let go of it, about: measured, and only to tell what is slow.
 pub fn release_us(how: &Attach) -> u64 {
     match how {
-        Attach::Sites(sites) => 60 * sites.sites.len() as u64,
+        Attach::Sites(s) if s.means == Means::Multi => 60 * s.sites.len() as u64,
+        Attach::Sites(s) => 1000 * s.means.cost_ms().1 * s.sites.len() as u64,
         Attach::Event { .. } => 75_000,
         _ => 0,
     }
@@ -69,6 +71,7 @@ pub fn descriptors(how: &Attach) -> usize {
         Attach::Tracepoints(names) | Attach::EachTracepoint(names) => names.len(),
         Attach::Clock { cpus, .. } => 2 * cpus.len(),
         Attach::Event { .. } => 2,
+        Attach::Sites(s) if s.means != Means::Multi => 2 * s.sites.len(),
         _ => 1,
     }
 }

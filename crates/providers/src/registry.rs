@@ -7,6 +7,7 @@ use std::sync::Arc;
 use probes::{Args, Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
 use types::btf::KernelBtf;
 
+use crate::sites::Means;
 use crate::trace::Tracepoints;
 use crate::unit::Unit;
 use crate::{cpc, dtrace, fbt, profile, rawtp, sdt, syscall};
@@ -20,6 +21,10 @@ pub struct Env<'a> {
     pub cpus: &'a [u32],
     /// Trace this CPU only (`-x cpu`).
     pub only_cpu: Option<u32>,
+    /// How functions of the kernel are attached to (`-x fbtmeans`); `None`: as this kernel does it best.
+    pub means: Option<Means>,
+    /// So many functions at most are attached one by one (`-x fbtmax`).
+    pub one_by_one: usize,
     /// Id of the first probe of the provider that plans ([`Registry::plan`] sets it).
     pub first: u32,
 }

@@ -3,12 +3,45 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use bpf::sys::{Link, ProbeSite, Prog, SysError};
+use bpf::sys::{Link, PerfEvent, ProbeSite, Prog, SysError};
 use probes::ProbeDesc;
+
+/// How functions are attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// All on one link (`kprobe_multi`).
+    Multi,
+    /// Each by a trampoline (`fentry`, `fexit`), with a copy of the program.
+    Fentry,
+    /// Each by a breakpoint, or what the kernel has in its place (`kprobe`, `kretprobe`).
+    Kprobe,
+}
+
+impl Means {
+    /// As the option names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Means::Multi => "kprobe_multi",
+            Means::Fentry => "fentry",
+            Means::Kprobe => "kprobe",
+        }
+    }
+
+    /// Milliseconds that the kernel takes to attach to one function and to let go of it, about: measured on 6.1.
+    pub fn cost_ms(self) -> (u64, u64) {
+        match self {
+            Means::Multi => (0, 0),
+            Means::Fentry => (8, 145),
+            Means::Kprobe => (20, 95),
+        }
+    }
+}
 
 /// Kernel functions that one program serves: the cookie of each is its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sites {
+    /// How.
+    pub means: Means,
     /// On return instead of entry.
     pub on_return: bool,
     /// They.
@@ -20,6 +53,8 @@ pub struct Sites {
 pub struct Site {
     /// Its first byte; 0 where the kernel does not tell.
     pub address: u64,
+    /// Its id in the kernel's types, for a trampoline; else 0.
+    pub btf: u32,
     /// For messages, and for its name.
     pub probe: Arc<ProbeDesc>,
 }
@@ -55,6 +90,17 @@ pub fn attach(all: &Sites, prog: &Prog) -> Result<Made, SysError> {
             Ok(made)
         }
     }
+}
+
+/// Attaches a program to one function by a kprobe.
+pub fn kprobe(all: &Sites, cookie: usize, prog: &Prog) -> Result<Link, SysError> {
+    let missing = || SysError::new("find the function", ENOENT);
+    let site = all.sites.get(cookie).ok_or_else(missing)?;
+    let event = match site.address {
+        0 => PerfEvent::kprobe(&site.probe.function, 0, all.on_return)?,
+        address => PerfEvent::kprobe_at(address, all.on_return)?,
+    };
+    Link::perf_event(prog, event, cookie as u64)
 }
 
 /// One link refuses all where the kernel refuses one, so the range is halved until only these are left.

@@ -142,6 +142,14 @@ impl PerfEvent {
         PerfEvent::open(attr, -1, 0, place)
     }
 
+    /// A kernel function's entry or return, by the address of its first byte.
+    pub fn kprobe_at(address: u64, is_return: bool) -> Result<PerfEvent, SysError> {
+        let place = format!("the kernel function at {address:#x}");
+        let (kind, config) = source("kprobe", is_return)
+            .ok_or_else(|| SysError::new(format!("probe {place}: no kprobe event source"), libc::ENOENT))?;
+        PerfEvent::open(Attr { kind, config, config2: address, ..Attr::default() }, -1, 0, place)
+    }
+
     /// A place in a file, in one process or all; `semaphore` is its counter's offset in the file, 0 for none.
     pub fn uprobe(
         path: &OsStr,

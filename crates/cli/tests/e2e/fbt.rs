@@ -6,7 +6,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said self_in_threads_and_interrupts
+    entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments self_in_threads_and_interrupts
 }
 
 /// Why this machine cannot trace its kernel's functions, if so; asked once.
@@ -65,7 +65,7 @@ fn a_function_of_a_module() -> Verdict {
         "-c",
         &workload("open", 1),
         "-n",
-        "fbt:overlay:ovl_*:entry /pid == $target/ { @[probemod] = count(); }",
+        "fbt:overlay:ovl_lookup:entry,fbt:overlay:ovl_permission:entry,fbt:overlay:ovl_path_*:entry /pid == $target/ { @[probemod] = count(); }",
     ])
     .code(0);
     let lines: Vec<&str> = o.out.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -96,7 +96,7 @@ fn what_is_missing_is_said() -> Verdict {
         return Skip("this kernel's functions can be traced".into());
     }
     let o = dtrace(&["-n", "fbt::vfs_write:entry"]).code(1);
-    let said = ["which functions can be traced: ", "attach to many functions"];
+    let said = ["which functions can be traced: ", "lets no program attach to its functions"];
     assert!(said.iter().any(|s| o.err.contains(s)), "{o:?}");
     Pass
 }
@@ -112,11 +112,71 @@ fn self_in_threads_and_interrupts() -> Verdict {
         &workload("write", 1000),
         "-n",
         "fbt::vfs_write:entry /pid == $target/ { self->n = arg2; } \
-         fbt::*irq*:entry,fbt::*timer*:entry { self->n = -1; } \
+         fbt::hrtimer_interrupt:entry,fbt::__hrtimer_run_queues:entry { self->n = -1; } \
          fbt::vfs_write:return /pid == $target/ { same += self->n == arg1; self->n = 0; } \
          END { printf(\"same %d\\n\", same); }",
     ])
     .code(0);
     assert!(o.value_of("same") >= 1, "{o:?}");
+    Pass
+}
+
+/// The same calls by each means that this kernel has.
+fn by_every_means() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let mut known = 0;
+    for means in ["multi", "fentry", "kprobe"] {
+        let o = dtrace(&[
+            "-q",
+            "-v",
+            "-x",
+            &format!("fbtmeans={means}"),
+            "-c",
+            &workload("write", 1000),
+            "-n",
+            "fbt::vfs_write:entry /pid == $target/ { @calls = count(); @asked = sum(arg2); } \
+             fbt::vfs_write:return /pid == $target/ { @returns = count(); @given = sum(arg1); } \
+             END { printa(\"calls %@d\\n\", @calls); printa(\"asked %@d\\n\", @asked); \
+                 printa(\"returns %@d\\n\", @returns); printa(\"given %@d\\n\", @given); }",
+        ]);
+        if o.code != Some(0) {
+            assert!(o.err.contains("lets no program attach to its functions by"), "{o:?}");
+            continue;
+        }
+        known += 1;
+        assert!(o.err.contains(": 1 function by "), "{o:?}");
+        // A trampoline's program keeps others out while it is preempted, which is said.
+        if means == "fentry" && o.err.contains("suppressed") {
+            continue;
+        }
+        assert_eq!((o.value_of("calls"), o.value_of("returns")), (1000, 1000), "{means}: {o:?}");
+        assert_eq!((o.value_of("asked"), o.value_of("given")), (BYTES, BYTES), "{means}: {o:?}");
+    }
+    assert!(known > 0);
+    Pass
+}
+
+fn typed_arguments() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    if std::fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
+        return Skip("the kernel does not show its types".into());
+    }
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("write", 8),
+        "-n",
+        "fbt::vfs_write:entry /pid == $target/ \
+             { @[stringof(args[0]->f_path.dentry->d_name.name), args[2] == arg2] = count(); } \
+         fbt::vfs_write:return /pid == $target/ { @given = sum(args[1]); }",
+    ])
+    .code(0);
+    let keys: Vec<Vec<&str>> = o.out.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert!(keys.iter().any(|k| k[..] == ["null", "1", "8"]), "{o:?}");
+    assert!(keys.iter().any(|k| k[..] == ["255"]), "{o:?}");
     Pass
 }

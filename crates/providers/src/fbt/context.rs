@@ -25,6 +25,49 @@ fn on_stack(b: &mut Builder, sp: V, n: usize) -> V {
     b.slot_load(Size::B8, to, 0)
 }
 
+/// By the trampoline's account of the call. The cookie is the index.
+pub(super) struct ByTrampoline {
+    pub(super) on_return: bool,
+    /// One probe alone.
+    pub(super) single: bool,
+}
+
+impl Context for ByTrampoline {
+    fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Index {
+        if self.single {
+            return Index::Const(0);
+        }
+        Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
+    }
+
+    /// A helper knows how many arguments this function has: the same code serves all.
+    fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
+        if self.on_return && n != 1 {
+            return b.imm(0);
+        }
+        let to = b.stack(8);
+        b.slot_store(Size::B8, to, 0, 0);
+        let dst = b.slot_addr(to, 0);
+        if self.on_return {
+            b.call(Helper::GET_FUNC_RET, &[ctx, dst]);
+        } else {
+            let number = b.imm(i64::from(n));
+            b.call(Helper::GET_FUNC_ARG, &[ctx, number, dst]);
+        }
+        b.slot_load(Size::B8, to, 0)
+    }
+
+    /// The program and the trampoline; behind a return, the function that has returned, too.
+    fn own_frames(&self) -> u8 {
+        2 + u8::from(self.on_return)
+    }
+
+    /// A function that has returned is no frame any more.
+    fn caller_frame(&self) -> u8 {
+        u8::from(!self.on_return)
+    }
+}
+
 impl Context for ByRegisters {
     fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Index {
         if self.single {

@@ -10,12 +10,12 @@ mod args;
 mod context;
 mod entries;
 mod functions;
+mod means;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bpf::features::Facility;
 use probes::{
     Args, Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
     glob_matches,
@@ -23,9 +23,9 @@ use probes::{
 use types::btf::KernelBtf;
 
 use crate::registry::{EnabledProbe, Env, Provider};
-use crate::sites::{Site, Sites};
+use crate::sites::{Means, Site, Sites};
 use crate::unit::{Attach, Role, Unit};
-use context::ByRegisters;
+use context::{ByRegisters, ByTrampoline};
 use functions::Function;
 
 /// What `fbt` and `rawfbt` share: the list, read when the first of them needs it.
@@ -79,6 +79,25 @@ impl Fbt {
     }
 }
 
+impl Fbt {
+    fn unit(&self, means: Means, on_return: bool, group: Vec<(Site, &EnabledProbe)>) -> Unit {
+        let single = group.len() == 1;
+        let (sites, probes): (Vec<Site>, Vec<&EnabledProbe>) = group.into_iter().unzip();
+        Unit {
+            name: format!("{}_{}", self.name, NAMES[usize::from(on_return)]),
+            role: Role::Probe,
+            space: sites.len() as u32,
+            probes: (0..).zip(probes.into_iter().cloned()).collect(),
+            context: match means {
+                Means::Fentry => Rc::new(ByTrampoline { on_return, single }),
+                Means::Multi | Means::Kprobe => Rc::new(ByRegisters { on_return, single }),
+            },
+            attach: Attach::Sites(Rc::new(Sites { means, on_return, sites })),
+            interrupts: true,
+        }
+    }
+}
+
 impl Provider for Fbt {
     fn facts(&self) -> ProviderFacts {
         let a = |name, data, class| Attributes { name, data, class };
@@ -128,12 +147,8 @@ impl Provider for Fbt {
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        if let Some(why) = env.features.why_not(Facility::KprobeMulti) {
-            return Err(format!(
-                "{}: this kernel lets no program attach to many functions ({why})",
-                self.name
-            ));
-        }
+        let means = means::choose(env).map_err(|why| format!("{}: {why}", self.name))?;
+        means::confirm(means, probes.len(), env.one_by_one)?;
         let functions = self.shared.functions()?;
         let mut units = Vec::new();
         for on_return in [false, true] {
@@ -153,18 +168,17 @@ impl Provider for Fbt {
             if side.is_empty() {
                 continue;
             }
-            let context = ByRegisters { on_return, single: side.len() == 1 };
-            let sites = side.iter().zip(entries::of(&called));
-            let sites = sites.map(|(p, address)| Site { address, probe: p.desc.clone() }).collect();
-            units.push(Unit {
-                name: format!("{}_{}", self.name, NAMES[usize::from(on_return)]),
-                role: Role::Probe,
-                space: side.len() as u32,
-                probes: (0..).zip(side.into_iter().cloned()).collect(),
-                context: Rc::new(context),
-                attach: Attach::Sites(Rc::new(Sites { on_return, sites })),
-                interrupts: true,
-            });
+            let addresses = entries::of(&called);
+            let mut groups: Vec<(Means, Vec<(Site, &EnabledProbe)>)> = Vec::new();
+            for ((probe, function), address) in side.into_iter().zip(called).zip(addresses) {
+                let (means, btf) = means::of_function(means, &self.kernel, function, address, env);
+                let site = (Site { address, btf, probe: probe.desc.clone() }, probe);
+                match groups.iter_mut().find(|(m, _)| *m == means) {
+                    Some((_, group)) => group.push(site),
+                    None => groups.push((means, vec![site])),
+                }
+            }
+            units.extend(groups.into_iter().map(|(means, group)| self.unit(means, on_return, group)));
         }
         Ok(units)
     }

@@ -1,0 +1,187 @@
+//! Hanging programs in, which for the kernel's functions can take long.
+//!
+//! Where the kernel attaches to its functions one by one, the user is told how far it is and how long it will still take, and
+//! can stop it: what is attached till then goes, in the background.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bpf::sys::{Link, Prog, SysError};
+use probes::ProbeDesc;
+use providers::Attach;
+use providers::sites::{self, Means, Sites};
+
+use crate::error::Error;
+use crate::machine::Attached;
+
+/// How far a long enabling is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Functions that are attached to.
+    pub done: usize,
+    /// All of them.
+    pub of: usize,
+    /// How long the others will take, by what these took.
+    pub left: Duration,
+}
+
+/// ENODEV: perf has no such CPU.
+const NO_SUCH_CPU: i32 = 19;
+
+/// Attaches programs; on failure those that were attached are detached again, for the links go. `tell` hears how far that is
+/// where it takes long, and says whether to go on.
+pub(crate) fn attach(
+    all: &mut [Attached],
+    details: &mut Vec<String>,
+    tell: &mut dyn FnMut(Progress) -> bool,
+) -> Result<(), Error> {
+    let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
+    bpf::sys::allow_files(descriptors as u64);
+    for a in all {
+        if !a.fires {
+            hang_helper(a);
+            continue;
+        }
+        match a.attach.clone() {
+            Attach::Clock { event, period, cpus, .. } => {
+                for cpu in cpus {
+                    match providers::attach::clock(&a.prog, &event, period, cpu) {
+                        Ok(link) => {
+                            a.links.push(link);
+                            a.cpus.push(cpu);
+                        }
+                        // It went away since we looked; `follow_cpus` sees to the rest.
+                        Err(e) if e.errno == NO_SUCH_CPU => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+            }
+            Attach::Sites(sites) => {
+                let refused = match sites.means {
+                    Means::Multi => {
+                        let made = sites::attach(&sites, &a.prog)?;
+                        a.links = made.links;
+                        made.refused
+                    }
+                    Means::Fentry => trampolines(a, &sites, tell)?,
+                    Means::Kprobe => kprobes(a, &sites, tell)?,
+                };
+                report(a, &sites, &refused, details);
+            }
+            how => a.links = providers::attach::attach(&how, &a.prog)?,
+        }
+    }
+    Ok(())
+}
+
+/// Attaches what fires no clauses, as far as the kernel lets us.
+fn hang_helper(a: &mut Attached) {
+    let Attach::Clock { event, period, cpus, .. } = &a.attach else {
+        a.links = providers::attach::attach(&a.attach, &a.prog).unwrap_or_default();
+        return;
+    };
+    for cpu in cpus.clone() {
+        if let Ok(link) = providers::attach::clock(&a.prog, event, *period, cpu) {
+            a.links.push(link);
+            a.cpus.push(cpu);
+        }
+    }
+}
+
+/// Functions that the kernel refused, and why.
+type Refused = Vec<(Arc<ProbeDesc>, SysError)>;
+
+/// Counts functions, and tells of it.
+struct Steps<'t> {
+    start: Instant,
+    done: usize,
+    of: usize,
+    tell: &'t mut dyn FnMut(Progress) -> bool,
+}
+
+impl Steps<'_> {
+    /// One more is done. An error where the user wants no more.
+    fn step(&mut self) -> Result<(), Error> {
+        self.done += 1;
+        let each = self.start.elapsed() / u32::try_from(self.done).unwrap_or(u32::MAX);
+        let left = each * u32::try_from(self.of - self.done.min(self.of)).unwrap_or(u32::MAX);
+        match (self.tell)(Progress { done: self.done, of: self.of, left }) {
+            true => Ok(()),
+            false => Err(Error::Setting("could not enable tracing: interrupted".into())),
+        }
+    }
+}
+
+fn trampolines(
+    a: &mut Attached,
+    sites: &Sites,
+    tell: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Refused, Error> {
+    let mut refused = Refused::new();
+    let mut steps = Steps { start: Instant::now(), done: 0, of: sites.sites.len(), tell };
+    let Some(image) = a.image.as_mut() else { return Ok(refused) };
+    let mut stopped = Ok(());
+    let mut each = sites.sites.iter().enumerate();
+    let (links, copies): (&mut Vec<Link>, &mut Vec<Prog>) = (&mut a.links, &mut a.copies);
+    let hang = |loaded: Result<Prog, Box<bpf::load::LoadError>>| {
+        let Some((cookie, site)) = each.next() else { return false };
+        let linked = loaded.map_err(|e| e.error).and_then(|prog| {
+            let link = Link::tracing(&prog, cookie as u64)?;
+            Ok((prog, link))
+        });
+        match linked {
+            Ok((prog, link)) => {
+                copies.push(prog);
+                links.push(link);
+            }
+            Err(e) => refused.push((site.probe.clone(), e)),
+        }
+        stopped = steps.step();
+        stopped.is_ok()
+    };
+    image.load_for(sites.sites.iter().map(|s| s.btf), hang).map_err(Error::Load)?;
+    stopped?;
+    none_left(a, refused)
+}
+
+fn kprobes(
+    a: &mut Attached,
+    sites: &Sites,
+    tell: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Refused, Error> {
+    let mut refused = Refused::new();
+    let mut steps = Steps { start: Instant::now(), done: 0, of: sites.sites.len(), tell };
+    for (cookie, site) in sites.sites.iter().enumerate() {
+        match sites::kprobe(sites, cookie, &a.prog) {
+            Ok(link) => a.links.push(link),
+            Err(e) => refused.push((site.probe.clone(), e)),
+        }
+        steps.step()?;
+    }
+    none_left(a, refused)
+}
+
+/// What was refused; an error where that is all.
+fn none_left(a: &Attached, mut refused: Refused) -> Result<Refused, Error> {
+    match (a.links.is_empty(), refused.pop()) {
+        (true, Some((_, why))) => Err(why.into()),
+        (_, last) => {
+            refused.extend(last);
+            Ok(refused)
+        }
+    }
+}
+
+/// So many names are said of what was refused.
+const NAMED: usize = 5;
+
+fn report(a: &Attached, sites: &Sites, refused: &[(Arc<ProbeDesc>, SysError)], details: &mut Vec<String>) {
+    let attached = sites.sites.len() - refused.len();
+    let functions = if attached == 1 { "function" } else { "functions" };
+    details.push(format!("{}: {attached} {functions} by {}", a.prog.name(), sites.means.name()));
+    if let Some((_, why)) = refused.first() {
+        let names: Vec<&str> = refused.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
+        let more = if refused.len() > NAMED { ", ..." } else { "" };
+        details.push(format!("left out: {} ({}{more}): {why}", refused.len(), names.join(", ")));
+    }
+}

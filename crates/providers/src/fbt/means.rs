@@ -1,0 +1,91 @@
+//! Which means a kernel's functions are attached by.
+//!
+//! `kprobe_multi` wherever the kernel has it: one link for all, and nothing is lost where programs are preempted. Else each
+//! function by itself: by a trampoline where the types tell the kernel what to make it of, by a kprobe where not.
+
+use bpf::features::Facility;
+use types::btf::{Btf, Def, KernelBtf};
+
+use super::functions::{CORE, Function};
+use crate::registry::Env;
+use crate::sites::Means;
+
+/// What each means needs of the kernel.
+const NEEDS: [(Means, Facility); 3] = [
+    (Means::Multi, Facility::KprobeMulti),
+    (Means::Fentry, Facility::Fentry),
+    (Means::Kprobe, Facility::KprobePerf),
+];
+
+/// The means that is asked for, or the best that the kernel has.
+pub(super) fn choose(env: &Env<'_>) -> Result<Means, String> {
+    let mut why = String::new();
+    for (means, facility) in NEEDS.iter().filter(|(m, _)| env.means.is_none_or(|only| only == *m)) {
+        match env.features.why_not(*facility) {
+            None => return Ok(*means),
+            Some(reason) => why = format!("{} ({reason})", means.name()),
+        }
+    }
+    Err(format!("this kernel lets no program attach to its functions by {why}"))
+}
+
+/// Where functions are attached one by one, many of them take minutes: only if the user wants it so.
+pub(super) fn confirm(means: Means, count: usize, most: usize) -> Result<(), String> {
+    let (attach, release) = means.cost_ms();
+    if means == Means::Multi || count <= most {
+        return Ok(());
+    }
+    let minutes = |ms: u64| (ms * count as u64).div_ceil(60_000);
+    Err(format!(
+        "this kernel attaches to its functions one by one: {count} take it about {} min, and about {} min to let go of; \
+         -x fbtmax={count} allows it",
+        minutes(attach),
+        minutes(release)
+    ))
+}
+
+/// Arguments that a trampoline carries at most.
+const ARGUMENTS: usize = 6;
+
+/// The means for one function, and its id in the kernel's types where it needs one.
+pub(super) fn of_function(
+    means: Means,
+    kernel: &KernelBtf,
+    function: &Function,
+    address: u64,
+    env: &Env<'_>,
+) -> (Means, u32) {
+    if means != Means::Fentry {
+        return (means, 0);
+    }
+    // The kernel looks a trampoline's function up by its name, which must be the only one.
+    let typed = (&*function.module == CORE && address != 0).then(|| kernel.vmlinux().ok()).flatten();
+    let id = typed.and_then(|btf| {
+        btf.func(&function.name)
+            .filter(|f| f.params.len() <= ARGUMENTS)
+            .filter(|f| !f.params.iter().any(|p| by_value(btf, p.ty)))
+    });
+    match id {
+        Some(f) => (Means::Fentry, f.id),
+        None if env.means.is_none() && env.features.has(Facility::KprobePerf) => (Means::Kprobe, 0),
+        None => (Means::Fentry, 0),
+    }
+}
+
+/// A struct that is passed as it is, which not every kernel's trampolines can.
+fn by_value(btf: &Btf, ty: u32) -> bool {
+    ty == 0 || matches!(btf.def(btf.resolve(ty)), Some(Def::Sou { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_one_by_one_are_asked_about() {
+        assert_eq!(confirm(Means::Multi, 50_000, 1000), Ok(()));
+        assert_eq!(confirm(Means::Fentry, 1000, 1000), Ok(()));
+        let why = confirm(Means::Fentry, 38_000, 1000).unwrap_err();
+        assert!(why.contains("38000 take it about 6 min") && why.contains("-x fbtmax=38000"), "{why}");
+    }
+}
