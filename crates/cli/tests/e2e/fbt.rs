@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{dtrace, workload};
+use crate::tool::{Output, dtrace, workload};
 
 tests! {
     entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments self_in_threads_and_interrupts
@@ -17,6 +17,18 @@ fn cannot() -> Option<Verdict> {
         (o.code != Some(0)).then(|| o.err.lines().next().unwrap_or_default().into())
     });
     why.clone().map(Skip)
+}
+
+/// Whether a count is 1000. If not, what is missing is what `dtrace` says the kernel suppressed: where writers wait, it may have no
+/// room to note a return, and a trampoline's program keeps others out while it is preempted.
+#[track_caller]
+fn is_thousand(o: &Output, name: &str, program: &str) -> bool {
+    let count = o.value_of(name);
+    let said = |l: &&str| l.contains(&format!(" of {program} suppressed"));
+    let number = |l: &str| l.split_whitespace().find_map(|w| w.parse::<i64>().ok());
+    let lost: i64 = o.err.lines().filter(said).filter_map(number).sum();
+    assert!(count <= 1000 && count + lost >= 1000, "{name}: {o:?}");
+    count == 1000
 }
 
 /// A thousand writes of 1, 2, 4 … 128 bytes.
@@ -40,13 +52,14 @@ fn entry_and_return_of_a_function() -> Verdict {
              calls, asked, returns, given, offset); }",
     ])
     .code(0);
-    assert_eq!((o.value_of("calls"), o.value_of("returns")), (1000, 1000), "{o:?}");
-    assert_eq!((o.value_of("asked"), o.value_of("given")), (BYTES, BYTES), "{o:?}");
     assert_eq!(o.value_of("offset"), 0, "{o:?}");
+    if is_thousand(&o, "calls", "fbt_entry") && is_thousand(&o, "returns", "fbt_return") {
+        assert_eq!((o.value_of("asked"), o.value_of("given")), (BYTES, BYTES), "{o:?}");
+    }
     let keys: Vec<Vec<&str>> = o.out.lines().map(|l| l.split_whitespace().collect()).collect();
     for end in ["entry", "return"] {
-        let key = ["fbt", "vmlinux", "vfs_write", end, "1000"];
-        assert!(keys.iter().any(|k| k[..] == key), "{o:?}");
+        let key = ["fbt", "vmlinux", "vfs_write", end];
+        assert!(keys.iter().any(|k| k.len() == 5 && k[..4] == key), "{o:?}");
     }
     Pass
 }
@@ -147,12 +160,9 @@ fn by_every_means() -> Verdict {
         }
         known += 1;
         assert!(o.err.contains(": 1 function by "), "{o:?}");
-        // A trampoline's program keeps others out while it is preempted, which is said.
-        if means == "fentry" && o.err.contains("suppressed") {
-            continue;
+        if is_thousand(&o, "calls", "fbt_entry") && is_thousand(&o, "returns", "fbt_return") {
+            assert_eq!((o.value_of("asked"), o.value_of("given")), (BYTES, BYTES), "{means}: {o:?}");
         }
-        assert_eq!((o.value_of("calls"), o.value_of("returns")), (1000, 1000), "{means}: {o:?}");
-        assert_eq!((o.value_of("asked"), o.value_of("given")), (BYTES, BYTES), "{means}: {o:?}");
     }
     assert!(known > 0);
     Pass
