@@ -1,4 +1,4 @@
-//! A session whose tracer gets no time is stopped by the kernel. That one leaves the machine none: `library/overload.rs`.
+//! A session whose tracer gets no time is stopped from the kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
