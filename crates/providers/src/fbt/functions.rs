@@ -94,19 +94,48 @@ fn parse(text: &str) -> Vec<Function> {
     all
 }
 
-/// Functions that the kernel itself calls around every program at a function, sorted. The kernel keeps a probe from
-/// firing within a probe, so they would only be counted as firings that were lost.
+/// Functions that the kernel itself runs around every program at a function, or to walk the stack for one; sorted. The kernel
+/// keeps a probe from firing within a probe, so most of their firings would only be counted as lost, some thirty for each
+/// stack; `is_endbr` runs before that guard on kernels that look for the function's entry, and would fire once for each firing.
 const TRACER: &[&str] = &[
     "__bpf_prog_enter",
     "__bpf_prog_enter_recur",
     "__bpf_prog_exit",
     "__bpf_prog_exit_recur",
+    "__kernel_text_address",
     "__migrate_disable",
     "__migrate_enable",
+    "__module_address",
+    "__module_text_address",
+    "__orc_find",
     "__rcu_read_lock",
     "__rcu_read_unlock",
+    "__unwind_start",
+    "bpf_ksym_find",
+    "deref_stack_reg",
+    "deref_stack_regs",
+    "ftrace_graph_get_ret_stack",
+    "ftrace_graph_ret_addr",
+    "get_perf_callchain",
+    "get_stack_info",
+    "in_entry_stack",
+    "in_task_stack",
+    "is_bpf_text_address",
+    "is_endbr",
+    "is_ftrace_trampoline",
+    "is_kprobe_insn_slot",
+    "is_module_text_address",
+    "kernel_text_address",
     "migrate_disable",
     "migrate_enable",
+    "orc_find",
+    "perf_callchain_kernel",
+    "rethook_find_ret_addr",
+    "stack_access_ok",
+    "unwind_get_return_address",
+    "unwind_get_return_address_ptr",
+    "unwind_next_frame",
+    "unwind_recover_rethook",
 ];
 
 /// Functions that do not return (`tools/objtool/noreturns.h`), sorted.
