@@ -277,8 +277,14 @@ pub(super) fn preempt_count(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
-/// Tracepoints took such programs late.
+/// Tracepoints took such programs late, and only those of system calls can: there the thread holds nothing. Older kernels
+/// (6.1) do not look where a program that waits is attached, take it everywhere and can wait nowhere. So a tracepoint
+/// where no program may wait has to refuse one.
 pub(super) fn sleepable_calls(_: &Features) -> Outcome {
+    let idle = [Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
+    if waits_at(&format!("btf_trace_{TRACEPOINT}"), &idle)?.is_ok() {
+        return Err("the kernel does not look where a program that waits is attached".into());
+    }
     let mut insns = on_stack();
     insns.extend([
         Insn::mov64_imm(Reg::R2, 8),
@@ -287,14 +293,21 @@ pub(super) fn sleepable_calls(_: &Features) -> Outcome {
         Insn::mov64_imm(Reg::R0, 0),
         Insn::exit(),
     ]);
+    waits_at("btf_trace_sys_enter", &insns)?
+}
+
+/// Whether a program that may wait can be attached to a tracepoint.
+fn waits_at(tracepoint: &str, insns: &[Insn]) -> Result<Outcome, String> {
     let spec = ProgSpec {
         attach: AttachType::TraceRawTp,
-        attach_btf_id: id(BtfKind::Typedef, "btf_trace_sys_enter")?,
+        attach_btf_id: id(BtfKind::Typedef, tracepoint)?,
         flags: SLEEPABLE,
-        ..ProgSpec::new(ProgKind::Tracing, "try", &insns)
+        ..ProgSpec::new(ProgKind::Tracing, "try", insns)
     };
-    let prog = Prog::load(&spec).map_err(|refusal| text(refusal.error))?;
-    Link::tracing(&prog, 0).map(drop).map_err(text)
+    Ok(match Prog::load(&spec) {
+        Ok(prog) => Link::tracing(&prog, 0).map(drop).map_err(text),
+        Err(refusal) => Err(text(refusal.error)),
+    })
 }
 
 pub(super) fn probe_read(_: &Features) -> Outcome {
