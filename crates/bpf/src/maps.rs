@@ -32,7 +32,7 @@ use std::os::fd::AsFd;
 use dif::ir::{Datum, IntBuiltin, Module, Op, Scope, VarTy};
 use plane::control::{CONTROL_SIZE, PERCPU_STRIDE};
 use plane::desc::AggFunc;
-use plane::table::{TableShape, VALUE_MAX_OLD};
+use plane::table::TableShape;
 use plane::thread::ThreadShape;
 use plane::{assoc, owned, ring, scratch, stacks};
 pub use share::{Home, Shared};
@@ -87,6 +87,9 @@ pub struct PreemptCount {
     pub offset: i16,
 }
 
+/// Larger areas are maps of several elements.
+const DIRECT_MAX: u64 = 64 << 20;
+
 /// Memory of `count` elements of `stride` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
@@ -106,9 +109,11 @@ impl Area {
         u64::from(self.stride) * u64::from(self.count)
     }
 
-    /// True when the map has one element that holds the whole area.
+    /// True when the map has one element that holds the whole area: code then has its address without a look-up, which the
+    /// kernel would write out at each place, moving the rest of the program each time. Where a kernel has no
+    /// elements of that size, it says so, and the area is made smaller.
     pub fn direct(self) -> bool {
-        self.total() <= VALUE_MAX_OLD
+        self.total() <= DIRECT_MAX
     }
 }
 
