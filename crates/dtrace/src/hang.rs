@@ -99,7 +99,11 @@ struct Steps<'t> {
     tell: &'t mut dyn FnMut(Progress) -> bool,
 }
 
-impl Steps<'_> {
+impl<'t> Steps<'t> {
+    fn of(sites: &Sites, tell: &'t mut dyn FnMut(Progress) -> bool) -> Steps<'t> {
+        Steps { start: Instant::now(), done: 0, of: sites.sites.len(), tell }
+    }
+
     /// One more is done. An error where the user wants no more.
     fn step(&mut self) -> Result<(), Error> {
         self.done += 1;
@@ -118,7 +122,7 @@ fn trampolines(
     tell: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Refused, Error> {
     let mut refused = Refused::new();
-    let mut steps = Steps { start: Instant::now(), done: 0, of: sites.sites.len(), tell };
+    let mut steps = Steps::of(sites, tell);
     let Some(image) = a.image.as_mut() else { return Ok(refused) };
     let mut stopped = Ok(());
     let mut each = sites.sites.iter().enumerate();
@@ -150,7 +154,7 @@ fn kprobes(
     tell: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Refused, Error> {
     let mut refused = Refused::new();
-    let mut steps = Steps { start: Instant::now(), done: 0, of: sites.sites.len(), tell };
+    let mut steps = Steps::of(sites, tell);
     for (cookie, site) in sites.sites.iter().enumerate() {
         match sites::kprobe(sites, cookie, &a.prog) {
             Ok(link) => a.links.push(link),

@@ -182,8 +182,7 @@ impl Machine {
         self.next_table = loaded.next_table;
         self.owned = loaded.owned;
         self.heart = self.heart.or(loaded.heart);
-        self.live();
-        if self.life.is_none() {
+        if !self.live() {
             loaded.attached.retain(|a| !a.beats());
         }
         run(&loaded.begin)?;
@@ -198,8 +197,7 @@ impl Machine {
 
     /// Hangs all programs in.
     pub(crate) fn attach(&mut self, tell: &mut dyn FnMut(Progress) -> bool) -> Result<(), Error> {
-        self.live();
-        if self.life.is_none() {
+        if !self.live() {
             self.attached.retain(|a| !a.beats());
         }
         attach(&mut self.attached, &mut self.details, tell)?;
@@ -207,12 +205,13 @@ impl Machine {
     }
 
     /// Gives signs of life, where there are heartbeats that look for them. Where they cannot be given, heartbeats would take
-    /// that for silence, and must not beat.
-    fn live(&mut self) {
+    /// that for silence, and must not beat: false.
+    fn live(&mut self) -> bool {
         if let (Some(interval), None) = (self.heart, &self.life) {
             let control = self.maps.get(MapRef::Control).and_then(|m| m.mmap(true).ok());
             self.life = control.and_then(|c| Life::start(c, Duration::from_nanos(interval)).ok());
         }
+        self.life.is_some()
     }
 
     /// The limit that a heartbeat found passed since the last call.
