@@ -66,7 +66,7 @@ impl Drop for Life {
 /// Which limit a session has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// A CPU served no clock for longer than this.
+    /// A CPU served no clock for longer than this, and the tracer was silent.
     Late(Duration),
     /// The tracer got no time for longer than this.
     Silent(Duration),

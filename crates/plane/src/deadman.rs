@@ -16,17 +16,19 @@
 //!                 shown_late, shown_silent   the most since the consumer looked (it stores 0)
 //! ```
 //!
-//! The decision that shapes it: *a pause of the whole machine is no overload.* A guest that its host does not run for a
-//! minute finds its clock advanced by a minute, with the consumer silent all that time. So one late beat is not enough,
-//! the one before must have been late too; and of the time between two beats no more than [`Limits::most`] counts as
-//! silence. Two CPUs that share an element (see [`crate::control`]) see less lateness than there is, never more.
+//! The decision that shapes it: *neither a pause of the whole machine nor an idle CPU is an overload.* A guest that its host
+//! does not run for a minute finds its clock advanced by a minute, with the consumer silent all that time. So one late beat
+//! is not enough, the one before must have been late too; and of the time between two beats no more than
+//! [`Limits::most`] counts as silence. Some kernels serve the clocks of an idle CPU only when it has work again: then its
+//! beats are late, and the consumer lives. So a late beat counts only when it saw no sign of life since the one before; of a
+//! CPU that alone is overloaded the consumer learns, and measures. Two CPUs that share an element (see [`crate::control`]) see less lateness than there is, never more.
 
 /// What a session may do to the machine. In nanoseconds; 0: without limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Between two beats.
     pub interval: u64,
-    /// A beat may be so late.
+    /// A beat may be so late, when the consumer gives no sign of life either.
     pub late: u64,
     /// The consumer may be silent so long.
     pub silent: u64,
@@ -48,7 +50,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
-    /// A heartbeat was late.
+    /// A heartbeat was late, and the consumer silent.
     Late = 1,
     /// The consumer was silent.
     Silent = 2,
@@ -93,7 +95,8 @@ impl Heart {
             return Some(Reason::Silent);
         }
         let again = before >= limits.interval;
-        (limits.late != 0 && again && self.late >= limits.late).then_some(Reason::Late)
+        let alone = self.silent != 0;
+        (limits.late != 0 && alone && again && self.late >= limits.late).then_some(Reason::Late)
     }
 }
 
@@ -137,10 +140,15 @@ mod tests {
 
     #[test]
     fn a_second_late_beat_is_an_alarm() {
-        assert_eq!(alarm([1, 2, 20, 21, 40], true, LIMITS), None);
-        assert_eq!(alarm([1, 2, 20, 31], true, LIMITS), Some((31, Reason::Late)));
-        assert_eq!(alarm([1, 3, 14], true, LIMITS), Some((14, Reason::Late)));
-        assert_eq!(alarm([1, 3, 14], true, Limits { late: 0, ..LIMITS }), None);
+        assert_eq!(alarm([1, 2, 20, 21, 40], false, LIMITS), None);
+        assert_eq!(alarm([1, 2, 20, 31], false, LIMITS), Some((31, Reason::Late)));
+        assert_eq!(alarm([1, 3, 14], false, LIMITS), Some((14, Reason::Late)));
+        assert_eq!(alarm([1, 3, 14], false, Limits { late: 0, ..LIMITS }), None);
+    }
+
+    #[test]
+    fn an_idle_cpu_is_no_alarm() {
+        assert_eq!(alarm([1, 3, 14, 74, 374, 3974], true, LIMITS), None);
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     }
     if limits.late != 0 {
         let limit = b.imm(limits.late as i64);
+        b.br(Jmp::Eq, silent, 0, out);
         b.br(Jmp::Lt, before, interval, out);
         b.br(Jmp::Lt, late, limit, out);
         alarm(b, Reason::Late, kills, out);
