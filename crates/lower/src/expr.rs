@@ -99,12 +99,24 @@ impl Lowering<'_> {
         }
     }
 
-    /// A side of a comparison of strings: NULL is as good as the empty string.
+    /// A side of a comparison of strings: NULL is as good as the empty string, and so is a pointer that is NULL.
     fn compared(&mut self, e: &Expr) -> Value {
-        match e.kind {
-            ExprKind::Null => {
-                let id = self.module.intern(b"");
-                self.b.string(id)
+        match &e.kind {
+            ExprKind::Null => self.zero(Ty::Str),
+            ExprKind::LoadStr { addr, user: false, max: None } => {
+                let value = self.value(addr);
+                let (there, null) = (self.b.create_block(), self.b.create_block());
+                let (join, joined) = self.b.create_join(Ty::Str);
+                self.b.branch(value, (there, vec![]), (null, vec![]));
+                self.b.switch_to(there);
+                let from = self.pointer(addr, false, value);
+                let text = self.b.load_str(from, None);
+                self.b.jump(join, vec![text]);
+                self.b.switch_to(null);
+                let empty = self.zero(Ty::Str);
+                self.b.jump(join, vec![empty]);
+                self.b.switch_to(join);
+                joined
             }
             _ => self.value(e),
         }

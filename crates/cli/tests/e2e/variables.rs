@@ -35,6 +35,16 @@ fn null_strings() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "abc\n", "{o:?}");
+    // A pointer that is NULL compares as its string would; nothing else is read of it.
+    let o = dtrace(&[
+        "-qn",
+        r#"BEGIN { p = (char *)0; printf("%d%d%d%d", stringof(p) == NULL, stringof(p) == "", (string)p != "a",
+             stringof(curthread->comm) == NULL); }
+           BEGIN { trace(stringof(p)); } BEGIN { p = (char *)1; trace(stringof(p) == NULL); } BEGIN { exit(0); }"#,
+    ])
+    .code(0);
+    assert_eq!(o.out, "1110\n", "{o:?}");
+    assert!(o.err.contains("(0x0)") && o.err.contains("(0x1)"), "{o:?}");
     Pass
 }
 
