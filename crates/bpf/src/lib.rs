@@ -13,6 +13,7 @@ mod liveness;
 pub mod load;
 pub mod maps;
 pub mod mir;
+pub mod peek;
 pub mod program;
 pub mod regalloc;
 pub mod routines;

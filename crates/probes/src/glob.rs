@@ -9,6 +9,11 @@ pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?', '[', '\\'])
 }
 
+/// What every text begins with that a pattern matches: the pattern itself where it is no glob.
+pub fn glob_prefix(pattern: &str) -> &str {
+    pattern.split(['*', '?', '[', '\\']).next().unwrap_or_default()
+}
+
 /// Matches a whole field; an empty pattern matches anything.
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     if pattern.is_empty() {

@@ -18,6 +18,6 @@ mod version;
 pub use args::{ArgType, Args, TypeRef};
 pub use catalog::{Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
 pub use desc::{DescError, FIELD_LIMITS, FIELD_NAMES, FieldKind, Pattern, ProbeDesc};
-pub use glob::{glob_matches, is_glob};
+pub use glob::{glob_matches, glob_prefix, is_glob};
 pub use stability::{Attributes, Class, ProviderStability, Stability};
 pub use version::Version;

@@ -52,8 +52,15 @@ pub trait Provider {
         true
     }
 
-    /// The probes it always has, in id order.
-    fn list(&self) -> Vec<ProbeDesc>;
+    /// The probes it always has, in id order; none where it is [`Provider::kept`].
+    fn list(&self) -> Vec<ProbeDesc> {
+        Vec::new()
+    }
+
+    /// Itself, where its probes are too many to be listed for each question.
+    fn kept(&self) -> Option<&dyn Kept> {
+        None
+    }
 
     /// Why it has no probes, where it has none.
     fn missing(&self) -> Option<MatchError> {
@@ -81,6 +88,19 @@ pub trait Provider {
         let _ = (probes, env);
         None
     }
+}
+
+/// A provider that keeps its probes in a form of its own and says which of them a pattern matches. The place of a probe is
+/// its id less that of the first; not every place has one.
+pub trait Kept {
+    /// Where its ids begin: the same on every system, so that no provider has to be counted for it.
+    fn first_id(&self) -> u32;
+
+    /// The probes that a pattern matches, with their places, in their order.
+    fn find(&self, pattern: &Pattern) -> Vec<(u32, ProbeDesc)>;
+
+    /// The probe of a place.
+    fn at(&self, place: u32) -> Option<ProbeDesc>;
 }
 
 struct Entry {
@@ -124,7 +144,7 @@ impl Registry {
             Box::new(sdt::Sdt::new(tracepoints)),
         ];
         all.extend(others);
-        // Last: the ids of others are known without counting the functions of the kernel.
+        // They keep their probes themselves.
         all.extend(fbt::both(&kernel).map(|p| Box::new(p) as Box<dyn Provider>));
         Registry::of(all)
     }
@@ -150,6 +170,9 @@ impl Registry {
 
     /// Id of a provider's first probe.
     fn base(&self, index: usize) -> u32 {
+        if let Some(kept) = self.entries[index].provider.kept() {
+            return kept.first_id();
+        }
         1 + self.entries[..index].iter().map(|e| e.list().len() as u32).sum::<u32>()
     }
 
@@ -177,6 +200,14 @@ impl Catalog for Registry {
                 continue;
             }
             let before = found.len();
+            if let Some(kept) = entry.provider.kept() {
+                let probes = kept.find(pattern).into_iter();
+                found.extend(probes.map(|(at, desc)| self.info(kept.first_id() + at, &Arc::new(desc))));
+                if found.len() == before && pattern.provider == facts.name {
+                    refused = entry.provider.missing();
+                }
+                continue;
+            }
             let mut wanted = (0..).zip(entry.list()).filter(|(_, desc)| pattern.matches(desc)).peekable();
             // Ids of earlier providers are counted only when a probe of this one is really wanted.
             if wanted.peek().is_some() {
@@ -206,6 +237,12 @@ impl Catalog for Registry {
         }
         for (index, entry) in self.entries.iter().enumerate() {
             let base = self.base(index);
+            if let Some(kept) = entry.provider.kept() {
+                match id.0.checked_sub(base).and_then(|at| kept.at(at)) {
+                    Some(desc) => return Some(self.info(id.0, &Arc::new(desc))),
+                    None => continue,
+                }
+            }
             if let Some(desc) = id.0.checked_sub(base).and_then(|at| entry.list().get(at as usize)) {
                 return Some(self.info(id.0, desc));
             }
@@ -240,10 +277,15 @@ impl Registry {
         let Some(entry) = self.entries.iter().find(|e| e.provider.facts().name == provider) else {
             return Vec::new();
         };
-        let mut all: Vec<&str> = entry.list().iter().map(|d| &**field(d)).filter(|f| !f.is_empty()).collect();
+        let of = |d: &ProbeDesc| field(d).clone();
+        let mut all: Vec<Arc<str>> = match entry.provider.kept() {
+            Some(kept) => kept.find(&Pattern::default()).iter().map(|(_, d)| of(d)).collect(),
+            None => entry.list().iter().map(|d| of(d)).collect(),
+        };
+        all.retain(|f| !f.is_empty());
         all.sort_unstable();
         all.dedup();
-        all.into_iter().map(String::from).collect()
+        all.iter().map(|f| f.to_string()).collect()
     }
 }
 
@@ -266,11 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_dense_and_found_again() {
+    fn ids_grow_and_are_found_again() {
         let r = Registry::new(KernelBtf::running());
         let all = find(&r, ":::");
+        assert!(all.is_sorted_by(|a, b| a.0 < b.0));
         for (at, (id, name)) in all.iter().enumerate() {
-            assert_eq!(*id, at as u32 + 1);
+            // Functions have holes.
+            assert!(*id == at as u32 + 1 || *id >= 20_000, "{id} {name}");
             assert_eq!(&r.by_id(ProbeId(*id)).unwrap().desc.to_string(), name);
         }
         let made = find(&r, "profile:::profile-123");

@@ -9,10 +9,10 @@ use crate::insn::{Alu, Helper, Insn, Jmp, Reg, Size};
 use crate::load::{ProgramImage, Subprogram};
 use crate::mir::Param;
 use crate::sys::{
-    AttachType, Link, Map, MapBtf, MapSpec, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, Rate, SLEEPABLE,
-    SysError, UprobeTarget, online_cpus,
+    AttachType, Link, Map, MapBtf, MapSpec, PerfEvent, Prog, ProgKind, ProgSpec, Rate, SLEEPABLE, SysError,
+    UprobeTarget, online_cpus,
 };
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd};
 use types::btf::{BtfKind, KernelBtf};
 
@@ -93,10 +93,7 @@ pub(super) fn fentry(_: &Features) -> Outcome {
 
 pub(super) fn kprobe_multi(_: &Features) -> Outcome {
     let prog = load(ProgKind::Kprobe, AttachType::KprobeMulti, 0, &nothing())?;
-    first_ok(|function| {
-        let name = CString::new(function).map_err(|e| e.to_string())?;
-        Link::kprobe_multi(&prog, ProbeSite::Names(&[name]), &[], false).map(drop).map_err(text)
-    })
+    Link::has_kprobe_multi(&prog).map_err(text)
 }
 
 pub(super) fn kprobe_perf(_: &Features) -> Outcome {

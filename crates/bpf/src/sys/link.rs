@@ -193,6 +193,25 @@ impl Link {
         Ok(link)
     }
 
+    /// Whether the kernel has [`Link::kprobe_multi`], and else what it says. Nothing is attached, which would patch a function
+    /// and take it longer than all else at the start of a session: a kernel that has it wants to read the addresses before
+    /// anything, and there are none where it looks.
+    pub fn has_kprobe_multi(prog: &Prog) -> Result<(), SysError> {
+        const NOT_MAPPED: u64 = 8;
+        let mut attr = KprobeMultiAttr {
+            prog_fd: raw(prog),
+            attach_type: prog.attach_type() as u32,
+            count: 1,
+            addrs: NOT_MAPPED,
+            ..KprobeMultiAttr::default()
+        };
+        // SAFETY: the kernel checks the address, at which no process may have memory.
+        match unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) } {
+            Err(libc::EFAULT) => Ok(()),
+            other => Link::make(other, prog, "1 kernel functions".into()).map(drop),
+        }
+    }
+
     /// Attaches to many kernel functions at once. `cookies` is empty or has one a place. By name this fails as a whole
     /// when one name is unknown; by address the kernel takes only its own list's addresses.
     pub fn kprobe_multi(

@@ -2,8 +2,9 @@
 //!
 //! A link to many functions tells its program which one fired by the address that the *symbol* has, and wants to be given
 //! that address; the kernel's list of traceable functions has the place that it patches, which on machines with checked
-//! branches lies behind an `endbr64`. So the symbols decide. Without addresses in the list (kernels before 6.5) a name says
-//! where its function is if only one has it.
+//! branches lies behind an `endbr64`. The kernel looks whether there is one when a function fires, and so do we when it is
+//! attached to: in the kernel's own code ([`bpf::peek`]), which is much sooner read than its symbols. These decide where that
+//! cannot be done. Without addresses in the list (kernels before 6.5) a name says where its function is if only one has it.
 
 use std::collections::HashMap;
 
@@ -12,23 +13,45 @@ use super::functions::Function;
 /// Length of `endbr64`.
 const ENDBR: u64 = 4;
 
-/// The first byte of each function; 0 where the symbols do not tell.
-pub(super) fn of(functions: &[&Function]) -> Vec<u64> {
+/// The first byte of each function; 0 where the kernel does not tell.
+pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
+    if cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
+        let before: Vec<u64> = functions.iter().map(|f| f.site - ENDBR).collect();
+        if let Ok(words) = bpf::peek::words(&before) {
+            let entry =
+                |(f, word): (&Function<'_>, u32)| if is_endbr(word) { f.site - ENDBR } else { f.site };
+            return functions.iter().zip(words).map(entry).collect();
+        }
+    }
     let mut kernel = symbols::Kernel::new();
     resolve(functions, kernel.symbols().map(|s| (s.addr, s.name, s.module)))
 }
 
-fn resolve<'k>(functions: &[&Function], symbols: impl Iterator<Item = (u64, &'k str, &'k str)>) -> Vec<u64> {
+/// Where checked branches may arrive: `endbr64`, `endbr32`, or what the kernel puts in its place where none does.
+fn is_endbr(word: u32) -> bool {
+    const ENDBRS: [[u8; 4]; 4] = [
+        [0xf3, 0x0f, 0x1e, 0xfa],
+        [0xf3, 0x0f, 0x1e, 0xfb],
+        [0x66, 0x0f, 0x1f, 0x00],
+        [0x0f, 0x1f, 0x40, 0xd6],
+    ];
+    ENDBRS.contains(&word.to_le_bytes())
+}
+
+fn resolve<'k>(
+    functions: &[Function<'_>],
+    symbols: impl Iterator<Item = (u64, &'k str, &'k str)>,
+) -> Vec<u64> {
     if functions.iter().any(|f| f.site != 0) {
         let mut starts: Vec<u64> = symbols.map(|(address, ..)| address).collect();
         starts.sort_unstable();
-        let entry = |f: &&Function| {
+        let entry = |f: &Function<'_>| {
             let places = [f.site, f.site.wrapping_sub(ENDBR)];
             places.into_iter().find(|at| starts.binary_search(at).is_ok()).unwrap_or(0)
         };
         return functions.iter().map(entry).collect();
     }
-    let key = |f: &Function| (f.name.to_string(), f.module.to_string());
+    let key = |f: &Function<'_>| (f.name.to_string(), f.module.to_string());
     let mut found: HashMap<(String, String), Vec<u64>> =
         functions.iter().map(|f| (key(f), Vec::new())).collect();
     let mut sought = (String::new(), String::new());
@@ -41,7 +64,7 @@ fn resolve<'k>(functions: &[&Function], symbols: impl Iterator<Item = (u64, &'k 
             all.push(address);
         }
     }
-    let only = |f: &&Function| match found.get(&key(f)).map(Vec::as_slice) {
+    let only = |f: &Function<'_>| match found.get(&key(f)).map(Vec::as_slice) {
         Some([one]) => *one,
         _ => 0,
     };
@@ -52,8 +75,15 @@ fn resolve<'k>(functions: &[&Function], symbols: impl Iterator<Item = (u64, &'k 
 mod tests {
     use super::*;
 
-    fn function(name: &str, module: &str, site: u64) -> Function {
-        Function { name: name.into(), module: module.into(), site }
+    fn function(name: &'static str, module: &'static str, site: u64) -> Function<'static> {
+        Function { name, module, site }
+    }
+
+    #[test]
+    fn what_stands_where_a_branch_arrives() {
+        let word = |bytes| u32::from_le_bytes(bytes);
+        assert!(is_endbr(word([0xf3, 0x0f, 0x1e, 0xfa])) && is_endbr(word([0x66, 0x0f, 0x1f, 0x00])));
+        assert!(!is_endbr(word([0x90; 4])) && !is_endbr(word([0xcc; 4])) && !is_endbr(0));
     }
 
     #[test]
@@ -67,7 +97,6 @@ mod tests {
         ];
         let symbols = [(0x100, "plain"), (0x200, "checked"), (0x300, "dup"), (0x400, "dup")];
         let symbols = symbols.map(|(at, name)| (at, name, "vmlinux"));
-        let all: Vec<&Function> = all.iter().collect();
         assert_eq!(resolve(&all, symbols.into_iter()), [0x100, 0x200, 0x300, 0x400, 0]);
     }
 
@@ -81,7 +110,6 @@ mod tests {
             (0x300, "two", "vmlinux"),
             (0x400, "two", "nfs"),
         ];
-        let all: Vec<&Function> = all.iter().collect();
         assert_eq!(resolve(&all, symbols.into_iter()), [0x100, 0, 0x400]);
     }
 }

@@ -1,97 +1,29 @@
-//! The functions that this kernel lets be traced, as its own list in tracefs has them.
-//!
-//! The list is read once, when a description first needs it: 45,000 lines, which the kernel takes longer to write than we to
-//! read. Names are kept once each; a probe at entry and one at return, of `fbt` and of `rawfbt`, share them.
-
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-
-/// Module of what is in the kernel itself.
-pub(super) const CORE: &str = "vmlinux";
-
-/// Entries of code that is gone (a weak function that another replaced).
-const INVALID: &str = "__ftrace_invalid_address__";
+//! What is known of a function by its name.
 
 /// A function that can be traced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Function {
-    pub(super) name: Arc<str>,
-    pub(super) module: Arc<str>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Function<'l> {
+    pub(super) name: &'l str,
+    pub(super) module: &'l str,
     /// Where the kernel patches it, as its list says; 0 where it does not (before 6.5).
     pub(super) site: u64,
 }
 
-impl Function {
+impl Function<'_> {
     /// A copy that the compiler made of a function, or a part of one: its arguments need not be those of the source.
     pub(super) fn is_clone(&self) -> bool {
         self.name.contains('.')
     }
 
     /// Every firing runs it, so that none can be told from those of the tracer itself.
-    fn is_tracer(&self) -> bool {
-        TRACER.binary_search(&&*self.name).is_ok()
+    pub(super) fn is_tracer(&self) -> bool {
+        TRACER.binary_search(&self.name).is_ok()
     }
 
     /// False where its return is never reached.
     pub(super) fn returns(&self) -> bool {
-        NORETURN.binary_search(&&*self.name).is_err()
+        NORETURN.binary_search(&self.name).is_err()
     }
-}
-
-/// Reads the list.
-pub(super) fn read() -> Result<Vec<Function>, String> {
-    read_in(bpf::sys::tracefs()?)
-}
-
-fn read_in(tracefs: &Path) -> Result<Vec<Function>, String> {
-    for name in ["available_filter_functions_addrs", "available_filter_functions"] {
-        let file = tracefs.join(name);
-        match text(&file) {
-            Ok(text) if !text.is_empty() => return Ok(parse(&text)),
-            Ok(_) => return Err(format!("{name} is empty")),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(format!("{name}: {}", reason(&e))),
-        }
-    }
-    Err("it was built without CONFIG_DYNAMIC_FTRACE".into())
-}
-
-/// The system's words.
-fn reason(e: &io::Error) -> String {
-    e.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
-}
-
-/// In as large pieces as the kernel gives (a page): the file has no size.
-fn text(path: &Path) -> io::Result<String> {
-    let bytes = std::fs::read(path)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("not text"))
-}
-
-/// `[address] name [module]`, a line a function.
-fn parse(text: &str) -> Vec<Function> {
-    let core: Arc<str> = CORE.into();
-    let mut module = core.clone();
-    let mut all = Vec::with_capacity(text.len() / 24);
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace().peekable();
-        let address = |w: &&str| w.len() == 16 && w.bytes().all(|b| b.is_ascii_hexdigit());
-        let site = words.next_if(address).and_then(|w| u64::from_str_radix(w, 16).ok()).unwrap_or(0);
-        let Some(name) = words.next().filter(|n| !n.starts_with(INVALID) && !n.contains(':')) else {
-            continue;
-        };
-        // A module's functions stand together.
-        match words.next().and_then(|w| w.strip_prefix('[')?.strip_suffix(']')) {
-            None => module = core.clone(),
-            Some(m) if m == &*module => {}
-            Some(m) => module = m.into(),
-        }
-        let function = Function { name: name.into(), module: module.clone(), site };
-        if !function.is_tracer() {
-            all.push(function);
-        }
-    }
-    all
 }
 
 /// Functions that the kernel itself runs around every program at a function, or to walk the stack for one; sorted. The kernel
@@ -192,43 +124,12 @@ const NORETURN: &[&str] = &[
 mod tests {
     use super::*;
 
-    fn names(all: &[Function]) -> Vec<String> {
-        all.iter().map(|f| format!("{}`{} {:x}", f.module, f.name, f.site)).collect()
-    }
-
     #[test]
-    fn both_forms_of_the_list_are_read() {
-        let addresses = "ffffffff81002014 vfs_read\nffffffff81002084 dup\nffffffffc02ea974 dup [overlay]\n\
-                         ffffffffc02ea9d0 ovl.isra.0 [overlay]\nffffffff81003000 last\n";
-        let expected = [
-            "vmlinux`vfs_read ffffffff81002014",
-            "vmlinux`dup ffffffff81002084",
-            "overlay`dup ffffffffc02ea974",
-            "overlay`ovl.isra.0 ffffffffc02ea9d0",
-            "vmlinux`last ffffffff81003000",
-        ];
-        assert_eq!(names(&parse(addresses)), expected);
-        let plain = "__ftrace_invalid_address___496\nvfs_read\nnfs_read [nfs]\n\n";
-        assert_eq!(names(&parse(plain)), ["vmlinux`vfs_read 0", "nfs`nfs_read 0"]);
-        let all = parse(addresses);
-        assert!(all[3].is_clone() && !all[0].is_clone());
-        assert!(Arc::ptr_eq(&all[2].module, &all[3].module));
-    }
-
-    #[test]
-    fn functions_that_do_not_return_are_sorted() {
+    fn names_tell() {
         assert!(NORETURN.is_sorted() && TRACER.is_sorted());
-        assert_eq!(parse("migrate_disable\n"), []);
-        assert!(!parse("do_exit\n")[0].returns() && parse("do_exit_not\n")[0].returns());
-    }
-
-    #[test]
-    fn what_is_missing_is_said() {
-        let dir = std::env::temp_dir().join(format!("fbt-list-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        assert!(read_in(&dir).unwrap_err().contains("CONFIG_DYNAMIC_FTRACE"));
-        std::fs::write(dir.join("available_filter_functions"), "vfs_read\n").unwrap();
-        assert_eq!(names(&read_in(&dir).unwrap()), ["vmlinux`vfs_read 0"]);
-        std::fs::remove_dir_all(&dir).unwrap();
+        let f = |name| Function { name, module: "vmlinux", site: 0 };
+        assert!(f("ovl.isra.0").is_clone() && !f("vfs_read").is_clone());
+        assert!(f("migrate_disable").is_tracer() && !f("vfs_read").is_tracer());
+        assert!(!f("do_exit").returns() && f("do_exit_not").returns());
     }
 }

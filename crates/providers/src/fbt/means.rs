@@ -6,7 +6,8 @@
 use bpf::features::Facility;
 use types::btf::{Btf, Def, KernelBtf};
 
-use super::functions::{CORE, Function};
+use super::functions::Function;
+use super::list::CORE;
 use crate::registry::Env;
 use crate::sites::Means;
 
@@ -51,7 +52,7 @@ const ARGUMENTS: usize = 6;
 pub(super) fn of_function(
     means: Means,
     kernel: &KernelBtf,
-    function: &Function,
+    function: &Function<'_>,
     address: u64,
     env: &Env<'_>,
 ) -> (Means, u32) {
@@ -59,9 +60,9 @@ pub(super) fn of_function(
         return (means, 0);
     }
     // The kernel looks a trampoline's function up by its name, which must be the only one.
-    let typed = (&*function.module == CORE && address != 0).then(|| kernel.vmlinux().ok()).flatten();
+    let typed = (function.module == CORE && address != 0).then(|| kernel.vmlinux().ok()).flatten();
     let id = typed.and_then(|btf| {
-        btf.func(&function.name)
+        btf.func(function.name)
             .filter(|f| f.params.len() <= ARGUMENTS)
             .filter(|f| !f.params.iter().any(|p| by_value(btf, p.ty)))
     });

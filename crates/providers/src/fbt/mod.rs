@@ -10,6 +10,7 @@ mod args;
 mod context;
 mod entries;
 mod functions;
+mod list;
 mod means;
 
 use std::cell::OnceCell;
@@ -18,26 +19,27 @@ use std::sync::Arc;
 
 use probes::{
     Args, Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
-    glob_matches,
+    glob_matches, glob_prefix,
 };
 use types::btf::KernelBtf;
 
-use crate::registry::{EnabledProbe, Env, Provider};
+use crate::registry::{EnabledProbe, Env, Kept, Provider};
 use crate::sites::{Means, Site, Sites};
 use crate::unit::{Attach, Role, Unit};
 use context::{ByRegisters, ByTrampoline};
 use functions::Function;
+use list::List;
 
 /// What `fbt` and `rawfbt` share: the list, read when the first of them needs it.
 #[derive(Default)]
 pub(crate) struct Shared {
-    functions: OnceCell<Result<Vec<Function>, String>>,
+    list: OnceCell<Result<List, String>>,
 }
 
 impl Shared {
-    fn functions(&self) -> Result<&[Function], &str> {
-        let list = self.functions.get_or_init(functions::read);
-        list.as_deref().map_err(String::as_str)
+    fn list(&self) -> Result<&List, &str> {
+        let list = self.list.get_or_init(List::read);
+        list.as_ref().map_err(String::as_str)
     }
 }
 
@@ -46,36 +48,83 @@ pub(crate) struct Fbt {
     name: &'static str,
     /// Clones are among its functions.
     clones: bool,
+    /// Id of the probe at the first line's entry. The one at its return is the next.
+    first: u32,
     shared: Rc<Shared>,
     kernel: Arc<KernelBtf>,
-    /// Number of its function and end, by its place in the list.
-    places: OnceCell<Vec<(u32, bool)>>,
 }
 
 const NAMES: [&str; 2] = ["entry", "return"];
 
+/// `fbt` and `rawfbt`, and where their ids begin: far enough from others that neither has to be counted for it.
+const PROVIDERS: [(&str, bool, u32); 2] = [("fbt", false, 20_000), ("rawfbt", true, 1_000_000)];
+
+/// Lines that have ids. No kernel has half as many.
+const LINES: u32 = 240_000;
+
 /// `fbt` and `rawfbt`.
 pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
     let shared = Rc::new(Shared::default());
-    [("fbt", false), ("rawfbt", true)].map(|(name, clones)| Fbt {
+    PROVIDERS.map(|(name, clones, first)| Fbt {
         name,
         clones,
+        first,
         shared: shared.clone(),
         kernel: kernel.clone(),
-        places: OnceCell::new(),
     })
 }
 
 impl Fbt {
-    fn places(&self) -> &[(u32, bool)] {
-        self.places.get_or_init(|| {
-            let functions = self.shared.functions().unwrap_or_default();
-            let mine = (0..).zip(functions).filter(|(_, f)| self.clones || !f.is_clone());
-            let ends = |(at, f): (u32, &Function)| {
-                std::iter::once((at, false)).chain(f.returns().then_some((at, true)))
-            };
-            mine.flat_map(ends).collect()
-        })
+    /// The function of a place, and whether it is at the return.
+    fn function(&self, place: u32) -> Option<(Function<'_>, bool)> {
+        let (line, on_return) = (place / 2, place % 2 == 1);
+        let list = self.shared.list().ok().filter(|_| line < LINES)?;
+        list.at(line).filter(|f| self.has(f, on_return)).map(|f| (f, on_return))
+    }
+
+    fn has(&self, function: &Function<'_>, on_return: bool) -> bool {
+        (self.clones || !function.is_clone()) && (!on_return || function.returns())
+    }
+}
+
+impl Kept for Fbt {
+    fn first_id(&self) -> u32 {
+        self.first
+    }
+
+    fn find(&self, pattern: &Pattern) -> Vec<(u32, ProbeDesc)> {
+        let Ok(list) = self.shared.list() else { return Vec::new() };
+        let provider: Arc<str> = self.name.into();
+        let names = NAMES.map(|name| glob_matches(&pattern.name, name).then(|| Arc::<str>::from(name)));
+        let mut module: (Arc<str>, bool) = (Arc::default(), false);
+        let mut found = Vec::new();
+        let functions = list.starting(glob_prefix(&pattern.function));
+        for (line, f) in functions.take_while(|(line, _)| *line < LINES) {
+            if !glob_matches(&pattern.function, f.name) {
+                continue;
+            }
+            // A module's functions stand together.
+            if *module.0 != *f.module {
+                module = (f.module.into(), glob_matches(&pattern.module, f.module));
+            }
+            if !module.1 {
+                continue;
+            }
+            let mut function: Option<Arc<str>> = None;
+            for ((on_return, name), place) in [false, true].into_iter().zip(&names).zip(2 * line..) {
+                if let Some(name) = name.as_ref().filter(|_| self.has(&f, on_return)) {
+                    let function = function.get_or_insert_with(|| f.name.into()).clone();
+                    let desc = ProbeDesc::new(provider.clone(), module.0.clone(), function, name.clone());
+                    found.push((place, desc));
+                }
+            }
+        }
+        found
+    }
+
+    fn at(&self, place: u32) -> Option<ProbeDesc> {
+        let (f, on_return) = self.function(place)?;
+        Some(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]))
     }
 }
 
@@ -119,20 +168,12 @@ impl Provider for Fbt {
         NAMES.iter().any(|n| glob_matches(&pattern.name, n))
     }
 
-    fn list(&self) -> Vec<ProbeDesc> {
-        let functions = self.shared.functions().unwrap_or_default();
-        let provider: Arc<str> = self.name.into();
-        let names = NAMES.map(Arc::<str>::from);
-        let probe = |(at, on_return): &(u32, bool)| {
-            let f = functions.get(*at as usize)?;
-            let name = names[usize::from(*on_return)].clone();
-            Some(ProbeDesc::new(provider.clone(), f.module.clone(), f.name.clone(), name))
-        };
-        self.places().iter().filter_map(probe).collect()
+    fn kept(&self) -> Option<&dyn Kept> {
+        Some(self)
     }
 
     fn missing(&self) -> Option<MatchError> {
-        let why = self.shared.functions().err()?;
+        let why = self.shared.list().err()?;
         Some(MatchError {
             message: format!("this kernel does not say which functions can be traced: {why}"),
             help: None,
@@ -149,29 +190,25 @@ impl Provider for Fbt {
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let means = means::choose(env).map_err(|why| format!("{}: {why}", self.name))?;
         means::confirm(means, probes.len(), env.one_by_one)?;
-        let functions = self.shared.functions()?;
+        let mut sides: [(Vec<&EnabledProbe>, Vec<Function<'_>>); 2] = Default::default();
+        for probe in probes {
+            let place = probe.id.0.checked_sub(env.first);
+            let Some((function, on_return)) = place.and_then(|at| self.function(at)) else {
+                return Err(format!("{}: not one of the kernel's functions", probe.desc));
+            };
+            let (side, called) = &mut sides[usize::from(on_return)];
+            side.push(probe);
+            called.push(function);
+        }
         let mut units = Vec::new();
-        for on_return in [false, true] {
-            let mut side: Vec<&EnabledProbe> = Vec::new();
-            let mut called: Vec<&Function> = Vec::new();
-            for probe in probes {
-                let place = probe.id.0.checked_sub(env.first).and_then(|at| self.places().get(at as usize));
-                let function = place.and_then(|(function, _)| functions.get(*function as usize));
-                let (Some((_, end)), Some(function)) = (place, function) else {
-                    return Err(format!("{}: not one of the kernel's functions", probe.desc));
-                };
-                if *end == on_return {
-                    called.push(function);
-                    side.push(probe);
-                }
-            }
+        for (on_return, (side, called)) in [false, true].into_iter().zip(sides) {
             if side.is_empty() {
                 continue;
             }
             let addresses = entries::of(&called);
             let mut groups: Vec<(Means, Vec<(Site, &EnabledProbe)>)> = Vec::new();
             for ((probe, function), address) in side.into_iter().zip(called).zip(addresses) {
-                let (means, btf) = means::of_function(means, &self.kernel, function, address, env);
+                let (means, btf) = means::of_function(means, &self.kernel, &function, address, env);
                 let site = (Site { address, btf, probe: probe.desc.clone() }, probe);
                 match groups.iter_mut().find(|(m, _)| *m == means) {
                     Some((_, group)) => group.push(site),

@@ -1,0 +1,167 @@
+//! The functions that this kernel lets be traced, as its own list in tracefs has them.
+//!
+//! The list is read once, when a description first needs it, and kept as the text that it is: 50,000 lines, two megabytes.
+//! What a description asks for is looked for in the text, so that a hundred probes of a kernel cost a hundred probes and one
+//! walk, not names for all. A function is known by its line.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::functions::Function;
+
+/// Module of what is in the kernel itself.
+pub(super) const CORE: &str = "vmlinux";
+
+/// Entries of code that is gone (a weak function that another replaced).
+const INVALID: &str = "__ftrace_invalid_address__";
+
+/// The list's text.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    text: String,
+    /// Where each line begins.
+    lines: Vec<u32>,
+}
+
+impl List {
+    /// Reads the list.
+    pub(super) fn read() -> Result<List, String> {
+        List::read_in(bpf::sys::tracefs()?)
+    }
+
+    fn read_in(tracefs: &Path) -> Result<List, String> {
+        for name in ["available_filter_functions_addrs", "available_filter_functions"] {
+            match text(&tracefs.join(name)) {
+                Ok(text) if !text.is_empty() => return Ok(List::of(text)),
+                Ok(_) => return Err(format!("{name} is empty")),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(format!("{name}: {}", reason(&e))),
+            }
+        }
+        Err("it was built without CONFIG_DYNAMIC_FTRACE".into())
+    }
+
+    pub(super) fn of(text: String) -> List {
+        // A place in the text is 32 bits.
+        let mut lines = Vec::with_capacity(text.len() / 32);
+        let mut at = 0;
+        while let (Ok(start), Some(length)) = (u32::try_from(at), text[at..].find('\n')) {
+            lines.push(start);
+            at += length + 1;
+        }
+        if at < text.len() && u32::try_from(text.len()).is_ok() {
+            lines.push(at as u32);
+        }
+        List { text, lines }
+    }
+
+    /// The function of a line.
+    pub(super) fn at(&self, line: u32) -> Option<Function<'_>> {
+        let line = line as usize;
+        let start = *self.lines.get(line)? as usize;
+        let end = self.lines.get(line + 1).map_or(self.text.len(), |next| *next as usize);
+        function(&self.text[start..end])
+    }
+
+    /// All of them whose names begin so, in the order of their lines, each with its line.
+    pub(super) fn starting(&self, prefix: &str) -> impl Iterator<Item = (u32, Function<'_>)> {
+        let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
+        let lines = (0..).zip(self.lines.iter().map(|at| *at as usize).zip(ends));
+        let bytes = self.text.as_bytes();
+        // Nearly all lines are of one form, and most have another name: these cost a comparison.
+        let other = move |start: usize| {
+            let name = if bytes.get(start + ADDRESS) == Some(&b' ') { start + ADDRESS + 1 } else { start };
+            bytes.get(name..).is_some_and(|rest| !rest.starts_with(prefix.as_bytes()))
+                && bytes.get(start..).is_some_and(|rest| !rest.starts_with(prefix.as_bytes()))
+        };
+        let functions = lines.filter(move |(_, (start, _))| prefix.is_empty() || !other(*start));
+        let functions =
+            functions.filter_map(|(line, (start, end))| Some((line, function(&self.text[start..end])?)));
+        functions.filter(move |(_, f)| f.name.starts_with(prefix))
+    }
+}
+
+/// The system's words.
+fn reason(e: &io::Error) -> String {
+    e.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+/// In as large pieces as the kernel gives (a page): the file has no size, and one that is asked for less takes longer.
+fn text(path: &Path) -> io::Result<String> {
+    const ROOM: usize = 4 << 20;
+    let mut file = std::fs::File::open(path)?;
+    let mut bytes = Vec::with_capacity(ROOM);
+    file.read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("not text"))
+}
+
+/// Digits of an address.
+const ADDRESS: usize = 16;
+
+/// `[address] name [module]`
+fn function(line: &str) -> Option<Function<'_>> {
+    let mut rest = line.trim_ascii_end();
+    let mut site = 0;
+    if let Some((address, after)) = rest.split_at_checked(ADDRESS)
+        && let Some(after) = after.strip_prefix(' ')
+        && let Ok(address) = u64::from_str_radix(address, 16)
+    {
+        (site, rest) = (address, after);
+    }
+    let (name, module) = match rest.bytes().position(|b| b <= b' ') {
+        None => (rest, CORE),
+        Some(end) => (&rest[..end], rest[end..].trim_ascii().strip_prefix('[')?.strip_suffix(']')?),
+    };
+    let function = Function { name, module, site };
+    let known = !name.is_empty() && !name.starts_with(INVALID) && !name.contains(':');
+    (known && !function.is_tracer()).then_some(function)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &List, prefix: &str) -> Vec<String> {
+        list.starting(prefix)
+            .map(|(line, f)| format!("{line} {}`{} {:x}", f.module, f.name, f.site))
+            .collect()
+    }
+
+    #[test]
+    fn both_forms_of_the_list_are_read() {
+        let addresses = List::of(
+            "ffffffff81002014 vfs_read\nffffffff81002084 dup\nffffffff81002084 migrate_disable\n\
+             ffffffffc02ea974 dup [overlay]\nffffffffc02ea9d0 ovl.isra.0\t[overlay]\nffffffff81003000 last"
+                .into(),
+        );
+        let expected = [
+            "0 vmlinux`vfs_read ffffffff81002014",
+            "1 vmlinux`dup ffffffff81002084",
+            "3 overlay`dup ffffffffc02ea974",
+            "4 overlay`ovl.isra.0 ffffffffc02ea9d0",
+            "5 vmlinux`last ffffffff81003000",
+        ];
+        assert_eq!(names(&addresses, ""), expected);
+        assert_eq!(names(&addresses, "dup"), expected[1..3]);
+        assert_eq!(names(&addresses, "ffff"), [""; 0]);
+        assert_eq!(addresses.at(4).map(|f| f.name), Some("ovl.isra.0"));
+        assert_eq!((addresses.at(2), addresses.at(6)), (None, None));
+        let plain = List::of("__ftrace_invalid_address___496\nvfs_read\nnfs_read [nfs]\n\n".into());
+        assert_eq!(names(&plain, ""), ["1 vmlinux`vfs_read 0", "2 nfs`nfs_read 0"]);
+        assert_eq!(names(&plain, "nfs_"), ["2 nfs`nfs_read 0"]);
+        // A name of sixteen letters is no address.
+        let long = List::of("abcdefabcdefabcx [m]\nsixteen_letters_ [m]\n".into());
+        assert_eq!(names(&long, ""), ["0 m`abcdefabcdefabcx 0", "1 m`sixteen_letters_ 0"]);
+        assert_eq!(names(&long, "six"), ["1 m`sixteen_letters_ 0"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let dir = std::env::temp_dir().join(format!("fbt-list-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        assert!(List::read_in(&dir).unwrap_err().contains("CONFIG_DYNAMIC_FTRACE"));
+        std::fs::write(dir.join("available_filter_functions"), "vfs_read\n").unwrap();
+        assert_eq!(names(&List::read_in(&dir).unwrap(), ""), ["0 vmlinux`vfs_read 0"]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
