@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on this machine's kernel and on the kernels of the matrix.
 //!
 //! On the host, `cargo test` runs all tests of the workspace. Then the tests that need a kernel (end to end, and the
-//! kernel side of `bpf`) run again in one boot of each stock kernel. A guest that QEMU's fault kills is booted again and
+//! kernel side of `bpf`) run again in two boots of each stock kernel. A guest that QEMU's fault kills is booted again and
 //! counted. Where the VM tier cannot be had (no root, no packages), it is reported as skipped, with the reason.
 
 use std::io::Write;
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::vm::{Ended, Guest};
 
@@ -28,8 +29,20 @@ const IN_GUEST: [(&str, &str, u32); 11] = [
     ("cli", "e2e", 0),
 ];
 
-/// A boot in which only some end-to-end tests run, because of its kernel command line: kernel, words, filter.
-const SPECIAL: [(&str, &str, &str); 1] = [("6.12", "lockdown=confidentiality", "locked_down")];
+/// What runs in one boot of a guest.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The end-to-end tests that the filter names.
+    EndToEnd(&'static str),
+    /// The other test programs.
+    Rooms,
+}
+
+/// Each kernel is booted once for each of them: the longest first, so that no CPU is idle at the end.
+const PARTS: [Part; 2] = [Part::EndToEnd(""), Part::Rooms];
+
+/// A boot in which only some end-to-end tests run, because of its kernel command line.
+const SPECIAL: [Boot<'static>; 1] = [("6.12", "lockdown=confidentiality", Part::EndToEnd("locked_down"))];
 
 /// Sums of the runners' closing lines.
 #[derive(Default)]
@@ -102,7 +115,7 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
                 sums.skipped += kernels.len() as u64;
             }
             Ok(()) => {
-                let plain = kernels.iter().map(|k| (*k, "", ""));
+                let plain = PARTS.into_iter().flat_map(|part| kernels.iter().map(move |k| (*k, "", part)));
                 let special = SPECIAL.into_iter().filter(|(k, ..)| kernels.contains(k));
                 let boots: Vec<_> = plain.chain(special).collect();
                 for (boot, run) in boots.iter().zip(in_guests(&boots, &programs)) {
@@ -189,8 +202,8 @@ pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
-/// A boot's kernel, words for its command line, filter of the end-to-end tests.
-type Boot<'a> = (&'a str, &'a str, &'a str);
+/// A boot's kernel, words for its command line, what runs in it.
+type Boot<'a> = (&'a str, &'a str, Part);
 
 /// How a boot ended, how many guests died before of the emulator's fault, what was printed.
 type Booted = Result<(Ended, u32, String), String>;
@@ -207,10 +220,19 @@ fn in_guests(boots: &[Boot<'_>], programs: &Programs) -> Vec<Booted> {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let (Some(boot), Some(place)) = (boots.get(i), done.get(i)) else { break };
-                    let mut output = Vec::new();
+                    let (mut output, start) = (Vec::new(), Instant::now());
                     let ended = in_guest(*boot, programs, &mut output);
                     let text = String::from_utf8_lossy(&output).into_owned();
-                    println!("== kernel {} {}\n{text}", boot.0, boot.1);
+                    let what = match boot.2 {
+                        Part::EndToEnd(_) => "end to end",
+                        Part::Rooms => "rooms",
+                    };
+                    println!(
+                        "== kernel {} {}: {what}, {} s\n{text}",
+                        boot.0,
+                        boot.1,
+                        start.elapsed().as_secs()
+                    );
                     if let Ok(mut place) = place.lock() {
                         *place = Some(ended.map(|(ended, died)| (ended, died, text)));
                     }
@@ -222,14 +244,18 @@ fn in_guests(boots: &[Boot<'_>], programs: &Programs) -> Vec<Booted> {
     done.into_iter().map(|d| d.into_inner().ok().flatten().unwrap_or_else(lost)).collect()
 }
 
-/// One boot: all test programs, one after the other; with a filter, the end-to-end tests that it names.
+/// One boot: its test programs, one after the other.
 fn in_guest(
-    (kernel, words, filter): Boot<'_>,
+    (kernel, words, part): Boot<'_>,
     programs: &Programs,
     output: &mut Vec<u8>,
 ) -> Result<(Ended, u32), String> {
     let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs.dtrace.display());
-    for (test, rounds) in programs.tests.iter().filter(|t| filter.is_empty() || t.0 == programs.e2e) {
+    let (end_to_end, filter) = match part {
+        Part::EndToEnd(filter) => (true, filter),
+        Part::Rooms => (false, ""),
+    };
+    for (test, rounds) in programs.tests.iter().filter(|t| (t.0 == programs.e2e) == end_to_end) {
         if *rounds > 0 {
             script.push_str(&format!("ROUNDS={rounds} "));
         }
