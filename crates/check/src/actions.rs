@@ -350,6 +350,7 @@ impl Checker<'_> {
             Some(id) => Ok(id),
             None if self.bad_aggs.iter().any(|b| b == name) => Err(Wrong),
             None => {
+                self.begins_later(unknown, None, name, arg.span)?;
                 let known = self.aggs.iter().map(|a| a.name.as_str());
                 let help =
                     diagnostics::nearest(name, known).map(|n| crate::session::did_you_mean(&format!("@{n}")));

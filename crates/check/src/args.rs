@@ -14,7 +14,7 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::program::{Builtin, ClausePattern, Expr, ExprKind};
-use crate::session::{Checker, Checks};
+use crate::session::{Checker, Checks, Wrong};
 
 /// One description of a clause, and the probes that it adds.
 #[derive(Clone, Debug)]
@@ -67,6 +67,9 @@ impl Checker<'_> {
     fn common_arg(&mut self, described: &Described, n: i64, at: Span, span: Span) -> Checks<ArgType> {
         let text = described.pattern.pattern.to_string();
         let Some(first) = described.probes.first() else {
+            if self.waits() {
+                return Err(Wrong);
+            }
             let message = format!(
                 "args[ ] may not be referenced because probe description {text} matches no probe: \
                  their types are not known"

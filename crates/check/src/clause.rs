@@ -37,7 +37,15 @@ impl Checker<'_> {
     /// Checks a clause: more than once where its descriptions give `args[]` more than one meaning. Each probe is in one of
     /// the clauses that come of it.
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
-        let mut rest = self.descriptions(&clause.probes);
+        let described = self.descriptions(&clause.probes, program);
+        let waits = self.cx.options.zdefs && described.iter().all(|d| d.probes.is_empty());
+        match waits {
+            true => self.clause_without_probes(clause, program, described),
+            false => self.clause_with(clause, program, described),
+        }
+    }
+
+    pub(crate) fn clause_with(&mut self, clause: &ast::Clause, program: usize, mut rest: Vec<Described>) {
         loop {
             let patterns = rest.iter().map(|d| d.pattern.clone()).collect();
             let whole = Whole { span: clause.span, program, patterns, probes: together(&rest) };
@@ -227,10 +235,13 @@ impl Checker<'_> {
         Ok(Some(StmtKind::Expr(value)))
     }
 
-    fn descriptions(&mut self, descs: &[ast::ProbeDesc]) -> Vec<Described> {
+    fn descriptions(&mut self, descs: &[ast::ProbeDesc], program: usize) -> Vec<Described> {
         let mut all = Vec::with_capacity(descs.len());
         for desc in descs {
-            if let Ok((pattern, probes)) = self.description(desc) {
+            if let Ok((pattern, mut probes)) = self.description(desc) {
+                if !probes.iter().all(|p| (self.sees)(program, p.id)) {
+                    probes = probes.iter().filter(|p| (self.sees)(program, p.id)).cloned().collect();
+                }
                 let pattern = ClausePattern { span: desc.span, pattern };
                 all.push(Described { pattern, probes });
             }

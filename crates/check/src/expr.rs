@@ -169,6 +169,7 @@ impl Checker<'_> {
 
     /// Complains about a global name that is nothing.
     pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> Checks<T> {
+        self.begins_later(Tag::D_IDENT_UNDEF, Some(Scope::Global), word, span)?;
         let help = self.too_young(word).or_else(|| self.near_name(word));
         let message = format!("failed to resolve {word}: Unknown variable name");
         self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
@@ -193,6 +194,7 @@ impl Checker<'_> {
     }
 
     pub(crate) fn undefined<T>(&mut self, scope: Scope, name: &str, span: Span) -> Checks<T> {
+        self.begins_later(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
         let help = self.near_var(scope, name);
         let message = format!("{}{name} has not yet been declared or assigned", scope.prefix());
         self.fail_with(Tag::D_VAR_UNDEF, span, message, help)

@@ -8,7 +8,7 @@
 //!  decl        types, variables;  inline: inlines and prototypes
 //!  symbols     what stands in the kernel's memory under a name
 //!  expr ops    expressions; convert: values and widths; places, objects: what can be assigned
-//!  args        args[]: arguments of the probe by their types
+//!  args        args[]: arguments of the probe by their types;  wait: clauses whose probes are still to come
 //!  promise     stability and versions of words, and the pragmas on them
 //!  library     words of D libraries, at their first use
 //!  call        prototypes and subroutines
@@ -52,9 +52,11 @@ mod session;
 mod symbols;
 pub mod tables;
 mod translate;
+mod wait;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
+use probes::ProbeId;
 use syntax::ast::{Item, Program};
 
 pub use program::Checked;
@@ -72,13 +74,22 @@ const KEY_BYTES_MAX: u32 = 256 << 10;
 /// Checks the programs of one session, in the order of the command line. The result may be lowered only if `sink` is
 /// empty.
 pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked {
-    check_more(programs, 0, cx, sink)
+    check_more(programs, 0, &|_, _| true, cx, sink)
 }
+
+/// Whether the descriptions of a program (by its number) may match a probe: one that came after the program did is not its own.
+pub type Sees<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
 
 /// As [`check`], when the programs before `first` run already: they are looked at again for what they declare, and keep the
 /// numbers of their clauses, variables and aggregations, but the operands are those of the new ones.
-pub fn check_more(programs: &[Program], first: usize, cx: &Context<'_>, sink: &mut Sink) -> Checked {
-    let mut checker = Checker::new(cx, sink);
+pub fn check_more(
+    programs: &[Program],
+    first: usize,
+    sees: Sees<'_>,
+    cx: &Context<'_>,
+    sink: &mut Sink,
+) -> Checked {
+    let mut checker = Checker::new(cx, sees, sink);
     for library in cx.libraries.parsed() {
         checker.library_pragmas(&library.program);
     }

@@ -13,6 +13,7 @@ use probes::{Attributes, Catalog, Pattern, ProbeInfo, Version};
 use syntax::Libraries;
 use types::{Kind, TagKind, TypeId, Types};
 
+use crate::Sees;
 use crate::args::ArgsOf;
 use crate::columns::Column;
 use crate::inline::InlineInfo;
@@ -22,6 +23,7 @@ use crate::promise::Said;
 use crate::symbols::Symbols;
 use crate::tables;
 use crate::translate::{Stored, Translator};
+use crate::wait::Waits;
 
 /// What checking may consult.
 pub struct Context<'a> {
@@ -179,6 +181,7 @@ pub(crate) struct ClauseState {
 
 pub(crate) struct Checker<'a> {
     pub(crate) cx: &'a Context<'a>,
+    pub(crate) sees: Sees<'a>,
     pub(crate) types: &'a Types,
     pub(crate) sink: &'a mut Sink,
     pub(crate) strsize: u32,
@@ -207,14 +210,16 @@ pub(crate) struct Checker<'a> {
     pub(crate) clauses: Vec<Clause>,
     pub(crate) clause: ClauseState,
     pub(crate) args: ArgsOf,
+    pub(crate) waits: Waits,
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(cx: &'a Context<'a>, sink: &'a mut Sink) -> Self {
+    pub(crate) fn new(cx: &'a Context<'a>, sees: Sees<'a>, sink: &'a mut Sink) -> Self {
         let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
         cx.types.set_strsize(u64::from(strsize));
         Self {
             cx,
+            sees,
             types: cx.types,
             sink,
             strsize,
@@ -239,6 +244,7 @@ impl<'a> Checker<'a> {
                 destructive: false,
             },
             args: ArgsOf::default(),
+            waits: Waits::default(),
             matched: HashMap::new(),
         }
     }

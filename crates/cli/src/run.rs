@@ -285,7 +285,7 @@ fn tell(session: &mut Session<Output>, told: Told) {
     for notice in session.take_notices() {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,
-            Notice::Target(_) => !told.quiet,
+            Notice::Target(_) | Notice::Without(_) => !told.quiet,
             Notice::Detail(_) => told.verbose,
             Notice::Message(_) | Notice::Suppressed { .. } | Notice::Unresponsive(_) => true,
         };

@@ -1,15 +1,18 @@
 //! From texts to a module: the front half of a session. Needs no privilege and no kernel facility.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use check::{Checked, NoSymbol};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
-use providers::{Provider, Registry};
+use probes::{Catalog, Pattern, ProbeId};
+use providers::{LATER, Provider, Registry};
 use symbols::KernelStatus;
-use syntax::ast::{Item, PragmaKind, Program as Tree};
+use syntax::ast::{Item, PragmaKind, ProbeDesc, ProbeDescKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
 use types::Types;
 use types::btf::{BtfKind, KernelBtf};
@@ -89,6 +92,20 @@ pub struct Program {
     pub(crate) kernel: Arc<KernelBtf>,
     /// So many clauses, the first ones, run already.
     pub(crate) running: usize,
+    /// Which probes are for each of the trees.
+    sights: Rc<[Sight]>,
+    /// Modules that there were before any probe was looked for; `None` where none that comes later matters.
+    pub(crate) modules: Option<Rc<BTreeSet<String>>>,
+    macros: Macros,
+}
+
+/// Which probes are for a tree.
+#[derive(Clone, Debug)]
+struct Sight {
+    /// Those that were listed at the start, too.
+    listed: bool,
+    /// Ids of those that came since.
+    later: Range<u32>,
 }
 
 fn identities() -> proc::Identities {
@@ -140,8 +157,16 @@ pub fn compile_with(
     if let Err(e) = texts.parse(sources, macros, options, &kernel, false) {
         return Err((texts.map, e));
     }
+    let modules = modules_now(options);
     let registry = Rc::new(Registry::with(kernel.clone(), providers));
-    texts.finish(sources, macros, options, Before { kernel, registry, running: None, strings: Vec::new() })
+    let before = Before { kernel, registry, running: None, strings: Vec::new(), modules, again: false };
+    texts.finish(sources.iter().map(Source::title).collect(), macros, options, before)
+}
+
+/// The modules that there are, where descriptions wait for others.
+fn modules_now(options: &Options) -> Option<Rc<BTreeSet<String>>> {
+    let zdefs = options.flag("zdefs");
+    zdefs.then(|| Rc::new(bpf::sys::live_modules().unwrap_or_default()))
 }
 
 impl Program {
@@ -154,15 +179,78 @@ impl Program {
         options: &mut Options,
         strings: Vec<Vec<u8>>,
     ) -> Result<Program, (SourceMap, Error)> {
-        let map = (*self.map).clone();
-        let libraries = (*self.libraries).clone();
-        let mut texts = Texts { map, trees: self.trees.to_vec(), libraries, sink: Sink::default() };
+        let mut texts = self.texts();
         if let Err(e) = texts.parse(sources, macros, options, &self.kernel, true) {
             return Err((texts.map, e));
         }
-        let (kernel, registry) = (self.kernel.clone(), self.registry.clone());
-        texts.finish(sources, macros, options, Before { kernel, registry, running: Some(self), strings })
+        let modules = self.modules.clone().or_else(|| modules_now(options));
+        let before = Before { strings, modules, again: false, ..Before::of(self) };
+        texts.finish(sources.iter().map(Source::title).collect(), macros, options, before)
     }
+
+    fn texts(&self) -> Texts {
+        let (map, libraries) = ((*self.map).clone(), (*self.libraries).clone());
+        let (trees, sights) = (self.trees.to_vec(), self.sights.to_vec());
+        Texts { map, trees, sights, libraries, sink: Sink::default() }
+    }
+
+    /// Descriptions that modules which are loaded later can bring probes for.
+    pub(crate) fn waiting(&self) -> Vec<Pattern> {
+        let mut all: Vec<Pattern> = Vec::new();
+        for (tree, _) in self.trees.iter().zip(self.sights.iter()).filter(|(_, s)| s.listed) {
+            let clauses =
+                tree.items.iter().filter_map(|i| if let Item::Clause(c) = i { Some(c) } else { None });
+            for pattern in clauses.flat_map(|c| &c.probes).filter_map(pattern) {
+                if !all.contains(&pattern) && self.registry.may_come(&pattern) {
+                    all.push(pattern);
+                }
+            }
+        }
+        all
+    }
+
+    /// As [`Program::and`], with the clauses that match probes which came with modules (by id) and so many of them as do: each
+    /// as if it had been written once more, for these alone. `None` where no description matches.
+    pub(crate) fn with_later(
+        &self,
+        later: Range<u32>,
+        options: &Options,
+        strings: Vec<Vec<u8>>,
+    ) -> Result<Option<Program>, (SourceMap, Error)> {
+        let probes: Vec<_> = later.clone().filter_map(|id| self.registry.by_id(ProbeId(id))).collect();
+        let matches = |p: &Pattern| probes.iter().any(|probe| p.matches(&probe.desc));
+        let mut texts = self.texts();
+        let mut titles = Vec::new();
+        for ((tree, title), _) in
+            self.trees.iter().zip(&self.titles).zip(self.sights.iter()).filter(|(_, s)| s.listed)
+        {
+            let mut items = Vec::new();
+            for item in &tree.items {
+                let Item::Clause(clause) = item else { continue };
+                let mut clause = clause.clone();
+                clause.probes.retain(|p| pattern(p).is_some_and(|p| matches(&p)));
+                if !clause.probes.is_empty() {
+                    items.push(Item::Clause(clause));
+                }
+            }
+            if !items.is_empty() {
+                texts.trees.push(Tree { items, ..tree.clone() });
+                texts.sights.push(Sight { listed: false, later: later.clone() });
+                titles.push(title.clone());
+            }
+        }
+        if titles.is_empty() {
+            return Ok(None);
+        }
+        let before = Before { strings, again: true, ..Before::of(self) };
+        texts.finish(titles, &self.macros, options, before).map(Some)
+    }
+}
+
+/// The description as a pattern; ids are of probes that there are.
+fn pattern(desc: &ProbeDesc) -> Option<Pattern> {
+    let ProbeDescKind::Fields { provider, module, function, name } = &desc.kind else { return None };
+    Pattern::from_fields([provider, module, function, name].map(|f| f.text.as_str())).ok()
 }
 
 /// What there is before checking.
@@ -171,6 +259,22 @@ struct Before<'a> {
     registry: Rc<Registry>,
     running: Option<&'a Program>,
     strings: Vec<Vec<u8>>,
+    modules: Option<Rc<BTreeSet<String>>>,
+    /// What runs is enabled once more: whatever the new trees say was said before.
+    again: bool,
+}
+
+impl Before<'_> {
+    fn of(program: &Program) -> Before<'_> {
+        Before {
+            kernel: program.kernel.clone(),
+            registry: program.registry.clone(),
+            running: Some(program),
+            strings: Vec::new(),
+            modules: program.modules.clone(),
+            again: false,
+        }
+    }
 }
 
 /// Typedefs that a text may use without declaring them, for the parser: the libraries', then the kernel's (a module's only
@@ -230,6 +334,7 @@ impl check::Symbols for KernelSymbols {
 struct Texts {
     map: SourceMap,
     trees: Vec<Tree>,
+    sights: Vec<Sight>,
     libraries: Libraries,
     sink: Sink,
 }
@@ -284,7 +389,7 @@ impl Texts {
     /// Checks and compiles.
     fn finish(
         mut self,
-        sources: &[Source],
+        titles: Vec<String>,
         macros: &Macros,
         options: &Options,
         before: Before<'_>,
@@ -313,7 +418,7 @@ impl Texts {
                 jstackstrsize: options.number("jstackstrsize") as u32,
                 operands: macros.args.clone(),
                 target: macros.target != 0,
-                argref: options.flag("argref"),
+                argref: options.flag("argref") || before.again,
                 facts: check::FactsOf(crate::facts::of_machine),
                 cpu: options.maybe_number("cpu"),
                 amin: probes::Attributes::parse(&options.text("amin")),
@@ -321,7 +426,14 @@ impl Texts {
             },
         };
         let first = before.running.map_or(0, |p| p.trees.len());
-        let checked = check::check_more(&self.trees, first, &context, &mut self.sink);
+        let seen = Sight { listed: true, later: LATER..before.registry.later_end() };
+        self.sights.resize(self.trees.len(), seen);
+        let sees = |program: usize, id: ProbeId| {
+            self.sights
+                .get(program)
+                .is_none_or(|s| if id.0 < LATER { s.listed } else { s.later.contains(&id.0) })
+        };
+        let checked = check::check_more(&self.trees, first, &sees, &context, &mut self.sink);
         if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
             crate::list::check_least(&checked.clauses, &before.registry, least, &mut self.sink);
         }
@@ -348,8 +460,8 @@ impl Texts {
         if mask & 8 != 0 {
             tree.push_str(&check::dump::dump(&checked, &types));
         }
-        let mut titles = before.running.map_or_else(Vec::new, |p| p.titles.clone());
-        titles.extend(sources.iter().map(Source::title));
+        let mut all_titles = before.running.map_or_else(Vec::new, |p| p.titles.clone());
+        all_titles.extend(titles);
         Ok(Program {
             map: Rc::new(self.map),
             trees: self.trees.into(),
@@ -357,10 +469,13 @@ impl Texts {
             running: before.running.map_or(0, |p| p.checked.clauses.len()),
             checked: Rc::new(checked),
             module: Rc::new(module),
-            titles,
+            titles: all_titles,
             tree,
             registry: before.registry,
             kernel: before.kernel,
+            sights: self.sights.into(),
+            modules: before.modules,
+            macros: macros.clone(),
         })
     }
 }

@@ -29,6 +29,7 @@ mod libraries;
 pub mod list;
 mod load;
 mod machine;
+mod modules;
 pub mod options;
 mod pages;
 mod session;

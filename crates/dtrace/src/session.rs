@@ -34,6 +34,7 @@ use crate::error::Error;
 use crate::hang::Progress;
 use crate::load::{Surroundings, env, load};
 use crate::machine::Machine;
+use crate::modules::{Came, Modules};
 use crate::options::{OptionError, Options};
 
 /// What the session wants next.
@@ -58,6 +59,8 @@ pub enum Notice {
     Unresponsive(Alarm),
     /// How something is done, for those who want to know (`-v`).
     Detail(String),
+    /// What is asked for and cannot be, though the session goes on without.
+    Without(String),
     /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
     Suppressed {
         /// Whose.
@@ -71,7 +74,7 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Notice::Message(m) => m.fmt(f),
-            Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) => f.write_str(t),
+            Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) | Notice::Without(t) => f.write_str(t),
             Notice::Unresponsive(alarm) => alarm.fmt(f),
             Notice::Suppressed { program, count } => {
                 let firings = if *count == 1 { "firing" } else { "firings" };
@@ -99,6 +102,8 @@ pub struct Session<W: Output> {
     next: Deadlines,
     watch: Option<Watch>,
     cpus: Vec<u32>,
+    /// Looks out for modules, where a description waits for them.
+    modules: Option<Modules>,
 }
 
 struct Deadlines {
@@ -251,7 +256,9 @@ impl<W: Output> Session<W> {
             next,
             watch,
             cpus,
+            modules: None,
         };
+        session.await_modules();
         session.next = Deadlines {
             switch: now + session.every("switchrate"),
             aggregate: now + session.every("aggrate"),
@@ -311,9 +318,54 @@ impl<W: Output> Session<W> {
         self.options = options;
         let target = self.consumer.options_mut().target;
         *self.consumer.options_mut() = consumer_options(&self.options, target);
+        self.await_modules();
         let adopted = self.machine.adopt(loaded);
         self.notices.extend(self.machine.take_details().into_iter().map(Notice::Detail));
         adopted
+    }
+
+    /// Looks out for modules from now on, if a description waits for their probes.
+    fn await_modules(&mut self) {
+        if self.modules.is_none() {
+            match Modules::of(&self.program) {
+                Ok(modules) => self.modules = modules,
+                Err(why) => self.notices.push(Notice::Without(why)),
+            }
+        }
+    }
+
+    /// Enables the probes of modules that came, for the clauses that wait for them. What goes wrong is said; the session goes on.
+    fn modules_came(&mut self) -> Result<(), Error> {
+        if self.machine.activity().0 != Activity::Active {
+            return Ok(());
+        }
+        let Some(came) = self.modules.as_mut().and_then(|m| m.look(&self.program)) else { return Ok(()) };
+        let options = self.options.clone();
+        let strings = self.strings.iter().map(|s| s.to_vec()).collect();
+        let more = match self.program.with_later(came.probes.clone(), &options, strings) {
+            Ok(Some(more)) => more,
+            Ok(None) => return Ok(()),
+            Err((map, error)) => {
+                self.without(&came, &error, &map);
+                return Ok(());
+            }
+        };
+        let map = more.map.clone();
+        let first = self.program.titles.len();
+        let matched: usize = (first..more.titles.len()).map(|n| more.matched(n)).sum();
+        match self.enable_program(more, options) {
+            Ok(()) => self.notices.push(Notice::Detail(came.tell(matched))),
+            Err(error @ Error::Output(_)) => return Err(error),
+            // It ended meanwhile.
+            Err(_) if self.machine.activity().0 != Activity::Active => {}
+            Err(error) => self.without(&came, &error, &map),
+        }
+        Ok(())
+    }
+
+    fn without(&mut self, came: &Came, error: &Error, map: &SourceMap) {
+        let why = error.messages(map, self.options.flag("errtags")).join("\n");
+        self.notices.push(Notice::Without(came.failed(&why)));
     }
 
     fn every(&self, option: &str) -> Duration {
@@ -335,6 +387,7 @@ impl<W: Output> Session<W> {
         let mut fds: Vec<RawFd> = self.machine.doorbell().map(|d| d.as_raw_fd()).into_iter().collect();
         let rung = fds.len();
         fds.extend(user.map(|u| u.as_raw_fd()));
+        fds.extend(self.modules.as_ref().map(Modules::poll_fd));
         fds.extend(self.targets.iter().map(|t| t.poll_fd().as_raw_fd()));
         let ready = proc::poll_readable(&fds, wait).map_err(Error::Output)?;
         let now = Instant::now();
@@ -342,6 +395,7 @@ impl<W: Output> Session<W> {
             self.drain(false)?;
             self.next.switch = now + self.every("switchrate");
         }
+        self.modules_came()?;
         if now >= self.next.aggregate {
             let (consumer, mut kernel) = self.reading();
             consumer.snapshot(&mut kernel).map_err(Error::Output)?;

@@ -26,5 +26,5 @@ mod syscall;
 mod trace;
 mod unit;
 
-pub use registry::{EnabledProbe, Env, Kept, Provider, Registry};
+pub use registry::{Arrival, EnabledProbe, Env, Kept, LATER, Provider, Registry};
 pub use unit::{Attach, Hang, Own, Role, Unit};

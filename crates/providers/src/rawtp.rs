@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use probes::{Args, Pattern, ProbeDesc, ProviderFacts};
 
-use crate::registry::{EnabledProbe, Env, Provider};
+use crate::registry::{Arrival, EnabledProbe, Env, Provider};
 use crate::trace::{self, RawProbe, Tracepoints, raw_units};
 use crate::unit::Unit;
 
@@ -33,6 +33,19 @@ impl Provider for Rawtp {
                 names.map(|name| ProbeDesc::new("rawtp", "vmlinux", "", name)).collect()
             }
         }
+    }
+
+    fn follows_modules(&self) -> bool {
+        true
+    }
+
+    fn later(&self, arrival: &Arrival<'_>) -> Vec<ProbeDesc> {
+        let probe = |(group, name): &(String, String)| ProbeDesc::new("rawtp", &**group, "", &**name);
+        self.0.came(arrival).iter().map(probe).collect()
+    }
+
+    fn went(&self) {
+        self.0.went();
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {

@@ -1,6 +1,8 @@
 //! All providers, and the catalog that the checker asks.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -73,6 +75,20 @@ pub trait Provider {
         None
     }
 
+    /// True where modules that are loaded later bring probes: [`Provider::later`] has them.
+    fn follows_modules(&self) -> bool {
+        false
+    }
+
+    /// The probes of these modules, which were loaded after [`Provider::list`] was asked.
+    fn later(&self, modules: &Arrival<'_>) -> Vec<ProbeDesc> {
+        let _ = modules;
+        Vec::new()
+    }
+
+    /// Modules were unloaded.
+    fn went(&self) {}
+
     /// The types of a probe's `args[]`: see [`Catalog::args`].
     fn args(&self, probe: &ProbeDesc) -> Args {
         let _ = probe;
@@ -103,6 +119,17 @@ pub trait Kept {
     fn at(&self, place: u32) -> Option<ProbeDesc>;
 }
 
+/// Modules that were loaded after the probes were listed.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Their names.
+    pub modules: &'a BTreeSet<String>,
+    /// How many there were before: providers that share a list read it once for each.
+    pub number: u32,
+    /// The id that the first probe of the provider gets; the others follow.
+    pub first: u32,
+}
+
 struct Entry {
     provider: Box<dyn Provider>,
     /// The probes it always has, once they were asked for.
@@ -110,6 +137,12 @@ struct Entry {
 }
 
 impl Entry {
+    fn may_come(&self, pattern: &Pattern) -> bool {
+        self.provider.follows_modules()
+            && pattern.matches_provider(&self.provider.facts().name)
+            && self.provider.may_match(pattern)
+    }
+
     fn list(&self) -> &[Arc<ProbeDesc>] {
         self.list.get_or_init(|| self.provider.list().into_iter().map(Arc::new).collect())
     }
@@ -120,11 +153,24 @@ pub struct Registry {
     entries: Vec<Entry>,
     /// Probes made on demand, in the order they were made; their ids begin at [`MADE`].
     made: RefCell<Vec<Arc<ProbeDesc>>>,
+    /// Probes of modules that came later, in the order they came; their ids begin at [`LATER`].
+    later: RefCell<Vec<Later>>,
+    arrivals: Cell<u32>,
+}
+
+/// A probe of a module that came later.
+struct Later {
+    desc: Arc<ProbeDesc>,
+    /// The module was unloaded.
+    gone: bool,
 }
 
 /// Ids from here on are those of probes made on demand: a script that asks for one need not wait until the functions of the
 /// kernel are counted.
 const MADE: u32 = 500_000;
+
+/// Ids from here on are those of probes that came with modules which were loaded later.
+pub const LATER: u32 = 2_000_000;
 
 impl Registry {
     /// The providers of this system.
@@ -152,7 +198,7 @@ impl Registry {
     fn of(providers: Vec<Box<dyn Provider>>) -> Registry {
         let entries =
             providers.into_iter().map(|provider| Entry { provider, list: OnceCell::new() }).collect();
-        Registry { entries, made: RefCell::default() }
+        Registry { entries, made: RefCell::default(), later: RefCell::default(), arrivals: Cell::default() }
     }
 
     /// The provider of this name.
@@ -166,6 +212,39 @@ impl Registry {
         let index = at.ok_or_else(|| format!("no provider {provider}"))?;
         let env = Env { first: self.base(index), ..*env };
         self.entries[index].provider.plan(probes, &env)
+    }
+
+    /// Whether modules that are loaded later can bring probes that a pattern matches.
+    pub fn may_come(&self, pattern: &Pattern) -> bool {
+        self.entries.iter().any(|e| e.may_come(pattern))
+    }
+
+    /// Modules were loaded: takes in their probes, of providers that one of the patterns may mean. Their ids.
+    pub fn came(&self, modules: &BTreeSet<String>, patterns: &[&Pattern]) -> Range<u32> {
+        let from = self.later_end();
+        let number = self.arrivals.replace(self.arrivals.get() + 1);
+        for entry in self.entries.iter().filter(|e| patterns.iter().any(|p| e.may_come(p))) {
+            let found = entry.provider.later(&Arrival { modules, number, first: self.later_end() });
+            let found = found.into_iter().map(|desc| Later { desc: Arc::new(desc), gone: false });
+            self.later.borrow_mut().extend(found);
+        }
+        from..self.later_end()
+    }
+
+    /// Modules were unloaded: what they brought matches nothing any more.
+    pub fn went(&self, modules: &BTreeSet<String>) {
+        for later in self.later.borrow_mut().iter_mut() {
+            later.gone |= modules.contains(&*later.desc.module);
+        }
+        // Who was never asked for a list knows nothing that could be wrong.
+        for entry in self.entries.iter().filter(|e| e.list.get().is_some()) {
+            entry.provider.went();
+        }
+    }
+
+    /// The id that the next probe of a later module gets.
+    pub fn later_end(&self) -> u32 {
+        LATER + self.later.borrow().len() as u32
     }
 
     /// Id of a provider's first probe.
@@ -225,6 +304,11 @@ impl Catalog for Registry {
                 }
             }
         }
+        for (id, later) in (LATER..).zip(self.later.borrow().iter()) {
+            if !later.gone && pattern.matches(&later.desc) {
+                found.push(self.info(id, &later.desc));
+            }
+        }
         match refused {
             Some(e) if found.is_empty() => Err(e),
             _ => Ok(found),
@@ -232,6 +316,9 @@ impl Catalog for Registry {
     }
 
     fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
+        if let Some(at) = id.0.checked_sub(LATER) {
+            return self.later.borrow().get(at as usize).map(|later| self.info(id.0, &later.desc));
+        }
         if let Some(at) = id.0.checked_sub(MADE) {
             return self.made.borrow().get(at as usize).map(|desc| self.info(id.0, desc));
         }

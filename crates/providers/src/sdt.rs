@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bpf::features::Facility;
 use probes::{ArgType, Args, Pattern, ProbeDesc, ProviderFacts};
 
-use crate::registry::{EnabledProbe, Env, Provider};
+use crate::registry::{Arrival, EnabledProbe, Env, Provider};
 use crate::trace::{self, Format, Mapped, RawProbe, Record, Tracepoints, raw_units};
 use crate::unit::{Attach, Role, Unit};
 
@@ -76,6 +76,19 @@ impl Provider for Sdt {
     fn list(&self) -> Vec<ProbeDesc> {
         let events = self.tracepoints.events().unwrap_or_default();
         events.iter().map(|(group, name)| ProbeDesc::new("sdt", &**group, "", &**name)).collect()
+    }
+
+    fn follows_modules(&self) -> bool {
+        true
+    }
+
+    fn later(&self, arrival: &Arrival<'_>) -> Vec<ProbeDesc> {
+        let probe = |(group, name): &(String, String)| ProbeDesc::new("sdt", &**group, "", &**name);
+        self.tracepoints.came(arrival).iter().map(probe).collect()
+    }
+
+    fn went(&self) {
+        self.tracepoints.went();
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {

@@ -32,6 +32,8 @@ pub enum AttachType {
     TraceRawTp = 23,
     TraceFentry = 24,
     TraceFexit = 25,
+    /// A program in front of a function, which may give its result in its place.
+    ModifyReturn = 26,
     PerfEvent = 41,
     KprobeMulti = 42,
     /// Kernels from 6.6.

@@ -26,6 +26,7 @@ mod kernel;
 mod leaves_nothing;
 mod long;
 mod memory;
+mod modules;
 mod objects;
 mod profile;
 mod restricted;
@@ -71,6 +72,7 @@ const GROUPS: &[&[Test]] = &[
     flow::TESTS,
     cpc::TESTS,
     fbt::TESTS,
+    modules::TESTS,
     elsewhere::TESTS,
     faults::TESTS,
     frontend::TESTS,

@@ -55,6 +55,13 @@ impl List {
         List { text, lines }
     }
 
+    /// The functions of some modules.
+    pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> List {
+        let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
+        let lines = self.lines.iter().map(|at| *at as usize).zip(ends).filter_map(|(at, end)| self.text.get(at..end));
+        List::of(lines.filter(|line| function(line).is_some_and(|f| wanted(f.module))).collect())
+    }
+
     /// The function of a line.
     pub(super) fn at(&self, line: u32) -> Option<Function<'_>> {
         let line = line as usize;
@@ -144,6 +151,7 @@ mod tests {
         assert_eq!(names(&addresses, ""), expected);
         assert_eq!(names(&addresses, "dup"), expected[1..3]);
         assert_eq!(names(&addresses, "ffff"), [""; 0]);
+        assert_eq!(names(&addresses.only(|m| m == "overlay"), "")[1], expected[3].replace("4 ", "1 "));
         assert_eq!(addresses.at(4).map(|f| f.name), Some("ovl.isra.0"));
         assert_eq!((addresses.at(2), addresses.at(6)), (None, None));
         let plain = List::of("__ftrace_invalid_address___496\nvfs_read\nnfs_read [nfs]\n\n".into());

@@ -13,7 +13,7 @@ mod functions;
 mod list;
 mod means;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use probes::{
 };
 use types::btf::KernelBtf;
 
-use crate::registry::{EnabledProbe, Env, Kept, Provider};
+use crate::registry::{Arrival, EnabledProbe, Env, Kept, Provider};
 use crate::sites::{Means, Site, Sites};
 use crate::unit::{Attach, Role, Unit};
 use context::{ByRegisters, ByTrampoline};
@@ -34,12 +34,43 @@ use list::List;
 #[derive(Default)]
 pub(crate) struct Shared {
     list: OnceCell<Result<List, String>>,
+    /// Of the modules that came last, with the number of their arrival.
+    came: RefCell<Option<(u32, Rc<List>)>>,
+}
+
+/// Probes of modules that came later: line and end, by their ids from `first` on.
+#[derive(Clone)]
+struct Later {
+    first: u32,
+    list: Rc<List>,
+    places: Rc<[(u32, bool)]>,
+}
+
+impl Later {
+    fn function(&self, id: u32) -> Option<(Function<'_>, bool)> {
+        let (line, on_return) = *self.places.get(id.checked_sub(self.first)? as usize)?;
+        Some((self.list.at(line)?, on_return))
+    }
 }
 
 impl Shared {
     fn list(&self) -> Result<&List, &str> {
         let list = self.list.get_or_init(List::read);
         list.as_ref().map_err(String::as_str)
+    }
+
+    /// Functions of modules that came later. The kernel's list has no index: it is read again, once for both providers.
+    fn came(&self, arrival: &Arrival<'_>) -> Rc<List> {
+        let mut came = self.came.borrow_mut();
+        match &*came {
+            Some((number, list)) if *number == arrival.number => list.clone(),
+            _ => {
+                let list = List::read().unwrap_or_default();
+                let list = Rc::new(list.only(|module| arrival.modules.contains(module)));
+                *came = Some((arrival.number, list.clone()));
+                list
+            }
+        }
     }
 }
 
@@ -52,6 +83,7 @@ pub(crate) struct Fbt {
     first: u32,
     shared: Rc<Shared>,
     kernel: Arc<KernelBtf>,
+    later: RefCell<Vec<Later>>,
 }
 
 const NAMES: [&str; 2] = ["entry", "return"];
@@ -71,6 +103,7 @@ pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
         first,
         shared: shared.clone(),
         kernel: kernel.clone(),
+        later: RefCell::default(),
     })
 }
 
@@ -180,6 +213,24 @@ impl Provider for Fbt {
         })
     }
 
+    fn follows_modules(&self) -> bool {
+        true
+    }
+
+    fn later(&self, arrival: &Arrival<'_>) -> Vec<ProbeDesc> {
+        let list = self.shared.came(arrival);
+        let (mut places, mut found) = (Vec::new(), Vec::new());
+        for (line, f) in list.starting("") {
+            for on_return in [false, true].into_iter().filter(|end| self.has(&f, *end)) {
+                places.push((line, on_return));
+                found.push(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]));
+            }
+        }
+        let later = Later { first: arrival.first, list: list.clone(), places: places.into() };
+        self.later.borrow_mut().push(later);
+        found
+    }
+
     fn args(&self, probe: &ProbeDesc) -> Args {
         match &*probe.name {
             "entry" => args::at_entry(&self.kernel, &probe.module, &probe.function),
@@ -191,9 +242,13 @@ impl Provider for Fbt {
         let means = means::choose(env).map_err(|why| format!("{}: {why}", self.name))?;
         means::confirm(means, probes.len(), env.one_by_one)?;
         let mut sides: [(Vec<&EnabledProbe>, Vec<Function<'_>>); 2] = Default::default();
+        let later = self.later.borrow();
+        let find = |id: u32| {
+            let listed = id.checked_sub(env.first).and_then(|at| self.function(at));
+            listed.or_else(|| later.iter().find_map(|l| l.function(id)))
+        };
         for probe in probes {
-            let place = probe.id.0.checked_sub(env.first);
-            let Some((function, on_return)) = place.and_then(|at| self.function(at)) else {
+            let Some((function, on_return)) = find(probe.id.0) else {
                 return Err(format!("{}: not one of the kernel's functions", probe.desc));
             };
             let (side, called) = &mut sides[usize::from(on_return)];

@@ -24,6 +24,8 @@ use std::sync::Arc;
 use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
+use crate::registry::Arrival;
+
 /// The format of an event.
 pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
     if [group, event].iter().any(|n| n.is_empty() || n.contains('/') || n.starts_with('.')) {
@@ -46,20 +48,63 @@ const ARGS_MAX: usize = 12;
 pub(crate) struct Tracepoints {
     kernel: Arc<KernelBtf>,
     events: OnceCell<Result<Vec<(String, String)>, String>>,
+    since: RefCell<Since>,
     /// What tracepoints pass, of those that somebody asked about.
     passed: RefCell<HashMap<String, Args>>,
+}
+
+/// What became of events since they were listed.
+#[derive(Default)]
+struct Since {
+    /// The number of the last arrival of modules, and what it brought.
+    arrival: Option<u32>,
+    fresh: Vec<(String, String)>,
+    /// Those that there were when last looked at.
+    there: Option<HashSet<(String, String)>>,
+}
+
+impl Since {
+    fn known(&self, tracepoints: &Tracepoints) -> HashSet<(String, String)> {
+        let listed = || tracepoints.events().unwrap_or_default().iter().cloned().collect();
+        self.there.clone().unwrap_or_else(listed)
+    }
+}
+
+/// The events that there are.
+fn events_now() -> HashSet<(String, String)> {
+    let now = bpf::sys::tracefs().map_err(String::from).and_then(read_events);
+    now.unwrap_or_default().into_iter().collect()
 }
 
 impl Tracepoints {
     /// Those of this kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Tracepoints {
-        Tracepoints { kernel, events: OnceCell::new(), passed: RefCell::default() }
+        Tracepoints { kernel, events: OnceCell::new(), since: RefCell::default(), passed: RefCell::default() }
     }
 
     /// Group and name of those that are events, in the kernel's order; or why they cannot be listed.
     pub(crate) fn events(&self) -> Result<&[(String, String)], String> {
         let read = || read_events(bpf::sys::tracefs()?);
         self.events.get_or_init(read).as_deref().map_err(Clone::clone)
+    }
+
+    /// Those that came with modules: all that were not there before. (tracefs does not say which module an event is of.)
+    pub(crate) fn came(&self, arrival: &Arrival<'_>) -> Vec<(String, String)> {
+        let mut since = self.since.borrow_mut();
+        if since.arrival != Some(arrival.number) {
+            let (now, known) = (events_now(), since.known(self));
+            // What nobody knew then may be known now.
+            self.passed.borrow_mut().retain(|_, args| args.is_ok());
+            let fresh = now.difference(&known).cloned().collect();
+            *since = Since { arrival: Some(arrival.number), fresh, there: Some(now) };
+        }
+        since.fresh.clone()
+    }
+
+    /// Modules were unloaded, and perhaps their tracepoints with them.
+    pub(crate) fn went(&self) {
+        let mut since = self.since.borrow_mut();
+        since.there = Some(since.known(self).intersection(&events_now()).cloned().collect());
     }
 
     /// What the kernel passes to a tracepoint, by its prototype in the kernel's types.

@@ -69,6 +69,11 @@ impl KernelBtf {
         btf
     }
 
+    /// A module was loaded or unloaded: what is known of it counts no more.
+    pub fn forget(&self, module: &str) {
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner).remove(module);
+    }
+
     /// Names of the modules that have BTF, sorted; the kernel itself not among them.
     pub fn modules(&self) -> Vec<String> {
         let Some(entries) = self.dir.as_ref().and_then(|d| std::fs::read_dir(d).ok()) else {

@@ -1,0 +1,76 @@
+//! Clauses that wait (`-Z`): they match no probe yet, and say `args[]`, whose types only a probe tells.
+//!
+//! Such a clause is left out as a whole, with the variables and aggregations that it would have begun: it is checked when
+//! its probes come. So is one without probes that uses such a variable; one that has probes must not.
+
+use std::collections::HashSet;
+
+use diagnostics::{Span, Tag};
+use syntax::ast;
+
+use crate::args::Described;
+use crate::program::Scope;
+use crate::session::{Checker, Checks, Wrong};
+
+/// What waits.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// Variables (a scope) and aggregations that begin in a clause that waits.
+    names: HashSet<(Option<Scope>, String)>,
+    /// The clause in hand has no probes, and may wait.
+    may: bool,
+    /// It does.
+    does: bool,
+}
+
+impl Checker<'_> {
+    /// Checks a clause without probes.
+    pub(crate) fn clause_without_probes(
+        &mut self,
+        clause: &ast::Clause,
+        program: usize,
+        described: Vec<Described>,
+    ) {
+        let (vars, names, aggs) = (self.vars.clone(), self.var_names.clone(), self.aggs.clone());
+        let (clauses, bad) = (self.clauses.len(), self.bad_aggs.len());
+        (self.waits.may, self.waits.does) = (true, false);
+        self.clause_with(clause, program, described);
+        self.waits.may = false;
+        if !self.waits.does {
+            return;
+        }
+        let begun = self.vars.iter().skip(vars.len()).map(|v| (Some(v.scope), v.name.clone()));
+        let aggregations = self.aggs.iter().skip(aggs.len()).map(|a| a.name.clone());
+        let aggregations = aggregations.chain(self.bad_aggs.drain(bad..)).map(|name| (None, name));
+        self.waits.names.extend(begun.chain(aggregations));
+        (self.vars, self.var_names, self.aggs) = (vars, names, aggs);
+        self.clauses.truncate(clauses);
+    }
+
+    /// The clause in hand cannot be checked without probes: true if it can wait for some.
+    pub(crate) fn waits(&mut self) -> bool {
+        self.waits.does |= self.waits.may;
+        self.waits.may
+    }
+
+    /// Fails for a name that begins in a clause that waits.
+    pub(crate) fn begins_later(
+        &mut self,
+        tag: Tag,
+        scope: Option<Scope>,
+        name: &str,
+        span: Span,
+    ) -> Checks<()> {
+        if !self.waits.names.contains(&(scope, name.to_string())) {
+            return Ok(());
+        }
+        if self.waits() {
+            return Err(Wrong);
+        }
+        let prefix = scope.map_or("@", Scope::prefix);
+        let message =
+            format!("{prefix}{name} begins in a clause that waits for its probes: its type is not known");
+        let help = scope.map(|_| "declare it".to_string());
+        self.fail_with(tag, span, message, help)
+    }
+}

@@ -1,0 +1,255 @@
+//! Modules that are loaded while a session runs.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{signal, start};
+
+tests! {
+    functions_of_a_later_module typed_arguments_of_a_later_module tracepoints_of_a_later_module no_module_is_waited_for_without_need
+}
+
+/// A run whose lines are looked at while it runs.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+fn read(from: impl Read + Send + 'static, to: Sender<String>) {
+    std::thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| to.send(line).ok())
+    });
+}
+
+impl Running {
+    fn of(words: &[&str]) -> Running {
+        let mut child = start(words);
+        let (to, lines) = channel();
+        read(child.stdout.take().unwrap(), to.clone());
+        read(child.stderr.take().unwrap(), to);
+        Running { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line with this text: false when the run ends without one.
+    #[track_caller]
+    fn until(&mut self, text: &str) -> bool {
+        let end = Instant::now() + Duration::from_secs(100);
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.seen.push(line),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return false,
+                Err(_) => {
+                    let _ = self.child.kill();
+                    panic!("no {text:?} in {:?}", self.seen);
+                }
+            }
+            if self.seen.last().is_some_and(|l| l.contains(text)) {
+                return true;
+            }
+        }
+    }
+
+    /// Interrupts it, and gives all lines.
+    fn end(mut self) -> Vec<String> {
+        signal(&self.child, libc::SIGINT);
+        assert!(!self.until("\0 no such line"));
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{:?}", self.seen);
+        self.seen
+    }
+}
+
+/// The number behind a word at a line's beginning.
+#[track_caller]
+fn value(lines: &[String], key: &str) -> i64 {
+    let line = lines.iter().find(|l| l.split_whitespace().next() == Some(key));
+    let number = line.and_then(|l| l.split_whitespace().last()?.parse().ok());
+    number.unwrap_or_else(|| panic!("no {key} in {lines:?}"))
+}
+
+fn runs(words: &[&str]) -> bool {
+    let command =
+        Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    command.is_ok_and(|s| s.success())
+}
+
+fn is_loaded(module: &str) -> bool {
+    std::path::Path::new("/sys/module").join(module).exists()
+}
+
+/// Why a module cannot be loaded and unloaded here, if so.
+fn cannot(module: &str, words: &[&str]) -> Option<Verdict> {
+    let skip = |why: String| Some(Skip(why));
+    if !std::path::Path::new("/proc/modules").exists() {
+        return skip("this kernel has no modules".into());
+    }
+    if is_loaded(module) {
+        return skip(format!("module {module} is loaded already"));
+    }
+    if !runs(words) || !is_loaded(module) {
+        return skip(format!("module {module} cannot be loaded"));
+    }
+    unload(module);
+    None
+}
+
+/// Unloads a module, which may be held for as long as links are closed in the background.
+#[track_caller]
+fn unload(module: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while is_loaded(module) && !runs(&["modprobe", "-r", module]) {
+        assert!(Instant::now() < end, "module {module} stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const DUMMY: &[&str] = &["modprobe", "dummy", "numdummies=1"];
+/// Each time that it is read, the device is asked once.
+const STATISTIC: &str = "/sys/class/net/dummy0/statistics/rx_packets";
+
+fn read_statistic(times: u32) {
+    (0..times).for_each(|_| _ = std::fs::read_to_string(STATISTIC).unwrap());
+}
+
+/// A message that says why functions cannot be traced at all here.
+fn no_functions() -> Option<Verdict> {
+    let o = crate::tool::dtrace(&["-q", "-n", "fbt::vfs_write:entry {} BEGIN { exit(0); }"]);
+    (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or_default().into()))
+}
+
+fn functions_of_a_later_module() -> Verdict {
+    if let Some(skip) = no_functions().or_else(|| cannot("dummy", DUMMY)) {
+        return skip;
+    }
+    let me = std::process::id().to_string();
+    let script = "fbt:dummy:dummy_get_stats64:entry /pid == $1/ { calls++; self->in++; @[probemod, probefunc, probename] = count(); }
+        fbt:dummy:dummy_get_stats64:return /pid == $1 && self->in/ { returns++; self->in = 0; }
+        fbt::dummy_get_stat*:, rawfbt:nosuch:: /pid == $1/ { both++; }
+        fbt::vfs_read:entry /pid == $1/ { reads++; }
+        BEGIN { begins++; printf(\"ready\\n\"); }
+        END { printf(\"calls %d\\nreturns %d\\nboth %d\\nbegins %d\\nreads %d\\n\", calls, returns, both, begins, reads); }";
+    let mut run = Running::of(&["-qvZ", "-n", script, &me]);
+    assert!(run.until("ready"), "{:?}", run.seen);
+    assert!(runs(DUMMY));
+    // Entry and return, and both once more by the glob.
+    assert!(run.until("module dummy came: matched 4 probes"), "{:?}", run.seen);
+    read_statistic(25);
+    let mut times = 25;
+    // Some means hold the module. Where it can go, it can come again.
+    let held = !runs(&["modprobe", "-r", "dummy"]);
+    if !held {
+        assert!(!is_loaded("dummy") && runs(DUMMY));
+        assert!(run.until("module dummy came: matched 4 probes"), "{:?}", run.seen);
+        read_statistic(25);
+        times = 50;
+    }
+    let lines = run.end();
+    unload("dummy");
+    let by_one_link = lines.iter().any(|l| l.ends_with("by kprobe_multi"));
+    assert_eq!(held, by_one_link, "{lines:?}");
+    let suppressed = lines.iter().any(|l| l.contains(" suppressed by the kernel"));
+    let (calls, returns) = (value(&lines, "calls"), value(&lines, "returns"));
+    assert!(calls <= times && returns <= times && value(&lines, "both") <= 2 * times, "{lines:?}");
+    if !suppressed {
+        assert_eq!((calls, returns, value(&lines, "both")), (times, times, 2 * times), "{lines:?}");
+    }
+    // What ran already was not enabled twice.
+    assert_eq!(value(&lines, "begins"), 1, "{lines:?}");
+    assert!(value(&lines, "reads") >= times, "{lines:?}");
+    let key = |l: &&String| l.split_whitespace().take(3).eq(["dummy", "dummy_get_stats64", "entry"]);
+    let counted = lines.iter().find(key).and_then(|l| l.split_whitespace().last()?.parse::<i64>().ok());
+    assert_eq!(counted, Some(calls), "{lines:?}");
+    Pass
+}
+
+fn typed_arguments_of_a_later_module() -> Verdict {
+    if let Some(skip) = no_functions().or_else(|| cannot("dummy", DUMMY)) {
+        return skip;
+    }
+    let me = std::process::id().to_string();
+    let script = "BEGIN { printf(\"ready\\n\"); }
+        fbt:dummy:dummy_get_stats64:entry /pid == $1/ { @[stringof(args[0]->name), args[1] == (void *)arg1] = count(); }";
+    let mut run = Running::of(&["-qvZ", "-n", script, &me]);
+    if !run.until("ready") {
+        panic!("{:?}", run.seen);
+    }
+    assert!(runs(DUMMY));
+    if !std::path::Path::new("/sys/kernel/btf/dummy").exists() {
+        run.end();
+        unload("dummy");
+        return Skip("modules do not show their types".into());
+    }
+    assert!(run.until("module dummy came: matched 1 probe"), "{:?}", run.seen);
+    read_statistic(8);
+    let lines = run.end();
+    unload("dummy");
+    let key = |l: &String| l.split_whitespace().eq(["dummy0", "1", "8"]);
+    assert!(lines.iter().any(key), "{lines:?}");
+    Pass
+}
+
+/// Connects to a port of this machine on which nobody listens: one packet is made.
+fn connect_to_nobody() {
+    // SAFETY: plain calls with an address that lives across them; all zero is a valid address.
+    unsafe {
+        let fd = libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0);
+        let mut to: libc::sockaddr_vm = std::mem::zeroed();
+        to.svm_family = libc::AF_VSOCK as u16;
+        to.svm_cid = libc::VMADDR_CID_LOCAL;
+        to.svm_port = 9;
+        libc::connect(fd, (&raw const to).cast(), std::mem::size_of_val(&to) as u32);
+        libc::close(fd);
+    }
+}
+
+fn tracepoints_of_a_later_module() -> Verdict {
+    const COMMON: &str = "vmw_vsock_virtio_transport_common";
+    let load: &[&str] = &["modprobe", "vsock_loopback"];
+    if is_loaded(COMMON) {
+        return Skip(format!("module {COMMON} is loaded already"));
+    }
+    if let Some(skip) = cannot("vsock_loopback", load) {
+        return skip;
+    }
+    if is_loaded(COMMON) {
+        unload(COMMON);
+    }
+    let me = std::process::id().to_string();
+    let script = "BEGIN { printf(\"ready\\n\"); }
+        rawtp:vsock::virtio_transport_alloc_pkt /pid == $1/ { raw++; }
+        sdt:vsock::virtio_transport_alloc_pkt /pid == $1/ { events++; @[args[3]] = count(); }
+        END { printf(\"raw %d\\nevents %d\\n\", raw, events); }";
+    let mut run = Running::of(&["-qvZ", "-n", script, &me]);
+    assert!(run.until("ready"), "{:?}", run.seen);
+    assert!(runs(load));
+    assert!(run.until("came: matched 2 probes"), "{:?}", run.seen);
+    (0..5).for_each(|_| connect_to_nobody());
+    let lines = run.end();
+    unload("vsock_loopback");
+    assert_eq!((value(&lines, "raw"), value(&lines, "events")), (5, 5), "{lines:?}");
+    Pass
+}
+
+/// Nothing of a module can match: no socket is open.
+fn no_module_is_waited_for_without_need() -> Verdict {
+    if !std::path::Path::new("/proc/modules").exists() {
+        return Skip("this kernel has no modules".into());
+    }
+    let sockets = |script: &str| {
+        let mut run = Running::of(&["-qZ", "-n", script]);
+        assert!(run.until("ready"), "{:?}", run.seen);
+        // What BEGIN prints is shown before the session goes on.
+        let fds = std::fs::read_dir(format!("/proc/{}/fd", run.child.id())).unwrap();
+        let links = fds.flatten().filter_map(|f| std::fs::read_link(f.path()).ok());
+        let count = links.filter(|l| l.to_string_lossy().starts_with("socket:")).count();
+        run.end();
+        count
+    };
+    let none = sockets("BEGIN { printf(\"ready\\n\"); } tick-1s, syscall::nosuch:entry, nosuch:::x {}");
+    let one = sockets("BEGIN { printf(\"ready\\n\"); } fbt:nosuch::entry {}");
+    assert_eq!(one, none + 1);
+    Pass
+}
