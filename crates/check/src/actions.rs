@@ -2,6 +2,7 @@
 
 use diagnostics::{Span, Tag};
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum, Field};
+use probes::ProbeInfo;
 use syntax::ast;
 use types::TypeId;
 
@@ -221,19 +222,41 @@ impl Checker<'_> {
                 self.clause.actions.push(Action::Ftruncate);
                 Ok(StmtKind::Record(Vec::new()))
             }
-            ActionKind::Raise | ActionKind::Stop | ActionKind::Chill => {
+            ActionKind::Raise | ActionKind::Return | ActionKind::Stop | ActionKind::Chill => {
+                if kind == ActionKind::Return {
+                    self.returns_from(span)?;
+                }
                 let values = self.values(args)?;
                 let mut args = self.check_prototype(row, values, span)?;
                 if kind == ActionKind::Stop {
                     args.push(self.int(SIGSTOP, TypeId::INT, span));
                 }
-                let name = if kind == ActionKind::Chill { "chill" } else { "raise" };
+                let name = match kind {
+                    ActionKind::Chill => "chill",
+                    ActionKind::Return => "return",
+                    _ => "raise",
+                };
                 let kind = ExprKind::Call { name, args, user: false };
                 Ok(StmtKind::Expr(Expr { kind, ty: TypeId::INT, span }))
             }
             ActionKind::Setopt => self.setopt(row, args, span),
             _ => self.library_action(row.name, kind, args, span),
         }
+    }
+
+    /// `return()` gives the result of the function that begins: only its entry has one to give.
+    fn returns_from(&mut self, span: Span) -> Checks<()> {
+        let fits = |p: &ProbeInfo| matches!(&*p.desc.provider, "fbt" | "rawfbt") && &*p.desc.name == "entry";
+        let Some(other) = self.args.probes.iter().find(|p| !fits(p)) else { return Ok(()) };
+        let message = format!("return( ) may not be used in a clause of {}", other.desc);
+        let help = match &*other.desc.provider {
+            "syscall" => {
+                "the kernel lets no program give a system call's result; but the result of a function that the call \
+                 asks for leave (fbt::security_*:entry)"
+            }
+            _ => "it is for the entries of kernel functions (fbt:::entry)",
+        };
+        self.fail_with(Tag::D_ACT_RETURN, span, message, Some(help.into()))
     }
 
     fn printf(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {

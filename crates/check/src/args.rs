@@ -28,6 +28,8 @@ pub(crate) struct Described {
 pub(crate) struct ArgsOf {
     /// What it is checked for; `None` outside of clauses.
     pub(crate) described: Option<Described>,
+    /// All probes of the clause.
+    pub(crate) probes: Rc<[ProbeInfo]>,
     /// The arguments that were used.
     pub(crate) used: Vec<usize>,
 }

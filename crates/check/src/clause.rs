@@ -51,9 +51,9 @@ impl Checker<'_> {
             let whole = Whole { span: clause.span, program, patterns, probes: together(&rest) };
             let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
             let (from, faults) = (self.clauses.len(), self.sink.iter().len());
-            self.args = ArgsOf { described: first, used: Vec::new() };
+            self.args = ArgsOf { described: first, probes: whole.probes.clone(), used: Vec::new() };
             self.clause_for(clause, whole);
-            let ArgsOf { described, used } = std::mem::take(&mut self.args);
+            let ArgsOf { described, used, .. } = std::mem::take(&mut self.args);
             let Some(first) = described.filter(|_| !used.is_empty()) else { return };
             let (mine, mut others): (Vec<_>, Vec<_>) =
                 rest.into_iter().partition(|d| self.same_args(&first, d, &used));

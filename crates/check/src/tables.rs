@@ -188,6 +188,7 @@ pub enum ActionKind {
     Ftruncate,
     Setopt,
     Raise,
+    Return,
     Stop,
     Chill,
 }
@@ -377,7 +378,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     agg("quantize", "@, ...", Aggregating::Quantize),
     act("raise", "void", "int", ActionKind::Raise),
     call("rand", "int", ""),
-    later_act("return"),
+    act("return", "void", "int", ActionKind::Return),
     call("rindex", "int", "string, string, [int]"),
     sub("rw_iswriter", "int", "...", Subroutine::Library),
     sub("rw_read_held", "int", "...", Subroutine::Library),

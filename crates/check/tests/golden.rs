@@ -209,6 +209,27 @@ fn zdefs_and_empty_are_obeyed() {
 }
 
 #[test]
+fn clauses_wait_for_probes_that_tell_their_types() {
+    let wait = |texts: &[&str]| checked(texts, |o| o.zdefs = true);
+    // The clause is left out, and what needs it.
+    let (complaints, text) = wait(&["nowhere:::x { self->n = args[0]; @a[args[1]] = count(); }
+        nowhere:::y /self->n/ { printa(@a); this->m = self->n; }
+        nowhere:::z { other = 1; } BEGIN { trace(pid); }"]);
+    assert!(complaints.is_empty(), "{text}");
+    assert!(!text.contains("self->n") && text.contains("other"), "{text}");
+    // Other mistakes are said at once.
+    let (complaints, _) = wait(&["nowhere:::x { trace(args[0]); trace(nosuch); }"]);
+    assert_eq!(complaints[0].tag.name(), "D_IDENT_UNDEF");
+    // What has probes cannot wait.
+    let (complaints, _) = wait(&["nowhere:::x { self->n = args[0]; } END { trace(self->n); }"]);
+    assert_eq!(complaints[0].tag.name(), "D_VAR_UNDEF");
+    assert!(complaints[0].message.contains("waits for its probes"), "{}", complaints[0].message);
+    let (complaints, text) =
+        wait(&["self int n; nowhere:::x { self->n = args[0]; } END { trace(self->n); }"]);
+    assert!(complaints.is_empty(), "{text}");
+}
+
+#[test]
 fn the_string_size_is_rounded_to_words() {
     let (_, text) =
         checked(&["BEGIN { trace(copyinstr(arg0)); trace(sizeof (string)); }"], |o| o.strsize = 50);

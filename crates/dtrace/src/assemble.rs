@@ -44,37 +44,61 @@ pub(crate) struct Assembly {
     pub(crate) bringers: Vec<Bringer>,
 }
 
-/// The `argN` that a clause asks for: bit N.
-fn arguments(module: &Module, clause: usize) -> u64 {
-    let insts = module.clauses.get(clause).into_iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
-    insts.fold(0, |args, inst| match inst.op {
-        Op::Builtin(IntBuiltin::Arg(n)) => args | 1u64.checked_shl(n.into()).unwrap_or(0),
-        _ => args,
-    })
+/// What a clause asks of its probes: the `argN` (bit N), and whether it gives their functions' results.
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    args: u64,
+    gives: bool,
+}
+
+impl Wanted {
+    fn of(module: &Module, clause: usize) -> Wanted {
+        let insts =
+            module.clauses.get(clause).into_iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
+        insts.fold(Wanted::default(), |all, inst| match &inst.op {
+            Op::Builtin(IntBuiltin::Arg(n)) => {
+                Wanted { args: all.args | 1u64.checked_shl((*n).into()).unwrap_or(0), ..all }
+            }
+            Op::Call(Subr::Return, _) => Wanted { gives: true, ..all },
+            _ => all,
+        })
+    }
+
+    fn add(&mut self, other: Wanted) {
+        self.args |= other.args;
+        self.gives |= other.gives;
+    }
 }
 
 /// The probes that the clauses enable, each once, by id. `first` is the number of the first clause.
 fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Iterator<Item = EnabledProbe> {
     // Clauses of one description share their list.
-    let mut lists: Vec<(&Rc<[ProbeInfo]>, u64)> = Vec::new();
+    let mut lists: Vec<(&Rc<[ProbeInfo]>, Wanted)> = Vec::new();
     for (number, clause) in (first..).zip(clauses) {
-        let args = arguments(module, number);
+        let wanted = Wanted::of(module, number);
         match lists.last_mut() {
-            Some((list, all)) if Rc::ptr_eq(list, &clause.probes) => *all |= args,
-            _ => lists.push((&clause.probes, args)),
+            Some((list, all)) if Rc::ptr_eq(list, &clause.probes) => all.add(wanted),
+            _ => lists.push((&clause.probes, wanted)),
         }
     }
-    let mut all: Vec<(&ProbeInfo, u64)> = Vec::new();
-    for (list, args) in lists {
-        all.extend(list.iter().map(|p| (p, args)));
+    let mut all: Vec<(&ProbeInfo, Wanted)> = Vec::new();
+    for (list, wanted) in lists {
+        all.extend(list.iter().map(|p| (p, wanted)));
     }
     all.sort_by_key(|(p, _)| p.id);
-    all.dedup_by(|(p, args), (first, all)| {
+    all.dedup_by(|(p, wanted), (first, all)| {
         let same = p.id == first.id;
-        *all |= if same { *args } else { 0 };
+        if same {
+            all.add(*wanted);
+        }
         same
     });
-    all.into_iter().map(|(p, args)| EnabledProbe { id: p.id, desc: p.desc.clone(), args })
+    all.into_iter().map(|(p, wanted)| EnabledProbe {
+        id: p.id,
+        desc: p.desc.clone(),
+        args: wanted.args,
+        gives: wanted.gives,
+    })
 }
 
 /// Plans all units of the clauses that do not run yet, and hands out ids from `next` on.

@@ -63,7 +63,7 @@ pub(crate) fn attach(
                         a.links = made.links;
                         made.refused
                     }
-                    Means::Fentry => trampolines(a, &sites, tell)?,
+                    Means::Fentry | Means::Modify => trampolines(a, &sites, tell)?,
                     Means::Kprobe => kprobes(a, &sites, tell)?,
                 };
                 report(a, &sites, &refused, details);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bpf::features::{Capabilities, Features};
-use bpf::load::ProgramImage;
+use bpf::load::{LoadError, ProgramImage};
 use bpf::maps::{Area, Maps, Needs, Plan, PreemptCount};
 use bpf::mir::MapRef;
 use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
@@ -17,7 +17,7 @@ use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
 use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
-use providers::sites::Means;
+use providers::sites::{Means, Sites};
 use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
@@ -146,7 +146,7 @@ pub(crate) fn load(
             continue;
         }
         if let Attach::Sites(sites) = &a.unit.attach
-            && sites.means == Means::Fentry
+            && matches!(sites.means, Means::Fentry | Means::Modify)
         {
             let mut image = making.image(a, number, &mut loaded.maps)?;
             let mut first = None;
@@ -158,7 +158,7 @@ pub(crate) fn load(
             });
             tries.map_err(Error::Load)?;
             let missing = || Error::Setting("the kernel's types have none of these functions".into());
-            let prog = first.ok_or_else(missing)?.map_err(Error::Load)?;
+            let prog = first.ok_or_else(missing)?.map_err(|e| refusal(sites, e))?;
             loaded.attached.push(Attached::each(prog, image, a.unit.attach.clone()));
             between()?;
             continue;
@@ -291,6 +291,19 @@ fn own_functions(
     Ok(true)
 }
 
+/// Why no function took a program: where it gives their results, the kernel may not let it.
+fn refusal(sites: &Sites, e: Box<LoadError>) -> Error {
+    let refused = e.reason.as_deref().is_some_and(|r| r.ends_with("is not modifiable"));
+    match sites.sites.first().filter(|_| refused) {
+        Some(site) => Error::Provider(format!(
+            "return( ) in {}: this kernel lets no program give the result of this function, but of those that ask whether \
+             something is allowed (fbt::security_*:entry)",
+            site.probe
+        )),
+        None => Error::Load(e),
+    }
+}
+
 /// So many functions are tried before a program is taken for wrong.
 const FIRST_TRIES: usize = 8;
 
@@ -373,6 +386,7 @@ fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
             (Means::Multi, _) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
             (Means::Kprobe, _) => (ProgKind::Kprobe, AttachType::None, 0),
             (Means::Fentry, false) => (ProgKind::Tracing, AttachType::TraceFentry, 0),
+            (Means::Modify, _) => (ProgKind::Tracing, AttachType::ModifyReturn, 0),
             (Means::Fentry, true) => (ProgKind::Tracing, AttachType::TraceFexit, 0),
         },
         Attach::Event { .. } => (ProgKind::Tracepoint, AttachType::None, 0),

@@ -40,6 +40,8 @@ pub struct EnabledProbe {
     pub desc: Arc<ProbeDesc>,
     /// The `argN` that its clauses ask for, be it as `args[]`: bit N.
     pub args: u64,
+    /// A clause gives the result of its function (`return()`).
+    pub gives: bool,
 }
 
 /// A provider.

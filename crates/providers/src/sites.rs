@@ -13,6 +13,8 @@ pub enum Means {
     Multi,
     /// Each by a trampoline (`fentry`, `fexit`), with a copy of the program.
     Fentry,
+    /// Each by a trampoline that may give the function's result in its place (`fmod_ret`), likewise.
+    Modify,
     /// Each by a breakpoint, or what the kernel has in its place (`kprobe`, `kretprobe`).
     Kprobe,
 }
@@ -23,6 +25,7 @@ impl Means {
         match self {
             Means::Multi => "kprobe_multi",
             Means::Fentry => "fentry",
+            Means::Modify => "fmod_ret",
             Means::Kprobe => "kprobe",
         }
     }
@@ -31,7 +34,7 @@ impl Means {
     pub fn cost_ms(self) -> (u64, u64) {
         match self {
             Means::Multi => (0, 0),
-            Means::Fentry => (8, 145),
+            Means::Fentry | Means::Modify => (8, 145),
             Means::Kprobe => (20, 95),
         }
     }

@@ -119,6 +119,8 @@ facilities! {
     ProbeWriteUser probe_write_user probe_write_user;
     /// Giving a kernel function's result in its place.
     OverrideReturn override_return override_return;
+    /// Giving the result of a function that asks whether something is allowed (and of others that the kernel names).
+    ModifyReturn modify_return modify_return;
     /// Kernel functions callable from tracing programs.
     Kfuncs kfuncs kfuncs;
     /// Sign-extending moves, signed division (the fourth instruction set).

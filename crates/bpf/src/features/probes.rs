@@ -344,6 +344,13 @@ pub(super) fn override_return(_: &Features) -> Outcome {
     load(ProgKind::Kprobe, AttachType::None, 0, &insns).map(drop)
 }
 
+pub(super) fn modify_return(_: &Features) -> Outcome {
+    // It hardly ever runs, and the program lets it.
+    let id = id(BtfKind::Func, "security_settime64")?;
+    let prog = load(ProgKind::Tracing, AttachType::ModifyReturn, id, &nothing())?;
+    Link::tracing(&prog, 0).map(drop).map_err(text)
+}
+
 /// R1 = the address of eight zero bytes.
 fn on_stack() -> Vec<Insn> {
     vec![

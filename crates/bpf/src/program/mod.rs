@@ -387,6 +387,9 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     let index = probe_index(&mut b, spec, ctx, out);
     union_test(&mut b, spec, spec.clauses, &mut table, index, out);
     let parts = parts::divide(session, spec)?;
+    // What the program ends with where it may: 0 lets the function run.
+    let gives = session.layout.main.result.filter(|_| spec.attach == AttachType::ModifyReturn);
+    let result = gives.map(|_| b.copy(0));
     let cpu = routines::firing(&mut b, session.plan);
     let divided = parts.iter().any(|p| !matches!(p, Part::Inline(_)));
     let account = session.plan.vtime.then(|| {
@@ -426,12 +429,20 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         clauses(session, spec, &mut table, &firing, &mut b, 0..spec.clauses.len(), release)?;
     }
     b.bind(release);
+    if let (Some(slot), Some(at), Some(result)) = (&slot, gives, result) {
+        let (base, at) = near(&mut b, slot.address, at, 8);
+        let given = b.load(Size::B8, base, at);
+        b.set(result, given);
+    }
     if let Some(slot) = &slot {
         routines::release_slot(&mut b, &cpu, slot);
     }
     if let Some(account) = &account {
         b.bind(no_slot);
         routines::vtime_end(&mut b, account);
+    }
+    if let Some(result) = result {
+        b.exit(result);
     }
     b.bind(out);
     b.exit(0);
@@ -535,8 +546,9 @@ fn clear_this(
             at += bytes;
         }
     }
-    if let (Some(slot), Some(token)) = (slot, parts.token) {
-        let (base, at) = near(b, slot, token, 8);
+    for word in [parts.token, parts.result].into_iter().flatten() {
+        let Some(slot) = slot else { continue };
+        let (base, at) = near(b, slot, word, 8);
         b.store(Size::B8, base, at, 0);
     }
     this

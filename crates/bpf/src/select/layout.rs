@@ -16,6 +16,7 @@
 //!    far     D's own memory (once): `far`
 //!    work    what loops of subroutines carry
 //!    token   what strtok() has left of its string
+//!    result  what return() gives
 //!    behind  nothing, for the verifier (see strjoin); once
 //! ```
 
@@ -121,6 +122,8 @@ pub struct SlotParts {
     pub work: u32,
     /// The state of `strtok()`, when it is called.
     pub token: Option<u32>,
+    /// What `return()` gives, when it is called.
+    pub result: Option<u32>,
 }
 
 impl Layout {
@@ -255,6 +258,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let paths = insts().any(|i| matches!(i.op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
     let path = if paths { module.strsize + crate::routines::NAME } else { 0 };
     let (work, token) = (insts().any(|i| subr::needs(&i.op).work), insts().any(|i| subr::needs(&i.op).token));
+    let result = insts().any(|i| subr::needs(&i.op).result);
     let mut take = |size: u32| {
         *end += size.div_ceil(WORD) * WORD;
         *end - size.div_ceil(WORD) * WORD
@@ -269,6 +273,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         objects: 0,
         work: take(if work { subr::WORK } else { 0 }),
         token: token.then(|| take(subr::TOKEN_HEAD + module.strsize)),
+        result: result.then(|| take(WORD)),
     }
 }
 

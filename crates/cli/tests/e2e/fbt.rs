@@ -6,7 +6,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, workload};
 
 tests! {
-    entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments self_in_threads_and_interrupts
+    entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments results_are_given what_has_no_other_result self_in_threads_and_interrupts
 }
 
 /// Why this machine cannot trace its kernel's functions, if so; asked once.
@@ -188,5 +188,59 @@ fn typed_arguments() -> Verdict {
     let keys: Vec<Vec<&str>> = o.out.lines().map(|l| l.split_whitespace().collect()).collect();
     assert!(keys.iter().any(|k| k[..] == ["null", "1", "8"]), "{o:?}");
     assert!(keys.iter().any(|k| k[..] == ["255"]), "{o:?}");
+    Pass
+}
+
+/// A function that asks whether something is allowed, and its answer.
+fn results_are_given() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let place = std::env::temp_dir().join(format!("dt-given-{}", std::process::id()));
+    let make = |result: &str| {
+        let script = format!(
+            "fbt::security_inode_mkdir:entry /pid == $target/ {{ asked++; mode = arg2 & 0777; return({result}); }}
+             fbt::security_inode_mkdir:entry /pid == $target/ {{ both += asked; }}
+             syscall::mkdir:return /pid == $target/ {{ error = errno; value = arg1; }}
+             END {{ printf(\"asked %d\\nboth %d\\nmode %d\\nerror %d\\nvalue %d\\n\", asked, both, mode, error, value); }}"
+        );
+        let o = dtrace(&["-wqv", "-c", &format!("mkdir -m 700 {}", place.display()), "-n", &script]);
+        let made = std::fs::remove_dir(&place).is_ok();
+        (o, made)
+    };
+    let (o, made) = make("-77");
+    if o.err.contains("lets no program give a function's result") {
+        return Skip(o.err.lines().find(|l| l.contains("lets no program")).unwrap_or_default().into());
+    }
+    let o = o.code(0);
+    assert!(!made && o.err.contains("fbt_entry: 1 function by fmod_ret"), "{o:?}");
+    let values = ["asked", "both", "mode", "error", "value"].map(|n| o.value_of(n));
+    assert_eq!(values, [1, 1, 0o700, 77, -1], "{o:?}");
+    // A value that is only known there, and is 0: the function runs.
+    let (o, made) = make("asked - asked");
+    let o = o.code(0);
+    assert!(made && o.value_of("asked") >= 1 && o.value_of("error") == 0, "{o:?}");
+    Pass
+}
+
+fn what_has_no_other_result() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let refused =
+        |description: &str| dtrace(&["-wqn", &format!("{description} {{ return(-1); }}")]).code(1).err;
+    let err = refused("fbt::vfs_fsync_range:entry");
+    assert!(
+        err.contains("return( ) in fbt:vmlinux:vfs_fsync_range:entry: this kernel lets no program give"),
+        "{err}"
+    );
+    // It gives nothing back.
+    let err = refused("fbt::security_file_free:entry");
+    assert!(
+        err.contains("its result is no int") || err.contains("lets no program give a function's result"),
+        "{err}"
+    );
+    let err = dtrace(&["-qn", "fbt::security_inode_mkdir:entry { return(-1); }"]).code(1).err;
+    assert!(err.contains("Destructive actions not allowed"), "{err}");
     Pass
 }

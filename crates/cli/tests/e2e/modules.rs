@@ -218,7 +218,7 @@ fn tracepoints_of_a_later_module() -> Verdict {
         unload(COMMON);
     }
     let me = std::process::id().to_string();
-    let script = "BEGIN { printf(\"ready\\n\"); }
+    let script = "BEGIN { raw = events = 0; printf(\"ready\\n\"); }
         rawtp:vsock::virtio_transport_alloc_pkt /pid == $1/ { raw++; }
         sdt:vsock::virtio_transport_alloc_pkt /pid == $1/ { events++; @[args[3]] = count(); }
         END { printf(\"raw %d\\nevents %d\\n\", raw, events); }";

@@ -111,6 +111,10 @@ impl World for Reach<'_> {
         self.world.raise(signal)
     }
 
+    fn give(&mut self, result: i64) {
+        self.world.give(result);
+    }
+
     fn chill(&mut self, nanoseconds: u64) -> bool {
         self.world.chill(nanoseconds)
     }

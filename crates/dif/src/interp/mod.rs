@@ -69,6 +69,9 @@ pub trait World {
         true
     }
 
+    /// Gives the result of the function that fired the probe.
+    fn give(&mut self, _result: i64) {}
+
     /// Holds the CPU; false when it was held too long already.
     fn chill(&mut self, _nanoseconds: u64) -> bool {
         true

@@ -14,6 +14,13 @@ pub(super) fn raise(call: &mut Call<'_>) -> Result<Val, Fault> {
     }
 }
 
+/// The result of the function that fired the probe.
+pub(super) fn give(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let result = call.int(0);
+    call.world.give(result);
+    Ok(Val::Int(0))
+}
+
 /// Holds the CPU for so many nanoseconds; more than the CPU may be held is an illegal operation.
 pub(super) fn chill(call: &mut Call<'_>) -> Result<Val, Fault> {
     let nanoseconds = call.int(0) as u64;

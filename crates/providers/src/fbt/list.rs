@@ -58,7 +58,8 @@ impl List {
     /// The functions of some modules.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> List {
         let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
-        let lines = self.lines.iter().map(|at| *at as usize).zip(ends).filter_map(|(at, end)| self.text.get(at..end));
+        let lines =
+            self.lines.iter().map(|at| *at as usize).zip(ends).filter_map(|(at, end)| self.text.get(at..end));
         List::of(lines.filter(|line| function(line).is_some_and(|f| wanted(f.module))).collect())
     }
 

@@ -73,6 +73,22 @@ pub(super) fn of_function(
     }
 }
 
+/// The id in the kernel's types of a function whose result a program may give: whether it may the kernel says when the program is
+/// loaded.
+pub(super) fn giving(kernel: &KernelBtf, function: &Function<'_>, env: &Env<'_>) -> Result<u32, String> {
+    if let Some(why) = env.features.why_not(Facility::ModifyReturn) {
+        return Err(format!("this kernel lets no program give a function's result ({why})"));
+    }
+    let typed = (function.module == CORE).then(|| kernel.vmlinux().ok()).flatten();
+    let Some((btf, found)) = typed.and_then(|btf| Some((btf, btf.func(function.name)?))) else {
+        return Err("the kernel's types do not have this function".into());
+    };
+    match btf.def(btf.resolve(found.ret)) {
+        Some(Def::Int { size: 4, .. }) => Ok(found.id),
+        _ => Err("its result is no int".into()),
+    }
+}
+
 /// A struct that is passed as it is, which not every kernel's trampolines can.
 fn by_value(btf: &Btf, ty: u32) -> bool {
     ty == 0 || matches!(btf.def(btf.resolve(ty)), Some(Def::Sou { .. }))

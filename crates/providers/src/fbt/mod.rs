@@ -171,7 +171,7 @@ impl Fbt {
             space: sites.len() as u32,
             probes: (0..).zip(probes.into_iter().cloned()).collect(),
             context: match means {
-                Means::Fentry => Rc::new(ByTrampoline { on_return, single }),
+                Means::Fentry | Means::Modify => Rc::new(ByTrampoline { on_return, single }),
                 Means::Multi | Means::Kprobe => Rc::new(ByRegisters { on_return, single }),
             },
             attach: Attach::Sites(Rc::new(Sites { means, on_return, sites })),
@@ -261,9 +261,16 @@ impl Provider for Fbt {
                 continue;
             }
             let addresses = entries::of(&called);
+            let many = side.iter().filter(|p| p.gives).count() > 1;
             let mut groups: Vec<(Means, Vec<(Site, &EnabledProbe)>)> = Vec::new();
             for ((probe, function), address) in side.into_iter().zip(called).zip(addresses) {
-                let (means, btf) = means::of_function(means, &self.kernel, &function, address, env);
+                let (means, btf) = match probe.gives.then(|| means::giving(&self.kernel, &function, env)) {
+                    None => means::of_function(means, &self.kernel, &function, address, env),
+                    Some(Ok(id)) => (Means::Modify, id),
+                    // Of many, those are left out that cannot.
+                    Some(Err(_)) if many => (Means::Modify, 0),
+                    Some(Err(why)) => return Err(format!("return( ) in {}: {why}", probe.desc)),
+                };
                 let site = (Site { address, btf, probe: probe.desc.clone() }, probe);
                 match groups.iter_mut().find(|(m, _)| *m == means) {
                     Some((_, group)) => group.push(site),

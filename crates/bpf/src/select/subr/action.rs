@@ -3,7 +3,7 @@
 use dif::ir::{FaultKind, Value};
 
 use super::super::Clause;
-use crate::mir::{Helper, Jmp, Operand, V};
+use crate::mir::{Helper, Jmp, Operand, Size, V};
 use crate::routines;
 
 /// `-EINVAL`.
@@ -21,6 +21,16 @@ impl Clause<'_, '_> {
         let done = self.b.shl(done, 32);
         let done = self.b.sar(done, 32);
         self.b.br(Jmp::Eq, done, INVALID, bad);
+        self.b.imm(0)
+    }
+
+    /// The result of the function that fired the probe: the program ends with it, where it is one that may.
+    pub(super) fn give(&mut self, result: Value) -> V {
+        let result = self.reg(result);
+        if let Some(at) = self.firing.parts.result {
+            let (base, at) = self.place(at, 8);
+            self.b.store(Size::B8, base, at, result);
+        }
         self.b.imm(0)
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Needs {
     pub(crate) work: bool,
     /// The state of `strtok()`.
     pub(crate) token: bool,
+    /// The result that `return()` gives.
+    pub(crate) result: bool,
     /// Room for a string behind all others: see [`text::strjoin`].
     pub(crate) behind: bool,
 }
@@ -76,6 +78,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         | Subr::Tail
         | Subr::Tolower
         | Subr::Toupper => Needs::default(),
+        Subr::Return => Needs { result: true, ..Needs::default() },
         Subr::Strjoin => Needs { behind: true, ..Needs::default() },
         Subr::Strtok | Subr::StrtokNext => Needs { token: true, ..work },
         Subr::Basename
@@ -106,6 +109,7 @@ impl Clause<'_, '_> {
             }
             Subr::Chill => self.chill(args[0]),
             Subr::Raise => self.raise(args[0]),
+            Subr::Return => self.give(args[0]),
             Subr::DPath | Subr::Mountpoint | Subr::Fullpath => {
                 let of = match subr {
                     Subr::Mountpoint => PathOf::Mount,
