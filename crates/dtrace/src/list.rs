@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use check::program::{Clause, ClausePattern};
 use diagnostics::{Diagnostic, Sink, Tag};
-use probes::{Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeInfo, ProviderStability, is_glob};
+use probes::{
+    ArgType, Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderStability, is_glob,
+};
 use providers::{Provider, Registry};
 use types::Types;
 use types::btf::KernelBtf;
@@ -135,41 +137,82 @@ fn argument_types(args: &Args, types: &Types) -> String {
 /// Every probe there is: `dtrace -l` alone.
 pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
     let registry = Registry::new(KernelBtf::running());
-    let probes = registry.matches(&Pattern::default()).unwrap_or_default();
-    list(out, &probes.iter().collect::<Vec<_>>(), verbose.then_some(&registry))
+    let mut list = List::new(out, verbose.then_some(&registry));
+    let mut done = Ok(());
+    registry.each(|id, desc| {
+        if done.is_ok() {
+            done = list.add(id, desc);
+        }
+    });
+    done?;
+    list.end()
 }
 
 /// The probes that the programs describe.
 pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::Result<()> {
-    list(out, &program.probes(), verbose.then_some(&program.registry))
+    let mut list = List::new(out, verbose.then_some(&program.registry));
+    program.probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
+    list.end()
 }
 
 /// There may be a hundred thousand probes: a row is put together from bytes, and what all probes of a provider have in
 /// common is made once.
-fn list(out: &mut dyn Write, probes: &[&ProbeInfo], verbose: Option<&Registry>) -> io::Result<()> {
-    let types = Types::with_kernel(KernelBtf::running());
-    let mut promises: HashMap<(&str, u8), String> = HashMap::new();
-    let mut providers: HashMap<&str, Option<&dyn Provider>> = HashMap::new();
-    let mut text = Vec::with_capacity(2 * CHUNK);
-    writeln!(text, "{:>5} {:>10} {:>17} {:>33} NAME", "ID", "PROVIDER", "MODULE", "FUNCTION")?;
-    for p in probes {
-        let d = &*p.desc;
-        row(&mut text, p.id.0, d);
-        if let Some(registry) = verbose {
-            let blocks =
-                promises.entry((&d.provider, stated(d))).or_insert_with(|| probe_promises(registry, d));
-            text.extend_from_slice(blocks.as_bytes());
-            let provider = providers.entry(&d.provider).or_insert_with(|| registry.get(&d.provider));
-            let args = provider.map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(d));
-            text.extend_from_slice(argument_types(&args, &types).as_bytes());
-        }
-        if text.len() > CHUNK {
-            out.write_all(&text)?;
-            text.clear();
-        }
+struct List<'a> {
+    out: &'a mut dyn Write,
+    text: Vec<u8>,
+    verbose: Option<&'a Registry>,
+    types: Types,
+    /// The types of arguments that were shown.
+    names: HashMap<ArgType, String>,
+    /// What the probes of a provider promise, by what their names say.
+    promises: HashMap<u8, String>,
+    /// The last probe's.
+    provider: Option<(Arc<str>, Option<&'a dyn Provider>)>,
+}
+
+impl<'a> List<'a> {
+    fn new(out: &'a mut dyn Write, verbose: Option<&'a Registry>) -> List<'a> {
+        let mut text = Vec::with_capacity(2 * CHUNK);
+        let heading = format!("{:>5} {:>10} {:>17} {:>33} NAME\n", "ID", "PROVIDER", "MODULE", "FUNCTION");
+        text.extend_from_slice(heading.as_bytes());
+        let types = Types::with_kernel(KernelBtf::running());
+        List { out, text, verbose, types, names: HashMap::new(), promises: HashMap::new(), provider: None }
     }
-    out.write_all(&text)?;
-    out.flush()
+
+    fn add(&mut self, id: ProbeId, desc: &ProbeDesc) -> io::Result<()> {
+        row(&mut self.text, id.0, desc);
+        if let Some(registry) = self.verbose {
+            if self.provider.as_ref().is_none_or(|(name, _)| *name != desc.provider) {
+                self.provider = Some((desc.provider.clone(), registry.get(&desc.provider)));
+                self.promises.clear();
+            }
+            let blocks = self.promises.entry(stated(desc)).or_insert_with(|| probe_promises(registry, desc));
+            self.text.extend_from_slice(blocks.as_bytes());
+            let provider = self.provider.as_ref().and_then(|(_, provider)| *provider);
+            let args = provider.map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(desc));
+            self.text.extend_from_slice(b"\n\tArgument Types\n");
+            for (n, arg) in args.as_deref().unwrap_or_default().iter().enumerate() {
+                // Functions by the thousand take the same.
+                if !self.names.contains_key(arg) {
+                    self.names.insert(arg.clone(), arg.name(&self.types));
+                }
+                let name = self.names.get(arg).map_or("", String::as_str);
+                writeln!(self.text, "\t\targs[{n}]: {name}")?;
+            }
+            let none: &[u8] = if args.is_ok_and(|args| !args.is_empty()) { b"\n" } else { b"\t\tNone\n\n" };
+            self.text.extend_from_slice(none);
+        }
+        if self.text.len() > CHUNK {
+            self.out.write_all(&self.text)?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    fn end(self) -> io::Result<()> {
+        self.out.write_all(&self.text)?;
+        self.out.flush()
+    }
 }
 
 /// Bytes that are written at once.

@@ -114,8 +114,8 @@ pub trait Kept {
     /// Where its ids begin: the same on every system, so that no provider has to be counted for it.
     fn first_id(&self) -> u32;
 
-    /// The probes that a pattern matches, with their places, in their order.
-    fn find(&self, pattern: &Pattern) -> Vec<(u32, ProbeDesc)>;
+    /// Gives the probes that a pattern matches, with their places, in their order.
+    fn each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc));
 
     /// The probe of a place.
     fn at(&self, place: u32) -> Option<ProbeDesc>;
@@ -249,6 +249,20 @@ impl Registry {
         LATER + self.later.borrow().len() as u32
     }
 
+    /// Gives every probe there is, in id order; those that are made on demand are none. None is kept, so that a list takes
+    /// no more memory than its longest line.
+    pub fn each(&self, mut give: impl FnMut(ProbeId, &ProbeDesc)) {
+        for (index, entry) in self.entries.iter().enumerate() {
+            let first = self.base(index);
+            for (id, desc) in (first..).zip(entry.list()) {
+                give(ProbeId(id), desc);
+            }
+            if let Some(kept) = entry.provider.kept() {
+                kept.each(&Pattern::default(), &mut |at, desc| give(ProbeId(first + at), &desc));
+            }
+        }
+    }
+
     /// Id of a provider's first probe.
     fn base(&self, index: usize) -> u32 {
         if let Some(kept) = self.entries[index].provider.kept() {
@@ -282,8 +296,8 @@ impl Catalog for Registry {
             }
             let before = found.len();
             if let Some(kept) = entry.provider.kept() {
-                let probes = kept.find(pattern).into_iter();
-                found.extend(probes.map(|(at, desc)| self.info(kept.first_id() + at, &Arc::new(desc))));
+                let first = kept.first_id();
+                kept.each(pattern, &mut |at, desc| found.push(self.info(first + at, &Arc::new(desc))));
                 if found.len() == before && pattern.provider == facts.name {
                     refused = entry.provider.missing();
                 }
@@ -321,8 +335,9 @@ impl Catalog for Registry {
         if let Some(at) = id.0.checked_sub(LATER) {
             return self.later.borrow().get(at as usize).map(|later| self.info(id.0, &later.desc));
         }
-        if let Some(at) = id.0.checked_sub(MADE) {
-            return self.made.borrow().get(at as usize).map(|desc| self.info(id.0, desc));
+        let at = id.0.checked_sub(MADE);
+        if let Some(desc) = at.and_then(|at| self.made.borrow().get(at as usize).cloned()) {
+            return Some(self.info(id.0, &desc));
         }
         for (index, entry) in self.entries.iter().enumerate() {
             let base = self.base(index);
@@ -368,7 +383,11 @@ impl Registry {
         };
         let of = |d: &ProbeDesc| field(d).clone();
         let mut all: Vec<Arc<str>> = match entry.provider.kept() {
-            Some(kept) => kept.find(&Pattern::default()).iter().map(|(_, d)| of(d)).collect(),
+            Some(kept) => {
+                let mut all = Vec::new();
+                kept.each(&Pattern::default(), &mut |_, d| all.push(of(&d)));
+                all
+            }
             None => entry.list().iter().map(|d| of(d)).collect(),
         };
         all.retain(|f| !f.is_empty());

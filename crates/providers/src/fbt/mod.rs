@@ -125,12 +125,11 @@ impl Kept for Fbt {
         self.first
     }
 
-    fn find(&self, pattern: &Pattern) -> Vec<(u32, ProbeDesc)> {
-        let Ok(list) = self.shared.list() else { return Vec::new() };
+    fn each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
+        let Ok(list) = self.shared.list() else { return };
         let provider: Arc<str> = self.name.into();
         let names = NAMES.map(|name| glob_matches(&pattern.name, name).then(|| Arc::<str>::from(name)));
         let mut module: (Arc<str>, bool) = (Arc::default(), false);
-        let mut found = Vec::new();
         let functions = list.starting(glob_prefix(&pattern.function));
         for (line, f) in functions.take_while(|(line, _)| *line < LINES) {
             if !glob_matches(&pattern.function, f.name) {
@@ -148,11 +147,10 @@ impl Kept for Fbt {
                 if let Some(name) = name.as_ref().filter(|_| self.has(&f, on_return)) {
                     let function = function.get_or_insert_with(|| f.name.into()).clone();
                     let desc = ProbeDesc::new(provider.clone(), module.0.clone(), function, name.clone());
-                    found.push((place, desc));
+                    give(place, desc);
                 }
             }
         }
-        found
     }
 
     fn at(&self, place: u32) -> Option<ProbeDesc> {
