@@ -79,18 +79,26 @@ struct Call {
 /// Deeper than any sane stack: entries without returns (tail calls, a filter on returns).
 const DEEPEST: usize = 512;
 
+/// Functions at the borders of an interrupt, of which the thread that is interrupted sees one end each: the entry of the first,
+/// when the interrupt begins, and the return of the second, when it is over. What is between is the interrupt's.
+const BORDERS: [(&str, &str); 2] = [("irq_enter_rcu", "irq_exit_rcu"), ("irq_enter", "irq_exit")];
+
 /// How many calls are open when one is left. The original leaves the last; so it is where all returns are seen. Where some
 /// are not (a tail call, a function that does not return, a predicate that changes its mind in the middle), the call that is
 /// left is the one of its name, and those in it are over; and the return of a kernel function whose entry was not seen leaves
-/// nothing.
+/// nothing, but for the [end of an interrupt](BORDERS).
 fn left(open: &[Call], probe: &Probe) -> usize {
     let last = open.len().saturating_sub(1);
     let kernel = matches!(&*probe.provider, "fbt" | "rawfbt");
     if !kernel && &*probe.provider != "syscall" {
         return last;
     }
-    let same = |c: &Call| c.provider == probe.provider && c.function == probe.function;
-    open.iter().rposition(same).unwrap_or(if kernel { open.len() } else { last })
+    let named = |name: &str| open.iter().rposition(|c| c.provider == probe.provider && &*c.function == name);
+    let begun = || {
+        let (begin, _) = BORDERS.iter().find(|(_, end)| kernel && *end == &*probe.function)?;
+        named(begin)
+    };
+    named(&probe.function).or_else(begun).unwrap_or(if kernel { open.len() } else { last })
 }
 
 impl Text {

@@ -202,6 +202,38 @@ fn flow_finds_back_where_returns_are_missing() {
     assert_eq!(rows, expected);
 }
 
+/// A thread that is interrupted sees of the interrupt its first and its last function, each half.
+#[test]
+fn flow_shows_an_interrupt_as_one_call() {
+    let mut s = Session::new(Options { flowindent: true, ..Options::default() });
+    let ends = |f: &str| [format!("fbt:vmlinux:{f}:entry"), format!("fbt:vmlinux:{f}:return")];
+    let names = ["f", "irq_enter_rcu", "irq_exit_rcu", "g"].map(ends).concat();
+    let probes = names.iter().enumerate().map(|(i, n)| probe(i as u32 + 1, n)).collect::<Vec<_>>();
+    let epids: Vec<u32> = probes.iter().map(|p| s.clause(p, &[], |_| vec![Action::None])).collect();
+    let [f, f_left, enter, enter_left, exit, exit_left, g, g_left] = epids[..] else { panic!() };
+    // Of one of the interrupts all is seen: then these are functions as others are.
+    for epid in [f, enter, g, g_left, exit_left, g, g_left, enter, enter_left, exit, exit_left, f_left] {
+        s.record(0, epid, &[]);
+    }
+    s.drain();
+    let rows: Vec<String> = s.output().lines().skip(1).map(|l| l[4..].trim_end().to_string()).collect();
+    let expected = [
+        " -> f",
+        "   -> irq_enter_rcu",
+        "     -> g",
+        "     <- g",
+        "   <- irq_exit_rcu",
+        "   -> g",
+        "   <- g",
+        "   -> irq_enter_rcu",
+        "   <- irq_enter_rcu",
+        "   -> irq_exit_rcu",
+        "   <- irq_exit_rcu",
+        " <- f",
+    ];
+    assert_eq!(rows, expected);
+}
+
 #[test]
 fn the_first_exit_status_wins() {
     let mut s = Session::new(quiet());

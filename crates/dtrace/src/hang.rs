@@ -10,6 +10,7 @@ use bpf::sys::{Link, Prog, SysError};
 use probes::ProbeDesc;
 use providers::Attach;
 use providers::sites::{self, Means, Sites};
+use types::btf::KernelBtf;
 
 use crate::error::Error;
 use crate::machine::Attached;
@@ -23,6 +24,27 @@ pub struct Progress {
     pub of: usize,
     /// How long the others will take, by what these took.
     pub left: Duration,
+}
+
+/// Puts programs into the order in which they are to be attached.
+///
+/// Of programs at one function, the kernel runs that first which was attached last; at its return in the reverse order, as calls
+/// nest, or, where returns are hooked by the function graph, in the same. A script that sets a variable in a `syscall` probe and
+/// asks for it in `fbt`'s at the call's own function wants them to nest on both.
+pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
+    let at_return = |a: &Attached| match &a.attach {
+        Attach::Functions { on_return, .. } => *on_return,
+        Attach::Sites(sites) => sites.on_return && sites.means == Means::Multi,
+        _ => false,
+    };
+    let places: Vec<usize> =
+        all.iter().enumerate().filter(|(_, a)| at_return(a)).map(|(place, _)| place).collect();
+    if places.len() < 2 || !kernel.vmlinux().is_ok_and(|btf| btf.field("fprobe.hlist_array").is_some()) {
+        return;
+    }
+    for (a, b) in places.iter().zip(places.iter().rev()).take(places.len() / 2) {
+        all.swap(*a, *b);
+    }
 }
 
 /// ENODEV: perf has no such CPU.

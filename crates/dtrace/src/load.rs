@@ -207,6 +207,7 @@ pub(crate) fn load(
         let attach = Attach::RawTp { name: "sched_switch".into() };
         loaded.attached.push(Attached::new(prog, attach, true));
     }
+    crate::hang::order(&mut loaded.attached, around.kernel);
     Ok(loaded)
 }
 

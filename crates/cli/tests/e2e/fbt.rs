@@ -19,6 +19,26 @@ pub(crate) fn cannot() -> Option<Verdict> {
     why.clone().map(Skip)
 }
 
+/// Whether all functions hang on one link here; asked once.
+pub(crate) fn all_at_once() -> bool {
+    static MULTI: OnceLock<bool> = OnceLock::new();
+    let words = ["-q", "-x", "fbtmeans=multi", "-n", "fbt::vfs_write:entry {} BEGIN { exit(0); }"];
+    *MULTI.get_or_init(|| dtrace(&words).code == Some(0))
+}
+
+/// Whether the file system of the root is the module `overlay`, as in the guests of the matrix.
+pub(crate) fn root_is_of_a_module() -> bool {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let root = mounts.lines().rfind(|l| l.split(' ').nth(1) == Some("/")).and_then(|l| l.split(' ').nth(2));
+    root == Some("overlay") && std::path::Path::new("/sys/module/overlay").exists()
+}
+
+/// How many firings `dtrace` says the kernel suppressed.
+pub(crate) fn suppressed(o: &Output) -> i64 {
+    let said = o.err.lines().filter(|l| l.contains(" suppressed by the kernel"));
+    said.filter_map(|l| l.split_whitespace().find_map(|w| w.parse::<i64>().ok())).sum()
+}
+
 /// Whether a count is 1000. If not, what is missing is what `dtrace` says the kernel suppressed: where writers wait, it may have no
 /// room to note a return, and a trampoline's program keeps others out while it is preempted.
 #[track_caller]
@@ -68,9 +88,7 @@ fn a_function_of_a_module() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
-    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let root = mounts.lines().rfind(|l| l.split(' ').nth(1) == Some("/")).and_then(|l| l.split(' ').nth(2));
-    if root != Some("overlay") || !std::path::Path::new("/sys/module/overlay").exists() {
+    if !root_is_of_a_module() {
         return Skip("the root is not of a module (overlay)".into());
     }
     let o = dtrace(&[

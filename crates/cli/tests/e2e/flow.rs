@@ -1,9 +1,12 @@
 //! `-F`: calls indented by entry and return.
 
-use crate::Verdict::{self, Pass};
-use crate::tool::{Output, dtrace, workload};
+use std::time::Duration;
 
-tests! { calls_are_indented_to_the_column clauses_of_one_firing_are_marked }
+use crate::Verdict::{self, Pass};
+use crate::fbt::{all_at_once, cannot, suppressed};
+use crate::tool::{Output, dtrace, finish, start, workload};
+
+tests! { calls_are_indented_to_the_column clauses_of_one_firing_are_marked a_call_of_the_kernel_is_a_tree }
 
 /// The rows without the CPU, which is one and the same.
 #[track_caller]
@@ -37,5 +40,114 @@ fn clauses_of_one_firing_are_marked() -> Verdict {
         format!("{:<41}  {:>8}", " <= getppid", 3),
     ];
     assert_eq!(rows(&o), expected, "{o:?}");
+    Pass
+}
+
+/// What the kernel does to open a file: the script of the talk, for what is opened once the workload says so.
+fn talk(functions: &str) -> String {
+    format!(
+        "syscall::getppid:return /pid == $target/ {{ self->go = 1; }} \
+         syscall::openat:entry /self->go/ {{ self->t = 1; }} \
+         syscall::openat:return /self->t/ {{ self->t = 0; }} \
+         {functions} /self->t/ {{ }}"
+    )
+}
+
+/// A row taken apart.
+#[derive(Clone, Copy, Debug)]
+struct Row<'o> {
+    indent: usize,
+    enters: bool,
+    function: &'o str,
+}
+
+fn row(text: &str) -> Row<'_> {
+    let indent = text.len() - text.trim_start().len();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words[..] {
+        ["->", function] => Row { indent, enters: true, function },
+        ["<-", function] => Row { indent, enters: false, function },
+        _ => panic!("no call: {text:?}"),
+    }
+}
+
+/// A call of the outermost function.
+struct Tree<'o> {
+    rows: &'o [Row<'o>],
+    /// Rows without their other end.
+    halves: i64,
+}
+
+impl Tree<'_> {
+    /// Whether this function calls that one, be it by others.
+    fn calls(&self, outer: &str, inner: &str) -> bool {
+        let enters = |r: &&Row<'_>, name: &str| r.enters && r.function.starts_with(name);
+        let mut rows = self.rows.iter();
+        let Some(from) = rows.by_ref().find(|r| enters(r, outer)) else { return false };
+        rows.take_while(|r| r.indent > from.indent).any(|r| enters(&r, inner))
+    }
+}
+
+/// The calls, each checked to nest: what is entered stands one step deeper than what it is entered from, and is left where
+/// it was entered.
+#[track_caller]
+fn trees<'o>(rows: &'o [Row<'o>]) -> Vec<Tree<'o>> {
+    let mut all = Vec::new();
+    let (mut open, mut begin, mut halves): (Vec<Row<'_>>, _, _) = (Vec::new(), 0, 0);
+    for (at, row) in rows.iter().enumerate() {
+        let context = || format!("{:#?}\nopen: {open:#?}", &rows[at.saturating_sub(20)..=at]);
+        if row.enters {
+            assert_eq!(row.indent, 1 + 2 * open.len(), "{}", context());
+            open.push(*row);
+            continue;
+        }
+        // A thread that is interrupted sees of the interrupt its first and its last function, each half.
+        let of = |r: &Row<'_>| {
+            r.function == row.function || (r.function, row.function) == ("irq_enter_rcu", "irq_exit_rcu")
+        };
+        let Some(entered) = open.iter().rposition(of) else {
+            assert_eq!(row.indent, 1 + 2 * open.len(), "{}", context());
+            halves += 1;
+            continue;
+        };
+        assert_eq!(row.indent, open[entered].indent, "{}", context());
+        halves += (open.len() - entered - 1) as i64;
+        open.truncate(entered);
+        if open.is_empty() {
+            all.push(Tree { rows: &rows[begin..=at], halves });
+            (begin, halves) = (at + 1, 0);
+        }
+    }
+    assert!(open.is_empty() && halves == 0, "left open: {open:#?}, {halves} halves");
+    all
+}
+
+fn a_call_of_the_kernel_is_a_tree() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    // Names that one of the kernels has.
+    let some = "fbt::do_sys_openat2:,fbt::do_filp_open:,fbt::path_openat:,fbt::do_dentry_open:,fbt::getname_flags:,\
+                fbt::alloc_empty_file:,fbt::alloc_fd:,fbt::fd_install:,fbt::complete_walk:,fbt::terminate_walk:";
+    let functions = if all_at_once() { "fbt:::" } else { some };
+    let program = talk(functions);
+    let calls = 5;
+    let child = start(&["-F", "-Z", "-c", &workload("pinnedopen", calls), "-n", &program]);
+    let o = finish(child, Duration::from_secs(240)).code(0);
+    assert!(!o.err.contains(" drops"), "{o:?}");
+    let texts = rows(&o);
+    let rows: Vec<Row<'_>> = texts.iter().map(|t| row(t)).collect();
+    let trees = trees(&rows);
+    assert_eq!(trees.len(), calls as usize, "{o:?}");
+    let halves: i64 = trees.iter().map(|t| t.halves).sum();
+    assert!(halves <= suppressed(&o), "{halves} halves: {o:?}");
+    assert!(trees.iter().any(|t| t.halves == 0), "no call nests: {o:?}");
+    for tree in trees {
+        assert_eq!(tree.rows.last().map(|r| r.function), Some(tree.rows[0].function));
+        assert!(tree.calls("do_sys_openat2", "path_openat"), "{o:?}");
+        assert!(tree.calls("path_openat", "do_dentry_open"), "{o:?}");
+        assert!(!tree.calls("do_dentry_open", "path_openat"), "{o:?}");
+        assert!(functions != "fbt:::" || tree.rows[0].function.ends_with("_sys_openat"), "{o:?}");
+    }
     Pass
 }

@@ -17,6 +17,7 @@ mod command;
 mod cpc;
 mod deadman;
 mod documents;
+mod drilldown;
 mod elsewhere;
 mod faults;
 mod fbt;
@@ -73,6 +74,7 @@ const GROUPS: &[&[Test]] = &[
     cpc::TESTS,
     fbt::TESTS,
     modules::TESTS,
+    drilldown::TESTS,
     elsewhere::TESTS,
     faults::TESTS,
     frontend::TESTS,

@@ -284,6 +284,17 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             pin();
             (0..count).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
         }
+        // Likewise, and opens a file; before it one call that tells where it begins.
+        Some("pinnedopen") => {
+            pin();
+            call(libc::SYS_getppid, 0, 0, 0);
+            (0..count).for_each(|_| _ = std::fs::File::open("/etc/passwd"));
+        }
+        Some("openread") => (0..count).for_each(|_| {
+            if let Ok(mut file) = std::fs::File::open("/etc/passwd") {
+                let _ = std::io::Read::read(&mut file, &mut [0; 16]);
+            }
+        }),
         Some("touch") => touch(count as usize),
         // Runs another program, one after the other.
         Some("spawn") => (0..count).for_each(|_| {
