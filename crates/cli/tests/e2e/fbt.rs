@@ -6,7 +6,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, workload};
 
 tests! {
-    entry_and_return_of_a_function a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments results_are_given what_has_no_other_result self_in_threads_and_interrupts
+    entry_and_return_of_a_function each_of_many_is_itself a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments results_are_given what_has_no_other_result self_in_threads_and_interrupts
 }
 
 /// Why this machine cannot trace its kernel's functions, if so; asked once.
@@ -80,6 +80,28 @@ fn entry_and_return_of_a_function() -> Verdict {
     for end in ["entry", "return"] {
         let key = ["fbt", "vmlinux", "vfs_write", end];
         assert!(keys.iter().any(|k| k.len() == 5 && k[..4] == key), "{o:?}");
+    }
+    Pass
+}
+
+/// Which of many functions fired is known by where each begins: the stack begins there, too.
+fn each_of_many_is_itself() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    const FUNCTIONS: [&str; 5] = ["vfs_read", "vfs_write", "ksys_write", "path_openat", "do_filp_open"];
+    let probes = FUNCTIONS.map(|f| format!("fbt::{f}:entry")).join(",");
+    let clause = format!("{probes} /pid == $target/ {{ @[probefunc, stack(1)] = count(); }}");
+    let o = dtrace(&["-q", "-c", &workload("write", 1000), "-n", &clause]).code(0);
+    let lines: Vec<&str> = o.out.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let records = lines.as_chunks::<3>();
+    assert!(records.1.is_empty(), "{o:?}");
+    for [function, frame, _] in records.0 {
+        let name = frame.split_once('`').map(|(_, symbol)| symbol.split('+').next().unwrap_or_default());
+        assert_eq!(name, Some(*function), "{o:?}");
+    }
+    for function in FUNCTIONS {
+        assert!(records.0.iter().any(|r| r[0] == function), "{function}: {o:?}");
     }
     Pass
 }
