@@ -225,6 +225,8 @@ impl<W: Output> Consumer<W> {
             if self.store.get(id).is_none_or(|agg| agg.printed) {
                 continue;
             }
+            let keys = self.store.unfetched(id);
+            fetch(&mut self.store, &mut self.stacks, source, id, &keys);
             let rows = self.store.sorted(&[id], &self.tables, &self.options);
             let mut view = View { options: &self.options, symbols: self.symbols.as_mut() };
             self.renderer.aggregations(&mut self.out.pending, &rows, &mut view);
@@ -292,6 +294,10 @@ impl<W: Output> Consumer<W> {
             let mut view = View { options, symbols: symbols.as_mut() };
             match item {
                 Item::Printa { format, aggs } => {
+                    for id in aggs.iter() {
+                        let keys = store.unfetched(*id);
+                        fetch(store, stacks, source, *id, &keys);
+                    }
                     let rows = store.sorted(aggs, tables, view.options);
                     renderer.printa(&mut out.pending, *format, &rows, &mut view);
                     let shown = !rows.is_empty();
@@ -303,7 +309,11 @@ impl<W: Output> Consumer<W> {
                     }
                 }
                 Item::Clear(id) => store.clear(*id),
-                Item::Trunc(id, count) => store.trunc(*id, *count, tables),
+                Item::Trunc(id, count) => {
+                    let keys = store.undecided(*id, *count, tables);
+                    fetch(store, stacks, source, *id, &keys);
+                    store.trunc(*id, *count, tables);
+                }
                 Item::Normalize(_, 0) => {
                     return Err(io::Error::other(Aborted("Invalid normalization")));
                 }
@@ -357,6 +367,13 @@ fn library_error(epid: u32, p: &Probe, text: &str) -> String {
 fn words(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
+/// Fetches the stacks of these keys.
+fn fetch(store: &mut Store, stacks: &mut StackCache, source: &mut dyn Source, id: AggId, keys: &[Box<[u8]>]) {
+    for key in keys {
+        store.fetch_stacks(id, key, &mut |id| stacks.get(id, source));
+    }
 }
 
 fn snapshot(

@@ -259,6 +259,30 @@ fn stacks_are_keys() {
 }
 
 #[test]
+fn only_stacks_that_decide_or_are_shown_are_fetched() {
+    let mut s = Session::new(quiet());
+    let a = s.aggregation("a", AggFunc::Count, &[Datum::KernelStack { frames: 20 }]);
+    for id in 1..=6u64 {
+        s.kernel.stacks.insert(id, Stack { tgid: 0, exec: 0, pcs: vec![0x1_0000 + 0x100 * (9 - id)] });
+    }
+    for (id, count) in [(1, 9), (2, 5), (3, 5), (4, 5), (5, 1), (6, 1)] {
+        s.add(a, &[V::N(id)], &[count]);
+    }
+    s.consumer.snapshot(&mut s.kernel).unwrap();
+    assert_eq!(s.kernel.asked, []);
+    // Two of the three of value 5 stay: their stacks say which.
+    let p = probe(1, "a:b:c:d");
+    let top = s.clause(&p, &[I64], |f| vec![Action::Trunc(a, Some(f[0]))]);
+    s.record(0, top, &[V::N(3)]);
+    s.drain();
+    s.kernel.asked.sort_unstable();
+    assert_eq!(std::mem::take(&mut s.kernel.asked), [2, 3, 4]);
+    s.finish();
+    assert_eq!(s.kernel.asked, [1]);
+    golden("stacks-fetched", &s.output());
+}
+
+#[test]
 fn interned_keys_join_with_strings() {
     let mut s = Session::new(quiet());
     s.consumer.intern(0, b"read".as_slice());

@@ -26,7 +26,7 @@ pub struct Cell<'a> {
     /// What shown numbers are divided by; at least 1.
     pub normal: u64,
     /// What it compares by.
-    weight: (i128, i64),
+    pub(super) weight: (i128, i64),
 }
 
 impl Cell<'_> {

@@ -1,6 +1,6 @@
 //! Key → value for every aggregation of the session.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use plane::desc::{AddrForm, AggDesc, AggId, Datum};
@@ -40,8 +40,20 @@ pub(crate) struct Aggregation {
     pub(crate) printed: bool,
     /// Columns that are aggregated by symbol or module: offset, datum.
     folded: Vec<(usize, Datum)>,
-    /// There are stacks in the key.
-    stacks: bool,
+    /// What stacks there are in the key.
+    stacks: Stacks,
+}
+
+/// When the stacks of a new key are fetched. Each costs a system call, and a session may see ten thousands of them of which it
+/// shows three: on a machine that it slows down, fetching all would take longer than tracing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stacks {
+    /// There are none.
+    None,
+    /// When they are to be shown.
+    Late,
+    /// At once: their processes must be known while they live.
+    Soon,
 }
 
 fn is_stack(datum: Datum) -> bool {
@@ -98,7 +110,11 @@ impl Store {
             })
             .map(|field| (field.offset as usize, field.datum))
             .collect();
-        let stacks = desc.key.iter().any(|field| is_stack(field.datum));
+        let stacks = desc.key.iter().fold(Stacks::None, |before, field| match field.datum {
+            Datum::UserStack { .. } => Stacks::Soon,
+            Datum::KernelStack { .. } if before == Stacks::None => Stacks::Late,
+            _ => before,
+        });
         self.aggs.push(Aggregation { desc, entries: HashMap::new(), printed: false, folded, stacks });
         AggId(self.aggs.len() as u32 - 1)
     }
@@ -116,8 +132,8 @@ impl Store {
         self.aggs.get_mut(id.0 as usize)
     }
 
-    /// Adds one slot of a snapshot. A key not seen before that has stacks is put on `wanted`, for
-    /// [`Store::fetch_stacks`].
+    /// Adds one slot of a snapshot. A key not seen before that has stacks of processes is put on `wanted`, for
+    /// [`Store::fetch_stacks`]; other stacks wait for [`Store::unfetched`].
     pub(crate) fn merge(
         &mut self,
         id: AggId,
@@ -158,7 +174,7 @@ impl Store {
         let entry = match agg.entries.get_mut(key) {
             Some(entry) => entry,
             None => {
-                if agg.stacks {
+                if agg.stacks == Stacks::Soon {
                     wanted.push((id, key.into()));
                 }
                 agg.entries.entry(key.into()).or_insert(Entry {
@@ -186,6 +202,41 @@ impl Store {
             let ids = agg.desc.key.iter().filter(|f| is_stack(f.datum));
             entry.stacks = ids.map(|f| stack(words_at(key, f.offset as usize).unwrap_or(0))).collect();
         }
+    }
+
+    /// Keys of an aggregation whose stacks have not been fetched.
+    pub(crate) fn unfetched(&self, id: AggId) -> Vec<Box<[u8]>> {
+        let Some(agg) = self.get(id).filter(|agg| agg.stacks == Stacks::Late) else {
+            return Vec::new();
+        };
+        agg.entries.iter().filter(|(_, e)| e.stacks.is_empty()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Those of [`Store::unfetched`] whose stacks decide what `trunc()` keeps: where more keys than it keeps are of the least value
+    /// that stays, their order says which.
+    pub(crate) fn undecided(&self, id: AggId, count: i64, strings: &Tables) -> Vec<Box<[u8]>> {
+        let unfetched = self.unfetched(id);
+        let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        if unfetched.is_empty() || keep == 0 {
+            return Vec::new();
+        }
+        let mut weights: Vec<_> = rows::rows(self, id, strings)
+            .iter()
+            .filter_map(|r| Some((r.raw, r.cells.first()?.weight)))
+            .collect();
+        weights.sort_by_key(|(_, weight)| *weight);
+        if count > 0 {
+            weights.reverse();
+        }
+        let (Some(last), Some(next)) = (weights.get(keep - 1), weights.get(keep)) else {
+            return Vec::new();
+        };
+        if last.1 != next.1 {
+            return Vec::new();
+        }
+        let tied: HashSet<&[u8]> =
+            weights.iter().filter(|(_, w)| *w == last.1).map(|(key, _)| *key).collect();
+        unfetched.into_iter().filter(|key| tied.contains(&**key)).collect()
     }
 
     /// `clear()`: keeps the keys.

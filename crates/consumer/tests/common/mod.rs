@@ -49,6 +49,8 @@ pub struct Kernel {
     pub slots: Vec<(AggId, Vec<u8>, Vec<u64>)>,
     pub stacks: HashMap<u64, Stack>,
     pub snapshots: usize,
+    /// Stacks that were asked for.
+    pub asked: Vec<u64>,
     /// Whose tables the slots are in.
     pub cpu: u32,
 }
@@ -63,6 +65,7 @@ impl Source for Kernel {
     }
 
     fn stack(&mut self, id: u64) -> Option<Stack> {
+        self.asked.push(id);
         self.stacks.get(&id).cloned()
     }
 }
