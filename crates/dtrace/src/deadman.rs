@@ -1,8 +1,10 @@
 //! The session's side of the deadman ([`plane::deadman`]): signs of life, and what is made of an alarm.
 //!
 //! The heartbeats in the kernel stop a session when its consumer cannot. When it can, and they say that they or it were
-//! late, it asks the kernel for a moment how much of the CPUs its programs take; that costs every program of the machine
-//! something, so it is not asked before.
+//! late, or it finds its own work late, it asks the kernel for a moment how much of the CPUs its programs take; that costs every
+//! program of the machine something, so it is not asked before. Its own lateness is no alarm by itself: it may have waited for a
+//! reader. And a large share is none either, for where every function is traced that is what a busy machine does with most of its
+//! time, and it answers.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -123,17 +125,21 @@ impl Watch {
     }
 
     /// True when the greatest lateness and silence that heartbeats saw are worth a measurement: a third of a limit, and
-    /// more than the beats themselves make.
-    fn lags(&self, (late, silent): (u64, u64)) -> bool {
+    /// more than the beats themselves make; or when the session is as late with its own work as a heartbeat may be.
+    fn lags(&self, (late, silent): (u64, u64), behind: Duration) -> bool {
+        if self.limits.late != 0 && behind >= Duration::from_nanos(self.limits.late) {
+            return true;
+        }
         let beyond = |lag: u64, limit: u64| limit != 0 && lag >= (limit / 3).max(2 * self.limits.interval);
         beyond(late, self.limits.late) || beyond(silent, self.limits.silent)
     }
 
-    /// Looks at what heartbeats saw since the last time, and at what the session's programs have `taken` on so many CPUs; the
-    /// alarm, when a measurement is over and they took too much.
+    /// Looks at what heartbeats saw since the last time, how late the session comes to look, and at what its programs have
+    /// `taken` on so many CPUs; the alarm, when a measurement is over and they took too much.
     pub(crate) fn look(
         &mut self,
         lag: (u64, u64),
+        behind: Duration,
         cpus: usize,
         taken: impl FnOnce() -> u64,
     ) -> Option<Alarm> {
@@ -148,7 +154,7 @@ impl Watch {
                 None
             }
             None => {
-                if self.share != 0 && self.lags(lag) {
+                if self.share != 0 && self.lags(lag, behind) {
                     // Who may not count goes without.
                     self.window = enable_run_stats().ok().map(|statistics| Window {
                         _statistics: statistics,
@@ -182,14 +188,17 @@ mod tests {
     #[test]
     fn lag_is_what_no_beat_makes_by_itself() {
         let watch = watch();
-        assert!(!watch.lags((3 * S, 9 * S)));
-        assert!(watch.lags((4 * S, 0)));
-        assert!(watch.lags((0, 10 * S)));
+        let seconds = Duration::from_secs;
+        let none = Duration::ZERO;
+        assert!(!watch.lags((3 * S, 9 * S), seconds(9)));
+        assert!(watch.lags((4 * S, 0), none));
+        assert!(watch.lags((0, 10 * S), none));
+        assert!(watch.lags((0, 0), seconds(10)));
         let tight = Watch { limits: Limits { late: S, ..watch.limits }, ..watch };
-        assert!(!tight.lags((S, 0)) && tight.lags((2 * S, 0)));
+        assert!(!tight.lags((S, 0), none) && tight.lags((2 * S, 0), none));
         let watch = self::watch();
         let off = Watch { limits: Limits { late: 0, ..watch.limits }, ..watch };
-        assert!(!off.lags((100 * S, 0)));
+        assert!(!off.lags((100 * S, 0), seconds(100)));
     }
 
     #[test]
@@ -206,7 +215,7 @@ mod tests {
     #[test]
     fn without_lag_nothing_is_asked() {
         let mut watch = watch();
-        assert_eq!(watch.look((0, 0), 2, || panic!("asked")), None);
+        assert_eq!(watch.look((0, 0), Duration::ZERO, 2, || panic!("asked")), None);
         assert!(!watch.is_measuring());
     }
 

@@ -402,7 +402,7 @@ impl<W: Output> Session<W> {
             self.next.aggregate = now + self.every("aggrate");
         }
         if now >= self.next.status {
-            self.status()?;
+            self.status(now - self.next.status)?;
             let measuring = self.watch.as_ref().is_some_and(Watch::is_measuring);
             self.next.status = now + if measuring { WINDOW } else { self.every("statusrate") };
         }
@@ -430,10 +430,10 @@ impl<W: Output> Session<W> {
         self.notices.extend(alarm.map(Notice::Unresponsive));
     }
 
-    /// Looks after the machine.
-    fn watch(&mut self) {
+    /// Looks after the machine, so late.
+    fn watch(&mut self, behind: Duration) {
         let Some(watch) = &mut self.watch else { return };
-        let own = watch.look(self.machine.take_lag(), self.cpus.len(), || self.machine.time_taken());
+        let own = watch.look(self.machine.take_lag(), behind, self.cpus.len(), || self.machine.time_taken());
         if own.is_some()
             && !self.options.flag("destructive")
             && let Some(control) = self.machine.control()
@@ -468,11 +468,11 @@ impl<W: Output> Session<W> {
         }
     }
 
-    fn status(&mut self) -> Result<(), Error> {
+    fn status(&mut self, behind: Duration) -> Result<(), Error> {
         let drops = self.machine.drops();
         self.consumer.dropped(drops);
         self.tell_suppressed();
-        self.watch();
+        self.watch(behind);
         if self.machine.has_clocks() {
             let online = bpf::sys::online_cpus();
             if online != self.cpus {

@@ -318,8 +318,8 @@ impl<'a> PerCpu<'a> {
         &self.words[(index * PERCPU_STRIDE + offset) as usize / 8]
     }
 
-    /// The greatest lateness of heartbeats and the longest silence of the consumer that they saw, on all CPUs since the last
-    /// call.
+    /// The greatest lateness of heartbeats that saw no sign of life, and the longest silence of the consumer, on all CPUs since
+    /// the last call.
     pub fn take_lag(&self) -> (u64, u64) {
         let most = |offset| {
             let each = (0..self.count).map(|index| self.word(index, offset).swap(0, Ordering::Relaxed));

@@ -13,7 +13,8 @@
 //!                 seen    `life` at that beat
 //!                 silent  ns for which `life` has stood
 //!                 late    how late that beat was
-//!                 shown_late, shown_silent   the most since the consumer looked (it stores 0)
+//!                 shown_late     the most without a sign of life, since the consumer looked (it stores 0)
+//!                 shown_silent   likewise
 //! ```
 //!
 //! The decision that shapes it: *neither a pause of the whole machine nor an idle CPU is an overload.* A guest that its host

@@ -32,7 +32,6 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     b.set(late, over);
     b.bind(in_time);
     b.store(Size::B8, cpu, HEART_LATE as i16, late);
-    show(b, cpu, SHOWN_LATE, late);
     let life = b.map_value(MapRef::Control, LIFE);
     let life = b.load(Size::B8, life, 0);
     let seen = b.load(Size::B8, cpu, HEART_SEEN as i16);
@@ -51,6 +50,11 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     b.bind(counted);
     b.store(Size::B8, cpu, HEART_SILENT as i16, silent);
     show(b, cpu, SHOWN_SILENT, silent);
+    // A CPU that was idle, of some kernels, is late and saw the consumer live.
+    let lived = b.label();
+    b.br(Jmp::Eq, silent, 0, lived);
+    show(b, cpu, SHOWN_LATE, late);
+    b.bind(lived);
     if limits.silent != 0 {
         let (limit, no) = (b.imm(limits.silent as i64), b.label());
         b.br(Jmp::Lt, silent, limit, no);
