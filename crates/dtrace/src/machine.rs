@@ -4,10 +4,13 @@
 //! the process. Links are closed before programs and maps only so that nothing fires into a session that is being taken
 //! apart; the activity word already makes such a firing do nothing.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::time::Duration;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use bpf::load::ProgramImage;
 use bpf::maps::Maps;
@@ -109,7 +112,11 @@ pub(crate) struct Machine {
     /// The `self->` arrays among the variables before this one have a program that ends their elements.
     owned: u32,
     reader: RingReader,
-    grace: Option<GracePeriod>,
+    grace: Option<Arc<GracePeriod>>,
+    /// A snapshot that waits for its grace period.
+    pending: RefCell<Option<Pending>>,
+    /// The last grace period took long, or there was none.
+    slow: Cell<bool>,
     /// No probe's program runs any more: see [`Machine::settle`].
     still: bool,
     doorbell: Option<Doorbell>,
@@ -121,6 +128,15 @@ pub(crate) struct Machine {
     life: Option<Life>,
     maps: Maps,
 }
+
+/// What a snapshot waits for.
+struct Pending {
+    side: u32,
+    grace: JoinHandle<Result<Duration, SysError>>,
+}
+
+/// A grace period that takes so long is awaited aside; usually it takes some 20 ms.
+const SLOW: Duration = Duration::from_secs(1);
 
 impl Machine {
     /// Makes the maps and loads the programs. Nothing is attached yet.
@@ -146,6 +162,8 @@ impl Machine {
             owned: loaded.owned,
             reader: RingReader::default(),
             grace: None,
+            pending: RefCell::default(),
+            slow: Cell::new(true),
             still: false,
             doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
@@ -232,7 +250,7 @@ impl Machine {
 
     fn need_grace(&mut self) -> Result<(), Error> {
         if !self.attached.is_empty() && self.grace.is_none() {
-            self.grace = Some(GracePeriod::new()?);
+            self.grace = Some(Arc::new(GracePeriod::new()?));
         }
         Ok(())
     }
@@ -382,11 +400,58 @@ impl Machine {
         &self.maps.lowered
     }
 
-    /// Takes what the aggregations hold, and empties them.
-    pub(crate) fn snapshot(&self, sink: &mut SlotSink<'_>) -> io::Result<()> {
-        let Some(control) = self.control().filter(|_| !self.aggs.is_empty()) else { return Ok(()) };
+    /// True when a snapshot may be taken now. Where grace periods take long (on a machine that has hardly any time left, half
+    /// a minute), one is awaited aside, and the session goes on with its work: `exit()` and interrupts are to be heard.
+    pub(crate) fn ready_for_snapshot(&self) -> bool {
+        let mut pending = self.pending.borrow_mut();
+        if let Some(pending) = &*pending {
+            return pending.grace.is_finished();
+        }
+        let (true, false, Some(grace), Some(control)) =
+            (self.slow.get() && !self.aggs.is_empty(), self.still, self.grace.clone(), self.control())
+        else {
+            return true;
+        };
+        let wait = move || {
+            let begun = Instant::now();
+            grace.wait().map(|()| begun.elapsed())
+        };
+        // The flip comes first: what it leaves idle is what the grace period is for.
         let side = control.flip();
-        self.grace().map_err(|e| io::Error::from_raw_os_error(e.errno))?;
+        match std::thread::Builder::new().name("grace".into()).stack_size(64 << 10).spawn(wait) {
+            Ok(grace) => *pending = Some(Pending { side, grace }),
+            Err(_) => {
+                control.flip();
+                self.slow.set(false);
+            }
+        }
+        pending.is_none()
+    }
+
+    /// Takes what the aggregations hold, and empties them; with `late`, no more than what [`Machine::ready_for_snapshot`] has
+    /// waited for.
+    pub(crate) fn snapshot(&self, late: bool, sink: &mut SlotSink<'_>) -> io::Result<()> {
+        let Some(control) = self.control().filter(|_| !self.aggs.is_empty()) else { return Ok(()) };
+        let failed = |e: SysError| io::Error::from_raw_os_error(e.errno);
+        if let Some(pending) = self.pending.take() {
+            let gone = || io::Error::other("the thread that awaits a grace period is gone");
+            let took = pending.grace.join().map_err(|_| gone())?.map_err(failed)?;
+            self.slow.set(took >= SLOW);
+            self.take_side(pending.side, sink);
+            if late {
+                return Ok(());
+            }
+        }
+        let begun = Instant::now();
+        let side = control.flip();
+        self.grace().map_err(failed)?;
+        self.slow.set(begun.elapsed() >= SLOW);
+        self.take_side(side, sink);
+        Ok(())
+    }
+
+    /// Empties the side that nobody writes any more.
+    fn take_side(&self, side: u32, sink: &mut SlotSink<'_>) {
         for (id, agg) in (0..).zip(&self.maps.plan.aggs) {
             let Some(memory) = self.aggs.get(&agg.home.map) else { continue };
             let tables = (memory.words(), agg.home.at, agg.home.stride);
@@ -394,7 +459,6 @@ impl Machine {
                 sink(AggId(id), cpu, key, value);
             });
         }
-        Ok(())
     }
 
     /// The stack of an id.

@@ -124,11 +124,13 @@ struct Kernel<'a> {
     machine: &'a Machine,
     options: &'a mut Options,
     target: Option<u32>,
+    /// A snapshot need not be of this moment.
+    late: bool,
 }
 
 impl consumer::Source for Kernel<'_> {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
-        self.machine.snapshot(sink)
+        self.machine.snapshot(self.late, sink)
     }
 
     fn stack(&mut self, id: u64) -> Option<Stack> {
@@ -397,9 +399,14 @@ impl<W: Output> Session<W> {
         }
         self.modules_came()?;
         if now >= self.next.aggregate {
-            let (consumer, mut kernel) = self.reading();
-            consumer.snapshot(&mut kernel).map_err(Error::Output)?;
-            self.next.aggregate = now + self.every("aggrate");
+            let ready = self.machine.ready_for_snapshot();
+            if ready {
+                let (consumer, mut kernel) = self.reading();
+                kernel.late = true;
+                consumer.snapshot(&mut kernel).map_err(Error::Output)?;
+            }
+            let next = self.every("aggrate");
+            self.next.aggregate = now + if ready { next } else { next.min(WINDOW) };
         }
         if now >= self.next.status {
             self.status(now - self.next.status)?;
@@ -522,7 +529,10 @@ impl<W: Output> Session<W> {
     /// The consumer, and what it reads from.
     fn reading(&mut self) -> (&mut Consumer<W>, Kernel<'_>) {
         let target = self.consumer.options_mut().target;
-        (&mut self.consumer, Kernel { machine: &self.machine, options: &mut self.options, target })
+        (
+            &mut self.consumer,
+            Kernel { machine: &self.machine, options: &mut self.options, target, late: false },
+        )
     }
 
     fn consume(&mut self, batch: &Batch) -> Result<(), Error> {
