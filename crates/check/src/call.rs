@@ -164,7 +164,9 @@ impl Checker<'_> {
                     self.name(ty),
                     self.name(value.ty)
                 );
-                return self.fail(Tag::D_PROTO_ARG, value.span, message);
+                let cast = self.types.is_pointer(value.ty) && self.types.is_integer(ty);
+                let help = cast.then(|| format!("a cast makes a number of the address: ({})", self.name(ty)));
+                return self.fail_with(Tag::D_PROTO_ARG, value.span, message, help);
             }
             out.push(self.coerce(value, ty));
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use diagnostics::{Span, Tag, nearest};
 use plane::desc::{Action, LayoutBuilder, RecordDesc};
-use probes::{Attributes, Pattern, ProbeId, ProbeInfo, is_glob};
+use probes::{Attributes, FieldKind, Pattern, ProbeId, ProbeInfo, is_glob};
 use syntax::ast;
 
 use types::TypeId;
@@ -317,13 +317,17 @@ impl Checker<'_> {
             return Some(help);
         }
         let providers: Vec<&String> = providers.iter().filter(|p| pattern.matches_provider(p)).collect();
-        let gather = |list: &dyn Fn(&str) -> Vec<String>| {
-            let mut all: Vec<String> = providers.iter().flat_map(|p| list(p)).collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        };
-        near(&pattern.function, &gather(&|p| catalog.functions_of(p)))
-            .or_else(|| near(&pattern.name, &gather(&|p| catalog.names_of(p))))
+        let known =
+            |field| -> Vec<String> { providers.iter().flat_map(|p| catalog.known(p, field)).collect() };
+        let names = || known(FieldKind::Name);
+        near(&pattern.module, &known(FieldKind::Module))
+            .or_else(|| near(&pattern.function, &known(FieldKind::Function)))
+            .or_else(|| near(&pattern.name, &names()))
+            .or_else(|| {
+                // Of probes without functions the name is easily given as one.
+                let function = &pattern.function;
+                let misplaced = !function.is_empty() && pattern.name.is_empty() && names().contains(function);
+                misplaced.then(|| format!("`{function}` is a name: {}:::{function}", pattern.provider))
+            })
     }
 }

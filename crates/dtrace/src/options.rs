@@ -323,17 +323,17 @@ impl Row {
 
     /// What a value of this option looks like, for whoever gave another one.
     pub fn expects(&self) -> String {
-        match self.shape {
-            Shape::Size if self.name == "strsize" => "a size from 8 to 32k".into(),
-            Shape::Size if self.name == "scratchsize" => "a size from 8 to 256k".into(),
-            Shape::Flag => "yes or no".into(),
-            Shape::Size => "a size, as in 16k or 4m".into(),
-            Shape::Rate => "a rate, as in 10hz or 100ms".into(),
-            Shape::Int => "a number".into(),
-            Shape::Text if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
-            Shape::Text if self.name == "version" => "a version of D, as in 1.6.3".into(),
-            Shape::Text | Shape::List => "a text".into(),
-            Shape::Word(words) => words.join(" or "),
+        match (self.shape, limits(self.name)) {
+            (Shape::Size, Some((least, most))) => format!("a size from {least} to {}k", most >> 10),
+            (_, Some((least, _))) => format!("a number of at least {least}"),
+            (Shape::Flag, _) => "yes or no".into(),
+            (Shape::Size, _) => "a size, as in 16k or 4m".into(),
+            (Shape::Rate, _) => "a rate, as in 10hz or 100ms".into(),
+            (Shape::Int, _) => "a number".into(),
+            (Shape::Text, _) if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
+            (Shape::Text, _) if self.name == "version" => "a version of D, as in 1.6.3".into(),
+            (Shape::Text | Shape::List, _) => "a text".into(),
+            (Shape::Word(words), _) => words.join(" or "),
         }
     }
 }
@@ -567,5 +567,6 @@ mod tests {
         assert_eq!(say("bufsiz", OptionError::Name), "did you mean bufsize?");
         assert_eq!(say("bufpolicy", OptionError::Value), "it takes switch or fill or ring");
         assert_eq!(say("strsize", OptionError::Value), "it takes a size from 8 to 32k");
+        assert_eq!(say("stackframes", OptionError::Value), "it takes a number of at least 1");
     }
 }

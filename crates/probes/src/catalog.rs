@@ -1,9 +1,10 @@
 //! What the checker may ask about probes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::args::{ArgType, Args};
-use crate::desc::{Pattern, ProbeDesc};
+use crate::desc::{FieldKind, Pattern, ProbeDesc};
 use crate::stability::{Attributes, ProviderStability};
 
 /// A probe's number, as `dtrace -l` shows it.
@@ -63,12 +64,8 @@ pub trait Catalog {
     /// What is true of a provider.
     fn provider(&self, name: &str) -> Option<ProviderFacts>;
 
-    /// The known probe names of a provider (`entry`, `return`, `BEGIN`), for "did you mean"; functions are asked by
-    /// [`Catalog::functions_of`].
-    fn names_of(&self, provider: &str) -> Vec<String>;
-
-    /// The known function names of a provider, for "did you mean". May be empty where there are too many to list.
-    fn functions_of(&self, provider: &str) -> Vec<String>;
+    /// What a field of a provider's probes can be, each once, for "did you mean".
+    fn known(&self, provider: &str, field: FieldKind) -> Vec<String>;
 
     /// The types of a probe's `args[]`. Asked for only where a clause says `args[n]`, or a list shows types: so a provider
     /// may look for them then, and should remember what thousands of probes ask it.
@@ -128,28 +125,10 @@ impl Catalog for ListCatalog {
         self.providers.iter().find(|p| p.name == name).cloned()
     }
 
-    fn names_of(&self, provider: &str) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .probes
-            .iter()
-            .filter(|p| *p.desc.provider == *provider)
-            .map(|p| p.desc.name.to_string())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    }
-
-    fn functions_of(&self, provider: &str) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .probes
-            .iter()
-            .filter(|p| *p.desc.provider == *provider && !p.desc.function.is_empty())
-            .map(|p| p.desc.function.to_string())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
+    fn known(&self, provider: &str, field: FieldKind) -> Vec<String> {
+        let of = self.probes.iter().filter(|p| *p.desc.provider == *provider);
+        let all: BTreeSet<&str> = of.map(|p| &**p.desc.field(field)).filter(|f| !f.is_empty()).collect();
+        all.into_iter().map(String::from).collect()
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
@@ -161,7 +140,6 @@ impl Catalog for ListCatalog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desc::FieldKind;
 
     #[test]
     fn a_list_answers_patterns() {
@@ -172,6 +150,6 @@ mod tests {
         assert_eq!(matched.len(), 1);
         assert_eq!(matched[0].id, ProbeId(2));
         assert!(list.provider("syscall").unwrap().has_errno);
-        assert_eq!(list.functions_of("syscall"), ["read"]);
+        assert_eq!(list.known("syscall", FieldKind::Function), ["read"]);
     }
 }

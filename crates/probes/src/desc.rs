@@ -58,6 +58,16 @@ impl ProbeDesc {
         [&self.provider, &self.module, &self.function, &self.name]
     }
 
+    /// One of them.
+    pub fn field(&self, field: FieldKind) -> &Arc<str> {
+        match field {
+            FieldKind::Provider => &self.provider,
+            FieldKind::Module => &self.module,
+            FieldKind::Function => &self.function,
+            FieldKind::Name => &self.name,
+        }
+    }
+
     /// Position in the flow of a function, by its name: -1 return, 1 entry, 0 neither.
     pub fn flow(&self) -> i8 {
         let is = |word: &str| {

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use probes::{Args, Catalog, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts};
+use probes::{
+    Args, Catalog, FieldKind, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts,
+};
 use types::btf::KernelBtf;
 
 use crate::sites::Means;
@@ -362,26 +364,11 @@ impl Catalog for Registry {
         self.get(name).map(|p| p.facts())
     }
 
-    fn names_of(&self, provider: &str) -> Vec<String> {
-        self.column(provider, |d| &d.name)
-    }
-
-    fn functions_of(&self, provider: &str) -> Vec<String> {
-        self.column(provider, |d| &d.function)
-    }
-
-    fn args(&self, probe: &ProbeDesc) -> Args {
-        self.get(&probe.provider).map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(probe))
-    }
-}
-
-impl Registry {
-    /// One field of all probes of a provider, each value once.
-    fn column(&self, provider: &str, field: impl Fn(&ProbeDesc) -> &Arc<str>) -> Vec<String> {
+    fn known(&self, provider: &str, field: FieldKind) -> Vec<String> {
         let Some(entry) = self.entries.iter().find(|e| e.provider.facts().name == provider) else {
             return Vec::new();
         };
-        let of = |d: &ProbeDesc| field(d).clone();
+        let of = |d: &ProbeDesc| d.field(field).clone();
         let mut all: Vec<Arc<str>> = match entry.provider.kept() {
             Some(kept) => {
                 let mut all = Vec::new();
@@ -394,6 +381,10 @@ impl Registry {
         all.sort_unstable();
         all.dedup();
         all.iter().map(|f| f.to_string()).collect()
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        self.get(&probe.provider).map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(probe))
     }
 }
 

@@ -1,0 +1,1 @@
+syscall::openat:entry { trace(copyinstr(args[1])); }
