@@ -146,7 +146,7 @@ fn qemu(guest: &Guest, work: &Path, initrd: &Path, out: &mut dyn Write) -> Resul
         "-accel".into(),
         std::env::var("DTRACE_VM_ACCEL").unwrap_or_else(|_| "tcg,thread=single".into()),
         "-cpu".into(),
-        std::env::var("DTRACE_VM_CPU").unwrap_or_else(|_| "max".into()),
+        "max".into(),
         "-m".into(),
         guest.mem.to_string(),
         "-smp".into(),

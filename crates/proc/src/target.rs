@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn wait_end(t: &mut Target) -> Ended {
-        for _ in 0..500 {
+        for _ in 0..30_000 {
             if let Some(e) = t.ended() {
                 return e;
             }
@@ -343,7 +343,12 @@ mod tests {
         let mut t = Target::grab(pid).unwrap();
         assert_eq!(state_of(pid), 't');
         t.release();
-        std::thread::sleep(Duration::from_millis(50));
+        // It may be on its way to sleep.
+        for _ in 0..30_000 {
+            if state_of(pid) != 'S' {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         assert_eq!(state_of(pid), 'S');
         drop(t);
         child.kill().unwrap();

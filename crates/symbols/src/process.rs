@@ -336,9 +336,9 @@ mod tests {
 
     /// A process that sleeps, and the address of something in its libc.
     fn sleeper() -> Option<(std::process::Child, u64)> {
-        let child = std::process::Command::new("sleep").arg("60").spawn().ok()?;
+        let child = std::process::Command::new("sleep").arg("600").spawn().ok()?;
         let pid = child.id();
-        for _ in 0..200 {
+        for _ in 0..60_000 {
             let (_, maps) = observe(pid).unwrap_or_default();
             let libc =
                 |m: &&Mapping| matches!(&m.backing, Backing::File { path, .. } if path.contains("libc.so"));
@@ -422,7 +422,7 @@ mod tests {
         let text = std::fs::read("/proc/self/maps").unwrap();
         let offset = file_offset(maps::find(&maps::parse(&text), landmark()).unwrap(), landmark());
         let mut addr = None;
-        for _ in 0..400 {
+        for _ in 0..60_000 {
             let maps = observe(pid).map(|(_, m)| m).unwrap_or_default();
             let hit = |m: &&Mapping| {
                 matches!(&m.backing, Backing::File { path, .. } if *path == copy.to_string_lossy())
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn sleeps_when_told_to() {
         if std::env::var_os("SYMBOLS_TEST_SLEEP").is_some() {
-            std::thread::sleep(std::time::Duration::from_secs(60));
+            std::thread::sleep(std::time::Duration::from_secs(600));
         }
     }
 

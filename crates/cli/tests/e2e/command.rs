@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Verdict::{self, Pass};
-use crate::tool::{dtrace, finish, settle, signal, start, workload};
+use crate::tool::{LIMIT, dtrace, finish, printed, signal, start, unread, workload};
 
 tests! {
     usage_without_words wrong_option_is_usage version syntax_errors_are_all_reported unknown_names error_tags
@@ -209,30 +209,34 @@ fn an_unreadable_script() -> Verdict {
 }
 
 fn interrupt_once() -> Verdict {
-    let child = start(&["-qn", "syscall:::entry { @[execname] = count(); } END { printf(\"end\\n\"); }"]);
-    settle();
+    let mut child = start(&[
+        "-qn",
+        "BEGIN { printf(\"begun\\n\"); } syscall:::entry { @[execname] = count(); } END { printf(\"end\\n\"); }",
+    ]);
+    printed(&mut child);
     signal(&child, libc::SIGINT);
-    let o = finish(child, Duration::from_secs(20)).code(0);
-    assert!(o.out.starts_with("\nend\n"), "{o:?}");
+    let o = finish(child).code(0);
+    assert!(o.out.starts_with("begun\n\nend\n"), "{o:?}");
     assert!(o.out.contains("e2e"), "this runner makes system calls, too: {o:?}");
     Pass
 }
 
 fn interrupt_twice() -> Verdict {
-    let child = start(&["-qn", "tick-1ms { printf(\"x\"); } END { printf(\"end\\n\"); }"]);
-    settle();
+    let mut child =
+        start(&["-qn", "BEGIN { printf(\"y\"); } tick-1ms { printf(\"x\"); } END { printf(\"end\\n\"); }"]);
+    printed(&mut child);
     signal(&child, libc::SIGINT);
     signal(&child, libc::SIGINT);
-    let o = finish(child, Duration::from_secs(20));
+    let o = finish(child);
     assert!(o.code.is_some(), "{o:?}");
     Pass
 }
 
 fn terminated_by_sigterm() -> Verdict {
-    let child = start(&["-qn", "BEGIN { printf(\"begin\\n\"); } END { printf(\"end\\n\"); }"]);
-    settle();
+    let mut child = start(&["-qn", "BEGIN { printf(\"begin\\n\"); } END { printf(\"end\\n\"); }"]);
+    printed(&mut child);
     signal(&child, libc::SIGTERM);
-    let o = finish(child, Duration::from_secs(20)).code(0);
+    let o = finish(child).code(0);
     assert!(o.out.contains("begin\n") && o.out.contains("end\n"), "{o:?}");
     Pass
 }
@@ -424,30 +428,25 @@ fn targets_are_told_by_name_of_signal() -> Verdict {
     Pass
 }
 
+/// True while a thread of the process waits in a write.
+fn writes(child: &std::process::Child) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
+    let calls = threads.filter_map(|t| std::fs::read_to_string(t.path().join("syscall")).ok());
+    calls.into_iter().any(|call| call.starts_with(&format!("{} 0x", libc::SYS_write)))
+}
+
 /// Nobody reads, and the pipe is full.
 fn an_interrupt_ends_a_blocked_write() -> Verdict {
     let script = "BEGIN { n = 0; } tick-1ms { printf(\"%1000d\\n\", n++); } END { printf(\"end\"); }";
     let mut child = start(&["-q", "-n", script, "-x", "switchrate=10ms"]);
-    let mut pipe = child.stdout.take().unwrap();
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&pipe);
-    let filled = || {
-        let mut bytes = 0;
-        // SAFETY: a plain system call on a descriptor of ours; it writes an int.
-        unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) };
-        bytes
-    };
-    // SAFETY: as above.
+    let fd = std::os::fd::AsRawFd::as_raw_fd(child.stdout.as_ref().unwrap());
+    // SAFETY: a plain system call on a descriptor of ours.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, 4096) };
-    // There is something new a hundred times a second: what no longer grows is full.
-    let limit = std::time::Instant::now() + Duration::from_secs(30);
-    let (mut last, mut since) = (0, std::time::Instant::now());
-    while (last == 0 || since.elapsed() < Duration::from_secs(1)) && std::time::Instant::now() < limit {
-        if filled() != last {
-            (last, since) = (filled(), std::time::Instant::now());
-        }
+    // What has less room than a line has is full, and before the next line the writer waits.
+    let limit = std::time::Instant::now() + LIMIT;
+    while (unread(&child) < 3000 || !writes(&child)) && std::time::Instant::now() < limit {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let limit = std::time::Instant::now() + Duration::from_secs(30);
     let mut ended = None;
     while ended.is_none() && std::time::Instant::now() < limit {
         signal(&child, libc::SIGINT);
@@ -457,7 +456,7 @@ fn an_interrupt_ends_a_blocked_write() -> Verdict {
     let _ = child.kill();
     let _ = child.wait();
     let mut said = String::new();
-    std::io::Read::read_to_string(&mut pipe, &mut said).unwrap();
+    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut said).unwrap();
     assert!(!said.is_empty() && !said.contains("end"), "{} bytes: {said}", said.len());
     assert_eq!(ended.and_then(|s| s.code()), Some(1));
     Pass

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{binary, finish};
@@ -81,7 +80,7 @@ fn commands_in_the_papers_compile() -> Verdict {
                     .stderr(Stdio::piped())
                     .spawn()
                     .unwrap();
-                let o = finish(child, Duration::from_secs(60));
+                let o = finish(child);
                 assert_eq!(o.code != Some(0), block.fails, "{}: dtrace {line}\n{}", block.at, o.err);
                 count += 1;
             }

@@ -1,8 +1,6 @@
 //! A machine is busy in its kernel: from the busiest module down to the file, each question asked of what the one before
 //! answered, as in the user guide.
 
-use std::time::Duration;
-
 use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::{all_at_once, cannot, root_is_of_a_module, suppressed};
 use crate::tool::{Output, finish, start, workload};
@@ -23,7 +21,7 @@ impl Answers {
     #[track_caller]
     fn to(program: &str) -> Answers {
         let child = start(&["-q", "-c", &workload("openread", TIMES), "-n", program]);
-        let output = finish(child, Duration::from_secs(240)).code(0);
+        let output = finish(child).code(0);
         let mut rows = Vec::new();
         let mut key: Vec<String> = Vec::new();
         // A stack is a key of many lines.

@@ -60,7 +60,6 @@ fn not_yet() -> Verdict {
         ("BEGIN { speculate(1); }", "speculate( )"),
         ("BEGIN { commit(1); }", "commit( )"),
         ("BEGIN { discard(1); }", "discard( )"),
-        ("BEGIN { return(1); }", "return( )"),
     ] {
         refused(script, "D_UNSUPPORTED", &format!("{what} is not supported yet"));
     }

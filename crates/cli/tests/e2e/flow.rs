@@ -1,7 +1,5 @@
 //! `-F`: calls indented by entry and return.
 
-use std::time::Duration;
-
 use crate::Verdict::{self, Pass};
 use crate::fbt::{all_at_once, cannot, suppressed};
 use crate::tool::{Output, dtrace, finish, start, workload};
@@ -133,7 +131,7 @@ fn a_call_of_the_kernel_is_a_tree() -> Verdict {
     let program = talk(functions);
     let calls = 5;
     let child = start(&["-F", "-Z", "-c", &workload("pinnedopen", calls), "-n", &program]);
-    let o = finish(child, Duration::from_secs(240)).code(0);
+    let o = finish(child).code(0);
     assert!(!o.err.contains(" drops"), "{o:?}");
     let texts = rows(&o);
     let rows: Vec<Row<'_>> = texts.iter().map(|t| row(t)).collect();

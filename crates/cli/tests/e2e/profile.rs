@@ -32,10 +32,15 @@ fn ticks_keep_their_rate() -> Verdict {
     if std::env::var_os("DTRACE_IN_VM").is_some() {
         return Skip("an emulated clock keeps no rate".into());
     }
-    let o = dtrace(&["-qn", "tick-100hz { @ = count(); } tick-2s { exit(0); }"]).code(0);
-    let n = o.last_number();
-    // A tick that a stolen CPU misses is not made up for.
-    assert!((100..=202).contains(&n), "{n} ticks of 100 hz in 2 s");
+    // So many take at least so long; and where the machine does not stand still, the next is due after one period.
+    let script = "tick-100hz { this->due = timestamp - arg2; n++; } tick-100hz /n == 1/ { first = this->due; } \
+                  tick-100hz /n > 1/ { @ = min(this->due - last); } tick-100hz { last = this->due; } \
+                  tick-100hz /n == 100/ { exit(0); } \
+                  END { printf(\"all %d\\n\", last - first); printa(\"next %@d\\n\", @); }";
+    let o = dtrace(&["-qn", &format!("uint64_t first; uint64_t last; {script}")]).code(0);
+    let (all, next) = (o.value_of("all"), o.value_of("next"));
+    assert!(all >= 990_000_000 - 5_000_000, "100 ticks of 100 hz in {all} ns");
+    assert!((5_000_000..=10_500_000).contains(&next), "the next tick of 100 hz is due after {next} ns");
     Pass
 }
 
@@ -54,8 +59,7 @@ fn profile_samples_a_spinner() -> Verdict {
     .code(0);
     let n = o.last_number();
     // Of what a host steals, ticks are not made up for, and an emulated CPU has hardly any time of its own.
-    let least = if std::env::var_os("DTRACE_IN_VM").is_some() { 10 } else { 100 };
-    assert!((least..=1100).contains(&n), "{n} samples of one second at 997 hz: {o:?}");
+    assert!((10..=1100).contains(&n), "{n} samples of one second at 997 hz: {o:?}");
     Pass
 }
 
@@ -64,14 +68,15 @@ fn firings_are_due_at_exact_times() -> Verdict {
         return skip;
     }
     // When a firing was due, whenever it came, is a whole number of periods after the one before. Between the two looks at
-    // the clock a host may take the CPU away, but not mostly.
+    // the clock a host may take the CPU away, but not always.
     let program = "BEGIN { last = (int64_t)0; } tick-10ms { this->due = timestamp - arg2; } \
                    tick-10ms /last/ { this->off = (this->due - last + 100000) % 10000000; \
                                       all++; good += this->off < 200000 ? 1 : 0; } \
                    tick-10ms { last = this->due; } tick-10ms /all == 50/ { exit(0); } \
                    END { printf(\"good %d\\n\", good); }";
     let o = dtrace(&["-qn", program]).code(0);
-    assert!((25..=50).contains(&o.value_of("good")), "{o:?}");
+    // By accident it would be one of fifty.
+    assert!((10..=50).contains(&o.value_of("good")), "{o:?}");
     Pass
 }
 
@@ -79,10 +84,11 @@ fn kernel_stacks_and_functions() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
+    let calls = if std::env::var_os("DTRACE_IN_VM").is_some() { 300_000 } else { 3_000_000 };
     let o = dtrace(&[
         "-q",
         "-c",
-        &workload("getppid", 3_000_000),
+        &workload("getppid", calls),
         "-n",
         "profile-997hz /arg0/ { @f[func(arg0)] = count(); @s[stack()] = count(); @m[mod(arg0)] = count(); }",
     ])
@@ -98,7 +104,7 @@ fn user_stacks() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
-        &workload("spin", 500),
+        &workload("cputime", 300),
         "-n",
         "profile-997hz /arg1 && pid == $target/ { @[ustack(3)] = count(); @u[ufunc(arg1)] = count(); @m[umod(arg1)] = count(); }",
     ])
@@ -115,7 +121,7 @@ fn both_pcs() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
-        &workload("spin", 300),
+        &workload("cputime", 300),
         "-n",
         "profile-997hz /(arg0 == 0) == (arg1 == 0)/ { @bad = count(); } profile-997hz { @all = count(); } \
          END { printa(\"bad %@d\\n\", @bad); printa(\"all %@d\\n\", @all); }",

