@@ -3,10 +3,10 @@
 //! To detach a perf event or a trampoline takes the kernel a tenth of a second, and thousands of functions on one link several
 //! seconds; each is the close of the last descriptor. So a child takes copies of the descriptors and ends: its memory goes
 //! first, then its descriptors, as slowly as it may be, and whoever made it need not wait. It has nothing else of its
-//! parent: not its terminal, not its pipes.
+//! parent: not its terminal, not its pipes. It ends only when its parent has closed its own: the last close is the slow one.
 
 use super::Link;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Closes links in a background process; these descriptors of ours are closed when this returns. Where there can be no
 /// process, they are closed here.
@@ -16,6 +16,8 @@ pub fn close_elsewhere(links: Vec<Link>) {
         keep.push(link.as_raw_fd());
         keep.extend(link.event().map(AsRawFd::as_raw_fd));
     }
+    let gate = gate();
+    keep.extend(gate.iter().map(|(wait, _)| wait.as_raw_fd()));
     keep.sort_unstable();
     let holes = holes(&keep);
     // SAFETY: the child makes system calls only, on memory that was made before, and never returns.
@@ -32,6 +34,13 @@ pub fn close_elsewhere(links: Vec<Link>) {
             for (first, last) in &holes {
                 libc::syscall(libc::SYS_close_range, *first, *last, 0);
             }
+            // Nobody writes: it ends when the parent has closed its end, behind all others.
+            if let Some((wait, _)) = &gate {
+                let mut byte = 0u8;
+                while libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) < 0
+                    && super::last_errno() == libc::EINTR
+                {}
+            }
             libc::_exit(0);
         },
         child if child > 0 => {
@@ -44,6 +53,17 @@ pub fn close_elsewhere(links: Vec<Link>) {
         _ => {}
     }
     drop(links);
+    drop(gate);
+}
+
+/// A pipe: where to wait, and what to close for that to end.
+fn gate() -> Option<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two numbers; both descriptors are ours alone.
+    unsafe {
+        (libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) == 0)
+            .then(|| (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
 }
 
 /// The ranges of descriptors around these, which are sorted.
