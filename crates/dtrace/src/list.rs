@@ -192,12 +192,19 @@ impl<'a> List<'a> {
             let args = provider.map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(desc));
             self.text.extend_from_slice(b"\n\tArgument Types\n");
             for (n, arg) in args.as_deref().unwrap_or_default().iter().enumerate() {
+                self.text.extend_from_slice(b"\t\targs[");
+                number(&mut self.text, n as u32, 1);
+                self.text.extend_from_slice(b"]: ");
                 // Functions by the thousand take the same.
-                if !self.names.contains_key(arg) {
-                    self.names.insert(arg.clone(), arg.name(&self.types));
+                match self.names.get(arg) {
+                    Some(name) => self.text.extend_from_slice(name.as_bytes()),
+                    None => {
+                        let name = arg.name(&self.types);
+                        self.text.extend_from_slice(name.as_bytes());
+                        self.names.insert(arg.clone(), name);
+                    }
                 }
-                let name = self.names.get(arg).map_or("", String::as_str);
-                writeln!(self.text, "\t\targs[{n}]: {name}")?;
+                self.text.push(b'\n');
             }
             let none: &[u8] = if args.is_ok_and(|args| !args.is_empty()) { b"\n" } else { b"\t\tNone\n\n" };
             self.text.extend_from_slice(none);
@@ -218,11 +225,10 @@ impl<'a> List<'a> {
 /// Bytes that are written at once.
 const CHUNK: usize = 64 << 10;
 
-/// A probe's line.
-fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
-    let [provider, module, function, name] = probe.fields();
+/// A number, in so many columns at least.
+fn number(out: &mut Vec<u8>, number: u32, columns: usize) {
     let mut digits = [b' '; 10];
-    let (mut at, mut left) = (digits.len(), id);
+    let (mut at, mut left) = (digits.len(), number);
     loop {
         at -= 1;
         digits[at] = b'0' + (left % 10) as u8;
@@ -231,7 +237,13 @@ fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
             break;
         }
     }
-    out.extend_from_slice(&digits[at.min(digits.len() - 5)..]);
+    out.extend_from_slice(&digits[at.min(digits.len() - columns)..]);
+}
+
+/// A probe's line.
+fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
+    let [provider, module, function, name] = probe.fields();
+    number(out, id, 5);
     for (text, columns) in [(provider, 10), (module, 17), (function, 33)] {
         out.push(b' ');
         let long = if text.is_ascii() { text.len() } else { text.chars().count() };
