@@ -89,7 +89,7 @@ fn each_of_many_is_itself() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
-    const FUNCTIONS: [&str; 5] = ["vfs_read", "vfs_write", "ksys_write", "path_openat", "do_filp_open"];
+    const FUNCTIONS: [&str; 4] = ["vfs_read", "vfs_write", "ksys_write", "path_openat"];
     let probes = FUNCTIONS.map(|f| format!("fbt::{f}:entry")).join(",");
     let clause = format!("{probes} /pid == $target/ {{ @[probefunc, stack(1)] = count(); }}");
     let o = dtrace(&["-q", "-c", &workload("write", 1000), "-n", &clause]).code(0);
