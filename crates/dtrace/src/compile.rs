@@ -166,7 +166,7 @@ pub fn compile_with(
 /// The modules that there are, where descriptions wait for others.
 fn modules_now(options: &Options) -> Option<Rc<BTreeSet<String>>> {
     let zdefs = options.flag("zdefs");
-    zdefs.then(|| Rc::new(bpf::sys::live_modules().unwrap_or_default()))
+    zdefs.then(|| Rc::new(bpf::sys::modules().unwrap_or_default().live))
 }
 
 impl Program {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use bpf::sys::{ModuleEvents, live_modules};
+use bpf::sys::{ModuleEvents, modules};
 
 use crate::compile::Program;
 
@@ -17,8 +17,9 @@ pub(crate) struct Modules {
     events: ModuleEvents,
     /// Those whose probes are known.
     known: BTreeSet<String>,
-    /// Nothing was compared yet: a module may have come while the session was made.
-    fresh: bool,
+    /// There is to be looked though nothing was heard: a module may have come while the session was made, or one was on its way
+    /// when last looked.
+    again: bool,
 }
 
 /// What came.
@@ -36,12 +37,12 @@ impl Modules {
             return Ok(None);
         };
         // A kernel without modules gets none.
-        if live_modules().is_err() {
+        if modules().is_err() {
             return Ok(None);
         }
         let missing = |e| format!("modules that are loaded later bring no probes: {e}");
         let events = ModuleEvents::listen().map_err(missing)?;
-        Ok(Some(Modules { events, known: known.as_ref().clone(), fresh: true }))
+        Ok(Some(Modules { events, known: known.as_ref().clone(), again: true }))
     }
 
     /// Becomes readable when something happens to a module.
@@ -52,25 +53,27 @@ impl Modules {
     /// What came since the last call, if anything.
     pub(crate) fn look(&mut self, program: &Program) -> Option<Came> {
         let heard = self.events.take();
-        if !heard.any && !std::mem::take(&mut self.fresh) {
+        if !heard.any && !std::mem::take(&mut self.again) {
             return None;
         }
-        let live = live_modules().ok()?;
+        let bpf::sys::Modules { live, loading } = modules().ok()?;
         let mut gone: BTreeSet<String> = self.known.difference(&live).cloned().collect();
         gone.extend(heard.gone);
         if !gone.is_empty() {
             program.registry.went(&gone);
             self.known.retain(|m| !gone.contains(m));
         }
-        let modules: BTreeSet<String> = live.difference(&self.known).cloned().collect();
-        gone.iter().chain(&modules).for_each(|m| program.kernel.forget(m));
-        if modules.is_empty() {
+        let came: BTreeSet<String> = live.difference(&self.known).cloned().collect();
+        gone.iter().chain(&came).for_each(|m| program.kernel.forget(m));
+        // Modules come in rows, for one needs another. And a tracepoint does not tell its module: none may be half there.
+        self.again = loading;
+        if came.is_empty() || loading {
             return None;
         }
         self.known = live;
         let waiting = program.waiting();
-        let probes = program.registry.came(&modules, &waiting.iter().collect::<Vec<_>>());
-        (!probes.is_empty()).then_some(Came { modules, probes })
+        let probes = program.registry.came(&came, &waiting.iter().collect::<Vec<_>>());
+        (!probes.is_empty()).then_some(Came { modules: came, probes })
     }
 }
 

@@ -128,6 +128,9 @@ pub trait Kept {
 pub struct Arrival<'a> {
     /// Their names.
     pub modules: &'a BTreeSet<String>,
+    /// Modules that were unloaded since the probes were listed: what was listed of them counts no more. Of others that are among
+    /// the listed ones everything is known: they came while the list was read.
+    pub gone: &'a BTreeSet<String>,
     /// How many there were before: providers that share a list read it once for each.
     pub number: u32,
     /// The id that the first probe of the provider gets; the others follow.
@@ -160,6 +163,8 @@ pub struct Registry {
     /// Probes of modules that came later, in the order they came; their ids begin at [`LATER`].
     later: RefCell<Vec<Later>>,
     arrivals: Cell<u32>,
+    /// Modules that were unloaded meanwhile.
+    gone: RefCell<BTreeSet<String>>,
 }
 
 /// A probe of a module that came later.
@@ -202,7 +207,13 @@ impl Registry {
     fn of(providers: Vec<Box<dyn Provider>>) -> Registry {
         let entries =
             providers.into_iter().map(|provider| Entry { provider, list: OnceCell::new() }).collect();
-        Registry { entries, made: RefCell::default(), later: RefCell::default(), arrivals: Cell::default() }
+        Registry {
+            entries,
+            made: RefCell::default(),
+            later: RefCell::default(),
+            arrivals: Cell::default(),
+            gone: RefCell::default(),
+        }
     }
 
     /// The provider of this name.
@@ -228,7 +239,8 @@ impl Registry {
         let from = self.later_end();
         let number = self.arrivals.replace(self.arrivals.get() + 1);
         for entry in self.entries.iter().filter(|e| patterns.iter().any(|p| e.may_come(p))) {
-            let found = entry.provider.later(&Arrival { modules, number, first: self.later_end() });
+            let (first, gone) = (self.later_end(), &*self.gone.borrow());
+            let found = entry.provider.later(&Arrival { modules, gone, number, first });
             let found = found.into_iter().map(|desc| Later { desc: Arc::new(desc), gone: false });
             self.later.borrow_mut().extend(found);
         }
@@ -237,6 +249,7 @@ impl Registry {
 
     /// Modules were unloaded: what they brought matches nothing any more.
     pub fn went(&self, modules: &BTreeSet<String>) {
+        self.gone.borrow_mut().extend(modules.iter().cloned());
         for later in self.later.borrow_mut().iter_mut() {
             later.gone |= modules.contains(&*later.desc.module);
         }

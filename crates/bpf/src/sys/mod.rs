@@ -33,7 +33,7 @@ pub use map::{
     Element, GracePeriod, Map, MapBtf, MapInfo, MapKind, MapSpec, Update, flags, online_cpus, possible_cpus,
 };
 pub use mmap::Mmap;
-pub use modules::{Heard, ModuleEvents, live_modules};
+pub use modules::{Heard, ModuleEvents, Modules, modules};
 pub use perf::{Counter, PerfEvent, Rate};
 pub use prog::{AttachType, FuncInfo, LineInfo, Prog, ProgInfo, ProgKind, ProgSpec, Refusal, SLEEPABLE};
 pub use tracefs::tracefs;

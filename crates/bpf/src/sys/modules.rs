@@ -94,19 +94,32 @@ impl AsFd for ModuleEvents {
     }
 }
 
-/// Names of the modules that are loaded and ready; an error where the kernel has no modules at all.
-pub fn live_modules() -> std::io::Result<BTreeSet<String>> {
+/// The modules of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Modules {
+    /// Names of those that are loaded and ready.
+    pub live: BTreeSet<String>,
+    /// Another one is on its way.
+    pub loading: bool,
+}
+
+/// The modules that there are; an error where the kernel has none at all.
+pub fn modules() -> std::io::Result<Modules> {
     Ok(parse(&std::fs::read_to_string(LIST)?))
 }
 
 /// `name size users by state address`
-fn parse(list: &str) -> BTreeSet<String> {
-    let live = |line: &str| {
+fn parse(list: &str) -> Modules {
+    let mut all = Modules::default();
+    for line in list.lines() {
         let mut words = line.split(' ');
-        let name = words.next()?;
-        (words.nth(3)? == "Live").then(|| name.to_string())
-    };
-    list.lines().filter_map(live).collect()
+        match (words.next(), words.nth(3)) {
+            (Some(name), Some("Live")) => _ = all.live.insert(name.into()),
+            (_, Some("Loading")) => all.loading = true,
+            _ => {}
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -117,7 +130,9 @@ mod tests {
     fn only_modules_that_are_ready_count() {
         let text = "dummy 12288 0 - Live 0x0000000000000000\nloop 45056 0 - Loading 0x0\n\
                     overlay 217088 1 - Live 0xffffffffc0200000 (E)\nold 1 0 - Unloading 0x0\n";
-        assert_eq!(parse(text).into_iter().collect::<Vec<_>>(), ["dummy", "overlay"]);
+        let all = parse(text);
+        assert_eq!(all.live.into_iter().collect::<Vec<_>>(), ["dummy", "overlay"]);
+        assert!(all.loading && !parse("dummy 1 0 - Live 0x0\n").loading);
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn no_module_is_waited_for_without_need() -> Verdict {
         count
     };
     let none = sockets("BEGIN { printf(\"ready\\n\"); } tick-1s, syscall::nosuch:entry, nosuch:::x {}");
-    let one = sockets("BEGIN { printf(\"ready\\n\"); } fbt:nosuch::entry {}");
+    let one = sockets("BEGIN { printf(\"ready\\n\"); } rawtp:nosuch::nosuch {}");
     assert_eq!(one, none + 1);
     Pass
 }

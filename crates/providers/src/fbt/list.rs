@@ -55,6 +55,11 @@ impl List {
         List { text, lines }
     }
 
+    /// Whether functions of a module are in it.
+    pub(super) fn has_module(&self, name: &str) -> bool {
+        self.text.contains(&format!("[{name}]"))
+    }
+
     /// The functions of some modules.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> List {
         let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(names(&addresses, ""), expected);
         assert_eq!(names(&addresses, "dup"), expected[1..3]);
         assert_eq!(names(&addresses, "ffff"), [""; 0]);
+        assert!(addresses.has_module("overlay") && !addresses.has_module("over"));
         assert_eq!(names(&addresses.only(|m| m == "overlay"), "")[1], expected[3].replace("4 ", "1 "));
         assert_eq!(addresses.at(4).map(|f| f.name), Some("ovl.isra.0"));
         assert_eq!((addresses.at(2), addresses.at(6)), (None, None));

@@ -65,8 +65,13 @@ impl Shared {
         match &*came {
             Some((number, list)) if *number == arrival.number => list.clone(),
             _ => {
+                let listed = self.list.get().and_then(|list| list.as_ref().ok());
+                let known = |module: &str| {
+                    !arrival.gone.contains(module) && listed.is_some_and(|list| list.has_module(module))
+                };
+                let new: Vec<&String> = arrival.modules.iter().filter(|m| !known(m)).collect();
                 let list = List::read().unwrap_or_default();
-                let list = Rc::new(list.only(|module| arrival.modules.contains(module)));
+                let list = Rc::new(list.only(|module| new.iter().any(|n| *n == module)));
                 *came = Some((arrival.number, list.clone()));
                 list
             }
