@@ -11,6 +11,7 @@
 //!   128  unique       ids of threads, ever growing      fetch-add
 //!   192  life         the consumer's signs of life      consumer adds 1
 //!   256  alarm        see [`crate::deadman`]            heartbeats store
+//!   320  ticks[472]   periods when a slow clock fired   its program stores
 //!
 //!  per-CPU control (PERCPU_STRIDE bytes a CPU index, all in one element)
 //!     0  reserve      ring: bytes ever reserved         compare-exchange by programs
@@ -50,6 +51,10 @@ pub const UNIQUE: u32 = 128;
 pub const LIFE: u32 = 192;
 /// Offset of the alarm word in the control page.
 pub const ALARM: u32 = 256;
+/// Offset of the words of slow clocks in the control page.
+pub const TICKS: u32 = 320;
+/// As many there are; a clock's number is taken modulo this.
+pub const TICKS_MAX: u32 = (CONTROL_SIZE - TICKS) / 8;
 
 /// Bytes of a CPU's control element.
 pub const PERCPU_STRIDE: u32 = 512;

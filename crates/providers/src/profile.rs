@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bpf::arch::regs;
 use bpf::features::Facility;
-use bpf::mir::{Alu, Builder, Helper, Jmp, Size, V};
+use bpf::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use bpf::sys::Counter;
 use probes::{Attributes, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability};
 
@@ -45,6 +45,10 @@ const TICKS: [u32; 6] = [1, 10, 100, 500, 1000, 5000];
 
 /// Shortest interval: 200 microseconds (5000 hz).
 const SHORTEST: u64 = 200_000;
+
+/// A tick of this period or longer has a chance to fire every so often, see [`bpf::routines::beat`].
+const SLOW: u64 = 1_000_000_000;
+const CHANCE: u64 = 250_000_000;
 
 /// Unit names and nanoseconds; `hz` apart.
 const UNITS: [(&str, u64); 14] = [
@@ -127,12 +131,20 @@ impl Provider for Profile {
                 return Err(format!("{}: not a rate", probe.desc));
             };
             let cpus = if tick { all.first().copied().into_iter().collect() } else { all.clone() };
+            // Two clocks never share a word: ids of a session's probes follow each other.
+            let chances = period.div_ceil(CHANCE);
+            let slow = (tick && period >= SLOW).then(|| Slow {
+                clock: probe.id.0,
+                period,
+                chance: period / chances,
+            });
+            let period = slow.map_or(period, |s| s.chance);
             units.push(Unit {
                 name: probe.desc.name.to_string(),
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample { due }),
+                context: Rc::new(Sample { due, slow }),
                 attach: Attach::Clock { event: Counter::clock(), period, cpus, single: tick },
                 interrupts: true,
             });
@@ -154,6 +166,17 @@ pub(crate) struct Due {
 pub(crate) struct Sample {
     /// For `arg2`, where the event has a timer.
     pub(crate) due: Option<Due>,
+    /// A clock that has several chances a period.
+    pub(crate) slow: Option<Slow>,
+}
+
+/// A slow clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slow {
+    clock: u32,
+    /// Nanoseconds, and those from chance to chance.
+    period: u64,
+    chance: u64,
 }
 
 impl Sample {
@@ -185,6 +208,13 @@ impl Sample {
 }
 
 impl bpf::program::Context for Sample {
+    fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> bpf::program::Index {
+        if let Some(slow) = self.slow {
+            bpf::routines::beat(b, ctx, slow.clock, slow.period, slow.chance, miss);
+        }
+        bpf::program::Index::Const(0)
+    }
+
     fn arg(&self, b: &mut Builder, ctx: V, _index: bpf::program::Index, n: u8) -> V {
         match n {
             0 | 1 => {}

@@ -17,6 +17,7 @@
 //!  assoc    associative arrays                  thread     self->, context level
 //!  memory   what an address of D's own leads to
 //!  chill    holding the CPU                       heartbeat  watching over the session
+//!  beat     slow clocks
 //!  owned    elements of self-> arrays and their threads
 //!  vtime    vtimestamp
 //!  own_frames   which frames of a stack are ours
@@ -28,6 +29,7 @@ mod agg;
 mod agg_value;
 mod args;
 mod assoc;
+mod beat;
 mod chill;
 mod heartbeat;
 mod memory;
@@ -44,6 +46,7 @@ pub(crate) mod words;
 pub use agg::aggregate;
 pub(crate) use args::args;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
+pub use beat::beat;
 pub use chill::chill;
 pub use heartbeat::heartbeat;
 pub use memory::{Home, Object, Own, Where, resolve, store, unstage};

@@ -186,7 +186,7 @@ impl Provider for Cpc {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample { due: None }),
+                context: Rc::new(Sample { due: None, slow: None }),
                 attach: Attach::Clock { event, period, cpus: cpus.clone(), single: false },
                 // What the kernel counts itself it counts where it happens.
                 interrupts: kind != Kind::Software,
