@@ -70,11 +70,13 @@ pub struct Needs {
     pub levels: u32,
     /// How the context level is found where a program's probes fire at several; without it [`Plan::level`] holds.
     pub preempt_count: Option<PreemptCount>,
+    /// Records tell their threads apart ([`plane::ring::flags::thread`]).
+    pub threads: bool,
 }
 
 impl Default for Needs {
     fn default() -> Self {
-        Needs { cpus: 1, one_shot: false, slot_bytes: 0, levels: 1, preempt_count: None }
+        Needs { cpus: 1, one_shot: false, slot_bytes: 0, levels: 1, preempt_count: None, threads: false }
     }
 }
 
@@ -239,6 +241,8 @@ pub struct Plan {
     pub vtime: bool,
     /// See [`Needs::preempt_count`].
     pub preempt_count: Option<PreemptCount>,
+    /// See [`Needs::threads`].
+    pub threads: bool,
     /// The one context level at which the program to be made fires, 0 (thread) to 3 (NMI).
     pub level: u32,
 }
@@ -264,6 +268,7 @@ impl Plan {
             vars: Vec::new(),
             vtime: reads_vtime(module),
             preempt_count: needs.preempt_count,
+            threads: needs.threads,
             level: 0,
         };
         plan.add_aggs(module, options);

@@ -9,9 +9,9 @@
 //!   the record that asks for them. A batch that asks for nothing takes none.
 //! - **Output is buffered here and handed over once a batch**, so a full pipe or disk is seen in one place, as an error.
 //!
-//! Which clause of a firing enters or leaves (`-F`) is decided here, from the records of the same CPU before and after: the
-//! first of an `entry` probe's clauses, the last of a `return` probe's. There a batch is shown CPU by CPU, as the original
-//! does; else in time order.
+//! Which clause of a firing enters or leaves (`-F`) is decided here, from the records of the same thread before and after: the
+//! first of an `entry` probe's clauses, the last of a `return` probe's. There a batch is shown thread by thread (the original:
+//! CPU by CPU, where a thread that moves leaves half of its calls behind); else in time order.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -28,7 +28,7 @@ use crate::message::{Aborted, DropReport, FaultReport, Message};
 use crate::options::Options;
 use crate::output::{Destination, Output};
 use crate::record::{
-    Decoder, Enabled, EnabledProbe, Event, Flow, Item, Layout, Probe, ProbeRow, StackCache, Tables,
+    Decoder, Enabled, EnabledProbe, Event, Flow, Item, Layout, Probe, ProbeRow, StackCache, Strand, Tables,
 };
 use crate::symbolizer::{Process, Symbolizer};
 use crate::text::{Renderer, View, formatted};
@@ -46,6 +46,16 @@ pub struct RawRecord<'a> {
     pub flags: u16,
     /// What follows the header.
     pub data: &'a [u8],
+}
+
+impl RawRecord<'_> {
+    /// An idle CPU's thread has no number.
+    fn strand(&self) -> Strand {
+        match flags::thread(self.flags) {
+            0 => Strand::Cpu(self.cpu),
+            thread => Strand::Thread(thread),
+        }
+    }
 }
 
 /// Receives the slots of a snapshot: aggregation, CPU, key, value in the words of [`plane::desc::AggFunc`]. A key may come
@@ -79,8 +89,8 @@ pub struct Consumer<W: Output> {
     exit: Option<i32>,
     /// Some record or key holds addresses of processes.
     user_addresses: bool,
-    /// epid of the last record of each CPU.
-    last: HashMap<u32, u32>,
+    /// epid of the last record of each strand.
+    last: HashMap<Strand, u32>,
 }
 
 impl<W: Output> Consumer<W> {
@@ -174,9 +184,9 @@ impl<W: Output> Consumer<W> {
     }
 
     fn records(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
-        let by_cpu = if self.options.flowindent { by_cpu(batch) } else { Vec::new() };
-        let batch = if self.options.flowindent { &by_cpu } else { batch };
-        let next = if self.options.flowindent { next_on_cpu(batch) } else { Vec::new() };
+        let by_strand = if self.options.flowindent { by_strand(batch) } else { Vec::new() };
+        let batch = if self.options.flowindent { &by_strand } else { batch };
+        let next = if self.options.flowindent { next_of_strand(batch) } else { Vec::new() };
         let mut fresh = false;
         for (i, raw) in batch.iter().enumerate() {
             if raw.flags & flags::DISCARD != 0 {
@@ -266,7 +276,7 @@ impl<W: Output> Consumer<W> {
             return Ok(());
         };
         let flow = if options.flowindent {
-            let previous = last.insert(raw.cpu, raw.epid);
+            let previous = last.insert(raw.strand(), raw.epid);
             flow(tables, raw.epid, probe, previous, following)
         } else {
             Flow::None
@@ -276,7 +286,8 @@ impl<W: Output> Consumer<W> {
             messages.push(Message::Failure(format!("record of enabled probe ID {} is too short", raw.epid)));
             return Ok(());
         };
-        let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, items };
+        let strand = raw.strand();
+        let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, strand, items };
         let failure = |text: String| Message::Failure(library_error(raw.epid, probe, &text));
         renderer.begin(&mut out.pending, &event, &mut View { options, symbols: symbols.as_mut() });
         for item in &event.items {
@@ -402,22 +413,25 @@ fn snapshot(
     Ok(())
 }
 
-/// The records CPU by CPU, that of the first record first (BEGIN's): calls nest on a CPU, and rows of others between them
-/// would hide that.
-fn by_cpu<'a>(batch: &[RawRecord<'a>]) -> Vec<RawRecord<'a>> {
+/// The records of each strand together, those that begin first in front (BEGIN's): calls nest on a strand, and rows of others
+/// between them would hide that.
+fn by_strand<'a>(batch: &[RawRecord<'a>]) -> Vec<RawRecord<'a>> {
+    let mut begun: HashMap<Strand, usize> = HashMap::new();
+    for (i, raw) in batch.iter().enumerate() {
+        begun.entry(raw.strand()).or_insert(i);
+    }
     let mut sorted = batch.to_vec();
-    let first = batch.first().map(|r| r.cpu);
-    sorted.sort_by_key(|r| (Some(r.cpu) != first, r.cpu));
+    sorted.sort_by_key(|r| begun.get(&r.strand()).copied());
     sorted
 }
 
-/// For each record, the next one of its CPU that says something.
-fn next_on_cpu(batch: &[RawRecord<'_>]) -> Vec<Option<usize>> {
+/// For each record, the next one of its strand that says something.
+fn next_of_strand(batch: &[RawRecord<'_>]) -> Vec<Option<usize>> {
     let mut next = vec![None; batch.len()];
-    let mut seen: HashMap<u32, usize> = HashMap::new();
+    let mut seen: HashMap<Strand, usize> = HashMap::new();
     for (i, raw) in batch.iter().enumerate().rev() {
         if raw.flags & (flags::DISCARD | flags::FAULT) == 0 {
-            next[i] = seen.insert(raw.cpu, i);
+            next[i] = seen.insert(raw.strand(), i);
         }
     }
     next

@@ -33,6 +33,6 @@ pub use consumer::{Consumer, RawRecord, SlotSink, Source};
 pub use message::{Aborted, DropReport, FaultReport, Message};
 pub use options::{Encoding, Options};
 pub use output::Output;
-pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, ProbeRow, Tables, Value};
+pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, ProbeRow, Strand, Tables, Value};
 pub use symbolizer::{NoSymbols, Process, Symbolizer, SystemSymbols};
 pub use text::{Renderer, Text, View};

@@ -315,6 +315,15 @@ pub enum Flow {
     Return,
 }
 
+/// What runs one call at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strand {
+    /// A thread, as far as a record tells: by the lowest bits of its id.
+    Thread(u16),
+    /// A CPU.
+    Cpu(u32),
+}
+
 /// A record, typed.
 #[derive(Clone, Debug)]
 pub struct Event<'a> {
@@ -328,6 +337,8 @@ pub struct Event<'a> {
     pub probe: &'a Probe,
     /// For `-F`.
     pub flow: Flow,
+    /// What calls nest on: the thread, or the CPU where that is not known.
+    pub strand: Strand,
     /// What it says.
     pub items: Vec<Item<'a>>,
 }

@@ -32,7 +32,7 @@ use plane::format::Piece;
 use crate::agg::rows::Row;
 use crate::options::Options;
 use crate::pad::{Field, signed, string, unsigned};
-use crate::record::{Event, Flow, Item, Probe, Value};
+use crate::record::{Event, Flow, Item, Probe, Strand, Value};
 use crate::symbolizer::Symbolizer;
 
 /// What a renderer may look at.
@@ -65,8 +65,8 @@ pub trait Renderer {
 #[derive(Debug, Default)]
 pub struct Text {
     heading: bool,
-    /// The calls of `-F` that were entered and not left, a CPU: records of different CPUs interleave, calls do not.
-    open: HashMap<u32, Vec<Call>>,
+    /// The calls of `-F` that were entered and not left, of each thread: records of different threads interleave, calls do not.
+    open: HashMap<Strand, Vec<Call>>,
 }
 
 /// What was entered.
@@ -120,7 +120,7 @@ impl Text {
 
     /// `%3d %-41s `: the indentation, what marks the flow, and the function.
     fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
-        let open = self.open.entry(event.cpu).or_default();
+        let open = self.open.entry(event.strand).or_default();
         let probe = event.probe;
         let syscall = *probe.provider == *"syscall";
         let mark = match event.flow {

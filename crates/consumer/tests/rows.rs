@@ -202,6 +202,37 @@ fn flow_finds_back_where_returns_are_missing() {
     assert_eq!(rows, expected);
 }
 
+/// A thread that goes on elsewhere takes its calls along, and those of others stand by themselves.
+#[test]
+fn flow_follows_threads_from_cpu_to_cpu() {
+    let mut s = Session::new(Options { flowindent: true, ..Options::default() });
+    let names =
+        ["fbt:vmlinux:f:entry", "fbt:vmlinux:g:entry", "fbt:vmlinux:g:return", "fbt:vmlinux:f:return"];
+    let probes = names.iter().enumerate().map(|(i, n)| probe(i as u32 + 1, n)).collect::<Vec<_>>();
+    let epids: Vec<u32> = probes.iter().map(|p| s.clause(p, &[], |_| vec![Action::None])).collect();
+    let [f, g, g_left, f_left] = epids[..] else { panic!() };
+    for (thread, cpu, epid) in [(7, 0, f), (7, 0, g), (8, 0, f), (7, 1, g_left)] {
+        s.record_of(thread, cpu, epid);
+    }
+    s.drain();
+    for (thread, cpu, epid) in [(8, 1, f_left), (7, 1, g), (7, 0, g_left), (7, 0, f_left)] {
+        s.record_of(thread, cpu, epid);
+    }
+    s.drain();
+    let rows: Vec<String> = s.output().lines().skip(1).map(|l| l.trim_end().to_string()).collect();
+    let expected = [
+        "  0  -> f",
+        "  0    -> g",
+        "  1    <- g",
+        "  0  -> f",
+        "  1  <- f",
+        "  1    -> g",
+        "  0    <- g",
+        "  0  <- f",
+    ];
+    assert_eq!(rows, expected);
+}
+
 /// A thread that is interrupted sees of the interrupt its first and its last function, each half.
 #[test]
 fn flow_shows_an_interrupt_as_one_call() {

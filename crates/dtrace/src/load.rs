@@ -86,7 +86,7 @@ pub(crate) fn load(
     }
     let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
     let layout = Layout::new(module, &error_numbers);
-    let needs = needs(module, assembly, &layout, around);
+    let needs = Needs { threads: options.flag("flowindent"), ..needs(module, assembly, &layout, around) };
     let auto = options.text("bufresize") == "auto";
     let mut maps = match running {
         None => {
@@ -326,6 +326,7 @@ fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroun
         levels: if has_thread_locals(module) { HARD_INTERRUPT + 1 } else { 1 },
         // Known of each unit, or asked for where it is not.
         preempt_count: None,
+        threads: false,
     }
 }
 

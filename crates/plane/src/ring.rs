@@ -56,6 +56,13 @@ pub mod flags {
     pub const FAULT: u16 = 2;
     /// Reserved: the data begins with a word id | generation << 32.
     pub const SPECULATIVE: u16 = 4;
+    /// The bits from this one on are the lowest of the thread's id, where a session asks for it ([`thread`]).
+    pub const THREAD: u32 = 3;
+
+    /// What the flags say of the thread; 0: nothing.
+    pub const fn thread(flags: u16) -> u16 {
+        flags >> THREAD
+    }
 }
 
 /// The bit of a commit word that makes it a pad.

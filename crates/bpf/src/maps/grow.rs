@@ -81,7 +81,7 @@ mod tests {
     }
 
     fn needs(one_shot: bool, slot_bytes: u32) -> Needs {
-        Needs { cpus: 4, one_shot, slot_bytes, levels: 3, preempt_count: None }
+        Needs { cpus: 4, one_shot, slot_bytes, levels: 3, ..Needs::default() }
     }
 
     #[test]

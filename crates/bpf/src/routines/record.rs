@@ -141,7 +141,15 @@ fn reserve_length(
     b.store(Size::B8, header, TIME as i16, time);
     b.store(Size::B4, header, ORIGIN as i16, what.epid);
     b.store(Size::B2, header, ORIGIN as i16 + 4, firing.cpu);
-    b.store(Size::B2, header, FLAGS as i16, what.flags);
+    let flags: Operand = match plan.threads {
+        true => {
+            let id = b.call(Helper::GET_CURRENT_PID_TGID, &[]);
+            let id = b.shl(id, i64::from(flags::THREAD));
+            b.or(id, i64::from(what.flags)).into()
+        }
+        false => what.flags.into(),
+    };
+    b.store(Size::B2, header, FLAGS as i16, flags);
     b.br(Jmp::Sgt, used, size / 2, half);
     b.bind(go);
     b.out_of_line(|b| {

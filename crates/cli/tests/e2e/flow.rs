@@ -1,10 +1,10 @@
 //! `-F`: calls indented by entry and return.
 
-use crate::Verdict::{self, Pass};
+use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::{all_at_once, cannot, suppressed};
 use crate::tool::{Output, dtrace, finish, start, workload};
 
-tests! { calls_are_indented_to_the_column clauses_of_one_firing_are_marked a_call_of_the_kernel_is_a_tree }
+tests! { calls_are_indented_to_the_column clauses_of_one_firing_are_marked a_thread_that_moves_takes_its_calls_along a_call_of_the_kernel_is_a_tree }
 
 /// The rows without the CPU, which is one and the same.
 #[track_caller]
@@ -38,6 +38,26 @@ fn clauses_of_one_firing_are_marked() -> Verdict {
         format!("{:<41}  {:>8}", " <= getppid", 3),
     ];
     assert_eq!(rows(&o), expected, "{o:?}");
+    Pass
+}
+
+fn a_thread_that_moves_takes_its_calls_along() -> Verdict {
+    let program = "syscall::sched_setaffinity: /pid == $target/ { }";
+    let o = dtrace(&["-F", "-c", &workload("hop", 4), "-n", program]).code(0);
+    let lines: Vec<&str> = o.out.lines().skip(1).take_while(|l| !l.is_empty()).collect();
+    if lines.is_empty() {
+        return Skip("there is one CPU only".into());
+    }
+    // The C library or the loader may have made calls of its own.
+    let cpu = |l: &str| l.get(..3).unwrap_or_default().to_string();
+    let calls: Vec<&[&str]> = lines.chunks(2).collect();
+    assert!(calls.len() >= 5, "{o:?}");
+    for call in &calls {
+        let [entered, left] = call else { panic!("half a call: {o:?}") };
+        assert_eq!(entered.get(4..).map(str::trim_end), Some(" => sched_setaffinity"), "{o:?}");
+        assert_eq!(left.get(4..).map(str::trim_end), Some(" <= sched_setaffinity"), "{o:?}");
+    }
+    assert!(calls.iter().filter(|c| cpu(c[0]) != cpu(c[1])).count() >= 4, "it did not move: {o:?}");
     Pass
 }
 

@@ -189,6 +189,27 @@ fn pin() {
     }
 }
 
+/// Goes from one CPU to another and back, in calls of sched_setaffinity. False where it may not.
+fn hop(count: u32) -> bool {
+    let size = std::mem::size_of::<libc::cpu_set_t>();
+    // SAFETY: sets are plain bit arrays that live across the calls, and CPUs are below their size.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size, &raw mut allowed);
+        let cpus: Vec<usize> = (0..8 * size).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).take(2).collect();
+        if cpus.len() < 2 {
+            return false;
+        }
+        // Both are gone to, wherever it begins.
+        for cpu in cpus.iter().cycle().take(1 + count as usize) {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(*cpu, &mut set);
+            libc::sched_setaffinity(0, size, &raw const set);
+        }
+    }
+    true
+}
+
 /// Runs workload `args[0]`, `args[1]` times.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let count: u32 = args.get(1).and_then(|c| c.parse().ok()).unwrap_or(1);
@@ -290,6 +311,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             pin();
             call(libc::SYS_getppid, 0, 0, 0);
             (0..count).for_each(|_| _ = std::fs::File::open("/etc/passwd"));
+        }
+        // Moves between two CPUs.
+        Some("hop") => {
+            if !hop(count) {
+                return ExitCode::from(77);
+            }
         }
         Some("openread") => (0..count).for_each(|_| {
             if let Ok(mut file) = std::fs::File::open("/etc/passwd") {

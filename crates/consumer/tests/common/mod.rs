@@ -201,6 +201,12 @@ impl Session {
         self.batch.push(Recorded { cpu, epid, flags: 0, data });
     }
 
+    /// One that says of which thread it is, and nothing else.
+    pub fn record_of(&mut self, thread: u16, cpu: u32, epid: u32) {
+        self.record(cpu, epid, &[]);
+        self.batch.last_mut().unwrap().flags = thread << flags::THREAD;
+    }
+
     pub fn fault(&mut self, epid: u32, kind: u16, action: u16, offset: u32, value: u64) {
         let mut data = plane::ring::Fault::head(kind, action, offset).to_le_bytes().to_vec();
         data.extend(value.to_le_bytes());
