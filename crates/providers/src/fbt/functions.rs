@@ -60,16 +60,18 @@ impl Keys {
 static TRACER_KEYS: Keys = Keys::of(TRACER);
 static NORETURN_KEYS: Keys = Keys::of(NORETURN);
 
-/// Functions that the kernel itself runs around every program at a function, to walk the stack, to read user memory or to find a
-/// key for one; sorted. The kernel keeps a probe from firing within a probe, so most of their firings would only be counted as
-/// lost, some thirty for each stack, and each takes a good part of a firing's time; `is_endbr` runs before that guard on kernels
-/// that look for the function's entry, and would fire once for each firing.
+/// Functions that the kernel itself runs around every program at a function, to walk the stack, to read user memory, to find a
+/// key or a thread's variables for one; sorted. The kernel keeps a probe from firing within a probe, so most of their firings
+/// would only be counted as lost, some thirty for each stack, and each takes a good part of a firing's time; `is_endbr` runs
+/// before that guard on kernels that look for the function's entry, and would fire once for each firing.
 const TRACER: &[&str] = &[
     "__bpf_get_stack",
+    "__bpf_local_storage_insert_cache",
     "__bpf_prog_enter",
     "__bpf_prog_enter_recur",
     "__bpf_prog_exit",
     "__bpf_prog_exit_recur",
+    "__bpf_task_storage_get",
     "__check_object_size",
     "__htab_map_lookup_elem",
     "__kernel_text_address",
@@ -89,8 +91,11 @@ const TRACER: &[&str] = &[
     "bpf_kprobe_multi_cookie_cmp",
     "bpf_ksym_find",
     "bpf_ktime_get_ns",
+    "bpf_local_storage_lookup",
     "bpf_probe_read_user",
     "bpf_prog_inc_misses_counter",
+    "bpf_task_storage_get",
+    "bpf_task_storage_get_recur",
     "callchain_finalize",
     "callchain_store",
     "check_stack_object",
