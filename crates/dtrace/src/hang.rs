@@ -47,9 +47,6 @@ pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
     }
 }
 
-/// ENODEV: perf has no such CPU.
-const NO_SUCH_CPU: i32 = 19;
-
 /// Attaches programs; on failure those that were attached are detached again, for the links go. `tell` hears how far that is
 /// where it takes long, and says whether to go on.
 pub(crate) fn attach(
@@ -60,24 +57,14 @@ pub(crate) fn attach(
     let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
     bpf::sys::allow_files(descriptors as u64);
     for a in all {
-        if !a.fires {
-            hang_helper(a);
-            continue;
-        }
         match a.attach.clone() {
-            Attach::Clock { event, period, cpus, .. } => {
+            Attach::Clock { cpus, .. } => {
                 for cpu in cpus {
-                    match providers::attach::clock(&a.prog, &event, period, cpu) {
-                        Ok(link) => {
-                            a.links.push(link);
-                            a.cpus.push(cpu);
-                        }
-                        // It went away since we looked; `follow_cpus` sees to the rest.
-                        Err(e) if e.errno == NO_SUCH_CPU => {}
-                        Err(e) => return Err(e.into()),
-                    }
+                    a.give_clock(cpu)?;
                 }
             }
+            // What fires no clauses helps as far as the kernel lets it.
+            how if !a.fires => a.links = providers::attach::attach(&how, &a.prog).unwrap_or_default(),
             Attach::Sites(sites) => {
                 let refused = match sites.means {
                     Means::Multi => {
@@ -94,20 +81,6 @@ pub(crate) fn attach(
         }
     }
     Ok(())
-}
-
-/// Attaches what fires no clauses, as far as the kernel lets us.
-fn hang_helper(a: &mut Attached) {
-    let Attach::Clock { event, period, cpus, .. } = &a.attach else {
-        a.links = providers::attach::attach(&a.attach, &a.prog).unwrap_or_default();
-        return;
-    };
-    for cpu in cpus.clone() {
-        if let Ok(link) = providers::attach::clock(&a.prog, event, *period, cpu) {
-            a.links.push(link);
-            a.cpus.push(cpu);
-        }
-    }
 }
 
 /// Functions that the kernel refused, and why.

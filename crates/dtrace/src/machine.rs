@@ -60,11 +60,29 @@ impl Attached {
         Attached { image: Some(image), ..Attached::new(prog, attach, true) }
     }
 
+    /// Gives a CPU its clock. One that helps goes without where the kernel refuses it, and so does all where the CPU went away
+    /// since somebody looked: [`Machine::follow_cpus`] sees to the rest.
+    pub(crate) fn give_clock(&mut self, cpu: u32) -> Result<(), SysError> {
+        let Attach::Clock { event, period, .. } = &self.attach else { return Ok(()) };
+        match providers::attach::clock(&self.prog, event, *period, cpu) {
+            Ok(link) => {
+                self.links.push(link);
+                self.cpus.push(cpu);
+                Ok(())
+            }
+            Err(e) if !self.fires || e.errno == NO_SUCH_CPU => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
     /// It is the heartbeat.
     fn beats(&self) -> bool {
         !self.fires && matches!(self.attach, Attach::Clock { .. })
     }
 }
+
+/// ENODEV: perf has no such CPU.
+const NO_SUCH_CPU: i32 = 19;
 
 /// Rings and control elements that were made together; see [`bpf::maps`].
 struct Bank {
@@ -268,8 +286,7 @@ impl Machine {
     /// Gives clocks to CPUs that came, and moves the single ones from CPUs that went.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) -> Result<(), SysError> {
         for a in &mut self.attached {
-            let Attach::Clock { event, period, single, .. } = &a.attach else { continue };
-            let (period, single) = (*period, *single);
+            let Attach::Clock { single, .. } = a.attach else { continue };
             while let Some(gone) = a.cpus.iter().position(|c| !online.contains(c)) {
                 a.cpus.remove(gone);
                 a.links.remove(gone);
@@ -278,14 +295,7 @@ impl Machine {
                 if a.cpus.contains(cpu) || single && !a.cpus.is_empty() {
                     continue;
                 }
-                match providers::attach::clock(&a.prog, event, period, *cpu) {
-                    Ok(link) => {
-                        a.links.push(link);
-                        a.cpus.push(*cpu);
-                    }
-                    Err(_) if !a.fires => {}
-                    Err(e) => return Err(e),
-                }
+                a.give_clock(*cpu)?;
             }
         }
         Ok(())

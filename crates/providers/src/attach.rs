@@ -14,16 +14,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
         Attach::TpBtf { .. } => Link::tracing(prog, 0).map(|l| vec![l]),
         Attach::RawTp { name } => Link::raw_tracepoint(prog, name, 0).map(|l| vec![l]),
         Attach::Clock { event, period, cpus, .. } => {
-            let mut links = Vec::with_capacity(cpus.len());
-            for cpu in cpus {
-                match clock(prog, event, *period, *cpu) {
-                    Ok(link) => links.push(link),
-                    // The CPU went away since we looked.
-                    Err(e) if e.errno == libc_enodev() => {}
-                    Err(e) => return Err(e),
-                }
-            }
-            Ok(links)
+            cpus.iter().map(|cpu| clock(prog, event, *period, *cpu)).collect()
         }
         Attach::Functions { functions, on_return } => {
             let bad = || SysError::new("attach to a function with a NUL in its name", 22);
@@ -86,11 +77,6 @@ pub fn shares_tracepoints(how: &Attach) -> bool {
 
 /// ENOENT.
 const NO_SUCH_TRACEPOINT: i32 = 2;
-
-/// ENODEV: perf has no such CPU.
-const fn libc_enodev() -> i32 {
-    19
-}
 
 /// A clock or counter on one CPU: also for CPUs that come while a session runs.
 pub fn clock(prog: &Prog, event: &Counter, period: u64, cpu: u32) -> Result<Link, SysError> {
