@@ -281,7 +281,12 @@ struct Told {
     resize: bool,
 }
 
+/// Bytes of messages that are written at once. A flood of faults is ten thousands of them, and where every function is traced each
+/// write is hundreds of firings: one at a time they would be told for minutes, in which nothing else is heard.
+const AT_ONCE: usize = 64 << 10;
+
 fn tell(session: &mut Session<Output>, told: Told) {
+    let mut text = String::new();
     for notice in session.take_notices() {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,
@@ -290,8 +295,14 @@ fn tell(session: &mut Session<Output>, told: Told) {
             Notice::Message(_) | Notice::Suppressed { .. } | Notice::Unresponsive(_) => true,
         };
         if wanted {
-            complain(notice);
+            text.push_str(&format!("dtrace: {notice}\n"));
         }
+        if text.len() >= AT_ONCE {
+            to_stderr(std::mem::take(&mut text));
+        }
+    }
+    if !text.is_empty() {
+        to_stderr(text);
     }
 }
 
