@@ -244,12 +244,8 @@ fn in_guests(boots: &[Boot<'_>], programs: &Programs) -> Vec<Booted> {
     done.into_iter().map(|d| d.into_inner().ok().flatten().unwrap_or_else(lost)).collect()
 }
 
-/// One boot: its test programs, one after the other.
-fn in_guest(
-    (kernel, words, part): Boot<'_>,
-    programs: &Programs,
-    output: &mut Vec<u8>,
-) -> Result<(Ended, u32), String> {
+/// What a guest's shell runs; its status is 1 when a program failed.
+fn script(part: Part, programs: &Programs) -> String {
     let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs.dtrace.display());
     let (end_to_end, filter) = match part {
         Part::EndToEnd(filter) => (true, filter),
@@ -262,16 +258,43 @@ fn in_guest(
         script.push_str(&format!("{} --test-threads=1 {filter} || bad=1\n", test.display()));
     }
     script.push_str("exit $bad\n");
+    script
+}
+
+/// One boot: its test programs, one after the other.
+fn in_guest(
+    (kernel, words, part): Boot<'_>,
+    programs: &Programs,
+    output: &mut Vec<u8>,
+) -> Result<(Ended, u32), String> {
     let mut guest = Guest::new(kernel);
     guest.append = words.into();
     guest.timeout = 1800;
     guest.cwd = crate::root();
-    crate::vm::run(&guest, &["sh".into(), "-c".into(), script], output)
+    crate::vm::run(&guest, &["sh".into(), "-c".into(), script(part, programs)], output)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_program_runs_in_one_of_the_boots() {
+        let tests = vec![("/t/routines".into(), 0), ("/t/programs".into(), 25), ("/t/e2e".into(), 0)];
+        let programs = Programs { dtrace: "/t/dtrace".into(), tests, e2e: "/t/e2e".into() };
+        let head = "export DTRACE_BIN=/t/dtrace; bad=0\n";
+        assert_eq!(
+            script(Part::Rooms, &programs),
+            format!(
+                "{head}/t/routines --test-threads=1  || bad=1\nROUNDS=25 /t/programs --test-threads=1  || bad=1\n\
+                 exit $bad\n"
+            )
+        );
+        assert_eq!(
+            script(Part::EndToEnd("locked_down"), &programs),
+            format!("{head}/t/e2e --test-threads=1 locked_down || bad=1\nexit $bad\n")
+        );
+    }
 
     #[test]
     fn closing_lines_of_both_runners_are_added() {
