@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{signal, start};
+use crate::tool::{LIMIT, signal, start};
 
 tests! {
     functions_of_a_later_module typed_arguments_of_a_later_module tracepoints_of_a_later_module no_module_is_waited_for_without_need
@@ -37,7 +37,7 @@ impl Running {
     /// Waits for a line with this text: false when the run ends without one.
     #[track_caller]
     fn until(&mut self, text: &str) -> bool {
-        let end = Instant::now() + Duration::from_secs(100);
+        let end = Instant::now() + LIMIT;
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.seen.push(line),
@@ -104,7 +104,7 @@ fn cannot(module: &str, words: &[&str]) -> Option<Verdict> {
 /// Unloads a module, which may be held for as long as links are closed in the background.
 #[track_caller]
 fn unload(module: &str) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + LIMIT;
     while is_loaded(module) && !runs(&["modprobe", "-r", module]) {
         assert!(Instant::now() < end, "module {module} stays");
         std::thread::sleep(Duration::from_millis(50));
