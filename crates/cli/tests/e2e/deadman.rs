@@ -9,7 +9,7 @@ use crate::tool::{LIMIT, Output, dtrace, finish, signal, start};
 
 tests! {
     a_tracer_that_gets_no_time_is_aborted with_destructive_actions_it_is_only_told
-    heartbeats_are_for_sessions_that_trace
+    heartbeats_are_for_sessions_that_trace a_script_that_leaves_no_time_is_stopped
 }
 
 /// Waits until the tracer has written what BEGIN printed, after which its session is active.
@@ -142,4 +142,34 @@ fn heartbeats_are_for_sessions_that_trace() -> Verdict {
 fn online() -> usize {
     // SAFETY: asks only.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
+}
+
+/// Every switch from one thread to another looks for a text of half a page in one of a page, a million comparisons and more with
+/// interrupts off, so whoever is to run waits longer than the limits for it. In guests only: nobody should run this where
+/// others work.
+fn a_script_that_leaves_no_time_is_stopped() -> Verdict {
+    if std::env::var_os("DTRACE_IN_VM").is_none() {
+        return Skip("overloads the machine: in guests only".into());
+    }
+    // A guest that this hangs would take all other tests with it.
+    if std::fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| release.starts_with("7.")) {
+        return Skip("not proved on this kernel".into());
+    }
+    if !has_clocks() {
+        return Skip("no clocks as perf events".into());
+    }
+    let twice = "s = strjoin(s, s); ";
+    let script = format!(
+        "BEGIN {{ s = \"aaaaaaaaaaaaaaaa\"; }} BEGIN {{ {} }} BEGIN {{ u = strjoin(substr(s, 2048), \"b\"); }}
+         rawtp:::sched_switch {{ this->n = index(s, u); }} rawtp:::sched_switch {{ this->n = index(s, u); }}",
+        twice.repeat(8)
+    );
+    let limits = ["deadmaninterval=50ms", "deadmantimeout=100ms", "deadmanuser=2s"];
+    let words = ["-q", "-x", "strsize=8k"].into_iter().chain(limits.iter().flat_map(|l| ["-x", l]));
+    let words: Vec<&str> = words.chain(["-n", &script]).collect();
+    let o = finish(start(&words)).code(1);
+    assert!(o.err.ends_with("dtrace: processing aborted: Abort due to systemic unresponsiveness\n"), "{o:?}");
+    let why = ["(deadmantimeout)\n", "(deadmanuser)\n", "(deadmanshare)\n"];
+    assert!(why.iter().any(|w| o.err.contains(w)), "{o:?}");
+    Pass
 }
