@@ -89,8 +89,10 @@ impl Dump<'_> {
     fn key(&self, k: &KeyValue) -> String {
         match k {
             KeyValue::Expr(e) => self.expr(e),
-            KeyValue::Bytes { addr, user } => {
-                format!("({}bytes {})", if *user { "u" } else { "" }, self.expr(addr))
+            KeyValue::Bytes { addr, user, len } => {
+                let len =
+                    len.as_ref().map_or(String::new(), |(_, len)| format!(" at most {}", self.expr(len)));
+                format!("({}bytes {}{len})", if *user { "u" } else { "" }, self.expr(addr))
             }
             KeyValue::Stack { user, frames } => {
                 format!("{}({frames})", if *user { "ustack" } else { "stack" })

@@ -82,7 +82,12 @@ impl Checker<'_> {
                 return self.fail(Tag::D_PRINT_SIZE, span, message);
             }
         };
-        Ok(Recorded { ty, column: Column::Bytes { size }, value: KeyValue::Bytes { addr, user }, span })
+        Ok(Recorded {
+            ty,
+            column: Column::Bytes { size },
+            value: KeyValue::Bytes { addr, user, len: None },
+            span,
+        })
     }
 
     /// Floating-point numbers are only recorded: as the bits that they are.
@@ -303,13 +308,9 @@ impl Checker<'_> {
         let user = self.types.pointee(addr.ty).is_some_and(|(_, user)| user);
         let addr = self.convert(addr, TypeId::VOID_PTR);
         let bytes = self.clause.layout.push(Datum::Bytes { size });
-        let mut writes = vec![(bytes, KeyValue::Bytes { addr, user })];
-        let len = dynamic.map(|value| {
-            let field = self.clause.layout.push(Datum::Int { size: 8, signed: false });
-            writes.push((field, KeyValue::Expr(value)));
-            field
-        });
-        self.clause.actions.push(Action::Tracemem { bytes, len });
-        StmtKind::Record(writes)
+        let len =
+            dynamic.map(|value| (self.clause.layout.push(Datum::Int { size: 8, signed: false }), value));
+        self.clause.actions.push(Action::Tracemem { bytes, len: len.as_ref().map(|(field, _)| *field) });
+        StmtKind::Record(vec![(bytes, KeyValue::Bytes { addr, user, len })])
     }
 }

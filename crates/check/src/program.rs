@@ -168,6 +168,8 @@ pub enum KeyValue {
         addr: Expr,
         /// In user memory.
         user: bool,
+        /// At most so many of them, and where that is recorded: see `dif::ir::Op::RecordBytes`.
+        len: Option<(Field, Expr)>,
     },
     /// `stack()`, `ustack()`.
     Stack {

@@ -281,8 +281,8 @@ impl FunctionBuilder {
     }
 
     /// Writes a field of bytes from memory.
-    pub fn record_bytes(&mut self, field: Field, addr: Value) {
-        self.push(Op::RecordBytes(field, addr), None);
+    pub fn record_bytes(&mut self, field: Field, addr: Value, len: Option<Value>) {
+        self.push(Op::RecordBytes { field, addr, len }, None);
     }
 
     /// Writes memory of the process.

@@ -281,7 +281,14 @@ pub enum Op {
         at: u32,
     },
     /// Writes a `Bytes` field from memory. Faults BadAddr.
-    RecordBytes(Field, Value),
+    RecordBytes {
+        /// The field.
+        field: Field,
+        /// Where from.
+        addr: Value,
+        /// So many bytes are read, and the rest is 0; all where there is none, or it is 0 or more than the field has.
+        len: Option<Value>,
+    },
     /// Writes bytes to memory of the process. Destructive. Faults BadAddr with `src`, then with `addr`.
     CopyOut {
         /// Where from.

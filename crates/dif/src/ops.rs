@@ -42,9 +42,8 @@ impl Op {
             | Op::Alloca(v)
             | Op::StrAddr { value: v, at: _ }
             | Op::Record(_, v)
-            | Op::RecordBytes(_, v)
             | Op::Exit(v) => f(*v),
-            Op::LoadStr { addr, max } => {
+            Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
                 f(*addr);
                 max.iter().copied().for_each(f);
             }
@@ -98,9 +97,8 @@ impl Op {
             | Op::Alloca(v)
             | Op::StrAddr { value: v, at: _ }
             | Op::Record(_, v)
-            | Op::RecordBytes(_, v)
             | Op::Exit(v) => *v = f(*v),
-            Op::LoadStr { addr, max } => {
+            Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
                 *addr = f(*addr);
                 max.iter_mut().for_each(|v| *v = f(*v));
             }
@@ -145,7 +143,7 @@ impl Op {
             | Op::Store { .. }
             | Op::Copy { .. }
             | Op::StoreObj { .. }
-            | Op::RecordBytes(..)
+            | Op::RecordBytes { .. }
             | Op::CopyOut { .. }
             | Op::CopyOutStr { .. }
             | Op::StoreElem(..)
@@ -182,7 +180,7 @@ impl Op {
             | Op::Store { .. }
             | Op::Copy { .. }
             | Op::StoreObj { .. }
-            | Op::RecordBytes(..)
+            | Op::RecordBytes { .. }
             | Op::CopyOut { .. }
             | Op::CopyOutStr { .. }
             | Op::FaultUnless(..) => true,
@@ -229,7 +227,7 @@ impl Op {
             | Op::Store { .. }
             | Op::Copy { .. }
             | Op::StoreObj { .. }
-            | Op::RecordBytes(..)
+            | Op::RecordBytes { .. }
             | Op::CopyOut { .. }
             | Op::CopyOutStr { .. }
             | Op::StoreElem(..)

@@ -375,10 +375,11 @@ impl<'a> FunctionCheck<'a> {
                 ensure(place.is_multiple_of(8), || format!("a string at {place}"))?;
                 Some(Ty::Ptr(Space::Scratch))
             }
-            Op::RecordBytes(field, addr) => {
+            Op::RecordBytes { field, addr, len } => {
                 self.record_field(*field)?;
                 ensure(matches!(field.datum, Datum::Bytes { .. }), || "not a field of bytes".into())?;
                 self.pointer(*addr, at)?;
+                len.iter().try_for_each(|len| self.word(*len, at))?;
                 None
             }
             Op::CopyOut { src, addr, len } => {
@@ -551,9 +552,9 @@ impl<'a> FunctionCheck<'a> {
                 Ok(Recording::Open)
             }
             (Op::Reserve, _) => Err("a second reserve".into()),
-            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes(..), Recording::Open) => Ok(state),
+            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes { .. }, Recording::Open) => Ok(state),
             (Op::Commit, Recording::Open) => Ok(Recording::After),
-            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes(..) | Op::Commit, _) => {
+            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes { .. } | Op::Commit, _) => {
                 Err("nothing is reserved".into())
             }
             _ => Ok(state),

@@ -154,10 +154,15 @@ impl<'a> Lowering<'a> {
     }
 
     fn write(&mut self, field: Field, value: &KeyValue) {
-        if let KeyValue::Bytes { addr, user } = value {
+        if let KeyValue::Bytes { addr, user, len } = value {
             let at = self.value(addr);
             let at = self.pointer(addr, *user, at);
-            return self.b.record_bytes(field, at);
+            let len = len.as_ref().map(|(field, len)| {
+                let len = self.value(len);
+                self.b.record(*field, len);
+                len
+            });
+            return self.b.record_bytes(field, at, len);
         }
         let values = self.key(value);
         match values[..] {

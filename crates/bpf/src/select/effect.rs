@@ -67,7 +67,7 @@ impl Clause<'_, '_> {
             Op::CopyElem { var, key, at } => self.copy_elem(inst, *var, key, *at),
             Op::StoreObj { var, key, addr } => self.store_obj(*var, key, *addr),
             Op::StrAddr { value, at } => self.str_addr(inst, *value, *at),
-            Op::RecordBytes(field, addr) => self.record_bytes(*field, *addr),
+            Op::RecordBytes { field, addr, len } => self.record_bytes(*field, *addr, *len),
             Op::CopyOut { src, addr, len } => self.copy_out(*src, *addr, *len),
             Op::CopyOutStr { value, addr, max } => self.copy_out_str(*value, *addr, *max),
             Op::Stack { user, frames } => self.stack(inst, *user, *frames),

@@ -83,7 +83,7 @@ pub(crate) fn needs<'m>(module: &Module, own: bool, clauses: impl Iterator<Item 
                 | Op::LoadStr { addr, .. }
                 | Op::Store { addr, .. }
                 | Op::StoreObj { addr, .. }
-                | Op::RecordBytes(_, addr) => pointers.push(*addr),
+                | Op::RecordBytes { addr, .. } => pointers.push(*addr),
                 Op::Call(_, args) => pointers.extend(args),
                 Op::Copy { dst, src, len } => {
                     pointers.extend([*dst, *src]);

@@ -384,10 +384,27 @@ impl Clause<'_, '_> {
         self.read(dst, Operand::V(len), &source, bad);
     }
 
-    pub(crate) fn record_bytes(&mut self, field: dif::ir::Field, addr: Value) {
+    pub(crate) fn record_bytes(&mut self, field: dif::ir::Field, addr: Value, len: Option<Value>) {
         let Some(record) = self.record else { return };
         let bad = self.bad(addr);
-        let len = Operand::Imm(i64::from(field.datum.size()));
+        let all = i64::from(field.datum.size());
+        let len = match len.map(|len| self.int(len)) {
+            None => Operand::Imm(all),
+            Some(Operand::Imm(n)) => Operand::Imm(if (1..all).contains(&n) { n } else { all }),
+            // A ring's free bytes are zero.
+            Some(Operand::V(n)) => {
+                let (len, whole, done) = (self.b.copy(n), self.b.label(), self.b.label());
+                self.b.br(Jmp::Eq, len, 0, whole);
+                self.b.br(Jmp::Gt, len, all, whole);
+                self.b.out_of_line(|b| {
+                    b.bind(whole);
+                    b.set(len, all);
+                    b.jmp(done);
+                });
+                self.b.bind(done);
+                Operand::V(len)
+            }
+        };
         let source = self.source(addr, len, bad, false);
         let dst = self.b.add(record.header, plane::ring::HEADER_SIZE + field.offset);
         self.read(dst, len, &source, bad);

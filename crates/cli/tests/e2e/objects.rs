@@ -162,6 +162,12 @@ fn tracemem_dumps() -> Verdict {
         ("printm(16, memref(this->p, 3));", &three),
         ("printm(16, memref(this->p, 99));", &all),
         ("m = memref(this->p, 3); printm(16, m);", &three),
+        // What the length leaves out need not be there.
+        ("this->q = (char *)alloca(8); bcopy(this->p, this->q, 8); tracemem(this->q, 4000, 3);", &three),
+        (
+            "this->q = (char *)alloca(8); bcopy(this->p, this->q, 8); this->n = 3; tracemem(this->q, 4000, this->n);",
+            &three,
+        ),
     ] {
         assert_eq!(&prints("", &format!("{fill} {call}")), expected, "{call}");
     }
@@ -191,6 +197,7 @@ struct n {
 fn wrong_addresses_are_faults() -> Verdict {
     for (call, at) in [
         ("tracemem(8, 16)", "0x8"),
+        ("tracemem(alloca(8), 64, 9)", "0x5d01000000000000"),
         ("tracemem(0xffff800000000000, 4)", "0xffff800000000000"),
         ("print(*(struct s *)16)", "0x10"),
         ("trace(*(struct s *)0)", "0x0"),

@@ -124,7 +124,7 @@ impl Body<'_> {
             for field in self.fields {
                 if let Datum::Bytes { size } = field.datum {
                     if let Some(addr) = self.own_bytes(size) {
-                        self.b.record_bytes(*field, addr);
+                        self.b.record_bytes(*field, addr, None);
                     }
                     continue;
                 }

@@ -360,8 +360,12 @@ impl Frame<'_> {
             Op::StoreObj { var, key, addr } => self.store_obj(*var, key, *addr)?,
             Op::CopyOut { src, addr, len } => self.copy_out(*src, *addr, *len)?,
             Op::CopyOutStr { value, addr, max } => self.copy_out_str(*value, *addr, *max)?,
-            Op::RecordBytes(field, addr) => {
-                let bytes = self.bytes_at(*addr, field.datum.size() as usize)?;
+            Op::RecordBytes { field, addr, len } => {
+                let all = field.datum.size() as usize;
+                let wanted = len.and_then(|len| usize::try_from(self.int(len) as u64).ok());
+                let some = wanted.filter(|n| (1..all).contains(n)).unwrap_or(all);
+                let mut bytes = self.bytes_at(*addr, some)?;
+                bytes.resize(all, 0);
                 self.put_record(*field, &bytes);
             }
             Op::DeleteElem(var, key) => {

@@ -138,7 +138,9 @@ impl Cursor {
             "recordbytes" => {
                 let field = self.field()?;
                 self.sign(',')?;
-                Op::RecordBytes(field, self.value()?)
+                let addr = self.value()?;
+                let len = if self.accept(&Token::Sign(',')) { Some(self.value()?) } else { None };
+                Op::RecordBytes { field, addr, len }
             }
             "recorduser" => {
                 let field = self.field()?;

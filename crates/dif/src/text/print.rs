@@ -189,7 +189,12 @@ impl Printer<'_> {
             Op::CopyElem { var, key, at } => write!(out, "copyelem {var}[{}], {at}", List(key.iter())),
             Op::StoreObj { var, key, addr } => write!(out, "storeobj {var}[{}], {addr}", List(key.iter())),
             Op::StrAddr { value, at } => write!(out, "straddr {value}, {at}"),
-            Op::RecordBytes(f, v) => write!(out, "recordbytes {}, {v}", FieldText(*f)),
+            Op::RecordBytes { field, addr, len: None } => {
+                write!(out, "recordbytes {}, {addr}", FieldText(*field))
+            }
+            Op::RecordBytes { field, addr, len: Some(len) } => {
+                write!(out, "recordbytes {}, {addr}, {len}", FieldText(*field))
+            }
             Op::CopyOut { src, addr, len } => write!(out, "copyout {src}, {addr}, {len}"),
             Op::CopyOutStr { value, addr, max } => write!(out, "copyoutstr {value}, {addr}, {max}"),
             Op::LoadVar(var) => write!(out, "loadvar {var}"),
