@@ -67,6 +67,9 @@ pub(crate) fn vfs(tools: &Tools) {
     }
     println!("{}\n{}", mine.line("dtrace"), peers.line("peer"));
     let gone = |r: &Rounds| r.of(Session::until_gone);
+    let each = |r: &Rounds| r.0.iter().map(|s| figure(s.until_gone(), 0)).collect::<Vec<_>>().join(" ");
+    let best = floors.iter().filter(|r| !r.0.is_empty()).map(each).collect::<Vec<_>>().join("; ");
+    println!("  each, enable + gone, ms: dtrace {}; floor {best}", each(&mine));
     for (rounds, means) in floors.iter().zip(means).filter(|(r, _)| !r.0.is_empty()) {
         ratio(&format!("enable + gone, of the floor's ({means})"), gone(&mine) / gone(rounds), 1.3);
     }
