@@ -258,15 +258,17 @@ impl Provider for Fbt {
             side.push(probe);
             called.push(function);
         }
+        // Of both ends at once: the kernel is asked once.
+        let all: Vec<Function<'_>> = sides.iter().flat_map(|(_, called)| called.iter().copied()).collect();
+        let mut addresses = entries::of(&all).into_iter();
         let mut units = Vec::new();
         for (on_return, (side, called)) in [false, true].into_iter().zip(sides) {
             if side.is_empty() {
                 continue;
             }
-            let addresses = entries::of(&called);
             let many = side.iter().filter(|p| p.gives).count() > 1;
             let mut groups: Vec<(Means, Vec<(Site, &EnabledProbe)>)> = Vec::new();
-            for ((probe, function), address) in side.into_iter().zip(called).zip(addresses) {
+            for ((probe, function), address) in side.into_iter().zip(called).zip(addresses.by_ref()) {
                 let (means, btf) = match probe.gives.then(|| means::giving(&self.kernel, &function, env)) {
                     None => means::of_function(means, &self.kernel, &function, address, env),
                     Some(Ok(id)) => (Means::Modify, id),
