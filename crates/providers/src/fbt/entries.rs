@@ -111,5 +111,7 @@ mod tests {
             (0x400, "two", "nfs"),
         ];
         assert_eq!(resolve(&all, symbols.into_iter()), [0x100, 0, 0x400]);
+        // Both ends of a function.
+        assert_eq!(resolve(&[all[0], all[2], all[0]], symbols.into_iter()), [0x100, 0x400, 0x100]);
     }
 }
