@@ -442,9 +442,9 @@ fn an_interrupt_ends_a_blocked_write() -> Verdict {
     let fd = std::os::fd::AsRawFd::as_raw_fd(child.stdout.as_ref().unwrap());
     // SAFETY: a plain system call on a descriptor of ours.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, 4096) };
-    // What has less room than a line has is full, and before the next line the writer waits.
+    // A write that waits finds no room, however much that is.
     let limit = std::time::Instant::now() + LIMIT;
-    while (unread(&child) < 3000 || !writes(&child)) && std::time::Instant::now() < limit {
+    while (unread(&child) == 0 || !writes(&child)) && std::time::Instant::now() < limit {
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut ended = None;
