@@ -224,11 +224,12 @@ fn vtimestamp_never_goes_back() -> Verdict {
 }
 
 fn vtimestamp_of_busy_threads() -> Verdict {
-    // More threads than processors: clocks see them between switches.
+    // More threads than processors: clocks see them between switches. Where it finds the storage busy, which is a drop, it
+    // reads 0.
     let script = "uint64_t v[int]; uint64_t first[int]; uint64_t since[int]; int more; int back; int fast; int n; \
                   profile-997hz /pid == $target/ { this->now = timestamp; this->v = vtimestamp; n++; more += this->v > this->now; } \
-                  profile-997hz /pid == $target && !since[tid]/ { since[tid] = this->now; first[tid] = this->v; } \
-                  profile-997hz /pid == $target/ { back += this->v < v[tid]; v[tid] = this->v; \
+                  profile-997hz /pid == $target && this->v && !since[tid]/ { since[tid] = this->now; first[tid] = this->v; } \
+                  profile-997hz /pid == $target && this->v/ { back += this->v < v[tid]; v[tid] = this->v; \
                   fast += (int64_t)(this->v - first[tid]) > (int64_t)(this->now - since[tid]) + 1000000; } \
                   END { printf(\"%d %d %d %d\\n\", more, back, fast, n >= 50); }";
     let o = dtrace(&["-q", "-c", &workload("spinners", 500), "-n", script]);
