@@ -26,8 +26,8 @@ load & one=$!
 load & two=$!
 dtrace -q -Z -x aggsize=16m -n "BEGIN { b = timestamp; printf(\"begun\\n\"); }
     $probes { this->c = copyin(uregs[R_RSP], 8); @[stack(4), probefunc] = count(); @n = count(); }
-    tick-${seconds}s { exit(0); }
-    END { printf(\"%d ms\\n\", (timestamp - b) / 1000000); trunc(@, 3); printa(\"%@d firings\\n\", @n); }" >"$out/out" 2>"$out/err" &
+    tick-${seconds}s { e = timestamp; exit(0); }
+    END { printf(\"exit() after %d ms, END after %d\\n\", (e - b) / 1000000, (timestamp - b) / 1000000); trunc(@, 3); printa(\"%@d firings\\n\", @n); }" >"$out/out" 2>"$out/err" &
 tracer=$!
 # A process of every second or so: when it comes late, the machine is slow; when it does not come, it hangs.
 answers=0 longest=0 before=$(cut -d. -f1 /proc/uptime)

@@ -49,6 +49,11 @@ use std::process::ExitCode;
 pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
+    // Whoever starts this in the background ignores ^C, and dtrace would go on doing so.
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+        // SAFETY: the default is set before there is another thread.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     testing::main("e2e", GROUPS, workload::run)
 }
 
