@@ -42,6 +42,7 @@ wait $tracer
 status=$?
 kill $one $two
 sort "$out/err" | uniq -c | sort -rn | head -5
+echo "$(grep -c ' drops\? on CPU' "$out/err") messages of drops"
 cat "$out/out"
 echo "status $status; $answers answers, the longest took $longest s"
 complaints=$(dmesg | grep -cE 'BUG:|Oops|lockup|stall')
