@@ -124,6 +124,32 @@ fn a_full_ring_is_counted_and_nothing_else_of_the_clause_happens() {
 }
 
 #[test]
+fn a_flood_of_faults_leaves_room_for_records() {
+    if !privileged("flood") {
+        return;
+    }
+    pin();
+    let test = "v0:int = builtin arg0\n    v1:int = const 1\n    v2:int = and v0, v1\n    branch v2";
+    let mut setup = setup(&format!(
+        "module strsize 16\nstring s0 = \"\"\nclause \"faults\" {{\nb0:\n    {test}, b2, b1\nb1:\n    v3:int = const 0\n    \
+         faultunless badaddr v3, v0\n    return\nb2:\n    predfalse\n}}\nclause \"records\" record 8 {{\n    does trace 0:u64\n\
+         b0:\n    {test}, b1, b2\nb1:\n    reserve\n    record 0:u64, v0\n    commit\n    return\nb2:\n    predfalse\n}}\n"
+    ));
+    setup.options.bufsize = 4096;
+    let mut run = Run::new(setup);
+    for _ in 0..500 {
+        run.fire(&args(2));
+    }
+    let dropped = run.drops(DropKind::Principal);
+    assert!(dropped > 0);
+    run.fire(&args(7));
+    assert_eq!(run.drops(DropKind::Principal), dropped);
+    let records = run.records();
+    assert_eq!(records.len() as u64, 500 - dropped + 1);
+    assert_eq!(word(&records.last().unwrap().data, 0), 7);
+}
+
+#[test]
 fn a_full_ring_rings_once() {
     if !privileged("doorbell") {
         return;
