@@ -1,0 +1,300 @@
+//! The session's side of the [reader](crate::reader): begins it when the first question is asked, and never waits for it
+//! longer than it may.
+//!
+//! ```text
+//!             ask                      answered in time
+//!   none ───────────► running ──────────────────────────► running
+//!    ▲                   │ late, ended, or made no sense
+//!    └───────────────────┘ killed, left behind; the question has no answer
+//! ```
+//!
+//! What was asked about last is to blame for a reader that is late, and whoever asks remembers that ([`crate::process`]). A reader
+//! that is left behind may sleep in the kernel, where no signal ends it; it is waited for only by asking whether it has
+//! ended. A session replaces readers at most [`REPLACEMENTS`] times, and one time more for each [`REFILL`] that passes: so
+//! the time that a session waits in vain is bounded, whatever the processes it sees have prepared.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::entry;
+use crate::reader::Limits;
+use crate::sys;
+use crate::wire::{Answer, Question};
+
+/// Readers that are replaced before time counts.
+const REPLACEMENTS: u32 = 8;
+
+/// After so long one more may be replaced.
+const REFILL: Duration = Duration::from_secs(60);
+
+/// An interrupted wait goes on for so long: most answers are nearly there.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Once the user has interrupted, the session is about to end: an answer may take so long, and so many readers are replaced.
+const HURRIED: (Duration, u32) = (Duration::from_millis(500), 2);
+
+/// How often it is asked whether the user has interrupted, where no signal says so.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Packets that one answer may have.
+const MAX_PACKETS: usize = 1 << 18;
+
+/// Asked while waiting: true ends the wait.
+pub type Interrupted = Box<dyn Fn() -> bool + Send>;
+
+/// Why a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It did not come in time.
+    Late,
+    /// The reader ended, or said what makes no sense.
+    Ended,
+    /// The user wants to go on.
+    Interrupted,
+    /// There is no reader.
+    Unavailable,
+}
+
+impl Trouble {
+    /// True when what was asked about is to blame, so that it is better left alone.
+    pub(crate) fn is_its_own(self) -> bool {
+        self != Trouble::Unavailable
+    }
+}
+
+struct Running {
+    child: Child,
+    socket: OwnedFd,
+}
+
+/// A reader, and what replaces it.
+pub(crate) struct Reader {
+    limits: Limits,
+    running: Option<Running>,
+    /// Killed and not seen to have ended.
+    left: Vec<Child>,
+    replacements: u32,
+    refilled: Option<Instant>,
+    interrupted: Option<Interrupted>,
+    /// When an interrupt was first seen; until it is over, nothing is waited for beyond [`GRACE`].
+    since: Option<Instant>,
+    /// There was an interrupt: see [`HURRIED`].
+    hurried: bool,
+    messages: Vec<String>,
+    /// Kinds of trouble that were told.
+    told: Vec<&'static str>,
+    packet: Vec<u8>,
+}
+
+impl Reader {
+    pub(crate) fn new(limits: Limits) -> Reader {
+        Reader {
+            limits,
+            running: None,
+            left: Vec::new(),
+            replacements: REPLACEMENTS,
+            refilled: None,
+            interrupted: None,
+            since: None,
+            hurried: false,
+            messages: Vec::new(),
+            told: Vec::new(),
+            packet: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    pub(crate) fn set_interrupted(&mut self, interrupted: Option<Interrupted>) {
+        self.interrupted = interrupted;
+    }
+
+    /// What the user should know, since the last call.
+    pub(crate) fn take_messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Tells something, once for its kind.
+    pub(crate) fn tell(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
+        if !self.told.contains(&kind) {
+            self.told.push(kind);
+            self.messages.push(text());
+        }
+    }
+
+    /// The limits of a question, for messages.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The id of the reader's process, while there is one.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|r| r.child.id())
+    }
+
+    /// True when a reader begun now knows nothing of what was told before.
+    fn begin(&mut self) -> Result<(), Trouble> {
+        self.bury();
+        if self.refilled.is_none_or(|at| at.elapsed() >= REFILL) {
+            if self.refilled.is_some() {
+                self.replacements = (self.replacements + 1).min(REPLACEMENTS);
+            }
+            self.refilled = Some(Instant::now());
+        }
+        if self.replacements == 0 {
+            self.tell("replacements", || {
+                format!("{REPLACEMENTS} readings of symbols failed: for now addresses of processes are shown as numbers")
+            });
+            return Err(Trouble::Unavailable);
+        }
+        match spawn(self.limits) {
+            Ok(running) => self.running = Some(running),
+            Err(why) => {
+                self.replacements -= 1;
+                self.tell("spawn", || {
+                    format!("cannot begin the process that reads symbols ({why}): addresses of processes are shown as numbers")
+                });
+                return Err(Trouble::Unavailable);
+            }
+        }
+        let ready = self.receive(self.deadline());
+        match ready {
+            Ok((Answer::Ready, _)) => Ok(()),
+            Ok(_) => Err(self.give_up(Trouble::Ended)),
+            Err(trouble) => Err(self.give_up(trouble)),
+        }
+    }
+
+    /// Asks; all answers but the end, each with its descriptor; and why the reader could not answer.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn ask(
+        &mut self,
+        question: &Question,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Vec<(Answer, Option<OwnedFd>)>, Option<String>), Trouble> {
+        let now = Instant::now();
+        if self.is_interrupted(now) && self.since.is_some_and(|since| now > since + GRACE) {
+            // Not even begun. Nobody is to blame, and there is a reader when the interrupt was heard.
+            return Err(Trouble::Unavailable);
+        }
+        if self.running.is_none() {
+            self.begin()?;
+        }
+        self.talk(question, fds).map_err(|trouble| self.give_up(trouble))
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn talk(
+        &mut self,
+        question: &Question,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Vec<(Answer, Option<OwnedFd>)>, Option<String>), Trouble> {
+        let deadline = self.deadline();
+        let running = self.running.as_ref().ok_or(Trouble::Unavailable)?;
+        // The reader has answered all before this, so there is space in the socket.
+        sys::send(running.socket.as_fd(), &question.encode(), fds, false).map_err(|_| Trouble::Ended)?;
+        let mut answers = Vec::new();
+        while answers.len() < MAX_PACKETS {
+            match self.receive(deadline)? {
+                (Answer::End(why), _) => return Ok((answers, why)),
+                answer => answers.push(answer),
+            }
+        }
+        Err(Trouble::Ended)
+    }
+
+    /// Whether the user wants to go on, and since when.
+    fn is_interrupted(&mut self, now: Instant) -> bool {
+        let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
+        self.since = if is_interrupted { self.since.or(Some(now)) } else { None };
+        if is_interrupted && !std::mem::replace(&mut self.hurried, true) {
+            self.replacements = self.replacements.min(HURRIED.1);
+        }
+        is_interrupted
+    }
+
+    fn deadline(&self) -> Instant {
+        let time = self.limits.time;
+        Instant::now() + if self.hurried { time.min(HURRIED.0) } else { time }
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Result<(Answer, Option<OwnedFd>), Trouble> {
+        self.packet.resize(sys::PACKET, 0);
+        loop {
+            let running = self.running.as_ref().ok_or(Trouble::Unavailable)?;
+            match sys::receive(running.socket.as_fd(), &mut self.packet, false) {
+                Ok((0, _)) => return Err(Trouble::Ended),
+                Ok((length, fds)) => {
+                    let answer = Answer::decode(&self.packet[..length]).ok_or(Trouble::Ended)?;
+                    return Ok((answer, fds.into_iter().next()));
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Trouble::Ended),
+            }
+            let now = Instant::now();
+            self.is_interrupted(now);
+            let until = self.since.map_or(deadline, |since| deadline.min(since + GRACE));
+            if now >= until {
+                return Err(if now >= deadline { Trouble::Late } else { Trouble::Interrupted });
+            }
+            let wait = (until - now).min(LOOK) + Duration::from_millis(1);
+            let running = self.running.as_ref().ok_or(Trouble::Unavailable)?;
+            sys::wait_for(running.socket.as_fd(), false, wait).map_err(|_| Trouble::Ended)?;
+        }
+    }
+
+    /// Kills the reader and leaves it behind.
+    fn give_up(&mut self, trouble: Trouble) -> Trouble {
+        if let Some(Running { mut child, socket }) = self.running.take() {
+            drop(socket);
+            let _ = child.kill();
+            self.left.push(child);
+            self.bury();
+            self.replacements = self.replacements.saturating_sub(1);
+        }
+        trouble
+    }
+
+    /// Takes note of readers that have ended.
+    fn bury(&mut self) {
+        self.left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+impl Drop for Reader {
+    /// A reader whose socket is closed ends by itself, unless it is stuck.
+    fn drop(&mut self) {
+        self.give_up(Trouble::Interrupted);
+        // A killed process is there for a moment more; one that sleeps in the kernel stays, and is the system's.
+        for _ in 0..20 {
+            self.bury();
+            if self.left.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+}
+
+fn spawn(limits: Limits) -> Result<Running, String> {
+    let (path, (name, value)) = entry::executable(limits)?;
+    let text = |e: std::io::Error| e.to_string();
+    let (ours, theirs) = sys::socket_pair().map_err(text)?;
+    let child = Command::new(path)
+        .arg0("dtrace: symbols")
+        .env(name, value)
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // ^C at the terminal is not for it.
+        .process_group(0)
+        .spawn()
+        .map_err(text)?;
+    Ok(Running { child, socket: ours })
+}
