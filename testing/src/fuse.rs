@@ -8,12 +8,14 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 /// A mounted file system with one directory.
 pub struct Fuse {
-    device: File,
     dir: PathBuf,
     silent: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    server: Option<JoinHandle<()>>,
 }
 
 /// A file: its name and contents; the server says that it has `size` bytes.
@@ -37,10 +39,10 @@ impl Fuse {
         if mounted < 0 {
             return Err(format!("mount: {}", std::io::Error::last_os_error()));
         }
-        let silent = Arc::new(AtomicBool::new(false));
-        let (server, quiet) = (device.try_clone().map_err(|e| e.to_string())?, silent.clone());
-        std::thread::spawn(move || serve(server, &files, &quiet));
-        Ok(Fuse { device, dir: dir.into(), silent })
+        let (silent, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (quiet, over) = (silent.clone(), stop.clone());
+        let server = std::thread::spawn(move || serve(device, &files, &quiet, &over));
+        Ok(Fuse { dir: dir.into(), silent, stop, server: Some(server) })
     }
 
     /// From now on no request is answered.
@@ -52,19 +54,34 @@ impl Fuse {
 impl Drop for Fuse {
     /// Ends the connection, which frees whoever waits.
     fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let _ = self.server.take().map(JoinHandle::join);
         if let Ok(path) = std::ffi::CString::new(self.dir.as_os_str().as_encoded_bytes()) {
             // SAFETY: a string that outlives the call.
             unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
         }
-        let _ = self.device.flush();
         let _ = std::fs::remove_dir(&self.dir);
     }
 }
 
-fn serve(mut device: File, files: &[Entry], silent: &AtomicBool) {
+/// Waits for a request, or for the end.
+fn is_asked(device: &File, stop: &AtomicBool) -> bool {
+    let mut poll = libc::pollfd { fd: device.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    while !stop.load(Ordering::SeqCst) {
+        // SAFETY: one valid pollfd, count 1.
+        if unsafe { libc::poll(&mut poll, 1, 10) } > 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// The connection ends when this does, for nobody else has the device.
+fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBool) {
     let mut buffer = vec![0; 1 << 17];
-    // An error: it is unmounted.
-    while let Ok(length) = device.read(&mut buffer) {
+    while is_asked(&device, stop) {
+        // An error: it is unmounted.
+        let Ok(length) = device.read(&mut buffer) else { return };
         let request = &buffer[..length];
         let word = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().unwrap_or_default());
         let long = |at: usize| u64::from_le_bytes(request[at..at + 8].try_into().unwrap_or_default());

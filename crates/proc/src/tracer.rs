@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::target::Ended;
 
@@ -117,6 +117,8 @@ struct Queue {
     arrived: Condvar,
     /// The thread's id; 0 before it has one.
     thread: AtomicI32,
+    /// When a target was let go last: whoever lets go is at work.
+    served: Mutex<Option<Instant>>,
 }
 
 /// A handle of the thread; it ends with the last one.
@@ -214,6 +216,7 @@ impl Tracer {
     }
 
     pub(crate) fn let_go(&self, pid: i32) {
+        *lock(&self.queue.served) = Some(Instant::now());
         let _ = self.tell(|reply| Command::LetGo(pid, reply));
     }
 
@@ -313,12 +316,23 @@ impl Thread {
         }
     }
 
-    /// Sees to it that a target does not wait longer at its exit: whoever should let it go may be stuck.
+    /// Sees to it that a target does not wait at its exit for ever: whoever should let it go may be stuck. It may have many to
+    /// let go, so the time counts from the last one.
     fn let_go_in(&mut self, pid: i32, limit: Duration) {
         let queue = Arc::downgrade(&self.queue);
+        let begun = Instant::now();
         let body = move || {
-            std::thread::sleep(limit);
-            let (Some(queue), Ok(signal)) = (queue.upgrade(), wake_signal()) else { return };
+            let queue: Arc<Queue> = loop {
+                let Some(queue) = Weak::upgrade(&queue) else { return };
+                let since = lock(&queue.served).map_or(begun, |served| served.max(begun));
+                let left = limit.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    break queue;
+                }
+                drop(queue);
+                std::thread::sleep(left);
+            };
+            let Ok(signal) = wake_signal() else { return };
             let (sender, reply) = channel();
             lock(&queue.commands).push_back(Command::LetGo(pid, sender));
             queue.arrived.notify_all();

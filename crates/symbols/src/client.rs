@@ -137,7 +137,7 @@ impl Reader {
         self.running.as_ref().map(|r| r.child.id())
     }
 
-    /// True when a reader begun now knows nothing of what was told before.
+    /// Begins a reader.
     fn begin(&mut self) -> Result<(), Trouble> {
         self.bury();
         if self.refilled.is_none_or(|at| at.elapsed() >= REFILL) {
@@ -162,11 +162,20 @@ impl Reader {
                 return Err(Trouble::Unavailable);
             }
         }
-        let ready = self.receive(self.deadline());
-        match ready {
+        match self.receive(self.deadline()) {
             Ok((Answer::Ready, _)) => Ok(()),
-            Ok(_) => Err(self.give_up(Trouble::Ended)),
-            Err(trouble) => Err(self.give_up(trouble)),
+            // Nothing was asked yet, so nothing is to blame.
+            Err(trouble @ Trouble::Interrupted) => {
+                self.give_up(trouble);
+                Err(Trouble::Unavailable)
+            }
+            _ => {
+                self.give_up(Trouble::Ended);
+                self.tell("begin", || {
+                    "the process that reads symbols does not begin: addresses of processes are shown as numbers".into()
+                });
+                Err(Trouble::Unavailable)
+            }
         }
     }
 

@@ -19,6 +19,9 @@ use crate::options::Options;
 pub(super) const NOTE_FIRST: Duration = Duration::from_micros(200);
 const NOTE_LAST: Duration = Duration::from_secs(1);
 
+/// How long a target is held at its exit beyond what reading its map may take.
+const HOLD: Duration = Duration::from_secs(5);
+
 /// How long reading may take that concerns one process or file.
 pub(super) fn symtimeout(options: &Options) -> Duration {
     Duration::from_nanos(options.number("symtimeout")).max(Duration::from_millis(1))
@@ -28,10 +31,15 @@ impl<W: Output> Session<W> {
     /// Lets the targets run. Where their addresses are to be named, each is held at its exit.
     pub(super) fn release_targets(&mut self) {
         self.holds = self.options.flag("exithold") && self.consumer.names_user_addresses();
-        let limit = symtimeout(&self.options) * 2 + Duration::from_secs(1);
+        // It is for an output that nobody reads, when the session does nothing.
+        let limit = symtimeout(&self.options) * 2 + HOLD;
+        if self.holds {
+            for target in &self.targets {
+                self.consumer.note(Process::now(target.pid() as u32));
+            }
+        }
         for target in &mut self.targets {
             if self.holds {
-                self.consumer.note(Process::now(target.pid() as u32));
                 target.release_until_exit(limit);
             } else {
                 target.release();

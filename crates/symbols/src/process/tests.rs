@@ -191,9 +191,11 @@ fn a_reader_that_is_stuck_is_left_behind_and_replaced() {
     let Some(copy) = unlinked_copy("stuck") else { return };
     let (pid, addr) = (copy.child.id(), copy.landmark);
     let mut p = Processes::new();
-    p.set_limits(Duration::from_millis(100), 64 << 20);
+    let long = Duration::from_secs(600);
+    p.set_limits(long, 64 << 20);
     p.note(pid, 0);
     let reader = p.reader.pid().unwrap();
+    p.set_limits(Duration::from_millis(100), 64 << 20);
     // SAFETY: a process of ours that was not waited for.
     unsafe { libc::kill(reader as i32, libc::SIGSTOP) };
     let name = p.name(pid, 0, addr);
@@ -206,9 +208,9 @@ fn a_reader_that_is_stuck_is_left_behind_and_replaced() {
             .ends_with("takes longer than 100 ms (option symtimeout): its addresses are shown as numbers")
     );
     // That file is left alone; all others have names again, by another reader.
-    let begun = Instant::now();
+    p.set_limits(long, 64 << 20);
     assert_eq!(p.name(pid, 0, addr + 1).symbol, None);
-    assert!(begun.elapsed() < Duration::from_millis(100));
+    assert_eq!(p.reader.pid(), None);
     assert_eq!(p.name(std::process::id(), 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
     assert_ne!(p.reader.pid(), Some(reader));
     assert_eq!(p.take_messages(), [""; 0]);
