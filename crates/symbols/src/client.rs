@@ -10,8 +10,10 @@
 //!
 //! What was asked about last is to blame for a reader that is late, and whoever asks remembers that ([`crate::process`]). A reader
 //! that is left behind may sleep in the kernel, where no signal ends it; it is waited for only by asking whether it has
-//! ended. A session replaces readers at most [`REPLACEMENTS`] times, and one time more for each [`REFILL`] that passes: so
-//! the time that a session waits in vain is bounded, whatever the processes it sees have prepared.
+//! ended.
+//!
+//! The time that a session waits is bounded, whatever the processes that it sees have prepared: it has a [`Budget`] of eight
+//! deadlines. A failure costs a deadline, a slow answer what it took, and each minute brings one deadline back.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -23,17 +25,20 @@ use crate::reader::Limits;
 use crate::sys;
 use crate::wire::{Answer, Question};
 
-/// Readers that are replaced before time counts.
-const REPLACEMENTS: u32 = 8;
+/// Deadlines that a session may wait in all.
+const DEADLINES: f64 = 8.0;
 
-/// After so long one more may be replaced.
+/// After so long it has one more.
 const REFILL: Duration = Duration::from_secs(60);
+
+/// An answer that comes sooner costs nothing.
+const FREE: Duration = Duration::from_millis(50);
 
 /// An interrupted wait goes on for so long: most answers are nearly there.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Once the user has interrupted, the session is about to end: an answer may take so long, and so many readers are replaced.
-const HURRIED: (Duration, u32) = (Duration::from_millis(500), 2);
+/// Once the user has interrupted, the session is about to end: an answer may take so long, and two of them are waited for.
+const HURRIED: Duration = Duration::from_millis(500);
 
 /// How often it is asked whether the user has interrupted, where no signal says so.
 const LOOK: Duration = Duration::from_millis(50);
@@ -69,14 +74,39 @@ struct Running {
     socket: OwnedFd,
 }
 
+/// The time that may be spent on waiting.
+struct Budget {
+    /// Seconds. Below 0 where the last wait took more than there was.
+    left: f64,
+    refilled: Instant,
+}
+
+impl Budget {
+    fn new(deadline: Duration) -> Budget {
+        Budget { left: DEADLINES * deadline.as_secs_f64(), refilled: Instant::now() }
+    }
+
+    /// True when there is some.
+    fn has(&mut self, deadline: Duration, now: Instant) -> bool {
+        let deadline = deadline.as_secs_f64();
+        let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
+        self.left = (self.left + deadline * passed / REFILL.as_secs_f64()).min(DEADLINES * deadline);
+        self.refilled = now;
+        self.left > 0.0
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.left -= time.as_secs_f64();
+    }
+}
+
 /// A reader, and what replaces it.
 pub(crate) struct Reader {
     limits: Limits,
     running: Option<Running>,
     /// Killed and not seen to have ended.
     left: Vec<Child>,
-    replacements: u32,
-    refilled: Option<Instant>,
+    budget: Budget,
     interrupted: Option<Interrupted>,
     /// When an interrupt was first seen; until it is over, nothing is waited for beyond [`GRACE`].
     since: Option<Instant>,
@@ -94,8 +124,7 @@ impl Reader {
             limits,
             running: None,
             left: Vec::new(),
-            replacements: REPLACEMENTS,
-            refilled: None,
+            budget: Budget::new(limits.time),
             interrupted: None,
             since: None,
             hurried: false,
@@ -107,6 +136,7 @@ impl Reader {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+        self.budget = Budget::new(limits.time);
     }
 
     pub(crate) fn set_interrupted(&mut self, interrupted: Option<Interrupted>) {
@@ -140,22 +170,10 @@ impl Reader {
     /// Begins a reader.
     fn begin(&mut self) -> Result<(), Trouble> {
         self.bury();
-        if self.refilled.is_none_or(|at| at.elapsed() >= REFILL) {
-            if self.refilled.is_some() {
-                self.replacements = (self.replacements + 1).min(REPLACEMENTS);
-            }
-            self.refilled = Some(Instant::now());
-        }
-        if self.replacements == 0 {
-            self.tell("replacements", || {
-                format!("{REPLACEMENTS} readings of symbols failed: for now addresses of processes are shown as numbers")
-            });
-            return Err(Trouble::Unavailable);
-        }
         match spawn(self.limits) {
             Ok(running) => self.running = Some(running),
             Err(why) => {
-                self.replacements -= 1;
+                self.budget.spend(self.limits.time);
                 self.tell("spawn", || {
                     format!("cannot begin the process that reads symbols ({why}): addresses of processes are shown as numbers")
                 });
@@ -191,10 +209,19 @@ impl Reader {
             // Not even begun. Nobody is to blame, and there is a reader when the interrupt was heard.
             return Err(Trouble::Unavailable);
         }
+        if !self.budget.has(self.limits.time, now) {
+            let seconds = DEADLINES * self.limits.time.as_secs_f64();
+            self.tell("budget", || {
+                format!("reading symbols has cost {seconds} s: for now addresses of processes are shown as numbers")
+            });
+            return Err(Trouble::Unavailable);
+        }
         if self.running.is_none() {
             self.begin()?;
         }
-        self.talk(question, fds).map_err(|trouble| self.give_up(trouble))
+        let answer = self.talk(question, fds);
+        self.budget.spend(now.elapsed().saturating_sub(FREE));
+        answer.map_err(|trouble| self.give_up(trouble))
     }
 
     #[allow(clippy::type_complexity)]
@@ -222,14 +249,14 @@ impl Reader {
         let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
         self.since = if is_interrupted { self.since.or(Some(now)) } else { None };
         if is_interrupted && !std::mem::replace(&mut self.hurried, true) {
-            self.replacements = self.replacements.min(HURRIED.1);
+            self.limits.time = self.limits.time.min(HURRIED);
+            self.budget.left = self.budget.left.min(2.0 * self.limits.time.as_secs_f64());
         }
         is_interrupted
     }
 
     fn deadline(&self) -> Instant {
-        let time = self.limits.time;
-        Instant::now() + if self.hurried { time.min(HURRIED.0) } else { time }
+        Instant::now() + self.limits.time
     }
 
     fn receive(&mut self, deadline: Instant) -> Result<(Answer, Option<OwnedFd>), Trouble> {
@@ -265,7 +292,10 @@ impl Reader {
             let _ = child.kill();
             self.left.push(child);
             self.bury();
-            self.replacements = self.replacements.saturating_sub(1);
+            // The wait is paid for; a reader that ended at once costs as much.
+            if trouble == Trouble::Ended {
+                self.budget.spend(self.limits.time);
+            }
         }
         trouble
     }
@@ -306,4 +336,30 @@ fn spawn(limits: Limits) -> Result<Running, String> {
         .spawn()
         .map_err(text)?;
     Ok(Running { child, socket: ours })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_spent_and_comes_back_slowly() {
+        let (deadline, begun) = (Duration::from_secs(2), Instant::now());
+        let mut budget = Budget { refilled: begun, ..Budget::new(deadline) };
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        for _ in 0..8 {
+            assert!(budget.has(deadline, begun));
+            budget.spend(deadline);
+        }
+        assert!(!budget.has(deadline, begun));
+        // A little comes back, and one wait that takes more than that is a debt.
+        assert!(budget.has(deadline, at(1)));
+        budget.spend(deadline);
+        assert!(!budget.has(deadline, at(2)));
+        assert!(!budget.has(deadline, at(59)));
+        assert!(budget.has(deadline, at(62)));
+        // Never more than there was.
+        assert!(budget.has(deadline, at(1_000_000)));
+        assert_eq!(budget.left, 16.0);
+    }
 }

@@ -23,7 +23,7 @@ const MAX_HANDLES: usize = 512;
 const MAX_ROOTS: usize = 64;
 
 /// Files known. When there are more, all are forgotten.
-pub(crate) const MAX_OBJECTS: usize = 1 << 16;
+pub(crate) const MAX_OBJECTS: usize = 1 << 15;
 
 /// What made a reader late is not asked for again so soon.
 pub(crate) const BARRED: Duration = Duration::from_secs(60);
@@ -166,7 +166,8 @@ impl Objects {
 
     /// Asks for symbols at offsets of one file; afterwards [`Objects::known`] has those that could be asked for.
     pub(crate) fn resolve(&mut self, id: ObjectId, offsets: &[u64], reader: &mut Reader) {
-        if self.bytes > reader.limits().memory as usize / 4 {
+        let most = reader.limits().memory as usize / 4;
+        if self.bytes > most {
             self.forget_names();
         }
         self.clock += 1;
@@ -186,6 +187,10 @@ impl Objects {
         }
         let root = self.roots.get(&object.root).filter(|_| object.root != RootKey::default());
         for part in wanted.chunks(MAX_NUMBERS) {
+            if self.bytes > most {
+                // The others are asked for when they are shown.
+                return;
+            }
             let file = FileRef {
                 number: era << 32 | id as u64,
                 inode: object.inode,

@@ -7,8 +7,8 @@ use crate::maps::{self, Backing, Map, MappedFile, Mapping};
 use crate::open::{Handle, ProcessDir, Root, RootKey};
 use crate::wire::Identity;
 
-/// Bytes of an address map that are read.
-const MAX_MAP: u64 = 64 << 20;
+/// Bytes of an address map that are read: 65,530 mappings with paths of 200 bytes.
+const MAX_MAP: u64 = 16 << 20;
 
 /// Files and roots that are remembered as told.
 const MAX_TOLD: usize = 1 << 16;
