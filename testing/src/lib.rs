@@ -4,6 +4,8 @@
 //! reason. `PROGRAM [FILTER]` runs the tests whose name holds FILTER. With `--workload WORDS` the program is itself the
 //! workload that a test traces.
 
+pub mod elf;
+pub mod fuse;
 pub mod golden;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

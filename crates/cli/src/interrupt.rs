@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// Interrupts since the start. Written by the handler.
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Interrupts that were heard: what ends has begun to end.
+static HEARD: AtomicU32 = AtomicU32::new(0);
 /// The descriptor the handler writes to.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 
@@ -29,6 +31,16 @@ extern "C" fn handler(_: libc::c_int) {
 /// How many came.
 pub(crate) fn count() -> u32 {
     COUNT.load(Ordering::SeqCst)
+}
+
+/// Those that came so far are heard.
+pub(crate) fn hear() {
+    HEARD.store(count(), Ordering::SeqCst);
+}
+
+/// True when one came that was not heard yet.
+pub(crate) fn is_pending() -> bool {
+    count() > HEARD.load(Ordering::SeqCst)
 }
 
 impl Interrupts {

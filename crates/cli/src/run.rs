@@ -192,7 +192,8 @@ fn trace(command: Command, mut out: Output) -> u8 {
         }
         interrupt::count() == 0
     };
-    let session = Session::start_telling(&program, options, targets, out, &mut progress);
+    let pending = interrupt::is_pending;
+    let session = Session::start_interruptible(&program, options, targets, out, &mut progress, pending);
     let mut session = match session {
         Ok(session) => session,
         Err(e) => {
@@ -268,6 +269,7 @@ fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) ->
     }
     // That a target has ended is said before what is printed because of it.
     tell(session, told);
+    interrupt::hear();
     let status = session.finish()?;
     tell(session, told);
     Ok(status as u8)

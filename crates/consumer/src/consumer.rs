@@ -118,7 +118,7 @@ impl<W: Output> Consumer<W> {
 
     /// Says what the epids from `first` on are: a clause, and the probes that it may fire for.
     pub fn enable_all(&mut self, first: u32, probes: ProbeRow, layout: Option<Arc<Layout>>) {
-        self.user_addresses |= layout.as_ref().is_some_and(|l| l.fields().any(|f| f.datum.is_user()));
+        self.user_addresses |= layout.as_ref().is_some_and(|l| l.names_user_addresses());
         self.tables.enable_all(first, probes, layout);
     }
 
@@ -150,7 +150,14 @@ impl<W: Output> Consumer<W> {
 
     /// What is to be told beside the output, since the last call.
     pub fn take_messages(&mut self) -> Vec<Message> {
-        std::mem::take(&mut self.messages)
+        let mut all = std::mem::take(&mut self.messages);
+        all.extend(self.symbols.take_messages().into_iter().map(Message::Failure));
+        all
+    }
+
+    /// True in a session that prints addresses of processes.
+    pub fn names_user_addresses(&self) -> bool {
+        self.user_addresses
     }
 
     /// Reports losses.

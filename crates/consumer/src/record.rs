@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plane::desc::{Action, AddrForm, AggId, Datum, Field, RecordDesc};
-use plane::format::{self, FormatError, Piece};
+use plane::format::{self, FormatError, Piece, Takes};
 use plane::shape::Shape;
 use plane::stacks::Stack;
 
@@ -74,6 +74,22 @@ impl Layout {
             })
             .collect::<Result<_, FormatError>>()?;
         Ok(Self { steps })
+    }
+
+    /// True when addresses of processes are shown by name: by their type, or by the format they are printed with.
+    pub(crate) fn names_user_addresses(&self) -> bool {
+        let by_format = |piece: &Piece| match piece {
+            Piece::Conversion(conversion) => conversion.takes == Takes::UserAddr,
+            Piece::Text(_) => false,
+        };
+        let format = |step: &Step| match step {
+            Step::Printf { format, .. } | Step::System { format, .. } => format.iter().any(by_format),
+            Step::Printa { format, .. } | Step::Freopen { format, .. } => {
+                format.as_ref().is_some_and(|f| f.iter().any(by_format))
+            }
+            Step::Plain(_) => false,
+        };
+        self.fields().any(|f| f.datum.is_user()) || self.steps.iter().any(format)
     }
 
     /// What the record holds to be printed.

@@ -29,6 +29,14 @@ pub trait Symbolizer {
     /// A process was seen whose addresses will be asked for, perhaps when it is gone: now is the time to read its map.
     fn note(&mut self, _process: Process) {}
 
+    /// Names of these addresses will be asked for: they can be read together now, which is cheaper than one by one.
+    fn prepare(&mut self, _wanted: &[(Process, u64)]) {}
+
+    /// What the user should know of names that could not be had, since the last call.
+    fn take_messages(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A kernel address: `` module`function+0x1c `` in [`AddrForm::Address`], without the offset in `Symbol` and
     /// `Function`, the module alone in `Module`; `0x…` where nothing is known.
     fn kernel(&mut self, addr: u64, form: AddrForm) -> String;
@@ -86,6 +94,15 @@ impl Symbolizer for SystemSymbols {
 
     fn note(&mut self, process: Process) {
         self.processes.note(process.pid, process.generation);
+    }
+
+    fn prepare(&mut self, wanted: &[(Process, u64)]) {
+        let wanted: Vec<_> = wanted.iter().map(|(p, addr)| (p.pid, p.generation, *addr)).collect();
+        self.processes.prepare(&wanted);
+    }
+
+    fn take_messages(&mut self) -> Vec<String> {
+        self.processes.take_messages()
     }
 
     fn kernel(&mut self, addr: u64, form: AddrForm) -> String {

@@ -189,6 +189,7 @@ impl Renderer for Text {
     }
 
     fn printa(&mut self, out: &mut Vec<u8>, format: Option<&[Piece]>, rows: &[Row<'_>], view: &mut View<'_>) {
+        datum::prepare(rows, view);
         match format {
             Some(format) => {
                 for row in rows {
@@ -209,6 +210,7 @@ impl Renderer for Text {
     }
 
     fn aggregations(&mut self, out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
+        datum::prepare(rows, view);
         table::rows(out, rows, view);
     }
 }

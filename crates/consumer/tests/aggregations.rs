@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use common::*;
-use consumer::{Encoding, Options};
+use consumer::{Consumer, Encoding, Message, Options, Process, Symbolizer, Text};
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum};
 use plane::stacks::Stack;
 
@@ -240,6 +243,49 @@ fn symbols_and_modules_are_aggregated_before_printing() {
     s.add(user, &[V::U(0x1_0010, 8)], &[5]);
     s.finish();
     golden("symbols", &s.output());
+}
+
+/// Notes what is to be named together, and has something to say.
+struct Together(Rc<RefCell<Wanted>>);
+
+/// What was to be named, call by call.
+type Wanted = Vec<Vec<(Process, u64)>>;
+
+impl Symbolizer for Together {
+    fn prepare(&mut self, wanted: &[(Process, u64)]) {
+        self.0.borrow_mut().push(wanted.to_vec());
+    }
+    fn take_messages(&mut self) -> Vec<String> {
+        vec!["too late".into()]
+    }
+    fn kernel(&mut self, addr: u64, _form: AddrForm) -> String {
+        format!("{addr:x}")
+    }
+    fn user(&mut self, _process: Process, addr: u64, _form: AddrForm) -> String {
+        format!("{addr:x}")
+    }
+}
+
+#[test]
+fn addresses_of_all_rows_are_named_together() {
+    let mut s = Session::new(quiet());
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let symbols = Box::new(Together(log.clone()));
+    s.consumer = Consumer::new(Vec::new(), Box::new(Text::new()), symbols, quiet());
+    let stack = [Datum::UserStack { frames: 20, strsize: 0 }, Datum::UserAddr(AddrForm::Address)];
+    let a = s.aggregation("a", AggFunc::Count, &stack);
+    for pid in [7, 8] {
+        let pcs = vec![0x1_0010, 0x1_0020, 0];
+        s.kernel.stacks.insert(pid.into(), Stack { tgid: pid, exec: 0, pcs });
+        s.add(a, &[V::N(pid.into()), V::U(0x99, pid)], &[1]);
+    }
+    s.finish();
+    let mut first = log.borrow()[0].clone();
+    first.sort_by_key(|(process, addr)| (process.pid, *addr));
+    let all = [7, 8].map(|pid| [0x99, 0x1_0010, 0x1_0020].map(|addr| (Process::now(pid), addr)));
+    assert_eq!(first, all.concat());
+    assert!(s.output().contains("10010"));
+    assert_eq!(s.consumer.take_messages(), [Message::Failure("too late".into())]);
 }
 
 #[test]

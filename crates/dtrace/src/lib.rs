@@ -17,6 +17,10 @@
 //! ```
 //!
 //! Everything the command can do, a program can: the command is words in and words out around this crate.
+//!
+//! When the first address of a process is to be named, a session runs the executable that it is part of once more, as a process
+//! that reads symbols (`symbols::entry`). That one never gets to `main`, and a program that embeds this library has nothing to
+//! do for it. Where the library is part of a shared object there is no such process, and addresses of processes are numbers.
 
 mod assemble;
 mod compile;

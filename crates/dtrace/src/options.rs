@@ -159,6 +159,14 @@ pub const TABLE: &[Row] = &[
         true,
         "where a -c process waits (exec only)",
     ),
+    row(
+        "exithold",
+        Run,
+        Flag,
+        "yes",
+        true,
+        "hold a -c or -p process at its exit until its address map is read, where user symbols are shown",
+    ),
     row("fbtmax", Run, Int, "1000", true, "kernel functions attached to one by one at most"),
     row(
         "fbtmeans",
@@ -239,6 +247,15 @@ pub const TABLE: &[Row] = &[
         "longest string with its NUL, 8 to 32k; rounded up to a multiple of 8",
     ),
     row("switchrate", Dynamic, Rate, "1hz", true, "how often records leave the kernel"),
+    row("symmem", Run, Size, "256m", true, "memory of the process that reads symbols of processes"),
+    row(
+        "symtimeout",
+        Run,
+        Rate,
+        "2s",
+        true,
+        "how long reading the symbols of a file or the map of a process may take",
+    ),
     row("syslibdir", Compile, Text, "", true, "the directory of the system's D libraries"),
     row("sysslice", Compile, Flag, "", false, "grab processes of the system slice, too"),
     row("temporal", Run, Flag, "yes", true, "merge the records of all CPUs by time (always done)"),
@@ -297,6 +314,7 @@ impl std::error::Error for OptionError {}
 const LIMITS: &[(&str, u64, u64)] = &[
     ("scratchsize", 8, 256 << 10),
     ("strsize", 8, 32 << 10),
+    ("symmem", 16 << 20, 64 << 30),
     ("stackframes", 1, u64::MAX),
     ("ustackframes", 1, u64::MAX),
     ("jstackframes", 1, u64::MAX),

@@ -10,6 +10,8 @@
 //! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
 //! program runs any more, so the drain that follows is complete, and END sees everything before it.
 
+mod targets;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, Layout, Message, Output, Probe, ProbeRow, Process, SlotSink, SystemSymbols, Text};
+use consumer::{Consumer, Layout, Message, Output, Probe, ProbeRow, SlotSink, SystemSymbols, Text};
 use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
@@ -104,20 +106,17 @@ pub struct Session<W: Output> {
     cpus: Vec<u32>,
     /// Looks out for modules, where a description waits for them.
     modules: Option<Modules>,
+    /// Targets are held at their exit until their address maps are read.
+    holds: bool,
 }
 
 struct Deadlines {
     switch: Instant,
     aggregate: Instant,
     status: Instant,
-    /// When the targets' address maps are read again, and how long until the time after.
+    /// When the address maps of targets that are not held at their exit are read again, and how long until the time after.
     note: (Instant, Duration),
 }
-
-/// How soon after its start a target's address map is read again: it loads its libraries now, and may end soon. Each time
-/// twice as long, up to [`NOTE_LAST`].
-const NOTE_FIRST: Duration = Duration::from_micros(200);
-const NOTE_LAST: Duration = Duration::from_secs(1);
 
 /// Reads for the consumer.
 struct Kernel<'a> {
@@ -219,6 +218,19 @@ impl<W: Output> Session<W> {
         out: W,
         tell: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Session<W>, Error> {
+        Session::start_interruptible(program, options, targets, out, tell, || false)
+    }
+
+    /// As [`Session::start_telling`]; `interrupted` is asked, from now to the end of the session, while it waits for what it can
+    /// do without: true makes it go on at once. (That is names of addresses of processes: an address is a number then.)
+    pub fn start_interruptible(
+        program: &Program,
+        options: Options,
+        targets: Vec<proc::Target>,
+        out: W,
+        tell: &mut dyn FnMut(Progress) -> bool,
+        interrupted: impl Fn() -> bool + Send + 'static,
+    ) -> Result<Session<W>, Error> {
         let cpus = bpf::sys::online_cpus();
         refuse(&options, program, &cpus)?;
         let features = Features::running();
@@ -231,7 +243,9 @@ impl<W: Output> Session<W> {
         notices.extend(events(&assembly));
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
-        let symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
+        let mut symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
+        symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
+        symbols.processes.set_interrupted(Some(Box::new(interrupted)));
         let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(symbols), settings);
         introduce(&mut consumer, program, &assembly, Known::default())?;
         machine.attach(tell)?;
@@ -241,7 +255,7 @@ impl<W: Output> Session<W> {
             control.become_state(Activity::Active);
         }
         let now = Instant::now();
-        let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, NOTE_FIRST) };
+        let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, targets::NOTE_FIRST) };
         let program = program.clone();
         let watch = Watch::new(&options);
         let (strings, next_epid) = (assembly.strings, assembly.next);
@@ -259,6 +273,7 @@ impl<W: Output> Session<W> {
             watch,
             cpus,
             modules: None,
+            holds: false,
         };
         session.await_modules();
         session.next = Deadlines {
@@ -269,7 +284,7 @@ impl<W: Output> Session<W> {
         };
         // BEGIN's output is shown before any target runs.
         session.drain(false)?;
-        session.targets.iter_mut().for_each(proc::Target::release);
+        session.release_targets();
         Ok(session)
     }
 
@@ -382,7 +397,7 @@ impl<W: Output> Session<W> {
             return self.alive().map(|()| Status::Done);
         }
         let mut first = self.next.switch.min(self.next.aggregate).min(self.next.status);
-        if !self.targets.is_empty() {
+        if !self.targets.is_empty() && !self.holds {
             first = first.min(self.next.note.0);
         }
         let wait = first.saturating_duration_since(Instant::now()).min(limit);
@@ -413,7 +428,8 @@ impl<W: Output> Session<W> {
             let measuring = self.watch.as_ref().is_some_and(Watch::is_measuring);
             self.next.status = now + if measuring { WINDOW } else { self.every("statusrate") };
         }
-        if now >= self.next.note.0 {
+        self.note_exits();
+        if now >= self.next.note.0 && !self.holds {
             self.note_targets(now);
         }
         let over = self.targets_ended() || self.machine.activity().0 != Activity::Active;
@@ -450,15 +466,6 @@ impl<W: Output> Session<W> {
         self.heed(own);
     }
 
-    /// Reads the targets' address maps while they can be read: a target that has ended is still to be symbolized.
-    fn note_targets(&mut self, now: Instant) {
-        for target in &self.targets {
-            self.consumer.note(Process::now(target.pid() as u32));
-        }
-        let wait = self.next.note.1;
-        self.next.note = (now + wait, (wait * 2).min(NOTE_LAST));
-    }
-
     /// Tells of firings that the kernel suppressed since the last time.
     fn tell_suppressed(&mut self) {
         // A program's counter can be read as long as there is the program; where it cannot, there is nothing to tell.
@@ -488,36 +495,6 @@ impl<W: Output> Session<W> {
             }
         }
         Ok(())
-    }
-
-    /// Notes the ends of targets; true when there were some and all are gone.
-    fn targets_ended(&mut self) -> bool {
-        let mut left = 0;
-        let had = !self.targets.is_empty();
-        let mut gone = Vec::new();
-        for (at, target) in self.targets.iter_mut().enumerate() {
-            let pid = target.pid();
-            match target.ended() {
-                None => left += 1,
-                Some(how) => gone.push((at, pid, how)),
-            }
-        }
-        for (_, pid, how) in &gone {
-            self.notices.push(Notice::Target(match how {
-                proc::Ended::Exited(0) | proc::Ended::Gone => format!("pid {pid} has exited"),
-                proc::Ended::Exited(status) => format!("pid {pid} exited with status {status}"),
-                proc::Ended::Signaled(signal) => {
-                    format!("pid {pid} terminated by {}", proc::signal_name(*signal))
-                }
-            }));
-        }
-        // Kept while others live would report them again.
-        if left > 0 {
-            for (at, ..) in gone.iter().rev() {
-                self.targets.remove(*at);
-            }
-        }
-        had && left == 0
     }
 
     fn drain(&mut self, all: bool) -> Result<(), Error> {
@@ -578,6 +555,7 @@ impl<W: Output> Session<W> {
         }
         self.alive()?;
         self.heed(None);
+        self.note_exits();
         self.machine.settle()?;
         self.tell_suppressed();
         self.drain(true)?;

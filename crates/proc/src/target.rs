@@ -5,6 +5,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::tracer::{Exec, Phase, Shared, Tracer};
 
 /// Why a target could not be had.
 #[derive(Debug)]
@@ -67,7 +71,8 @@ pub struct Target {
     created: bool,
     held: bool,
     pidfd: OwnedFd,
-    ended: Option<Ended>,
+    shared: Arc<Shared>,
+    tracer: Arc<Tracer>,
 }
 
 impl Target {
@@ -95,50 +100,53 @@ impl Target {
         self.created
     }
 
-    /// Lets it run. A process that has died meanwhile is no error: [`Target::ended`] tells.
+    /// Lets it run, traced no more. A process that has died meanwhile is no error: [`Target::ended`] tells.
     pub fn release(&mut self) {
         if std::mem::take(&mut self.held) {
-            // SAFETY: plain system call on a process we have seized; no memory is passed.
-            unsafe { libc::ptrace(libc::PTRACE_DETACH, self.pid, 0usize, 0usize) };
+            self.tracer.release(self.pid, None);
         }
     }
 
-    /// Readable (poll) once the process has ended.
+    /// Lets it run, and holds it when it exits, with all that it has mapped, until [`Target::let_go`], or for so long at most.
+    /// Until then it stays traced: nobody else can attach to it, and each signal to its first thread passes through us.
+    pub fn release_until_exit(&mut self, limit: Duration) {
+        if std::mem::take(&mut self.held) {
+            self.tracer.release(self.pid, Some(limit));
+        }
+    }
+
+    /// True while it is held at its exit.
+    pub fn is_exiting(&self) -> bool {
+        self.shared.phase() == Phase::Exiting
+    }
+
+    /// Lets it exit.
+    pub fn let_go(&mut self) {
+        if self.is_exiting() {
+            self.tracer.let_go(self.pid);
+        }
+    }
+
+    /// Readable (poll) once the process is held at its exit or has ended.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
-        self.pidfd.as_fd()
+        let is_free = !self.created && self.shared.phase() == Phase::Free;
+        if is_free { self.pidfd.as_fd() } else { self.shared.event() }
     }
 
     /// How it ended; `None` while it lives.
     pub fn ended(&mut self) -> Option<Ended> {
-        if self.ended.is_some() {
-            return self.ended;
+        if let Phase::Ended(how) = self.shared.phase() {
+            self.held = false;
+            return Some(how);
         }
         let mut poll = libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd, count 1.
-        if unsafe { libc::poll(&mut poll, 1, 0) } <= 0 {
+        if self.created || unsafe { libc::poll(&mut poll, 1, 0) } <= 0 {
             return None;
         }
-        self.ended = Some(if self.created { self.reap() } else { Ended::Gone });
         self.held = false;
-        self.ended
-    }
-
-    fn reap(&self) -> Ended {
-        let mut status = 0;
-        loop {
-            // SAFETY: status is a valid int.
-            let got = unsafe { libc::waitpid(self.pid, &mut status, 0) };
-            if got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
-                continue;
-            }
-            return match got {
-                _ if got != self.pid => Ended::Gone,
-                _ if libc::WIFEXITED(status) => Ended::Exited(libc::WEXITSTATUS(status)),
-                _ if libc::WIFSIGNALED(status) => Ended::Signaled(libc::WTERMSIG(status)),
-                _ => continue,
-            };
-        }
+        Some(Ended::Gone)
     }
 }
 
@@ -150,6 +158,10 @@ impl Drop for Target {
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
         }
         self.release();
+        // The thread ends with its last target, and detaches all without stopping them.
+        if Arc::strong_count(&self.tracer) > 1 {
+            self.tracer.forget(self.pid);
+        }
     }
 }
 
@@ -162,55 +174,6 @@ fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     // SAFETY: the kernel has just given us this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut fds = [0i32; 2];
-    // SAFETY: fds holds two ints.
-    check(i64::from(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) }))?;
-    // SAFETY: the kernel has just given us these descriptors.
-    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
-}
-
-fn seize(pid: libc::pid_t, options: i32) -> io::Result<()> {
-    // SAFETY: plain system call; the data argument is a number.
-    check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0usize, options as usize) })?;
-    Ok(())
-}
-
-/// Waits for the next stop of `pid`; the wait status.
-fn wait_stop(pid: libc::pid_t) -> io::Result<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: status is a valid int. __WALL: a thread of another thread group counts, too.
-        match check(i64::from(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) })) {
-            Ok(_) => return Ok(status),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-}
-
-/// The child's side of [`create`]: only async-signal-safe calls, then exec or the errno through the pipe.
-fn child(go: i32, report: i32, argv: &[*const libc::c_char], paths: &[CString]) -> ! {
-    let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; read, execv, write and _exit are
-    // async-signal-safe.
-    unsafe {
-        if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
-            libc::_exit(127); // the tracer died before it could seize us
-        }
-        let mut errno = libc::ENOENT;
-        for path in paths {
-            libc::execv(path.as_ptr(), argv.as_ptr());
-            let e = *libc::__errno_location();
-            if e != libc::ENOENT && e != libc::ENOTDIR {
-                errno = e;
-            }
-        }
-        libc::write(report, (&raw const errno).cast(), 4);
-        libc::_exit(127);
-    }
 }
 
 /// What execvp would try, in order.
@@ -236,63 +199,68 @@ fn create(command: &[u8]) -> io::Result<Target> {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     };
     let paths = candidates(program)?;
-    let mut argv: Vec<*const libc::c_char> = list.iter().map(|w| w.as_ptr()).collect();
-    argv.push(std::ptr::null());
-    let (go_read, go_write) = pipe()?;
-    let (report_read, report_write) = pipe()?;
-    // SAFETY: the child runs only `child`, which allocates nothing and never returns.
-    let pid = check(i64::from(unsafe { libc::fork() }))? as libc::pid_t;
-    if pid == 0 {
-        // SAFETY: closing our copy of the write end, so that the tracer's death is seen as end of file.
-        unsafe { libc::close(go_write.as_raw_fd()) };
-        child(go_read.as_raw_fd(), report_write.as_raw_fd(), &argv, &paths);
-    }
-    drop(report_write);
-    let mut target = Target { pid, created: true, held: true, pidfd: pidfd_open(pid)?, ended: None };
-    seize(pid, libc::PTRACE_O_TRACEEXEC)?;
-    // SAFETY: one byte from a valid buffer.
-    check(unsafe { libc::write(go_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as i64)?;
-    loop {
-        let status = wait_stop(pid)?;
-        if libc::WIFSTOPPED(status) && status >> 8 == (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
-            return Ok(target);
-        }
-        if libc::WIFSTOPPED(status) {
-            // A signal on its way to exec: hand it on.
-            let signal = (status >> 8) & 0xff;
-            // SAFETY: plain system call; the data argument is the signal's number.
-            check(unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0usize, signal as usize) })?;
-            continue;
-        }
-        target.held = false;
-        let mut errno = 0i32;
-        // SAFETY: four bytes into a valid int.
-        let got = unsafe { libc::read(report_read.as_raw_fd(), (&raw mut errno).cast(), 4) };
-        return Err(io::Error::from_raw_os_error(if got == 4 { errno } else { libc::ECHILD }));
-    }
+    // SAFETY: the kernel fills the set; nothing is changed.
+    let mask = unsafe {
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+        mask
+    };
+    let tracer = Tracer::running()?;
+    let (pid, shared) = tracer.create(Exec { words: list, paths, mask })?;
+    // It waits for us, so the pid is its own.
+    let pidfd = pidfd_open(pid);
+    let pidfd = pidfd.inspect_err(|_| {
+        // SAFETY: plain system call; the pid is our unreaped child.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    })?;
+    Ok(Target { pid, created: true, held: true, pidfd, shared, tracer })
 }
 
 fn grab(pid: libc::pid_t) -> io::Result<Target> {
     if pid <= 0 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
-    let mut target = Target { pid, created: false, held: false, pidfd: pidfd_open(pid)?, ended: None };
-    seize(pid, 0)?;
-    target.held = true;
-    // SAFETY: plain system call without memory.
-    check(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0usize, 0usize) })?;
-    wait_stop(pid)?;
-    Ok(target)
+    let pidfd = pidfd_open(pid)?;
+    let tracer = Tracer::running()?;
+    let shared = tracer.grab(pid)?;
+    Ok(Target { pid, created: false, held: true, pidfd, shared, tracer })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn state_of(pid: i32) -> char {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')').next().and_then(|s| s.trim().chars().next()).unwrap_or('?')
+    }
+
+    fn tracer_of(pid: i32) -> i32 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|l| l.strip_prefix("TracerPid:")).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    fn wait_until(mut done: impl FnMut() -> bool) {
+        for _ in 0..30_000 {
+            if done() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("it does not come to that");
+    }
+
+    /// Longer than any test.
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn sleeper() -> std::process::Child {
+        std::process::Command::new("sleep").arg("100").spawn().unwrap()
+    }
+
+    fn signal(pid: i32, signal: i32) {
+        // SAFETY: a process that nobody has waited for.
+        unsafe { libc::kill(pid, signal) };
     }
 
     fn wait_end(t: &mut Target) -> Ended {
@@ -344,12 +312,8 @@ mod tests {
         assert_eq!(state_of(pid), 't');
         t.release();
         // It may be on its way to sleep.
-        for _ in 0..30_000 {
-            if state_of(pid) != 'S' {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
-        assert_eq!(state_of(pid), 'S');
+        wait_until(|| state_of(pid) == 'S');
+        assert_eq!(tracer_of(pid), 0);
         drop(t);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -360,5 +324,128 @@ mod tests {
         let text = Target::grab(0x3fff_fff0).unwrap_err().to_string();
         assert!(text.starts_with("failed to grab pid 1073741808: "), "{text}");
         assert!(!text.contains("os error"), "{text}");
+    }
+
+    #[test]
+    fn a_target_is_held_at_its_exit_with_all_it_has_mapped() {
+        let mut t = Target::create("true").unwrap();
+        assert!(!t.is_exiting());
+        t.release_until_exit(LONG);
+        let ready = crate::poll_readable(&[t.poll_fd().as_raw_fd()], LONG).unwrap();
+        assert!(ready[0] && t.is_exiting());
+        assert_eq!(t.ended(), None);
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", t.pid())).unwrap();
+        assert!(maps.contains("libc.so"), "{maps}");
+        t.let_go();
+        assert_eq!(wait_end(&mut t), Ended::Exited(0));
+    }
+
+    #[test]
+    fn a_target_that_nobody_lets_go_exits_all_the_same() {
+        let mut t = Target::create("false").unwrap();
+        t.release_until_exit(Duration::from_millis(20));
+        assert_eq!(wait_end(&mut t), Ended::Exited(1));
+    }
+
+    #[test]
+    fn a_killed_target_is_held_too_and_ends_by_the_signal() {
+        let mut t = Target::create("sleep 100").unwrap();
+        t.release_until_exit(LONG);
+        signal(t.pid(), libc::SIGKILL);
+        wait_until(|| t.is_exiting());
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", t.pid())).unwrap();
+        assert!(!maps.is_empty());
+        t.let_go();
+        assert_eq!(wait_end(&mut t), Ended::Signaled(libc::SIGKILL));
+    }
+
+    #[test]
+    fn signals_and_stops_of_a_traced_target_work_as_ever() {
+        // Without a shell's quotes: a script in a file.
+        let script = std::env::temp_dir().join(format!("proc-signals-{}", std::process::id()));
+        let text = "trap 'exit 7' USR1\nkill -STOP $$\nwhile :; do sleep 0.01; done\n";
+        std::fs::write(&script, text).unwrap();
+        let mut t = Target::create(format!("sh {}", script.display())).unwrap();
+        t.release_until_exit(LONG);
+        // It stops itself, and stays stopped until it is continued.
+        wait_until(|| matches!(state_of(t.pid()), 'T' | 't'));
+        signal(t.pid(), libc::SIGUSR1);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(matches!(state_of(t.pid()), 'T' | 't'));
+        signal(t.pid(), libc::SIGCONT);
+        wait_until(|| t.is_exiting());
+        t.let_go();
+        assert_eq!(wait_end(&mut t), Ended::Exited(7));
+        std::fs::remove_file(script).unwrap();
+    }
+
+    #[test]
+    fn a_grabbed_process_is_held_at_its_exit_and_its_parent_gets_its_status() {
+        let mut child = sleeper();
+        let pid = child.id() as i32;
+        let mut t = Target::grab(pid).unwrap();
+        t.release_until_exit(LONG);
+        wait_until(|| state_of(pid) == 'S');
+        assert_ne!(tracer_of(pid), 0);
+        signal(pid, libc::SIGTERM);
+        wait_until(|| t.is_exiting());
+        assert_eq!(child.try_wait().unwrap(), None);
+        t.let_go();
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGTERM));
+        assert_eq!(wait_end(&mut t), Ended::Gone);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_before_stays_stopped() {
+        let mut child = sleeper();
+        let pid = child.id() as i32;
+        signal(pid, libc::SIGSTOP);
+        wait_until(|| state_of(pid) == 'T');
+        let mut t = Target::grab(pid).unwrap();
+        t.release_until_exit(LONG);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(matches!(state_of(pid), 'T' | 't'));
+        drop(t);
+        wait_until(|| state_of(pid) == 'T');
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_target_that_is_dropped_is_traced_no_more_whether_or_not_others_are() {
+        let (mut one, mut two) = (sleeper(), sleeper());
+        let grab = |child: &std::process::Child| {
+            let mut t = Target::grab(child.id() as i32).unwrap();
+            t.release_until_exit(LONG);
+            t
+        };
+        let (first, second) = (grab(&one), grab(&two));
+        drop(first);
+        wait_until(|| tracer_of(one.id() as i32) == 0);
+        assert_ne!(tracer_of(two.id() as i32), 0);
+        drop(second);
+        wait_until(|| tracer_of(two.id() as i32) == 0);
+        for child in [&mut one, &mut two] {
+            wait_until(|| state_of(child.id() as i32) == 'S');
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_target_serves_whatever_thread_has_it_and_leaves_other_children_alone() {
+        let mut other = std::process::Command::new("true").spawn().unwrap();
+        let mut t = std::thread::spawn(|| Target::create("false").unwrap()).join().unwrap();
+        t.release_until_exit(LONG);
+        let mut t = std::thread::spawn(move || {
+            wait_until(|| t.is_exiting());
+            t.let_go();
+            t
+        })
+        .join()
+        .unwrap();
+        assert_eq!(wait_end(&mut t), Ended::Exited(1));
+        assert!(other.wait().unwrap().success());
     }
 }

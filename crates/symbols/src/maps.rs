@@ -1,17 +1,20 @@
 //! The address map of a process, as `/proc/PID/maps` tells it.
 
+/// A file that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MappedFile {
+    /// Device (major, minor) and inode as the map tells them; inode 0 for none.
+    pub(crate) dev: (u32, u32),
+    pub(crate) inode: u64,
+    /// As the process sees it; a ` (deleted)` at its end is taken off.
+    pub(crate) path: Vec<u8>,
+}
+
 /// What backs a mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
-    /// A file: device and inode as the kernel prints them, and its path (a ` (deleted)` at its end taken off).
-    File {
-        /// `fe:00`
-        dev: String,
-        /// 0 for none.
-        inode: u64,
-        /// As the process sees it.
-        path: String,
-    },
+    /// A file, by its number in [`Map::files`].
+    File(u32),
     /// The kernel's page of code.
     Vdso,
     /// Executable memory without a file: code made at run time.
@@ -19,7 +22,7 @@ pub(crate) enum Backing {
 }
 
 /// A mapping that can hold code or static data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -28,48 +31,98 @@ pub(crate) struct Mapping {
     pub(crate) backing: Backing,
 }
 
-/// Mappings of a `maps` file that matter, in the order of their addresses; lines not understood are passed over.
-pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
-    // Paths can hold any bytes; what is not UTF-8 can still be told apart by inode.
-    let mut out: Vec<Mapping> = String::from_utf8_lossy(text).lines().filter_map(line).collect();
-    out.sort_by_key(|m| m.start);
-    out
+impl Mapping {
+    /// Where an address of this mapping is in the file.
+    pub(crate) fn file_offset(&self, addr: u64) -> u64 {
+        addr.wrapping_sub(self.start).saturating_add(self.offset)
+    }
+}
+
+/// What of an address map matters for names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Map {
+    /// In the order of their addresses.
+    pub(crate) mappings: Vec<Mapping>,
+    pub(crate) files: Vec<MappedFile>,
+}
+
+/// Mappings that are kept of a process. The kernel's own limit is 65,530 unless it was raised.
+pub(crate) const MAX_MAPPINGS: usize = 1 << 17;
+
+/// Reads a `maps` file; lines that are not understood are passed over.
+pub(crate) fn parse(text: &[u8]) -> Map {
+    let mut map = Map::default();
+    let mut numbers = std::collections::HashMap::new();
+    for line in text.split(|b| *b == b'\n') {
+        let Some((mut mapping, file)) = parse_line(line) else { continue };
+        if let Some(file) = file {
+            let next = map.files.len() as u32;
+            let number = *numbers.entry(file).or_insert_with_key(|file| {
+                map.files.push(file.clone());
+                next
+            });
+            mapping.backing = Backing::File(number);
+        }
+        map.mappings.push(mapping);
+        if map.mappings.len() == MAX_MAPPINGS {
+            break;
+        }
+    }
+    map.mappings.sort_by_key(|m| m.start);
+    map
 }
 
 /// `5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749      /usr/bin/sed`
-fn line(line: &str) -> Option<Mapping> {
+fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
     let mut rest = line;
     let mut word = || {
-        rest = rest.trim_start_matches(' ');
-        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
-        rest = after;
-        word
+        let begin = rest.iter().position(|b| *b != b' ').unwrap_or(rest.len());
+        let all = rest.get(begin..).unwrap_or_default();
+        let end = all.iter().position(|b| *b == b' ').unwrap_or(all.len());
+        let (word, after) = all.split_at(end);
+        rest = after.get(1..).unwrap_or_default();
+        std::str::from_utf8(word).ok()
     };
-    let (start, end) = word().split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    let executable = word().as_bytes().get(2) == Some(&b'x');
-    let offset = u64::from_str_radix(word(), 16).ok()?;
-    let dev = word().to_string();
-    let inode: u64 = word().parse().ok()?;
-    let path = rest.trim_start_matches(' ');
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    let backing = match path {
-        "[vdso]" => Backing::Vdso,
+    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+    let (start, end) = word()?.split_once('-')?;
+    let (start, end) = (hex(start)?, hex(end)?);
+    let executable = word()?.as_bytes().get(2) == Some(&b'x');
+    let offset = hex(word()?)?;
+    let (major, minor) = word()?.split_once(':')?;
+    let dev = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    let inode = word()?.parse().ok()?;
+    let begin = rest.iter().position(|b| *b != b' ').unwrap_or(rest.len());
+    let path = rest.get(begin..).unwrap_or_default();
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let anonymous = Mapping { start, end, offset, backing: Backing::Anonymous };
+    match path {
+        b"[vdso]" => Some((Mapping { backing: Backing::Vdso, ..anonymous }, None)),
         // A JIT may give its memory a name, or map a memfd twice: no ELF, but a file by form.
-        p if p.starts_with('/') && !p.starts_with("/memfd:") && !p.starts_with("/dev/zero") => {
-            Backing::File { dev, inode, path: p.into() }
+        p if p.starts_with(b"/") && !p.starts_with(b"/memfd:") && !p.starts_with(b"/dev/zero") => {
+            Some((anonymous, Some(MappedFile { dev, inode, path: unescaped(p) })))
         }
-        "[vsyscall]" | "[vvar]" | "[vvar_vclock]" => return None,
-        _ if executable => Backing::Anonymous,
-        _ => return None,
-    };
-    Some(Mapping { start, end, offset, backing })
+        b"[vsyscall]" | b"[vvar]" | b"[vvar_vclock]" => None,
+        _ if executable => Some((anonymous, None)),
+        _ => None,
+    }
+}
+
+/// The kernel writes a newline of a path as `\012`, and nothing else in another way than it is.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, after)) = rest.split_first() {
+        let newline = rest.starts_with(b"\\012");
+        out.push(if newline { b'\n' } else { *first });
+        rest = if newline { &rest[4..] } else { after };
+    }
+    out
 }
 
 /// The mapping that holds an address.
-pub(crate) fn find(maps: &[Mapping], addr: u64) -> Option<&Mapping> {
-    let after = maps.partition_point(|m| m.start <= addr);
-    maps.get(after.checked_sub(1)?).filter(|m| addr < m.end)
+pub(crate) fn find(mappings: &[Mapping], addr: u64) -> Option<&Mapping> {
+    let after = mappings.partition_point(|m| m.start <= addr);
+    mappings.get(after.checked_sub(1)?).filter(|m| addr < m.end)
 }
 
 #[cfg(test)]
@@ -81,7 +134,7 @@ mod tests {
         let text = b"\
 5560c6935000-5560c6938000 r--p 00000000 fe:00 247749                     /usr/bin/sed
 5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749                     /usr/bin/sed
-7f0000000000-7f0000001000 r-xp 00000000 00:1f 12   /tmp/with blank (deleted)
+7f0000000000-7f0000001000 r-xp 00000000 00:1f 12   /tmp/with blank\\012 and newline (deleted)
 7f0000002000-7f0000003000 rwxp 00000000 00:00 0
 7f0000004000-7f0000005000 rw-p 00000000 00:00 0 
 7f0000006000-7f0000007000 r-xp 00000000 00:01 9 /memfd:jit (deleted)
@@ -89,19 +142,23 @@ mod tests {
 garbage
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 ";
-        let maps = parse(text);
-        assert_eq!(maps.len(), 6);
-        let sed = find(&maps, 0x5560c6938010).unwrap();
+        let map = parse(text);
+        assert_eq!(map.mappings.len(), 6);
+        let at = |addr| find(&map.mappings, addr).copied();
+        let sed = at(0x5560c6938010).unwrap();
         assert_eq!((sed.start, sed.offset), (0x5560c6938000, 0x3000));
-        let Backing::File { inode, path, .. } = &find(&maps, 0x7f0000000fff).unwrap().backing else {
-            panic!()
-        };
-        assert_eq!((*inode, path.as_str()), (12, "/tmp/with blank"));
-        assert_eq!(find(&maps, 0x7f0000002000).unwrap().backing, Backing::Anonymous);
-        assert_eq!(find(&maps, 0x7f0000006000).unwrap().backing, Backing::Anonymous);
-        assert_eq!(find(&maps, 0x7ffc27d98001).unwrap().backing, Backing::Vdso);
-        assert_eq!(find(&maps, 0x7f0000004000), None);
-        assert_eq!(find(&maps, 0), None);
-        assert_eq!(find(&maps, u64::MAX), None);
+        assert_eq!(sed.file_offset(0x5560c6938010), 0x3010);
+        let files: Vec<_> = map.files.iter().map(|f| (f.dev, f.inode, &f.path[..])).collect();
+        assert_eq!(
+            files,
+            [((0xfe, 0), 247749, &b"/usr/bin/sed"[..]), ((0, 0x1f), 12, b"/tmp/with blank\n and newline")]
+        );
+        assert_eq!(at(0x7f0000000fff).unwrap().backing, Backing::File(1));
+        assert_eq!(at(0x7f0000002000).unwrap().backing, Backing::Anonymous);
+        assert_eq!(at(0x7f0000006000).unwrap().backing, Backing::Anonymous);
+        assert_eq!(at(0x7ffc27d98001).unwrap().backing, Backing::Vdso);
+        assert_eq!(at(0x7f0000004000), None);
+        assert_eq!(at(0), None);
+        assert_eq!(at(u64::MAX), None);
     }
 }

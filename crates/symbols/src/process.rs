@@ -8,49 +8,95 @@
 //! else at the first address. Afterwards it is looked at again only when an address is in no mapping (a library was
 //! loaded), and once a batch for generation 0 (the pid may have been given to another process, or have executed
 //! another program). A process that is gone keeps the map it had.
+//!
+//! Nothing of a process is read here: all that it decides (its map, its files, what it says about itself) is asked of the
+//! [reader](crate::reader), in as few questions as there can be: [`Processes::prepare`] takes all addresses of a batch. What
+//! made a reader late is left alone for a minute.
 
-use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::maps::{self, Backing, Mapping};
+use crate::client::{Interrupted, Reader};
+use crate::maps::{self, Backing, Map, Mapping};
 use crate::name::Name;
-use crate::object::{Found, ObjectId, Objects};
-use crate::perfmap::PerfMap;
+use crate::object::{self, BARRED, Found, ObjectId, Objects, blame};
+use crate::reader::Limits;
+use crate::wire::{self, Answer, Identity, MAX_NUMBERS, Question};
 
 /// Address maps kept; the one not used for longest goes first.
 const MAX_PROCESSES: usize = 4096;
 
-/// What tells one program under a pid from the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    /// Start of the process in clock ticks since boot.
-    start: u64,
-    /// Device and inode of the executable; 0 where it cannot be seen.
-    exe: (u64, u64),
-}
+/// Mappings kept, of all processes.
+const MAX_MAPPINGS: usize = 1 << 20;
+
+/// Perf maps held.
+const MAX_PERF_MAPS: usize = 128;
+
+/// Where a 32-bit process has all that it has.
+const NARROW: u64 = 1 << 32;
 
 #[derive(Debug, Default)]
 struct Process {
     identity: Option<Identity>,
-    maps: Vec<Mapping>,
-    /// Of each mapping.
-    objects: Vec<Option<ObjectId>>,
-    perf: PerfMap,
+    mappings: Vec<Mapping>,
+    /// Of each file of the map.
+    objects: Vec<ObjectId>,
+    perf_map: Option<PerfMap>,
+    /// Names of code made at run time, as of one batch.
+    made: HashMap<u64, Found>,
+    made_in: u64,
     /// Batch in which it was last compared with the process.
     checked: u64,
     /// Batch in which its map was last read.
     read: u64,
     /// Batch in which it was last asked.
     used: u64,
+    /// When looking at it, or reading its perf map, made a reader late.
+    barred: Option<Instant>,
+    made_barred: Option<Instant>,
+}
+
+/// The file in which a process names the code it makes.
+#[derive(Debug)]
+struct PerfMap {
+    /// Base name of the file, the module of its symbols.
+    name: Arc<str>,
+    handle: Option<OwnedFd>,
+}
+
+impl PerfMap {
+    fn of(pid: u32, handle: Option<OwnedFd>) -> PerfMap {
+        PerfMap { name: format!("perf-{pid}.map").into(), handle }
+    }
+}
+
+fn is_barred(since: Option<Instant>) -> bool {
+    since.is_some_and(|at| at.elapsed() < BARRED)
+}
+
+/// What the reader says of a process.
+struct Observed {
+    identity: Identity,
+    mappings: Vec<Mapping>,
+    objects: Vec<ObjectId>,
+    perf_map: Option<PerfMap>,
 }
 
 /// Names of addresses in processes.
-#[derive(Default)]
 pub struct Processes {
     processes: HashMap<(u32, u64), Process>,
     objects: Objects,
+    reader: Reader,
+    mappings: usize,
     batch: u64,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl std::fmt::Debug for Processes {
@@ -60,9 +106,31 @@ impl std::fmt::Debug for Processes {
 }
 
 impl Processes {
-    /// Reads nothing.
+    /// Reads nothing. An answer may take two seconds, the reader 256 MB.
     pub fn new() -> Processes {
-        Self::default()
+        let limits = Limits { time: Duration::from_secs(2), memory: 256 << 20 };
+        Processes {
+            processes: HashMap::new(),
+            objects: Objects::default(),
+            reader: Reader::new(limits),
+            mappings: 0,
+            batch: 0,
+        }
+    }
+
+    /// How long an answer about a process or a file may take, and how much memory reading may.
+    pub fn set_limits(&mut self, time: Duration, memory: u64) {
+        self.reader.set_limits(Limits { time, memory });
+    }
+
+    /// Asked while an answer is waited for: true ends the wait.
+    pub fn set_interrupted(&mut self, interrupted: Option<Interrupted>) {
+        self.reader.set_interrupted(interrupted);
+    }
+
+    /// What went wrong, for the user, since the last call.
+    pub fn take_messages(&mut self) -> Vec<String> {
+        self.reader.take_messages()
     }
 
     /// Print names as the linker has them (`_ZN…`), instead of demangled.
@@ -79,8 +147,8 @@ impl Processes {
     /// To be called again after it loads a library or executes a program.
     pub fn note(&mut self, pid: u32, generation: u64) {
         let batch = self.batch;
-        if let Some((identity, maps)) = observe(pid) {
-            self.keep(pid, generation, identity, maps);
+        if let Some(observed) = self.observe(pid, generation) {
+            self.keep(pid, generation, observed);
         }
         if let Some(process) = self.processes.get_mut(&(pid, generation)) {
             process.checked = batch;
@@ -89,25 +157,79 @@ impl Processes {
 
     /// A pid is free for another process; answers for known generations stay.
     pub fn forget(&mut self, pid: u32) {
-        self.processes.remove(&(pid, 0));
+        self.remove((pid, 0));
     }
 
-    fn keep(&mut self, pid: u32, generation: u64, identity: Option<Identity>, maps: Vec<Mapping>) {
-        let objects = maps.iter().map(|m| self.objects.note(pid, m)).collect();
-        if self.processes.len() >= MAX_PROCESSES
-            && !self.processes.contains_key(&(pid, generation))
-            && let Some(oldest) = self.processes.iter().min_by_key(|(_, p)| p.used).map(|(key, _)| *key)
+    fn remove(&mut self, key: (u32, u64)) {
+        if let Some(process) = self.processes.remove(&key) {
+            self.mappings -= process.mappings.len();
+        }
+    }
+
+    /// Asks the reader for identity, map and files of a living process.
+    fn observe(&mut self, pid: u32, generation: u64) -> Option<Observed> {
+        let known = self.processes.get(&(pid, generation));
+        if known.is_some_and(|p| is_barred(p.barred)) {
+            return None;
+        }
+        let answers = match self.reader.ask(&Question::Process(pid), &[]) {
+            Ok((answers, _)) => answers,
+            Err(trouble) => {
+                blame(&mut self.reader, trouble, &format!("the address map of process {pid}"));
+                if trouble.is_its_own() {
+                    self.processes.entry((pid, generation)).or_default().barred = Some(Instant::now());
+                }
+                return None;
+            }
+        };
+        let files = answers.iter().filter(|(a, _)| matches!(a, Answer::File(_))).count();
+        if self.objects.is_full(files) {
+            self.objects.forget_all();
+            self.processes.clear();
+            self.mappings = 0;
+        }
+        let mut answers = answers.into_iter();
+        let Some((Answer::Process(identity, root), _)) = answers.next() else { return None };
+        let mut map = Map::default();
+        let (mut objects, mut perf_map) = (Vec::new(), None);
+        for answer in answers {
+            match answer {
+                (Answer::Root(key), Some(fd)) => self.objects.hold_root(key, fd),
+                (Answer::File(file), handle) => {
+                    objects.push(self.objects.note(&file, root, handle));
+                    map.files.push(file);
+                }
+                (Answer::Mappings(more), _) => wire::add_mappings(&mut map, more).then_some(())?,
+                (Answer::PerfMap(pid), handle) => perf_map = Some(PerfMap::of(pid, handle)),
+                _ => {}
+            }
+        }
+        Some(Observed { identity, mappings: map.mappings, objects, perf_map })
+    }
+
+    fn keep(&mut self, pid: u32, generation: u64, observed: Observed) {
+        let Observed { identity, mappings, objects, perf_map } = observed;
+        let key = (pid, generation);
+        let before = self.processes.get(&key).map_or(0, |p| p.mappings.len());
+        while (self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&key))
+            || self.mappings + mappings.len() > MAX_MAPPINGS + before
         {
-            self.processes.remove(&oldest);
+            let others = self.processes.iter().filter(|(k, _)| **k != key);
+            let Some(oldest) = others.min_by_key(|(_, p)| p.used).map(|(k, _)| *k) else { break };
+            self.remove(oldest);
         }
+        let held = self.processes.values().filter(|p| p.perf_map.is_some()).count();
         let batch = self.batch;
-        let process = self.processes.entry((pid, generation)).or_default();
-        if process.identity != identity {
-            process.perf = PerfMap::default();
+        let process = self.processes.entry(key).or_default();
+        if process.identity != Some(identity) {
+            *process = Process::default();
         }
-        process.identity = identity;
-        process.maps = maps;
-        process.objects = objects;
+        process.identity = Some(identity);
+        if perf_map.is_some() && (held < MAX_PERF_MAPS || process.perf_map.is_some()) {
+            process.perf_map = perf_map;
+        }
+        self.mappings = self.mappings - before + mappings.len();
+        (process.mappings, process.objects) = (mappings, objects);
         (process.read, process.used) = (batch, batch);
     }
 
@@ -118,12 +240,8 @@ impl Processes {
             None => {
                 // What was noted without a generation is better than nothing, as the process may be gone.
                 self.note(pid, generation);
-                if generation != 0
-                    && !self.processes.contains_key(&(pid, generation))
-                    && let Some(p) = self.processes.get(&(pid, 0))
-                {
-                    let (identity, maps) = (p.identity, p.maps.clone());
-                    self.keep(pid, generation, identity, maps);
+                if generation != 0 && !self.processes.contains_key(&(pid, generation)) {
+                    self.inherit(pid, generation);
                 }
                 // Also when there is nothing to know: not to be asked again in this batch.
                 let process = self.processes.entry((pid, generation)).or_default();
@@ -132,78 +250,151 @@ impl Processes {
             Some(process) => {
                 process.used = batch;
                 if generation == 0 && process.checked != batch {
+                    self.check(&[pid]);
+                }
+            }
+        }
+    }
+
+    /// Takes what is known of a process without its generation.
+    fn inherit(&mut self, pid: u32, generation: u64) {
+        let Some(p) = self.processes.get(&(pid, 0)) else { return };
+        let Some(identity) = p.identity else { return };
+        let perf_map = p.perf_map.as_ref().map(|map| {
+            let handle = map.handle.as_ref().and_then(|fd| fd.try_clone().ok());
+            PerfMap { name: map.name.clone(), handle }
+        });
+        let observed =
+            Observed { identity, mappings: p.mappings.clone(), objects: p.objects.clone(), perf_map };
+        self.keep(pid, generation, observed);
+    }
+
+    /// Compares what is known of these pids with what runs under them now.
+    fn check(&mut self, pids: &[u32]) {
+        let batch = self.batch;
+        for part in pids.chunks(MAX_NUMBERS / 2) {
+            for pid in part {
+                if let Some(process) = self.processes.get_mut(&(*pid, 0)) {
                     process.checked = batch;
-                    let now = identity(pid);
-                    if now.is_some() && now != process.identity {
-                        self.note(pid, generation);
-                    }
+                }
+            }
+            let answers = match self.reader.ask(&Question::Identities(part.to_vec()), &[]) {
+                Ok((answers, _)) => answers,
+                Err(trouble) => return blame(&mut self.reader, trouble, "what runs"),
+            };
+            let list = |(answer, _)| match answer {
+                Answer::Identities(list) => list,
+                _ => Vec::new(),
+            };
+            let now: Vec<Option<Identity>> = answers.into_iter().flat_map(list).collect();
+            for (pid, now) in part.iter().zip(now) {
+                let known = self.processes.get(&(*pid, 0)).and_then(|p| p.identity);
+                if now.is_some() && now != known {
+                    self.note(*pid, 0);
                 }
             }
         }
     }
 
     /// The mapping of an address; the map is read again, once a batch, when there is none.
-    fn place(&mut self, pid: u32, generation: u64, addr: u64) -> Option<(Option<ObjectId>, Mapping)> {
+    fn place(&mut self, pid: u32, generation: u64, addr: u64) -> Option<Mapping> {
         self.look(pid, generation);
         for again in [false, true] {
             let process = self.processes.get(&(pid, generation))?;
-            if let Some(mapping) = maps::find(&process.maps, addr) {
-                let index = process.maps.partition_point(|m| m.start < mapping.start);
-                return Some((process.objects.get(index).copied().flatten(), mapping.clone()));
+            if let Some(mapping) = maps::find(&process.mappings, addr) {
+                return Some(*mapping);
             }
             if again || process.read == self.batch {
                 return None;
             }
             let known = process.identity;
             // Only if it is still the same program: a later one says nothing about an address of an earlier.
-            match observe(pid) {
-                Some((identity, maps)) if known.is_none() || identity == known => {
-                    self.keep(pid, generation, identity, maps);
+            match self.observe(pid, generation) {
+                Some(now) if known.is_none_or(|k| k == now.identity) => self.keep(pid, generation, now),
+                // It may have been noted since, under no generation, and be gone.
+                _ if generation != 0
+                    && known.is_some()
+                    && self.processes.get(&(pid, 0)).is_some_and(|p| p.identity == known) =>
+                {
+                    self.inherit(pid, generation);
                 }
-                _ => {
-                    let batch = self.batch;
-                    self.processes.get_mut(&(pid, generation))?.read = batch;
-                }
+                _ => {}
             }
+            let batch = self.batch;
+            self.processes.get_mut(&(pid, generation))?.read = batch;
         }
         None
     }
 
+    fn object(&self, pid: u32, generation: u64, mapping: &Mapping) -> Option<ObjectId> {
+        let Backing::File(number) = mapping.backing else { return None };
+        self.processes.get(&(pid, generation))?.objects.get(number as usize).copied()
+    }
+
+    /// Reads what the names of these addresses (pid, generation, address) need, a file once for all of them. Names are then
+    /// had without asking.
+    pub fn prepare(&mut self, wanted: &[(u32, u64, u64)]) {
+        let batch = self.batch;
+        let stale = |p: &Process| p.checked != batch;
+        let mut pids: Vec<u32> = wanted
+            .iter()
+            .filter(|(pid, generation, _)| {
+                *generation == 0 && self.processes.get(&(*pid, 0)).is_some_and(stale)
+            })
+            .map(|(pid, ..)| *pid)
+            .collect();
+        pids.sort_unstable();
+        pids.dedup();
+        self.check(&pids);
+        let mut offsets: HashMap<ObjectId, HashSet<u64>> = HashMap::new();
+        let mut made: HashMap<(u32, u64), Vec<u64>> = HashMap::new();
+        for &(pid, generation, addr) in wanted {
+            let Some(mapping) = self.place(pid, generation, addr) else { continue };
+            if mapping.backing == Backing::Anonymous {
+                made.entry((pid, generation)).or_default().push(addr);
+            } else if let Some(id) = self.object(pid, generation, &mapping) {
+                let offset = mapping.file_offset(addr);
+                if self.objects.known(id, offset).is_none() {
+                    offsets.entry(id).or_default().insert(offset);
+                }
+            }
+        }
+        for (id, offsets) in offsets {
+            let offsets: Vec<u64> = offsets.into_iter().collect();
+            self.objects.resolve(id, &offsets, &mut self.reader);
+        }
+        for ((pid, generation), addrs) in made {
+            self.ask_made(pid, generation, addrs);
+        }
+    }
+
     /// What an address of a process is called.
     pub fn name(&mut self, pid: u32, generation: u64, addr: u64) -> Name {
-        let Some((object, mapping)) = self.place(pid, generation, addr) else { return Name::unknown(addr) };
-        match (&mapping.backing, object) {
-            (Backing::Vdso, _) => {
-                let found = self.objects.vdso(addr - mapping.start);
+        let Some(mapping) = self.place(pid, generation, addr) else { return Name::unknown(addr) };
+        match mapping.backing {
+            Backing::Vdso => {
+                let found = match addr {
+                    0..NARROW => None,
+                    _ => self.objects.vdso(addr - mapping.start, &mut self.reader),
+                };
                 named(addr, Some("[vdso]".into()), found)
             }
-            (Backing::Anonymous, _) => self.jitted(pid, generation, addr),
-            (Backing::File { .. }, Some(id)) => {
-                let offset = file_offset(&mapping, addr);
+            Backing::Anonymous => self.made(pid, generation, addr),
+            Backing::File(_) => {
+                let Some(id) = self.object(pid, generation, &mapping) else { return Name::unknown(addr) };
+                let offset = mapping.file_offset(addr);
                 if self.objects.known(id, offset).is_none() {
-                    self.objects.resolve(id, &[offset]);
+                    self.objects.resolve(id, &[offset], &mut self.reader);
                 }
                 let found = self.objects.known(id, offset).cloned().flatten();
                 named(addr, self.objects.name(id), found)
             }
-            (Backing::File { .. }, None) => Name::unknown(addr),
         }
     }
 
-    /// What the addresses of a stack are called; cheaper than one by one, as a file is asked once for all of them.
+    /// What the addresses of a stack are called.
     pub fn names(&mut self, pid: u32, generation: u64, addrs: &[u64]) -> Vec<Name> {
-        let mut wanted: HashMap<ObjectId, Vec<u64>> = HashMap::new();
-        for &addr in addrs {
-            if let Some((Some(id), mapping)) = self.place(pid, generation, addr) {
-                let offset = file_offset(&mapping, addr);
-                if self.objects.known(id, offset).is_none() {
-                    wanted.entry(id).or_default().push(offset);
-                }
-            }
-        }
-        for (id, offsets) in wanted {
-            self.objects.resolve(id, &offsets);
-        }
+        self.prepare(&addrs.iter().map(|addr| (pid, generation, *addr)).collect::<Vec<_>>());
         addrs.iter().map(|addr| self.name(pid, generation, *addr)).collect()
     }
 
@@ -214,26 +405,61 @@ impl Processes {
 
     /// Lowest mapping of the object that an address is in, else the address: what `umod()` aggregates by.
     pub fn module_start(&mut self, pid: u32, generation: u64, addr: u64) -> u64 {
-        let Some((object, mapping)) = self.place(pid, generation, addr) else { return addr };
+        let Some(mapping) = self.place(pid, generation, addr) else { return addr };
+        let object = self.object(pid, generation, &mapping);
         let Some(process) = self.processes.get(&(pid, generation)) else { return addr };
-        let same =
-            process.objects.iter().zip(&process.maps).filter(|(o, _)| object.is_some() && **o == object);
-        same.map(|(_, m)| m.start).min().unwrap_or(mapping.start)
+        let same = |m: &&Mapping| object.is_some() && self.object(pid, generation, m) == object;
+        process.mappings.iter().find(same).map_or(mapping.start, |m| m.start)
     }
 
-    fn jitted(&mut self, pid: u32, generation: u64, addr: u64) -> Name {
-        let Some(process) = self.processes.get_mut(&(pid, generation)) else { return Name::unknown(addr) };
-        let mut found = process.perf.find(addr);
-        if found.is_none() {
-            process.perf.refresh(pid);
-            found = process.perf.find(addr);
+    fn made(&mut self, pid: u32, generation: u64, addr: u64) -> Name {
+        let known = |processes: &HashMap<(u32, u64), Process>, batch| {
+            let process = processes.get(&(pid, generation)).filter(|p| p.made_in == batch)?;
+            process.made.get(&addr).cloned()
+        };
+        let found = known(&self.processes, self.batch).unwrap_or_else(|| {
+            self.ask_made(pid, generation, vec![addr]);
+            known(&self.processes, self.batch).flatten()
+        });
+        let map = self.processes.get(&(pid, generation)).and_then(|p| p.perf_map.as_ref());
+        let module = map.filter(|_| found.is_some()).map(|map| map.name.clone());
+        named(addr, module, found)
+    }
+
+    /// Asks for names of code made at run time; they hold for this batch.
+    fn ask_made(&mut self, pid: u32, generation: u64, mut addrs: Vec<u64>) {
+        let batch = self.batch;
+        let Some(process) = self.processes.get_mut(&(pid, generation)) else { return };
+        if std::mem::replace(&mut process.made_in, batch) != batch {
+            process.made.clear();
         }
-        match found {
-            Some((start, name)) => {
-                let found = Some((name, addr - start));
-                named(addr, process.perf.file.clone(), found)
+        addrs.retain(|addr| !process.made.contains_key(addr));
+        addrs.sort_unstable();
+        addrs.dedup();
+        let Some(Identity { start, .. }) = process.identity else { return };
+        if is_barred(process.made_barred) {
+            return;
+        }
+        for part in addrs.chunks(MAX_NUMBERS) {
+            let question = Question::Made { pid, start, addrs: part.to_vec() };
+            let held = process.perf_map.as_ref().and_then(|map| map.handle.as_ref()).map(AsFd::as_fd);
+            match self.reader.ask(&question, held.as_slice()) {
+                Ok((mut answers, _)) => {
+                    if let Some((Answer::PerfMap(pid), handle)) = answers.first_mut() {
+                        process.perf_map = Some(PerfMap::of(*pid, handle.take()));
+                    }
+                    let found = object::symbols(answers).into_iter();
+                    let found = found.map(|f| f.map(|(delta, name)| (Arc::from(name), delta)));
+                    let all = found.chain(std::iter::repeat(None));
+                    process.made.extend(part.iter().copied().zip(all));
+                }
+                Err(trouble) => {
+                    if trouble.is_its_own() {
+                        process.made_barred = Some(Instant::now());
+                    }
+                    return blame(&mut self.reader, trouble, &format!("the perf map of process {pid}"));
+                }
             }
-            None => Name::unknown(addr),
         }
     }
 }
@@ -243,231 +469,11 @@ fn named(addr: u64, module: Option<Arc<str>>, found: Found) -> Name {
     Name { addr, module, symbol, offset }
 }
 
-fn file_offset(mapping: &Mapping, addr: u64) -> u64 {
-    (addr - mapping.start).saturating_add(mapping.offset)
-}
-
-/// Identity and address map of a living process; of one program, even if it executes another meanwhile.
-fn observe(pid: u32) -> Option<(Option<Identity>, Vec<Mapping>)> {
-    for _ in 0..3 {
-        let before = identity(pid);
-        let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-        if identity(pid) == before {
-            // A zombie, or one that is just going, has an empty map: no better than what is known.
-            return (!text.is_empty()).then(|| (before, maps::parse(&text)));
-        }
-    }
-    None
-}
-
-fn identity(pid: u32) -> Option<Identity> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses can hold anything; field 22 is the 20th after it.
-    let after = stat.iter().rposition(|b| *b == b')')? + 1;
-    let text = std::str::from_utf8(stat.get(after..)?).ok()?;
-    let start = text.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    let exe = std::fs::metadata(format!("/proc/{pid}/exe")).map_or((0, 0), |m| (m.dev(), m.ino()));
-    Some(Identity { start, exe })
-}
-
 /// Where our own vdso lies.
 pub fn own_vdso_base() -> Option<u64> {
-    let text = std::fs::read("/proc/self/maps").ok()?;
-    maps::parse(&text).into_iter().find(|m| m.backing == Backing::Vdso).map(|m| m.start)
+    let map = maps::parse(&std::fs::read("/proc/self/maps").ok()?);
+    map.mappings.into_iter().find(|m| m.backing == Backing::Vdso).map(|m| m.start)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[unsafe(no_mangle)]
-    #[inline(never)]
-    extern "C" fn symbols_test_landmark(x: u64) -> u64 {
-        std::hint::black_box(x).wrapping_mul(3)
-    }
-
-    fn landmark() -> u64 {
-        symbols_test_landmark as extern "C" fn(u64) -> u64 as usize as u64
-    }
-
-    #[test]
-    fn our_own_functions_are_found() {
-        let pid = std::process::id();
-        let mut p = Processes::new();
-        let name = p.name(pid, 0, landmark());
-        assert_eq!(name.symbol.as_deref(), Some("symbols_test_landmark"));
-        assert_eq!(name.offset, 0);
-        assert!(name.module.as_deref().is_some_and(|m| m.starts_with("symbols-")), "{name}");
-        let second = p.name(pid, 0, landmark() + 1);
-        assert!(second.to_string().ends_with("`symbols_test_landmark+0x1"), "{second}");
-        assert_eq!(p.func_start(pid, 0, landmark() + 1), landmark());
-        assert!(p.module_start(pid, 0, landmark()) < landmark());
-        assert_eq!(p.name(pid, 0, 0x10).to_string(), "0x10");
-        let names = p.names(pid, 0, &[landmark() + 1, 0x10, landmark()]);
-        assert_eq!(names[0], second);
-        assert_eq!(names[1].to_string(), "0x10");
-        assert_eq!(names[2], name);
-    }
-
-    #[test]
-    fn rust_names_are_demangled_unless_raw_ones_are_wanted() {
-        let pid = std::process::id();
-        let addr = identity as fn(u32) -> Option<Identity> as usize as u64;
-        let mut p = Processes::new();
-        let name = p.name(pid, 0, addr).to_string();
-        assert!(name.ends_with("symbols::process::identity"), "{name}");
-        p.set_raw_names(true);
-        assert!(p.name(pid, 0, addr).to_string().contains("`_"), "{}", p.name(pid, 0, addr));
-    }
-
-    #[test]
-    fn the_vdso_has_symbols() {
-        let pid = std::process::id();
-        let Some(base) = own_vdso_base() else {
-            println!("skipped: the_vdso_has_symbols: no vdso");
-            return;
-        };
-        let mut p = Processes::new();
-        let name = (0..0x2000).step_by(16).map(|o| p.name(pid, 0, base + o)).find(|n| n.symbol.is_some());
-        let name = name.expect("some symbol");
-        println!("{name}");
-        assert_eq!(name.module.as_deref(), Some("[vdso]"));
-    }
-
-    /// A process that sleeps, and the address of something in its libc.
-    fn sleeper() -> Option<(std::process::Child, u64)> {
-        let child = std::process::Command::new("sleep").arg("600").spawn().ok()?;
-        let pid = child.id();
-        for _ in 0..60_000 {
-            let (_, maps) = observe(pid).unwrap_or_default();
-            let libc =
-                |m: &&Mapping| matches!(&m.backing, Backing::File { path, .. } if path.contains("libc.so"));
-            // Once it has gone through its dynamic linker all mappings of libc are there.
-            if maps.iter().filter(libc).count() >= 4
-                && let Some(first) = maps.iter().find(libc)
-            {
-                return Some((child, first.start));
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        None
-    }
-
-    /// File offset of a function of our own libc, which is the same file.
-    fn getpid_offset() -> Option<u64> {
-        let addr = libc_getpid();
-        let text = std::fs::read("/proc/self/maps").ok()?;
-        let maps = maps::parse(&text);
-        Some(file_offset(maps::find(&maps, addr)?, addr))
-    }
-
-    fn libc_getpid() -> u64 {
-        unsafe extern "C" {
-            fn getpid() -> i32;
-        }
-        getpid as unsafe extern "C" fn() -> i32 as usize as u64
-    }
-
-    fn at_offset(pid: u32, offset: u64) -> Option<u64> {
-        let (_, maps) = observe(pid)?;
-        let hit = |m: &&Mapping| {
-            matches!(&m.backing, Backing::File { path, .. } if path.contains("libc.so"))
-                && (m.offset..m.offset + (m.end - m.start)).contains(&offset)
-        };
-        maps.iter().find(hit).map(|m| m.start + (offset - m.offset))
-    }
-
-    #[test]
-    fn a_process_that_is_gone_is_symbolized_if_it_was_seen() {
-        let test = "a_process_that_is_gone_is_symbolized_if_it_was_seen";
-        let (Some((mut child, _)), Some(offset)) = (sleeper(), getpid_offset()) else {
-            println!("skipped: {test}: no sleep with a libc of its own");
-            return;
-        };
-        let pid = child.id();
-        let addr = at_offset(pid, offset).unwrap();
-        let mut p = Processes::new();
-        p.note(pid, 0);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        p.begin_batch();
-        let name = p.name(pid, 0, addr + 2);
-        assert!(name.module.as_deref().is_some_and(|m| m.starts_with("libc.so")), "{name}");
-        assert!(name.symbol.as_deref().is_some_and(|s| s.contains("getpid")), "{name}");
-        assert_eq!(name.offset, 2);
-        // One that was never seen cannot be.
-        let mut late = Processes::new();
-        assert_eq!(late.name(pid, 0, addr), Name::unknown(addr));
-        // A generation takes what was noted before it was known.
-        assert_eq!(p.name(pid, 7, addr + 2), name);
-    }
-
-    #[test]
-    fn a_deleted_program_keeps_its_symbols() {
-        let test = "a_deleted_program_keeps_its_symbols";
-        let copy = std::env::temp_dir().join(format!("symbols-deleted-{}", std::process::id()));
-        let me = std::env::current_exe().unwrap();
-        std::fs::copy(me, &copy).unwrap();
-        // The copy runs a test that only sleeps.
-        let child = std::process::Command::new(&copy)
-            .args(["--exact", "process::tests::sleeps_when_told_to", "--nocapture"])
-            .env("SYMBOLS_TEST_SLEEP", "1")
-            .stdout(std::process::Stdio::null())
-            .spawn();
-        let Ok(mut child) = child else {
-            println!("skipped: {test}: cannot run a copy in {}", copy.display());
-            return;
-        };
-        let pid = child.id();
-        let text = std::fs::read("/proc/self/maps").unwrap();
-        let offset = file_offset(maps::find(&maps::parse(&text), landmark()).unwrap(), landmark());
-        let mut addr = None;
-        for _ in 0..60_000 {
-            let maps = observe(pid).map(|(_, m)| m).unwrap_or_default();
-            let hit = |m: &&Mapping| {
-                matches!(&m.backing, Backing::File { path, .. } if *path == copy.to_string_lossy())
-                    && (m.offset..m.offset + (m.end - m.start)).contains(&offset)
-            };
-            addr = maps.iter().find(hit).map(|m| m.start + (offset - m.offset));
-            if addr.is_some() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        std::fs::remove_file(&copy).unwrap();
-        let mut p = Processes::new();
-        p.note(pid, 0);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let name = p.name(pid, 0, addr.unwrap() + 1);
-        let file = copy.file_name().unwrap().to_string_lossy();
-        assert_eq!(name.to_string(), format!("{file}`symbols_test_landmark+0x1"));
-    }
-
-    #[test]
-    fn sleeps_when_told_to() {
-        if std::env::var_os("SYMBOLS_TEST_SLEEP").is_some() {
-            std::thread::sleep(std::time::Duration::from_secs(600));
-        }
-    }
-
-    #[test]
-    fn code_made_at_run_time_has_the_names_its_runtime_wrote() {
-        let pid = std::process::id();
-        let path = format!("/tmp/perf-{pid}.map");
-        let mut p = Processes::new();
-        p.note(pid, 0);
-        // A mapping that is not there is put into the map, as if a runtime had made it.
-        let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous };
-        let process = p.processes.get_mut(&(pid, 0)).unwrap();
-        process.maps.insert(0, fake);
-        process.objects.insert(0, None);
-        assert_eq!(p.name(pid, 0, 0x1004).to_string(), "0x1004");
-        if std::fs::write(&path, "1000 20 made.up\n").is_err() {
-            println!("skipped: code_made_at_run_time_has_the_names_its_runtime_wrote: cannot write {path}");
-            return;
-        }
-        assert_eq!(p.name(pid, 0, 0x1004).to_string(), format!("perf-{pid}.map`made.up+0x4"));
-        std::fs::remove_file(path).unwrap();
-    }
-}
+mod tests;

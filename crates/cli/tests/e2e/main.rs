@@ -35,6 +35,7 @@ mod stability;
 mod stacks;
 mod subroutines;
 mod surroundings;
+mod symbols;
 mod syscalls;
 mod targets;
 mod threads;
@@ -89,6 +90,7 @@ const GROUPS: &[&[Test]] = &[
     translators::TESTS,
     targets::TESTS,
     threads::TESTS,
+    symbols::TESTS,
     surroundings::TESTS,
     restricted::TESTS,
     leaves_nothing::TESTS,

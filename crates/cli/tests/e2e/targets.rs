@@ -55,23 +55,27 @@ fn follows_a_process() -> Verdict {
 }
 
 fn a_killed_tracer_leaves_the_target_running() -> Verdict {
-    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-    let pid = child.id().to_string();
-    let script = "BEGIN { printf(\"begun\\n\"); } syscall:::entry /pid == $target/ { @ = count(); }";
-    let mut tracer = start(&["-q", "-p", &pid, "-n", script]);
-    printed(&mut tracer);
-    signal(&tracer, libc::SIGKILL);
-    let _ = finish(tracer);
-    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let state = || stat().rsplit(')').next().unwrap().trim().chars().next();
-    // It may be on its way to sleep.
-    let begun = Instant::now();
-    while state() != Some('S') && begun.elapsed() < LIMIT {
-        std::thread::sleep(Duration::from_millis(20));
+    // Where addresses are named the target stays attached.
+    for value in ["count()", "count(); @s[ustack()] = count()"] {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id().to_string();
+        let script =
+            format!("BEGIN {{ printf(\"begun\\n\"); }} syscall:::entry /pid == $target/ {{ @ = {value}; }}");
+        let mut tracer = start(&["-q", "-p", &pid, "-n", &script]);
+        printed(&mut tracer);
+        signal(&tracer, libc::SIGKILL);
+        let _ = finish(tracer);
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let state = || stat().rsplit(')').next().unwrap().trim().chars().next();
+        // It may be on its way to sleep.
+        let begun = Instant::now();
+        while state() != Some('S') && begun.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let (stat, state) = (stat(), state());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(state, Some('S'), "{stat}");
     }
-    let (stat, state) = (stat(), state());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(state, Some('S'), "{stat}");
     Pass
 }

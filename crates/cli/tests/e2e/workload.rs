@@ -179,6 +179,22 @@ fn touch(pages: usize) {
     }
 }
 
+/// Reads a byte from standard input, maps the text of an executable that `testing::elf` has made, and calls it.
+fn mapped(path: &str) -> bool {
+    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let (fd, none) = (std::os::fd::AsRawFd::as_raw_fd(&file), std::ptr::null_mut());
+    // SAFETY: the file's text is at this offset: a function without arguments that keeps all but rax, rcx and r11.
+    unsafe {
+        let text = libc::mmap(none, 4096, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE, fd, 0x1000);
+        if text == libc::MAP_FAILED {
+            return false;
+        }
+        std::mem::transmute::<*mut libc::c_void, extern "C" fn()>(text)();
+    }
+    true
+}
+
 /// Stays on the CPU it is on.
 fn pin() {
     // SAFETY: the set is a plain bit array that lives across the call.
@@ -283,6 +299,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             let mut stack = vec![0u64; 2048];
             for _ in 0..count {
                 brief_thread(&mut stack);
+            }
+        }
+        Some("mapped") => {
+            if !args.get(1).is_some_and(|path| mapped(path)) {
+                return ExitCode::FAILURE;
             }
         }
         Some("coldnames") => cold_names(count),

@@ -4,6 +4,7 @@ use plane::desc::AddrForm;
 use plane::stacks::Stack;
 
 use super::View;
+use crate::agg::rows::Row;
 use crate::pad::{Base, Field, fill, signed, string, unsigned};
 use crate::record::{Int, Value};
 use crate::symbolizer::Process;
@@ -138,17 +139,45 @@ pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// The addresses of a stack of a process.
+fn addresses(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
+    let process = Process { pid: stack.tgid, generation: stack.exec };
+    stack.pcs.iter().take_while(|pc| **pc != 0).map(move |pc| (process, *pc))
+}
+
+/// Addresses that are prepared at once.
+const AT_ONCE: usize = 1 << 16;
+
+/// Has all names that the keys of rows need read together.
+pub(super) fn prepare(rows: &[Row<'_>], view: &mut View<'_>) {
+    let mut wanted: Vec<(Process, u64)> = Vec::new();
+    for key in rows.iter().flat_map(|row| &row.keys) {
+        match key {
+            Value::Stack(stack) if stack.tgid != 0 => wanted.extend(addresses(stack)),
+            Value::UserAddr { pid, addr, .. } => wanted.push((Process::now(*pid), *addr)),
+            _ => {}
+        }
+        if wanted.len() >= AT_ONCE {
+            view.symbols.prepare(&std::mem::take(&mut wanted));
+        }
+    }
+    if !wanted.is_empty() {
+        view.symbols.prepare(&wanted);
+    }
+}
+
 /// A stack: a newline, then a frame a line.
 pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field, view: &mut View<'_>) {
     out.push(b'\n');
+    let process = Process { pid: stack.tgid, generation: stack.exec };
+    if stack.tgid != 0 {
+        view.symbols.prepare(&addresses(stack).collect::<Vec<_>>());
+    }
     for pc in stack.pcs.iter().take_while(|pc| **pc != 0) {
         fill(out, b' ', indent);
         let name = match stack.tgid {
             0 => view.symbols.kernel(*pc, AddrForm::Address),
-            pid => {
-                let process = Process { pid, generation: stack.exec };
-                view.symbols.user(process, *pc, AddrForm::Address)
-            }
+            _ => view.symbols.user(process, *pc, AddrForm::Address),
         };
         string(out, name.as_bytes(), field);
         out.push(b'\n');

@@ -1,0 +1,323 @@
+//! Names of addresses in processes: of programs that end at once, and of programs that prepare a trap.
+//!
+//! Programs are made by hand (`testing::elf`): `dtsym_NAME` waits for a byte on its standard input, makes one call, and ends.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use testing::elf::{
+    AFTER_CALL, AFTER_CALL_IN_BODY, Elf, GLOBAL_FUNCTION, MADE, TEXT, calls, calls_from_made_code,
+};
+use testing::fuse::Fuse;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, workload};
+
+tests! {
+    libc_frames_of_programs_that_live_a_millisecond mappings_of_the_last_moment_have_names hostile_debug_links_lead_nowhere
+    a_file_server_that_never_answers_is_left_behind only_the_process_s_own_perf_map_is_believed containers_have_their_own_files
+}
+
+/// One call of each program, with its stack.
+const CALLS: &str =
+    "syscall::getppid:entry /substr(execname, 0, 6) == \"dtsym_\"/ { @[execname, ustack()] = count(); }";
+
+/// A directory of a test's own.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("dtsym-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Place(dir)
+    }
+
+    /// Writes a program; its path.
+    fn program(&self, name: &str, elf: &Elf) -> String {
+        let path = self.0.join(format!("dtsym_{name}"));
+        std::fs::write(&path, elf.bytes()).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.into_os_string().into_string().unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn one_call() -> Elf {
+    Elf { code: calls(1), ..Elf::default() }
+}
+
+/// A program that waits for its byte.
+fn waiting(path: &str) -> Child {
+    Command::new(path).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+fn fifo(path: &Path) {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a string that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o666) }, 0);
+}
+
+/// What the only frame of a program is called.
+#[track_caller]
+fn frame<'a>(o: &'a Output, program: &str) -> &'a str {
+    let mut lines = o.out.lines().map(str::trim).skip_while(|l| *l != format!("dtsym_{program}"));
+    lines.nth(1).unwrap_or_else(|| panic!("no frame of {program}: {o:?}"))
+}
+
+/// Traces processes that wait, frees them when all is enabled, and waits for the end.
+#[track_caller]
+fn trace_waiting(mut children: Vec<Child>, more: &[&str]) -> Output {
+    let tracer = begin_waiting(&mut children, more);
+    let o = finish(tracer);
+    children.iter_mut().for_each(|c| drop(c.wait()));
+    o
+}
+
+fn begin_waiting(children: &mut [Child], more: &[&str]) -> Child {
+    let pids: Vec<String> = children.iter().map(|c| c.id().to_string()).collect();
+    let mut words = vec!["-qn", "BEGIN { printf(\"begun\\n\"); }", "-n", CALLS];
+    words.extend(pids.iter().flat_map(|pid| ["-p", pid]));
+    words.extend(more);
+    let mut tracer = start(&words);
+    printed(&mut tracer);
+    children.iter_mut().for_each(|c| c.stdin.take().unwrap().write_all(b"x").unwrap());
+    tracer
+}
+
+/// True where all takes ten times as long.
+fn is_guest() -> bool {
+    std::env::var_os("DTRACE_BIN").is_some()
+}
+
+fn libc_frames_of_programs_that_live_a_millisecond() -> Verdict {
+    let target = workload("getppid", 1);
+    let mut words = vec!["-q"];
+    let count = if is_guest() { 20 } else { 100 };
+    words.extend(["-c", &target].repeat(count));
+    let script = "syscall::getppid:entry /ppid == $pid/ { @[ustack(1)] = count(); }";
+    words.extend(["-n", script]);
+    let o = dtrace(&words).code(0);
+    let frames: Vec<&str> =
+        o.out.lines().map(str::trim).filter(|l| l.contains("libc.so.6`syscall+0x")).collect();
+    if !o.out.contains("libc.so.6`") && !o.out.contains("0x") {
+        return Skip("another C library".into());
+    }
+    assert_eq!(frames.len(), count, "{o:?}");
+    Pass
+}
+
+fn mappings_of_the_last_moment_have_names() -> Verdict {
+    let place = Place::new("late");
+    // getppid(); return
+    let code = b"\xb8\x6e\0\0\0\x0f\x05\xc3".to_vec();
+    let symbols = vec![("called".into(), 0, 8, GLOBAL_FUNCTION)];
+    let library = place.program("library", &Elf { code, symbols, ..Elf::default() });
+    let me = std::env::current_exe().unwrap();
+    let spawn = || {
+        let mut command = Command::new(&me);
+        command.args(["--workload", "mapped", &library]).stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let mut children: Vec<Child> = (0..10).map(|_| spawn()).collect();
+    let pids: Vec<String> = children.iter().map(|c| c.id().to_string()).collect();
+    let script =
+        format!("syscall::getppid:entry /ppid == {}/ {{ @[ustack(1)] = count(); }}", std::process::id());
+    let mut words = vec!["-qn", "BEGIN { printf(\"begun\\n\"); }", "-n", &script];
+    words.extend(pids.iter().flat_map(|pid| ["-p", pid]));
+    let mut tracer = start(&words);
+    printed(&mut tracer);
+    for child in &mut children {
+        child.stdin.take().unwrap().write_all(b"x").unwrap();
+    }
+    let o = finish(tracer).code(0);
+    for child in &mut children {
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{o:?}");
+    }
+    assert_eq!(o.out.matches("dtsym_library`called+0x7").count(), 10, "{o:?}");
+    Pass
+}
+
+fn hostile_debug_links_lead_nowhere() -> Verdict {
+    let place = Place::new("links");
+    let dir = &place.0;
+    // The right file, which must be believed only where debug files are.
+    let symbols = vec![("named".into(), 0, 200, GLOBAL_FUNCTION)];
+    let debug = Elf { symbols, ..one_call() }.bytes();
+    let sum = testing::elf::checksum(&debug);
+    std::fs::create_dir_all(dir.join(".debug")).unwrap();
+    std::fs::create_dir_all(dir.join("elsewhere")).unwrap();
+    std::fs::write(dir.join(".debug/good"), &debug).unwrap();
+    std::fs::write(dir.join("elsewhere/outside"), &debug).unwrap();
+    fifo(&dir.join("fifo"));
+    symlink("/dev/zero", dir.join("device")).unwrap();
+    File::create(dir.join("sparse")).unwrap().set_len(40 << 30).unwrap();
+    let absolute = dir.join("elsewhere/outside").into_os_string().into_string().unwrap();
+    let links = ["good", "fifo", "device", "sparse", &absolute, "elsewhere/outside", "../outside"];
+    let names = ["good", "fifo", "device", "sparse", "absolute", "relative", "dots"];
+    let mut words = vec!["-q".to_string()];
+    for (name, link) in names.iter().zip(links) {
+        let elf = Elf { debug_link: Some((link.into(), sum)), ..one_call() };
+        words.extend(["-c".into(), place.program(name, &elf)]);
+    }
+    // A mapped file of terabytes: what is behind its end is nothing.
+    let large = place.program("large", &one_call());
+    File::options().write(true).open(&large).unwrap().set_len(40 << 30).unwrap();
+    words.extend(["-c".into(), large, "-n".into(), CALLS.into()]);
+    let o = dtrace(&words.iter().map(String::as_str).collect::<Vec<_>>()).code(0);
+    assert_eq!(o.err, "", "{o:?}");
+    assert_eq!(frame(&o, "good"), format!("dtsym_good`named+{AFTER_CALL:#x}"));
+    for name in names[1..].iter().chain(&["large"]) {
+        assert_eq!(frame(&o, name), format!("dtsym_{name}`{:#x}", TEXT + AFTER_CALL), "{o:?}");
+    }
+    Pass
+}
+
+fn a_file_server_that_never_answers_is_left_behind() -> Verdict {
+    let place = Place::new("fuse");
+    let elf = Elf { debug_link: Some((b"x".into(), 1)), ..one_call() };
+    let linked = place.program("linked", &elf);
+    let fuse = match Fuse::mount(&place.0.join(".debug"), vec![("dtsym_mapped", one_call().bytes())]) {
+        Ok(fuse) => fuse,
+        Err(why) => return Skip(why),
+    };
+    let mapped = place.0.join(".debug/dtsym_mapped").into_os_string().into_string().unwrap();
+    let mut stuck = [waiting(&mapped), waiting(&mapped)];
+    // A page of it that is not there yet would never come.
+    std::thread::sleep(Duration::from_millis(50));
+    fuse.fall_silent();
+    let plain =
+        place.program("plain", &Elf { symbols: vec![("f".into(), 0, 99, GLOBAL_FUNCTION)], ..one_call() });
+    let [first, second] = &mut stuck;
+    let begun = Instant::now();
+    let limit = if is_guest() { 3000 } else { 500 };
+    let option = format!("symtimeout={limit}ms");
+    let mut words = vec!["-q", "-x", &option, "-c", &linked, "-n", "BEGIN { printf(\"begun\\n\"); }"];
+    let pid = first.id().to_string();
+    words.extend(["-p", &pid, "-c", &plain, "-n", CALLS]);
+    let mut tracer = start(&words);
+    printed(&mut tracer);
+    first.stdin.take().unwrap().write_all(b"x").unwrap();
+    let o = finish(tracer).code(0);
+    assert_eq!(frame(&o, "linked"), format!("dtsym_linked`{:#x}", TEXT + AFTER_CALL), "{o:?}");
+    assert_eq!(frame(&o, "mapped"), format!("dtsym_mapped`{:#x}", TEXT + AFTER_CALL), "{o:?}");
+    // Who has nothing to do with it has its names.
+    assert_eq!(frame(&o, "plain"), format!("dtsym_plain`f+{AFTER_CALL:#x}"), "{o:?}");
+    let told = o.err.matches(&format!("takes longer than {limit} ms (option symtimeout)")).count();
+    assert_eq!(told, 1, "{o:?}");
+    assert!(begun.elapsed() < LIMIT / 2);
+
+    // Signals are heard while it waits, however long it would.
+    let mut tracer = begin_waiting(std::slice::from_mut(second), &["-x", "symtimeout=600s"]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(tracer.try_wait().unwrap().is_none());
+    let begun = Instant::now();
+    signal(&tracer, libc::SIGTERM);
+    finish(tracer);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    drop(fuse);
+    stuck.iter_mut().for_each(|c| drop(c.wait()));
+    Pass
+}
+
+fn only_the_process_s_own_perf_map_is_believed() -> Verdict {
+    let place = Place::new("perf");
+    let made = Elf { code: calls_from_made_code(1), ..Elf::default() };
+    let names = ["good", "none", "fifo", "device", "linked", "owner", "large", "sparse", "old"];
+    let children: Vec<Child> = names.iter().map(|n| waiting(&place.program(n, &made))).collect();
+    let line = format!("{MADE:x} 100 made by the runtime\n");
+    let mut maps = Vec::new();
+    for (name, child) in names.iter().zip(&children) {
+        let path = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
+        let write = || std::fs::write(&path, &line).unwrap();
+        let large = |size: u64| {
+            write();
+            File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+        };
+        match *name {
+            "good" => write(),
+            "fifo" => fifo(&path),
+            "device" => symlink("/dev/zero", &path).unwrap(),
+            // Another process's map, which is a good one.
+            "linked" => symlink(format!("/tmp/perf-{}.map", children[0].id()), &path).unwrap(),
+            "owner" => {
+                write();
+                std::os::unix::fs::chown(&path, Some(54321), None).unwrap();
+            }
+            "large" => large((64 << 20) + 1),
+            "sparse" => large(40 << 30),
+            "old" => {
+                write();
+                let year = std::time::SystemTime::now() - Duration::from_secs(365 * 24 * 3600);
+                File::options().write(true).open(&path).unwrap().set_modified(year).unwrap();
+            }
+            _ => {}
+        }
+        maps.push(path);
+    }
+    let good = children[0].id();
+    let o = trace_waiting(children, &[]);
+    maps.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    let o = o.code(0);
+    assert_eq!(frame(&o, "good"), format!("perf-{good}.map`made by the runtime+{AFTER_CALL_IN_BODY:#x}"));
+    for name in &names[1..] {
+        assert_eq!(frame(&o, name), format!("{:#x}", MADE + AFTER_CALL_IN_BODY), "{name}: {o:?}");
+    }
+    assert_eq!(o.err, "", "{o:?}");
+    Pass
+}
+
+/// The first child of a process.
+fn child_of(pid: u32) -> Option<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+fn containers_have_their_own_files() -> Verdict {
+    let place = Place::new("root");
+    for dir in ["usr/lib/debug", "tmp", "proc"] {
+        std::fs::create_dir_all(place.0.join(dir)).unwrap();
+    }
+    let symbols = vec![("inside".into(), 0, 200, GLOBAL_FUNCTION)];
+    let debug = Elf { symbols, ..one_call() }.bytes();
+    std::fs::write(place.0.join("usr/lib/debug/x"), &debug).unwrap();
+    let link = Some((b"x".to_vec(), testing::elf::checksum(&debug)));
+    place.program("stripped", &Elf { debug_link: link, ..one_call() });
+    place.program("made", &Elf { code: calls_from_made_code(1), ..Elf::default() });
+    let root = format!("--root={}", place.0.display());
+    let mut seen = Vec::new();
+    for name in ["stripped", "made"] {
+        let program = format!("/dtsym_{name}");
+        let words = ["--pid", "--fork", "--mount", "--kill-child", &root, &program];
+        let child = Command::new("unshare").args(words).stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let Ok(mut child) = child else { return Skip("no unshare".into()) };
+        let begun = Instant::now();
+        let mut inner = None;
+        while begun.elapsed() < LIMIT && inner.is_none() && child.try_wait().unwrap().is_none() {
+            inner = child_of(child.id()).filter(|pid| {
+                std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("dtsym_"))
+            });
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let Some(inner) = inner else { return Skip("unshare cannot make a container here".into()) };
+        // In its own pid namespace the program is the first process.
+        std::fs::write(place.0.join("tmp/perf-1.map"), format!("{MADE:x} 100 inside\n")).unwrap();
+        let pid = inner.to_string();
+        let mut tracer = start(&["-qn", "BEGIN { printf(\"begun\\n\"); }", "-n", CALLS, "-p", &pid]);
+        printed(&mut tracer);
+        child.stdin.take().unwrap().write_all(b"x").unwrap();
+        let o = finish(tracer).code(0);
+        child.wait().unwrap();
+        seen.push(frame(&o, name).to_string());
+    }
+    let stripped = format!("dtsym_stripped`inside+{AFTER_CALL:#x}");
+    assert_eq!(seen, [stripped, format!("perf-1.map`inside+{AFTER_CALL_IN_BODY:#x}")]);
+    Pass
+}

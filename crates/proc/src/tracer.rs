@@ -1,0 +1,545 @@
+//! The thread that makes all ptrace and wait calls for targets.
+//!
+//! The kernel serves a traced process only by the *thread* that has seized it. So one thread of this process creates, seizes,
+//! continues and reaps all targets; a [`Target`](crate::Target) is a handle that any thread may hold and hand on.
+//!
+//! ```text
+//!  Target ── command, reply ──► the thread                  the thread ── phase, eventfd ──► Target
+//!                                │  waitpid(-1, __WALL | __WNOTHREAD)
+//!                                ▼
+//!          HELD ── release ──► RUNNING ── PTRACE_EVENT_EXIT ──► EXITING ── let go, or too late ──► ENDED
+//!                                 │  signals are handed on, group stops are kept (PTRACE_LISTEN)
+//!                                 └── release without hold: detached, FREE
+//! ```
+//!
+//! `__WNOTHREAD` restricts the wait to what this thread has seized or created: children of the rest of the program are not
+//! touched. A command reaches a thread that sleeps in `waitpid` by a signal, sent to that thread alone and repeated until
+//! the command is taken (one could come just before the thread goes to sleep). It is a real-time signal that nobody uses,
+//! with a handler that does nothing. (`waitpid` cannot be waited for together with a descriptor, and a `signalfd` for
+//! SIGCHLD would need it blocked in every thread of the program.)
+//!
+//! The thread lives as long as there is a target, and when it ends the kernel detaches what it has seized, without stopping
+//! it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::target::Ended;
+
+/// Where a target is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Stopped by us.
+    Held,
+    /// Runs, seized.
+    Running,
+    /// Runs, and is none of ours but for its end, if it is a child.
+    Free,
+    /// Stopped at its exit, with all it has mapped.
+    Exiting,
+    /// It is gone.
+    Ended(Ended),
+}
+
+/// What thread and target share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    phase: Mutex<Phase>,
+    /// Readable from the exit on.
+    event: OwnedFd,
+}
+
+impl Shared {
+    fn new() -> io::Result<Arc<Shared>> {
+        // SAFETY: a plain system call; the descriptor is ours.
+        let event = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            check(fd.into())?;
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Arc::new(Shared { phase: Mutex::new(Phase::Held), event }))
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        *lock(&self.phase)
+    }
+
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn set(&self, phase: Phase) {
+        *lock(&self.phase) = phase;
+        if matches!(phase, Phase::Exiting | Phase::Ended(_)) {
+            let one = 1u64;
+            // SAFETY: eight bytes of a valid word.
+            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+        }
+    }
+
+    /// Makes the descriptor wait for the next event.
+    fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes into a valid word. Nothing to read is no error that matters.
+        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+/// What it takes to run a command.
+pub(crate) struct Exec {
+    pub(crate) words: Vec<CString>,
+    /// What to try, in order.
+    pub(crate) paths: Vec<CString>,
+    /// The signals that are blocked in it.
+    pub(crate) mask: libc::sigset_t,
+}
+
+enum Command {
+    Create(Exec, Sender<io::Result<(i32, Arc<Shared>)>>),
+    Grab(i32, Sender<io::Result<Arc<Shared>>>),
+    /// Runs on; with a limit it is held at its exit, for so long at most.
+    Release(i32, Option<Duration>, Sender<()>),
+    LetGo(i32, Sender<()>),
+    Forget(i32, Sender<()>),
+    Quit(Sender<()>),
+}
+
+#[derive(Default)]
+struct Queue {
+    commands: Mutex<VecDeque<Command>>,
+    arrived: Condvar,
+    /// The thread's id; 0 before it has one.
+    thread: AtomicI32,
+    /// When a target was let go last: whoever lets go is at work.
+    served: Mutex<Option<Instant>>,
+}
+
+/// A handle of the thread; it ends with the last one.
+pub(crate) struct Tracer {
+    queue: Arc<Queue>,
+    join: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tracer")
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The signal that wakes the thread: the last real-time signal whose action is the default.
+fn wake_signal() -> io::Result<i32> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    static SIGNAL: OnceLock<Option<i32>> = OnceLock::new();
+    let found = SIGNAL.get_or_init(|| {
+        // SAFETY: all-zero is a valid sigaction. The handler does nothing and lives for ever; without SA_RESTART it makes
+        // the wait return.
+        (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|signal| unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(*signal, std::ptr::null(), &mut action) < 0
+                || action.sa_sigaction != libc::SIG_DFL
+            {
+                return false;
+            }
+            action = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            libc::sigaction(*signal, &action, std::ptr::null_mut()) == 0
+        })
+    });
+    found.ok_or_else(|| io::Error::other("no real-time signal is free"))
+}
+
+impl Tracer {
+    /// The thread of this process; begun when there is none.
+    pub(crate) fn running() -> io::Result<Arc<Tracer>> {
+        static RUNNING: Mutex<Weak<Tracer>> = Mutex::new(Weak::new());
+        let mut running = lock(&RUNNING);
+        if let Some(tracer) = running.upgrade() {
+            return Ok(tracer);
+        }
+        let signal = wake_signal()?;
+        let queue = Arc::new(Queue::default());
+        let theirs = queue.clone();
+        let body = move || Thread { queue: theirs, tracees: HashMap::new() }.run(signal);
+        let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
+        let tracer = Arc::new(Tracer { queue, join: Mutex::new(Some(join)) });
+        *running = Arc::downgrade(&tracer);
+        Ok(tracer)
+    }
+
+    /// Hands over a command and waits until it is done.
+    fn tell<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> io::Result<T> {
+        let signal = wake_signal()?;
+        let (sender, reply): (_, Receiver<T>) = channel();
+        lock(&self.queue.commands).push_back(command(sender));
+        self.queue.arrived.notify_all();
+        loop {
+            let thread = self.queue.thread.load(Ordering::SeqCst);
+            if thread != 0 {
+                // SAFETY: plain system call; the thread is one of ours as long as this handle is there.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+            }
+            match reply.recv_timeout(Duration::from_millis(1)) {
+                Ok(reply) => return Ok(reply),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other("the tracing thread has ended"));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn create(&self, exec: Exec) -> io::Result<(i32, Arc<Shared>)> {
+        self.tell(|reply| Command::Create(exec, reply))?
+    }
+
+    pub(crate) fn grab(&self, pid: i32) -> io::Result<Arc<Shared>> {
+        self.tell(|reply| Command::Grab(pid, reply))?
+    }
+
+    pub(crate) fn release(&self, pid: i32, hold: Option<Duration>) {
+        let _ = self.tell(|reply| Command::Release(pid, hold, reply));
+    }
+
+    pub(crate) fn let_go(&self, pid: i32) {
+        *lock(&self.queue.served) = Some(Instant::now());
+        let _ = self.tell(|reply| Command::LetGo(pid, reply));
+    }
+
+    /// Has no more to do with a target that lives on.
+    pub(crate) fn forget(&self, pid: i32) {
+        let _ = self.tell(|reply| Command::Forget(pid, reply));
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = self.tell(Command::Quit);
+        if let Some(join) = lock(&self.join).take() {
+            let _ = join.join();
+        }
+    }
+}
+
+struct Tracee {
+    created: bool,
+    /// Seized, and not detached since.
+    traced: bool,
+    /// How long it is held at its exit.
+    hold: Option<Duration>,
+    /// The signal of the group stop in which it was found.
+    stopped: Option<i32>,
+    shared: Arc<Shared>,
+}
+
+struct Thread {
+    queue: Arc<Queue>,
+    tracees: HashMap<i32, Tracee>,
+}
+
+impl Thread {
+    fn run(mut self, signal: i32) {
+        // SAFETY: the set is ours. All signals of the process are for other threads, but the one that wakes us.
+        unsafe {
+            let mut mask: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut mask);
+            libc::sigdelset(&mut mask, signal);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            self.queue.thread.store(libc::gettid(), Ordering::SeqCst);
+        }
+        loop {
+            let next = lock(&self.queue.commands).pop_front();
+            if let Some(command) = next {
+                if self.obey(command) {
+                    return;
+                }
+                continue;
+            }
+            if self.tracees.is_empty() || !self.wait() {
+                // Nothing to wait for but commands. What was lost track of is asked for again from time to time.
+                let commands = lock(&self.queue.commands);
+                if commands.is_empty() {
+                    drop(self.queue.arrived.wait_timeout(commands, Duration::from_secs(1)));
+                }
+            }
+        }
+    }
+
+    /// Waits for a process; false: there is none to wait for.
+    fn wait(&mut self) -> bool {
+        let mut status = 0;
+        // SAFETY: status is a valid int.
+        let pid = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
+        match check(pid.into()) {
+            Ok(_) => self.event(pid, status),
+            Err(e) => return e.kind() == io::ErrorKind::Interrupted,
+        }
+        true
+    }
+
+    fn event(&mut self, pid: i32, status: i32) {
+        let Some(tracee) = self.tracees.get_mut(&pid) else { return };
+        if !libc::WIFSTOPPED(status) {
+            let ended = match tracee.created {
+                false => Ended::Gone,
+                true if libc::WIFEXITED(status) => Ended::Exited(libc::WEXITSTATUS(status)),
+                true => Ended::Signaled(libc::WTERMSIG(status)),
+            };
+            tracee.shared.set(Phase::Ended(ended));
+            self.tracees.remove(&pid);
+            return;
+        }
+        let (event, signal) = (status >> 16, (status >> 8) & 0xff);
+        match (event, tracee.hold) {
+            (libc::PTRACE_EVENT_EXIT, Some(limit)) => {
+                tracee.shared.set(Phase::Exiting);
+                self.let_go_in(pid, limit);
+            }
+            (libc::PTRACE_EVENT_STOP, _) if is_stop(signal) => ptrace(libc::PTRACE_LISTEN, pid, 0),
+            // A signal on its way, which the target gets now; anything else is over.
+            (0, _) => ptrace(libc::PTRACE_CONT, pid, signal),
+            _ => ptrace(libc::PTRACE_CONT, pid, 0),
+        }
+    }
+
+    /// Sees to it that a target does not wait at its exit for ever: whoever should let it go may be stuck. It may have many to
+    /// let go, so the time counts from the last one.
+    fn let_go_in(&mut self, pid: i32, limit: Duration) {
+        let queue = Arc::downgrade(&self.queue);
+        let begun = Instant::now();
+        let body = move || {
+            let queue: Arc<Queue> = loop {
+                let Some(queue) = Weak::upgrade(&queue) else { return };
+                let since = lock(&queue.served).map_or(begun, |served| served.max(begun));
+                let left = limit.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    break queue;
+                }
+                drop(queue);
+                std::thread::sleep(left);
+            };
+            let Ok(signal) = wake_signal() else { return };
+            let (sender, reply) = channel();
+            lock(&queue.commands).push_back(Command::LetGo(pid, sender));
+            queue.arrived.notify_all();
+            while reply.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
+                let thread = queue.thread.load(Ordering::SeqCst);
+                // SAFETY: plain system call. A thread that is gone is an error that is not looked at.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+                if Arc::strong_count(&queue) == 1 {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("hold".into()).stack_size(64 << 10);
+        if thread.spawn(body).is_err() {
+            // Nobody could free it later.
+            self.release(pid, None);
+        }
+    }
+
+    /// Carries out a command; true: it was the last.
+    fn obey(&mut self, command: Command) -> bool {
+        // Whoever asked may be gone.
+        match command {
+            Command::Create(exec, reply) => {
+                let _ = reply.send(self.create(&exec));
+            }
+            Command::Grab(pid, reply) => {
+                let _ = reply.send(self.grab(pid));
+            }
+            Command::Release(pid, hold, reply) => {
+                self.release(pid, hold);
+                let _ = reply.send(());
+            }
+            Command::LetGo(pid, reply) => {
+                let tracee = self.tracees.get(&pid);
+                if tracee.is_some_and(|t| t.shared.phase() == Phase::Exiting) {
+                    self.release(pid, None);
+                }
+                let _ = reply.send(());
+            }
+            Command::Forget(pid, reply) => {
+                self.forget(pid);
+                let _ = reply.send(());
+            }
+            Command::Quit(reply) => {
+                self.queue.thread.store(0, Ordering::SeqCst);
+                let _ = reply.send(());
+                return true;
+            }
+        }
+        false
+    }
+
+    fn insert(&mut self, pid: i32, created: bool, stopped: Option<i32>) -> io::Result<Arc<Shared>> {
+        let shared = Shared::new()?;
+        let tracee = Tracee { created, traced: true, hold: None, stopped, shared: shared.clone() };
+        self.tracees.insert(pid, tracee);
+        Ok(shared)
+    }
+
+    fn release(&mut self, pid: i32, hold: Option<Duration>) {
+        let Some(tracee) = self.tracees.get_mut(&pid).filter(|t| t.traced) else { return };
+        tracee.hold = hold;
+        tracee.shared.clear();
+        tracee.shared.set(if hold.is_some() { Phase::Running } else { Phase::Free });
+        if hold.is_none() {
+            tracee.traced = false;
+            ptrace(libc::PTRACE_DETACH, pid, 0);
+            // A child of ours is still to be waited for.
+            if !tracee.created {
+                self.tracees.remove(&pid);
+            }
+            return;
+        }
+        ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
+        match tracee.stopped.take() {
+            // It was stopped before we came, and stays so until somebody continues it.
+            Some(_) => ptrace(libc::PTRACE_LISTEN, pid, 0),
+            None => ptrace(libc::PTRACE_CONT, pid, 0),
+        }
+    }
+
+    fn forget(&mut self, pid: i32) {
+        let Some(tracee) = self.tracees.remove(&pid).filter(|t| t.traced) else { return };
+        if tracee.shared.phase() == Phase::Running {
+            // Only what is stopped can be detached.
+            ptrace(libc::PTRACE_INTERRUPT, pid, 0);
+            let Ok(status) = wait_for(pid) else { return };
+            if libc::WIFSTOPPED(status) {
+                let signal = if status >> 16 == 0 { (status >> 8) & 0xff } else { 0 };
+                ptrace(libc::PTRACE_DETACH, pid, signal);
+            }
+            return;
+        }
+        ptrace(libc::PTRACE_DETACH, pid, 0);
+    }
+
+    fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<Shared>)> {
+        let mut argv: Vec<*const libc::c_char> = exec.words.iter().map(|w| w.as_ptr()).collect();
+        argv.push(std::ptr::null());
+        let (go_read, go_write) = pipe()?;
+        let (report_read, report_write) = pipe()?;
+        // SAFETY: the child runs only `child`, which allocates nothing and never returns.
+        let pid = check(i64::from(unsafe { libc::fork() }))? as libc::pid_t;
+        if pid == 0 {
+            // SAFETY: closing our copy of the write end, so that the tracer's death is seen as end of file.
+            unsafe { libc::close(go_write.as_raw_fd()) };
+            child(go_read.as_raw_fd(), report_write.as_raw_fd(), &argv, exec);
+        }
+        drop(report_write);
+        let seized = seize(pid, libc::PTRACE_O_TRACEEXEC);
+        let shared = seized.and_then(|()| self.insert(pid, true, None));
+        let shared = shared.inspect_err(|_| {
+            // SAFETY: plain system calls on a child of ours that waits for us.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            let _ = wait_for(pid);
+        })?;
+        // SAFETY: one byte from a valid buffer.
+        check(unsafe { libc::write(go_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as i64)?;
+        loop {
+            let status = wait_for(pid)?;
+            if libc::WIFSTOPPED(status) && status >> 8 == (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
+                return Ok((pid, shared));
+            }
+            if libc::WIFSTOPPED(status) {
+                // A signal on its way to exec: hand it on.
+                ptrace(libc::PTRACE_CONT, pid, (status >> 8) & 0xff);
+                continue;
+            }
+            self.tracees.remove(&pid);
+            let mut errno = 0i32;
+            // SAFETY: four bytes into a valid int.
+            let got = unsafe { libc::read(report_read.as_raw_fd(), (&raw mut errno).cast(), 4) };
+            return Err(io::Error::from_raw_os_error(if got == 4 { errno } else { libc::ECHILD }));
+        }
+    }
+
+    fn grab(&mut self, pid: i32) -> io::Result<Arc<Shared>> {
+        seize(pid, 0)?;
+        // SAFETY: plain system call without memory.
+        check(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0usize, 0usize) })?;
+        let status = wait_for(pid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        let signal = (status >> 8) & 0xff;
+        let is_group_stop = status >> 16 == libc::PTRACE_EVENT_STOP && is_stop(signal);
+        self.insert(pid, false, is_group_stop.then_some(signal))
+    }
+}
+
+fn is_stop(signal: i32) -> bool {
+    matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
+}
+
+/// A request whose data is a number. A process that has died meanwhile is no error: its end is told by the next wait.
+fn ptrace(request: libc::c_uint, pid: i32, data: i32) {
+    // SAFETY: plain system call on a process we have seized; no memory is passed.
+    unsafe { libc::ptrace(request, pid, 0usize, data as usize) };
+}
+
+fn seize(pid: libc::pid_t, options: i32) -> io::Result<()> {
+    // SAFETY: plain system call; the data argument is a number.
+    check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0usize, options as usize) })?;
+    Ok(())
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0i32; 2];
+    // SAFETY: fds holds two ints.
+    check(i64::from(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) }))?;
+    // SAFETY: the kernel has just given us these descriptors.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+/// Waits for the next stop or the end of `pid`; the wait status.
+fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: status is a valid int. __WALL: a thread of another thread group counts, too.
+        match check(i64::from(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) })) {
+            Ok(_) => return Ok(status),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// The child's side of [`Thread::create`]: only async-signal-safe calls, then exec or the errno through the pipe.
+fn child(go: i32, report: i32, argv: &[*const libc::c_char], exec: &Exec) -> ! {
+    let mut byte = 0u8;
+    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, read, execv, write and _exit are
+    // async-signal-safe.
+    unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
+        if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(127); // the tracer died before it could seize us
+        }
+        let mut errno = libc::ENOENT;
+        for path in &exec.paths {
+            libc::execv(path.as_ptr(), argv.as_ptr());
+            let e = *libc::__errno_location();
+            if e != libc::ENOENT && e != libc::ENOTDIR {
+                errno = e;
+            }
+        }
+        libc::write(report, (&raw const errno).cast(), 4);
+        libc::_exit(127);
+    }
+}

@@ -1,0 +1,167 @@
+//! Roots that somebody has prepared.
+
+use super::*;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+const ANY: Rules = Rules { size: (1, 1 << 20) };
+
+/// A directory that is a root, with a file beside it that must never be reached.
+struct Prepared {
+    base: PathBuf,
+    root: Root,
+}
+
+impl Prepared {
+    fn new(test: &str) -> Prepared {
+        let base = std::env::temp_dir().join(format!("symbols-open-{test}-{}", std::process::id()));
+        let inside = base.join("root");
+        std::fs::create_dir_all(inside.join("dir")).unwrap();
+        std::fs::write(base.join("outside"), "outside").unwrap();
+        std::fs::write(inside.join("inside"), "inside").unwrap();
+        let root = Root::from_fd(File::open(&inside).unwrap().into());
+        Prepared { base, root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.base.join("root").join(name)
+    }
+
+    fn read(&self, path: &str) -> Result<String, Refusal> {
+        let contents = self.root.find(path.as_bytes())?.open(&ANY)?;
+        let mut text = vec![0; contents.size() as usize];
+        contents.read(0, &mut text)?;
+        Ok(String::from_utf8(text).unwrap())
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.base);
+    }
+}
+
+fn fifo(path: &Path) {
+    let path = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a string that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o666) }, 0);
+}
+
+#[test]
+fn links_and_dots_stay_in_the_root() {
+    let p = Prepared::new("links");
+    let outside = p.base.join("outside");
+    symlink(&outside, p.path("absolute")).unwrap();
+    symlink("../outside", p.path("relative")).unwrap();
+    symlink("/inside", p.path("dir/good")).unwrap();
+    symlink("/proc/self/root/etc/passwd", p.path("magic")).unwrap();
+    symlink("loop", p.path("loop")).unwrap();
+    assert_eq!(p.read("/inside").unwrap(), "inside");
+    assert_eq!(p.read("/dir/../../../inside").unwrap(), "inside");
+    assert_eq!(p.read("/dir/good").unwrap(), "inside");
+    for escape in ["/absolute", "/relative", "../outside", "/../outside", "/magic", "/loop"] {
+        assert!(matches!(p.read(escape), Err(Refusal::Io(_))), "{escape}");
+    }
+    assert!(matches!(p.root.find_no_link(b"/dir/good").unwrap().open(&ANY), Err(Refusal::NotRegular)));
+    assert!(p.root.find(b"/in\0side").is_err());
+}
+
+#[test]
+fn magic_links_of_our_own_root_are_not_followed() {
+    let root = ProcessDir::open(std::process::id()).unwrap().root().unwrap();
+    for path in ["/proc/self/exe", "/proc/self/fd/0", "/proc/self/root/etc/passwd"] {
+        assert_eq!(root.find(path.as_bytes()).unwrap_err().raw_os_error(), Some(libc::ELOOP), "{path}");
+    }
+}
+
+#[test]
+fn only_regular_files_of_bounded_size_are_opened() {
+    let p = Prepared::new("kinds");
+    fifo(&p.path("fifo"));
+    let _socket = std::os::unix::net::UnixListener::bind(p.path("socket")).unwrap();
+    File::create(p.path("empty")).unwrap();
+    File::create(p.path("sparse")).unwrap().set_len(40 << 30).unwrap();
+    for name in ["fifo", "socket", "dir"] {
+        assert!(matches!(p.read(name), Err(Refusal::NotRegular)), "{name}");
+    }
+    assert!(matches!(p.read("empty"), Err(Refusal::Size(0))));
+    assert!(matches!(p.read("sparse"), Err(Refusal::Size(size)) if size == 40 << 30));
+    // Devices, and files of the kernel that call themselves regular. Nothing is opened, so no right is missing.
+    let root = ProcessDir::open(std::process::id()).unwrap().root().unwrap();
+    let refusal = |path: &str, rules| root.find(path.as_bytes()).unwrap().open(rules).unwrap_err();
+    assert!(matches!(refusal("/dev/null", &ANY), Refusal::NotRegular));
+    assert!(matches!(refusal("/proc/version", &Rules { size: (0, 10) }), Refusal::MadeUp));
+    if root.find(b"/sys/kernel/mm/transparent_hugepage/enabled").is_ok() {
+        let refusal = refusal("/sys/kernel/mm/transparent_hugepage/enabled", &ANY);
+        assert!(matches!(refusal, Refusal::MadeUp), "{refusal}");
+    }
+}
+
+#[test]
+fn a_path_that_is_exchanged_after_the_look_changes_nothing() {
+    let p = Prepared::new("swap");
+    let handle = p.root.find(b"/inside").unwrap();
+    std::fs::remove_file(p.path("inside")).unwrap();
+    fifo(&p.path("inside"));
+    let contents = handle.open(&ANY).unwrap();
+    let mut text = [0; 6];
+    contents.read(0, &mut text).unwrap();
+    assert_eq!(&text, b"inside");
+}
+
+#[test]
+fn paths_that_are_exchanged_all_the_time_never_hang_and_never_lie() {
+    let p = Prepared::new("race");
+    let (path, aside) = (p.path("inside"), p.path("aside"));
+    fifo(&aside);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let c = |p: &Path| CString::new(p.as_os_str().as_encoded_bytes()).unwrap();
+            let (a, b) = (c(&path), c(&aside));
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let (here, exchange) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+                // SAFETY: strings that outlive the call.
+                unsafe { libc::renameat2(here, a.as_ptr(), here, b.as_ptr(), exchange) };
+            }
+        });
+        for _ in 0..2000 {
+            match p.read("/inside") {
+                Ok(text) => assert_eq!(text, "inside"),
+                Err(e) => assert!(matches!(e, Refusal::NotRegular), "{e}"),
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error() {
+    let p = Prepared::new("shrinks");
+    let contents = p.root.find(b"/inside").unwrap().open(&ANY).unwrap();
+    File::options().write(true).open(p.path("inside")).unwrap().set_len(2).unwrap();
+    assert!(contents.read(0, &mut [0; 6]).is_err());
+    assert!(contents.read(0, &mut [0; 2]).is_ok());
+    assert!(contents.read(5, &mut [0; 2]).is_err());
+    assert!(contents.read(u64::MAX, &mut [0; 2]).is_err());
+    assert_eq!(contents.read_up_to(&mut [0; 6]).unwrap(), 2);
+}
+
+#[test]
+fn a_lease_is_not_waited_for() {
+    use std::os::fd::AsRawFd;
+    let p = Prepared::new("lease");
+    let owner = File::options().read(true).write(true).open(p.path("inside")).unwrap();
+    // SAFETY: a plain system call. The signal of a lease that is broken is SIGIO, which would end the test.
+    let leased = unsafe {
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+        libc::fcntl(owner.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+    };
+    if leased < 0 {
+        println!("skipped: a_lease_is_not_waited_for: {}", io::Error::last_os_error());
+        return;
+    }
+    let begun = std::time::Instant::now();
+    assert!(matches!(p.read("/inside"), Err(Refusal::Io(_))));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+}

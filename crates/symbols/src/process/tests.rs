@@ -1,0 +1,318 @@
+//! Our own process and children, through a real reader.
+
+use super::*;
+use crate::maps::MappedFile;
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn symbols_test_landmark(x: u64) -> u64 {
+    std::hint::black_box(x).wrapping_mul(3)
+}
+
+fn landmark() -> u64 {
+    symbols_test_landmark as extern "C" fn(u64) -> u64 as usize as u64
+}
+
+#[test]
+fn our_own_functions_are_found() {
+    let pid = std::process::id();
+    let mut p = Processes::new();
+    let name = p.name(pid, 0, landmark());
+    assert_eq!(name.symbol.as_deref(), Some("symbols_test_landmark"));
+    assert_eq!(name.offset, 0);
+    assert!(name.module.as_deref().is_some_and(|m| m.starts_with("symbols-")), "{name}");
+    let second = p.name(pid, 0, landmark() + 1);
+    assert!(second.to_string().ends_with("`symbols_test_landmark+0x1"), "{second}");
+    assert_eq!(p.func_start(pid, 0, landmark() + 1), landmark());
+    assert!(p.module_start(pid, 0, landmark()) < landmark());
+    assert_eq!(p.name(pid, 0, 0x10).to_string(), "0x10");
+    let names = p.names(pid, 0, &[landmark() + 1, 0x10, landmark()]);
+    assert_eq!(names[0], second);
+    assert_eq!(names[1].to_string(), "0x10");
+    assert_eq!(names[2], name);
+}
+
+#[test]
+fn rust_names_are_demangled_unless_raw_ones_are_wanted() {
+    let pid = std::process::id();
+    let addr = own_vdso_base as fn() -> Option<u64> as usize as u64;
+    let mut p = Processes::new();
+    let name = p.name(pid, 0, addr).to_string();
+    assert!(name.ends_with("symbols::process::own_vdso_base"), "{name}");
+    p.set_raw_names(true);
+    assert!(p.name(pid, 0, addr).to_string().contains("`_"), "{}", p.name(pid, 0, addr));
+}
+
+#[test]
+fn the_vdso_has_symbols() {
+    let pid = std::process::id();
+    let Some(base) = own_vdso_base() else {
+        println!("skipped: the_vdso_has_symbols: no vdso");
+        return;
+    };
+    let mut p = Processes::new();
+    let name = (0..0x2000).step_by(16).map(|o| p.name(pid, 0, base + o)).find(|n| n.symbol.is_some());
+    let name = name.expect("some symbol");
+    println!("{name}");
+    assert_eq!(name.module.as_deref(), Some("[vdso]"));
+}
+
+/// The map of a process, as anybody may read it.
+fn map_of(pid: u32) -> Map {
+    maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default())
+}
+
+fn numbers_of(map: &Map, wanted: impl Fn(&MappedFile) -> bool) -> Vec<Backing> {
+    let all = (0..).zip(&map.files).filter(|(_, f)| wanted(f));
+    all.map(|(number, _)| Backing::File(number)).collect()
+}
+
+fn is_libc(file: &MappedFile) -> bool {
+    String::from_utf8_lossy(&file.path).contains("libc.so")
+}
+
+/// Where a process has an offset of a file mapped.
+fn at_offset(pid: u32, offset: u64, wanted: impl Fn(&MappedFile) -> bool) -> Option<u64> {
+    let map = map_of(pid);
+    let numbers = numbers_of(&map, wanted);
+    let hit = |m: &&Mapping| {
+        numbers.contains(&m.backing) && (m.offset..m.offset + (m.end - m.start)).contains(&offset)
+    };
+    map.mappings.iter().find(hit).map(|m| m.start + (offset - m.offset))
+}
+
+/// A process that sleeps and has libc mapped.
+fn sleeper() -> Option<std::process::Child> {
+    let child = std::process::Command::new("sleep").arg("600").spawn().ok()?;
+    for _ in 0..60_000 {
+        let map = map_of(child.id());
+        let numbers = numbers_of(&map, is_libc);
+        // Once it has gone through its dynamic linker all mappings of libc are there.
+        if map.mappings.iter().filter(|m| numbers.contains(&m.backing)).count() >= 4 {
+            return Some(child);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    None
+}
+
+/// Where an address of ours is in its file.
+fn offset_of(addr: u64) -> Option<u64> {
+    maps::find(&map_of(std::process::id()).mappings, addr).map(|m| m.file_offset(addr))
+}
+
+/// File offset of a function of our own libc, which is the same file.
+fn getpid_offset() -> Option<u64> {
+    unsafe extern "C" {
+        fn getpid() -> i32;
+    }
+    offset_of(getpid as unsafe extern "C" fn() -> i32 as usize as u64)
+}
+
+#[test]
+fn a_process_that_is_gone_is_symbolized_if_it_was_seen() {
+    let test = "a_process_that_is_gone_is_symbolized_if_it_was_seen";
+    let (Some(mut child), Some(offset)) = (sleeper(), getpid_offset()) else {
+        println!("skipped: {test}: no sleep with a libc of its own");
+        return;
+    };
+    let pid = child.id();
+    let addr = at_offset(pid, offset, is_libc).unwrap();
+    let mut p = Processes::new();
+    p.note(pid, 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    p.begin_batch();
+    let name = p.name(pid, 0, addr + 2);
+    assert!(name.module.as_deref().is_some_and(|m| m.starts_with("libc.so")), "{name}");
+    assert!(name.symbol.as_deref().is_some_and(|s| s.contains("getpid")), "{name}");
+    assert_eq!(name.offset, 2);
+    // One that was never seen cannot be.
+    let mut late = Processes::new();
+    assert_eq!(late.name(pid, 0, addr), Name::unknown(addr));
+    // A generation takes what was noted before it was known.
+    assert_eq!(p.name(pid, 7, addr + 2), name);
+}
+
+/// A copy of this test, running and then unlinked.
+struct Copy {
+    child: std::process::Child,
+    name: String,
+    landmark: u64,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn unlinked_copy(test: &str) -> Option<Copy> {
+    let name = format!("symbols-{test}-{}", std::process::id());
+    let copy = std::env::temp_dir().join(&name);
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    // The copy runs a test that only sleeps.
+    let child = std::process::Command::new(&copy)
+        .args(["--exact", "process::tests::sleeps_when_told_to", "--nocapture"])
+        .env("SYMBOLS_TEST_SLEEP", "1")
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    let Ok(child) = child else {
+        println!("skipped: {test}: cannot run a copy in {}", copy.display());
+        return None;
+    };
+    let mut copied = Copy { child, name, landmark: 0 };
+    let (pid, offset) = (copied.child.id(), offset_of(landmark()).unwrap());
+    let is_copy = |file: &MappedFile| file.path == copy.as_os_str().as_encoded_bytes();
+    for _ in 0..60_000 {
+        if let Some(addr) = at_offset(pid, offset, is_copy) {
+            copied.landmark = addr;
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::fs::remove_file(&copy).unwrap();
+    Some(copied)
+}
+
+#[test]
+fn a_deleted_program_keeps_its_symbols() {
+    let Some(copy) = unlinked_copy("deleted") else { return };
+    let mut p = Processes::new();
+    p.note(copy.child.id(), 0);
+    let (pid, name, addr) = (copy.child.id(), copy.name.clone(), copy.landmark);
+    drop(copy);
+    assert_eq!(p.name(pid, 0, addr + 1).to_string(), format!("{name}`symbols_test_landmark+0x1"));
+}
+
+#[test]
+fn a_reader_that_is_stuck_is_left_behind_and_replaced() {
+    let Some(copy) = unlinked_copy("stuck") else { return };
+    let (pid, addr) = (copy.child.id(), copy.landmark);
+    let mut p = Processes::new();
+    let long = Duration::from_secs(600);
+    p.set_limits(long, 64 << 20);
+    p.note(pid, 0);
+    let reader = p.reader.pid().unwrap();
+    p.set_limits(Duration::from_millis(100), 64 << 20);
+    // SAFETY: a process of ours that was not waited for.
+    unsafe { libc::kill(reader as i32, libc::SIGSTOP) };
+    let name = p.name(pid, 0, addr);
+    assert_eq!(name.to_string(), format!("{}`{addr:#x}", copy.name));
+    let messages = p.take_messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].starts_with("reading the symbols of "), "{messages:?}");
+    assert!(
+        messages[0]
+            .ends_with("takes longer than 100 ms (option symtimeout): its addresses are shown as numbers")
+    );
+    // That file is left alone; all others have names again, by another reader.
+    p.set_limits(long, 64 << 20);
+    assert_eq!(p.name(pid, 0, addr + 1).symbol, None);
+    assert_eq!(p.reader.pid(), None);
+    assert_eq!(p.name(std::process::id(), 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
+    assert_ne!(p.reader.pid(), Some(reader));
+    assert_eq!(p.take_messages(), [""; 0]);
+}
+
+#[test]
+fn readers_are_replaced_a_bounded_number_of_times() {
+    let mut p = Processes::new();
+    p.set_limits(Duration::from_secs(60), 64 << 20);
+    let me = std::process::id();
+    for n in 0..20 {
+        p.begin_batch();
+        p.name(me, n, landmark());
+        if let Some(reader) = p.reader.pid() {
+            // SAFETY: a process of ours that was not waited for.
+            unsafe { libc::kill(reader as i32, libc::SIGKILL) };
+        }
+    }
+    let messages = p.take_messages();
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages[0].contains("perhaps for want of memory (option symmem, 64m)"), "{messages:?}");
+    assert!(messages[1].starts_with("reading symbols has cost 480 s: for now"), "{messages:?}");
+    p.begin_batch();
+    // What is known stays.
+    assert_eq!(p.name(me, 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
+    assert_eq!(p.name(me, 0, landmark() + 1).symbol, None);
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
+    let mut p = Processes::new();
+    p.set_limits(Duration::from_secs(600), 64 << 20);
+    let me = std::process::id();
+    let libc_function = sysconf_address();
+    p.note(me, 0);
+    let stop = |p: &Processes| {
+        // SAFETY: a process of ours that was not waited for.
+        unsafe { libc::kill(p.reader.pid().unwrap() as i32, libc::SIGSTOP) };
+    };
+    stop(&p);
+    p.set_interrupted(Some(Box::new(|| true)));
+    let begun = Instant::now();
+    assert_eq!(p.name(me, 0, landmark()).symbol, None);
+    let messages = p.take_messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].ends_with("was interrupted: its addresses are shown as numbers"), "{messages:?}");
+    // Until it is heard nothing more is asked, and nothing is lost by that.
+    for _ in 0..10 {
+        assert_eq!(p.name(me, 0, libc_function).symbol, None);
+    }
+    assert_eq!(p.take_messages(), [""; 0]);
+    // The interrupt was heard: other files have their names, and one that is stuck is not waited for as long as before.
+    p.set_interrupted(None);
+    assert!(p.name(me, 0, libc_function).symbol.is_some());
+    stop(&p);
+    assert_eq!(p.name(me, 0, libc_function + 1).symbol, None);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+fn sysconf_address() -> u64 {
+    libc::sysconf as unsafe extern "C" fn(i32) -> i64 as usize as u64
+}
+
+#[test]
+fn without_memory_for_symbols_addresses_are_numbers() {
+    let mut p = Processes::new();
+    let me = std::process::id();
+    p.set_limits(Duration::from_secs(60), 64 << 10);
+    let name = p.name(me, 0, landmark());
+    assert_eq!(name.symbol, None, "{name}");
+    assert_eq!(p.name(me, 0, landmark()), name);
+}
+
+#[test]
+fn sleeps_when_told_to() {
+    if std::env::var_os("SYMBOLS_TEST_SLEEP").is_some() {
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+}
+
+#[test]
+fn code_made_at_run_time_has_the_names_its_runtime_wrote() {
+    let pid = std::process::id();
+    let path = format!("/tmp/perf-{pid}.map");
+    let mut p = Processes::new();
+    p.note(pid, 0);
+    // A mapping that is not there is put into the map, as if a runtime had made it.
+    let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous };
+    p.processes.get_mut(&(pid, 0)).unwrap().mappings.insert(0, fake);
+    p.mappings += 1;
+    assert_eq!(p.name(pid, 0, 0x1004).to_string(), "0x1004");
+    if std::fs::write(&path, "1000 20 made.up\n").is_err() {
+        println!("skipped: code_made_at_run_time_has_the_names_its_runtime_wrote: cannot write {path}");
+        return;
+    }
+    p.begin_batch();
+    assert_eq!(p.name(pid, 0, 0x1004).to_string(), format!("perf-{pid}.map`made.up+0x4"));
+    // What is there twice is looked at once a batch, and the map that is held is read when its path leads elsewhere.
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+    p.begin_batch();
+    let names = p.names(pid, 0, &[0x1004, 0x2004]).into_iter().map(|n| n.to_string());
+    assert_eq!(names.collect::<Vec<_>>(), [format!("perf-{pid}.map`made.up+0x4"), "0x2004".into()]);
+    std::fs::remove_file(path).unwrap();
+}

@@ -1,0 +1,191 @@
+//! Separate files with the symbols of a stripped one.
+//!
+//! They are looked for where debuggers do, all in the root of the process that mapped the file:
+//!
+//! ```text
+//!  /usr/lib/debug/.build-id/ab/cdef….debug    by build id
+//!  DIR/NAME   DIR/.debug/NAME   /usr/lib/debug/DIR/NAME    by the name in .gnu_debuglink, DIR being the file's
+//! ```
+//!
+//! Of the name only its last component is used: whoever made the file chose it. A file that is found is the right one only if
+//! its build id says so or, where one of the two has none, its checksum.
+
+use std::rc::Rc;
+
+use super::elf::Elf;
+use crate::open::{Root, Rules};
+
+/// Debug files may be so large. Of one that is known by its build id a few sections are read.
+pub(crate) const RULES: Rules = Rules { size: (64, 4 << 30) };
+
+/// A checksum is made of files of up to so many bytes.
+const MAX_SUMMED: u64 = 512 << 20;
+
+/// Where debug files of the whole system are.
+const SYSTEM: &[u8] = b"/usr/lib/debug";
+
+/// The debug file of `elf`, which has (or had) this path and this inode.
+pub(crate) fn find(root: &Root, path: &[u8], inode: u64, elf: &Elf) -> Option<Elf> {
+    let id = elf.build_id();
+    let link = elf.debug_link();
+    let places = places(path, id.as_deref(), link.as_ref().map(|(name, _)| &name[..]));
+    places.iter().find_map(|place| {
+        let handle = root.find(place).ok()?;
+        if handle.stat().ok()?.inode == inode {
+            return None;
+        }
+        let debug = Elf::open(Rc::new(handle.open(&RULES).ok()?)).ok()?;
+        let right = match (&id, debug.build_id()) {
+            (Some(id), Some(other)) => *id == other,
+            _ => {
+                let (_, sum) = link.as_ref()?;
+                debug.size() <= MAX_SUMMED && debug.checksum().ok()? == *sum
+            }
+        };
+        right.then_some(debug)
+    })
+}
+
+fn places(path: &[u8], id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let mut places = Vec::new();
+    if let Some((first, rest)) = id.and_then(<[u8]>::split_first) {
+        let rest: String = rest.iter().map(|b| format!("{b:02x}")).collect();
+        places.push([SYSTEM, format!("/.build-id/{first:02x}/{rest}.debug").as_bytes()].concat());
+    }
+    let name = link.and_then(|link| link.rsplit(|b| *b == b'/').next()).unwrap_or_default();
+    if !matches!(name, b"" | b"." | b"..") {
+        let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
+        let dir = &path[..end];
+        places.push([dir, b"/", name].concat());
+        places.push([dir, b"/.debug/", name].concat());
+        places.push([SYSTEM, dir, b"/", name].concat());
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::PathBuf;
+
+    use testing::elf::{Elf as Made, GLOBAL_FUNCTION, TEXT};
+
+    use super::*;
+
+    /// A root with a stripped program, `/opt/bin/x`.
+    struct Prepared {
+        base: PathBuf,
+        root: Root,
+    }
+
+    impl Prepared {
+        fn new(test: &str) -> Prepared {
+            let base = std::env::temp_dir().join(format!("symbols-debug-{test}-{}", std::process::id()));
+            for dir in ["opt/bin/.debug", "usr/lib/debug/opt/bin", "usr/lib/debug/.build-id/ab"] {
+                std::fs::create_dir_all(base.join("root").join(dir)).unwrap();
+            }
+            let root = Root::from_fd(File::open(base.join("root")).unwrap().into());
+            Prepared { base, root }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.base.join("root").join(name)
+        }
+
+        /// The name of the program's code, by its debug file.
+        fn name(&self, program: &Made) -> Option<String> {
+            let path = self.path("opt/bin/x");
+            std::fs::write(&path, program.bytes()).unwrap();
+            let elf = Elf::open(Rc::new(program.bytes())).unwrap();
+            let inode = path.metadata().unwrap().ino();
+            let debug = find(&self.root, b"/opt/bin/x", inode, &elf)?;
+            debug.table(1 << 20).unwrap().find(TEXT).map(|(_, name)| name)
+        }
+    }
+
+    impl Drop for Prepared {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.base);
+        }
+    }
+
+    /// A debug file, and a program that it belongs to by its checksum.
+    fn pair(name: &str, link: &str) -> (Vec<u8>, Made) {
+        let symbols = vec![(name.to_string(), 0, 16, GLOBAL_FUNCTION)];
+        let debug = Made { code: vec![0x90; 16], symbols, ..Made::default() }.bytes();
+        let debug_link = Some((link.into(), crc32fast::hash(&debug)));
+        (debug, Made { code: vec![0x90; 16], debug_link, ..Made::default() })
+    }
+
+    #[test]
+    fn a_debug_file_is_found_in_each_place_and_only_if_it_is_the_right_one() {
+        let p = Prepared::new("places");
+        for place in ["opt/bin/x.debug", "opt/bin/.debug/x.debug", "usr/lib/debug/opt/bin/x.debug"] {
+            let (debug, program) = pair(place, "x.debug");
+            assert_eq!(p.name(&program), None);
+            std::fs::write(p.path(place), &debug).unwrap();
+            assert_eq!(p.name(&program).as_deref(), Some(place));
+            // Of another build.
+            let (_, other) = pair("other", "x.debug");
+            assert_eq!(p.name(&other), None);
+            std::fs::remove_file(p.path(place)).unwrap();
+        }
+        let id = Some(vec![0xab, 1, 2]);
+        let (_, program) = pair("", "none");
+        let program = Made { build_id: id.clone(), ..program };
+        let symbols = vec![("by_id".to_string(), 0, 16, GLOBAL_FUNCTION)];
+        let debug = Made { code: vec![0x90; 16], symbols, build_id: id, debug_link: None };
+        let place = p.path("usr/lib/debug/.build-id/ab/0102.debug");
+        std::fs::write(&place, debug.bytes()).unwrap();
+        assert_eq!(p.name(&program).as_deref(), Some("by_id"));
+        std::fs::write(&place, Made { build_id: Some(vec![0xab, 1, 3]), ..debug }.bytes()).unwrap();
+        assert_eq!(p.name(&program), None);
+    }
+
+    #[test]
+    fn what_is_no_debug_file_is_passed_over_without_waiting() {
+        let p = Prepared::new("hostile");
+        let (debug, program) = pair("right", "x.debug");
+        std::fs::write(p.path("usr/lib/debug/opt/bin/x.debug"), &debug).unwrap();
+        std::fs::write(p.base.join("outside"), &debug).unwrap();
+        let place = p.path("opt/bin/x.debug");
+        let fifo = std::ffi::CString::new(place.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a string that outlives the call.
+        let fifo = || assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o666) }, 0);
+        let device = || symlink("/dev/zero", &place).unwrap();
+        let sparse = || File::create(&place).unwrap().set_len(40 << 30).unwrap();
+        let program_itself = || std::fs::hard_link(p.path("opt/bin/x"), &place).unwrap();
+        for prepare in [&fifo as &dyn Fn(), &device, &sparse, &program_itself] {
+            std::fs::write(p.path("opt/bin/x"), program.bytes()).unwrap();
+            prepare();
+            assert_eq!(p.name(&program).as_deref(), Some("right"));
+            std::fs::remove_file(&place).unwrap();
+        }
+        // Nothing outside of the root is believed, though it would be the right one.
+        std::fs::remove_file(p.path("usr/lib/debug/opt/bin/x.debug")).unwrap();
+        let outside = p.base.join("outside").into_os_string().into_string().unwrap();
+        for link in [&outside[..], "../../../outside", "../outside"] {
+            assert_eq!(p.name(&pair("right", link).1), None);
+            symlink(link, &place).unwrap();
+            assert_eq!(p.name(&program), None, "{link}");
+            std::fs::remove_file(&place).unwrap();
+        }
+    }
+
+    #[test]
+    fn places_are_the_classic_ones_and_names_are_their_last_component() {
+        let text = |id: Option<&[u8]>, link: Option<&str>| {
+            let places = places(b"/opt/bin/x", id, link.map(str::as_bytes));
+            places.into_iter().map(|p| String::from_utf8(p).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(text(Some(&[0xab, 0xcd, 0x0e]), None), ["/usr/lib/debug/.build-id/ab/cd0e.debug"]);
+        for link in ["x.debug", "/etc/x.debug", "../../x.debug"] {
+            let places = ["/opt/bin/x.debug", "/opt/bin/.debug/x.debug", "/usr/lib/debug/opt/bin/x.debug"];
+            assert_eq!(text(None, Some(link)), places);
+        }
+        for link in ["", "..", "/", "a/.."] {
+            assert_eq!(text(None, Some(link)), [""; 0]);
+        }
+    }
+}

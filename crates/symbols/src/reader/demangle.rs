@@ -1,0 +1,77 @@
+//! Names as they stand in the source, from the linker's: Rust's and C++'s. A few bytes can stand for a name of gigabytes,
+//! so the result is bounded; a name that would be longer stays as the linker has it.
+
+use std::fmt::{self, Write};
+
+use crate::wire::MAX_NAME;
+
+/// Text of at most [`MAX_NAME`] bytes.
+#[derive(Default)]
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        if self.0.len() + s.len() > MAX_NAME {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(s);
+        Ok(())
+    }
+}
+
+/// The name in the source; the name itself where it is that already.
+pub(crate) fn demangled(name: String) -> String {
+    let mut out = Bounded::default();
+    if let Ok(symbol) = rustc_demangle::try_demangle(&name) {
+        // Without the hash at its end.
+        if write!(out, "{symbol:#}").is_ok() {
+            return out.0;
+        }
+    } else if name.starts_with("_Z")
+        && let Ok(symbol) = cpp_demangle::BorrowedSymbol::new(name.as_bytes())
+        && symbol.structured_demangle(&mut out, &cpp_demangle::DemangleOptions::default()).is_ok()
+    {
+        return out.0;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_in_the_source() {
+        for (name, source) in [
+            ("main", "main"),
+            ("_ZN3foo3barEv", "foo::bar()"),
+            ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_ZN", "_ZN"),
+        ] {
+            assert_eq!(demangled(name.into()), source);
+        }
+    }
+
+    #[test]
+    fn a_name_that_explodes_stays_as_it_is() {
+        // Each substitution doubles what it stands for.
+        let mut name = String::from("_Z1fI1aE");
+        for _ in 0..12 {
+            name = format!("_Z1fI1bIS0_S0_S0_S0_EES_IS_S_S_S_E{}", &name[2..]);
+        }
+        assert!(demangled(name).len() <= MAX_NAME);
+        let mut types = String::from("1a");
+        for n in 0..40 {
+            let s = if n == 0 { "S_".to_string() } else { format!("S{}_", radix36(n - 1)) };
+            types = format!("{types}1pI{s}{s}{s}{s}E");
+        }
+        let name = format!("_Z1f{types}");
+        assert!(demangled(name).len() <= MAX_NAME);
+    }
+
+    fn radix36(n: usize) -> String {
+        let digit = |d| char::from_digit(d as u32, 36).unwrap().to_ascii_uppercase();
+        if n < 36 { digit(n).into() } else { format!("{}{}", digit(n / 36), digit(n % 36)) }
+    }
+}

@@ -1,0 +1,220 @@
+//! The indexes that the reader holds: symbol tables of files, perf maps of processes. Together they take a bounded amount of
+//! memory; before one is made, those that were not asked for longest are dropped until there is space. A dropped index is made
+//! again when it is asked for.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::debug;
+use super::demangle::demangled;
+use super::elf::{Elf, Table};
+use super::perfmap::{self, PerfMap};
+use crate::open::{Handle, ProcessDir, Root};
+use crate::wire::{FileRef, Found};
+
+/// What an index is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// A file, by the session's number.
+    File(u64),
+    /// A process, by pid and start.
+    Process(u32, u64),
+    Vdso,
+}
+
+enum Index {
+    File(FileIndex),
+    Made(PerfMap),
+}
+
+/// A file's symbols: its own, and those of its debug file once they were needed.
+struct FileIndex {
+    elf: Elf,
+    own: Table,
+    debug: Debug,
+}
+
+enum Debug {
+    NotLooked,
+    None,
+    Table(Table),
+}
+
+impl Index {
+    fn memory(&self) -> u64 {
+        match self {
+            Index::Made(map) => map.memory(),
+            Index::File(file) => {
+                let debug = if let Debug::Table(table) = &file.debug { table.memory() } else { 0 };
+                file.own.memory() + debug
+            }
+        }
+    }
+}
+
+/// All indexes.
+pub(super) struct Indexes {
+    all: HashMap<Key, (Index, u64)>,
+    /// Counts questions: when an index was last asked.
+    clock: u64,
+    /// Bytes of memory they may take.
+    most: u64,
+}
+
+impl Indexes {
+    pub(super) fn new(most: u64) -> Indexes {
+        Indexes { all: HashMap::new(), clock: 0, most }
+    }
+
+    /// Drops indexes until there are so many bytes, if that can be.
+    fn make_space(&mut self, bytes: u64) {
+        let mut used: u64 = self.all.values().map(|(index, _)| index.memory()).sum();
+        while used.saturating_add(bytes) > self.most {
+            let Some(key) = self.all.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| *key) else {
+                return;
+            };
+            used -= self.all.remove(&key).map_or(0, |(index, _)| index.memory());
+        }
+    }
+
+    fn take(&mut self, key: Key) -> Option<Index> {
+        self.all.remove(&key).map(|(index, _)| index)
+    }
+
+    fn keep(&mut self, key: Key, index: Index) {
+        self.clock += 1;
+        self.all.insert(key, (index, self.clock));
+    }
+
+    fn table(&mut self, elf: &Elf) -> Result<Table, String> {
+        self.make_space(elf.table_size());
+        elf.table(self.most).map_err(|e| e.to_string())
+    }
+
+    /// The symbols at offsets of a file. `Err`: why there are none.
+    pub(super) fn symbols(
+        &mut self,
+        file: &FileRef,
+        handle: Option<Handle>,
+        root: Option<Root>,
+        raw: bool,
+        offsets: &[u64],
+    ) -> Result<Vec<Found>, String> {
+        let key = Key::File(file.number);
+        let mut index = match self.take(key) {
+            Some(Index::File(index)) => index,
+            _ => {
+                let elf = open(file, handle, root.as_ref())?;
+                FileIndex { own: self.table(&elf)?, elf, debug: Debug::NotLooked }
+            }
+        };
+        let addrs: Vec<Option<u64>> = offsets.iter().map(|o| index.elf.address(*o)).collect();
+        let mut found: Vec<Found> = addrs.iter().map(|a| index.own.find((*a)?)).collect();
+        let is_missing = |(addr, found): (&Option<u64>, &Found)| addr.is_some() && found.is_none();
+        if matches!(index.debug, Debug::NotLooked)
+            && let Some(root) = &root
+            && addrs.iter().zip(&found).any(is_missing)
+        {
+            // A debug file that cannot be read is as good as none.
+            let debug = debug::find(root, &file.path, file.inode, &index.elf);
+            let table = debug.and_then(|elf| self.table(&elf).ok());
+            index.debug = table.map_or(Debug::None, Debug::Table);
+        }
+        if let Debug::Table(table) = &index.debug {
+            for (addr, found) in addrs.iter().zip(&mut found) {
+                *found = found.take().or_else(|| table.find((*addr)?));
+            }
+        }
+        self.keep(key, Index::File(index));
+        Ok(shown(found, raw))
+    }
+
+    /// The symbols at offsets of the vdso.
+    pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Found>, String> {
+        let index = match self.take(Key::Vdso) {
+            Some(Index::File(index)) => index,
+            _ => {
+                let image = super::own_vdso().ok_or("there is none")?;
+                let elf = Elf::open(Rc::new(image)).map_err(|e| e.to_string())?;
+                FileIndex { own: self.table(&elf)?, elf, debug: Debug::None }
+            }
+        };
+        let found = offsets.iter().map(|o| index.own.find(index.elf.address(*o)?)).collect();
+        self.keep(Key::Vdso, Index::File(index));
+        Ok(shown(found, raw))
+    }
+
+    /// The names that a process has given to code at these addresses, and its map if it was found anew.
+    pub(super) fn made(
+        &mut self,
+        pid: u32,
+        start: u64,
+        held: Option<Handle>,
+        addrs: &[u64],
+    ) -> (Vec<Found>, Option<(u32, Handle)>) {
+        let key = Key::Process(pid, start);
+        let mut map = match self.take(key) {
+            Some(Index::Made(map)) => map,
+            _ => PerfMap::default(),
+        };
+        let all = |map: &PerfMap| addrs.iter().map(|a| map.find(*a)).collect::<Vec<_>>();
+        let mut found = all(&map);
+        let mut fresh = None;
+        if found.iter().any(Option::is_none) {
+            // As long as the process lives, its path leads to the map; it may have been made anew.
+            let process = ProcessDir::open(pid).ok();
+            let process = process.filter(|p| super::observe::identity(p).is_some_and(|i| i.start == start));
+            fresh = process.and_then(|p| perfmap::locate(&p, start));
+            if let Some(handle) = fresh.as_ref().map(|(_, handle)| handle).or(held.as_ref())
+                && let Some(needed) = map.needs(handle)
+            {
+                self.make_space(needed);
+                if needed <= self.most && map.read(handle).is_ok() {
+                    found = all(&map);
+                }
+            }
+        }
+        self.keep(key, Index::Made(map));
+        (found, fresh)
+    }
+}
+
+/// Names as they are to be shown.
+fn shown(found: Vec<Found>, raw: bool) -> Vec<Found> {
+    let shown = |(delta, name)| (delta, if raw { name } else { demangled(name) });
+    found.into_iter().map(|f| f.map(shown)).collect()
+}
+
+/// The file itself: by its handle, else where its path leads now, if that is it.
+fn open(file: &FileRef, handle: Option<Handle>, root: Option<&Root>) -> Result<Elf, String> {
+    let by_path = || {
+        let handle = root?.find(&file.path).ok()?;
+        (handle.stat().ok()?.inode == file.inode).then_some(handle)
+    };
+    let handle = handle.or_else(by_path).ok_or("it cannot be found any more")?;
+    let contents = handle.open(&debug::RULES).map_err(|e| e.to_string())?;
+    Elf::open(Rc::new(contents)).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_that_was_not_asked_for_longest_leaves_when_memory_is_short() {
+        let mut indexes = Indexes::new(100);
+        let of = |bytes: usize| Index::Made(PerfMap::of_size(bytes));
+        for (n, bytes) in [(1, 40), (2, 40)] {
+            indexes.keep(Key::File(n), of(bytes));
+        }
+        let first = indexes.take(Key::File(1)).unwrap();
+        indexes.keep(Key::File(1), first);
+        indexes.make_space(20);
+        assert_eq!(indexes.all.len(), 2);
+        indexes.make_space(30);
+        assert_eq!(indexes.all.keys().collect::<Vec<_>>(), [&Key::File(1)]);
+        // More than there can ever be: all leave, and the reading is refused by its own limit.
+        indexes.make_space(1000);
+        assert!(indexes.all.is_empty());
+    }
+}

@@ -1,0 +1,286 @@
+//! The system calls of this crate that the standard library has no safe form of: opening relative to a descriptor, looking
+//! at a descriptor without asking a server, packets that carry descriptors, and limits of the own process.
+//!
+//! All `unsafe` of the crate is here and in [`crate::entry`].
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Largest packet that [`send`] and [`receive`] carry, in bytes. A socket takes 208 KB by default, bookkeeping included.
+pub(crate) const PACKET: usize = 60 << 10;
+
+/// Most descriptors in a packet.
+pub(crate) const DESCRIPTORS: usize = 2;
+
+fn result(value: libc::c_long) -> io::Result<libc::c_long> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// `openat(2)`; always close-on-exec.
+pub(crate) fn open_at(dir: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the path is a string that ends in NUL and outlives the call; no mode is read without O_CREAT.
+    let fd = unsafe { libc::openat(dir.as_raw_fd(), path.as_ptr(), flags | libc::O_CLOEXEC) };
+    result(fd.into())?;
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `openat2(2)` that never leaves `root`: absolute paths and links start there, `..` stops there, and magic links (those
+/// of `/proc/PID/fd` and the like, which lead anywhere) are errors.
+pub(crate) fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: all-zero is a valid open_how.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (flags | libc::O_CLOEXEC) as u64;
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    let size = size_of::<libc::open_how>();
+    // SAFETY: path and struct outlive the call; the size is the struct's.
+    let fd = result(unsafe {
+        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size)
+    })?;
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// `readlinkat(2)`
+pub(crate) fn read_link(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
+    let mut path = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the name outlives the call; the buffer is as long as said.
+    let got =
+        unsafe { libc::readlinkat(dir.as_raw_fd(), name.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    path.truncate(result(got as libc::c_long)? as usize);
+    Ok(path)
+}
+
+/// What a descriptor leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) regular: bool,
+    pub(crate) uid: u32,
+    pub(crate) size: u64,
+    pub(crate) dev: (u32, u32),
+    pub(crate) inode: u64,
+    /// The mount it was reached by; 0 where the kernel does not say.
+    pub(crate) mount: u64,
+    /// Seconds since 1970, nanoseconds.
+    pub(crate) modified: (i64, u32),
+    pub(crate) changed: (i64, u32),
+}
+
+/// `statx(2)` of a descriptor, also of one opened by `O_PATH`. Without `ask` a file system that lives elsewhere (FUSE, NFS)
+/// answers with what it knows, and does not wait for its server.
+pub(crate) fn stat(fd: BorrowedFd<'_>, ask: bool) -> io::Result<Stat> {
+    let sync = if ask { libc::AT_STATX_SYNC_AS_STAT } else { libc::AT_STATX_DONT_SYNC };
+    let mask = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
+    // SAFETY: all-zero is a valid statx; the empty path names the descriptor itself.
+    let s = unsafe {
+        let mut s: libc::statx = std::mem::zeroed();
+        let done = libc::statx(fd.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH | sync, mask, &mut s);
+        result(done.into())?;
+        s
+    };
+    Ok(Stat {
+        regular: u32::from(s.stx_mode) & libc::S_IFMT == libc::S_IFREG,
+        uid: s.stx_uid,
+        size: s.stx_size,
+        dev: (s.stx_dev_major, s.stx_dev_minor),
+        inode: s.stx_ino,
+        mount: if s.stx_mask & libc::STATX_MNT_ID != 0 { s.stx_mnt_id } else { 0 },
+        modified: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
+        changed: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
+    })
+}
+
+/// The magic number of the file system that a descriptor lies in.
+pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: all-zero is a valid statfs, which the kernel fills.
+    unsafe {
+        let mut s: libc::statfs = std::mem::zeroed();
+        result(libc::fstatfs(fd.as_raw_fd(), &mut s).into())?;
+        Ok(s.f_type as u64 & 0xffff_ffff)
+    }
+}
+
+/// Opens for reading what an `O_PATH` descriptor stands for. Never waits for a writer, a lease or a terminal.
+pub(crate) fn reopen(fd: BorrowedFd<'_>) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
+/// Two ends of a connection that keeps the borders of packets.
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds: [RawFd; 2] = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: fds holds two ints.
+    result(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }.into())?;
+    // SAFETY: the kernel has just given us these descriptors.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+/// Room for the control message of [`DESCRIPTORS`] descriptors, aligned as its header must be.
+type Control = [u64; 4];
+
+/// Sends one packet, waiting for space unless told not to.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+    wait: bool,
+) -> io::Result<()> {
+    let raw: Vec<RawFd> = fds.iter().take(DESCRIPTORS).map(AsRawFd::as_raw_fd).collect();
+    let mut control: Control = [0; 4];
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
+    loop {
+        // SAFETY: all-zero is a valid msghdr; its parts outlive the call. The control buffer is aligned and holds a header
+        // and DESCRIPTORS descriptors, no more than which are written. sendmsg reads only.
+        let sent = unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &mut part;
+            message.msg_iovlen = 1;
+            if !raw.is_empty() {
+                let length = size_of_val(&raw[..]) as u32;
+                message.msg_control = control.as_mut_ptr().cast();
+                message.msg_controllen = libc::CMSG_SPACE(length) as _;
+                let header = libc::CMSG_FIRSTHDR(&message);
+                (*header).cmsg_level = libc::SOL_SOCKET;
+                (*header).cmsg_type = libc::SCM_RIGHTS;
+                (*header).cmsg_len = libc::CMSG_LEN(length) as _;
+                libc::CMSG_DATA(header).cast::<RawFd>().copy_from_nonoverlapping(raw.as_ptr(), raw.len());
+            }
+            libc::sendmsg(socket.as_raw_fd(), &message, flags)
+        };
+        match result(sent as libc::c_long) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(|_| ()),
+        }
+    }
+}
+
+/// Receives one packet into `buffer`: its length, 0 when the other side is gone, and its descriptors. A packet that was cut
+/// is an error.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    wait: bool,
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut control: Control = [0; 4];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: all-zero is a valid msghdr; the buffers outlive the call and are as long as said. Headers are walked by the
+    // macros, within the length that the kernel has set; descriptors in them have just been given to us.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of::<Control>() as _;
+        let got = result(libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as libc::c_long)?;
+        let mut fds = Vec::new();
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                let all = (0..bytes / size_of::<RawFd>()).map(|i| data.add(i).read_unaligned());
+                fds.extend(all.map(|fd| OwnedFd::from_raw_fd(fd)));
+            }
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+        if message.msg_flags & libc::MSG_TRUNC != 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok((got as usize, fds))
+    }
+}
+
+/// Waits until a descriptor can be read (or, for `write`, written), at most so long. `None`: a signal came.
+pub(crate) fn wait_for(fd: BorrowedFd<'_>, write: bool, limit: Duration) -> io::Result<Option<bool>> {
+    let events = if write { libc::POLLOUT } else { libc::POLLIN };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    let ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one valid pollfd, count 1.
+    match result(unsafe { libc::poll(&mut poll, 1, ms) }.into()) {
+        Ok(ready) => Ok(Some(ready > 0)),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Seconds since 1970 at which the machine's clock of `/proc/PID/stat` was 0.
+pub(crate) fn boot_time() -> f64 {
+    let read = |clock| {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel fills the struct.
+        unsafe { libc::clock_gettime(clock, &mut t) };
+        t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+    };
+    read(libc::CLOCK_REALTIME) - read(libc::CLOCK_BOOTTIME)
+}
+
+/// Clock ticks a second in `/proc/PID/stat`.
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: no memory is passed.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
+}
+
+/// Makes this process the reader: nothing is inherited but standard input, the current directory is the root, memory is
+/// limited, and rights are those that reading needs.
+pub(crate) fn become_reader(memory: u64) {
+    // Directory search and reading of all files, looking into processes, /proc/PID/map_files (linux/capability.h).
+    const DAC_READ_SEARCH: u64 = 1 << 2;
+    const SYS_PTRACE: u64 = 1 << 19;
+    const CHECKPOINT_RESTORE: u64 = 1 << 40;
+    const VERSION_3: u32 = 0x2008_0522;
+    // SAFETY: plain system calls; structs are on this stack and as large as the kernel takes them to be. Nothing else in this
+    // process has descriptors, for it is just beginning. What fails leaves what was.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32);
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"dtrace-symbols".as_ptr());
+        let most = libc::rlimit { rlim_cur: memory, rlim_max: memory };
+        libc::setrlimit(libc::RLIMIT_DATA, &most);
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        let mut header = [VERSION_3, 0];
+        // Effective, permitted, inheritable: low halves, then high halves.
+        let mut sets = [0u32; 6];
+        if libc::getauxval(libc::AT_SECURE) != 0 {
+            // The file gave more than the user has (set-user-id, file capabilities): whoever started us may not be trusted.
+            let (uid, gid) = (libc::getuid(), libc::getgid());
+            libc::setresgid(gid, gid, gid);
+            libc::setresuid(uid, uid, uid);
+            libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr());
+        } else if libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) == 0 {
+            let effective = u64::from(sets[0]) | u64::from(sets[3]) << 32;
+            // Without SYS_PTRACE only processes can be looked into that have no right which we do not have.
+            if effective & SYS_PTRACE != 0 {
+                let kept = effective & (DAC_READ_SEARCH | SYS_PTRACE | CHECKPOINT_RESTORE);
+                let (low, high) = (kept as u32, (kept >> 32) as u32);
+                sets = [low, low, 0, high, high, 0];
+                libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr());
+            }
+        }
+    }
+}
+
+/// Has the kernel end this process in so long, however it waits then; `None`: not any more. It is for a reader whose owner is
+/// gone: the owner's own deadline is shorter.
+pub(crate) fn end_in(limit: Option<Duration>) {
+    let limit = limit.unwrap_or_default();
+    let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let value =
+        libc::timeval { tv_sec: limit.as_secs() as libc::time_t, tv_usec: limit.subsec_micros().into() };
+    let timer = libc::itimerval { it_interval: zero, it_value: value };
+    // SAFETY: the struct outlives the call; the old value is not wanted. SIGALRM has its default action, which is to end.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+}
+
+/// Standard input, for the reader, whose socket it is.
+pub(crate) fn standard_input() -> OwnedFd {
+    // SAFETY: whoever began this process gave it this descriptor, and nothing else here uses standard input.
+    unsafe { OwnedFd::from_raw_fd(0) }
+}

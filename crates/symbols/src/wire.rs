@@ -1,0 +1,454 @@
+//! What is said between a session and its reader: packets, one question at a time.
+//!
+//! ```text
+//!  session                                     reader
+//!     │ ◄──────────────────────────────── Ready │   once
+//!     │ Question (and descriptors) ───────────► │
+//!     │ ◄─ Answer (and a descriptor), any number │
+//!     │ ◄────────────────────────────────── End │
+//! ```
+//!
+//! A packet is a kind (one byte) and its fields, little-endian, lists with their length in front. Both sides decode
+//! defensively: the reader looks at what hostile programs made, so what it says is not believed either. A packet that does not
+//! decode to its last byte is none.
+
+use crate::maps::{Backing, Map, MappedFile, Mapping};
+use crate::open::RootKey;
+
+/// What tells one program under a pid from the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Start of the process in clock ticks since boot.
+    pub(crate) start: u64,
+    /// Where its stack begins, which each `exec` puts elsewhere; 0 where it cannot be seen.
+    pub(crate) stack: u64,
+    /// Device and inode of the executable; 0 where it cannot be seen.
+    pub(crate) exe: (u32, u32, u64),
+}
+
+/// A file whose symbols are wanted. Its handle and its root come along as descriptors, as far as they are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileRef {
+    /// The session's number for it.
+    pub(crate) number: u64,
+    pub(crate) inode: u64,
+    pub(crate) path: Vec<u8>,
+    /// Which descriptors come along.
+    pub(crate) handle: bool,
+    pub(crate) root: bool,
+}
+
+/// What a session asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// What runs under these pids now.
+    Identities(Vec<u32>),
+    /// The address map of a process, and the files in it.
+    Process(u32),
+    /// The symbols at offsets of a file.
+    Symbols { file: FileRef, raw: bool, offsets: Vec<u64> },
+    /// The symbols at offsets from the start of the vdso.
+    Vdso { raw: bool, offsets: Vec<u64> },
+    /// The names that a process gave to code it made; its perf map comes along, if it is held.
+    Made { pid: u32, start: u64, addrs: Vec<u64> },
+}
+
+/// A symbol: bytes from its start to what was asked for, and its name.
+pub(crate) type Found = Option<(u64, String)>;
+
+/// What the reader answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// It can be asked.
+    Ready,
+    /// For each pid; `None`: there is no such process.
+    Identities(Vec<Option<Identity>>),
+    /// A process is there: what runs, and which root it has.
+    Process(Identity, RootKey),
+    /// A root that was not told of before, with its descriptor.
+    Root(RootKey),
+    /// The next file of the process's map, with a handle where it was not told of before and can be had.
+    File(MappedFile),
+    /// The next mappings of the process. Files are numbered in the order in which they were told.
+    Mappings(Vec<Mapping>),
+    /// The process's perf map, with its handle; the pid in its name.
+    PerfMap(u32),
+    /// The next symbols, in the order of the question.
+    Symbols(Vec<Found>),
+    /// The question is answered. A reason: it could not be.
+    End(Option<String>),
+}
+
+/// Longest name of a symbol, longest reason.
+pub(crate) const MAX_NAME: usize = 4096;
+
+/// Numbers in one packet.
+pub(crate) const MAX_NUMBERS: usize = 4096;
+
+/// Bytes of names that are put into one packet.
+pub(crate) const NAMES: usize = crate::sys::PACKET - 2 * MAX_NAME;
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn u8(&mut self, v: u8) {
+        self.0.push(v);
+    }
+    fn u32(&mut self, v: u32) {
+        self.0.extend_from_slice(&v.to_le_bytes());
+    }
+    fn u64(&mut self, v: u64) {
+        self.0.extend_from_slice(&v.to_le_bytes());
+    }
+    fn bytes(&mut self, v: &[u8]) {
+        self.u32(v.len() as u32);
+        self.0.extend_from_slice(v);
+    }
+    fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Writer, &T)) {
+        self.u32(list.len() as u32);
+        list.iter().for_each(|item| each(self, item));
+    }
+    fn numbers(&mut self, list: &[u64]) {
+        self.list(list, |w, v| w.u64(*v));
+    }
+    fn identity(&mut self, i: &Identity) {
+        self.u64(i.start);
+        self.u64(i.stack);
+        self.u32(i.exe.0);
+        self.u32(i.exe.1);
+        self.u64(i.exe.2);
+    }
+    fn root(&mut self, r: &RootKey) {
+        self.u64(r.mount);
+        self.u32(r.dev.0);
+        self.u32(r.dev.1);
+        self.u64(r.inode);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+    fn text(&mut self) -> Option<String> {
+        let text = std::str::from_utf8(self.bytes()?).ok()?;
+        (text.len() <= MAX_NAME).then(|| text.into())
+    }
+    /// A list, whose items have at least one byte each: no more memory is taken than the packet has.
+    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let length = self.u32()? as usize;
+        if length > self.0.len() {
+            return None;
+        }
+        (0..length).map(|_| each(self)).collect()
+    }
+    fn numbers(&mut self) -> Option<Vec<u64>> {
+        self.list(Self::u64)
+    }
+    fn identity(&mut self) -> Option<Identity> {
+        let (start, stack) = (self.u64()?, self.u64()?);
+        Some(Identity { start, stack, exe: (self.u32()?, self.u32()?, self.u64()?) })
+    }
+    fn root(&mut self) -> Option<RootKey> {
+        Some(RootKey { mount: self.u64()?, dev: (self.u32()?, self.u32()?), inode: self.u64()? })
+    }
+}
+
+/// Decodes all of a packet.
+fn whole<'a, T>(packet: &'a [u8], decode: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+    let mut reader = Reader(packet);
+    let value = decode(&mut reader)?;
+    reader.0.is_empty().then_some(value)
+}
+
+impl Question {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        match self {
+            Question::Identities(pids) => {
+                w.u8(1);
+                w.list(pids, |w, pid| w.u32(*pid));
+            }
+            Question::Process(pid) => {
+                w.u8(2);
+                w.u32(*pid);
+            }
+            Question::Symbols { file, raw, offsets } => {
+                w.u8(3);
+                w.u64(file.number);
+                w.u64(file.inode);
+                w.bytes(&file.path);
+                w.u8(file.handle.into());
+                w.u8(file.root.into());
+                w.u8((*raw).into());
+                w.numbers(offsets);
+            }
+            Question::Vdso { raw, offsets } => {
+                w.u8(4);
+                w.u8((*raw).into());
+                w.numbers(offsets);
+            }
+            Question::Made { pid, start, addrs } => {
+                w.u8(5);
+                w.u32(*pid);
+                w.u64(*start);
+                w.numbers(addrs);
+            }
+        }
+        w.0
+    }
+
+    pub(crate) fn decode(packet: &[u8]) -> Option<Question> {
+        whole(packet, |r| {
+            Some(match r.u8()? {
+                1 => Question::Identities(r.list(Reader::u32)?),
+                2 => Question::Process(r.u32()?),
+                3 => Question::Symbols {
+                    file: FileRef {
+                        number: r.u64()?,
+                        inode: r.u64()?,
+                        path: r.bytes()?.into(),
+                        handle: r.flag()?,
+                        root: r.flag()?,
+                    },
+                    raw: r.flag()?,
+                    offsets: r.numbers()?,
+                },
+                4 => Question::Vdso { raw: r.flag()?, offsets: r.numbers()? },
+                5 => Question::Made { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
+                _ => return None,
+            })
+        })
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        match self {
+            Answer::Ready => w.u8(1),
+            Answer::Identities(all) => {
+                w.u8(2);
+                w.list(all, |w, identity| match identity {
+                    None => w.u8(0),
+                    Some(identity) => {
+                        w.u8(1);
+                        w.identity(identity);
+                    }
+                });
+            }
+            Answer::Process(identity, root) => {
+                w.u8(3);
+                w.identity(identity);
+                w.root(root);
+            }
+            Answer::Root(root) => {
+                w.u8(4);
+                w.root(root);
+            }
+            Answer::File(file) => {
+                w.u8(5);
+                w.u32(file.dev.0);
+                w.u32(file.dev.1);
+                w.u64(file.inode);
+                w.bytes(&file.path);
+            }
+            Answer::Mappings(list) => {
+                w.u8(6);
+                w.list(list, |w, m| {
+                    let (kind, file) = match m.backing {
+                        Backing::File(file) => (0, file),
+                        Backing::Vdso => (1, 0),
+                        Backing::Anonymous => (2, 0),
+                    };
+                    w.u8(kind);
+                    w.u32(file);
+                    w.u64(m.start);
+                    w.u64(m.end);
+                    w.u64(m.offset);
+                });
+            }
+            Answer::PerfMap(pid) => {
+                w.u8(7);
+                w.u32(*pid);
+            }
+            Answer::Symbols(list) => {
+                w.u8(8);
+                w.list(list, |w, found| match found {
+                    None => w.u8(0),
+                    Some((delta, name)) => {
+                        w.u8(1);
+                        w.u64(*delta);
+                        w.bytes(name.as_bytes());
+                    }
+                });
+            }
+            Answer::End(why) => {
+                w.u8(9);
+                w.u8(why.is_some().into());
+                w.bytes(why.as_deref().unwrap_or_default().as_bytes());
+            }
+        }
+        w.0
+    }
+
+    pub(crate) fn decode(packet: &[u8]) -> Option<Answer> {
+        whole(packet, |r| {
+            Some(match r.u8()? {
+                1 => Answer::Ready,
+                2 => Answer::Identities(r.list(|r| match r.flag()? {
+                    false => Some(None),
+                    true => r.identity().map(Some),
+                })?),
+                3 => Answer::Process(r.identity()?, r.root()?),
+                4 => Answer::Root(r.root()?),
+                5 => Answer::File(MappedFile {
+                    dev: (r.u32()?, r.u32()?),
+                    inode: r.u64()?,
+                    path: r.bytes()?.into(),
+                }),
+                6 => Answer::Mappings(r.list(|r| {
+                    let (kind, file) = (r.u8()?, r.u32()?);
+                    let backing = match kind {
+                        0 => Backing::File(file),
+                        1 => Backing::Vdso,
+                        2 => Backing::Anonymous,
+                        _ => return None,
+                    };
+                    let (start, end, offset) = (r.u64()?, r.u64()?, r.u64()?);
+                    (start < end).then_some(Mapping { start, end, offset, backing })
+                })?),
+                7 => Answer::PerfMap(r.u32()?),
+                8 => Answer::Symbols(r.list(|r| match r.flag()? {
+                    false => Some(None),
+                    true => Some(Some((r.u64()?, r.text()?))),
+                })?),
+                9 => match (r.flag()?, r.text()?) {
+                    (true, why) => Answer::End(Some(why)),
+                    (false, _) => Answer::End(None),
+                },
+                _ => return None,
+            })
+        })
+    }
+}
+
+/// The packets that tell of a map.
+pub(crate) fn packets_of(mappings: &[Mapping]) -> impl Iterator<Item = Answer> + '_ {
+    mappings.chunks(MAX_NUMBERS / 4).map(|chunk| Answer::Mappings(chunk.to_vec()))
+}
+
+/// A map in the making, from the answers that tell of it. False: an answer makes no sense after those before it.
+pub(crate) fn add_mappings(map: &mut Map, more: Vec<Mapping>) -> bool {
+    let files = map.files.len();
+    let sane = |m: &Mapping| !matches!(m.backing, Backing::File(n) if n as usize >= files);
+    let sane = more.iter().all(sane) && map.mappings.len() + more.len() <= crate::maps::MAX_MAPPINGS;
+    let first = map.mappings.len().saturating_sub(1);
+    map.mappings.extend(more);
+    sane && map.mappings[first..].is_sorted_by_key(|m| m.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn questions() -> Vec<Question> {
+        let file = FileRef { number: 7, inode: 9, path: b"/usr/bin/\xffx".into(), handle: true, root: false };
+        vec![
+            Question::Identities(vec![1, u32::MAX]),
+            Question::Process(12),
+            Question::Symbols { file, raw: true, offsets: vec![0, u64::MAX] },
+            Question::Vdso { raw: false, offsets: vec![] },
+            Question::Made { pid: 3, start: 4, addrs: vec![5] },
+        ]
+    }
+
+    fn answers() -> Vec<Answer> {
+        let identity = Identity { start: 1, stack: 2, exe: (3, 4, 5) };
+        let root = RootKey { mount: 6, dev: (7, 8), inode: 9 };
+        let mapping = |backing| Mapping { start: 0x1000, end: 0x2000, offset: 0x3000, backing };
+        vec![
+            Answer::Ready,
+            Answer::Identities(vec![None, Some(identity)]),
+            Answer::Process(identity, root),
+            Answer::Root(root),
+            Answer::File(MappedFile { dev: (1, 2), inode: 3, path: b"/x".into() }),
+            Answer::Mappings([Backing::File(5), Backing::Vdso, Backing::Anonymous].map(mapping).into()),
+            Answer::PerfMap(1),
+            Answer::Symbols(vec![None, Some((5, "name".into()))]),
+            Answer::End(None),
+            Answer::End(Some("why".into())),
+        ]
+    }
+
+    #[test]
+    fn packets_decode_to_what_was_encoded() {
+        for question in questions() {
+            assert_eq!(Question::decode(&question.encode()), Some(question));
+        }
+        for answer in answers() {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn a_damaged_packet_is_none_and_takes_no_memory() {
+        let asks = questions().iter().map(|q| (q.encode(), true)).collect::<Vec<_>>();
+        let says = answers().iter().map(|a| (a.encode(), false)).collect::<Vec<_>>();
+        for (packet, is_question) in asks.into_iter().chain(says) {
+            let decodes = |packet: &[u8]| {
+                let (question, answer) =
+                    (Question::decode(packet).is_some(), Answer::decode(packet).is_some());
+                if is_question { question } else { answer }
+            };
+            for cut in 0..packet.len() {
+                assert!(!decodes(&packet[..cut]));
+            }
+            assert!(!decodes(&[&packet[..], &[0]].concat()));
+            for at in 0..packet.len() {
+                for bits in [0xff, 0x80, 1] {
+                    let mut damaged = packet.clone();
+                    damaged[at] ^= bits;
+                    // Whatever it is, it is decided; a list of four billion items is not made.
+                    decodes(&damaged);
+                }
+            }
+        }
+        assert_eq!(Answer::decode(&[]), None);
+        assert_eq!(Answer::decode(&[6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
+    }
+
+    #[test]
+    fn mappings_of_unknown_files_and_out_of_order_are_refused() {
+        let at = |start, backing| Mapping { start, end: start + 1, offset: 0, backing };
+        let mut map = Map::default();
+        assert!(add_mappings(&mut map, vec![at(5, Backing::Vdso)]));
+        assert!(!add_mappings(&mut map.clone(), vec![at(6, Backing::File(0))]));
+        assert!(!add_mappings(&mut map, vec![at(4, Backing::Anonymous)]));
+    }
+}
