@@ -1,5 +1,6 @@
 //! Expressions: constants, names, unary operators, members, `sizeof` and its like.
 
+use arith::UnOp;
 use diagnostics::{Span, Tag, nearest};
 use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
@@ -246,21 +247,17 @@ impl Checker<'_> {
                 return self.fail(Tag::D_OP_INT, span, message);
             }
             UnaryOp::Plus => return Ok(Expr { span, ..value }),
-            UnaryOp::Neg => match constant {
-                Some(v) => {
-                    let v = v.wrapping_neg();
-                    let int = self.types.as_int(ty);
-                    // An unsigned constant keeps to its type: -1U is 4294967295.
-                    let v = match int {
-                        Some(i) if !i.signed => crate::convert::cut(v, i.size, false),
-                        _ => v,
-                    };
-                    ExprKind::Int(v)
+            UnaryOp::Neg => match (constant, self.types.as_int(ty)) {
+                // A minus and a literal are one constant: -1U is 4294967295, as in C. What has an unsigned type by a
+                // cast or a name is computed in 64 bits, as when the program runs.
+                (Some(v), Some(i)) if !i.signed && matches!(operand.kind, ast::ExprKind::Int(_)) => {
+                    ExprKind::Int(crate::convert::cut(v.wrapping_neg(), i.size, false))
                 }
-                None => ExprKind::Neg(Box::new(value)),
+                (Some(v), _) => ExprKind::Int(arith::un(UnOp::Neg, v)),
+                (None, _) => ExprKind::Neg(Box::new(value)),
             },
             UnaryOp::BitNot => match constant {
-                Some(v) => ExprKind::Int(!v),
+                Some(v) => ExprKind::Int(arith::un(UnOp::Not, v)),
                 None => ExprKind::BitNot(Box::new(value)),
             },
             _ => {

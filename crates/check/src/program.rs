@@ -10,6 +10,9 @@
 
 use std::rc::Rc;
 
+/// Arithmetic on 64-bit integers, sign resolved.
+pub use arith::BinOp as Arith;
+use arith::Cond;
 use diagnostics::Span;
 use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
@@ -243,25 +246,6 @@ impl Builtin {
     }
 }
 
-/// Arithmetic on 64-bit integers, sign resolved.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Arith {
-    Add,
-    Sub,
-    Mul,
-    Sdiv,
-    Udiv,
-    Srem,
-    Urem,
-    And,
-    Or,
-    Xor,
-    Shl,
-    Lshr,
-    Ashr,
-}
-
 /// Comparisons.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -272,6 +256,24 @@ pub enum Relation {
     Le,
     Gt,
     Ge,
+}
+
+impl Relation {
+    /// The comparison of integers that this is, by their signedness.
+    pub fn cond(self, signed: bool) -> Cond {
+        match (self, signed) {
+            (Relation::Eq, _) => Cond::Eq,
+            (Relation::Ne, _) => Cond::Ne,
+            (Relation::Lt, true) => Cond::Slt,
+            (Relation::Le, true) => Cond::Sle,
+            (Relation::Gt, true) => Cond::Sgt,
+            (Relation::Ge, true) => Cond::Sge,
+            (Relation::Lt, false) => Cond::Ult,
+            (Relation::Le, false) => Cond::Ule,
+            (Relation::Gt, false) => Cond::Ugt,
+            (Relation::Ge, false) => Cond::Uge,
+        }
+    }
 }
 
 /// `&&`, `||`, `^^`.

@@ -15,6 +15,7 @@
 //! - A counted drop (no room in ring, table, variable space) is not a fault. A full ring at [`Op::Reserve`] ends the
 //!   function before anything happened; any other drop skips only that operation (a dropped load reads 0 or "").
 
+pub use arith::{BinOp, Cond, UnOp};
 use diagnostics::Span;
 pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, RecordDesc};
 
@@ -60,52 +61,6 @@ pub enum Ty {
     Ptr(Space),
     /// A string.
     Str,
-}
-
-/// Two-operand integer arithmetic.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinOp {
-    Add,
-    Sub,
-    Mul,
-    Sdiv,
-    Udiv,
-    Srem,
-    Urem,
-    And,
-    Or,
-    Xor,
-    Shl,
-    /// Logical right shift.
-    Lshr,
-    /// Arithmetic right shift.
-    Ashr,
-}
-
-/// One-operand integer arithmetic.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnOp {
-    Neg,
-    /// Bitwise complement.
-    Not,
-}
-
-/// A comparison; `S` signed, `U` unsigned.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cond {
-    Eq,
-    Ne,
-    Slt,
-    Sle,
-    Sgt,
-    Sge,
-    Ult,
-    Ule,
-    Ugt,
-    Uge,
 }
 
 /// Integers a firing can be asked for.

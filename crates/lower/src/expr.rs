@@ -1,44 +1,11 @@
 //! Expressions to values.
 
-use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr, Scope};
+use check::program::{Builtin, Expr, ExprKind, Logic, Place, Repr, Scope};
 use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
 use crate::Lowering;
 use crate::memory::InMemory;
-
-pub(crate) fn arith(op: Arith) -> BinOp {
-    match op {
-        Arith::Add => BinOp::Add,
-        Arith::Sub => BinOp::Sub,
-        Arith::Mul => BinOp::Mul,
-        Arith::Sdiv => BinOp::Sdiv,
-        Arith::Udiv => BinOp::Udiv,
-        Arith::Srem => BinOp::Srem,
-        Arith::Urem => BinOp::Urem,
-        Arith::And => BinOp::And,
-        Arith::Or => BinOp::Or,
-        Arith::Xor => BinOp::Xor,
-        Arith::Shl => BinOp::Shl,
-        Arith::Lshr => BinOp::Lshr,
-        Arith::Ashr => BinOp::Ashr,
-    }
-}
-
-fn cond(relation: Relation, signed: bool) -> Cond {
-    match (relation, signed) {
-        (Relation::Eq, _) => Cond::Eq,
-        (Relation::Ne, _) => Cond::Ne,
-        (Relation::Lt, true) => Cond::Slt,
-        (Relation::Le, true) => Cond::Sle,
-        (Relation::Gt, true) => Cond::Sgt,
-        (Relation::Ge, true) => Cond::Sge,
-        (Relation::Lt, false) => Cond::Ult,
-        (Relation::Le, false) => Cond::Ule,
-        (Relation::Gt, false) => Cond::Ugt,
-        (Relation::Ge, false) => Cond::Uge,
-    }
-}
 
 /// A built-in in DIF: an integer or a string.
 enum Source {
@@ -158,15 +125,15 @@ impl Lowering<'_> {
             ExprKind::Truth(v) => self.truth(v),
             ExprKind::Arith(op, l, r) => {
                 let (l, r) = (self.value(l), self.value(r));
-                self.b.bin(arith(*op), l, r)
+                self.b.bin(*op, l, r)
             }
             ExprKind::Compare { relation, signed, left, right } => {
                 let (l, r) = (self.value(left), self.value(right));
-                self.b.cmp(cond(*relation, *signed), l, r)
+                self.b.cmp(relation.cond(*signed), l, r)
             }
             ExprKind::CompareStr(relation, l, r) => {
                 let (l, r) = (self.compared(l), self.compared(r));
-                self.b.str_cmp(cond(*relation, false), l, r)
+                self.b.str_cmp(relation.cond(false), l, r)
             }
             ExprKind::Logic(logic, l, r) => self.logic(*logic, l, r),
             ExprKind::Cond(c, a, b) => self.conditional(c, a, b),

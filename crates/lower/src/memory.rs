@@ -96,7 +96,7 @@ impl Lowering<'_> {
             ExprKind::Arith(op, base, by) => {
                 let (base, copied) = self.written(base);
                 let by = self.value(by);
-                (self.b.bin(crate::expr::arith(*op), base, by), copied)
+                (self.b.bin(*op, base, by), copied)
             }
             ExprKind::Array { addr, .. } => self.written(addr),
             _ => (self.value(e), None),
