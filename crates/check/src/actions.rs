@@ -208,6 +208,7 @@ impl Checker<'_> {
                 let values = self.values(args)?;
                 let mut values = self.check_prototype(row, values, span)?;
                 let Some(status) = values.pop() else { return Err(Wrong) };
+                let status = self.convert(status, TypeId::INT);
                 let field = self.place_field(Column::Int { size: 4, signed: true });
                 self.clause.actions.push(Action::Exit(field));
                 Ok(StmtKind::Exit(field, status))

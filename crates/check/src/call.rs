@@ -168,9 +168,19 @@ impl Checker<'_> {
                 let help = cast.then(|| format!("a cast makes a number of the address: ({})", self.name(ty)));
                 return self.fail_with(Tag::D_PROTO_ARG, value.span, message, help);
             }
-            out.push(self.coerce(value, ty));
+            out.push(self.passed(value, ty));
         }
         Ok(out)
+    }
+
+    /// An argument as it is passed. D's `int` says what kind of number is meant and not how wide it is: an argument keeps
+    /// its 64 bits, so that a position beyond 32 bits is behind the end and not somewhere else. Unsigned parameters are
+    /// what they say: `htons()` is of 16 bits.
+    fn passed(&self, value: Expr, ty: TypeId) -> Expr {
+        match self.types.as_int(ty) {
+            Some(int) if int.signed && int.size < 8 => self.convert(value, TypeId::LONG),
+            _ => self.coerce(value, ty),
+        }
     }
 
     fn subroutine(

@@ -78,7 +78,7 @@ impl Diagnostic {
                     SourceKind::Library => {
                         let name = map.name(span.file);
                         out.push_str(&format!("\"{name}\", line {line}: {tag}{}", self.message));
-                        out.push_str(&map.excerpt(span, name, line, column));
+                        out.push_str(&map.excerpt(span, name, line.into(), column));
                     }
                     SourceKind::Specifier => {
                         let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
@@ -87,7 +87,7 @@ impl Diagnostic {
                             map.text(span.file).trim_end(),
                             self.message
                         ));
-                        out.push_str(&map.excerpt(span, "command line", line, column));
+                        out.push_str(&map.excerpt(span, "command line", line.into(), column));
                     }
                 }
             }

@@ -585,11 +585,9 @@ impl<W: Output> Session<W> {
         self.drain(true)?;
         let (consumer, mut kernel) = self.reading();
         consumer.finish(&mut kernel).map_err(Error::Output)?;
-        // The first exit() wins. One in END after ^C or a target's end comes too late to change the activity.
-        let status = match self.machine.activity().1 {
-            0 => self.consumer.exit_status().unwrap_or(0),
-            status => status,
-        };
+        // The first exit() stops tracing; the last one processed, END's too, gives the status. Where its record was
+        // discarded by a later fault, the kernel knows what the first one was given.
+        let status = self.consumer.exit_status().unwrap_or_else(|| self.machine.activity().1);
         self.stop();
         let drops = self.machine.drops();
         self.consumer.dropped(drops);

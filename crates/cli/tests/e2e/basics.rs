@@ -51,9 +51,12 @@ fn end_runs_once() -> Verdict {
 
 fn exit_status_is_ours() -> Verdict {
     dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
-    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(1);
-    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(1);
-    dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(0);
+    // The last one processed, as in the original.
+    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(2);
+    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(2);
+    dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(2);
+    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(0); }"]).code(0);
+    dtrace(&["-qn", "BEGIN { exit(4); x = *(int *)0; } END { }"]).code(4);
     dtrace(&["-qn", "END { exit(5); }", "-c", "true"]).code(5);
     Pass
 }

@@ -7,7 +7,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     strings_are_taken_apart_and_joined numbers_and_text paths_and_documents addresses tokens_of_a_firing
     every_one_with_strings_of_any_size faults_of_subroutines locks_are_asked files_of_descriptors
-    ancestors_of_a_process
+    ancestors_of_a_process arguments_beyond_32_bits_are_no_other_numbers
 }
 
 /// What BEGIN prints with this body.
@@ -243,5 +243,22 @@ fn ancestors_of_a_process() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "1 0 1\n1 1 1 0\n\n", "{o:?}");
+    Pass
+}
+
+fn arguments_beyond_32_bits_are_no_other_numbers() -> Verdict {
+    let out = begin(
+        r#"s = "hello"; n = 4294967297; m = -4294967295;
+        printf("%s|%s|%s|%d|%d|%d", substr(s, n), substr(s, 1, n), substr(s, m, 3), index(s, "l", n), index(s, "h", m),
+        rindex(s, "h", m)); p = alloca(16); bcopy("0123456789abcdef", p, 16); tracemem(p, 16, 4294967298);"#,
+    );
+    let (first, dump) = out.split_once('\n').unwrap_or((&out, ""));
+    assert_eq!(first, "|ello||-1|0|-1");
+    assert!(dump.contains("0123456789abcdef"), "{dump}");
+    // A signal, a time and a base that there is not, and no other in its place.
+    for call in ["raise(4294967296 + 9)", "chill(4294967296)", "trace(lltostr(1, 4294967306))"] {
+        let o = dtrace(&["-wqn", &format!("BEGIN {{ {call}; }} BEGIN {{ exit(0); }}")]).code(0);
+        assert!(o.err.contains("illegal operation in action #1"), "{call}: {o:?}");
+    }
     Pass
 }

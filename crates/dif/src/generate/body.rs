@@ -342,13 +342,14 @@ impl Body<'_> {
             },
             // Kinds of addresses.
             Param::Int if row.params.contains(&Param::Ptr) && self.rng.one_in(2) => {
-                let kind = [1, 2, 10, 32][self.rng.below(4)];
+                let kind = [1, 2, 10, 32, 1 | 1 << 32, 2 | -1 << 32][self.rng.below(6)];
                 self.b.int(kind)
             }
-            // Positions and lengths are small where they mean something.
+            // Positions and lengths are small where they mean something; some would be if they were cut to 32 bits.
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(2 * self.config.strsize as usize) as i64 / 2 - 4;
-                self.b.int(n)
+                let beyond = if self.rng.one_in(6) { (self.rng.below(3) as i64 - 1) << 32 } else { 0 };
+                self.b.int(n + beyond)
             }
             _ => self.int(depth),
         });

@@ -92,6 +92,30 @@ fn substr_is_perl_s() {
 }
 
 #[test]
+fn what_is_beyond_32_bits_is_no_other_number() {
+    const FAR: i64 = 1 << 32;
+    let substr =
+        |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
+    substr(FAR + 1, 2, "");
+    substr(1, FAR + 2, "ello");
+    substr(-FAR - 3, 2, "");
+    substr(-FAR - 3, FAR, "he");
+    substr(1, -FAR - 1, "");
+    substr(i64::MIN, i64::MIN, "");
+    substr(i64::MIN, i64::MAX, "hell");
+    substr(0, i64::MAX, "hello");
+    gives(Subr::Index, &[text("aXbX"), text("X"), Val::Int(FAR)], "-1");
+    gives(Subr::Index, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "1");
+    gives(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(FAR + 2)], "3");
+    gives(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "-1");
+    faults(Subr::Lltostr, &[Val::Int(1), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::Strtoll, &[text("1"), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::InetNtop, &[Val::Int(FAR + 2), Val::Int(0)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::Raise, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
+    faults(Subr::Chill, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
+}
+
+#[test]
 fn index_and_rindex_are_perl_s() {
     let index = |s, sub, pos, want| gives(Subr::Index, &[text(s), text(sub), Val::Int(pos)], want);
     gives(Subr::Index, &[text("hello world"), text("world")], "6");

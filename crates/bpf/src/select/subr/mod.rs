@@ -330,11 +330,10 @@ impl Clause<'_, '_> {
         self.function("dt_strtok", &given, token::token);
     }
 
-    /// One of two kinds, as an `int` says; a fault when it says neither.
+    /// One of two kinds, as a number says; a fault when it says neither.
     fn either(&mut self, kind: Value, known: [i64; 2], mut make: impl FnMut(&mut Self, bool)) {
         let bad = self.fault(FaultKind::IllegalOp, Operand::Imm(0));
         let kind = self.reg(kind);
-        let kind = loops::short(self.b, kind);
         let (second, done) = (self.b.label(), self.b.label());
         self.b.br(Jmp::Ne, kind, known[0], second);
         make(self, true);

@@ -1,6 +1,6 @@
 //! Parts of strings, letters.
 
-use super::loops::{byte, clear, each, next, put, short, stop};
+use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words;
 use crate::select::strings::NULL;
@@ -17,11 +17,13 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     let (s, target) = (b.param(0), b.param(1));
     let len = length(b, strsize, s);
     let (given_from, given_count) = (b.param(2), b.param(3));
-    let (from, count) = (short(b, given_from), short(b, given_count));
+    let (from, count) = (b.copy(given_from), b.copy(given_count));
     let (placed, counted, fits, empty) = (b.label(), b.label(), b.label(), b.label());
     b.br(Jmp::Sge, from, 0, placed);
     b.update(Alu::Add, from, len);
     b.br(Jmp::Sge, from, 0, placed);
+    // Still before the start: that counts against the length, of which there must be some.
+    b.br(Jmp::Sle, count, 0, empty);
     b.update(Alu::Add, count, from);
     b.br(Jmp::Sle, count, 0, empty);
     b.set(from, 0);
