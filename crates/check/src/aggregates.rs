@@ -179,10 +179,6 @@ impl Checker<'_> {
             Aggregating::Lquantize => self.lquantize(&values, span)?,
             Aggregating::Llquantize => self.llquantize(&values, span)?,
         };
-        // Levels are numbers of 32 bits, and the original makes the value one, too.
-        if let (AggFunc::Lquantize { .. }, Some(first)) = (func, values.first_mut()) {
-            *first = self.convert(first.clone(), TypeId::INT);
-        }
         // The parameters stand between the value and the increment.
         values.drain(1.min(values.len())..(1 + parameters).min(values.len()));
         if let [_, increment, ..] = &values[..]
