@@ -196,10 +196,26 @@ impl Maker<'_, '_> {
         // What a former clause left in `this->` variables is not said by the interpreter and the kernel alike unless it
         // was assigned in this firing; clauses of one firing run in order, so it was.
         self.out.push_str("BEGIN\n");
-        if self.c.one_in(3) {
-            let test = self.int();
-            let _ = writeln!(self.out, "/{test}/");
+        match self.c.below(6) {
+            0 => {
+                let test = self.int();
+                let _ = writeln!(self.out, "/{test}/");
+                self.body();
+            }
+            // Of variables that only the actions define.
+            1 => {
+                let before = std::mem::take(&mut self.out);
+                self.body();
+                let body = std::mem::replace(&mut self.out, before);
+                let test = self.int();
+                let _ = writeln!(self.out, "/{test}/");
+                self.out.push_str(&body);
+            }
+            _ => self.body(),
         }
+    }
+
+    fn body(&mut self) {
         self.out.push_str("{\n");
         self.block(1);
         self.out.push_str("}\n");

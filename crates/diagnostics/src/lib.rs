@@ -126,6 +126,11 @@ impl Sink {
         self.push(Diagnostic::new(tag, span, message));
     }
 
+    /// Takes back what was added behind the first `kept` complaints: an attempt that is made again in another way.
+    pub fn take_back(&mut self, kept: usize) -> Vec<Diagnostic> {
+        self.diagnostics.split_off(kept.min(self.diagnostics.len()))
+    }
+
     /// True when nothing was wrong.
     pub fn is_empty(&self) -> bool {
         self.diagnostics.is_empty()
