@@ -7,7 +7,7 @@ use types::TypeId;
 
 use crate::actions::Recorded;
 use crate::columns::Column;
-use crate::program::{Expr, KeyValue, StmtKind};
+use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
 use crate::session::{AggInfo, Checker, Checks, Wrong};
 use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
 
@@ -106,6 +106,10 @@ impl Checker<'_> {
         if self.action_name(e).is_none() {
             let value = self.value(e)?;
             let ty = self.types.decay(value.ty);
+            if let (ExprKind::Deref { .. }, Some(size)) = (&value.kind, self.key_size(ty)) {
+                let column = Column::Bytes { size };
+                return Ok(Recorded { ty, column, span: value.span, value: KeyValue::Expr(value) });
+            }
             if self.repr(ty).is_none() {
                 let message = format!("{} expression may not be used as aggregation index", self.name(ty));
                 return self.fail(Tag::D_KEY_TYPE, e.span, message);

@@ -453,6 +453,7 @@ impl Checker<'_> {
         match self.repr(self.types.decay(ty)) {
             Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),
             Some(Repr::Str) => Ok(Column::Str(StrUses::of(StrSource::Const(0)))),
+            _ if let Some(size) = self.key_size(ty) => Ok(Column::Bytes { size }),
             Some(Repr::Bytes { .. }) | None => {
                 let message = format!(
                     "{} expression may not be used as associative array index: key #{}",

@@ -13,7 +13,7 @@ use crate::program::{Expr, ExprKind, Form, Memory, Place, Repr, VarId};
 use crate::session::{Checker, Checks};
 
 /// Bytes of the largest variable.
-const LARGEST: u64 = 16 << 10;
+pub(crate) const LARGEST: u64 = 16 << 10;
 
 /// What an assignment changes.
 pub(crate) enum Target {

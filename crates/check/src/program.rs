@@ -16,7 +16,7 @@ use arith::Cond;
 use diagnostics::Span;
 use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
-use types::TypeId;
+use types::{Padding, TypeId};
 
 /// A variable of the session; index of [`Checked::vars`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -433,6 +433,17 @@ pub enum ExprKind {
     AddrVar(VarId),
     /// The address of an element that is an object: of a copy, which lasts for the statement.
     ElemAddr(VarId, Vec<Expr>),
+    /// An object as a key: its bytes, with zeros for what is padding.
+    KeyObject {
+        /// Where it is.
+        addr: Box<Expr>,
+        /// That is user memory.
+        user: bool,
+        /// Bytes.
+        size: u32,
+        /// What is padding.
+        padding: Rc<[Padding]>,
+    },
     /// The address of a string's bytes: of a copy, which lasts for the statement.
     StrAddr(Box<Expr>),
     /// An index, which faults unless it is below `count`.

@@ -219,6 +219,16 @@ pub enum Op {
         /// A multiple of 8.
         at: u32,
     },
+    /// Ptr(Scratch): a copy of the object at an address, at offset `at` of the scratch memory, with zeros up to the next
+    /// word: what a `Bytes` column of a key takes. Faults BadAddr.
+    CopyObj {
+        /// Where the object is.
+        addr: Value,
+        /// Bytes, not 0.
+        size: u32,
+        /// A multiple of 8.
+        at: u32,
+    },
     /// Stores the object at an address as an element. Faults BadAddr.
     StoreObj {
         /// The array.
@@ -396,7 +406,8 @@ pub struct VarDesc {
     /// What it holds.
     pub ty: VarTy,
     /// Columns of an associative array's key; `None` for a scalar. Strings in keys are `Str` (or `Interned` where every
-    /// use in the session is a constant or probe name).
+    /// use in the session is a constant or probe name). A struct is `Bytes`; its value is an [`Op::CopyObj`] of that size,
+    /// and counts as it is when the key is used.
     pub key: Option<Vec<Field>>,
     /// Bytes of the key, a multiple of 8.
     pub key_size: u32,

@@ -41,6 +41,7 @@ impl Op {
             | Op::StoreVar(_, v)
             | Op::Alloca(v)
             | Op::StrAddr { value: v, at: _ }
+            | Op::CopyObj { addr: v, .. }
             | Op::Record(_, v)
             | Op::Exit(v) => f(*v),
             Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
@@ -96,6 +97,7 @@ impl Op {
             | Op::StoreVar(_, v)
             | Op::Alloca(v)
             | Op::StrAddr { value: v, at: _ }
+            | Op::CopyObj { addr: v, .. }
             | Op::Record(_, v)
             | Op::Exit(v) => *v = f(*v),
             Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
@@ -137,6 +139,7 @@ impl Op {
             | Op::AddrVar(_)
             | Op::Alloca(_)
             | Op::CopyElem { .. }
+            | Op::CopyObj { .. }
             | Op::StrAddr { .. }
             | Op::Stack { .. } => true,
             Op::StoreVar(..)
@@ -177,6 +180,7 @@ impl Op {
             Op::Load { .. }
             | Op::LoadStr { .. }
             | Op::Alloca(_)
+            | Op::CopyObj { .. }
             | Op::Store { .. }
             | Op::Copy { .. }
             | Op::StoreObj { .. }
@@ -221,6 +225,7 @@ impl Op {
             | Op::LoadElem(..)
             | Op::Alloca(_)
             | Op::CopyElem { .. }
+            | Op::CopyObj { .. }
             | Op::StrAddr { .. }
             | Op::Stack { .. }
             | Op::StoreVar(..)
@@ -248,7 +253,7 @@ impl Op {
         match self {
             Op::Call(subr, _) => subr.row().effect != Effect::Changes,
             // They write scratch memory, and others may have their address.
-            Op::CopyElem { .. } | Op::StrAddr { .. } => false,
+            Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. } => false,
             _ => self.has_result(),
         }
     }

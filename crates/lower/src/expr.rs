@@ -160,6 +160,7 @@ impl Lowering<'_> {
             },
             ExprKind::AddrVar(id) => self.b.addr_var(VarId(id.0)),
             ExprKind::ElemAddr(id, keys) => self.elem_addr(VarId(id.0), keys),
+            ExprKind::KeyObject { addr, user, size, padding } => self.key_object(addr, *user, *size, padding),
             ExprKind::StrAddr(v) => self.str_addr(v),
             ExprKind::Bounded { index, count } => self.bounded(index, *count),
             ExprKind::CopyObject { dst, src, user, size } => self.copy_object(dst, src, *user, *size),

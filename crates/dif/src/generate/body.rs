@@ -266,6 +266,7 @@ impl Body<'_> {
             Datum::Interned => vec![self.known_string()],
             Datum::Str { .. } => vec![self.string(1)],
             Datum::UserAddr(_) => vec![self.int(1), self.int(1)],
+            Datum::Bytes { size } => vec![self.key_object(size)],
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(3) as i64;
                 vec![self.b.int(n)]
@@ -375,7 +376,7 @@ impl Body<'_> {
     }
 
     /// A pointer that may be read, and, when faults are wanted, now and then one that may not.
-    fn address(&mut self, size: u64) -> Option<(Value, Space)> {
+    pub(super) fn address(&mut self, size: u64) -> Option<(Value, Space)> {
         let bad = self.config.faults && self.rng.one_in(12);
         let (space, at) = match self.rng.pick(&self.config.unreadable) {
             Some(bad_place) if bad => bad_place,
