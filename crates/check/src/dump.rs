@@ -128,6 +128,9 @@ impl Dump<'_> {
                 };
                 format!("({form} {})", self.expr(&m.addr))
             }
+            Place::Char { string, index } => {
+                format!("(char {} {})", self.place(string), self.expr(index))
+            }
         }
     }
 

@@ -294,6 +294,13 @@ pub enum Place {
     Elem(VarId, Vec<Expr>),
     /// A scalar in memory.
     Memory(Memory),
+    /// A character of a string.
+    Char {
+        /// The string's place.
+        string: Box<Place>,
+        /// Which: a fault unless it is below strsize.
+        index: Box<Expr>,
+    },
 }
 
 /// A scalar in memory.

@@ -198,7 +198,7 @@ impl Lowering<'_> {
                         zero
                     }
                     // Memory is not deleted.
-                    Target::Memory(_) => self.b.int(0),
+                    Target::Memory(_) | Target::Char { .. } => self.b.int(0),
                 }
             }
             ExprKind::Update { place, new, post } => {
@@ -315,6 +315,10 @@ impl Lowering<'_> {
                 Target::Elem(VarId(id.0), key)
             }
             Place::Memory(memory) => Target::Memory(self.memory_place(memory)),
+            Place::Char { string, index } => {
+                let string = Box::new(self.place(string));
+                Target::Char { string, index: self.value(index) }
+            }
         }
     }
 
@@ -335,6 +339,11 @@ impl Lowering<'_> {
             Target::Var(var) => self.b.load_var(*var, self.var_ty(*var)),
             Target::Elem(var, key) => self.b.load_elem(*var, key.clone(), self.var_ty(*var)),
             Target::Memory(memory) => self.read_memory(memory),
+            Target::Char { string, index } => {
+                let text = self.read(string);
+                let rest = self.b.call(Subr::Tail, vec![text, *index]);
+                self.b.call(Subr::First, vec![rest])
+            }
         }
     }
 
@@ -344,6 +353,11 @@ impl Lowering<'_> {
             Target::Var(var) => self.b.store_var(var, value),
             Target::Elem(var, key) => self.b.store_elem(var, key, value),
             Target::Memory(memory) => return self.store_memory(memory, value),
+            Target::Char { string, index } => {
+                let text = self.read(&string);
+                let text = self.b.call(Subr::SetChar, vec![text, index, value]);
+                self.store(*string, text);
+            }
         }
         value
     }
@@ -354,6 +368,7 @@ enum Target {
     Var(VarId),
     Elem(VarId, Vec<Value>),
     Memory(InMemory),
+    Char { string: Box<Target>, index: Value },
 }
 
 #[cfg(test)]

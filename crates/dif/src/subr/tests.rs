@@ -74,6 +74,22 @@ fn a_string_is_a_pointer_to_its_characters() {
 }
 
 #[test]
+fn a_character_of_a_string_can_be_changed() {
+    let with = |s, at, c, want| gives_in(8, Subr::SetChar, &[text(s), Val::Int(at), Val::Int(c)], want);
+    with("abc", 1, 65, "aAc");
+    with("abc", 0, 65 + 256, "Abc");
+    with("abc", 3, 100, "abcd");
+    with("abc", 4, 100, "abc");
+    with("abc", 1, 0, "a");
+    with("abc", 3, 0, "abc");
+    with("", 0, 120, "x");
+    with("abcdefg", 7, 104, "abcdefg");
+    with("abcdefg", 6, 71, "abcdefG");
+    faults(Subr::SetChar, &[text("abc"), Val::Int(8), Val::Int(1)], 8, (FaultKind::BadIndex, 8));
+    faults(Subr::SetChar, &[text("abc"), Val::Int(-1), Val::Int(1)], 8, (FaultKind::BadIndex, u64::MAX));
+}
+
+#[test]
 fn substr_is_perl_s() {
     let hello =
         |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);

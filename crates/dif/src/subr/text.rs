@@ -50,6 +50,26 @@ pub(super) fn tail(call: &mut Call<'_>) -> Result<Val, Fault> {
     }
 }
 
+/// A string with another character at a place: `s[n] = c`. NUL ends it there; a character at its end makes it longer where
+/// there is space for it; one behind that is behind the end, and changes nothing. A place outside of all that a string can
+/// be is a fault.
+pub(super) fn set_char(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (n, c) = (call.int(1), call.int(2) as u8);
+    let at = match usize::try_from(n) {
+        Ok(at) if at < call.strsize => at,
+        _ => return Err((FaultKind::BadIndex, n as u64)),
+    };
+    let mut text = call.text(0).to_vec();
+    if c == 0 {
+        text.truncate(at);
+    } else if at == text.len() && at + 1 < call.strsize {
+        text.push(c);
+    } else if let Some(old) = text.get_mut(at) {
+        *old = c;
+    }
+    Ok(Val::Str(text))
+}
+
 /// The first place at or behind `pos`. An empty string is found behind the end too: at the end.
 pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, sub, pos) = (call.text(0), call.text(1), call.int(2).max(0));

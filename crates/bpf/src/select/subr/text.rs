@@ -45,6 +45,34 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
+/// `s` with the character `c` at `at` to `target`: see [`dif::subr`].
+pub(super) fn set_char(b: &mut Builder, strsize: u32) {
+    let (s, target, given) = (b.param(0), b.param(1), b.param(2));
+    let c = b.param(3);
+    let (at, c) = (b.copy(given), b.and(c, 0xff));
+    let (ends, done) = (b.label(), b.label());
+    let len = length(b, strsize, s);
+    b.br(Jmp::Eq, c, 0, ends);
+    words::copy_words(b, target, s, strsize);
+    b.br(Jmp::Gt, at, len, done);
+    // The last byte is a NUL.
+    b.br(Jmp::Ge, at, strsize - 1, done);
+    let place = b.add(target, at);
+    b.store(Size::B1, place, 0, c);
+    b.bind(done);
+    b.exit(0);
+    // What stands before it is left.
+    b.bind(ends);
+    clear(b, strsize, target);
+    let shorter = b.label();
+    b.br(Jmp::Le, at, len, shorter);
+    b.set(at, len);
+    b.bind(shorter);
+    let from = b.imm(0);
+    put(b, strsize, target, s, from, at);
+    b.exit(0);
+}
+
 /// The first place of a byte, -1 without one. The string's end counts as a byte 0.
 fn first(b: &mut Builder, strsize: u32) {
     let (s, c) = (b.param(0), b.param(1));
