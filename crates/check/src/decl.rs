@@ -27,6 +27,12 @@ enum Unsized {
     Flexible,
 }
 
+/// `` D`name `` and `` C`name `` are types of the program and of D and C themselves, whatever the kernel calls so. (In the original
+/// these are two: what a program declares, and C's own types with those of headers. One finds the other there too.)
+fn is_own_scope(module: &ast::Name) -> bool {
+    matches!(module.text.as_str(), "D" | "C")
+}
+
 impl Checker<'_> {
     pub(crate) fn type_name(&mut self, name: &ast::TypeName) -> Checks<TypeId> {
         let base = self.specs(&name.specs)?;
@@ -60,10 +66,12 @@ impl Checker<'_> {
             TypeSpecKind::String => Ok(TypeId::STRING),
             TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
             TypeSpecKind::Named { module, name } => {
-                if module.is_none() {
+                let own = module.as_ref().is_some_and(is_own_scope);
+                if own || module.is_none() {
                     self.need_type(&name.text);
                 }
                 let found = match module {
+                    Some(_) if own => self.types.own_type(&name.text),
                     Some(module) => self.types.find_typedef_in(&module.text, &name.text),
                     None if name.text == "_Bool" => Some(TypeId::BOOL),
                     None => self.types.find_typedef(&name.text),
@@ -90,10 +98,20 @@ impl Checker<'_> {
         let prefix = module.map_or(String::new(), |m| format!("{}`", m.text));
         let message = format!("failed to resolve type {keyword}{prefix}{name}: Unknown type name");
         let help = match module {
+            Some(module) if is_own_scope(module) => self.near_own_type(name),
             Some(module) => self.near_module(&module.text).or_else(|| self.near_type(kind, name)),
             None => self.near_type(kind, name),
         };
         self.fail_with(Tag::D_TYPE_ERR, span, message, help)
+    }
+
+    /// A struct, union or enum of one scope.
+    fn scoped_tag(&mut self, module: &ast::Name, kind: TagKind, tag: &str) -> Option<TypeId> {
+        if !is_own_scope(module) {
+            return self.types.find_tag_in(&module.text, kind, tag);
+        }
+        self.need_type(tag);
+        self.types.own_tag(kind, tag)
     }
 
     /// What a program defines has no module before its name.
@@ -111,7 +129,7 @@ impl Checker<'_> {
             self.unscoped(record.module.as_ref(), tag, span)?;
         }
         if let (Some(module), Some(tag)) = (&record.module, tag) {
-            let found = self.types.find_tag_in(&module.text, kind, tag);
+            let found = self.scoped_tag(module, kind, tag);
             return self.known_type(found, (Some(kind), Some(module), tag), span);
         }
         let Some(members) = &record.members else {
@@ -200,7 +218,7 @@ impl Checker<'_> {
             self.unscoped(spec.module.as_ref(), tag, span)?;
         }
         if let (Some(module), Some(tag)) = (&spec.module, tag) {
-            let found = self.types.find_tag_in(&module.text, TagKind::Enum, tag);
+            let found = self.scoped_tag(module, TagKind::Enum, tag);
             return self.known_type(found, (Some(TagKind::Enum), Some(module), tag), span);
         }
         let Some(enumerators) = &spec.enumerators else {

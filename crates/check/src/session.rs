@@ -346,6 +346,12 @@ impl<'a> Checker<'a> {
         nearest(wrong, names.iter().map(String::as_str)).map(|n| did_you_mean(&format!("{keyword}{n}")))
     }
 
+    /// Advice for a type that the program does not have.
+    pub(crate) fn near_own_type(&self, wrong: &str) -> Option<String> {
+        let names = self.types.own_names();
+        nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
+    }
+
     /// Advice where a type is declared and nowhere defined.
     pub(crate) fn near_tag(&self, ty: TypeId) -> Option<String> {
         match self.types.base_kind(ty) {
