@@ -96,7 +96,8 @@ impl Checker<'_> {
                 "<DYN> expression may not be used as aggregation index",
             );
         }
-        if self.action_name(e).is_some_and(|n| tables::function(n).is_some_and(|r| r.ret == "void")) {
+        let action = self.action_name(e).and_then(tables::function);
+        if self.is_void_call(e) || action.is_some_and(|row| row.ret == "void") {
             return self.fail(
                 Tag::D_KEY_TYPE,
                 e.span,

@@ -32,7 +32,7 @@ pub(crate) enum Order {
 }
 
 /// How many of each there were.
-struct Mark {
+pub(crate) struct Mark {
     vars: usize,
     aggs: usize,
     bad_aggs: usize,
@@ -145,7 +145,7 @@ impl Checker<'_> {
     }
 
     /// How far the session has come.
-    fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark {
             vars: self.vars.len(),
             aggs: self.aggs.len(),
@@ -157,7 +157,7 @@ impl Checker<'_> {
 
     /// Forgets what came after a mark; the complaints. What former clauses have keeps the keys that it was used with: they
     /// will be used so again.
-    fn roll_back(&mut self, to: &Mark) -> Vec<Diagnostic> {
+    pub(crate) fn roll_back(&mut self, to: &Mark) -> Vec<Diagnostic> {
         for var in self.vars.drain(to.vars..) {
             self.var_names.remove(&(var.scope, var.name));
         }
@@ -223,7 +223,11 @@ impl Checker<'_> {
     }
 
     fn predicate(&mut self, e: &ast::Expr) -> Checks<Expr> {
-        let value = self.value(e)?;
+        let value = match e.kind {
+            // Of a dynamic type.
+            ast::ExprKind::Agg(_) => Expr { kind: ExprKind::Bound(u32::MAX), ty: TypeId::DYN, span: e.span },
+            _ => self.typed(e)?,
+        };
         self.scalar(value, Tag::D_PRED_SCALAR, e.span, "predicate result must be of scalar type")
     }
 

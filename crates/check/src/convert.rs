@@ -228,9 +228,10 @@ impl Checker<'_> {
         if self.types.is_string(to) { self.to_string(e) } else { self.convert(e, to) }
     }
 
-    /// A value that is zero or not: integers and pointers.
+    /// A value that is zero or not: integers and pointers. An array is neither, though its address is a pointer.
     pub(crate) fn scalar(&mut self, e: Expr, tag: Tag, span: Span, message: &str) -> Checks<Expr> {
-        if self.types.is_integer(e.ty) || self.types.is_pointer(e.ty) {
+        let array = matches!(e.kind, ExprKind::Array { .. });
+        if !array && (self.types.is_integer(e.ty) || self.types.is_pointer(e.ty)) {
             Ok(e)
         } else {
             self.fail(tag, span, message)

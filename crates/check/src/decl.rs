@@ -1,6 +1,6 @@
 //! Declarations: types, variables, inlines.
 
-use diagnostics::{Span, Tag};
+use diagnostics::{SourceKind, Span, Tag};
 use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
 use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 
@@ -172,7 +172,7 @@ impl Checker<'_> {
                 let bits = match &d.bits {
                     None => None,
                     Some(e) => match self.known_value(e)?.map(u64::try_from) {
-                        Some(Ok(bits)) => Some(bits),
+                        Some(Ok(bits)) if bits > 0 => Some(bits),
                         _ => {
                             let message = "positive integral constant bit-field size expected";
                             return self.fail(Tag::D_DECL_BFCONST, e.span, message);
@@ -254,6 +254,12 @@ impl Checker<'_> {
             if i32::try_from(next).is_err() && !self.cx.map.is_included(e.span) {
                 let message = format!("enumerator '{}' value overflows INT_MAX ({})", e.name.text, i32::MAX);
                 return self.fail(Tag::D_DECL_ENOFLOW, e.span, message);
+            }
+            let is_ours =
+                self.cx.map.kind(e.span.file) != SourceKind::Library && !self.cx.map.is_included(e.span);
+            if is_ours && !self.enumerators.insert(e.name.text.clone()) {
+                let message = format!("identifier redeclared: {}", e.name.text);
+                return self.fail(Tag::D_DECL_IDRED, e.name.span, message);
             }
             list.push((&e.name.text, next));
             next += 1;

@@ -64,7 +64,7 @@ impl Checker<'_> {
                 self.sizeof(ty, span)
             }
             K::Stringof(operand) => {
-                let value = self.value(operand)?;
+                let value = self.typed(operand)?;
                 self.stringof(value, span)
             }
             K::Offsetof { ty, member } => self.offsetof(ty, member, span),
@@ -72,7 +72,11 @@ impl Checker<'_> {
             K::Defined { ty, path } => Ok(self.defined(ty, path, span)),
             K::Cast { ty, operand } => {
                 let to = self.type_name(ty);
-                let value = self.value(operand)?;
+                let value = match to {
+                    // What an action gives is not even nothing.
+                    Ok(to) if !self.types.is_void(to) => self.typed(operand)?,
+                    _ => self.value(operand)?,
+                };
                 self.cast(to?, value, span)
             }
             K::Binary { op, left, right, .. } => self.binary(*op, left, right, span),
@@ -226,7 +230,10 @@ impl Checker<'_> {
             UnaryOp::AddrOf => return self.address_of(operand, span),
             _ => {}
         }
-        let value = self.value(operand)?;
+        let value = match op {
+            UnaryOp::Deref => self.typed(operand)?,
+            _ => self.value(operand)?,
+        };
         // What a translated pointer points to is the translated object.
         if let (UnaryOp::Deref, ExprKind::Xlated { translator, pointer: true, input }) = (op, &value.kind) {
             return Ok(self.translated(*translator, false, (**input).clone(), span));
@@ -454,6 +461,9 @@ impl Checker<'_> {
                 }
                 return self.sizeof(object.ty, span);
             }
+            // Dynamic and void: of no size.
+            ast::ExprKind::Agg(_) => return self.sizeof(TypeId::VOID, span),
+            _ if self.is_void_call(operand) => return self.sizeof(TypeId::VOID, span),
             _ => {}
         }
         let object = self.expr(operand)?;

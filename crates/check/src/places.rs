@@ -261,12 +261,14 @@ impl Checker<'_> {
         let mut values = Vec::with_capacity(keys.len());
         let mut wrong = false;
         for (i, key) in keys.iter().enumerate() {
-            if let Some(row) = self.action_name(key).and_then(tables::function) {
-                let message = format!(
-                    "{} expression may not be used as associative array index: key #{}",
-                    row.ret,
-                    i + 1
-                );
+            let given = match &key.kind {
+                ast::ExprKind::Agg(_) => Some("<DYN>"),
+                _ if self.is_void_call(key) => Some("void"),
+                _ => self.action_name(key).and_then(tables::function).map(|row| row.ret),
+            };
+            if let Some(given) = given {
+                let message =
+                    format!("{given} expression may not be used as associative array index: key #{}", i + 1);
                 let _: Checks<()> = self.fail(Tag::D_KEY_TYPE, key.span, message);
                 wrong = true;
                 continue;

@@ -4,7 +4,7 @@
 //! type of its first assignment, and a use before it is an error, as in the original. A variable whose first assignment
 //! is itself wrong is *poisoned*: later uses of it fail silently, so that one mistake makes one message.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
@@ -190,6 +190,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) aggs: Vec<AggInfo>,
     /// Aggregations whose first use was wrong.
     pub(crate) bad_aggs: Vec<String>,
+    /// Enumerators that the programs declare.
+    pub(crate) enumerators: HashSet<String>,
     pub(crate) inlines: HashMap<String, InlineInfo>,
     /// So many uses of inlines that are no constants.
     pub(crate) expansions: u32,
@@ -227,6 +229,7 @@ impl<'a> Checker<'a> {
             var_names: HashMap::new(),
             aggs: Vec::new(),
             bad_aggs: Vec::new(),
+            enumerators: HashSet::new(),
             inlines: HashMap::new(),
             expansions: 0,
             translators: Vec::new(),
