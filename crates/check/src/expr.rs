@@ -145,7 +145,13 @@ impl Checker<'_> {
                 }
                 VariableKind::Fact(fact) => {
                     let facts = (self.cx.options.facts.0)();
+                    let text = |text: &str| ExprKind::Str(text.as_bytes().to_vec());
                     let value = match fact {
+                        Fact::ProcessorType | Fact::FpuTypes => {
+                            let fputypes = fact == Fact::FpuTypes;
+                            let kind = text(if fputypes { facts.fputypes } else { facts.processor_type });
+                            return Ok(Expr { kind, ty: TypeId::STRING, span });
+                        }
                         Fact::Boottime => facts.boottime,
                         Fact::Pagesize => facts.pagesize as i64,
                         Fact::PidNamespace => i64::from(facts.pid_namespace),

@@ -60,7 +60,7 @@ use probes::ProbeId;
 use syntax::ast::{Item, Program};
 
 pub use program::Checked;
-pub use session::{Context, Facts, FactsOf, Options};
+pub use session::{ClocksOf, Context, Facts, FactsOf, Options};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
 use program::{Repr, Var};
