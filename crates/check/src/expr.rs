@@ -72,6 +72,12 @@ impl Checker<'_> {
             K::Defined { ty, path } => Ok(self.defined(ty, path, span)),
             K::Cast { ty, operand } => {
                 let to = self.type_name(ty);
+                if let (Ok(to), K::Symbol { module, name }) = (to, &operand.kind)
+                    && let Some(addr) = self.untyped_symbol(module.as_ref(), name, operand.span)?
+                {
+                    let name = (module.as_ref(), name);
+                    return self.symbol_as(to, addr, name, span);
+                }
                 let value = match to {
                     // What an action gives is not even nothing.
                     Ok(to) if !self.types.is_void(to) => self.typed(operand)?,
