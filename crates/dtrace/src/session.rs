@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, Layout, Message, Output, Probe, ProbeRow, Process, SlotSink, SystemSymbols, Text};
+use consumer::{Consumer, KernelSymbols, Layout, Message, Output, Probe, ProbeRow, Process, SlotSink};
+use consumer::{Symbolizer, SystemSymbols, Text};
 use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
@@ -232,7 +233,11 @@ impl<W: Output> Session<W> {
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
         let symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
-        let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(symbols), settings);
+        let symbols: Box<dyn Symbolizer> = match options.flag("noresolve") {
+            true => Box::new(KernelSymbols(symbols)),
+            false => Box::new(symbols),
+        };
+        let mut consumer = Consumer::new(out, Box::new(Text::default()), symbols, settings);
         introduce(&mut consumer, program, &assembly, Known::default())?;
         machine.attach(tell)?;
         notices.extend(machine.take_details().into_iter().map(Notice::Detail));
