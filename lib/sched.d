@@ -12,9 +12,9 @@ inline int P_ONLINE = 2;
 
 typedef struct processor_info {
 	int pi_state;			/* P_ONLINE */
-	char pi_processor_type[16];
-	char pi_fputypes[32];
-	int pi_clock;
+	char pi_processor_type[16];	/* the machine, as uname -m says it */
+	char pi_fputypes[32];		/* what it computes floating point with */
+	int pi_clock;			/* MHz; the nominal one, where it is known */
 } processor_info_t;
 
 typedef struct cpuinfo {
@@ -27,6 +27,9 @@ typedef struct cpuinfo {
 
 translator processor_info_t < int CPU > {
 	pi_state = CPU < 0 ? P_OFFLINE : P_ONLINE;
+	pi_processor_type = _processor_type;
+	pi_fputypes = _fputypes;
+	pi_clock = _cpu_clock[CPU];
 };
 
 translator cpuinfo_t < int CPU > {

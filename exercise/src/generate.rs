@@ -186,6 +186,29 @@ impl Maker<'_, '_> {
                 self.vars.push(Var { text, string: false, keys: Vec::new(), len: 0, writable: true });
             }
         }
+        self.keyed_by_structs();
+    }
+
+    /// Arrays whose keys are structs, by value.
+    fn keyed_by_structs(&mut self) {
+        let names: Vec<String> = self.structs();
+        if names.is_empty() || self.c.one_in(2) {
+            return;
+        }
+        let _ = writeln!(self.out, "int ks[struct s];\nself string kt[struct s, int];");
+        for name in names {
+            let text = format!("ks[{name}]");
+            self.vars.push(Var { text, string: false, keys: Vec::new(), len: 0, writable: true });
+            if self.shape.strings {
+                let text = format!("self->kt[{name}, 2]");
+                self.vars.push(Var { text, string: true, keys: Vec::new(), len: 0, writable: true });
+            }
+        }
+    }
+
+    /// The variables that are structs.
+    fn structs(&self) -> Vec<String> {
+        self.vars.iter().filter_map(|v| v.text.strip_suffix(".in.a").map(str::to_string)).collect()
     }
 
     fn keys(&mut self) -> Vec<bool> {
@@ -196,10 +219,26 @@ impl Maker<'_, '_> {
         // What a former clause left in `this->` variables is not said by the interpreter and the kernel alike unless it
         // was assigned in this firing; clauses of one firing run in order, so it was.
         self.out.push_str("BEGIN\n");
-        if self.c.one_in(3) {
-            let test = self.int();
-            let _ = writeln!(self.out, "/{test}/");
+        match self.c.below(6) {
+            0 => {
+                let test = self.int();
+                let _ = writeln!(self.out, "/{test}/");
+                self.body();
+            }
+            // Of variables that only the actions define.
+            1 => {
+                let before = std::mem::take(&mut self.out);
+                self.body();
+                let body = std::mem::replace(&mut self.out, before);
+                let test = self.int();
+                let _ = writeln!(self.out, "/{test}/");
+                self.out.push_str(&body);
+            }
+            _ => self.body(),
         }
+    }
+
+    fn body(&mut self) {
         self.out.push_str("{\n");
         self.block(1);
         self.out.push_str("}\n");

@@ -32,6 +32,17 @@ pub fn parse(text: &str) {
 
 /// Text to optimized DIF. `Err` is a fault of ours: code that the verifier of the form refuses.
 pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
+    let (mut module, map) = match lowered(text, strsize, kernel)? {
+        Compiled::Module(module, map) => (module, map),
+        refused => return Ok(refused),
+    };
+    dif::opt::optimize(&mut module);
+    dif::verify(&module).map_err(|e| fault("optimized", e.to_string(), text, &module))?;
+    Ok(Compiled::Module(module, map))
+}
+
+/// Text to DIF as the front end makes it.
+pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
     let (mut map, mut sink) = (SourceMap::default(), Sink::default());
     let file = map.add(SourceKind::Script, "test.d", text);
     let macros = MacroEnv::default();
@@ -48,12 +59,11 @@ pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Resu
         let complaints = sink.into_sorted();
         return Ok(Compiled::Refused(complaints.iter().map(|d| d.render(&map, true) + "\n").collect()));
     }
-    let mut module = lower::lower(&checked).map_err(|e| format!("{e}\n{text}"))?;
-    let fault = |stage: &str, e: String, module: &Module| {
-        format!("{stage}: {e}\n{text}\n{}", dif::text::print(module, None))
-    };
-    dif::verify(&module).map_err(|e| fault("lowered", e.to_string(), &module))?;
-    dif::opt::optimize(&mut module);
-    dif::verify(&module).map_err(|e| fault("optimized", e.to_string(), &module))?;
+    let module = lower::lower(&checked).map_err(|e| format!("{e}\n{text}"))?;
+    dif::verify(&module).map_err(|e| fault("lowered", e.to_string(), text, &module))?;
     Ok(Compiled::Module(Box::new(module), map))
+}
+
+fn fault(stage: &str, e: String, text: &str, module: &Module) -> String {
+    format!("{stage}: {e}\n{text}\n{}", dif::text::print(module, None))
 }

@@ -37,8 +37,8 @@ pub struct Subprogram {
 pub struct SourceLine {
     /// Name of the script.
     pub file: String,
-    /// From 1.
-    pub line: u32,
+    /// From 1, as the user is shown it.
+    pub line: u64,
     /// From 1.
     pub column: u32,
     /// The whole line.
@@ -214,7 +214,8 @@ impl ProgramImage {
             let starts_here = starts.next_if(|s| *s <= slot).is_some();
             if let Some(l) = line {
                 let (file, text) = (b.string(&l.file).0, b.string(l.text.trim()).0);
-                let line_col = l.line.min(LINE_MAX) << 10 | l.column.min(COLUMN_MAX);
+                let line = u32::try_from(l.line).unwrap_or(LINE_MAX).min(LINE_MAX);
+                let line_col = line << 10 | l.column.min(COLUMN_MAX);
                 table.push(LineInfo { insn: slot, file, line: text, line_col });
             } else if starts_here {
                 table.push(LineInfo { insn: slot, file: 0, line: 0, line_col: 0 });

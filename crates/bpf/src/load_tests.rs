@@ -4,7 +4,7 @@ use super::*;
 use crate::insn::{Alu, Helper, Reg, Size};
 
 fn line(n: u32, text: &str) -> SourceLine {
-    SourceLine { file: "x.d".into(), line: n, column: 2, text: text.into() }
+    SourceLine { file: "x.d".into(), line: n.into(), column: 2, text: text.into() }
 }
 
 /// A program whose second line reads through a number.

@@ -208,6 +208,7 @@ impl Checker<'_> {
                 let values = self.values(args)?;
                 let mut values = self.check_prototype(row, values, span)?;
                 let Some(status) = values.pop() else { return Err(Wrong) };
+                let status = self.convert(status, TypeId::INT);
                 let field = self.place_field(Column::Int { size: 4, signed: true });
                 self.clause.actions.push(Action::Exit(field));
                 Ok(StmtKind::Exit(field, status))
@@ -306,13 +307,17 @@ impl Checker<'_> {
         let text = match &format.kind {
             ast::ExprKind::Str(lit) => lit.text(),
             _ => {
-                let value = self.value(format)?;
+                let value = self.typed(format)?;
+                // A string first, then a constant one.
+                let (tag, wanted) = match self.fits(TypeId::STRING, &value) {
+                    true => (Tag::D_PRINTF_ARG_FMT, "string constant"),
+                    false => (Tag::D_PROTO_ARG, "string"),
+                };
                 let message = format!(
-                    "{func}( ) argument #1 is incompatible with prototype:\n\tprototype: string constant\n\t \
-                     argument: {}",
+                    "{func}( ) argument #1 is incompatible with prototype:\n\tprototype: {wanted}\n\t argument: {}",
                     self.name(value.ty)
                 );
-                return self.fail(Tag::D_PRINTF_ARG_FMT, format.span, message);
+                return self.fail(tag, format.span, message);
             }
         };
         let mut recorded = Vec::with_capacity(args.len());
@@ -342,7 +347,7 @@ impl Checker<'_> {
         if Self::recordable(arg).is_some() {
             return self.recorded(arg);
         }
-        let value = self.expr(arg)?;
+        let value = if self.is_void_call(arg) { self.typed(arg)? } else { self.expr(arg)? };
         if self.types.is_void(value.ty) {
             let message = format!("{func}( ) may not be applied to a void expression");
             return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);

@@ -7,7 +7,7 @@ use types::TypeId;
 
 use crate::actions::Recorded;
 use crate::columns::Column;
-use crate::program::{Expr, KeyValue, StmtKind};
+use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
 use crate::session::{AggInfo, Checker, Checks, Wrong};
 use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
 
@@ -96,7 +96,8 @@ impl Checker<'_> {
                 "<DYN> expression may not be used as aggregation index",
             );
         }
-        if self.action_name(e).is_some_and(|n| tables::function(n).is_some_and(|r| r.ret == "void")) {
+        let action = self.action_name(e).and_then(tables::function);
+        if self.is_void_call(e) || action.is_some_and(|row| row.ret == "void") {
             return self.fail(
                 Tag::D_KEY_TYPE,
                 e.span,
@@ -106,6 +107,10 @@ impl Checker<'_> {
         if self.action_name(e).is_none() {
             let value = self.value(e)?;
             let ty = self.types.decay(value.ty);
+            if let (ExprKind::Deref { .. }, Some(size)) = (&value.kind, self.key_size(ty)) {
+                let column = Column::Bytes { size };
+                return Ok(Recorded { ty, column, span: value.span, value: KeyValue::Expr(value) });
+            }
             if self.repr(ty).is_none() {
                 let message = format!("{} expression may not be used as aggregation index", self.name(ty));
                 return self.fail(Tag::D_KEY_TYPE, e.span, message);
@@ -179,10 +184,6 @@ impl Checker<'_> {
             Aggregating::Lquantize => self.lquantize(&values, span)?,
             Aggregating::Llquantize => self.llquantize(&values, span)?,
         };
-        // Levels are numbers of 32 bits, and the original makes the value one, too.
-        if let (AggFunc::Lquantize { .. }, Some(first)) = (func, values.first_mut()) {
-            *first = self.convert(first.clone(), TypeId::INT);
-        }
         // The parameters stand between the value and the increment.
         values.drain(1.min(values.len())..(1 + parameters).min(values.len()));
         if let [_, increment, ..] = &values[..]

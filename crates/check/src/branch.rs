@@ -23,7 +23,7 @@ use diagnostics::{Span, Tag};
 use syntax::ast;
 use types::TypeId;
 
-use crate::clause::Whole;
+use crate::clause::{Order, Whole};
 use crate::program::{Expr, ExprKind, Logic, Place, Repr, Scope, Stmt, StmtKind, VarId};
 use crate::session::{Checker, Checks, VarType};
 
@@ -35,8 +35,8 @@ struct Guard {
 }
 
 /// The clause that is being divided.
-struct Division {
-    whole: Whole,
+struct Division<'w> {
+    whole: &'w Whole,
     /// Hidden variables: a block failed or is in hand; and what they are called.
     error: VarId,
     prefix: &'static str,
@@ -45,33 +45,59 @@ struct Division {
 
 impl Checker<'_> {
     /// Divides a clause.
-    pub(crate) fn branches(&mut self, whole: Whole, predicate: Option<Expr>, stmts: &[ast::Stmt]) {
+    pub(crate) fn branches(
+        &mut self,
+        clause: &ast::Clause,
+        whole: &Whole,
+        stmts: &[ast::Stmt],
+        order: Order,
+    ) {
         let is_error = |p: &probes::ProbeInfo| &*p.desc.provider == "dtrace" && &*p.desc.name == "ERROR";
         let prefix = if whole.probes.iter().any(is_error) { "%ERROR_" } else { "%" };
         let error = self.hidden(&format!("{prefix}error"));
-        let span = whole.span;
-        let start = |c: &Self, value| c.set(error, c.int(value, TypeId::INT, span), span);
         let mut division = Division { whole, error, prefix, conditions: 0 };
+        let from = self.clauses.len();
+        let divide =
+            |c: &mut Self, division: &mut Division<'_>| c.action_list(|c| c.divide(division, &[], stmts));
+        if order == Order::ActionsFirst {
+            divide(self, &mut division);
+        }
+        let blocks = self.clauses.len() - from;
+        self.start_clause();
+        let predicate = self.whole_predicate(clause, whole);
+        self.heads(&division, predicate);
+        // They run first.
+        if let Some(all) = self.clauses.get_mut(from..) {
+            all.rotate_left(blocks);
+        }
+        if order == Order::PredicateFirst {
+            divide(self, &mut division);
+        }
+    }
+
+    /// The clauses that say whether the blocks run.
+    fn heads(&mut self, division: &Division<'_>, predicate: Option<Expr>) {
+        let (whole, span) = (division.whole, division.whole.span);
+        let start = |c: &Self, value| c.set(division.error, c.int(value, TypeId::INT, span), span);
         match predicate {
             None => {
                 let body = vec![start(self, 0)];
-                self.end_clause(&division.whole, span, None, body, false);
+                self.end_clause(whole, span, None, body, false);
             }
             Some(predicate) => {
                 // What the predicate itself uses is in the state of the clause that has it.
                 let used = std::mem::replace(&mut self.clause.attributes, probes::Attributes::STABLE);
                 let body = vec![start(self, 1)];
-                self.end_clause(&division.whole, span, None, body, false);
+                self.end_clause(whole, span, None, body, false);
                 self.clause.attributes = used;
                 let (at, body) = (predicate.span, vec![start(self, 0)]);
-                self.end_clause(&division.whole, at, Some(predicate), body, false);
+                self.end_clause(whole, at, Some(predicate), body, false);
             }
         }
-        self.divide(&mut division, &[], stmts);
     }
 
     /// The statements of a block, where the guards hold.
-    fn divide(&mut self, division: &mut Division, guards: &[Guard], stmts: &[ast::Stmt]) {
+    fn divide(&mut self, division: &mut Division<'_>, guards: &[Guard], stmts: &[ast::Stmt]) {
         let empty = |s: &ast::Stmt| matches!(s.kind, ast::StmtKind::Empty);
         if stmts.iter().all(empty) {
             return;
@@ -110,14 +136,21 @@ impl Checker<'_> {
     }
 
     /// A basic block.
-    fn block(&mut self, division: &Division, guards: &[Guard], stmts: &[ast::Stmt], span: Span) {
+    fn block(&mut self, division: &Division<'_>, guards: &[Guard], stmts: &[ast::Stmt], span: Span) {
         self.start_clause();
         let (body, empty) = self.statements(stmts);
         self.part(division, guards, span, body, empty);
     }
 
     /// A clause of the division: runs where nothing failed and the guards hold, and says if it fails.
-    fn part(&mut self, division: &Division, guards: &[Guard], span: Span, mut body: Vec<Stmt>, empty: bool) {
+    fn part(
+        &mut self,
+        division: &Division<'_>,
+        guards: &[Guard],
+        span: Span,
+        mut body: Vec<Stmt>,
+        empty: bool,
+    ) {
         let not = |e: Expr| Expr { kind: ExprKind::Not(Box::new(e)), ty: TypeId::INT, span };
         let read = |id| Expr { kind: ExprKind::Read(Place::Var(id)), ty: TypeId::INT, span };
         let predicate = guards.iter().fold(not(read(division.error)), |all, guard| {
@@ -129,7 +162,7 @@ impl Checker<'_> {
         let flag = |c: &Self, value| c.set(division.error, c.int(value, TypeId::INT, span), span);
         body.insert(0, flag(self, 1));
         body.push(flag(self, 0));
-        self.end_clause(&division.whole, span, Some(predicate), body, empty);
+        self.end_clause(division.whole, span, Some(predicate), body, empty);
     }
 
     /// The condition of an `if`: 1 or 0.

@@ -103,8 +103,29 @@ impl Checker<'_> {
 
     /// Checks all arguments, so that each gets its complaint.
     pub(crate) fn values(&mut self, args: &[ast::Expr]) -> Checks<Vec<Expr>> {
-        let checked: Vec<Checks<Expr>> = args.iter().map(|a| self.value(a)).collect();
+        let checked: Vec<Checks<Expr>> = args.iter().map(|a| self.typed(a)).collect();
         checked.into_iter().collect()
+    }
+
+    /// An operand whose type is looked at first: a call of an action is a void value there, and is told as what it is only
+    /// where no type is asked for.
+    pub(crate) fn typed(&mut self, e: &ast::Expr) -> Checks<Expr> {
+        if self.is_void_call(e) {
+            // No value is made of it: nothing takes a void one.
+            let kind = ExprKind::Bound(u32::MAX);
+            return Ok(Expr { kind, ty: TypeId::VOID, span: e.span });
+        }
+        self.value(e)
+    }
+
+    /// A call of an action or an aggregating function, which give no value.
+    pub(crate) fn is_void_call(&self, e: &ast::Expr) -> bool {
+        let ast::ExprKind::Call { callee, .. } = &e.kind else { return false };
+        let ast::ExprKind::Ident(name) = &callee.kind else { return false };
+        tables::function(&name.text).is_some_and(|row| match row.kind {
+            FunctionKind::Action(_) | FunctionKind::Aggregating(_) => row.ret == "void",
+            _ => false,
+        })
     }
 
     fn params(&self, row: &FunctionRow) -> (Vec<Param>, bool) {
@@ -168,9 +189,19 @@ impl Checker<'_> {
                 let help = cast.then(|| format!("a cast makes a number of the address: ({})", self.name(ty)));
                 return self.fail_with(Tag::D_PROTO_ARG, value.span, message, help);
             }
-            out.push(self.coerce(value, ty));
+            out.push(self.passed(value, ty));
         }
         Ok(out)
+    }
+
+    /// An argument as it is passed. D's `int` says what kind of number is meant and not how wide it is: an argument keeps
+    /// its 64 bits, so that a position beyond 32 bits is behind the end and not somewhere else. Unsigned parameters are
+    /// what they say: `htons()` is of 16 bits.
+    fn passed(&self, value: Expr, ty: TypeId) -> Expr {
+        match self.types.as_int(ty) {
+            Some(int) if int.signed && int.size < 8 => self.convert(value, TypeId::LONG),
+            _ => self.coerce(value, ty),
+        }
     }
 
     fn subroutine(

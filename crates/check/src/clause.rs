@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use diagnostics::{Span, Tag, nearest};
+use diagnostics::{Diagnostic, Span, Tag, nearest};
 use plane::desc::{Action, LayoutBuilder, RecordDesc};
 use probes::{Attributes, FieldKind, Pattern, ProbeId, ProbeInfo, is_glob};
 use syntax::ast;
@@ -20,6 +20,24 @@ pub(crate) struct Whole {
     pub(crate) program: usize,
     pub(crate) patterns: Vec<ClausePattern>,
     pub(crate) probes: Rc<[ProbeInfo]>,
+}
+
+/// What of a clause is checked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Its actions.
+    ActionsFirst,
+    /// Its predicate.
+    PredicateFirst,
+}
+
+/// How many of each there were.
+pub(crate) struct Mark {
+    vars: usize,
+    aggs: usize,
+    bad_aggs: usize,
+    clauses: usize,
+    faults: usize,
 }
 
 /// The probes of several descriptions, each once, by id.
@@ -73,20 +91,80 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks a clause for these probes. As in the original the actions come first, so that a variable whose type only they
+    /// say may stand in the predicate; where they miss one, the predicate may have it, and comes first.
     fn clause_for(&mut self, clause: &ast::Clause, whole: Whole) {
-        self.start_clause();
-        self.sink.enter(Some("predicate"));
-        let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
-        self.sink.enter(Some("action list"));
-        let predicate = self.on_cpu(clause.span, predicate, &whole.probes);
-        let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
-        if stmts.iter().any(|s| matches!(s.kind, ast::StmtKind::If { .. })) {
-            self.branches(whole, predicate, stmts);
-        } else {
-            let (body, empty) = self.statements(stmts);
-            self.end_clause(&whole, whole.span, predicate, body, empty);
+        if clause.predicate.is_none() {
+            return self.clause_in_order(clause, &whole, Order::ActionsFirst);
         }
-        self.sink.enter(None);
+        let before = self.mark();
+        self.clause_in_order(clause, &whole, Order::ActionsFirst);
+        let undefined = |d: &Diagnostic| matches!(d.tag, Tag::D_IDENT_UNDEF | Tag::D_VAR_UNDEF);
+        if !self.sink.iter().skip(before.faults).any(undefined) {
+            return;
+        }
+        let faults = self.roll_back(&before);
+        self.clause_in_order(clause, &whole, Order::PredicateFirst);
+        // If it is wrong in any order, what it lacks in both is what is said.
+        if self.sink.iter().len() - before.faults > faults.len() {
+            self.sink.take_back(before.faults);
+            faults.into_iter().for_each(|f| self.sink.push(f));
+        }
+    }
+
+    fn clause_in_order(&mut self, clause: &ast::Clause, whole: &Whole, order: Order) {
+        let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
+        self.start_clause();
+        if stmts.iter().any(|s| matches!(s.kind, ast::StmtKind::If { .. })) {
+            self.branches(clause, whole, stmts, order);
+        } else if order == Order::ActionsFirst {
+            let (body, empty) = self.action_list(|c| c.statements(stmts));
+            let predicate = self.whole_predicate(clause, whole);
+            self.end_clause(whole, whole.span, predicate, body, empty);
+        } else {
+            let predicate = self.whole_predicate(clause, whole);
+            let (body, empty) = self.action_list(|c| c.statements(stmts));
+            self.end_clause(whole, whole.span, predicate, body, empty);
+        }
+    }
+
+    /// Complaints are about the action list.
+    pub(crate) fn action_list<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.sink.enter(Some("action list"));
+        let checked = check(self);
+        self.sink.enter(outer);
+        checked
+    }
+
+    /// The predicate, with what options add to it.
+    pub(crate) fn whole_predicate(&mut self, clause: &ast::Clause, whole: &Whole) -> Option<Expr> {
+        let outer = self.sink.enter(Some("predicate"));
+        let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
+        self.sink.enter(outer);
+        self.on_cpu(clause.span, predicate, &whole.probes)
+    }
+
+    /// How far the session has come.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            vars: self.vars.len(),
+            aggs: self.aggs.len(),
+            bad_aggs: self.bad_aggs.len(),
+            clauses: self.clauses.len(),
+            faults: self.sink.iter().len(),
+        }
+    }
+
+    /// Forgets what came after a mark; the complaints. What former clauses have keeps the keys that it was used with: they
+    /// will be used so again.
+    pub(crate) fn roll_back(&mut self, to: &Mark) -> Vec<Diagnostic> {
+        for var in self.vars.drain(to.vars..) {
+            self.var_names.remove(&(var.scope, var.name));
+        }
+        self.aggs.truncate(to.aggs);
+        self.bad_aggs.truncate(to.bad_aggs);
+        self.clauses.truncate(to.clauses);
+        self.sink.take_back(to.faults)
     }
 
     /// From here on, what is recorded belongs to a clause of its own.
@@ -145,7 +223,11 @@ impl Checker<'_> {
     }
 
     fn predicate(&mut self, e: &ast::Expr) -> Checks<Expr> {
-        let value = self.value(e)?;
+        let value = match e.kind {
+            // Of a dynamic type.
+            ast::ExprKind::Agg(_) => Expr { kind: ExprKind::Bound(u32::MAX), ty: TypeId::DYN, span: e.span },
+            _ => self.typed(e)?,
+        };
         self.scalar(value, Tag::D_PRED_SCALAR, e.span, "predicate result must be of scalar type")
     }
 

@@ -19,7 +19,7 @@ pub(crate) enum Column {
         signed: bool,
     },
     Str(StrUses),
-    /// An object; never of a key.
+    /// An object.
     Bytes {
         size: u32,
     },

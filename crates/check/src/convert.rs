@@ -12,15 +12,7 @@ use crate::session::{Checker, Checks};
 
 /// The low `size` bytes of a value, extended.
 pub(crate) fn cut(value: i64, size: u8, signed: bool) -> i64 {
-    match (size, signed) {
-        (1, true) => i64::from(value as i8),
-        (1, false) => i64::from(value as u8),
-        (2, true) => i64::from(value as i16),
-        (2, false) => i64::from(value as u16),
-        (4, true) => i64::from(value as i32),
-        (4, false) => i64::from(value as u32),
-        _ => value,
-    }
+    arith::ext(size * 8, signed, value)
 }
 
 impl Checker<'_> {
@@ -128,6 +120,11 @@ impl Checker<'_> {
             if from.is_some_and(|i| i.class == IntClass::Bool) {
                 return Expr { ty: to, ..e };
             }
+            // What is beyond the type is no part of the value: a char of 256 is 0.
+            let e = match from {
+                Some(int) if !self.normal(&e, int) => self.narrow(e, int.size, int.signed),
+                _ => e,
+            };
             return match e.kind {
                 ExprKind::Int(v) => self.int(i64::from(v != 0), to, span),
                 _ => Expr { kind: ExprKind::Truth(Box::new(e)), ty: to, span },
@@ -231,9 +228,10 @@ impl Checker<'_> {
         if self.types.is_string(to) { self.to_string(e) } else { self.convert(e, to) }
     }
 
-    /// A value that is zero or not: integers and pointers.
+    /// A value that is zero or not: integers and pointers. An array is neither, though its address is a pointer.
     pub(crate) fn scalar(&mut self, e: Expr, tag: Tag, span: Span, message: &str) -> Checks<Expr> {
-        if self.types.is_integer(e.ty) || self.types.is_pointer(e.ty) {
+        let array = matches!(e.kind, ExprKind::Array { .. });
+        if !array && (self.types.is_integer(e.ty) || self.types.is_pointer(e.ty)) {
             Ok(e)
         } else {
             self.fail(tag, span, message)

@@ -1,4 +1,4 @@
-//! What is known of each CPU when the session begins: its package, its NUMA node.
+//! What is known of each CPU when the session begins: its package, its NUMA node, its clock.
 //!
 //! No table in the kernel: which CPU is where is text. Neighbours mostly have the same answer, so the numbers of the CPUs
 //! fall into a few runs, and a tree of comparisons finds the run; on a machine of one package it is a constant.
@@ -17,13 +17,15 @@ impl Checker<'_> {
         let cpu = self.value(cpu)?;
         let cpu = self.convert(cpu, TypeId::INT);
         let (cpu, outer) = self.bind(cpu);
-        let cpus = (self.cx.options.facts.0)().cpus;
+        let facts = (self.cx.options.facts.0)();
+        let values: Vec<i32> = match fact {
+            CpuFact::Chip => facts.cpus.iter().map(|(chip, _)| *chip).collect(),
+            CpuFact::Node => facts.cpus.iter().map(|(_, node)| *node).collect(),
+            CpuFact::Clock => (facts.clocks.0)(),
+        };
         let mut runs: Vec<(i64, i64)> = Vec::new();
-        for (at, (chip, node)) in (0..).zip(cpus) {
-            let value = i64::from(match fact {
-                CpuFact::Chip => chip,
-                CpuFact::Node => node,
-            });
+        for (at, value) in (0..).zip(values) {
+            let value = i64::from(value);
             if runs.last().is_none_or(|(_, last)| *last != value) {
                 runs.push((at, value));
             }

@@ -1,6 +1,6 @@
 //! Declarations: types, variables, inlines.
 
-use diagnostics::{Span, Tag};
+use diagnostics::{SourceKind, Span, Tag};
 use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
 use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 
@@ -25,6 +25,12 @@ enum Unsized {
     Pointer,
     /// The last member of a struct: what follows it in memory.
     Flexible,
+}
+
+/// `` D`name `` and `` C`name `` are types of the program and of D and C themselves, whatever the kernel calls so. (In the original
+/// these are two: what a program declares, and C's own types with those of headers. One finds the other there too.)
+fn is_own_scope(module: &ast::Name) -> bool {
+    matches!(module.text.as_str(), "D" | "C")
 }
 
 impl Checker<'_> {
@@ -60,10 +66,12 @@ impl Checker<'_> {
             TypeSpecKind::String => Ok(TypeId::STRING),
             TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
             TypeSpecKind::Named { module, name } => {
-                if module.is_none() {
+                let own = module.as_ref().is_some_and(is_own_scope);
+                if own || module.is_none() {
                     self.need_type(&name.text);
                 }
                 let found = match module {
+                    Some(_) if own => self.types.own_type(&name.text),
                     Some(module) => self.types.find_typedef_in(&module.text, &name.text),
                     None if name.text == "_Bool" => Some(TypeId::BOOL),
                     None => self.types.find_typedef(&name.text),
@@ -90,10 +98,20 @@ impl Checker<'_> {
         let prefix = module.map_or(String::new(), |m| format!("{}`", m.text));
         let message = format!("failed to resolve type {keyword}{prefix}{name}: Unknown type name");
         let help = match module {
+            Some(module) if is_own_scope(module) => self.near_own_type(name),
             Some(module) => self.near_module(&module.text).or_else(|| self.near_type(kind, name)),
             None => self.near_type(kind, name),
         };
         self.fail_with(Tag::D_TYPE_ERR, span, message, help)
+    }
+
+    /// A struct, union or enum of one scope.
+    fn scoped_tag(&mut self, module: &ast::Name, kind: TagKind, tag: &str) -> Option<TypeId> {
+        if !is_own_scope(module) {
+            return self.types.find_tag_in(&module.text, kind, tag);
+        }
+        self.need_type(tag);
+        self.types.own_tag(kind, tag)
     }
 
     /// What a program defines has no module before its name.
@@ -111,7 +129,7 @@ impl Checker<'_> {
             self.unscoped(record.module.as_ref(), tag, span)?;
         }
         if let (Some(module), Some(tag)) = (&record.module, tag) {
-            let found = self.types.find_tag_in(&module.text, kind, tag);
+            let found = self.scoped_tag(module, kind, tag);
             return self.known_type(found, (Some(kind), Some(module), tag), span);
         }
         let Some(members) = &record.members else {
@@ -154,7 +172,7 @@ impl Checker<'_> {
                 let bits = match &d.bits {
                     None => None,
                     Some(e) => match self.known_value(e)?.map(u64::try_from) {
-                        Some(Ok(bits)) => Some(bits),
+                        Some(Ok(bits)) if bits > 0 => Some(bits),
                         _ => {
                             let message = "positive integral constant bit-field size expected";
                             return self.fail(Tag::D_DECL_BFCONST, e.span, message);
@@ -200,7 +218,7 @@ impl Checker<'_> {
             self.unscoped(spec.module.as_ref(), tag, span)?;
         }
         if let (Some(module), Some(tag)) = (&spec.module, tag) {
-            let found = self.types.find_tag_in(&module.text, TagKind::Enum, tag);
+            let found = self.scoped_tag(module, TagKind::Enum, tag);
             return self.known_type(found, (Some(TagKind::Enum), Some(module), tag), span);
         }
         let Some(enumerators) = &spec.enumerators else {
@@ -236,6 +254,12 @@ impl Checker<'_> {
             if i32::try_from(next).is_err() && !self.cx.map.is_included(e.span) {
                 let message = format!("enumerator '{}' value overflows INT_MAX ({})", e.name.text, i32::MAX);
                 return self.fail(Tag::D_DECL_ENOFLOW, e.span, message);
+            }
+            let is_ours =
+                self.cx.map.kind(e.span.file) != SourceKind::Library && !self.cx.map.is_included(e.span);
+            if is_ours && !self.enumerators.insert(e.name.text.clone()) {
+                let message = format!("identifier redeclared: {}", e.name.text);
+                return self.fail(Tag::D_DECL_IDRED, e.name.span, message);
             }
             list.push((&e.name.text, next));
             next += 1;
@@ -453,6 +477,7 @@ impl Checker<'_> {
         match self.repr(self.types.decay(ty)) {
             Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),
             Some(Repr::Str) => Ok(Column::Str(StrUses::of(StrSource::Const(0)))),
+            _ if let Some(size) = self.key_size(ty) => Ok(Column::Bytes { size }),
             Some(Repr::Bytes { .. }) | None => {
                 let message = format!(
                     "{} expression may not be used as associative array index: key #{}",

@@ -128,6 +128,9 @@ impl Dump<'_> {
                 };
                 format!("({form} {})", self.expr(&m.addr))
             }
+            Place::Char { string, index } => {
+                format!("(char {} {})", self.place(string), self.expr(index))
+            }
         }
     }
 
@@ -165,6 +168,10 @@ impl Dump<'_> {
             }
             ExprKind::AddrVar(id) => format!("&{}", self.place(&Place::Var(*id))),
             ExprKind::ElemAddr(id, keys) => format!("&{}", self.place(&Place::Elem(*id, keys.clone()))),
+            ExprKind::KeyObject { addr, user, size, padding } => {
+                let gaps: String = padding.iter().map(|p| format!(" {}&{:02x}", p.offset, p.kept)).collect();
+                format!("({}bytes-{size} {}{gaps})", if *user { "u" } else { "" }, x(addr))
+            }
             ExprKind::StrAddr(v) => format!("(straddr {})", x(v)),
             ExprKind::Bounded { index, count } => format!("(below-{count} {})", x(index)),
             ExprKind::CopyObject { dst, src, user, size } => {

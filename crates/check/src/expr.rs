@@ -1,5 +1,6 @@
 //! Expressions: constants, names, unary operators, members, `sizeof` and its like.
 
+use arith::UnOp;
 use diagnostics::{Span, Tag, nearest};
 use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
@@ -63,7 +64,7 @@ impl Checker<'_> {
                 self.sizeof(ty, span)
             }
             K::Stringof(operand) => {
-                let value = self.value(operand)?;
+                let value = self.typed(operand)?;
                 self.stringof(value, span)
             }
             K::Offsetof { ty, member } => self.offsetof(ty, member, span),
@@ -71,7 +72,17 @@ impl Checker<'_> {
             K::Defined { ty, path } => Ok(self.defined(ty, path, span)),
             K::Cast { ty, operand } => {
                 let to = self.type_name(ty);
-                let value = self.value(operand)?;
+                if let (Ok(to), K::Symbol { module, name }) = (to, &operand.kind)
+                    && let Some(addr) = self.untyped_symbol(module.as_ref(), name, operand.span)?
+                {
+                    let name = (module.as_ref(), name);
+                    return self.symbol_as(to, addr, name, span);
+                }
+                let value = match to {
+                    // What an action gives is not even nothing.
+                    Ok(to) if !self.types.is_void(to) => self.typed(operand)?,
+                    _ => self.value(operand)?,
+                };
                 self.cast(to?, value, span)
             }
             K::Binary { op, left, right, .. } => self.binary(*op, left, right, span),
@@ -140,7 +151,13 @@ impl Checker<'_> {
                 }
                 VariableKind::Fact(fact) => {
                     let facts = (self.cx.options.facts.0)();
+                    let text = |text: &str| ExprKind::Str(text.as_bytes().to_vec());
                     let value = match fact {
+                        Fact::ProcessorType | Fact::FpuTypes => {
+                            let fputypes = fact == Fact::FpuTypes;
+                            let kind = text(if fputypes { facts.fputypes } else { facts.processor_type });
+                            return Ok(Expr { kind, ty: TypeId::STRING, span });
+                        }
                         Fact::Boottime => facts.boottime,
                         Fact::Pagesize => facts.pagesize as i64,
                         Fact::PidNamespace => i64::from(facts.pid_namespace),
@@ -225,7 +242,10 @@ impl Checker<'_> {
             UnaryOp::AddrOf => return self.address_of(operand, span),
             _ => {}
         }
-        let value = self.value(operand)?;
+        let value = match op {
+            UnaryOp::Deref => self.typed(operand)?,
+            _ => self.value(operand)?,
+        };
         // What a translated pointer points to is the translated object.
         if let (UnaryOp::Deref, ExprKind::Xlated { translator, pointer: true, input }) = (op, &value.kind) {
             return Ok(self.translated(*translator, false, (**input).clone(), span));
@@ -246,21 +266,17 @@ impl Checker<'_> {
                 return self.fail(Tag::D_OP_INT, span, message);
             }
             UnaryOp::Plus => return Ok(Expr { span, ..value }),
-            UnaryOp::Neg => match constant {
-                Some(v) => {
-                    let v = v.wrapping_neg();
-                    let int = self.types.as_int(ty);
-                    // An unsigned constant keeps to its type: -1U is 4294967295.
-                    let v = match int {
-                        Some(i) if !i.signed => crate::convert::cut(v, i.size, false),
-                        _ => v,
-                    };
-                    ExprKind::Int(v)
+            UnaryOp::Neg => match (constant, self.types.as_int(ty)) {
+                // A minus and a literal are one constant: -1U is 4294967295, as in C. What has an unsigned type by a
+                // cast or a name is computed in 64 bits, as when the program runs.
+                (Some(v), Some(i)) if !i.signed && matches!(operand.kind, ast::ExprKind::Int(_)) => {
+                    ExprKind::Int(crate::convert::cut(v.wrapping_neg(), i.size, false))
                 }
-                None => ExprKind::Neg(Box::new(value)),
+                (Some(v), _) => ExprKind::Int(arith::un(UnOp::Neg, v)),
+                (None, _) => ExprKind::Neg(Box::new(value)),
             },
             UnaryOp::BitNot => match constant {
-                Some(v) => ExprKind::Int(!v),
+                Some(v) => ExprKind::Int(arith::un(UnOp::Not, v)),
                 None => ExprKind::BitNot(Box::new(value)),
             },
             _ => {
@@ -457,6 +473,9 @@ impl Checker<'_> {
                 }
                 return self.sizeof(object.ty, span);
             }
+            // Dynamic and void: of no size.
+            ast::ExprKind::Agg(_) => return self.sizeof(TypeId::VOID, span),
+            _ if self.is_void_call(operand) => return self.sizeof(TypeId::VOID, span),
             _ => {}
         }
         let object = self.expr(operand)?;

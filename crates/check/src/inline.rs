@@ -167,7 +167,7 @@ impl Checker<'_> {
     }
 
     /// A value of a type of which nothing is known.
-    fn unknown(&self, ty: TypeId, span: Span) -> Expr {
+    pub(crate) fn unknown(&self, ty: TypeId, span: Span) -> Expr {
         let kind = ExprKind::Bound(u32::MAX);
         if self.types.is_sou(ty) {
             let addr = Box::new(Expr { kind, ty: self.types.pointer(ty), span });

@@ -20,7 +20,8 @@
 //! ```
 //!
 //! The one decision that shapes it: one pass in text order over all programs of the session. D gives a variable the
-//! type of its first assignment *in the text*, so order is meaning, and a second pass could only invent answers. What
+//! type of its first assignment *in the text*, so order is meaning, and a second pass could only invent answers. (Within a
+//! clause the actions come before the predicate, as in the original: `clause`.) What
 //! depends on all uses, the representation of key columns, is collected during the pass and decided at its end.
 //!
 //! Every statement is checked by itself: a mistake makes one message and the next statement is looked at. A program
@@ -60,7 +61,7 @@ use probes::ProbeId;
 use syntax::ast::{Item, Program};
 
 pub use program::Checked;
-pub use session::{Context, Facts, FactsOf, Options};
+pub use session::{ClocksOf, Context, Facts, FactsOf, Options};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
 use program::{Repr, Var};

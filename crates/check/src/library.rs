@@ -98,9 +98,10 @@ impl Checker<'_> {
         self.need_in(Space::Value, word)
     }
 
-    /// As [`Checker::need`], for a type's name or tag; its translators come with it.
+    /// As [`Checker::need`], for a type's name or tag; its translators come with it. What the program calls so is the
+    /// program's.
     pub(crate) fn need_type(&mut self, word: &str) -> bool {
-        self.need_in(Space::Type, word)
+        !self.types.is_declared(word) && self.need_in(Space::Type, word)
     }
 
     fn need_in(&mut self, space: Space, word: &str) -> bool {

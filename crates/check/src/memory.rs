@@ -137,8 +137,7 @@ impl Checker<'_> {
         let recorded = if !prints && Self::recordable(arg).is_some() {
             self.recorded(arg)?
         } else {
-            // A call of `trace(printf())` is told as what it is, not as a void expression.
-            let value = self.expr(arg)?;
+            let value = if self.is_void_call(arg) { self.typed(arg)? } else { self.expr(arg)? };
             if self.types.is_void(value.ty) {
                 let message = format!("{func}( ) may not be applied to a void expression");
                 return self.fail(tag(Tag::D_TRACE_VOID, Tag::D_PRINT_VOID), arg.span, message);

@@ -9,11 +9,11 @@ use diagnostics::{Span, Tag};
 use syntax::ast::{self, BinaryOp};
 use types::{Kind, TypeId};
 
-use crate::program::{Expr, ExprKind, Form, Memory, Place, Repr, VarId};
+use crate::program::{Arith, Expr, ExprKind, Form, Memory, Place, Repr, VarId};
 use crate::session::{Checker, Checks};
 
 /// Bytes of the largest variable.
-const LARGEST: u64 = 16 << 10;
+pub(crate) const LARGEST: u64 = 16 << 10;
 
 /// What an assignment changes.
 pub(crate) enum Target {
@@ -89,6 +89,10 @@ impl Checker<'_> {
             ast::ExprKind::Member { base, arrow, name } => self.member(base, *arrow, name, target.span)?,
             _ => (self.expr(target)?, None),
         };
+        let object = match self.character(object, text, span)? {
+            Ok(place) => return Ok(Target::Memory(place, TypeId::CHAR)),
+            Err(object) => object,
+        };
         let ExprKind::Deref { addr, user } = object.kind else {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
             return self.fail(Tag::D_OP_LVAL, span, message);
@@ -127,6 +131,60 @@ impl Checker<'_> {
             },
         };
         Ok(Target::Memory(Place::Memory(Memory { addr, form }), object.ty))
+    }
+
+    /// The place of a character of a string: of `s[n]`, `*s`, `*(s + n)`. Anything else is given back.
+    fn character(&mut self, e: Expr, text: &str, span: Span) -> Checks<Result<Place, Expr>> {
+        let ExprKind::Call { name: "_first", args, .. } = &e.kind else { return Ok(Err(e)) };
+        let [of] = &args[..] else { return Ok(Err(e)) };
+        let (mut string, mut index) = (of, None);
+        while let ExprKind::Call { name: "_tail", args, .. } = &string.kind
+            && let [whole, from] = &args[..]
+        {
+            index = Some(match index {
+                None => from.clone(),
+                Some(more) => {
+                    let sum = ExprKind::Arith(Arith::Add, Box::new(from.clone()), Box::new(more));
+                    Expr { kind: sum, ty: TypeId::LONG, span }
+                }
+            });
+            string = whole;
+        }
+        let index = index.unwrap_or_else(|| self.int(0, TypeId::LONG, span));
+        let last = i64::from(self.strsize) - 1;
+        if let Some(n) = index.as_const().filter(|n| !(0..=last).contains(n)) {
+            let message = format!("index outside array bounds: {n}, max allowed is {last}");
+            return self.fail(Tag::D_ARR_BOUNDS, index.span, message);
+        }
+        match &string.kind {
+            ExprKind::Read(place) => {
+                Ok(Ok(Place::Char { string: Box::new(place.clone()), index: Box::new(index) }))
+            }
+            // A string in memory is its bytes. (What `stringof` makes of a number is no place.)
+            ExprKind::LoadStr { addr, user: false, max: None } if self.types.is_pointer(addr.ty) => {
+                if !may_write(addr) {
+                    let message = format!("operator {text} can only be applied to a writable variable");
+                    return self.fail(Tag::D_OP_WRITE, span, message);
+                }
+                let count = i64::from(self.strsize);
+                let index = match index.as_const() {
+                    Some(_) => index,
+                    None => {
+                        let kind = ExprKind::Bounded { index: Box::new(index), count };
+                        Expr { kind, ty: TypeId::LONG, span }
+                    }
+                };
+                let kind = ExprKind::Arith(Arith::Add, addr.clone(), Box::new(index));
+                let addr = Box::new(Expr { kind, ty: TypeId::CHAR_PTR, span });
+                let form = Form::Int { size: 1, signed: true };
+                Ok(Ok(Place::Memory(Memory { addr, form })))
+            }
+            ExprKind::Builtin(_) => {
+                let message = format!("operator {text} can only be applied to a writable variable");
+                self.fail(Tag::D_OP_WRITE, span, message)
+            }
+            _ => Ok(Err(e)),
+        }
     }
 
     /// Assignment to a scalar in memory.

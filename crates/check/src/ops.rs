@@ -11,27 +11,6 @@ use crate::objects::Target;
 use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation, Repr};
 use crate::session::{Checker, Checks, VarType};
 
-/// Computes two constants; `None` for a zero divisor.
-fn fold(op: Arith, a: i64, b: i64) -> Option<i64> {
-    let (ua, ub) = (a as u64, b as u64);
-    Some(match op {
-        Arith::Add => a.wrapping_add(b),
-        Arith::Sub => a.wrapping_sub(b),
-        Arith::Mul => a.wrapping_mul(b),
-        Arith::Sdiv | Arith::Udiv | Arith::Srem | Arith::Urem if b == 0 => return None,
-        Arith::Sdiv => a.wrapping_div(b),
-        Arith::Udiv => (ua / ub) as i64,
-        Arith::Srem => a.wrapping_rem(b),
-        Arith::Urem => (ua % ub) as i64,
-        Arith::And => a & b,
-        Arith::Or => a | b,
-        Arith::Xor => a ^ b,
-        Arith::Shl => a.wrapping_shl(b as u32),
-        Arith::Lshr => ua.wrapping_shr(b as u32) as i64,
-        Arith::Ashr => a.wrapping_shr(b as u32),
-    })
-}
-
 fn relation(op: BinaryOp) -> Option<Relation> {
     Some(match op {
         BinaryOp::Eq => Relation::Eq,
@@ -42,17 +21,6 @@ fn relation(op: BinaryOp) -> Option<Relation> {
         BinaryOp::Ge => Relation::Ge,
         _ => return None,
     })
-}
-
-fn compare(relation: Relation, order: std::cmp::Ordering) -> bool {
-    match relation {
-        Relation::Eq => order.is_eq(),
-        Relation::Ne => order.is_ne(),
-        Relation::Lt => order.is_lt(),
-        Relation::Le => order.is_le(),
-        Relation::Gt => order.is_gt(),
-        Relation::Ge => order.is_ge(),
-    }
 }
 
 impl Checker<'_> {
@@ -129,7 +97,7 @@ impl Checker<'_> {
         let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
         let ty = if shift { l.ty } else { promoted };
         let signed = self.types.is_signed(ty);
-        let arith = match (op, signed) {
+        let op = match (op, signed) {
             (BinaryOp::Add, _) => Arith::Add,
             (BinaryOp::Sub, _) => Arith::Sub,
             (BinaryOp::Mul, _) => Arith::Mul,
@@ -145,11 +113,11 @@ impl Checker<'_> {
             (_, false) => Arith::Lshr,
         };
         if let (Some(a), Some(b)) = (l.as_const(), r.as_const())
-            && let Some(value) = fold(arith, a, b)
+            && let Some(value) = arith::bin(op, a, b)
         {
             return Ok(self.int(value, ty, span));
         }
-        Ok(Expr { kind: ExprKind::Arith(arith, Box::new(l), Box::new(r)), ty, span })
+        Ok(Expr { kind: ExprKind::Arith(op, Box::new(l), Box::new(r)), ty, span })
     }
 
     fn logic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
@@ -233,8 +201,7 @@ impl Checker<'_> {
         if t.is_integer(l.ty) && t.is_integer(r.ty) {
             let signed = t.arithmetic(l.ty, r.ty).is_none_or(|ty| t.is_signed(ty));
             if let (Some(a), Some(b)) = (l.as_const(), r.as_const()) {
-                let order = if signed { a.cmp(&b) } else { (a as u64).cmp(&(b as u64)) };
-                return int(ExprKind::Int(i64::from(compare(relation, order))));
+                return int(ExprKind::Int(i64::from(arith::cmp(relation.cond(signed), a, b))));
             }
             return int(ExprKind::Compare { relation, signed, left: Box::new(l), right: Box::new(r) });
         }

@@ -6,7 +6,7 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::columns::{Column, StrUses};
-use crate::objects::is_own;
+use crate::objects::{LARGEST, is_own};
 use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Repr, Scope, VarId};
 use crate::session::{Checker, Checks, VarType, Wrong};
 use crate::tables::{self, VariableKind};
@@ -261,12 +261,14 @@ impl Checker<'_> {
         let mut values = Vec::with_capacity(keys.len());
         let mut wrong = false;
         for (i, key) in keys.iter().enumerate() {
-            if let Some(row) = self.action_name(key).and_then(tables::function) {
-                let message = format!(
-                    "{} expression may not be used as associative array index: key #{}",
-                    row.ret,
-                    i + 1
-                );
+            let given = match &key.kind {
+                ast::ExprKind::Agg(_) => Some("<DYN>"),
+                _ if self.is_void_call(key) => Some("void"),
+                _ => self.action_name(key).and_then(tables::function).map(|row| row.ret),
+            };
+            if let Some(given) = given {
+                let message =
+                    format!("{given} expression may not be used as associative array index: key #{}", i + 1);
                 let _: Checks<()> = self.fail(Tag::D_KEY_TYPE, key.span, message);
                 wrong = true;
                 continue;
@@ -310,6 +312,7 @@ impl Checker<'_> {
         match self.repr(ty).filter(|_| !matches!(value.kind, ExprKind::Array { .. })) {
             Some(Repr::Str) => Ok((ty, Column::Str(StrUses::of(value.str_source())))),
             Some(Repr::Int { size, signed }) => Ok((ty, Column::Int { size, signed })),
+            _ if let Some(size) = self.key_size(ty) => Ok((ty, Column::Bytes { size })),
             Some(Repr::Bytes { .. }) | None => {
                 let name = self.name(ty);
                 let message = format!("{name} expression may not be used as {what} index: key #{}", i + 1);
@@ -366,14 +369,25 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A key value: strings are made strings; an integer keeps its own type, as the column takes the widest, but is cut
+    /// A key value: strings are made strings; structs count by their members' values; an integer keeps its own type, as the column takes the widest, but is cut
     /// to it, since two values of one type must be one key in every width.
     pub(crate) fn coerce_key(&self, value: Expr, ty: TypeId) -> Expr {
         if self.types.is_string(ty) {
             return self.to_string(value);
         }
+        if let (ExprKind::Deref { addr, user }, Some(size)) = (&value.kind, self.key_size(value.ty)) {
+            let padding = self.types.padding(value.ty, size).into();
+            let kind = ExprKind::KeyObject { addr: addr.clone(), user: *user, size, padding };
+            return Expr { kind, ..value };
+        }
         let own = self.types.decay(value.ty);
         self.convert(value, own)
+    }
+
+    /// Bytes of a struct or union that may be a key: as much as a variable may be.
+    pub(crate) fn key_size(&self, ty: TypeId) -> Option<u32> {
+        let size = self.types.size(ty).filter(|s| self.types.is_sou(ty) && (1..=LARGEST).contains(s))?;
+        u32::try_from(size).ok()
     }
 
     /// The column that a key value needs at a position of type `ty`.
@@ -381,6 +395,7 @@ impl Checker<'_> {
         match self.repr(self.types.decay(value.ty)).or_else(|| self.repr(ty)) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
             Some(Repr::Int { size, signed }) => Column::Int { size, signed },
+            _ if let Some(size) = self.key_size(ty) => Column::Bytes { size },
             Some(Repr::Bytes { .. }) | None => match self.types.base_kind(ty) {
                 Kind::Usymaddr => Column::UserAddr(AddrForm::Symbol),
                 _ => Column::KernelAddr(AddrForm::Symbol),

@@ -10,10 +10,13 @@
 
 use std::rc::Rc;
 
+/// Arithmetic on 64-bit integers, sign resolved.
+pub use arith::BinOp as Arith;
+use arith::Cond;
 use diagnostics::Span;
 use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
-use types::TypeId;
+use types::{Padding, TypeId};
 
 /// A variable of the session; index of [`Checked::vars`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -243,25 +246,6 @@ impl Builtin {
     }
 }
 
-/// Arithmetic on 64-bit integers, sign resolved.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Arith {
-    Add,
-    Sub,
-    Mul,
-    Sdiv,
-    Udiv,
-    Srem,
-    Urem,
-    And,
-    Or,
-    Xor,
-    Shl,
-    Lshr,
-    Ashr,
-}
-
 /// Comparisons.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -272,6 +256,24 @@ pub enum Relation {
     Le,
     Gt,
     Ge,
+}
+
+impl Relation {
+    /// The comparison of integers that this is, by their signedness.
+    pub fn cond(self, signed: bool) -> Cond {
+        match (self, signed) {
+            (Relation::Eq, _) => Cond::Eq,
+            (Relation::Ne, _) => Cond::Ne,
+            (Relation::Lt, true) => Cond::Slt,
+            (Relation::Le, true) => Cond::Sle,
+            (Relation::Gt, true) => Cond::Sgt,
+            (Relation::Ge, true) => Cond::Sge,
+            (Relation::Lt, false) => Cond::Ult,
+            (Relation::Le, false) => Cond::Ule,
+            (Relation::Gt, false) => Cond::Ugt,
+            (Relation::Ge, false) => Cond::Uge,
+        }
+    }
 }
 
 /// `&&`, `||`, `^^`.
@@ -292,6 +294,13 @@ pub enum Place {
     Elem(VarId, Vec<Expr>),
     /// A scalar in memory.
     Memory(Memory),
+    /// A character of a string.
+    Char {
+        /// The string's place.
+        string: Box<Place>,
+        /// Which: a fault unless it is below strsize.
+        index: Box<Expr>,
+    },
 }
 
 /// A scalar in memory.
@@ -431,6 +440,17 @@ pub enum ExprKind {
     AddrVar(VarId),
     /// The address of an element that is an object: of a copy, which lasts for the statement.
     ElemAddr(VarId, Vec<Expr>),
+    /// An object as a key: its bytes, with zeros for what is padding.
+    KeyObject {
+        /// Where it is.
+        addr: Box<Expr>,
+        /// That is user memory.
+        user: bool,
+        /// Bytes.
+        size: u32,
+        /// What is padding.
+        padding: Rc<[Padding]>,
+    },
     /// The address of a string's bytes: of a copy, which lasts for the statement.
     StrAddr(Box<Expr>),
     /// An index, which faults unless it is below `count`.

@@ -4,7 +4,7 @@
 //! type of its first assignment, and a use before it is an error, as in the original. A variable whose first assignment
 //! is itself wrong is *poisoned*: later uses of it fail silently, so that one mistake makes one message.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
@@ -85,7 +85,32 @@ pub struct Facts {
     pub pid_namespace: u32,
     /// Package and NUMA node of each CPU, by its number; -1 where there is none.
     pub cpus: Vec<(i32, i32)>,
+    /// The machine, as `uname -m` says it.
+    pub processor_type: &'static str,
+    /// What it computes floating point with.
+    pub fputypes: &'static str,
+    /// MHz of each CPU.
+    pub clocks: ClocksOf,
 }
+
+/// How to find the clock of each CPU, which takes long on a machine of many.
+#[derive(Clone, Copy, Debug)]
+pub struct ClocksOf(pub fn() -> Vec<i32>);
+
+impl Default for ClocksOf {
+    fn default() -> Self {
+        Self(Vec::new)
+    }
+}
+
+impl PartialEq for ClocksOf {
+    /// There is one machine.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ClocksOf {}
 
 /// How to find [`Facts`].
 #[derive(Clone, Copy, Debug)]
@@ -190,6 +215,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) aggs: Vec<AggInfo>,
     /// Aggregations whose first use was wrong.
     pub(crate) bad_aggs: Vec<String>,
+    /// Enumerators that the programs declare.
+    pub(crate) enumerators: HashSet<String>,
     pub(crate) inlines: HashMap<String, InlineInfo>,
     /// So many uses of inlines that are no constants.
     pub(crate) expansions: u32,
@@ -227,6 +254,7 @@ impl<'a> Checker<'a> {
             var_names: HashMap::new(),
             aggs: Vec::new(),
             bad_aggs: Vec::new(),
+            enumerators: HashSet::new(),
             inlines: HashMap::new(),
             expansions: 0,
             translators: Vec::new(),
@@ -344,6 +372,12 @@ impl<'a> Checker<'a> {
         let names = self.types.kernel_names_like(kind, wrong);
         let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
         nearest(wrong, names.iter().map(String::as_str)).map(|n| did_you_mean(&format!("{keyword}{n}")))
+    }
+
+    /// Advice for a type that the program does not have.
+    pub(crate) fn near_own_type(&self, wrong: &str) -> Option<String> {
+        let names = self.types.own_names();
+        nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
     }
 
     /// Advice where a type is declared and nowhere defined.

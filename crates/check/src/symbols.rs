@@ -83,13 +83,57 @@ impl Checker<'_> {
             Symbol::Object(addr, Some(ty)) => {
                 Ok(Expr { kind: ExprKind::Deref { addr: Box::new(addr), user: false }, ty, span })
             }
-            Symbol::Object(_, None) => {
-                let full = full_name(module, name);
-                let message = format!("no symbolic type information is available for {full}");
-                let help = format!("say what it is: *(int *)&{full}");
-                self.fail_with(Tag::D_SYM_NOTYPES, span, message, Some(help))
-            }
+            Symbol::Object(_, None) => self.no_type(module, name, "int", span),
         }
+    }
+
+    /// The reason is the way out: it is in the message, which tools and `-xerrtags` show without advice.
+    fn no_type<T>(
+        &mut self,
+        module: Option<&ast::Name>,
+        name: &ast::Name,
+        ty: &str,
+        span: Span,
+    ) -> Checks<T> {
+        let full = full_name(module, name);
+        let cast = if ty == "int" { format!(" or (int){full}") } else { String::new() };
+        let message = format!(
+            "no symbolic type information is available for {full}: say what it is, as in *({ty} *)&{full}{cast}"
+        );
+        self.fail(Tag::D_SYM_NOTYPES, span, message)
+    }
+
+    /// The address of a symbol whose type nobody knows; `None` where it is known.
+    pub(crate) fn untyped_symbol(
+        &mut self,
+        module: Option<&ast::Name>,
+        name: &ast::Name,
+        span: Span,
+    ) -> Checks<Option<Expr>> {
+        match self.find_symbol(module, name, span)? {
+            Symbol::Object(addr, None) => Ok(Some(addr)),
+            Symbol::Object(_, Some(_)) | Symbol::Constant(..) => Ok(None),
+        }
+    }
+
+    /// `` (type)`symbol ``, where only the cast says what the symbol is: a number or pointer that stands there, or a string's
+    /// characters.
+    pub(crate) fn symbol_as(
+        &mut self,
+        to: TypeId,
+        addr: Expr,
+        (module, name): (Option<&ast::Name>, &ast::Name),
+        span: Span,
+    ) -> Checks<Expr> {
+        if self.types.is_string(to) {
+            return Ok(self.load_string(addr, span));
+        }
+        if self.types.is_integer(to) || self.types.is_pointer(to) && !self.types.is_array(to) {
+            let addr = Box::new(Expr { ty: self.types.pointer(to), ..addr });
+            return self.rvalue(Expr { kind: ExprKind::Deref { addr, user: false }, ty: to, span });
+        }
+        let ty = if self.types.is_sou(to) { self.name(to) } else { "int".into() };
+        self.no_type(module, name, &ty, span)
     }
 
     /// `` &`symbol ``

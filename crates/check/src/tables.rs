@@ -27,7 +27,7 @@ pub enum VariableKind {
     CpuFact(CpuFact),
 }
 
-/// A number that is known when the session begins.
+/// A number or string that is known when the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// Nanoseconds from boot to 1970's.
@@ -36,6 +36,10 @@ pub enum Fact {
     Pagesize,
     /// Inode of the tracer's pid namespace; 0 for the initial one.
     PidNamespace,
+    /// The machine, a string.
+    ProcessorType,
+    /// What it computes floating point with, a string.
+    FpuTypes,
 }
 
 /// A number that is known of each CPU when the session begins.
@@ -45,6 +49,8 @@ pub enum CpuFact {
     Chip,
     /// The NUMA node it is in.
     Node,
+    /// Its clock in MHz.
+    Clock,
 }
 
 /// A built-in variable.
@@ -80,9 +86,12 @@ const fn fact(name: &'static str, ty: &'static str, kind: VariableKind) -> Varia
 pub const VARIABLES: &[VariableRow] = &[
     fact("_boottime", "int64_t", VariableKind::Fact(Fact::Boottime)),
     fact("_cpu_chip", "int", VariableKind::CpuFact(CpuFact::Chip)),
+    fact("_cpu_clock", "int", VariableKind::CpuFact(CpuFact::Clock)),
     fact("_cpu_lgrp", "int", VariableKind::CpuFact(CpuFact::Node)),
+    fact("_fputypes", "string", VariableKind::Fact(Fact::FpuTypes)),
     fact("_pagesize", "uint64_t", VariableKind::Fact(Fact::Pagesize)),
     fact("_pidns", "uint_t", VariableKind::Fact(Fact::PidNamespace)),
+    fact("_processor_type", "string", VariableKind::Fact(Fact::ProcessorType)),
     VariableRow { name: "NULL", ty: "long", kind: VariableKind::Null, attributes: Attributes::STABLE },
     var("arg0", "int64_t", Builtin::Arg(0)),
     var("arg1", "int64_t", Builtin::Arg(1)),

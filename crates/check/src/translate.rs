@@ -165,7 +165,31 @@ impl Checker<'_> {
         }
         let name = t.input.declarator.name.as_ref().map_or(String::new(), |n| n.text.clone());
         self.translators.push(Translator { output, input, name, members, span: t.span });
+        self.members_fit(t, input);
         Ok(())
+    }
+
+    /// Whether each member of a program's own translator is of its type, used or not. What else is wrong with one is said
+    /// where it is used: it may name what is assigned later, or what this kernel does not have.
+    fn members_fit(&mut self, t: &ast::Translator, input: TypeId) {
+        if self.cx.map.kind(t.span.file) == SourceKind::Library {
+            return;
+        }
+        let translator = self.translators.len() - 1;
+        for m in &t.members {
+            let before = self.mark();
+            let input = self.unknown(input, t.input.span);
+            let whole = self.translated(translator, false, input, m.name.span);
+            let _: Checks<Expr> = self.translated_member(whole, &m.name, m.name.span);
+            let wrong = self.roll_back(&before);
+            let Some(fault) = wrong.into_iter().find(|d| d.tag == Tag::D_XLATE_INCOMPAT) else { continue };
+            self.sink.push(fault);
+            // Its uses make no message of their own.
+            let members = self.translators.last_mut().map_or(&mut [][..], |t| &mut t.members);
+            if let Some((_, value)) = members.iter_mut().find(|(name, _)| *name == m.name.text) {
+                *value = Rc::new(ast::Expr { kind: ast::ExprKind::Error, span: value.span });
+            }
+        }
     }
 
     /// The translator from a type: of that very type, else of one that such a value can be assigned to.

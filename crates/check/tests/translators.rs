@@ -48,7 +48,9 @@ fn release() -> String {
 
 /// Two packages, so that the table of CPUs is one.
 fn facts() -> Facts {
-    Facts { boottime: 1, pagesize: 4096, pid_namespace: 0, cpus: vec![(0, 0), (0, 0), (1, 1), (1, 1)] }
+    let cpus = vec![(0, 0), (0, 0), (1, 1), (1, 1)];
+    let clocks = check::ClocksOf(|| vec![2000, 2000, 3000, 3000]);
+    Facts { boottime: 1, pagesize: 4096, cpus, processor_type: "x86_64", clocks, ..Facts::default() }
 }
 
 /// As in a container.

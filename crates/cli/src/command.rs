@@ -116,7 +116,8 @@ impl Command {
             'n' | 'i' => self.programs.push(text(Field::Name)),
             's' => self.programs.push(Named::File(value.into())),
             'c' => self.targets.push(Wanted::Run(value.into())),
-            'p' => match value.parse() {
+            // As strtol() reads it: with blanks before the number. Who has it from a program may have some behind it, too.
+            'p' => match value.trim().parse() {
                 // Named twice, it is still one process.
                 Ok(pid) if self.targets.contains(&Wanted::Pid(pid)) => {}
                 Ok(pid) => self.targets.push(Wanted::Pid(pid)),
@@ -234,6 +235,7 @@ mod tests {
         );
         assert!(e("-G").contains("-G is not supported yet"));
         assert_eq!(e("-p x"), "invalid pid: x");
+        assert_eq!(e("-p 1x"), "invalid pid: 1x");
         assert!(e("-i BEGIN").starts_with("invalid probe specifier BEGIN: "));
     }
 }

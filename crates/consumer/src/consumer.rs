@@ -143,7 +143,7 @@ impl<W: Output> Consumer<W> {
         &mut self.out.first
     }
 
-    /// The status of the first `exit()` among the records so far.
+    /// The status of the last `exit()` among the records so far.
     pub fn exit_status(&self) -> Option<i32> {
         self.exit
     }
@@ -338,7 +338,7 @@ impl<W: Output> Consumer<W> {
                 Item::Normalize(id, by) => store.normalize(*id, *by),
                 Item::Denormalize(id) => store.normalize(*id, 1),
                 Item::Exit(status) => {
-                    exit.get_or_insert(*status);
+                    *exit = Some(*status);
                 }
                 Item::System { format, args } => {
                     let command = formatted(format, args, &mut view);

@@ -34,5 +34,5 @@ pub use message::{Aborted, DropReport, FaultReport, Message};
 pub use options::{Encoding, Options};
 pub use output::Output;
 pub use record::{EnabledProbe, Event, Flow, Int, Item, Layout, Probe, ProbeRow, Strand, Tables, Value};
-pub use symbolizer::{NoSymbols, Process, Symbolizer, SystemSymbols};
+pub use symbolizer::{KernelSymbols, NoSymbols, Process, Symbolizer, SystemSymbols};
 pub use text::{Renderer, Text, View};

@@ -79,6 +79,25 @@ pub struct SystemSymbols {
     pub processes: symbols::Processes,
 }
 
+/// The kernel's symbols of the running system; addresses of processes stay addresses (`-x noresolve`), and nothing of a
+/// process is read.
+#[derive(Debug, Default)]
+pub struct KernelSymbols(pub SystemSymbols);
+
+impl Symbolizer for KernelSymbols {
+    fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
+        self.0.kernel(addr, form)
+    }
+
+    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
+        NoSymbols.user(process, addr, form)
+    }
+
+    fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
+        self.0.kernel_start(addr, form)
+    }
+}
+
 fn show(name: &symbols::Name, form: AddrForm) -> String {
     match form {
         AddrForm::Symbol | AddrForm::Function => name.without_offset().to_string(),

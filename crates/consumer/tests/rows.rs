@@ -266,7 +266,7 @@ fn flow_shows_an_interrupt_as_one_call() {
 }
 
 #[test]
-fn the_first_exit_status_wins() {
+fn the_last_exit_status_wins() {
     let mut s = Session::new(quiet());
     let p = probe(1, "dtrace:::BEGIN");
     let epid = s.clause(&p, &[I32], |f| vec![Action::Exit(f[0])]);
@@ -274,7 +274,7 @@ fn the_first_exit_status_wins() {
     s.record(0, epid, &[V::N(3)]);
     s.record(0, epid, &[V::N(4)]);
     s.drain();
-    assert_eq!(s.consumer.exit_status(), Some(3));
+    assert_eq!(s.consumer.exit_status(), Some(4));
     assert_eq!(s.output(), "");
 }
 

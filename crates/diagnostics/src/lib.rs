@@ -78,7 +78,7 @@ impl Diagnostic {
                     SourceKind::Library => {
                         let name = map.name(span.file);
                         out.push_str(&format!("\"{name}\", line {line}: {tag}{}", self.message));
-                        out.push_str(&map.excerpt(span, name, line, column));
+                        out.push_str(&map.excerpt(span, name, line.into(), column));
                     }
                     SourceKind::Specifier => {
                         let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
@@ -87,7 +87,7 @@ impl Diagnostic {
                             map.text(span.file).trim_end(),
                             self.message
                         ));
-                        out.push_str(&map.excerpt(span, "command line", line, column));
+                        out.push_str(&map.excerpt(span, "command line", line.into(), column));
                     }
                 }
             }
@@ -124,6 +124,11 @@ impl Sink {
     /// Shorthand for [`Sink::push`] of [`Diagnostic::new`].
     pub fn error(&mut self, tag: Tag, span: Span, message: impl Into<String>) {
         self.push(Diagnostic::new(tag, span, message));
+    }
+
+    /// Takes back what was added behind the first `kept` complaints: an attempt that is made again in another way.
+    pub fn take_back(&mut self, kept: usize) -> Vec<Diagnostic> {
+        self.diagnostics.split_off(kept.min(self.diagnostics.len()))
     }
 
     /// True when nothing was wrong.

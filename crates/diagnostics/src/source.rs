@@ -58,7 +58,7 @@ struct Source {
     /// Byte offset of each line's start.
     lines: Vec<u32>,
     /// `(physical line, name, line)`: from that physical line on the text comes from `line` of `name` (cpp markers).
-    origins: Vec<(u32, String, u32)>,
+    origins: Vec<(u32, String, u64)>,
 }
 
 /// All texts of a compilation.
@@ -118,16 +118,16 @@ impl SourceMap {
     }
 
     /// Says that from physical line `at` on the text is line `line` of `name` (cpp's `# line "file"`, `#line`).
-    pub fn set_origin(&mut self, file: FileId, at: u32, name: impl Into<String>, line: u32) {
+    pub fn set_origin(&mut self, file: FileId, at: u32, name: impl Into<String>, line: u64) {
         self.sources[file.0 as usize].origins.push((at, name.into(), line));
     }
 
     /// File name and line to show for a physical line, after line markers.
-    pub fn line_origin(&self, file: FileId, physical: u32) -> (String, u32) {
+    pub fn line_origin(&self, file: FileId, physical: u32) -> (String, u64) {
         let s = self.source(file);
         match s.origins.iter().rev().find(|(at, _, _)| *at <= physical) {
-            Some((at, name, line)) => (name.clone(), line + (physical - at)),
-            None => (s.name.clone(), physical),
+            Some((at, name, line)) => (name.clone(), line.saturating_add(u64::from(physical - at))),
+            None => (s.name.clone(), physical.into()),
         }
     }
 
@@ -140,7 +140,7 @@ impl SourceMap {
     }
 
     /// `--> name:line:column`, the line's text and a caret line, each after a newline.
-    pub(crate) fn excerpt(&self, span: Span, name: &str, shown: u32, column: u32) -> String {
+    pub(crate) fn excerpt(&self, span: Span, name: &str, shown: u64, column: u32) -> String {
         let s = self.source(span.file);
         let (line, _) = self.line_column(span.file, span.start);
         let start = s.lines[line as usize - 1] as usize;

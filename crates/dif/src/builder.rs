@@ -270,6 +270,11 @@ impl FunctionBuilder {
         self.emit(Op::CopyElem { var, key, at }, Ty::Ptr(Space::Scratch))
     }
 
+    /// Copies an object to fixed scratch memory; its address there.
+    pub fn copy_obj(&mut self, addr: Value, size: u32, at: u32) -> Value {
+        self.emit(Op::CopyObj { addr, size, at }, Ty::Ptr(Space::Scratch))
+    }
+
     /// Stores an object as an element.
     pub fn store_obj(&mut self, var: VarId, key: Vec<Value>, addr: Value) {
         self.push(Op::StoreObj { var, key, addr }, None);

@@ -15,6 +15,7 @@
 //! - A counted drop (no room in ring, table, variable space) is not a fault. A full ring at [`Op::Reserve`] ends the
 //!   function before anything happened; any other drop skips only that operation (a dropped load reads 0 or "").
 
+pub use arith::{BinOp, Cond, UnOp};
 use diagnostics::Span;
 pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, RecordDesc};
 
@@ -60,52 +61,6 @@ pub enum Ty {
     Ptr(Space),
     /// A string.
     Str,
-}
-
-/// Two-operand integer arithmetic.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinOp {
-    Add,
-    Sub,
-    Mul,
-    Sdiv,
-    Udiv,
-    Srem,
-    Urem,
-    And,
-    Or,
-    Xor,
-    Shl,
-    /// Logical right shift.
-    Lshr,
-    /// Arithmetic right shift.
-    Ashr,
-}
-
-/// One-operand integer arithmetic.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnOp {
-    Neg,
-    /// Bitwise complement.
-    Not,
-}
-
-/// A comparison; `S` signed, `U` unsigned.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cond {
-    Eq,
-    Ne,
-    Slt,
-    Sle,
-    Sgt,
-    Sge,
-    Ult,
-    Ule,
-    Ugt,
-    Uge,
 }
 
 /// Integers a firing can be asked for.
@@ -261,6 +216,16 @@ pub enum Op {
         var: VarId,
         /// The key.
         key: Vec<Value>,
+        /// A multiple of 8.
+        at: u32,
+    },
+    /// Ptr(Scratch): a copy of the object at an address, at offset `at` of the scratch memory, with zeros up to the next
+    /// word: what a `Bytes` column of a key takes. Faults BadAddr.
+    CopyObj {
+        /// Where the object is.
+        addr: Value,
+        /// Bytes, not 0.
+        size: u32,
         /// A multiple of 8.
         at: u32,
     },
@@ -441,7 +406,8 @@ pub struct VarDesc {
     /// What it holds.
     pub ty: VarTy,
     /// Columns of an associative array's key; `None` for a scalar. Strings in keys are `Str` (or `Interned` where every
-    /// use in the session is a constant or probe name).
+    /// use in the session is a constant or probe name). A struct is `Bytes`; its value is an [`Op::CopyObj`] of that size,
+    /// and counts as it is when the key is used.
     pub key: Option<Vec<Field>>,
     /// Bytes of the key, a multiple of 8.
     pub key_size: u32,

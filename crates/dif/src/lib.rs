@@ -6,7 +6,6 @@
 
 pub mod builder;
 mod dom;
-pub mod eval;
 #[cfg(any(test, feature = "generate"))]
 pub mod generate;
 pub mod interp;
@@ -19,5 +18,7 @@ pub mod subr;
 pub mod text;
 pub mod verify;
 
+/// What pure operations compute.
+pub use arith as eval;
 pub use builder::{BuildError, FunctionBuilder};
 pub use verify::{VerifyError, verify};

@@ -81,11 +81,12 @@ impl Module {
         }
     }
 
-    /// Bytes at the start of a clause's scratch memory that have their place in the code: copies of elements and strings.
+    /// Bytes at the start of a clause's scratch memory that have their place in the code: copies of elements, objects and strings.
     /// What `alloca()` gives stands behind them.
     pub fn fixed_scratch(&self, function: &Function) -> u32 {
         let end = |op: &Op| match op {
             Op::CopyElem { var, at, .. } => at.saturating_add(self.object_size(*var).unwrap_or(0)),
+            Op::CopyObj { at, size, .. } => at.saturating_add(*size),
             Op::StrAddr { at, .. } => at.saturating_add(self.strsize),
             _ => 0,
         };

@@ -3,7 +3,7 @@
 //! They stand here once, as exhaustive matches, so that a new [`Op`] does not compile until it has said all of this.
 //! The alternative, a catch-all arm in each pass, is how an optimizer comes to delete a store.
 
-use crate::ir::{BinOp, Block, BlockData, Cond, Function, InstData, Module, Op, Term, Ty, Value, VarId};
+use crate::ir::{Block, BlockData, Function, InstData, Module, Op, Term, Ty, Value, VarId};
 use crate::subr::{Effect, Subr};
 
 impl Op {
@@ -41,6 +41,7 @@ impl Op {
             | Op::StoreVar(_, v)
             | Op::Alloca(v)
             | Op::StrAddr { value: v, at: _ }
+            | Op::CopyObj { addr: v, .. }
             | Op::Record(_, v)
             | Op::Exit(v) => f(*v),
             Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
@@ -96,6 +97,7 @@ impl Op {
             | Op::StoreVar(_, v)
             | Op::Alloca(v)
             | Op::StrAddr { value: v, at: _ }
+            | Op::CopyObj { addr: v, .. }
             | Op::Record(_, v)
             | Op::Exit(v) => *v = f(*v),
             Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
@@ -137,6 +139,7 @@ impl Op {
             | Op::AddrVar(_)
             | Op::Alloca(_)
             | Op::CopyElem { .. }
+            | Op::CopyObj { .. }
             | Op::StrAddr { .. }
             | Op::Stack { .. } => true,
             Op::StoreVar(..)
@@ -177,6 +180,7 @@ impl Op {
             Op::Load { .. }
             | Op::LoadStr { .. }
             | Op::Alloca(_)
+            | Op::CopyObj { .. }
             | Op::Store { .. }
             | Op::Copy { .. }
             | Op::StoreObj { .. }
@@ -221,6 +225,7 @@ impl Op {
             | Op::LoadElem(..)
             | Op::Alloca(_)
             | Op::CopyElem { .. }
+            | Op::CopyObj { .. }
             | Op::StrAddr { .. }
             | Op::Stack { .. }
             | Op::StoreVar(..)
@@ -248,55 +253,8 @@ impl Op {
         match self {
             Op::Call(subr, _) => subr.row().effect != Effect::Changes,
             // They write scratch memory, and others may have their address.
-            Op::CopyElem { .. } | Op::StrAddr { .. } => false,
+            Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. } => false,
             _ => self.has_result(),
-        }
-    }
-}
-
-impl BinOp {
-    /// True for the operations that fault on a zero divisor.
-    pub fn divides(self) -> bool {
-        matches!(self, BinOp::Sdiv | BinOp::Udiv | BinOp::Srem | BinOp::Urem)
-    }
-
-    /// True when the operands may change places.
-    pub fn commutes(self) -> bool {
-        matches!(self, BinOp::Add | BinOp::Mul | BinOp::And | BinOp::Or | BinOp::Xor)
-    }
-}
-
-impl Cond {
-    /// The condition that holds when the operands change places.
-    #[must_use]
-    pub fn swapped(self) -> Cond {
-        match self {
-            Cond::Eq | Cond::Ne => self,
-            Cond::Slt => Cond::Sgt,
-            Cond::Sle => Cond::Sge,
-            Cond::Sgt => Cond::Slt,
-            Cond::Sge => Cond::Sle,
-            Cond::Ult => Cond::Ugt,
-            Cond::Ule => Cond::Uge,
-            Cond::Ugt => Cond::Ult,
-            Cond::Uge => Cond::Ule,
-        }
-    }
-
-    /// The condition that holds when this one does not.
-    #[must_use]
-    pub fn negated(self) -> Cond {
-        match self {
-            Cond::Eq => Cond::Ne,
-            Cond::Ne => Cond::Eq,
-            Cond::Slt => Cond::Sge,
-            Cond::Sle => Cond::Sgt,
-            Cond::Sgt => Cond::Sle,
-            Cond::Sge => Cond::Slt,
-            Cond::Ult => Cond::Uge,
-            Cond::Ule => Cond::Ugt,
-            Cond::Ugt => Cond::Ule,
-            Cond::Uge => Cond::Ult,
         }
     }
 }

@@ -40,7 +40,10 @@ pub fn reads_user(module: &Module) -> bool {
 /// The address of a read of user memory.
 fn address(func: &Function, op: &Op) -> Option<Value> {
     let addr = match op {
-        Op::Load { addr, .. } | Op::LoadStr { addr, .. } | Op::Copy { src: addr, .. } => *addr,
+        Op::Load { addr, .. }
+        | Op::LoadStr { addr, .. }
+        | Op::Copy { src: addr, .. }
+        | Op::CopyObj { addr, .. } => *addr,
         _ => return None,
     };
     (func.values.get(addr.0 as usize) == Some(&Ty::Ptr(Space::User))).then_some(addr)
@@ -123,6 +126,7 @@ fn length(module: &Module, origins: &Origins<'_>, op: &Op) -> Length {
     let bytes = |n: i64| Length::Bytes(u32::try_from(n).unwrap_or(UNKNOWN));
     match op {
         Op::Load { size, .. } => Length::Bytes(u32::from(*size)),
+        Op::CopyObj { size, .. } => Length::Bytes(*size),
         Op::LoadStr { max, .. } => {
             let max =
                 max.and_then(|m| origins.constant(m)).filter(|m| (0..i64::from(module.strsize)).contains(m));

@@ -365,6 +365,12 @@ impl<'a> FunctionCheck<'a> {
                 ensure(place.is_multiple_of(8), || format!("a copy at {place}"))?;
                 Some(Ty::Ptr(Space::Scratch))
             }
+            Op::CopyObj { addr, size, at: place } => {
+                self.pointer(*addr, at)?;
+                ensure(place.is_multiple_of(8), || format!("a copy at {place}"))?;
+                ensure((1..=0x10_0000).contains(size), || format!("a copy of {size} bytes"))?;
+                Some(Ty::Ptr(Space::Scratch))
+            }
             Op::StoreObj { var, key, addr } => {
                 self.object(*var, key, at)?;
                 self.pointer(*addr, at)?;
@@ -507,7 +513,13 @@ impl<'a> FunctionCheck<'a> {
                 self.word(next()?, at)?;
                 self.word(next()?, at)
             }
-            Datum::Bytes { .. } => Err("raw bytes have no operation".into()),
+            Datum::Bytes { size } => {
+                let v = next()?;
+                self.pointer(v, at)?;
+                // Only of a copy it is known that it can be read, and where it is.
+                let copied = matches!(self.definition(v), Some(Op::CopyObj { size: n, .. }) if *n == size);
+                ensure(copied, || format!("v{} is no copy of {size} bytes", v.0))
+            }
             Datum::Interned => {
                 let v = next()?;
                 self.string(v, at)?;

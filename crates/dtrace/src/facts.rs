@@ -206,6 +206,43 @@ pub(crate) fn of_machine() -> check::Facts {
         pagesize: bpf::sys::page_size() as u64,
         pid_namespace: namespace.map_or(0, |ns| ns.ino as u32),
         cpus: cpus.collect(),
+        processor_type: std::env::consts::ARCH,
+        fputypes: if cfg!(target_arch = "x86_64") { "i387 compatible" } else { "" },
+        clocks: check::ClocksOf(clocks),
+    }
+}
+
+/// MHz of each CPU: what it is made for where the kernel says that, else what it runs at now; -1 where nobody knows.
+fn clocks() -> Vec<i32> {
+    let khz = |n: usize, file: &str| -> Option<i32> {
+        let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{n}/cpufreq/{file}")).ok()?;
+        Some(text.trim().parse::<i32>().ok()? / 1000)
+    };
+    let nominal = |n| khz(n, "base_frequency").or_else(|| khz(n, "cpuinfo_max_freq"));
+    let count = bpf::sys::possible_cpus();
+    let mut clocks: Vec<i32> = (0..count).map(|n| nominal(n).unwrap_or(-1)).collect();
+    if clocks.contains(&-1) {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        now(&text, &mut clocks);
+    }
+    clocks
+}
+
+/// Fills in what `/proc/cpuinfo` says of CPUs whose clock is not known.
+fn now(cpuinfo: &str, clocks: &mut [i32]) {
+    let mut cpu = None;
+    for (name, value) in cpuinfo.lines().filter_map(|l| l.split_once(':')) {
+        match name.trim() {
+            "processor" => cpu = value.trim().parse::<usize>().ok(),
+            "cpu MHz" => {
+                if let (Some(at), Ok(mhz)) = (cpu, value.trim().parse::<f64>())
+                    && let Some(slot) = clocks.get_mut(at).filter(|c| **c == -1)
+                {
+                    *slot = mhz.round() as i32;
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -223,4 +260,18 @@ fn clock_offset(clock: fn() -> u64) -> i64 {
         (after - before, wall.as_nanos() as i64 - (before + (after - before) / 2))
     };
     (0..5).map(|_| one()).min().map_or(0, |(_, offset)| offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_read_where_sysfs_has_none() {
+        let text =
+            "processor\t: 0\ncpu MHz\t\t: 2793.436\nflags\t: fpu\n\nprocessor\t: 2\ncpu MHz\t\t: 800.5\n";
+        let mut clocks = [-1, 3000, -1, -1];
+        now(text, &mut clocks);
+        assert_eq!(clocks, [2793, 3000, 801, -1]);
+    }
 }

@@ -209,7 +209,7 @@ pub const TABLE: &[Row] = &[
     row("maxframes", Run, Int, "", false, "most frames a stack may have"),
     row("modpath", Compile, Text, "", false, "the directory of kernel modules"),
     row("nolibs", Compile, Flag, "", true, "no D libraries"),
-    row("noresolve", Run, Flag, "", false, "print addresses, not symbols"),
+    row("noresolve", Run, Flag, "", true, "print addresses of processes as numbers, not as symbols"),
     row("nspec", Run, Int, "1", false, "speculations at a time"),
     row("objcopypath", Compile, Text, "objcopy", false, "the objcopy of -G"),
     row("oformat", Dynamic, Text, "", false, "structured output: its format"),
@@ -244,7 +244,7 @@ pub const TABLE: &[Row] = &[
         Size,
         "256",
         true,
-        "longest string with its NUL, 8 to 32k; rounded up to a multiple of 8",
+        "longest string with its NUL, 1 to 32k; rounded up to a multiple of 8",
     ),
     row("switchrate", Dynamic, Rate, "1hz", true, "how often records leave the kernel"),
     row("symmem", Run, Size, "256m", true, "memory of the process that reads symbols of processes"),
@@ -313,7 +313,7 @@ impl std::error::Error for OptionError {}
 /// error: scripts ask for a thousand to mean all.
 const LIMITS: &[(&str, u64, u64)] = &[
     ("scratchsize", 8, 256 << 10),
-    ("strsize", 8, 32 << 10),
+    ("strsize", 1, 32 << 10),
     ("symmem", 16 << 20, 64 << 30),
     ("stackframes", 1, u64::MAX),
     ("ustackframes", 1, u64::MAX),
@@ -570,7 +570,7 @@ mod tests {
     fn values_out_of_range_are_refused_with_what_is_right() {
         let mut o = Options::default();
         for (name, value) in [
-            ("strsize", "4"),
+            ("strsize", "0"),
             ("scratchsize", "1m"),
             ("strsize", "1g"),
             ("stackframes", "0"),
@@ -578,13 +578,14 @@ mod tests {
         ] {
             assert_eq!(o.set(name, Some(value)).err(), Some(OptionError::Value), "{name}={value}");
         }
-        assert!(o.set("strsize", Some("4k")).is_ok() && o.set("ustackframes", Some("0x200")).is_ok());
+        assert!(o.set("strsize", Some("1")).is_ok() && o.set("strsize", Some("4k")).is_ok());
+        assert!(o.set("ustackframes", Some("0x200")).is_ok());
         assert!(o.set("amin", Some("evolving/stable/isa")).is_ok());
         assert!(o.set("quiet", Some("OFF")).is_ok() && !o.flag("quiet"));
         let say = |name, e| advice(name, e).unwrap();
         assert_eq!(say("bufsiz", OptionError::Name), "did you mean bufsize?");
         assert_eq!(say("bufpolicy", OptionError::Value), "it takes switch or fill or ring");
-        assert_eq!(say("strsize", OptionError::Value), "it takes a size from 8 to 32k");
+        assert_eq!(say("strsize", OptionError::Value), "it takes a size from 1 to 32k");
         assert_eq!(say("stackframes", OptionError::Value), "it takes a number of at least 1");
     }
 }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, Layout, Message, Output, Probe, ProbeRow, SlotSink, SystemSymbols, Text};
+use consumer::{Consumer, KernelSymbols, Layout, Message, Output, Probe, ProbeRow, SlotSink};
+use consumer::{Symbolizer, SystemSymbols, Text};
 use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
@@ -246,7 +247,11 @@ impl<W: Output> Session<W> {
         let mut symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
         symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
         symbols.processes.set_interrupted(Some(Box::new(interrupted)));
-        let mut consumer = Consumer::new(out, Box::new(Text::default()), Box::new(symbols), settings);
+        let symbols: Box<dyn Symbolizer> = match options.flag("noresolve") {
+            true => Box::new(KernelSymbols(symbols)),
+            false => Box::new(symbols),
+        };
+        let mut consumer = Consumer::new(out, Box::new(Text::default()), symbols, settings);
         introduce(&mut consumer, program, &assembly, Known::default())?;
         machine.attach(tell)?;
         notices.extend(machine.take_details().into_iter().map(Notice::Detail));
@@ -563,11 +568,9 @@ impl<W: Output> Session<W> {
         self.drain(true)?;
         let (consumer, mut kernel) = self.reading();
         consumer.finish(&mut kernel).map_err(Error::Output)?;
-        // The first exit() wins. One in END after ^C or a target's end comes too late to change the activity.
-        let status = match self.machine.activity().1 {
-            0 => self.consumer.exit_status().unwrap_or(0),
-            status => status,
-        };
+        // The first exit() stops tracing; the last one processed, END's too, gives the status. Where its record was
+        // discarded by a later fault, the kernel knows what the first one was given.
+        let status = self.consumer.exit_status().unwrap_or_else(|| self.machine.activity().1);
         self.stop();
         let drops = self.machine.drops();
         self.consumer.dropped(drops);

@@ -27,7 +27,8 @@ fn a_script_that_names_no_kernel_type_does_not_open_btf() {
          int total, list[4]; string texts[int, string]; self int depth;\n\
          BEGIN { x = 1; y = (x) - 1; z = (timestamp) - (y) * (x) & (N); this->p = (node_t *)arg0; }\n\
          END /(pid) == $pid && ((struct node *)arg1)->next != NULL/\n\
-         { total += (u32)arg0 + sizeof (x) + sizeof (list); self->depth++; texts[1, execname] = probefunc; @[pid] = sum((arg0) & 7); }\n",
+         { this->h = (hrtime_t)timestamp; this->b = (boolean_t)B_TRUE; this->z = (zoneid_t)ARPHRD_ETHER; this->u = (uid_t)uid; \
+         total += (u32)arg0 + sizeof (x) + sizeof (list); self->depth++; texts[1, execname] = probefunc; @[pid] = sum((arg0) & 7); }\n",
     );
     assert!(!kernel.is_open());
     compiles("BEGIN { this->t = (struct task_struct *)arg0; }");

@@ -1,44 +1,11 @@
 //! Expressions to values.
 
-use check::program::{Arith, Builtin, Expr, ExprKind, Logic, Place, Relation, Repr, Scope};
+use check::program::{Builtin, Expr, ExprKind, Logic, Place, Repr, Scope};
 use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
 use crate::Lowering;
 use crate::memory::InMemory;
-
-pub(crate) fn arith(op: Arith) -> BinOp {
-    match op {
-        Arith::Add => BinOp::Add,
-        Arith::Sub => BinOp::Sub,
-        Arith::Mul => BinOp::Mul,
-        Arith::Sdiv => BinOp::Sdiv,
-        Arith::Udiv => BinOp::Udiv,
-        Arith::Srem => BinOp::Srem,
-        Arith::Urem => BinOp::Urem,
-        Arith::And => BinOp::And,
-        Arith::Or => BinOp::Or,
-        Arith::Xor => BinOp::Xor,
-        Arith::Shl => BinOp::Shl,
-        Arith::Lshr => BinOp::Lshr,
-        Arith::Ashr => BinOp::Ashr,
-    }
-}
-
-fn cond(relation: Relation, signed: bool) -> Cond {
-    match (relation, signed) {
-        (Relation::Eq, _) => Cond::Eq,
-        (Relation::Ne, _) => Cond::Ne,
-        (Relation::Lt, true) => Cond::Slt,
-        (Relation::Le, true) => Cond::Sle,
-        (Relation::Gt, true) => Cond::Sgt,
-        (Relation::Ge, true) => Cond::Sge,
-        (Relation::Lt, false) => Cond::Ult,
-        (Relation::Le, false) => Cond::Ule,
-        (Relation::Gt, false) => Cond::Ugt,
-        (Relation::Ge, false) => Cond::Uge,
-    }
-}
 
 /// A built-in in DIF: an integer or a string.
 enum Source {
@@ -158,15 +125,15 @@ impl Lowering<'_> {
             ExprKind::Truth(v) => self.truth(v),
             ExprKind::Arith(op, l, r) => {
                 let (l, r) = (self.value(l), self.value(r));
-                self.b.bin(arith(*op), l, r)
+                self.b.bin(*op, l, r)
             }
             ExprKind::Compare { relation, signed, left, right } => {
                 let (l, r) = (self.value(left), self.value(right));
-                self.b.cmp(cond(*relation, *signed), l, r)
+                self.b.cmp(relation.cond(*signed), l, r)
             }
             ExprKind::CompareStr(relation, l, r) => {
                 let (l, r) = (self.compared(l), self.compared(r));
-                self.b.str_cmp(cond(*relation, false), l, r)
+                self.b.str_cmp(relation.cond(false), l, r)
             }
             ExprKind::Logic(logic, l, r) => self.logic(*logic, l, r),
             ExprKind::Cond(c, a, b) => self.conditional(c, a, b),
@@ -193,6 +160,7 @@ impl Lowering<'_> {
             },
             ExprKind::AddrVar(id) => self.b.addr_var(VarId(id.0)),
             ExprKind::ElemAddr(id, keys) => self.elem_addr(VarId(id.0), keys),
+            ExprKind::KeyObject { addr, user, size, padding } => self.key_object(addr, *user, *size, padding),
             ExprKind::StrAddr(v) => self.str_addr(v),
             ExprKind::Bounded { index, count } => self.bounded(index, *count),
             ExprKind::CopyObject { dst, src, user, size } => self.copy_object(dst, src, *user, *size),
@@ -230,7 +198,7 @@ impl Lowering<'_> {
                         zero
                     }
                     // Memory is not deleted.
-                    Target::Memory(_) => self.b.int(0),
+                    Target::Memory(_) | Target::Char { .. } => self.b.int(0),
                 }
             }
             ExprKind::Update { place, new, post } => {
@@ -347,6 +315,10 @@ impl Lowering<'_> {
                 Target::Elem(VarId(id.0), key)
             }
             Place::Memory(memory) => Target::Memory(self.memory_place(memory)),
+            Place::Char { string, index } => {
+                let string = Box::new(self.place(string));
+                Target::Char { string, index: self.value(index) }
+            }
         }
     }
 
@@ -367,6 +339,11 @@ impl Lowering<'_> {
             Target::Var(var) => self.b.load_var(*var, self.var_ty(*var)),
             Target::Elem(var, key) => self.b.load_elem(*var, key.clone(), self.var_ty(*var)),
             Target::Memory(memory) => self.read_memory(memory),
+            Target::Char { string, index } => {
+                let text = self.read(string);
+                let rest = self.b.call(Subr::Tail, vec![text, *index]);
+                self.b.call(Subr::First, vec![rest])
+            }
         }
     }
 
@@ -376,6 +353,11 @@ impl Lowering<'_> {
             Target::Var(var) => self.b.store_var(var, value),
             Target::Elem(var, key) => self.b.store_elem(var, key, value),
             Target::Memory(memory) => return self.store_memory(memory, value),
+            Target::Char { string, index } => {
+                let text = self.read(&string);
+                let text = self.b.call(Subr::SetChar, vec![text, index, value]);
+                self.store(*string, text);
+            }
         }
         value
     }
@@ -386,6 +368,7 @@ enum Target {
     Var(VarId),
     Elem(VarId, Vec<Value>),
     Memory(InMemory),
+    Char { string: Box<Target>, index: Value },
 }
 
 #[cfg(test)]

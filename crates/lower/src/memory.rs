@@ -2,6 +2,7 @@
 
 use check::program::{Builtin, Expr, ExprKind, Form, Memory, MemoryCall};
 use dif::ir::{BinOp, FaultKind, Space, Ty, Value, VarId};
+use types::Padding;
 
 use crate::Lowering;
 
@@ -78,6 +79,35 @@ impl Lowering<'_> {
         self.b.str_addr(value, at)
     }
 
+    /// A copy of an object, with zeros where it has padding.
+    pub(crate) fn key_object(&mut self, e: &Expr, user: bool, size: u32, padding: &[Padding]) -> Value {
+        let value = self.value(e);
+        let from = self.pointer(e, user, value);
+        let at = self.room(size);
+        let copy = self.b.copy_obj(from, size, at);
+        let mut rest = padding;
+        while let Some((first, behind)) = rest.split_first() {
+            let by = self.b.int(i64::from(first.offset));
+            let place = self.b.bin(BinOp::Add, copy, by);
+            if first.kept != 0 {
+                let bits = self.b.load(1, false, place);
+                let mask = self.b.int(i64::from(first.kept));
+                let bits = self.b.bin(BinOp::And, bits, mask);
+                self.b.store(1, place, bits);
+                rest = behind;
+                continue;
+            }
+            // As many at once as are in a row and aligned.
+            let row = (first.offset..).zip(rest).take_while(|(at, p)| p.offset == *at && p.kept == 0).count();
+            let fits = |n: usize| n <= row && first.offset.is_multiple_of(n as u32);
+            let count = [8, 4, 2].into_iter().find(|n| fits(*n)).unwrap_or(1);
+            let zero = self.b.int(0);
+            self.b.store(count as u8, place, zero);
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        copy
+    }
+
     pub(crate) fn bounded(&mut self, index: &Expr, count: i64) -> Value {
         let index = self.value(index);
         let end = self.b.int(count);
@@ -96,7 +126,7 @@ impl Lowering<'_> {
             ExprKind::Arith(op, base, by) => {
                 let (base, copied) = self.written(base);
                 let by = self.value(by);
-                (self.b.bin(crate::expr::arith(*op), base, by), copied)
+                (self.b.bin(*op, base, by), copied)
             }
             ExprKind::Array { addr, .. } => self.written(addr),
             _ => (self.value(e), None),

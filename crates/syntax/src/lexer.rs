@@ -111,7 +111,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Line number to show to the user for `span`.
-    pub(crate) fn line(&self, span: Span) -> u32 {
+    pub(crate) fn line(&self, span: Span) -> u64 {
         let (line, _) = self.map.line_column(self.file, span.start);
         self.map.line_origin(self.file, line).1
     }

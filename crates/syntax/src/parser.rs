@@ -374,7 +374,10 @@ impl<'a> Parser<'a> {
     /// `name` is known as a type. What the text declares or assigns is a variable: the caller, for whom the answer may be
     /// dear, is not asked about it.
     fn is_type(&self, name: &str) -> bool {
-        is_builtin_type(name)
+        // These are scopes of types alone.
+        name.starts_with("D`")
+            || name.starts_with("C`")
+            || is_builtin_type(name)
             || self.typedefs.contains(name)
             || !self.variables.contains(name) && !self.lex.assigns(name) && self.types.is_type(name)
     }

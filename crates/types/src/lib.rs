@@ -19,9 +19,11 @@ mod import;
 mod layout;
 mod lookup;
 mod model;
+mod padding;
 mod print;
 pub mod rules;
 
 pub use layout::{BitAccess, Found, LayoutError, Member, MemberDecl};
 pub use lookup::{BUILTIN_TYPEDEFS, base_type};
 pub use model::{Int, IntClass, Kind, Quals, TagKind, TypeId, Types};
+pub use padding::Padding;

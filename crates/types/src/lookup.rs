@@ -94,11 +94,27 @@ impl Types {
         self.read().typedefs.get(name).copied()
     }
 
+    /// A type without a tag that is D's or the program's, or one of C's own: `int`, `long`, `_Bool`.
+    pub fn own_type(&self, name: &str) -> Option<TypeId> {
+        self.own_typedef(name).or_else(|| base_type(name))
+    }
+
+    /// A struct, union or enum of the program by tag; the kernel is not asked.
+    pub fn own_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
+        self.read().tags.get(&(kind, Arc::from(tag))).copied()
+    }
+
+    /// Names that the program, or D itself, gives to types.
+    pub fn own_names(&self) -> Vec<Arc<str>> {
+        let inner = self.read();
+        inner.typedefs.keys().cloned().chain(inner.tags.keys().map(|(_, tag)| tag.clone())).collect()
+    }
+
     /// A struct, union or enum by tag: the program's, also where it is only declared forward, else the kernel's. What is
     /// only declared is completed when somebody looks inside: see [`Types::complete`].
     pub fn find_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
-        let own = self.read().tags.get(&(kind, Arc::from(tag))).copied();
-        own.or_else(|| self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag))
+        self.own_tag(kind, tag)
+            .or_else(|| self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag))
     }
 
     /// True when a struct, union or enum has its members, or a type is none of these. The kernel is not asked.

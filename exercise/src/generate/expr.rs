@@ -231,23 +231,40 @@ impl Maker<'_, '_> {
 
     /// A variable that is there, as something to read or write.
     pub(super) fn place(&mut self, string: bool) -> Option<String> {
-        let of: Vec<Var> = self.vars.iter().filter(|v| v.string == string && v.writable).cloned().collect();
+        let characters = !string && self.shape.subroutines && self.c.one_in(8);
+        let fits = |v: &&Var| v.writable && (v.string == string || v.string && characters);
+        let of: Vec<Var> = self.vars.iter().filter(fits).cloned().collect();
         if of.is_empty() {
             return None;
         }
         let var = of[self.c.below(of.len())].clone();
+        // A character of a string.
+        if !string && var.string {
+            let text = self.element(var);
+            let at = self.int();
+            return Some(match self.c.below(3) {
+                0 => format!("{text}[{}]", self.c.below(16)),
+                1 => format!("*({text})"),
+                _ => format!("{text}[({at}) & 0x1f]"),
+            });
+        }
         if var.len > 0 {
             // One beyond the end now and then.
             let at = if self.c.one_in(3) { self.int() } else { self.c.below(var.len).to_string() };
             let at = if at.parse::<usize>().is_ok() { at } else { format!("({at}) % {}", var.len + 1) };
             return Some(format!("{}[{at}]", var.text));
         }
+        Some(self.element(var))
+    }
+
+    /// A variable, or an element of one that is an array.
+    fn element(&mut self, var: Var) -> String {
         if var.keys.is_empty() {
-            return Some(var.text);
+            return var.text;
         }
         let keys: Vec<String> =
             var.keys.iter().map(|s| if *s { self.string() } else { self.int() }).collect();
-        Some(format!("{}[{}]", var.text, keys.join(", ")))
+        format!("{}[{}]", var.text, keys.join(", "))
     }
 
     fn read(&mut self, string: bool) -> Option<String> {

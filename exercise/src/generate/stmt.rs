@@ -80,8 +80,7 @@ impl Maker<'_, '_> {
     /// Scratch memory with a struct in it, or a pointer to one, whose members are variables from then on. In other clauses
     /// the pointer leads nowhere, which is a fault.
     fn pointer(&mut self) -> Option<String> {
-        let structs: Vec<String> =
-            self.vars.iter().filter_map(|v| v.text.strip_suffix(".in.a").map(str::to_string)).collect();
+        let structs = self.structs();
         let at = self.c.below(structs.len().max(1));
         let from = structs.get(at).filter(|name| !name.contains(['[', '(']))?;
         let scope = self.c.pick(&["this->", "self->", ""]);
@@ -142,6 +141,11 @@ impl Maker<'_, '_> {
     }
 
     fn aggregate(&mut self) -> String {
+        let structs = self.structs();
+        if !structs.is_empty() && self.c.one_in(3) {
+            let name = &structs[self.c.below(structs.len())];
+            return format!("@structs[{name}] = count();");
+        }
         if self.aggs.is_empty() || self.c.one_in(2) {
             let name = format!("@g{}", self.aggs.len());
             let func = self.c.pick(&FUNCTIONS);

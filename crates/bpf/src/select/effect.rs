@@ -65,6 +65,7 @@ impl Clause<'_, '_> {
             Op::Alloca(size) => self.alloca(inst, *size),
             Op::Copy { dst, src, len } => self.copy(*dst, *src, *len),
             Op::CopyElem { var, key, at } => self.copy_elem(inst, *var, key, *at),
+            Op::CopyObj { addr, size, at } => self.copy_obj(inst, *addr, *size, *at),
             Op::StoreObj { var, key, addr } => self.store_obj(*var, key, *addr),
             Op::StrAddr { value, at } => self.str_addr(inst, *value, *at),
             Op::RecordBytes { field, addr, len } => self.record_bytes(*field, *addr, *len),
@@ -316,6 +317,11 @@ impl Clause<'_, '_> {
                             out.push(self.reg(*v));
                         }
                     }
+                    Datum::Bytes { .. } => {
+                        if let Some(from) = values.next().map(|v| self.copied_object(*v)) {
+                            out.extend((0..count as i16).map(|i| self.b.load(Size::B8, from, 8 * i)));
+                        }
+                    }
                     datum => {
                         if let Some(v) = values.next() {
                             let bits = self.key_int(datum, *v);
@@ -348,6 +354,12 @@ impl Clause<'_, '_> {
                     for (i, v) in (0..2).zip(values.by_ref()) {
                         let bits = self.int(*v);
                         self.b.store(Size::B8, slot, to + 8 * i, bits);
+                    }
+                }
+                Datum::Bytes { size } => {
+                    if let Some(from) = values.next().map(|v| self.copied_object(*v)) {
+                        let to = self.b.add(slot, i32::from(to));
+                        copy_words(self.b, to, from, size.next_multiple_of(8));
                     }
                 }
                 datum => {

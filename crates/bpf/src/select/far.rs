@@ -50,7 +50,8 @@ impl Needs {
 /// True when there is memory of D's own that a pointer might lead to.
 pub(crate) fn has_own(module: &Module) -> bool {
     let object = |v: &dif::ir::VarDesc| matches!(v.ty, VarTy::Bytes { .. }) && v.key.is_none();
-    let takes = |op: &Op| matches!(op, Op::Alloca(_) | Op::CopyElem { .. } | Op::StrAddr { .. });
+    let takes =
+        |op: &Op| matches!(op, Op::Alloca(_) | Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. });
     module.vars.iter().any(object) || ops(module).any(takes)
 }
 
@@ -82,6 +83,7 @@ pub(crate) fn needs<'m>(module: &Module, own: bool, clauses: impl Iterator<Item 
                 Op::Load { addr, .. }
                 | Op::LoadStr { addr, .. }
                 | Op::Store { addr, .. }
+                | Op::CopyObj { addr, .. }
                 | Op::StoreObj { addr, .. }
                 | Op::RecordBytes { addr, .. } => pointers.push(*addr),
                 Op::Call(_, args) => pointers.extend(args),

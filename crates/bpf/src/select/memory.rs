@@ -465,6 +465,33 @@ impl Clause<'_, '_> {
         self.fixed(inst, at);
     }
 
+    pub(crate) fn copy_obj(&mut self, inst: &InstData, addr: Value, size: u32, at: u32) {
+        let bad = self.bad(addr);
+        let to = self.fixed_place(at);
+        if !size.is_multiple_of(8) {
+            let last = self.b.add(to, size / 8 * 8);
+            self.b.store(Size::B8, last, 0, 0);
+        }
+        let len = Operand::Imm(i64::from(size));
+        let source = self.source(addr, len, bad, false);
+        self.read(to, len, &source, bad);
+        self.set(inst, Val::Int(Operand::Imm((SCRATCH + u64::from(at)) as i64)));
+    }
+
+    /// Where the copy is that a value is the address of: see [`dif::ir::Op::CopyObj`].
+    pub(crate) fn copied_object(&mut self, v: Value) -> V {
+        let made = |i: &InstData| match i.op {
+            dif::ir::Op::CopyObj { at, .. } if i.result == Some(v) => Some(at),
+            _ => None,
+        };
+        let at = match self.int(v) {
+            Operand::Imm(address) => (address as u64).wrapping_sub(SCRATCH) as u32,
+            // It comes from another piece of the clause.
+            Operand::V(_) => self.f.instructions().find_map(|(_, i)| made(i)).unwrap_or(0),
+        };
+        self.fixed_place(at)
+    }
+
     pub(crate) fn store_obj(&mut self, var: VarId, key: &[Value], addr: Value) {
         let bad = self.bad(addr);
         let size = self.env.module.object_size(var).unwrap_or(0);

@@ -51,9 +51,12 @@ fn end_runs_once() -> Verdict {
 
 fn exit_status_is_ours() -> Verdict {
     dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
-    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(1);
-    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(1);
-    dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(0);
+    // The last one processed, as in the original.
+    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(2);
+    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(2);
+    dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(2);
+    dtrace(&["-qn", "BEGIN { exit(1); } END { exit(0); }"]).code(0);
+    dtrace(&["-qn", "BEGIN { exit(4); x = *(int *)0; } END { }"]).code(4);
     dtrace(&["-qn", "END { exit(5); }", "-c", "true"]).code(5);
     Pass
 }
@@ -134,9 +137,11 @@ fn predicates_choose() -> Verdict {
 fn arithmetic_is_d_s() -> Verdict {
     let script = "BEGIN { one = 1; big = 2147483647; m = -7; \
                   printf(\"%d %d %d %d %d %d\\n\", (int)(one << 33), (big + one), ((one << 33) >> 33), m % 3, m / 2, m >> 1); \
-                  printf(\"%d %d %d\\n\", one ? 5 : 6, 1 ^^ one, !one); exit(0); }";
+                  printf(\"%d %d %d\\n\", one ? 5 : 6, 1 ^^ one, !one); \
+                  v = (uint16_t)1000; z = (uint64_t)65000; \
+                  printf(\"%d %d\\n\", z < -(uint16_t)1000, z < -v); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);
-    assert_eq!(o.out, "0 -2147483648 1 -1 -3 -4\n5 0 0\n\n");
+    assert_eq!(o.out, "0 -2147483648 1 -1 -3 -4\n5 0 0\n1 1\n\n");
     Pass
 }
 

@@ -302,6 +302,10 @@ fn constants_of_the_libraries() -> Verdict {
     let text = r#"BEGIN { printf("%d %d %d %d %d %d %d %d %d %d", CLD_EXITED, SI_USER, SI_QUEUE, DTRACEFLT_BADADDR, F_GETFL,
         IPPROTO_TCP, RW_READER, SRUN, TCP_STATE_ESTABLISHED, TH_SYN | TH_ACK); exit(0); }"#;
     assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), "1 0 -1 1 3 6 1 2 1 18");
+    let text = r#"BEGIN { printf("%d %d %d %d %d %d %d ", B_TRUE, B_FALSE, ARPHRD_ETHER, ARPHRD_LOOPBACK,
+        sizeof (hrtime_t), sizeof (major_t), sizeof (caddr_t)); this->b = (boolean_t)1; self->z = (zoneid_t)-1;
+        this->c = (caddr_t)0; printf("%d %d", this->b == B_TRUE, self->z); print(this->b); exit(0); }"#;
+    assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), "1 0 1 772 8 4 8 1 -1boolean_t B_TRUE");
     // What is wrong with a use is said there, not in the library that wrote the value.
     let o = dtrace(&["-en", "BEGIN { printf(\"%d\", curpsinfo->pr_psargs); }"]).code(1);
     assert!(o.err.contains("command line:1:22") && !o.err.contains("procfs.d"), "{o:?}");

@@ -259,14 +259,18 @@ fn variables_of_the_kernel() -> Verdict {
         "BEGIN { this->j = `jiffies; printf(\"%d %d %d\\n\", `jiffies - this->j < 1000, \
            `jiffies - *(unsigned long *)&`jiffies < 1000, (`jiffies & 0xffffffff) - (`jiffies_64 & 0xffffffff) < 1000); \
          printf(\"%s %d %d\\n\", `init_task.comm, `init_task.pid, `init_task.real_parent == &`init_task); \
-         printf(\"%s\", stringof(&`linux_banner)); trace(`system_state == SYSTEM_RUNNING); exit(0); }",
+         printf(\"%s\", stringof(&`linux_banner)); trace(`system_state == SYSTEM_RUNNING); \
+         printf(\" %d %d %d\", (int)`overflowuid, *(int *)&`overflowuid == (short)`overflowuid + 65536, \
+           (uintptr_t)&`overflowuid == (uintptr_t)(int *)&vmlinux`overflowuid); exit(0); }",
     ])
     .code(0);
     let lines: Vec<&str> = o.out.lines().collect();
     assert_eq!(lines[..3], ["1 1 1", "swapper/0 0 1", version.trim()], "{o:?}");
-    assert_eq!(lines[3].trim(), "1", "{o:?}");
+    let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    assert_eq!(lines[3].trim(), format!("1 {} 1 1", overflow.trim()), "{o:?}");
     let o = dtrace(&["-xerrtags", "-qn", "BEGIN { trace(`loops_per_jiffy); }"]).code(1);
-    assert!(o.err.contains("[D_SYM_NOTYPES]") && o.err.contains("*(int *)&`loops_per_jiffy"), "{o:?}");
+    assert!(o.err.contains("[D_SYM_NOTYPES]"), "{o:?}");
+    assert!(o.err.contains("as in *(int *)&`loops_per_jiffy or (int)`loops_per_jiffy"), "{o:?}");
     Pass
 }
 

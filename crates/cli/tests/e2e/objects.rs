@@ -5,7 +5,7 @@ use crate::tool::dtrace;
 
 tests! {
     print_of_scalars print_of_structs print_of_arrays print_of_bit_fields print_of_what_the_kernel_has
-    trace_of_objects_is_bytes_or_text tracemem_dumps floating_point_members wrong_addresses_are_faults
+    trace_of_objects_is_bytes_or_text structs_are_keys_by_value tracemem_dumps floating_point_members wrong_addresses_are_faults
 }
 
 /// What a quiet BEGIN prints before the newline of the end.
@@ -207,5 +207,33 @@ fn wrong_addresses_are_faults() -> Verdict {
         assert!(o.err.contains(&format!("invalid address ({at}) in action #1")), "{call}: {o:?}");
         assert_eq!(o.out, "\n", "{call}");
     }
+    Pass
+}
+
+fn structs_are_keys_by_value() -> Verdict {
+    let script = "struct point { char c; int x; }; struct point p, q; int near[struct point]; \
+        BEGIN { p.c = 1; p.x = 7; q.x = 7; *(int *)&q = 0x55aa5501; \
+        near[p] = 5; near[q] += 3; self->m[1, p] = \"one\"; \
+        printf(\"%d %d %s\\n\", near[p], near[q], self->m[1, q]); \
+        @[p] = count(); @[q] = count(); q.x = 8; near[q] = 100; @[q] = count(); \
+        @sum[*(struct point *)&p, \"x\"] = sum(near[q]); near[p] = 0; \
+        printf(\"%d %d|\", near[p], near[q]); printa(\"%@d|\", @); printa(\"%@d\", @sum); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(0);
+    // Garbage between the members of one of them makes no other key.
+    assert_eq!(o.out, "8 8 one\n0 100|1|2|100\n", "{o:?}");
+    // A key is shown as trace() shows the struct.
+    let o = dtrace(&[
+        "-qn",
+        "struct s { char c; int x; }; struct s v; BEGIN { v.c = 1; v.x = -2; @[v] = count(); exit(0); }",
+    ]);
+    assert!(o.out.contains("0: 01 00 00 00 fe ff ff ff "), "{o:?}");
+    assert_eq!(o.out.trim_end().rsplit(' ').next(), Some("1"), "{o:?}");
+    // What cannot be read is no key.
+    let o = dtrace(&[
+        "-qn",
+        "struct s { long l[9]; }; BEGIN { @[*(struct s *)8] = count(); } BEGIN { exit(0); }",
+    ])
+    .code(0);
+    assert!(o.err.contains("invalid address (0x8) in action #1"), "{o:?}");
     Pass
 }

@@ -3,7 +3,10 @@
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
-tests! { stacks_begin_where_the_probe_is stacks_of_many_clauses_are_the_same modules_and_functions_of_callers }
+tests! {
+    stacks_begin_where_the_probe_is stacks_of_many_clauses_are_the_same modules_and_functions_of_callers
+    addresses_of_processes_stay_numbers
+}
 
 /// The frames that are printed, and depth and caller.
 struct Seen {
@@ -90,5 +93,26 @@ fn modules_and_functions_of_callers() -> Verdict {
     let keys: Vec<&str> = o.out.lines().filter_map(|l| l.trim().strip_suffix(" 1")).map(str::trim).collect();
     assert_eq!(keys, [function, "vmlinux", function], "{o:?}");
     assert!(o.out.starts_with(&frames[1]), "{o:?}");
+    Pass
+}
+
+/// `-x noresolve`: of processes there are addresses, of the kernel names.
+fn addresses_of_processes_stay_numbers() -> Verdict {
+    let script = "syscall::getppid:entry /pid == $target/ { ustack(3); usym(ucaller); umod(ucaller); printf(\" %A\", ucaller); \
+                  sym((uintptr_t)curthread->stack); @[ufunc(ucaller)] = count(); stack(1); }";
+    let run = |more: &[&str]| {
+        let mut words = more.to_vec();
+        let workload = workload("getppid", 2);
+        words.extend(["-q", "-c", &workload, "-n", script]);
+        dtrace(&words).code(0)
+    };
+    let (named, plain) = (run(&[]), run(&["-xnoresolve"]));
+    let object = workload("getppid", 2);
+    let object = object.split(' ').next().unwrap().rsplit('/').next().unwrap().to_string();
+    assert!(named.out.contains("libc") || named.out.contains(&object), "{named:?}");
+    assert!(!plain.out.contains("libc") && !plain.out.contains(&object), "{plain:?}");
+    assert!(plain.out.contains("0x"), "{plain:?}");
+    let kernel = |o: &str| o.lines().filter(|l| l.contains("vmlinux`")).count();
+    assert_eq!(kernel(&named.out), kernel(&plain.out), "{plain:?}");
     Pass
 }

@@ -7,7 +7,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     strings_are_taken_apart_and_joined numbers_and_text paths_and_documents addresses tokens_of_a_firing
     every_one_with_strings_of_any_size faults_of_subroutines locks_are_asked files_of_descriptors
-    ancestors_of_a_process
+    ancestors_of_a_process arguments_beyond_32_bits_are_no_other_numbers
 }
 
 /// What BEGIN prints with this body.
@@ -152,7 +152,8 @@ fn every_one_with_strings_of_any_size() -> Verdict {
         printf("%s %d\n", json("[1,2]", "1"), strlen(a));
         exit(0);
     }"#;
-    for size in ["8", "100", "4096"] {
+    // 1 is rounded up to 8.
+    for size in ["1", "100", "4096"] {
         let o = dtrace(&["-q", "-x", &format!("strsize={size}"), "-n", script]).code(0);
         assert_eq!(o.out, "b /a /a/b a/ 3 3 b /b b /a/bb B b a b 0xff 12 2 4\n\n", "strsize {size}: {o:?}");
         assert_eq!(o.err, "");
@@ -243,5 +244,25 @@ fn ancestors_of_a_process() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "1 0 1\n1 1 1 0\n\n", "{o:?}");
+    Pass
+}
+
+fn arguments_beyond_32_bits_are_no_other_numbers() -> Verdict {
+    let out = begin(
+        r#"s = "hello"; n = 4294967297; m = -4294967295;
+        printf("%s|%s|%s|%d|%d|%d", substr(s, n), substr(s, 1, n), substr(s, m, 3), index(s, "l", n), index(s, "h", m),
+        rindex(s, "h", m)); p = alloca(16); bcopy("0123456789abcdef", p, 16); tracemem(p, 16, 4294967298);"#,
+    );
+    let (first, dump) = out.split_once('\n').unwrap_or((&out, ""));
+    assert_eq!(first, "|ello||-1|0|-1");
+    assert!(dump.contains("0123456789abcdef"), "{dump}");
+    // A signal, a time and a base that there is not, and no other in its place.
+    let o = dtrace(&[
+        "-wqn",
+        "BEGIN { raise(4294967296 + 9); } BEGIN { chill(4294967296); } BEGIN { trace(lltostr(1, 4294967306)); } \
+         BEGIN { exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.err.matches("illegal operation in action #1").count(), 3, "{o:?}");
     Pass
 }

@@ -44,7 +44,8 @@ fn follows_a_process() -> Verdict {
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = child.id().to_string();
     let script = "BEGIN { printf(\"begun\\n\"); } END { printf(\"%d\\n\", $target); }";
-    let mut tracer = start(&["-q", "-p", &pid, "-n", script]);
+    // Blanks before the number, as programs print it.
+    let mut tracer = start(&["-q", "-p", &format!("  {pid}"), "-n", script]);
     printed(&mut tracer);
     let follows = tracer.try_wait().unwrap().is_none();
     child.kill().unwrap();

@@ -239,6 +239,18 @@ fn cpus_are_where_the_machine_says() -> Verdict {
     .code(0);
     let number =
         |path: String| std::fs::read_to_string(path).map_or(-1, |t| t.trim().parse::<i32>().unwrap());
+    let p = dtrace(&[
+        "-qn",
+        "BEGIN { printf(\"%s|%s|%d\", curcpu->cpu_info.pi_processor_type, curcpu->cpu_info.pi_fputypes, \
+         curcpu->cpu_info.pi_clock); exit(0); }",
+    ])
+    .code(0);
+    let (words, clock) = p.out.trim_end().rsplit_once('|').unwrap();
+    let fpu = if cfg!(target_arch = "x86_64") { "i387 compatible" } else { "" };
+    assert_eq!(words, format!("{}|{fpu}", std::env::consts::ARCH), "{p:?}");
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let clock: i32 = clock.parse().unwrap();
+    assert!(clock > 100 || clock == -1 && !cpuinfo.contains("cpu MHz"), "{p:?}");
     let mut seen = 0;
     for line in o.out.lines().filter(|l| !l.trim().is_empty()) {
         let n: Vec<i32> = line.split(' ').map(|w| w.parse().unwrap()).collect();
@@ -334,7 +346,8 @@ fn every_member_loads() -> Verdict {
               pr_argc pr_argv pr_envp pr_arglen pr_dmodel pr_taskid pr_projid pr_nzomb pr_poolid pr_zoneid pr_contract \
               pr_jailid pr_lwp.pr_state";
     let file = "fi_name fi_dirname fi_pathname fi_offset fi_fs fi_mount fi_oflags";
-    let cpu = "cpu_id cpu_pset cpu_chip cpu_lgrp cpu_info.pi_state";
+    let cpu = "cpu_id cpu_pset cpu_chip cpu_lgrp cpu_info.pi_state cpu_info.pi_processor_type cpu_info.pi_fputypes \
+               cpu_info.pi_clock";
     let mut script = String::new();
     let mut count = 0;
     for (value, members) in

@@ -4,7 +4,7 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    strings_as_pointers
+    strings_as_pointers characters_of_strings_are_stored
     null_strings globals_of_each_kind associative_arrays deleting_an_element string_values self_times_a_call self_is_one_thread_s
     self_arrays this_is_one_firing_s dynamic_drops_are_said
 }
@@ -199,5 +199,24 @@ fn strings_as_pointers() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "1 1 1 1 0\n", "{o:?}");
+    Pass
+}
+
+fn characters_of_strings_are_stored() -> Verdict {
+    let script = r#"string g; self string t; string a[int]; struct named { int n; string name; }; struct named v;
+        BEGIN {
+            this->s = "abc"; this->s[1] = 65; *this->s += 1; i = 3; this->s[i] = 'd'; this->s[i + 2] = 'x';
+            g[0] = 'g'; g[1] = 'h'; g[2] = 'i'; g[1] = 0; g[1]++;
+            self->t[0] = 'a'; a[7] = "key"; a[7][2] = 'Y'; v.name = "mmm"; v.name[i - 1] = 'n';
+            printf("%s|%d|%s|%s|%s|%s|%s\n", this->s, strlen(this->s), g, self->t, a[7], v.name, this->s[1] == 65 ? "A" : "");
+        }
+        BEGIN { i = 256; this->s[i] = 65; }
+        BEGIN { i = -1; v.name[i] = 65; }
+        BEGIN { exit(0); }"#;
+    let o = dtrace(&["-qn", script]).code(0);
+    // What follows a string's NUL is no part of it, and a character right at its end makes it longer.
+    assert_eq!(o.out, "bAcd|4|g\u{1}|a|keY|mmn|A\n\n", "{o:?}");
+    assert!(o.err.contains("index out of bounds (256) in action #2"), "{o:?}");
+    assert!(o.err.contains("index out of bounds (-1) in action #2"), "{o:?}");
     Pass
 }

@@ -66,7 +66,7 @@ fn field<'a, 'v: 'a>(
             Amount::None => None,
             Amount::Fixed(n) => Some(i64::from(n)),
             Amount::Argument => match args.next()? {
-                Value::Int(int) => Some(i64::from(int.as_signed() as i32)),
+                Value::Int(int) => Some(int.as_signed()),
                 _ => Some(0),
             },
         })
@@ -80,7 +80,7 @@ fn field<'a, 'v: 'a>(
         space: conversion.space,
         alternate: conversion.alternate,
         zero: conversion.zero,
-        width: (width.unsigned_abs() as usize).min(WIDEST),
+        width: usize::try_from(width.unsigned_abs()).map_or(WIDEST, |w| w.min(WIDEST)),
         // A precision of 0 is none, in the format and as an argument: so it is in the original, and not in C.
         precision: precision.and_then(|p| usize::try_from(p).ok()).filter(|p| *p > 0).map(|p| p.min(WIDEST)),
     })
@@ -398,5 +398,7 @@ mod tests {
     #[test]
     fn a_wild_width_is_bounded() {
         assert_eq!(show("%*d", &[int(i64::from(i32::MIN), 4, true), int(1, 4, true)]).len(), WIDEST);
+        assert_eq!(show("%*d", &[int(1 << 32 | 2, 8, true), int(1, 4, true)]).len(), WIDEST);
+        assert_eq!(show("%*d", &[int(i64::MIN, 8, true), int(1, 4, true)]).len(), WIDEST);
     }
 }

@@ -266,6 +266,7 @@ impl Body<'_> {
             Datum::Interned => vec![self.known_string()],
             Datum::Str { .. } => vec![self.string(1)],
             Datum::UserAddr(_) => vec![self.int(1), self.int(1)],
+            Datum::Bytes { size } => vec![self.key_object(size)],
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(3) as i64;
                 vec![self.b.int(n)]
@@ -342,13 +343,14 @@ impl Body<'_> {
             },
             // Kinds of addresses.
             Param::Int if row.params.contains(&Param::Ptr) && self.rng.one_in(2) => {
-                let kind = [1, 2, 10, 32][self.rng.below(4)];
+                let kind = [1, 2, 10, 32, 1 | 1 << 32, 2 | -1 << 32][self.rng.below(6)];
                 self.b.int(kind)
             }
-            // Positions and lengths are small where they mean something.
+            // Positions and lengths are small where they mean something; some would be if they were cut to 32 bits.
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(2 * self.config.strsize as usize) as i64 / 2 - 4;
-                self.b.int(n)
+                let beyond = if self.rng.one_in(6) { (self.rng.below(3) as i64 - 1) << 32 } else { 0 };
+                self.b.int(n + beyond)
             }
             _ => self.int(depth),
         });
@@ -374,7 +376,7 @@ impl Body<'_> {
     }
 
     /// A pointer that may be read, and, when faults are wanted, now and then one that may not.
-    fn address(&mut self, size: u64) -> Option<(Value, Space)> {
+    pub(super) fn address(&mut self, size: u64) -> Option<(Value, Space)> {
         let bad = self.config.faults && self.rng.one_in(12);
         let (space, at) = match self.rng.pick(&self.config.unreadable) {
             Some(bad_place) if bad => bad_place,

@@ -84,6 +84,30 @@ impl Body<'_> {
         Some(self.within(own, size))
     }
 
+    /// A copy of an object for a key, some of it cleared as padding is.
+    pub(super) fn key_object(&mut self, size: u32) -> Value {
+        let from = match self.own(size) {
+            Some(own) if !self.rng.one_in(4) => self.within(own, size),
+            _ => match self.address(size.into()) {
+                Some((pointer, _)) => pointer,
+                None => {
+                    let null = self.b.int(0);
+                    self.b.as_ptr(Space::Kernel, null)
+                }
+            },
+        };
+        let at = self.fixed;
+        self.fixed += size.div_ceil(8) * 8;
+        let copy = self.b.copy_obj(from, size, at);
+        for _ in 0..self.rng.below(3) {
+            let hole = self.rng.below(size as usize) as i64;
+            let (hole, zero) = (self.b.int(hole), self.b.int(0));
+            let place = self.b.bin(BinOp::Add, copy, hole);
+            self.b.store(1, place, zero);
+        }
+        copy
+    }
+
     pub(super) fn memory_statement(&mut self) {
         match self.rng.below(7) {
             0..=1 => {

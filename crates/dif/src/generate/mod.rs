@@ -245,7 +245,15 @@ fn aggregations(rng: &mut Rng, config: &Config, module: &mut Module) {
 
 fn key(rng: &mut Rng, config: &Config) -> (Vec<Field>, u32) {
     let mut layout = LayoutBuilder::default();
-    let columns = (0..=rng.below(2)).map(|_| layout.push_key(column(rng, config))).collect();
+    let object = |rng: &mut Rng| config.objects && rng.one_in(4);
+    let columns = (0..=rng.below(2)).map(|_| {
+        let column = match object(rng) {
+            true => Datum::Bytes { size: [1, 3, 8, 12, 24, 61][rng.below(6)] },
+            false => column(rng, config),
+        };
+        layout.push_key(column)
+    });
+    let columns = columns.collect();
     (columns, layout.size())
 }
 

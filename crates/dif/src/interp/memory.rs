@@ -251,6 +251,12 @@ impl Frame<'_> {
         self.put_scratch(at, &bytes)
     }
 
+    pub(super) fn copy_obj(&mut self, addr: Value, size: u32, at: u32) -> Done<i64> {
+        let mut bytes = self.bytes_at(addr, size as usize)?;
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        Ok(self.put_scratch(at, &bytes))
+    }
+
     pub(super) fn store_obj(&mut self, var: VarId, key: &[Value], addr: Value) -> Done {
         let size = self.module.object_size(var).unwrap_or(0) as usize;
         let bytes = self.bytes_at(addr, size)?;

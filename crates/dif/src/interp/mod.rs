@@ -331,6 +331,7 @@ impl Frame<'_> {
             Op::AddrVar(var) => Val::Int(self.address_of(*var)),
             Op::Alloca(size) => Val::Int(self.alloca(*size)?),
             Op::CopyElem { var, key, at } => Val::Int(self.copy_elem(*var, key, *at)),
+            Op::CopyObj { addr, size, at } => Val::Int(self.copy_obj(*addr, *size, *at)?),
             Op::StrAddr { value, at } => Val::Int(self.str_addr(*value, *at)),
             Op::LoadElem(var, key) => {
                 let id = self.element(*var, key);
@@ -537,7 +538,11 @@ impl Frame<'_> {
                 let text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();
                 self.state.intern(&text).to_le_bytes().to_vec()
             }
-            Datum::Bytes { size } => vec![0; size as usize],
+            Datum::Bytes { size } => match values.first() {
+                // A copy, which can be read.
+                Some(addr) => self.bytes_at(*addr, size as usize).unwrap_or_default(),
+                None => Vec::new(),
+            },
         }
     }
 }

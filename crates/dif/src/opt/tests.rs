@@ -1,9 +1,12 @@
 //! Each optimization on a small function, and all of them against the interpreter on random modules.
 
 use super::*;
+use crate::FunctionBuilder;
 use crate::generate::{Config, Rng, module};
 use crate::interp::{Interpreter, Outcome, State, World};
-use crate::ir::{IntBuiltin, Space, StrBuiltin};
+use crate::ir::{
+    BinOp, Clause, Cond, IntBuiltin, Scope, Space, StrBuiltin, UnOp, Value, VarDesc, VarId, VarTy,
+};
 use crate::text::{parse, print};
 use crate::verify::verify;
 
@@ -130,4 +133,117 @@ fn optimizing_makes_generated_modules_smaller() {
         after += count(&module);
     }
     assert!(after * 4 < before * 3, "{before} instructions became {after}");
+}
+
+/// Values where something changes.
+const EDGES: [i64; 17] =
+    [0, 1, 2, 3, 7, 63, 64, 65, 127, -1, -2, -128, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, i64::MAX, i64::MIN];
+
+/// Code of one expression of `arg0`, which global 0 takes: before and after optimizing, for every edge value.
+fn same_for_all(what: &dyn std::fmt::Debug, expression: impl FnOnce(&mut FunctionBuilder, Value) -> Value) {
+    let mut before = Module::new(64);
+    before.vars.push(VarDesc {
+        name: "x".into(),
+        scope: Scope::Global,
+        ty: VarTy::Int { size: 8, signed: true },
+        key: None,
+        key_size: 0,
+    });
+    let mut b = FunctionBuilder::new("edges");
+    let x = b.builtin(IntBuiltin::Arg(0));
+    let value = expression(&mut b, x);
+    b.store_var(VarId(0), value);
+    b.ret();
+    before.clauses.push(Clause { func: b.finish().unwrap(), record: None, span: None });
+    let mut after = before.clone();
+    optimize(&mut after);
+    verify(&after).unwrap();
+    let run = |module: &Module, x: i64| {
+        let mut state = State::new(module);
+        let mut world = Seeded { args: [x; 10], memory: Vec::new() };
+        Interpreter::new(module).fire(&[0], &mut state, &mut world);
+        (state.global(VarId(0)).cloned(), state.faults.iter().map(|f| (f.kind, f.value)).collect::<Vec<_>>())
+    };
+    for x in EDGES {
+        assert_eq!(run(&before, x), run(&after, x), "{what:?} of {x:#x}\n{}", print(&after, None));
+    }
+}
+
+#[test]
+fn every_operation_with_every_edge_value_on_either_side_is_what_it_was() {
+    for n in EDGES {
+        for op in BinOp::ALL {
+            same_for_all(&(op, "x", n), |b, x| {
+                let n = b.int(n);
+                b.bin(op, x, n)
+            });
+            same_for_all(&(n, op, "x"), |b, x| {
+                let n = b.int(n);
+                b.bin(op, n, x)
+            });
+            for m in EDGES {
+                same_for_all(&(m, op, n), |b, _| {
+                    let (m, n) = (b.int(m), b.int(n));
+                    b.bin(op, m, n)
+                });
+                same_for_all(&("x", op, m, op, n), |b, x| {
+                    let (m, n) = (b.int(m), b.int(n));
+                    let inner = b.bin(op, x, m);
+                    b.bin(op, inner, n)
+                });
+            }
+        }
+        for cond in Cond::ALL {
+            same_for_all(&(cond, "x", n), |b, x| {
+                let n = b.int(n);
+                b.cmp(cond, x, n)
+            });
+            same_for_all(&(cond, n, "x", "== 0"), |b, x| {
+                let (n, zero) = (b.int(n), b.int(0));
+                let inner = b.cmp(cond, n, x);
+                b.cmp(Cond::Eq, inner, zero)
+            });
+        }
+    }
+}
+
+#[test]
+fn every_extension_and_every_operation_on_a_value_and_itself_is_what_it_was() {
+    let extensions: Vec<(u8, bool)> = [8, 16, 32].iter().flat_map(|b| [(*b, false), (*b, true)]).collect();
+    for outer in &extensions {
+        for inner in &extensions {
+            same_for_all(&(outer, inner), |b, x| {
+                let x = b.ext(inner.0, inner.1, x);
+                b.ext(outer.0, outer.1, x)
+            });
+        }
+        for n in EDGES {
+            for op in [BinOp::And, BinOp::Lshr, BinOp::Urem] {
+                same_for_all(&(outer, op, n), |b, x| {
+                    let n = b.int(n);
+                    let x = b.bin(op, x, n);
+                    b.ext(outer.0, outer.1, x)
+                });
+                same_for_all(&(op, n, outer), |b, x| {
+                    let n = b.int(n);
+                    let x = b.ext(outer.0, outer.1, x);
+                    b.bin(op, x, n)
+                });
+            }
+        }
+    }
+    for op in BinOp::ALL {
+        same_for_all(&(op, "x", "x"), |b, x| b.bin(op, x, x));
+    }
+    for cond in Cond::ALL {
+        same_for_all(&(cond, "x", "x"), |b, x| b.cmp(cond, x, x));
+    }
+    for outer in [UnOp::Neg, UnOp::Not] {
+        for inner in [UnOp::Neg, UnOp::Not] {
+            same_for_all(&(outer, inner), |b, x| {
+                let x = b.un(inner, x);
+                b.un(outer, x)
+            });
+        }
+    }
 }

@@ -6,10 +6,10 @@ use super::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::{FaultKind, Space};
 
-const AF_INET: i32 = 2;
-const AF_INET6: i32 = 10;
-const ARPHRD_ETHER: i32 = 1;
-const ARPHRD_INFINIBAND: i32 = 32;
+const AF_INET: i64 = 2;
+const AF_INET6: i64 = 10;
+const ARPHRD_ETHER: i64 = 1;
+const ARPHRD_INFINIBAND: i64 = 32;
 
 /// Bytes at the `n`th argument.
 fn bytes<const N: usize>(call: &mut Call<'_>, n: usize) -> Result<[u8; N], Fault> {
@@ -74,7 +74,7 @@ pub(super) fn inet_ntoa6(call: &mut Call<'_>) -> Result<Val, Fault> {
 }
 
 pub(super) fn inet_ntop(call: &mut Call<'_>) -> Result<Val, Fault> {
-    match call.int(0) as i32 {
+    match call.int(0) {
         AF_INET => {
             let address = bytes::<4>(call, 1)?;
             text(call, Ipv4Addr::from(address).to_string())
@@ -94,7 +94,7 @@ pub(super) fn inet_ntop(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 pub(super) fn link_ntop(call: &mut Call<'_>) -> Result<Val, Fault> {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":");
-    let shown = match call.int(0) as i32 {
+    let shown = match call.int(0) {
         ARPHRD_ETHER => hex(&bytes::<6>(call, 1)?),
         ARPHRD_INFINIBAND => hex(&bytes::<20>(call, 1)?),
         _ => return Err((FaultKind::IllegalOp, 0)),

@@ -23,8 +23,8 @@ pub(super) fn rand(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 /// Whether the process is this one or comes from it.
 pub(super) fn progenyof(call: &mut Call<'_>) -> Result<Val, Fault> {
-    let pid = call.int(0) as i32;
-    Ok(Val::Int(call.world.descends(pid).into()))
+    let descends = i32::try_from(call.int(0)).is_ok_and(|pid| call.world.descends(pid));
+    Ok(Val::Int(descends.into()))
 }
 
 /// Bits of the minor number in the kernel's own `dev_t`.
@@ -39,7 +39,6 @@ pub(super) fn getminor(call: &mut Call<'_>) -> Result<Val, Fault> {
 }
 
 fn base(n: i64) -> Result<u64, Fault> {
-    let n = n as i32;
     if (2..=36).contains(&n) { Ok(n as u64) } else { Err((FaultKind::IllegalOp, 0)) }
 }
 

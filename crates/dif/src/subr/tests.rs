@@ -74,6 +74,22 @@ fn a_string_is_a_pointer_to_its_characters() {
 }
 
 #[test]
+fn a_character_of_a_string_can_be_changed() {
+    let with = |s, at, c, want| gives_in(8, Subr::SetChar, &[text(s), Val::Int(at), Val::Int(c)], want);
+    with("abc", 1, 65, "aAc");
+    with("abc", 0, 65 + 256, "Abc");
+    with("abc", 3, 100, "abcd");
+    with("abc", 4, 100, "abc");
+    with("abc", 1, 0, "a");
+    with("abc", 3, 0, "abc");
+    with("", 0, 120, "x");
+    with("abcdefg", 7, 104, "abcdefg");
+    with("abcdefg", 6, 71, "abcdefG");
+    faults(Subr::SetChar, &[text("abc"), Val::Int(8), Val::Int(1)], 8, (FaultKind::BadIndex, 8));
+    faults(Subr::SetChar, &[text("abc"), Val::Int(-1), Val::Int(1)], 8, (FaultKind::BadIndex, u64::MAX));
+}
+
+#[test]
 fn substr_is_perl_s() {
     let hello =
         |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
@@ -89,6 +105,30 @@ fn substr_is_perl_s() {
     hello(2, -4, "");
     hello(5, 1, "");
     hello(4, 9, "o");
+}
+
+#[test]
+fn what_is_beyond_32_bits_is_no_other_number() {
+    const FAR: i64 = 1 << 32;
+    let substr =
+        |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
+    substr(FAR + 1, 2, "");
+    substr(1, FAR + 2, "ello");
+    substr(-FAR - 3, 2, "");
+    substr(-FAR - 3, FAR, "he");
+    substr(1, -FAR - 1, "");
+    substr(i64::MIN, i64::MIN, "");
+    substr(i64::MIN, i64::MAX, "hell");
+    substr(0, i64::MAX, "hello");
+    gives(Subr::Index, &[text("aXbX"), text("X"), Val::Int(FAR)], "-1");
+    gives(Subr::Index, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "1");
+    gives(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(FAR + 2)], "3");
+    gives(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "-1");
+    faults(Subr::Lltostr, &[Val::Int(1), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::Strtoll, &[text("1"), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::InetNtop, &[Val::Int(FAR + 2), Val::Int(0)], 256, (FaultKind::IllegalOp, 0));
+    faults(Subr::Raise, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
+    faults(Subr::Chill, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
 }
 
 #[test]

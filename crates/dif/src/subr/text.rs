@@ -8,23 +8,20 @@ fn string(bytes: &[u8]) -> Result<Val, Fault> {
     Ok(Val::Str(bytes.to_vec()))
 }
 
-/// A position or length: D's `int`.
-fn short(n: i64) -> i64 {
-    i64::from(n as i32)
-}
-
 fn starts(s: &[u8], at: usize, sub: &[u8]) -> bool {
     s.get(at..).is_some_and(|rest| rest.starts_with(sub))
 }
 
+/// Positions and lengths have 64 bits, as arguments do: what is beyond a string is not a place in it.
+///
 /// A negative offset counts from the end; what is still before the start counts against the length. A negative length
 /// stops so many bytes before the end.
 pub(super) fn substr(call: &mut Call<'_>) -> Result<Val, Fault> {
-    let (s, mut from, mut count) = (call.text(0), short(call.int(1)), short(call.int(2)));
+    let (s, mut from, mut count) = (call.text(0), call.int(1), call.int(2));
     let len = s.len() as i64;
     if from < 0 {
         from += len;
-        if from < 0 && from + count > 0 {
+        if from < 0 && count > 0 && from + count > 0 {
             count += from;
             from = 0;
         }
@@ -53,9 +50,29 @@ pub(super) fn tail(call: &mut Call<'_>) -> Result<Val, Fault> {
     }
 }
 
+/// A string with another character at a place: `s[n] = c`. NUL ends it there; a character at its end makes it longer where
+/// there is space for it; one behind that is behind the end, and changes nothing. A place outside of all that a string can
+/// be is a fault.
+pub(super) fn set_char(call: &mut Call<'_>) -> Result<Val, Fault> {
+    let (n, c) = (call.int(1), call.int(2) as u8);
+    let at = match usize::try_from(n) {
+        Ok(at) if at < call.strsize => at,
+        _ => return Err((FaultKind::BadIndex, n as u64)),
+    };
+    let mut text = call.text(0).to_vec();
+    if c == 0 {
+        text.truncate(at);
+    } else if at == text.len() && at + 1 < call.strsize {
+        text.push(c);
+    } else if let Some(old) = text.get_mut(at) {
+        *old = c;
+    }
+    Ok(Val::Str(text))
+}
+
 /// The first place at or behind `pos`. An empty string is found behind the end too: at the end.
 pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
-    let (s, sub, pos) = (call.text(0), call.text(1), short(call.int(2)).max(0));
+    let (s, sub, pos) = (call.text(0), call.text(1), call.int(2).max(0));
     let len = s.len() as i64;
     let found = match () {
         () if sub.is_empty() => pos.min(len),
@@ -66,7 +83,7 @@ pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 /// The last place at or before `pos`. An empty string is found before the start too: at the start.
 pub(super) fn rindex(call: &mut Call<'_>) -> Result<Val, Fault> {
-    let (s, sub, pos) = (call.text(0), call.text(1), short(call.int(2)));
+    let (s, sub, pos) = (call.text(0), call.text(1), call.int(2));
     let pos = pos.min(s.len() as i64);
     let found = match () {
         () if sub.is_empty() => pos.max(0),
@@ -119,7 +136,8 @@ pub(super) fn memstr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let longest = call.strsize.saturating_sub(1) as u64;
     let mut bytes = vec![0; size.saturating_sub(1).min(longest) as usize];
     let space = call.spaces.first().copied().unwrap_or(Space::Unknown);
-    if !call.world.read(space, at, &mut bytes) {
+    // No bytes are nowhere: nothing is looked at.
+    if !bytes.is_empty() && !call.world.read(space, at, &mut bytes) {
         return Err((FaultKind::BadAddr, at));
     }
     bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = separator);

@@ -109,6 +109,13 @@ impl Cursor {
                 self.sign(',')?;
                 Op::CopyElem { var, key, at: self.number()? }
             }
+            "copyobj" => {
+                let addr = self.value()?;
+                self.sign(',')?;
+                let size = self.number()?;
+                self.sign(',')?;
+                Op::CopyObj { addr, size, at: self.number()? }
+            }
             "storeobj" => {
                 let (var, key) = self.element()?;
                 self.sign(',')?;

@@ -187,6 +187,7 @@ impl Printer<'_> {
             Op::Alloca(size) => write!(out, "alloca {size}"),
             Op::Copy { dst, src, len } => write!(out, "copy {dst}, {src}, {len}"),
             Op::CopyElem { var, key, at } => write!(out, "copyelem {var}[{}], {at}", List(key.iter())),
+            Op::CopyObj { addr, size, at } => write!(out, "copyobj {addr}, {size}, {at}"),
             Op::StoreObj { var, key, addr } => write!(out, "storeobj {var}[{}], {addr}", List(key.iter())),
             Op::StrAddr { value, at } => write!(out, "straddr {value}, {at}"),
             Op::RecordBytes { field, addr, len: None } => {

@@ -30,7 +30,8 @@ pub(super) fn symtimeout(options: &Options) -> Duration {
 impl<W: Output> Session<W> {
     /// Lets the targets run. Where their addresses are to be named, each is held at its exit.
     pub(super) fn release_targets(&mut self) {
-        self.holds = self.options.flag("exithold") && self.consumer.names_user_addresses();
+        let names = self.consumer.names_user_addresses() && !self.options.flag("noresolve");
+        self.holds = names && self.options.flag("exithold");
         // It is for an output that nobody reads, when the session does nothing.
         let limit = symtimeout(&self.options) * 2 + HOLD;
         if self.holds {

@@ -41,7 +41,7 @@ impl Word {
         &self.name.text
     }
 
-    fn number(&self) -> Option<u32> {
+    fn number(&self) -> Option<u64> {
         if self.quoted { None } else { self.name.text.parse().ok() }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn progenyof(b: &mut Builder, at: TaskOffsets, space: Option<(u64, Pi
         match space {
             None => {
                 let tgid = read(b, work, (task, at.tgid), Size::B4, end);
-                let pid = b.load(Size::B4, work, PID);
+                let pid = b.load(Size::B8, work, PID);
                 b.br(Jmp::Ne, tgid, pid, other);
                 b.store(Size::B8, work, FOUND, 1);
             }
@@ -80,7 +80,7 @@ fn numbers(b: &mut Builder, work: V, ino: u64, o: PidOffsets) {
         let inum = read(b, work, (space, o.inum), Size::B4, end);
         b.br(Jmp::Ne, inum, ino as u32, on);
         let nr = read(b, work, (number, o.numbers + o.nr), Size::B4, end);
-        let pid = b.load(Size::B4, work, PID);
+        let pid = b.load(Size::B8, work, PID);
         b.br(Jmp::Ne, nr, pid, end);
         b.store(Size::B8, work, FOUND, 1);
         b.bind(end);

@@ -73,7 +73,7 @@ fn place(b: &mut Builder, strsize: u32, backward: bool, (s, sub, from, work): (V
 /// `index(s, sub, pos)` or `rindex(s, sub, pos)`.
 pub(super) fn index(b: &mut Builder, strsize: u32, backward: bool) {
     let (s, sub, pos, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
-    let pos = super::loops::short(b, pos);
+    let pos = b.copy(pos);
     let len = super::text::length(b, strsize, s);
     let (short, positive, look) = (b.label(), b.label(), b.label());
     b.br(Jmp::Sle, pos, len, short);

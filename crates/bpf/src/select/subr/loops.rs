@@ -130,8 +130,3 @@ fn shorten(b: &mut Builder, strsize: u32, count: V) {
     b.set(count, i64::from(strsize) - 1);
     b.bind(fits);
 }
-
-/// The low 32 bits as D's `int`.
-pub(super) fn short(b: &mut Builder, v: V) -> V {
-    crate::select::int::extend(b, 32, true, v)
-}

@@ -72,6 +72,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         | Subr::Mountpoint
         | Subr::Raise
         | Subr::Rand
+        | Subr::SetChar
         | Subr::Strchr
         | Subr::Strrchr
         | Subr::Substr
@@ -178,6 +179,13 @@ impl Clause<'_, '_> {
                 let all = Arg::Word(self.b.imm(i64::from(i32::MAX)));
                 let given = [self.text_at(args[0]), target, Arg::Word(from), all];
                 self.function("dt_substr", &given, text::substr);
+            }
+            Subr::SetChar => {
+                let at = self.reg(args[1]);
+                let bad = self.fault(FaultKind::BadIndex, Operand::V(at));
+                self.b.br(Jmp::Ge, at, self.env.module.strsize, bad);
+                let given = [self.text_at(args[0]), target, Arg::Word(at), self.word(args[2])];
+                self.function("dt_setchar", &given, text::set_char);
             }
             Subr::Strchr | Subr::Strrchr => {
                 let backward = subr == Subr::Strrchr;
@@ -330,11 +338,10 @@ impl Clause<'_, '_> {
         self.function("dt_strtok", &given, token::token);
     }
 
-    /// One of two kinds, as an `int` says; a fault when it says neither.
+    /// One of two kinds, as a number says; a fault when it says neither.
     fn either(&mut self, kind: Value, known: [i64; 2], mut make: impl FnMut(&mut Self, bool)) {
         let bad = self.fault(FaultKind::IllegalOp, Operand::Imm(0));
         let kind = self.reg(kind);
-        let kind = loops::short(self.b, kind);
         let (second, done) = (self.b.label(), self.b.label());
         self.b.br(Jmp::Ne, kind, known[0], second);
         make(self, true);

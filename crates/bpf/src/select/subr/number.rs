@@ -38,7 +38,6 @@ impl Clause<'_, '_> {
     /// A base; a fault when there is none such.
     pub(super) fn base(&mut self, value: Value) -> Arg {
         let base = self.reg(value);
-        let base = super::loops::short(self.b, base);
         let bad = self.fault(FaultKind::IllegalOp, Operand::Imm(0));
         self.b.br(Jmp::Slt, base, 2, bad);
         self.b.br(Jmp::Sgt, base, BASES, bad);

@@ -1,6 +1,6 @@
 //! Parts of strings, letters.
 
-use super::loops::{byte, clear, each, next, put, short, stop};
+use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words;
 use crate::select::strings::NULL;
@@ -17,11 +17,13 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     let (s, target) = (b.param(0), b.param(1));
     let len = length(b, strsize, s);
     let (given_from, given_count) = (b.param(2), b.param(3));
-    let (from, count) = (short(b, given_from), short(b, given_count));
+    let (from, count) = (b.copy(given_from), b.copy(given_count));
     let (placed, counted, fits, empty) = (b.label(), b.label(), b.label(), b.label());
     b.br(Jmp::Sge, from, 0, placed);
     b.update(Alu::Add, from, len);
     b.br(Jmp::Sge, from, 0, placed);
+    // Still before the start: that counts against the length, of which there must be some.
+    b.br(Jmp::Sle, count, 0, empty);
     b.update(Alu::Add, count, from);
     b.br(Jmp::Sle, count, 0, empty);
     b.set(from, 0);
@@ -40,6 +42,34 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     b.exit(0);
     b.bind(empty);
     clear(b, strsize, target);
+    b.exit(0);
+}
+
+/// `s` with the character `c` at `at` to `target`: see [`dif::subr`].
+pub(super) fn set_char(b: &mut Builder, strsize: u32) {
+    let (s, target, given) = (b.param(0), b.param(1), b.param(2));
+    let c = b.param(3);
+    let (at, c) = (b.copy(given), b.and(c, 0xff));
+    let (ends, done) = (b.label(), b.label());
+    let len = length(b, strsize, s);
+    b.br(Jmp::Eq, c, 0, ends);
+    words::copy_words(b, target, s, strsize);
+    b.br(Jmp::Gt, at, len, done);
+    // The last byte is a NUL.
+    b.br(Jmp::Ge, at, strsize - 1, done);
+    let place = b.add(target, at);
+    b.store(Size::B1, place, 0, c);
+    b.bind(done);
+    b.exit(0);
+    // What stands before it is left.
+    b.bind(ends);
+    clear(b, strsize, target);
+    let shorter = b.label();
+    b.br(Jmp::Le, at, len, shorter);
+    b.set(at, len);
+    b.bind(shorter);
+    let from = b.imm(0);
+    put(b, strsize, target, s, from, at);
     b.exit(0);
 }
 

@@ -1,0 +1,1 @@
+BEGIN { @a = sum(trace(1)); @b = quantize(printf("x")); }

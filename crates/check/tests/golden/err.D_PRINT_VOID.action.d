@@ -1,0 +1,1 @@
+BEGIN { print(trace(1)); print(clear(@a)); }

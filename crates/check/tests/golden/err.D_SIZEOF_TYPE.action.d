@@ -1,0 +1,1 @@
+BEGIN { @a = count(); trace(sizeof (@a)); trace(sizeof (printf("x"))); }

@@ -1,0 +1,233 @@
+//! What the checker computes of constants is what a running program computes of variables: every operator, for every pair of
+//! types, over the edge values of each, exhaustively. The oracle is the interpreter, before and after optimizing.
+//!
+//! A program has pairs of statements. The first of a pair computes with constants and is folded, the second with variables
+//! that hold the same values. `+ 0LL` makes all 64 bits of a value visible, so that a fold that cuts too early is seen; the
+//! value alone shows its type, by the size and sign of what is recorded.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fmt::Write;
+
+use dif::interp::{Interpreter, State, World};
+use dif::ir::{Field, Module};
+use exercise::stages::{Compiled, lowered};
+use plane::desc::Action;
+
+/// An integer type: name, bits, sign.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Type(&'static str, u32, bool);
+
+const TYPES: [Type; 8] = [
+    Type("char", 8, true),
+    Type("unsigned char", 8, false),
+    Type("short", 16, true),
+    Type("unsigned short", 16, false),
+    Type("int", 32, true),
+    Type("unsigned int", 32, false),
+    Type("long", 64, true),
+    Type("unsigned long", 64, false),
+];
+
+const ARITHMETIC: [&str; 10] = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"];
+const OTHER: [&str; 9] = ["==", "!=", "<", "<=", ">", ">=", "&&", "||", "^^"];
+
+/// The bits of the values where something changes: the smallest, the largest, their neighbours, the counts of shifts.
+fn edges(ty: Type) -> Vec<u64> {
+    let ones = u64::MAX >> (64 - ty.1);
+    let top = 1u64 << (ty.1 - 1);
+    vec![0, 1, 63, ones, ones - 1, top, top - 1]
+}
+
+/// A constant of the type: its bits, cast.
+fn constant(ty: Type, bits: u64) -> String {
+    format!("({}){bits:#x}", ty.0)
+}
+
+struct Nothing;
+
+impl World for Nothing {}
+
+/// The fields of the only record, each as `field: bytes`.
+fn fields(module: &Module) -> Vec<(Field, Vec<u8>)> {
+    let mut state = State::new(module);
+    Interpreter::new(module).fire(&[0], &mut state, &mut Nothing);
+    assert!(state.faults.is_empty(), "{:?}", state.faults);
+    let record = module.clauses[0].record.as_ref().unwrap();
+    let data = &state.records[0].data;
+    let traced = |a: &Action| match a {
+        Action::Trace(f) => (*f, data[f.offset as usize..][..f.datum.size() as usize].to_vec()),
+        other => panic!("{other:?}"),
+    };
+    record.actions.iter().map(traced).collect()
+}
+
+/// Pairs of expressions that must be equal, in groups that share what is assigned before them.
+#[derive(Default)]
+struct Pairs {
+    declarations: String,
+    groups: Vec<(String, Vec<(String, String)>)>,
+}
+
+impl Pairs {
+    /// What is assigned before the pairs that follow.
+    fn after(&mut self, before: String) {
+        self.groups.push((before, Vec::new()));
+    }
+
+    fn add(&mut self, folded: String, computed: String) {
+        if let Some((_, pairs)) = self.groups.last_mut() {
+            pairs.push((folded, computed));
+        }
+    }
+
+    /// With all bits of the value.
+    fn add_bits(&mut self, folded: &str, computed: &str) {
+        self.add(format!("{folded} + 0LL"), format!("{computed} + 0LL"));
+    }
+
+    fn check(self) {
+        for groups in self.groups.chunks(40) {
+            let mut text = format!("{}BEGIN {{\n", self.declarations);
+            for (before, pairs) in groups {
+                let _ = writeln!(text, "{before}");
+                for (folded, computed) in pairs {
+                    let _ = writeln!(text, "trace({folded});trace({computed});");
+                }
+            }
+            text.push_str("}\n");
+            let mut module = match lowered(&text, 64, None).unwrap() {
+                Compiled::Module(module, _) => module,
+                Compiled::Refused(why) => panic!("{why}\n{text}"),
+            };
+            for optimized in [false, true] {
+                if optimized {
+                    dif::opt::optimize(&mut module);
+                }
+                let fields = fields(&module);
+                let pairs =
+                    || groups.iter().flat_map(|(before, pairs)| pairs.iter().map(move |p| (before, p)));
+                assert_eq!(fields.len(), 2 * pairs().count());
+                for (values, (before, (folded, computed))) in fields.chunks(2).zip(pairs()) {
+                    let same = values[0].0.datum == values[1].0.datum && values[0].1 == values[1].1;
+                    assert!(same, "{before} {folded} is {:?}, {computed} is {:?}", values[0], values[1]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn binary_operators_of_constants_and_of_variables_agree() {
+    for left in TYPES {
+        let mut pairs = Pairs::default();
+        let _ = writeln!(pairs.declarations, "this {} a;", left.0);
+        for (i, right) in TYPES.into_iter().enumerate() {
+            let _ = writeln!(pairs.declarations, "this {} b{i};", right.0);
+            for x in edges(left) {
+                for y in edges(right) {
+                    let (cx, cy) = (constant(left, x), constant(right, y));
+                    pairs.after(format!("this->a = {cx}; this->b{i} = {cy};"));
+                    for op in ARITHMETIC.iter().chain(&OTHER) {
+                        if matches!(*op, "/" | "%") && y == 0 {
+                            continue;
+                        }
+                        let (folded, computed) =
+                            (format!("({cx} {op} {cy})"), format!("(this->a {op} this->b{i})"));
+                        pairs.add_bits(&folded, &computed);
+                        if x == 1 && y == 1 {
+                            pairs.add(folded, computed);
+                        }
+                    }
+                }
+            }
+        }
+        pairs.check();
+    }
+}
+
+#[test]
+fn assignments_of_constants_and_of_variables_agree() {
+    for left in TYPES {
+        let mut pairs = Pairs::default();
+        let _ = writeln!(pairs.declarations, "this {} a; this {} c;", left.0, left.0);
+        for (i, right) in TYPES.into_iter().enumerate() {
+            let _ = writeln!(pairs.declarations, "this {} b{i};", right.0);
+            for x in edges(left) {
+                for y in edges(right) {
+                    let (cx, cy) = (constant(left, x), constant(right, y));
+                    pairs.after(format!("this->b{i} = {cy}; this->a = this->c = {cx};"));
+                    // One after the other, each with what the one before left.
+                    for op in ["", "+", "-", "^", "*", "|", "<<", ">>", "/", "%", "&"] {
+                        if matches!(op, "/" | "%") && y == 0 {
+                            continue;
+                        }
+                        pairs.add_bits(
+                            &format!("(this->a {op}= {cy})"),
+                            &format!("(this->c {op}= this->b{i})"),
+                        );
+                    }
+                }
+            }
+        }
+        pairs.check();
+    }
+}
+
+/// What gives a value that may be beyond its type, of constants and of variables.
+fn makers(x: &str, y: &str) -> Vec<String> {
+    let mut all: Vec<String> = ["", "-", "~", "!", "+"].iter().map(|op| format!("{op}({x})")).collect();
+    all.extend(["+", "-", "*", "^", "<<", ">>"].iter().map(|op| format!("(({x}) {op} ({y}))")));
+    all.push(format!("(({x}) < ({y}) ? ({x}) : ({y}))"));
+    all
+}
+
+#[test]
+fn unary_operators_and_casts_of_constants_and_of_variables_agree() {
+    for ty in TYPES {
+        let mut pairs = Pairs::default();
+        let _ = writeln!(
+            pairs.declarations,
+            "this {} a; this {} b; this unsigned long z; this char n;",
+            ty.0, ty.0
+        );
+        for x in edges(ty) {
+            for y in [1, 3, 5].map(|i| edges(ty)[i]) {
+                let (cx, cy) = (constant(ty, x), constant(ty, y));
+                pairs.after(format!("this->a = {cx}; this->b = {cy}; this->z = 0xfffffff0; this->n = -5;"));
+                for (folded, computed) in makers(&cx, &cy).iter().zip(makers("this->a", "this->b")) {
+                    let mut pair = |f: &dyn Fn(&str) -> String| {
+                        pairs.add_bits(&f(folded), &f(&computed));
+                        if x == 1 {
+                            pairs.add(f(folded), f(&computed));
+                        }
+                    };
+                    for op in ["-", "~", "!", "+"] {
+                        pair(&|e| format!("({op} {e})"));
+                    }
+                    for to in TYPES.iter().map(|t| t.0).chain(["_Bool"]) {
+                        pair(&|e| format!("(({to}){e})"));
+                    }
+                    for after in [">> 1", "/ 3", "% 7", "< 100", "^^ 0", "&& 1"] {
+                        pair(&|e| format!("({e} {after})"));
+                    }
+                    pair(&|e| format!("(this->z < {e})"));
+                    pair(&|e| format!("({e} == this->n)"));
+                    pair(&|e| format!("({e} ? 2 : 3)"));
+                }
+            }
+        }
+        pairs.check();
+    }
+}
+
+#[test]
+fn a_minus_before_a_cast_computes_in_64_bits_as_the_kernel_does() {
+    let mut pairs = Pairs { declarations: "uint16_t v; uint64_t z;\n".into(), ..Pairs::default() };
+    pairs.after("v = 1000; z = 65000;".into());
+    pairs.add("z < -(uint16_t)1000".into(), "z < -v".into());
+    pairs.add_bits("-(uint16_t)1000", "-1000");
+    // A literal with a minus before it is a constant of its type, as in C.
+    pairs.add_bits("-1U", "4294967295");
+    pairs.check();
+}
