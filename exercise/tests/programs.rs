@@ -46,7 +46,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
     let clauses: Vec<usize> = (0..module.clauses.len()).collect();
     let mut interpreter = Interpreter::new(module);
     if setup.activity == Activity::Active {
-        interpreter = interpreter.gated();
+        interpreter = interpreter.ending_at_exit();
     }
     let mut state = State::new(module);
     for n in session::interned(module, setup.probes) {

@@ -1,12 +1,14 @@
-//! What D's operators compute, once for everybody: the checker's folding of constants, the optimizer's, the
-//! interpreter's and the back end's immediate operands all call these functions, so that folding cannot change an answer.
+//! The arithmetic of D's operators. Constant folding in the checker and in the optimizer, the
+//! interpreter and the immediate operands of the back end all call these functions. So folding
+//! cannot change a result.
 //!
-//! The rule is D's own: a value has 64 bits, and arithmetic wraps there. A value's type matters only where the caller
-//! says so: in the signedness of a division, a right shift or a comparison, and in [`ext`], which is what a cast, a store
-//! and a record do. In particular nothing is cut to its type because an operator made it: `-(uint16_t)1000` is -1000 in 64
-//! bits until it is stored.
+//! The rule is D's: a value has 64 bits, and arithmetic wraps at 64 bits. The type of a value
+//! matters in two cases only: the caller states the signedness of a division, a right shift or a
+//! comparison, and [`ext`] truncates and extends, as casts, stores and records do. An operator
+//! alone never truncates its result to its type: `-(uint16_t)1000` is -1000 in 64 bits until it is
+//! stored.
 //!
-//! Knows neither D's types nor the intermediate form; both are built on it.
+//! This crate knows neither D's types nor the intermediate form. Both are built on it.
 
 use std::cmp::Ordering;
 
@@ -49,12 +51,12 @@ impl BinOp {
         BinOp::Ashr,
     ];
 
-    /// True for the operations that fault on a zero divisor.
+    /// True for the operations that fault when the divisor is zero.
     pub fn divides(self) -> bool {
         matches!(self, BinOp::Sdiv | BinOp::Udiv | BinOp::Srem | BinOp::Urem)
     }
 
-    /// True when the operands may change places.
+    /// True when the operands can be exchanged.
     pub fn commutes(self) -> bool {
         matches!(self, BinOp::Add | BinOp::Mul | BinOp::And | BinOp::Or | BinOp::Xor)
     }
@@ -100,7 +102,7 @@ impl Cond {
         Cond::Uge,
     ];
 
-    /// The condition that holds when the operands change places.
+    /// The equivalent condition for exchanged operands.
     #[must_use]
     pub fn swapped(self) -> Cond {
         match self {
@@ -116,7 +118,7 @@ impl Cond {
         }
     }
 
-    /// The condition that holds when this one does not.
+    /// The condition that is true exactly when this one is false.
     #[must_use]
     pub fn negated(self) -> Cond {
         match self {
@@ -134,7 +136,7 @@ impl Cond {
     }
 }
 
-/// `None`: the divisor is zero.
+/// Computes a two-operand operation. Returns `None` when the divisor is zero.
 pub fn bin(op: BinOp, a: i64, b: i64) -> Option<i64> {
     let (ua, ub) = (a as u64, b as u64);
     Some(match op {
@@ -149,14 +151,14 @@ pub fn bin(op: BinOp, a: i64, b: i64) -> Option<i64> {
         BinOp::And => a & b,
         BinOp::Or => a | b,
         BinOp::Xor => a ^ b,
-        // The wrapping shifts take the count modulo 64, as the form says and as the machine does.
+        // The wrapping shifts take the count modulo 64, as the intermediate form and the CPU do.
         BinOp::Shl => a.wrapping_shl(b as u32),
         BinOp::Lshr => ua.wrapping_shr(b as u32) as i64,
         BinOp::Ashr => a.wrapping_shr(b as u32),
     })
 }
 
-/// Negation wraps.
+/// Computes a one-operand operation. Negation wraps.
 pub fn un(op: UnOp, a: i64) -> i64 {
     match op {
         UnOp::Neg => a.wrapping_neg(),
@@ -164,7 +166,7 @@ pub fn un(op: UnOp, a: i64) -> i64 {
     }
 }
 
-/// Of integers and addresses.
+/// Compares integers or addresses.
 pub fn cmp(cond: Cond, a: i64, b: i64) -> bool {
     match cond {
         Cond::Eq => a == b,
@@ -180,7 +182,7 @@ pub fn cmp(cond: Cond, a: i64, b: i64) -> bool {
     }
 }
 
-/// Of strings, without their NUL; bytes are unsigned.
+/// Compares strings, given without their NUL. Bytes are unsigned.
 pub fn str_cmp(cond: Cond, a: &[u8], b: &[u8]) -> bool {
     let order = a.cmp(b);
     match cond {
@@ -193,7 +195,7 @@ pub fn str_cmp(cond: Cond, a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The low `bits` of a value; 64 or more leave it as it is.
+/// Sign- or zero-extends the low `bits` of a value. With 64 bits or more, the value is unchanged.
 pub fn ext(bits: u8, signed: bool, value: i64) -> i64 {
     let unused = 64u32.saturating_sub(u32::from(bits)) % 64;
     if signed { (value << unused) >> unused } else { (((value as u64) << unused) >> unused) as i64 }
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_corners_of_division_and_shift_wrap() {
+    fn division_and_shift_wrap_at_extreme_operands() {
         assert_eq!(bin(BinOp::Sdiv, i64::MIN, -1), Some(i64::MIN));
         assert_eq!(bin(BinOp::Srem, i64::MIN, -1), Some(0));
         assert_eq!(bin(BinOp::Udiv, 1, 0), None);
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_takes_the_low_bits() {
+    fn ext_keeps_the_low_bits_and_extends_their_sign() {
         assert_eq!(ext(8, true, 0x180), -128);
         assert_eq!(ext(8, false, 0x180), 128);
         assert_eq!(ext(32, true, 0xffff_ffff), -1);
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn string_bytes_compare_unsigned() {
+    fn string_bytes_compare_as_unsigned() {
         assert!(str_cmp(Cond::Slt, b"a", b"\xff"));
         assert!(str_cmp(Cond::Slt, b"", b"a"));
         assert!(str_cmp(Cond::Sge, b"ab", b"a"));

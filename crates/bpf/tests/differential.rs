@@ -112,7 +112,7 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
     let mut run = Run::new(setup);
     let mut interpreter = Interpreter::new(&module).with_error(&variant.error);
     if variant.activity == Activity::Active {
-        interpreter = interpreter.gated();
+        interpreter = interpreter.ending_at_exit();
     }
     for firing in 0..3 {
         let mut args: [u64; 10] = std::array::from_fn(|_| rng.int() as u64);

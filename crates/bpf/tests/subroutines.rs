@@ -19,7 +19,7 @@ fn program(rows: &[&Row], strsize: u32) -> Setup {
     let mut text =
         format!("module strsize {strsize}\nstring s0 = \"\"\nstring s1 = \"/a/b\"\nstring s2 = \"b\"\n");
     for (i, row) in rows.iter().enumerate() {
-        let ty = if row.gives == Ty::Str { "str" } else { "i64" };
+        let ty = if row.result == Ty::Str { "str" } else { "i64" };
         writeln!(text, "var var{i} = global \"x{i}\" {ty}").unwrap();
     }
     text.push_str(
@@ -36,7 +36,7 @@ fn program(rows: &[&Row], strsize: u32) -> Setup {
                 _ => "v2",
             })
             .collect();
-        let (v, ty) = (i + 3, if row.gives == Ty::Str { "str" } else { "int" });
+        let (v, ty) = (i + 3, if row.result == Ty::Str { "str" } else { "int" });
         writeln!(text, "    v{v}:{ty} = call {} {}", row.name, args.join(", ")).unwrap();
         writeln!(text, "    storevar var{i}, v{v}").unwrap();
     }
@@ -55,7 +55,7 @@ fn run(rows: &[&Row], strsize: u32) -> (usize, String) {
     let run = Run::new(setup);
     run.fire(&[0; 10]);
     for (i, row) in rows.iter().enumerate() {
-        let (id, size) = (VarId(i as u32), if row.gives == Ty::Str { strsize } else { 8 });
+        let (id, size) = (VarId(i as u32), if row.result == Ty::Str { strsize } else { 8 });
         let mut want = match state.global(id) {
             Some(Val::Int(n)) => n.to_le_bytes().to_vec(),
             Some(Val::Str(s)) => s.clone(),

@@ -1,12 +1,14 @@
-//! Builds functions, one instruction after the other.
+//! Builds functions, one instruction at a time.
 //!
-//! The front end walks a tree and emits as it goes; it creates a block when it meets a branch and fills it later, so
-//! blocks come into being in any order. [`FunctionBuilder::finish`] sorts them ([`Function::normalize`]), instead of
-//! asking the front end for an order it would have to plan ahead. Result types follow from the operation, so the front
-//! end cannot state a wrong one; only loads of variables, whose types the module holds, take theirs.
+//! The front end walks a tree and emits instructions as it goes. It creates a block when it meets a
+//! branch and fills that block later, so blocks are created in any order.
+//! [`FunctionBuilder::finish`] sorts them ([`Function::normalize`]); the front end need not plan
+//! the order. The operation determines the type of its result, so the front end cannot state a
+//! wrong one. Loads of variables are the exception: the module holds those types, so the caller
+//! passes them.
 //!
-//! What is emitted after a block's end lands in a block that nothing reaches, and is gone after `finish`: the front end
-//! need not watch whether its last statement ended the clause.
+//! Instructions emitted after the end of a block go to an unreachable block, which `finish`
+//! removes. So the front end need not check whether its last statement ended the clause.
 
 use diagnostics::Span;
 
@@ -19,9 +21,9 @@ use crate::memory::SCRATCH_SIZE;
 /// Why a function could not be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildError {
-    /// A block that is reached has no end.
+    /// A reachable block has no terminator.
     Unterminated(Block),
-    /// An edge leads back: D has no loops.
+    /// An edge goes backward. D has no loops.
     Cycle(Block),
 }
 
@@ -43,7 +45,7 @@ struct OpenBlock {
     term: Option<Term>,
 }
 
-/// A function in the making. It starts in its entry block.
+/// A function under construction. The current block is at first the entry block.
 #[derive(Debug)]
 pub struct FunctionBuilder {
     name: String,
@@ -55,7 +57,7 @@ pub struct FunctionBuilder {
 }
 
 impl FunctionBuilder {
-    /// A function with an empty entry block, the predicate (action 0) open.
+    /// Creates a function with an empty entry block. The current action is the predicate (0).
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -67,12 +69,13 @@ impl FunctionBuilder {
         }
     }
 
-    /// The D text that what follows comes from; gives back the one before, to restore.
+    /// Sets the source text of the instructions that follow. Returns the previous one, for the
+    /// caller to restore.
     pub fn set_span(&mut self, span: Option<Span>) -> Option<Span> {
         std::mem::replace(&mut self.span, span)
     }
 
-    /// The action that what follows belongs to: 0 the predicate, then from 1.
+    /// Sets the action of the instructions that follow: 0 is the predicate, actions count from 1.
     pub fn set_action(&mut self, action: u16) {
         self.action = action;
     }
@@ -83,7 +86,7 @@ impl FunctionBuilder {
         Block(self.blocks.len() as u32 - 1)
     }
 
-    /// A new block with one parameter: where the two ways of a `?:` or `&&` meet.
+    /// A new block with one parameter: the join of the two branches of a `?:` or `&&`.
     pub fn create_join(&mut self, ty: Ty) -> (Block, Value) {
         let block = self.create_block();
         (block, self.block_param(block, ty))
@@ -98,19 +101,19 @@ impl FunctionBuilder {
         value
     }
 
-    /// Emits into `block` from now on.
+    /// Makes `block` the current block: instructions are emitted into it from now on.
     pub fn switch_to(&mut self, block: Block) {
         if (block.0 as usize) < self.blocks.len() {
             self.current = block.0 as usize;
         }
     }
 
-    /// The block emitted into.
+    /// The current block.
     pub fn current(&self) -> Block {
         Block(self.current as u32)
     }
 
-    /// True when the current block has its end already.
+    /// True when the current block already has a terminator.
     pub fn is_terminated(&self) -> bool {
         self.blocks[self.current].term.is_some()
     }
@@ -161,7 +164,7 @@ impl FunctionBuilder {
         self.emit(Op::Null, Ty::Str)
     }
 
-    /// Arithmetic; a pointer plus or minus something stays a pointer.
+    /// Arithmetic. A pointer plus or minus an integer is a pointer.
     pub fn bin(&mut self, op: BinOp, left: Value, right: Value) -> Value {
         let ty = match (op, self.ty(left)) {
             (BinOp::Add | BinOp::Sub, Ty::Ptr(space)) => Ty::Ptr(space),
@@ -185,7 +188,8 @@ impl FunctionBuilder {
         self.emit(Op::StrCmp(cond, left, right), Ty::Int)
     }
 
-    /// The low `bits` of a value, extended; 64 bits are the value itself (of a pointer, its integer).
+    /// The low `bits` of a value, extended. With 64 bits the result is the value itself (for a
+    /// pointer, its integer).
     pub fn ext(&mut self, bits: u8, signed: bool, value: Value) -> Value {
         match (bits, self.ty(value)) {
             (64, Ty::Ptr(_)) => self.as_int(value),
@@ -194,7 +198,7 @@ impl FunctionBuilder {
         }
     }
 
-    /// Views a value as a pointer.
+    /// Reinterprets a value as a pointer.
     pub fn as_ptr(&mut self, space: Space, value: Value) -> Value {
         if self.ty(value) == Ty::Ptr(space) {
             return value;
@@ -202,7 +206,7 @@ impl FunctionBuilder {
         self.emit(Op::AsPtr(space, value), Ty::Ptr(space))
     }
 
-    /// Views a pointer as an integer.
+    /// Reinterprets a pointer as an integer.
     pub fn as_int(&mut self, value: Value) -> Value {
         if self.ty(value) == Ty::Int {
             return value;
@@ -210,12 +214,12 @@ impl FunctionBuilder {
         self.emit(Op::AsInt(value), Ty::Int)
     }
 
-    /// An integer of the firing.
+    /// An integer built-in variable.
     pub fn builtin(&mut self, builtin: IntBuiltin) -> Value {
         self.emit(Op::Builtin(builtin), Ty::Int)
     }
 
-    /// A string of the firing.
+    /// A string built-in variable.
     pub fn builtin_str(&mut self, builtin: StrBuiltin) -> Value {
         self.emit(Op::BuiltinStr(builtin), Ty::Str)
     }
@@ -235,9 +239,9 @@ impl FunctionBuilder {
         self.emit(Op::StrLen(value), Ty::Int)
     }
 
-    /// A subroutine, with as many arguments as its row says.
+    /// Calls a subroutine. The number of arguments must match the subroutine's row.
     pub fn call(&mut self, subr: Subr, args: Vec<Value>) -> Value {
-        self.emit(Op::Call(subr, args), subr.row().gives)
+        self.emit(Op::Call(subr, args), subr.row().result)
     }
 
     /// Reads a scalar variable of type `ty` (Int or Str).
@@ -250,27 +254,28 @@ impl FunctionBuilder {
         self.emit(Op::AddrVar(var), Ty::Ptr(Space::Static))
     }
 
-    /// Stores the low bytes of a value in D's own memory.
+    /// Stores the low bytes of a value in D memory.
     pub fn store(&mut self, size: u8, addr: Value, value: Value) {
         self.push(Op::Store { size, addr, value }, None);
     }
 
-    /// Takes scratch memory.
+    /// Allocates scratch memory.
     pub fn alloca(&mut self, size: Value) -> Value {
         self.emit(Op::Alloca(size), Ty::Ptr(Space::Scratch))
     }
 
-    /// Copies bytes to D's own memory.
+    /// Copies bytes to D memory.
     pub fn copy(&mut self, dst: Value, src: Value, len: Value) {
         self.push(Op::Copy { dst, src, len }, None);
     }
 
-    /// Copies an element that is an object to fixed scratch memory; its address there.
+    /// Copies an element that is an object to fixed scratch memory. Returns the address of the
+    /// copy.
     pub fn copy_elem(&mut self, var: VarId, key: Vec<Value>, at: u32) -> Value {
         self.emit(Op::CopyElem { var, key, at }, Ty::Ptr(Space::Scratch))
     }
 
-    /// Copies an object to fixed scratch memory; its address there.
+    /// Copies an object to fixed scratch memory. Returns the address of the copy.
     pub fn copy_obj(&mut self, addr: Value, size: u32, at: u32) -> Value {
         self.emit(Op::CopyObj { addr, size, at }, Ty::Ptr(Space::Scratch))
     }
@@ -280,22 +285,22 @@ impl FunctionBuilder {
         self.push(Op::StoreObj { var, key, addr }, None);
     }
 
-    /// Copies a string to fixed scratch memory; its address there.
+    /// Copies a string to fixed scratch memory. Returns the address of the copy.
     pub fn str_addr(&mut self, value: Value, at: u32) -> Value {
         self.emit(Op::StrAddr { value, at }, Ty::Ptr(Space::Scratch))
     }
 
-    /// Writes a field of bytes from memory.
+    /// Writes a field of bytes, read from memory.
     pub fn record_bytes(&mut self, field: Field, addr: Value, len: Option<Value>) {
         self.push(Op::RecordBytes { field, addr, len }, None);
     }
 
-    /// Writes memory of the process.
+    /// Writes to memory of the current process.
     pub fn copy_out(&mut self, src: Value, addr: Value, len: Value) {
         self.push(Op::CopyOut { src, addr, len }, None);
     }
 
-    /// Writes a string to memory of the process.
+    /// Writes a string to memory of the current process.
     pub fn copy_out_str(&mut self, value: Value, addr: Value, max: Value) {
         self.push(Op::CopyOutStr { value, addr, max }, None);
     }
@@ -320,7 +325,7 @@ impl FunctionBuilder {
         self.push(Op::DeleteElem(var, key), None);
     }
 
-    /// Takes a stack.
+    /// Captures a stack.
     pub fn stack(&mut self, user: bool, frames: u32) -> Value {
         self.emit(Op::Stack { user, frames }, Ty::Int)
     }
@@ -345,12 +350,12 @@ impl FunctionBuilder {
         self.push(Op::Commit, None);
     }
 
-    /// Aggregates.
+    /// Adds a sample to an aggregation.
     pub fn aggregate(&mut self, agg: AggId, key: Vec<Value>, args: Vec<Value>) {
         self.push(Op::Aggregate { agg, key, args }, None);
     }
 
-    /// Ends the session with a status.
+    /// Ends the session with an exit status.
     pub fn exit(&mut self, status: Value) {
         self.push(Op::Exit(status), None);
     }
@@ -360,12 +365,13 @@ impl FunctionBuilder {
         self.push(Op::FaultUnless(kind, cond, value), None);
     }
 
-    /// Ends the block: goes to another. An end after the end is ignored, as is all that follows a `return`.
+    /// Ends the block with a jump. A second terminator is ignored, as is everything after a
+    /// `return`.
     pub fn jump(&mut self, to: Block, args: Vec<Value>) {
         self.terminate(Term::Jump(to, args));
     }
 
-    /// Ends the block: goes one of two ways.
+    /// Ends the block with a conditional branch.
     pub fn branch(&mut self, cond: Value, then: (Block, Vec<Value>), other: (Block, Vec<Value>)) {
         self.terminate(Term::Branch { cond, then, other });
     }
@@ -375,12 +381,13 @@ impl FunctionBuilder {
         self.terminate(Term::Return);
     }
 
-    /// Ends the block: the predicate does not hold.
+    /// Ends the block and the clause: the predicate is false.
     pub fn predicate_false(&mut self) {
         self.terminate(Term::PredicateFalse);
     }
 
-    /// The function, its blocks sorted, those that nothing reaches gone, its values numbered in order.
+    /// Finishes the function: sorts the blocks, removes unreachable blocks and renumbers the values
+    /// in order.
     pub fn finish(self) -> Result<Function, BuildError> {
         let mut open = Vec::new();
         let blocks: Vec<BlockData> = self
@@ -418,12 +425,13 @@ fn reachable(blocks: &[BlockData]) -> Vec<bool> {
 }
 
 impl Module {
-    /// A module without clauses; string 0 is "" already.
+    /// Creates a module without clauses. String 0 is "".
     pub fn new(strsize: u32) -> Module {
         Module { strings: vec![Vec::new()], strsize, scratchsize: SCRATCH_SIZE, ..Module::default() }
     }
 
-    /// The number of a constant: cut at its first NUL and at `strsize - 1` bytes, kept once.
+    /// Interns a constant string: truncates it at its first NUL and at `strsize - 1` bytes, and
+    /// returns its number. Equal strings have one number.
     pub fn intern(&mut self, text: &[u8]) -> StrId {
         if self.strings.is_empty() {
             self.strings.push(Vec::new());
@@ -443,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_created_in_any_order_come_out_forward_and_the_unreached_are_gone() {
+    fn finish_sorts_blocks_forward_and_drops_unreachable_ones() {
         let mut b = FunctionBuilder::new("clause_0");
         let (join, joined) = b.create_join(Ty::Int);
         let no = b.create_block();
@@ -476,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_block_and_a_cycle_are_refused() {
+    fn finish_rejects_a_block_without_end_and_a_cycle() {
         let mut b = FunctionBuilder::new("f");
         let next = b.create_block();
         b.jump(next, vec![]);
@@ -490,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_kept_once_and_cut_at_nul_and_strsize() {
+    fn strings_are_interned_once_and_truncated_at_nul_and_strsize() {
         let mut m = Module::new(8);
         assert_eq!(m.intern(b""), StrId(0));
         assert_eq!(m.intern(b"abc"), StrId(1));

@@ -1,8 +1,9 @@
-//! Which block dominates which.
+//! The dominator tree of a function.
 //!
-//! Blocks stand in topological order and D has no loops, so one forward pass finds every immediate dominator: all
-//! predecessors of a block are known when it is reached. Entry and leave numbers of a walk over the dominator tree make
-//! the question "does a dominate b" two comparisons.
+//! Blocks are in topological order and D has no loops. So one forward pass finds every immediate
+//! dominator: all predecessors of a block are processed before the block. A walk over the dominator
+//! tree numbers entries and exits. With these numbers, the query "does a dominate b" is two
+//! comparisons.
 
 use crate::ir::Function;
 
@@ -11,11 +12,11 @@ use crate::ir::Function;
 pub(crate) struct DomTree {
     reached: Vec<bool>,
     enter: Vec<u32>,
-    leave: Vec<u32>,
+    exit: Vec<u32>,
 }
 
 impl DomTree {
-    /// Edges that do not go forward are left out: the verifier has refused them before.
+    /// Edges that do not go forward are ignored. The verifier has already rejected them.
     pub(crate) fn new(function: &Function) -> DomTree {
         let n = function.blocks.len();
         let mut idom: Vec<usize> = (0..n).collect();
@@ -28,7 +29,7 @@ impl DomTree {
             if !reached[from] {
                 continue;
             }
-            // A block's dominator is final when it is reached: all its predecessors stand before it.
+            // The dominator of this block is final: all predecessors come before the block.
             depth[from] = if from == 0 { 0 } else { depth[idom[from]] + 1 };
             block.term.for_each_edge(|to, _| {
                 let to = to.0 as usize;
@@ -39,16 +40,16 @@ impl DomTree {
                 reached[to] = true;
             });
         }
-        let (enter, leave) = number(&idom, &reached);
-        DomTree { reached, enter, leave }
+        let (enter, exit) = number(&idom, &reached);
+        DomTree { reached, enter, exit }
     }
 
-    /// True when every way to `b` passes `a`.
+    /// True when every path to `b` passes through `a`.
     pub(crate) fn dominates(&self, a: usize, b: usize) -> bool {
-        self.enter[a] <= self.enter[b] && self.leave[b] <= self.leave[a]
+        self.enter[a] <= self.enter[b] && self.exit[b] <= self.exit[a]
     }
 
-    /// True when the block can be reached at all.
+    /// True when the block is reachable.
     pub(crate) fn is_reached(&self, block: usize) -> bool {
         self.reached[block]
     }
@@ -73,18 +74,18 @@ fn number(idom: &[usize], reached: &[bool]) -> (Vec<u32>, Vec<u32>) {
             children[idom[b]].push(b);
         }
     }
-    let (mut enter, mut leave) = (vec![0; n], vec![0; n]);
+    let (mut enter, mut exit) = (vec![0; n], vec![0; n]);
     let mut clock = 0;
     let mut stack = if n > 0 { vec![(0, false)] } else { vec![] };
-    while let Some((b, leaving)) = stack.pop() {
+    while let Some((b, exiting)) = stack.pop() {
         clock += 1;
-        if leaving {
-            leave[b] = clock;
+        if exiting {
+            exit[b] = clock;
             continue;
         }
         enter[b] = clock;
         stack.push((b, true));
         stack.extend(children[b].iter().map(|c| (*c, false)));
     }
-    (enter, leave)
+    (enter, exit)
 }

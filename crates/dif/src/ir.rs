@@ -1,19 +1,24 @@
 //! The form itself: modules, functions, blocks, operations.
 //!
 //! Semantics that both executors share:
-//! - Integer values are 64 bits; arithmetic wraps. The static type of D matters only where the front end emits
-//!   [`Op::Ext`] (casts, stores, records) and in the signedness of `Div`, `Rem`, `Shr` and [`Op::Cmp`].
-//! - Shift counts are taken modulo 64. `Sdiv`/`Srem`: `i64::MIN / -1` wraps to `i64::MIN`, remainder 0.
-//! - A zero divisor faults [`FaultKind::DivZero`] (value 0). A load that fails faults [`FaultKind::BadAddr`] with the
-//!   address.
-//! - A string value is a sequence of at most `strsize - 1` non-NUL bytes, or NULL: what a subroutine gives that found
-//!   nothing. NULL is assigned, passed on and compared (it equals ""); any other use of it faults
-//!   [`FaultKind::BadAddr`] with 0 ([`Op::for_each_text`]). A variable that was never assigned is "".
-//! - A fault ends the function: the record is discarded, nothing after it happens, and what happened to variables and
-//!   aggregations stays. The fault's *action* is the instruction's [`InstData::action`] (0: predicate), its *offset*
-//!   the instruction's position in block order.
-//! - A counted drop (no room in ring, table, variable space) is not a fault. A full ring at [`Op::Reserve`] ends the
-//!   function before anything happened; any other drop skips only that operation (a dropped load reads 0 or "").
+//! - Integer values have 64 bits, and arithmetic wraps. The static type of D matters only in
+//!   [`Op::Ext`], which the front end emits (casts, stores, records), and in the signedness of
+//!   `Div`, `Rem`, `Shr` and [`Op::Cmp`].
+//! - Shift counts are taken modulo 64. `Sdiv`/`Srem`: `i64::MIN / -1` wraps to `i64::MIN`,
+//!   remainder 0.
+//! - A zero divisor faults with [`FaultKind::DivZero`] (value 0). A failed load faults with
+//!   [`FaultKind::BadAddr`] (value: the address).
+//! - A string value is a sequence of at most `strsize - 1` non-NUL bytes, or NULL. A subroutine
+//!   that finds nothing returns NULL. NULL can be assigned, passed to a block and compared (it
+//!   equals ""). Any other use faults with [`FaultKind::BadAddr`] (value 0); see
+//!   [`Op::for_each_text`]. A variable that was never assigned is "".
+//! - A fault ends the function: the record is discarded, and nothing after the fault happens.
+//!   Earlier changes to variables and aggregations remain. The fault's *action* is the
+//!   instruction's [`InstData::action`] (0: predicate), its *offset* the instruction's position in
+//!   block order.
+//! - A counted drop (no space in a ring, table or variable storage) is not a fault. A full ring at
+//!   [`Op::Reserve`] ends the function before it has any effect. Any other drop skips only that
+//!   operation (a dropped load reads 0 or "").
 
 pub use arith::{BinOp, Cond, UnOp};
 use diagnostics::Span;
@@ -25,11 +30,11 @@ pub use crate::subr::Subr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub u32);
 
-/// A block of a function; blocks are ordered so that every edge goes forward. Block 0 is the entry.
+/// A block of a function. Blocks are ordered so that every edge goes forward. Block 0 is the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Block(pub u32);
 
-/// An interned constant string of the module; 0 is "".
+/// An interned constant string of the module. String 0 is "".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StrId(pub u32);
 
@@ -37,18 +42,20 @@ pub struct StrId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VarId(pub u32);
 
-/// Where a pointer points.
+/// The address space of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// Kernel memory: checked reads.
+    /// Kernel memory. Reads are checked.
     Kernel,
-    /// Memory of the current process: checked user reads.
+    /// Memory of the current process. Reads are checked.
     User,
-    /// Memory of this firing (`alloca`, `copyin`): an offset, bounds-checked.
+    /// Memory of this firing (`alloca`, `copyin`). An access is an offset, checked against its
+    /// bounds.
     Scratch,
-    /// Storage of a D variable: an offset, bounds-checked.
+    /// Storage of a D variable. An access is an offset, checked against its bounds.
     Static,
-    /// Not known before run time: kernel, scratch or static, by the address ([`crate::memory`]).
+    /// Known only at run time: kernel, scratch or static, decoded from the address
+    /// ([`crate::memory`]).
     Unknown,
 }
 
@@ -63,12 +70,12 @@ pub enum Ty {
     Str,
 }
 
-/// Integers a firing can be asked for.
+/// Integer built-in variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IntBuiltin {
-    /// `arg0` … `arg9`, raw; those after them up to [`ARGS`] are only reached by `args[]`.
+    /// `arg0` … `arg9`, raw. Further arguments, up to [`ARGS`], are reachable only by `args[]`.
     Arg(u8),
-    /// Process id as the tracer's pid namespace sees it.
+    /// Process id in the tracer's pid namespace.
     Pid,
     /// Parent's process id, likewise.
     Ppid,
@@ -78,45 +85,47 @@ pub enum IntBuiltin {
     Uid,
     /// Real group id.
     Gid,
-    /// CPU of the firing.
+    /// CPU on which the probe fired.
     Cpu,
-    /// Nanoseconds, monotonic; constant within a clause.
+    /// Monotonic nanoseconds. Constant within a clause.
     Timestamp,
-    /// Nanoseconds since 1970; constant within a clause.
+    /// Nanoseconds since 1970. Constant within a clause.
     Walltimestamp,
-    /// Error of the system call that returns, else 0.
+    /// Error of the returning system call, otherwise 0.
     Errno,
     /// Id of the enabled probe.
     Epid,
     /// Id of the probe, as `dtrace -l` shows it.
     ProbeId,
-    /// Kernel frames.
+    /// Number of kernel frames.
     StackDepth,
-    /// User frames.
+    /// Number of user frames.
     UstackDepth,
-    /// Where the function that the probe is in returns to, in the kernel; 0 where there is no such frame.
+    /// Return address of the probe's function in the kernel. 0 when there is no such frame.
     Caller,
-    /// Likewise in the process.
+    /// Likewise in the current process.
     Ucaller,
     /// Context level: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI.
     Ipl,
-    /// Nanoseconds that the thread has run, less those in the session's programs; constant within a firing.
+    /// Nanoseconds of CPU time of the thread, less those in the session's programs. Constant within
+    /// a firing.
     Vtimestamp,
-    /// 1 where the current thread has a user half, 0 in a thread of the kernel.
+    /// 1 when the current thread is a user thread, 0 for a kernel thread.
     UserThread,
     /// Saved user register `uregs[n]`, below [`UREGS`].
     Ureg(u8),
-    /// Address of the kernel's description of the current thread.
+    /// Address of the kernel's `task_struct` of the current thread.
     CurThread,
 }
 
-/// Arguments that a probe has at most.
+/// Maximum number of arguments of a probe.
 pub const ARGS: u8 = 32;
 
-/// How many `uregs[]` there are: the saved registers in the kernel's order, then DS ES FS GS and the trap's number.
+/// Number of `uregs[]`: the saved registers in the kernel's order, then DS ES FS GS and the trap
+/// number.
 pub const UREGS: u8 = 26;
 
-/// Strings a firing can be asked for.
+/// String built-in variables.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StrBuiltin {
@@ -128,7 +137,7 @@ pub enum StrBuiltin {
     ProbeName,
 }
 
-/// One operation. Those that give a value say its type; the rest give none.
+/// One operation. The comment of an operation with a result begins with the result's type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Int: a constant.
@@ -154,9 +163,9 @@ pub enum Op {
         /// The operand, Int or Ptr.
         value: Value,
     },
-    /// Ptr(space) from an Int or Ptr: no code, a change of view.
+    /// Ptr(space) from an Int or Ptr. Emits no code, only reinterprets.
     AsPtr(Space, Value),
-    /// Int from a Ptr: no code, a change of view.
+    /// Int from a Ptr. Emits no code, only reinterprets.
     AsInt(Value),
     /// Int: a builtin.
     Builtin(IntBuiltin),
@@ -171,23 +180,25 @@ pub enum Op {
         /// The address.
         addr: Value,
     },
-    /// Str: NUL-terminated bytes at a pointer (kernel or user), truncated at `strsize - 1` and, where given, at `max`
-    /// bytes. Faults BadAddr.
+    /// Str: NUL-terminated bytes at a pointer (kernel or user), truncated at `strsize - 1` bytes
+    /// and, if given, at `max` bytes. Faults BadAddr.
     LoadStr {
         /// The address.
         addr: Value,
-        /// Longest length without NUL, at most `strsize - 1` matters.
+        /// Maximum length without NUL. Values above `strsize - 1` have no effect.
         max: Option<Value>,
     },
     /// Int: length without NUL.
     StrLen(Value),
-    /// Int or Str: a subroutine; the table in [`crate::subr`] says what it takes, gives and does.
+    /// Int or Str: a subroutine call. The table in [`crate::subr`] describes parameters, result and
+    /// effects.
     Call(Subr, Vec<Value>),
     /// Int or Str by the variable's type: a scalar variable.
     LoadVar(VarId),
     /// Ptr(Static): the address of a variable that is an object.
     AddrVar(VarId),
-    /// Stores the low `size` bytes of an Int at an address of D's own memory. Faults BadAddr, for kernel memory too.
+    /// Stores the low `size` bytes of an Int at an address of D memory. Faults BadAddr for any
+    /// other address.
     Store {
         /// 1, 2, 4 or 8.
         size: u8,
@@ -196,21 +207,23 @@ pub enum Op {
         /// What is stored.
         value: Value,
     },
-    /// Ptr(Scratch): so many bytes of scratch memory, aligned to 8, their content undefined. Faults NoScratch.
+    /// Ptr(Scratch): this number of bytes of scratch memory, aligned to 8, with undefined content.
+    /// Faults NoScratch.
     Alloca(Value),
-    /// Copies bytes from anywhere to D's own memory. A length of 0 copies and checks nothing. Faults BadAddr with `dst`,
-    /// then with `src`, before anything is changed. Unless `dst` is a Ptr(Scratch), the length is a constant; where it is one,
-    /// and the bytes overlap, what they become is undefined.
+    /// Copies bytes from any readable address to D memory. A length of 0 copies and checks nothing.
+    /// Faults BadAddr with `dst`, then with `src`, before anything is changed. Unless `dst` is a
+    /// Ptr(Scratch), the length is a constant. If `dst` is one and the ranges overlap, the copied
+    /// bytes are undefined.
     Copy {
-        /// Where to.
+        /// Destination.
         dst: Value,
-        /// Where from.
+        /// Source.
         src: Value,
         /// Bytes.
         len: Value,
     },
-    /// Ptr(Scratch): a copy of an element that is an object, at offset `at` of the scratch memory; zeros where there is no
-    /// element.
+    /// Ptr(Scratch): a copy of an element that is an object, at offset `at` of the scratch memory.
+    /// The copy is all zeros when there is no such element.
     CopyElem {
         /// The array.
         var: VarId,
@@ -219,10 +232,10 @@ pub enum Op {
         /// A multiple of 8.
         at: u32,
     },
-    /// Ptr(Scratch): a copy of the object at an address, at offset `at` of the scratch memory, with zeros up to the next
-    /// word: what a `Bytes` column of a key takes. Faults BadAddr.
+    /// Ptr(Scratch): a copy of the object at an address, at offset `at` of the scratch memory, with
+    /// zeros up to the next word. A `Bytes` column of a key requires such a copy. Faults BadAddr.
     CopyObj {
-        /// Where the object is.
+        /// Address of the object.
         addr: Value,
         /// Bytes, not 0.
         size: u32,
@@ -235,10 +248,11 @@ pub enum Op {
         var: VarId,
         /// The key.
         key: Vec<Value>,
-        /// Where the object is.
+        /// Address of the object.
         addr: Value,
     },
-    /// Ptr(Scratch): the bytes of a string, padded with NULs to strsize, at offset `at` of the scratch memory.
+    /// Ptr(Scratch): the bytes of a string, padded with NULs to strsize, at offset `at` of the
+    /// scratch memory.
     StrAddr {
         /// The string.
         value: Value,
@@ -249,138 +263,148 @@ pub enum Op {
     RecordBytes {
         /// The field.
         field: Field,
-        /// Where from.
+        /// Source.
         addr: Value,
-        /// So many bytes are read, and the rest is 0; all where there is none, or it is 0 or more than the field has.
+        /// Number of bytes to read; the rest of the field is 0. `None`, 0, and numbers above the
+        /// field's size read the whole field.
         len: Option<Value>,
     },
-    /// Writes bytes to memory of the process. Destructive. Faults BadAddr with `src`, then with `addr`.
+    /// Writes bytes to memory of the current process. Destructive. Faults BadAddr with `src`, then
+    /// with `addr`.
     CopyOut {
-        /// Where from.
+        /// Source.
         src: Value,
-        /// Where to: an address in the process.
+        /// Destination: an address in the process.
         addr: Value,
-        /// Bytes; more than there is scratch memory faults NoScratch.
+        /// Number of bytes. Faults NoScratch when it exceeds the scratch memory.
         len: Value,
     },
-    /// Writes a string with its NUL, at most `max` bytes, to memory of the process. Destructive. Faults BadAddr.
+    /// Writes a string with its NUL, at most `max` bytes, to memory of the current process.
+    /// Destructive. Faults BadAddr.
     CopyOutStr {
         /// The string.
         value: Value,
-        /// Where to: an address in the process.
+        /// Destination: an address in the process.
         addr: Value,
-        /// Bytes at most.
+        /// Maximum number of bytes.
         max: Value,
     },
-    /// Stores a scalar variable; the front end has already extended integers to the variable's type.
+    /// Stores a scalar variable. The front end has already extended integers to the variable's
+    /// type.
     StoreVar(VarId, Value),
-    /// Int or Str: an element of an associative array; missing reads 0 or "".
+    /// Int or Str: an element of an associative array. A missing element reads 0 or "".
     LoadElem(VarId, Vec<Value>),
     /// Stores an element.
     StoreElem(VarId, Vec<Value>, Value),
     /// Deletes an element (assignment of the constant 0).
     DeleteElem(VarId, Vec<Value>),
-    /// Int: takes the stack of this firing into the stack store; its id. 0 when it could not be taken.
+    /// Int: captures the stack into the stack store. The result is its id, or 0 when it could not
+    /// be captured.
     Stack {
         /// User frames instead of kernel frames.
         user: bool,
-        /// At most so many.
+        /// Maximum number of frames.
         frames: u32,
     },
-    /// Reserves the clause's record. At most one, before any `Record`; a full ring ends the function (counted).
+    /// Reserves the clause's record. At most once, before any `Record`. A full ring ends the
+    /// function (a counted drop).
     Reserve,
-    /// Writes a field of the reserved record. The value's type fits the datum: Int for `Int`, `KernelStack`,
-    /// `UserStack`, `KernelAddr`; Str for `Str` and `Interned` (then the value is a constant or a probe name).
+    /// Writes a field of the reserved record. The value's type must fit the datum: Int for `Int`,
+    /// `KernelStack`, `UserStack`, `KernelAddr`; Str for `Str` and `Interned` (for the latter, a
+    /// constant or a probe name).
     Record(Field, Value),
     /// Writes a `UserAddr` field: address and process id.
     RecordUserAddr(Field, Value, Value),
     /// Commits the record.
     Commit,
-    /// Aggregates `args` under `key` (one value a key column; a `UserAddr` column takes two: address, process id).
+    /// Aggregates `args` under `key` (one value per key column; a `UserAddr` column takes two:
+    /// address, process id).
     Aggregate {
         /// The aggregation.
         agg: AggId,
         /// Key values in column order.
         key: Vec<Value>,
-        /// Arguments of the function: none for count, the value, then the increment (quantize family).
+        /// Arguments of the function: none for count; otherwise the value, then the increment
+        /// (quantize family).
         args: Vec<Value>,
     },
-    /// `exit(status)`: activity goes to DRAINING with this status; the first one wins.
+    /// `exit(status)`: changes activity to DRAINING with this status. The first `exit` wins.
     Exit(Value),
-    /// Faults ILLOP when the Int operand is 0; for checks that the front end adds.
+    /// Faults with this kind when the first Int operand is 0. The second operand is the fault's
+    /// value. The front end adds such checks.
     FaultUnless(FaultKind, Value, Value),
 }
 
-/// How a block ends.
+/// The terminator of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// To a block, with its arguments.
+    /// Jumps to a block, with its arguments.
     Jump(Block, Vec<Value>),
-    /// To `then` when the Int or Ptr is not 0.
+    /// Jumps to `then` when the Int or Ptr is not 0.
     Branch {
         /// The condition.
         cond: Value,
-        /// Where to when it is not 0.
+        /// Target when it is not 0.
         then: (Block, Vec<Value>),
-        /// Where to when it is 0.
+        /// Target when it is 0.
         other: (Block, Vec<Value>),
     },
-    /// The end of the clause: committed, or nothing was reserved.
+    /// Ends the clause. The record is committed, or none was reserved.
     Return,
     /// The predicate was false.
     PredicateFalse,
 }
 
-/// An operation in its place.
+/// An instruction: an operation with its result and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstData {
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// The value it gives.
+    /// The result.
     pub result: Option<Value>,
-    /// The D text it comes from.
+    /// The D text it was compiled from.
     pub span: Option<Span>,
-    /// Index of the action it belongs to, from 1; 0 is the predicate.
+    /// Index of its action, from 1. 0 is the predicate.
     pub action: u16,
 }
 
 /// A basic block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockData {
-    /// Values given by those who jump here.
+    /// Parameters: each jump to the block passes their values.
     pub params: Vec<Value>,
-    /// In order.
+    /// Instructions, in order.
     pub insts: Vec<InstData>,
-    /// The end.
+    /// The terminator.
     pub term: Term,
 }
 
-/// One clause's code.
+/// The code of one clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// For listings: `clause_0`.
+    /// Name in listings: `clause_0`.
     pub name: String,
-    /// In topological order; the first is the entry.
+    /// Blocks in topological order. The first is the entry.
     pub blocks: Vec<BlockData>,
     /// Type of each value, indexed by [`Value`].
     pub values: Vec<Ty>,
 }
 
-/// Where a variable lives.
+/// The scope of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// One for the session.
+    /// One instance per session.
     Global,
-    /// One a thread and context level.
+    /// One instance per thread and context level.
     Thread,
-    /// One a firing, zero at its start.
+    /// One instance per firing. Zero at its start.
     Clause,
 }
 
 /// Type of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VarTy {
-    /// An integer or pointer of `size` bytes; kept in 64 bits, already extended.
+    /// An integer or pointer of `size` bytes. Stored in 64 bits, already extended.
     Int {
         /// 1, 2, 4 or 8.
         size: u8,
@@ -401,13 +425,14 @@ pub enum VarTy {
 pub struct VarDesc {
     /// Name without `self->`.
     pub name: String,
-    /// Where it lives.
+    /// Its scope.
     pub scope: Scope,
-    /// What it holds.
+    /// The type of its value.
     pub ty: VarTy,
-    /// Columns of an associative array's key; `None` for a scalar. Strings in keys are `Str` (or `Interned` where every
-    /// use in the session is a constant or probe name). A struct is `Bytes`; its value is an [`Op::CopyObj`] of that size,
-    /// and counts as it is when the key is used.
+    /// Columns of an associative array's key; `None` for a scalar. Strings in keys are `Str`, or
+    /// `Interned` when every use in the session is a constant or probe name. A struct is `Bytes`:
+    /// its value is an [`Op::CopyObj`] of that size, and the bytes at the time of the key's use
+    /// count.
     pub key: Option<Vec<Field>>,
     /// Bytes of the key, a multiple of 8.
     pub key_size: u32,
@@ -418,13 +443,13 @@ pub struct VarDesc {
 pub struct Clause {
     /// Its code.
     pub func: Function,
-    /// What it records, if anything.
+    /// The layout of its record, if it records.
     pub record: Option<RecordDesc>,
     /// The whole clause in the source.
     pub span: Option<Span>,
 }
 
-/// Everything a session runs.
+/// All code and tables of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     /// Clauses in program order.
@@ -437,6 +462,6 @@ pub struct Module {
     pub aggs: Vec<AggDesc>,
     /// Bytes of a string with its NUL; a multiple of 8.
     pub strsize: u32,
-    /// Bytes of scratch memory that a clause may take by [`Op::Alloca`]; a multiple of 8.
+    /// Bytes of scratch memory that a clause may allocate by [`Op::Alloca`]; a multiple of 8.
     pub scratchsize: u32,
 }

@@ -1,8 +1,10 @@
-//! The intermediate form: builder, verifier, optimizer, text form, interpreter. Knows neither D nor BPF.
+//! The intermediate form: builder, verifier, optimizer, text form, interpreter. This crate knows
+//! neither D nor BPF.
 //!
-//! A [`ir::Function`] is one clause: basic blocks in SSA form with block parameters, without back edges (D has no
-//! loops), every value a 64-bit integer, a pointer with an address space, or a string. Two things execute it, the eBPF
-//! back end and the interpreter here, and they must agree: same DIF, same inputs, same values, same faults.
+//! A [`ir::Function`] is one clause. It consists of basic blocks in SSA form with block parameters,
+//! without back edges (D has no loops). Every value is a 64-bit integer, a pointer with an address
+//! space, or a string. The eBPF back end and the interpreter both execute the form, and must agree:
+//! the same DIF and the same inputs give the same values and the same faults.
 
 pub mod builder;
 mod dom;
@@ -13,12 +15,12 @@ pub mod ir;
 pub mod memory;
 mod ops;
 pub mod opt;
-pub mod reach;
 pub mod subr;
 pub mod text;
+pub mod user_access;
 pub mod verify;
 
-/// What pure operations compute.
+/// The arithmetic of pure operations.
 pub use arith as eval;
 pub use builder::{BuildError, FunctionBuilder};
 pub use verify::{VerifyError, verify};

@@ -1,34 +1,38 @@
-//! Addresses of D's own memory: scratch memory and the storage of variables that are objects.
+//! Addresses of D memory: scratch memory and the storage of variables that are objects.
 //!
-//! A pointer to such memory can be stored, compared and computed with like any other, but it is no machine address: it
-//! says what is meant, and is looked up and bounds-checked at every access. (The kernel's verifier forgets what a stored
-//! pointer points to, and an address that a script has must not outlive what it was made for.) The high 16 bits are a
-//! tag that makes it non-canonical, so that no address of kernel or process looks like it:
+//! A D program can store, compare and compute with a pointer to D memory like any other pointer.
+//! But the pointer is not a machine address: it encodes what it refers to, and every access decodes
+//! it and checks bounds. There are two reasons. The kernel's verifier forgets what a stored pointer
+//! points to. And an address in a script must not outlive the memory that it was made for. The high
+//! 16 bits are a tag that makes the address non-canonical, so no kernel or user address looks like
+//! it:
 //!
 //! ```text
 //!  5d01 oooooooooooo   scratch memory of the running clause, at offset o
 //!  5d02 vvvv oooooooo  this->    variable v at offset o
-//!  5d03 vvvv oooooooo  self->    variable v of the thread that asks
+//!  5d03 vvvv oooooooo  self->    variable v of the current thread
 //!  5d10 vvvv oooooooo  global    variable v
 //!  bit 63 set          kernel memory
-//!  all else            nothing that may be read without copyin()
+//!  anything else       user memory or invalid: readable by copyin() only
 //! ```
 //!
-//! Offsets computed from a variable's address are meant to stay within 31 bits; beyond that an access faults or, if the
-//! sum happens to be the address of another variable, may find that.
+//! An offset from a variable's address must stay within 31 bits. Beyond that, an access faults or,
+//! if the sum happens to be the address of another variable, accesses that variable.
 
 use crate::ir::{Function, Module, Op, Scope, VarId, VarTy};
 
-/// Tag of scratch memory, in place.
+/// The tag of scratch memory, shifted into place.
 pub const SCRATCH: u64 = 0x5d01 << 48;
 
-/// Variables that can have an address: as many as there are numbers in it.
+/// Maximum number of variables that can have an address: the range of the variable number in an
+/// address.
 pub const VARS_MAX: usize = 1 << 16;
 
-/// Bytes of scratch memory that a clause may take with `alloca()` and its like, unless told otherwise.
+/// Default for the bytes of scratch memory that a clause may allocate by `alloca()` and similar
+/// subroutines.
 pub const SCRATCH_SIZE: u32 = 4096;
 
-/// Where an address leads.
+/// What an address refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Kernel memory.
@@ -37,8 +41,8 @@ pub enum Place {
     Scratch(u64),
     /// A variable, at this offset.
     Var(Scope, VarId, u64),
-    /// Nowhere.
-    Nowhere,
+    /// Nothing that a load may read.
+    Invalid,
 }
 
 /// The address of a variable.
@@ -51,7 +55,7 @@ pub fn address(scope: Scope, var: VarId) -> u64 {
     tag << 48 | u64::from(var.0 & 0xffff) << 32
 }
 
-/// Where an address leads, by its look alone.
+/// Decodes an address.
 pub fn place(addr: u64) -> Place {
     if addr >> 63 != 0 {
         return Place::Kernel;
@@ -62,12 +66,12 @@ pub fn place(addr: u64) -> Place {
         0x5d02 => Scope::Clause,
         0x5d03 => Scope::Thread,
         0x5d10 => Scope::Global,
-        _ => return Place::Nowhere,
+        _ => return Place::Invalid,
     };
     Place::Var(scope, var, addr & 0xffff_ffff)
 }
 
-/// What an `alloca()` of so many bytes takes.
+/// The bytes that `alloca()` of this size takes.
 pub fn rounded(bytes: u64) -> u64 {
     bytes.saturating_add(7) & !7
 }
@@ -81,8 +85,8 @@ impl Module {
         }
     }
 
-    /// Bytes at the start of a clause's scratch memory that have their place in the code: copies of elements, objects and strings.
-    /// What `alloca()` gives stands behind them.
+    /// The bytes at the start of a clause's scratch memory that are assigned at compile time:
+    /// copies of elements, objects and strings. `alloca()` memory follows them.
     pub fn fixed_scratch(&self, function: &Function) -> u32 {
         let end = |op: &Op| match op {
             Op::CopyElem { var, at, .. } => at.saturating_add(self.object_size(*var).unwrap_or(0)),
@@ -100,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_what_it_was_made_of() {
+    fn place_decodes_what_address_encodes() {
         for scope in [Scope::Global, Scope::Thread, Scope::Clause] {
             let addr = address(scope, VarId(300)) + 17;
             assert_eq!(place(addr), Place::Var(scope, VarId(300), 17));
         }
         assert_eq!(place(SCRATCH + 8), Place::Scratch(8));
         assert_eq!(place(u64::MAX), Place::Kernel);
-        assert_eq!(place(0), Place::Nowhere);
-        assert_eq!(place(0x7fff_0000_0000), Place::Nowhere);
+        assert_eq!(place(0), Place::Invalid);
+        assert_eq!(place(0x7fff_0000_0000), Place::Invalid);
     }
 }

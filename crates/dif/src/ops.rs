@@ -1,7 +1,8 @@
-//! Facts about operations that every pass asks for: which values they use, what they may do besides giving a value.
+//! Properties of operations that every pass needs: the values an operation uses, and its effects.
 //!
-//! They stand here once, as exhaustive matches, so that a new [`Op`] does not compile until it has said all of this.
-//! The alternative, a catch-all arm in each pass, is how an optimizer comes to delete a store.
+//! They are defined once, as exhaustive matches, so that a new [`Op`] does not compile until all
+//! its properties are stated. With a catch-all arm in each pass instead, an optimizer would one day
+//! delete a store.
 
 use crate::ir::{Block, BlockData, Function, InstData, Module, Op, Term, Ty, Value, VarId};
 use crate::subr::{Effect, Subr};
@@ -59,7 +60,7 @@ impl Op {
         }
     }
 
-    /// Replaces each operand by what `f` says.
+    /// Replaces each operand by the result of `f`.
     pub fn map_uses(&mut self, mut f: impl FnMut(Value) -> Value) {
         match self {
             Op::Const(_)
@@ -115,7 +116,7 @@ impl Op {
         }
     }
 
-    /// True when the operation gives a value.
+    /// True when the operation has a result.
     pub fn has_result(&self) -> bool {
         match self {
             Op::Const(_)
@@ -161,19 +162,19 @@ impl Op {
         }
     }
 
-    /// Calls `f` for each operand that, where it is a string, must not be NULL.
+    /// Calls `f` for each operand that must not be NULL if it is a string.
     pub fn for_each_text(&self, mut f: impl FnMut(Value)) {
         match self {
-            // They pass it on, or take it for the empty string.
+            // These store NULL, or treat it as the empty string.
             Op::StoreVar(..) | Op::StrCmp(..) => {}
             Op::StoreElem(_, key, _) => key.iter().copied().for_each(f),
-            // NULL means: go on with the string before.
+            // NULL means: continue with the previous string.
             Op::Call(Subr::Strtok, args) => args.iter().skip(1).copied().for_each(f),
             _ => self.for_each_use(&mut f),
         }
     }
 
-    /// True when it may end the clause by a fault, judged by the operation alone: see also [`Function::nulls`].
+    /// True when the operation alone can end the clause by a fault; see also [`Function::nulls`].
     pub fn may_fault(&self) -> bool {
         match self {
             Op::Bin(op, ..) => op.divides(),
@@ -193,15 +194,16 @@ impl Op {
         }
     }
 
-    /// True when an operand may be a NULL string, and is not to be one; `nulls` are [`Function::nulls`].
+    /// True when an operand may be a NULL string but must not be. `nulls` is the result of
+    /// [`Function::nulls`].
     pub fn takes_null(&self, nulls: &[bool]) -> bool {
         let mut takes = false;
         self.for_each_text(|v| takes |= nulls.get(v.0 as usize).copied().unwrap_or(false));
         takes
     }
 
-    /// True when the same operands give the same value anywhere in one firing's clause and nothing else happens, a
-    /// fault of its own operands aside.
+    /// True when the operation has no effect, and the same operands give the same value anywhere in
+    /// a clause of one firing. A fault due to its operands is not counted as an effect here.
     pub fn is_pure(&self) -> bool {
         match self {
             Op::Const(_)
@@ -247,12 +249,13 @@ impl Op {
         }
     }
 
-    /// True when the operation may go if nobody uses its value and it cannot fault. A stack that nobody uses need not
-    /// be taken; a missing array element that nobody asks about is no loss.
+    /// True when the operation can be removed if its value is unused and it cannot fault. An unused
+    /// stack need not be captured. Dropping an unused load of a missing array element loses
+    /// nothing.
     pub fn is_removable(&self) -> bool {
         match self {
             Op::Call(subr, _) => subr.row().effect != Effect::Changes,
-            // They write scratch memory, and others may have their address.
+            // These write scratch memory, whose address other operations may have.
             Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. } => false,
             _ => self.has_result(),
         }
@@ -260,7 +263,7 @@ impl Op {
 }
 
 impl Term {
-    /// Calls `f` for each edge: the block and the arguments it gets.
+    /// Calls `f` for each edge, with the target block and the arguments.
     pub fn for_each_edge(&self, mut f: impl FnMut(Block, &[Value])) {
         match self {
             Term::Jump(block, args) => f(*block, args),
@@ -272,7 +275,7 @@ impl Term {
         }
     }
 
-    /// The same, to change them.
+    /// Like [`Term::for_each_edge`], with mutable access.
     pub fn for_each_edge_mut(&mut self, mut f: impl FnMut(&mut Block, &mut Vec<Value>)) {
         match self {
             Term::Jump(block, args) => f(block, args),
@@ -292,7 +295,7 @@ impl Term {
         self.for_each_edge(|_, args| args.iter().copied().for_each(&mut f));
     }
 
-    /// Replaces each value used by what `f` says.
+    /// Replaces each used value by the result of `f`.
     pub fn map_uses(&mut self, mut f: impl FnMut(Value) -> Value) {
         if let Term::Branch { cond, .. } = self {
             *cond = f(*cond);
@@ -302,10 +305,10 @@ impl Term {
 }
 
 impl Module {
-    /// For each variable whether a NULL string may be assigned to it.
+    /// For each variable, whether a NULL string may be assigned to it.
     pub fn null_vars(&self) -> Vec<bool> {
         let mut vars = vec![false; self.vars.len()];
-        // One variable more in each round.
+        // Each round finds at least one more variable.
         loop {
             let before = vars.clone();
             for f in self.clauses.iter().map(|c| &c.func) {
@@ -331,8 +334,8 @@ impl Module {
 }
 
 impl Function {
-    /// Orders the blocks so that every edge goes forward, drops those that nothing reaches, and numbers values in the
-    /// order of their definition. `Err` names a block that lies on a cycle.
+    /// Sorts the blocks so that every edge goes forward, removes unreachable blocks, and numbers
+    /// values in the order of their definition. `Err` names a block on a cycle.
     pub fn normalize(&mut self) -> Result<(), Block> {
         let order = self.topological_order()?;
         let mut place = vec![None; self.blocks.len()];
@@ -353,7 +356,7 @@ impl Function {
         Ok(())
     }
 
-    /// Reverse postorder from the entry; the way of `then` comes before the way of `other`.
+    /// Reverse postorder from the entry. The blocks of `then` come before the blocks of `other`.
     fn topological_order(&self) -> Result<Vec<Block>, Block> {
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {
@@ -377,7 +380,8 @@ impl Function {
                 Mark::New => *mark = Mark::Open,
             }
             stack.push((block, true));
-            // The stack turns the order round: `other`, pushed last, is walked first and so ends up later.
+            // The stack reverses the order: `other` is pushed last, so it is walked first and ends
+            // up later.
             let mut cycle = None;
             self.blocks[block.0 as usize].term.for_each_edge(|to, _| match marks.get(to.0 as usize) {
                 Some(Mark::New) => stack.push((to, false)),
@@ -408,7 +412,7 @@ impl Function {
             block.params.iter_mut().for_each(&mut define);
             block.insts.iter_mut().filter_map(|i| i.result.as_mut()).for_each(&mut define);
         }
-        // A use of something never defined keeps a number outside the table, for the verifier to find.
+        // A use of an undefined value keeps a number outside the table, for the verifier to detect.
         let count = types.len() as u32;
         let lookup = |v: Value| new_of.get(v.0 as usize).copied().flatten().unwrap_or(Value(count + v.0));
         for block in &mut self.blocks {
@@ -418,17 +422,18 @@ impl Function {
         self.values = types;
     }
 
-    /// For each value whether it may be a NULL string, where these variables may be ([`Module::null_vars`]).
+    /// For each value, whether it may be a NULL string. `vars` says which variables may be NULL
+    /// ([`Module::null_vars`]).
     pub fn nulls(&self, vars: &[bool]) -> Vec<bool> {
         let held = |var: &VarId| vars.get(var.0 as usize).copied().unwrap_or(true);
         let mut nulls = vec![false; self.values.len()];
-        // Blocks are in topological order: what goes to a block has been seen before the block.
+        // Blocks are in topological order: all arguments of a block are visited before the block.
         for block in &self.blocks {
             for inst in &block.insts {
                 let null = match &inst.op {
                     Op::Null => true,
                     Op::LoadVar(var) | Op::LoadElem(var, _) => held(var),
-                    Op::Call(subr, _) => subr.row().nothing,
+                    Op::Call(subr, _) => subr.row().may_be_null,
                     _ => false,
                 };
                 if let Some(v) = inst.result.map(|v| v.0 as usize)
@@ -450,7 +455,8 @@ impl Function {
         nulls
     }
 
-    /// True when an operation may end the clause by a fault; `vars` are [`Module::null_vars`].
+    /// True when an operation can end the clause by a fault. `vars` is the result of
+    /// [`Module::null_vars`].
     pub fn may_fault(&self, vars: &[bool]) -> bool {
         let nulls = self.nulls(vars);
         self.instructions().any(|(_, inst)| inst.op.may_fault() || inst.op.takes_null(&nulls))

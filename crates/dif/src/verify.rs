@@ -1,11 +1,13 @@
-//! The verifier: what every module must satisfy, whoever made it.
+//! The verifier: what every module must satisfy, whatever produced it.
 //!
-//! It runs after the front end, after the optimizer (in tests and debug builds) and on text that was read back. The back
-//! end then relies on it: no operand without a definition, no edge backwards, no field outside its record. Checking here,
-//! in terms of the form, instead of leaving it to the kernel's verifier, gives a message that names an instruction.
+//! It runs after the front end, after the optimizer (in tests and debug builds) and on parsed text.
+//! The back end relies on it: no operand without a definition, no backward edge, no field outside
+//! its record. Checking here, in terms of the form, has an advantage over leaving it to the
+//! kernel's verifier: the message names an instruction.
 //!
-//! A *word* is an Int or a Ptr. Wherever the form says Int for an operand that is only a number (arithmetic, comparison,
-//! stores, records, keys, exit), a Ptr will do; loads want a Ptr.
+//! A *word* is an Int or a Ptr. When the form says Int for an operand that is only a number
+//! (arithmetic, comparison, stores, records, keys, exit), a Ptr is also accepted. Loads require a
+//! Ptr.
 
 use std::fmt;
 
@@ -18,16 +20,16 @@ use crate::ir::{
 use crate::memory::VARS_MAX;
 use crate::subr::Param;
 
-/// What is wrong, and where.
+/// A violation and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// The function's name; empty when a table of the module is wrong.
+    /// The function's name. Empty when a table of the module is invalid.
     pub function: String,
     /// The block.
     pub block: Option<Block>,
-    /// The instruction's place in the block; `None`: its end or its parameters.
+    /// The instruction's index in the block. `None` refers to the block's terminator or parameters.
     pub inst: Option<usize>,
-    /// The text.
+    /// The message.
     pub message: String,
 }
 
@@ -55,7 +57,7 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
 }
 
-/// Checks a module; the first thing that is wrong is told.
+/// Checks a module. Returns the first error.
 pub fn verify(module: &Module) -> Result<(), VerifyError> {
     tables(module).map_err(|message| VerifyError {
         function: String::new(),
@@ -138,7 +140,7 @@ fn datum(datum: Datum, strsize: u32) -> Check {
     }
 }
 
-/// Where a path stands between its `Reserve` and its `Commit`.
+/// The state of a path relative to its `Reserve` and `Commit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recording {
     Before,
@@ -150,7 +152,8 @@ struct FunctionCheck<'a> {
     module: &'a Module,
     function: &'a Function,
     record_size: Option<u32>,
-    /// Block and place of each value's definition; parameters stand at place 0, instruction `i` at `i + 1`.
+    /// Block and position of each value's definition. Parameters are at position 0, instruction `i`
+    /// at `i + 1`.
     defs: Vec<Option<(usize, usize)>>,
     dom: DomTree,
 }
@@ -195,7 +198,7 @@ impl<'a> FunctionCheck<'a> {
         let mut recording = vec![None; n];
         recording[0] = Some(Recording::Before);
         for (b, block) in function.blocks.iter().enumerate() {
-            // Every block is reached by forward edges only, so its state was set by an earlier one.
+            // Only forward edges reach a block, so an earlier block has set its state.
             let mut state = recording[b].unwrap_or(Recording::Before);
             for (i, inst) in block.insts.iter().enumerate() {
                 check.instruction(inst, (b, i + 1)).map_err(fail(b, Some(i)))?;
@@ -223,7 +226,7 @@ impl<'a> FunctionCheck<'a> {
         Ok(())
     }
 
-    /// The type of an operand, once it is sure to be defined on every way to `at`.
+    /// The type of an operand, after checking that it is defined on every path to `at`.
     fn operand(&self, v: Value, at: (usize, usize)) -> Check<Ty> {
         let def = self
             .defs
@@ -261,7 +264,7 @@ impl<'a> FunctionCheck<'a> {
         }
     }
 
-    /// Checks the operands; the type of the result.
+    /// Checks the operands. Returns the type of the result.
     fn op(&self, op: &Op, at: (usize, usize)) -> Check<Option<Ty>> {
         Ok(match op {
             Op::Const(_) => Some(Ty::Int),
@@ -334,7 +337,7 @@ impl<'a> FunctionCheck<'a> {
                         Param::Ptr => self.pointer(*v, at)?,
                     }
                 }
-                Some(row.gives)
+                Some(row.result)
             }
             Op::AddrVar(var) => {
                 let var = self.scalar(*var)?;
@@ -481,7 +484,7 @@ impl<'a> FunctionCheck<'a> {
         Ok(desc)
     }
 
-    /// An array of objects.
+    /// Checks that a variable is an array of objects.
     fn object(&self, var: VarId, key: &[Value], at: (usize, usize)) -> Check {
         let var = self.array(var, key, at)?;
         ensure(matches!(var.ty, VarTy::Bytes { .. }), || format!("{} has no objects", var.name))
@@ -516,7 +519,7 @@ impl<'a> FunctionCheck<'a> {
             Datum::Bytes { size } => {
                 let v = next()?;
                 self.pointer(v, at)?;
-                // Only of a copy it is known that it can be read, and where it is.
+                // Only a copy is known to be readable, at a known address.
                 let copied = matches!(self.definition(v), Some(Op::CopyObj { size: n, .. }) if *n == size);
                 ensure(copied, || format!("v{} is no copy of {size} bytes", v.0))
             }
@@ -533,7 +536,8 @@ impl<'a> FunctionCheck<'a> {
             Datum::Str { size } => {
                 let v = next()?;
                 self.string(v, at)?;
-                // A column shorter than a string takes only what is known to fit, so that nobody need cut.
+                // A column shorter than a string accepts only a value that is known to fit, so
+                // nothing truncates it.
                 let longest = match self.definition(v) {
                     Some(Op::StrConst(id)) => self.module.strings.get(id.0 as usize).map_or(0, Vec::len),
                     Some(Op::BuiltinStr(StrBuiltin::Execname)) => 15.min(self.module.strsize as usize - 1),

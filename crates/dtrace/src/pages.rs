@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpf::program::{ClauseUse, Probe};
 use check::program::Clause;
 use dif::ir::Module;
-use dif::reach::{Reach, reaches, reads_user};
+use dif::user_access::{UserAccess, reads_user, user_accesses};
 use providers::{EnabledProbe, Unit};
 
 use crate::assemble::probe_set;
@@ -17,7 +17,7 @@ pub(crate) struct Bringer {
     pub(crate) probes: Vec<Probe>,
     /// Which probes want which stretch.
     pub(crate) wanted: Vec<ClauseUse>,
-    pub(crate) stretches: Vec<Reach>,
+    pub(crate) stretches: Vec<UserAccess>,
 }
 
 /// So many stretches a program; what is more is left as it is.
@@ -39,8 +39,8 @@ pub(crate) fn bringer(
     let fires: Vec<(usize, BTreeSet<u32>)> = (first..).zip(clauses.iter().map(of)).collect();
     let fires: Vec<(usize, BTreeSet<u32>)> = fires.into_iter().filter(|(_, ids)| !ids.is_empty()).collect();
     let numbers: Vec<usize> = fires.iter().map(|(number, _)| *number).collect();
-    let mut wanted: BTreeMap<Reach, BTreeSet<u32>> = BTreeMap::new();
-    for ((_, ids), stretches) in fires.iter().zip(reaches(module, &numbers)) {
+    let mut wanted: BTreeMap<UserAccess, BTreeSet<u32>> = BTreeMap::new();
+    for ((_, ids), stretches) in fires.iter().zip(user_accesses(module, &numbers)) {
         for stretch in stretches {
             wanted.entry(stretch).or_default().extend(ids);
         }

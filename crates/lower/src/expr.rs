@@ -392,7 +392,7 @@ mod tests {
             for (word, param) in words.iter().zip(subr.params) {
                 assert_eq!(*word == "string", *param == Param::Str, "{}", row.name);
             }
-            assert_eq!(row.ret == "string", subr.gives == Ty::Str, "{}", row.name);
+            assert_eq!(row.ret == "string", subr.result == Ty::Str, "{}", row.name);
         }
     }
 }

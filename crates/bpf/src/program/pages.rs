@@ -2,11 +2,11 @@
 //!
 //! A clause's program may not wait, so to it a page that is not mapped in cannot be read. On kernels that let programs at
 //! the entry of system calls wait, one of these runs before it, in the same firing, and touches what the clauses will
-//! read ([`dif::reach`]). Why the clauses' own program is not the one that waits: while one thread waits in a program,
+//! read ([`dif::user_access`]). Why the clauses' own program is not the one that waits: while one thread waits in a program,
 //! the kernel keeps all other threads of that CPU out of it. Of this one they lose what it would have brought, of that
 //! one their firing.
 
-use dif::reach::{Length, Reach};
+use dif::user_access::{Length, UserAccess};
 
 use super::which::{Table, clause_test, probe_index, union_test};
 use super::{Compiled, ProgramSpec};
@@ -21,7 +21,7 @@ const PAGE: i64 = 4096;
 const PAGES: usize = 17;
 
 /// Makes it. Each "clause" of `spec` stands for a stretch of user memory, in the same order: which probes want it.
-pub fn bring_pages(spec: &ProgramSpec<'_>, stretches: &[Reach]) -> Result<Compiled> {
+pub fn bring_pages(spec: &ProgramSpec<'_>, stretches: &[UserAccess]) -> Result<Compiled> {
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
     let out = b.label();

@@ -1,6 +1,6 @@
-//! The code of a random clause.
+//! Generates the code of a random clause.
 
-use super::memory::Own;
+use super::memory::DPtr;
 use super::{Config, Rng};
 use crate::builder::FunctionBuilder;
 use crate::ir::{
@@ -49,7 +49,7 @@ pub(super) fn function(
         b: FunctionBuilder::new(name),
         ints: vec![],
         strs: vec![],
-        owns: vec![],
+        d_ptrs: vec![],
         fixed: 0,
         fields,
     };
@@ -60,7 +60,7 @@ pub(super) fn function(
     }
     body.statements(config.depth, records);
     body.end(records);
-    // Every block above was ended, and none jumps back.
+    // Every block above has a terminator, and no edge goes backward.
     body.b.finish().unwrap_or_else(|_| Function { name: String::new(), blocks: vec![], values: vec![] })
 }
 
@@ -69,18 +69,19 @@ pub(super) struct Body<'a> {
     pub(super) config: &'a Config,
     pub(super) module: &'a Module,
     pub(super) b: FunctionBuilder,
-    /// Integers and strings whose definition dominates the place emitted to.
+    /// Integers and strings whose definition dominates the current position.
     ints: Vec<Value>,
     strs: Vec<Value>,
-    /// Likewise, pointers to D's own memory.
-    pub(super) owns: Vec<Own>,
-    /// Bytes of fixed scratch memory so far.
+    /// Likewise, pointers to D memory.
+    pub(super) d_ptrs: Vec<DPtr>,
+    /// Bytes of fixed scratch memory allocated so far.
     pub(super) fixed: u32,
     fields: &'a [Field],
 }
 
 impl Body<'_> {
-    /// Sometimes a condition with `&&`, as the front end makes them: a join whose parameter is branched on.
+    /// Generates a predicate. Sometimes it is an `&&` as the front end emits it: a join block that
+    /// branches on its parameter.
     fn predicate(&mut self) {
         if self.rng.one_in(2) {
             return;
@@ -109,21 +110,21 @@ impl Body<'_> {
     }
 
     fn scope(&self) -> (usize, usize, usize) {
-        (self.ints.len(), self.strs.len(), self.owns.len())
+        (self.ints.len(), self.strs.len(), self.d_ptrs.len())
     }
 
-    fn restore(&mut self, (ints, strs, owns): (usize, usize, usize)) {
+    fn restore(&mut self, (ints, strs, d_ptrs): (usize, usize, usize)) {
         self.ints.truncate(ints);
         self.strs.truncate(strs);
-        self.owns.truncate(owns);
+        self.d_ptrs.truncate(d_ptrs);
     }
 
-    /// Fills the record and commits it, where there is one, and returns.
+    /// Ends the clause: fills and commits the record, if there is one, and returns.
     fn end(&mut self, reserved: bool) {
         if reserved {
             for field in self.fields {
                 if let Datum::Bytes { size } = field.datum {
-                    if let Some(addr) = self.own_bytes(size) {
+                    if let Some(addr) = self.object_bytes(size) {
                         self.b.record_bytes(*field, addr, None);
                     }
                     continue;
@@ -164,7 +165,7 @@ impl Body<'_> {
             }
             9..=10 if depth > 0 => self.branch(depth - 1, reserved),
             _ => {
-                // A value for later, or for nobody.
+                // A value that later instructions may use.
                 self.int(self.config.depth);
                 if self.config.strings {
                     self.string(1);
@@ -173,7 +174,7 @@ impl Body<'_> {
         }
     }
 
-    /// Two ways that meet with a parameter; now and then one ends the clause instead.
+    /// Two branches and a join with a parameter. Sometimes one branch ends the clause instead.
     fn branch(&mut self, depth: usize, reserved: bool) {
         let text = self.config.strings && self.rng.one_in(3);
         let cond = self.int(2);
@@ -209,7 +210,7 @@ impl Body<'_> {
         self.rng.pick(&fits)
     }
 
-    /// A value as a variable holds it: extended to its type.
+    /// A value as the variable stores it: extended to the variable's type.
     fn value_for(&mut self, var: VarId) -> Value {
         match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
             Some(VarTy::Str) => self.string(1),
@@ -260,7 +261,7 @@ impl Body<'_> {
         self.b.aggregate(AggId(index as u32), key, args);
     }
 
-    /// The values of one column. Integers are often small, so that keys meet again.
+    /// The values of one column. Integers are often small, so that keys repeat.
     fn column(&mut self, datum: Datum) -> Vec<Value> {
         match datum {
             Datum::Interned => vec![self.known_string()],
@@ -321,19 +322,21 @@ impl Body<'_> {
         value
     }
 
-    /// A call of a subroutine whose value follows from its arguments and from memory that both executors have.
-    fn call(&mut self, depth: usize, gives: Ty) -> Option<Value> {
+    /// Calls a subroutine whose result depends only on its arguments and on memory that both
+    /// executors have.
+    fn call(&mut self, depth: usize, result: Ty) -> Option<Value> {
         use Subr::{InetNtoa, InetNtoa6, InetNtop, LinkNtop, Memstr};
         let reads: &[Subr] =
             if self.config.subroutines { &[InetNtoa, InetNtoa6, InetNtop, LinkNtop, Memstr] } else { &[] };
-        let pure = |r: &&Row| (r.effect == Effect::None || reads.contains(&r.subr)) && r.gives == gives;
-        let takes_strings = |r: &&Row| gives == Ty::Str || r.params.contains(&Param::Str);
+        let pure = |r: &&Row| (r.effect == Effect::None || reads.contains(&r.subr)) && r.result == result;
+        let takes_strings = |r: &&Row| result == Ty::Str || r.params.contains(&Param::Str);
         let rows: Vec<&Row> =
             TABLE.iter().filter(pure).filter(|r| self.config.strings || !takes_strings(r)).collect();
         let row = self.rng.pick(&rows)?;
         let args = row.params.iter().map(|p| match p {
             Param::Str => self.string(depth.min(1)),
-            // The longest address; a string of bytes may reach farther, and then faults in both.
+            // An address with enough readable bytes for the longest network address. A byte string
+            // may exceed them; then both executors fault.
             Param::Ptr => match self.address(20) {
                 Some((pointer, _)) => pointer,
                 None => {
@@ -341,12 +344,13 @@ impl Body<'_> {
                     self.b.as_ptr(Space::Kernel, null)
                 }
             },
-            // Kinds of addresses.
+            // Address families.
             Param::Int if row.params.contains(&Param::Ptr) && self.rng.one_in(2) => {
                 let kind = [1, 2, 10, 32, 1 | 1 << 32, 2 | -1 << 32][self.rng.below(6)];
                 self.b.int(kind)
             }
-            // Positions and lengths are small where they mean something; some would be if they were cut to 32 bits.
+            // Positions and lengths are small, so that they select something. Some would be small
+            // only when truncated to 32 bits.
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(2 * self.config.strsize as usize) as i64 / 2 - 4;
                 let beyond = if self.rng.one_in(6) { (self.rng.below(3) as i64 - 1) << 32 } else { 0 };
@@ -361,7 +365,7 @@ impl Body<'_> {
     fn load_string(&mut self) -> Value {
         if self.config.objects
             && self.rng.one_in(3)
-            && let Some(value) = self.own_string()
+            && let Some(value) = self.object_string()
         {
             return value;
         }
@@ -375,7 +379,7 @@ impl Body<'_> {
         self.b.load_str(addr, max)
     }
 
-    /// A pointer that may be read, and, when faults are wanted, now and then one that may not.
+    /// A readable pointer. When faults are wanted, sometimes an unreadable one.
     pub(super) fn address(&mut self, size: u64) -> Option<(Value, Space)> {
         let bad = self.config.faults && self.rng.one_in(12);
         let (space, at) = match self.rng.pick(&self.config.unreadable) {
@@ -386,7 +390,7 @@ impl Body<'_> {
                 (space, start + self.rng.below(room as usize + 1) as u64)
             }
         };
-        // Half through arithmetic that no constant folder should get wrong.
+        // Half of the addresses come from arithmetic, which a constant folder must not get wrong.
         let pointer = if self.rng.one_in(2) {
             let n = self.b.int(at as i64);
             self.b.as_ptr(space, n)
@@ -479,7 +483,7 @@ impl Body<'_> {
             _ => {
                 if self.config.objects
                     && self.rng.one_in(2)
-                    && let Some(value) = self.own_load()
+                    && let Some(value) = self.object_load()
                 {
                     return value;
                 }

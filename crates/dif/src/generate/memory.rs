@@ -1,14 +1,14 @@
-//! Objects, scratch memory and pointers in random clauses.
+//! Generates objects, scratch memory and pointers.
 //!
-//! Only memory whose content is known is read: what `alloca()` gives is filled at once, offsets are within the object or so
-//! far off that the access must fault.
+//! The generated code reads only memory with defined content: it fills `alloca()` memory at once,
+//! and its offsets are either within the object or so far outside that the access must fault.
 
 use super::body::Body;
 use crate::ir::{BinOp, Space, Value, VarId};
 
-/// A pointer to D's own memory, and how many bytes from there are known.
+/// A pointer to D memory, with the number of bytes from there that have defined content.
 #[derive(Clone, Copy)]
-pub(super) struct Own {
+pub(super) struct DPtr {
     value: Value,
     size: u32,
 }
@@ -25,26 +25,27 @@ impl Body<'_> {
         self.rng.pick(&fits)
     }
 
-    /// A pointer to at least `least` bytes, if there can be one.
-    fn own(&mut self, least: u32) -> Option<Own> {
+    /// A pointer to at least `least` bytes, if one is in scope or can be made.
+    fn d_ptr(&mut self, least: u32) -> Option<DPtr> {
         if self.rng.one_in(2) {
-            let fits: Vec<Own> = self.owns.iter().copied().filter(|o| o.size >= least).collect();
-            if let Some(own) = self.rng.pick(&fits) {
-                return Some(own);
+            let fits: Vec<DPtr> = self.d_ptrs.iter().copied().filter(|o| o.size >= least).collect();
+            if let Some(d_ptr) = self.rng.pick(&fits) {
+                return Some(d_ptr);
             }
         }
         let (var, size) = self.object(false)?;
-        let own = Own { value: self.b.addr_var(var), size };
-        self.owns.push(own);
-        (size >= least).then_some(own)
+        let d_ptr = DPtr { value: self.b.addr_var(var), size };
+        self.d_ptrs.push(d_ptr);
+        (size >= least).then_some(d_ptr)
     }
 
-    /// An address within an object where `size` bytes are, sometimes far outside; by all the ways to say so.
-    fn within(&mut self, own: Own, size: u32) -> Value {
+    /// An address of `size` bytes within an object, or sometimes far outside. Uses every form of
+    /// address computation.
+    fn within(&mut self, d_ptr: DPtr, size: u32) -> Value {
         let far = self.config.faults && self.rng.one_in(12);
-        let room = (own.size - size) as usize;
+        let room = (d_ptr.size - size) as usize;
         let at = if far { 1 << (20 + self.rng.below(10)) } else { self.rng.below(room + 1) as i64 };
-        let mut pointer = own.value;
+        let mut pointer = d_ptr.value;
         if self.rng.one_in(3) {
             let bits = self.b.as_int(pointer);
             pointer = self.b.as_ptr(Space::Unknown, bits);
@@ -61,33 +62,33 @@ impl Body<'_> {
         self.b.bin(BinOp::Add, pointer, offset)
     }
 
-    pub(super) fn own_load(&mut self) -> Option<Value> {
+    pub(super) fn object_load(&mut self) -> Option<Value> {
         let size = [1u8, 2, 4, 8][self.rng.below(4)];
-        let own = self.own(u32::from(size))?;
-        let addr = self.within(own, u32::from(size));
+        let d_ptr = self.d_ptr(u32::from(size))?;
+        let addr = self.within(d_ptr, u32::from(size));
         let signed = self.rng.one_in(2);
         Some(self.b.load(size, signed, addr))
     }
 
-    pub(super) fn own_string(&mut self) -> Option<Value> {
-        let own = self.own(1)?;
-        let addr = self.within(own, 1);
-        // The end of what follows is not known to be a NUL.
+    pub(super) fn object_string(&mut self) -> Option<Value> {
+        let d_ptr = self.d_ptr(1)?;
+        let addr = self.within(d_ptr, 1);
+        // The bytes that follow may have no NUL.
         let max = self.b.int(0);
         let max = if self.rng.one_in(2) { max } else { self.b.int(1) };
         Some(self.b.load_str(addr, Some(max)))
     }
 
-    /// The bytes of a record's field.
-    pub(super) fn own_bytes(&mut self, size: u32) -> Option<Value> {
-        let own = self.own(size)?;
-        Some(self.within(own, size))
+    /// The address of bytes for a field of a record.
+    pub(super) fn object_bytes(&mut self, size: u32) -> Option<Value> {
+        let d_ptr = self.d_ptr(size)?;
+        Some(self.within(d_ptr, size))
     }
 
-    /// A copy of an object for a key, some of it cleared as padding is.
+    /// A copy of an object for a key. Some bytes are cleared, as padding is.
     pub(super) fn key_object(&mut self, size: u32) -> Value {
-        let from = match self.own(size) {
-            Some(own) if !self.rng.one_in(4) => self.within(own, size),
+        let from = match self.d_ptr(size) {
+            Some(d_ptr) if !self.rng.one_in(4) => self.within(d_ptr, size),
             _ => match self.address(size.into()) {
                 Some((pointer, _)) => pointer,
                 None => {
@@ -112,14 +113,14 @@ impl Body<'_> {
         match self.rng.below(7) {
             0..=1 => {
                 let size = [1u8, 2, 4, 8][self.rng.below(4)];
-                let Some(own) = self.own(u32::from(size)) else { return };
-                let addr = self.within(own, u32::from(size));
+                let Some(d_ptr) = self.d_ptr(u32::from(size)) else { return };
+                let addr = self.within(d_ptr, u32::from(size));
                 let value = self.int(2);
                 self.b.store(size, addr, value);
             }
             2 => self.allocate(),
             3 => {
-                let (Some(to), Some((from, size))) = (self.own(1), self.object(false)) else { return };
+                let (Some(to), Some((from, size))) = (self.d_ptr(1), self.object(false)) else { return };
                 let from = self.b.addr_var(from);
                 let n = 1 + self.rng.below(size.min(to.size) as usize) as i64;
                 let len = self.b.int(n);
@@ -132,7 +133,7 @@ impl Body<'_> {
                 let at = self.fixed;
                 self.fixed += size.div_ceil(8) * 8;
                 let value = self.b.copy_elem(var, key, at);
-                self.owns.push(Own { value, size });
+                self.d_ptrs.push(DPtr { value, size });
             }
             5 => {
                 let Some((var, size)) = self.object(true) else { return };
@@ -140,8 +141,8 @@ impl Body<'_> {
                 if self.rng.one_in(4) {
                     return self.b.delete_elem(var, key);
                 }
-                let Some(own) = self.own(size) else { return };
-                let from = self.within(own, size);
+                let Some(d_ptr) = self.d_ptr(size) else { return };
+                let from = self.within(d_ptr, size);
                 self.b.store_obj(var, key, from);
             }
             _ if self.config.strings => {
@@ -149,7 +150,7 @@ impl Body<'_> {
                 let at = self.fixed;
                 self.fixed += self.module.strsize;
                 let value = self.b.str_addr(value, at);
-                self.owns.push(Own { value, size: self.module.strsize });
+                self.d_ptrs.push(DPtr { value, size: self.module.strsize });
             }
             _ => {}
         }
@@ -167,13 +168,13 @@ impl Body<'_> {
         let from = self.b.addr_var(var);
         let mut len = self.b.int(i64::from(size));
         self.b.copy(value, from, len);
-        // Once more, in part, by a length that only the firing knows.
+        // Copies a part again, with a length that is known only at run time.
         if self.rng.one_in(2) {
             let any = self.int(1);
             let mask = self.b.int(7);
             len = self.b.bin(BinOp::And, any, mask);
             self.b.copy(value, from, len);
         }
-        self.owns.push(Own { value, size });
+        self.d_ptrs.push(DPtr { value, size });
     }
 }

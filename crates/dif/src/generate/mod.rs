@@ -1,11 +1,14 @@
-//! Random modules, well formed by construction, for differential tests: the optimizer here and the back end in `bpf`
-//! are both held against the interpreter on them.
+//! Random modules, well formed by construction, for differential tests. The tests compare the
+//! optimizer (here) and the back end (in `bpf`) with the interpreter on these modules.
 //!
-//! A module is random in shape (tables, statements, branches with parameters, early ends) but tame in what it touches:
-//! it loads only from the addresses that the [`Config`] names, so that both executors can be given the same memory, and
-//! asks only for the builtins named there. Values in scope are kept on a stack that is cut back when a branch ends;
-//! that is why every use is dominated by its definition. Not a dependency on a property-testing crate: shrinking DIF is
-//! better done by asking for smaller [`Config`]s, and the back end's tests run many thousand modules.
+//! The shape of a module is random: tables, statements, branches with parameters, early ends. Its
+//! accesses are restricted: it loads only from the addresses that the [`Config`] names, so that
+//! both executors can be given the same memory, and reads only the built-ins named there. The
+//! generator keeps the values in scope on a stack and truncates that stack at the end of a branch.
+//! So every use is dominated by its definition.
+//!
+//! A property-testing crate is not used: smaller [`Config`]s replace its shrinking of test cases,
+//! and the back end's tests run many thousand modules.
 
 mod body;
 mod memory;
@@ -19,21 +22,22 @@ pub use rng::Rng;
 /// What generated modules may contain.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Clauses, at most.
+    /// Maximum number of clauses.
     pub clauses: usize,
-    /// Statements in a row, at most.
+    /// Maximum number of consecutive statements.
     pub statements: usize,
-    /// Depth of branches and of expressions.
+    /// Maximum depth of branches and of expressions.
     pub depth: usize,
     /// Bytes of a string.
     pub strsize: u32,
-    /// Integers of the firing that may be asked for.
+    /// Integer built-ins that may be read.
     pub int_builtins: Vec<IntBuiltin>,
-    /// Strings of the firing that may be asked for.
+    /// String built-ins that may be read.
     pub str_builtins: Vec<StrBuiltin>,
-    /// Memory that can be read: address and length. Strings are read from its start, so it should hold a NUL.
+    /// Readable memory: address and length. Strings are read from its start, so it should contain a
+    /// NUL.
     pub readable: Vec<(Space, u64, u64)>,
-    /// Addresses that cannot be read.
+    /// Unreadable addresses.
     pub unreadable: Vec<(Space, u64)>,
     /// Scopes of variables.
     pub scopes: Vec<Scope>,
@@ -41,15 +45,16 @@ pub struct Config {
     pub arrays: bool,
     /// Objects, pointers to them, scratch memory.
     pub objects: bool,
-    /// Aggregating functions; none: no aggregations.
+    /// Aggregating functions. When empty, there are no aggregations.
     pub aggregations: Vec<AggFunc>,
     /// String operations.
     pub strings: bool,
-    /// Mostly subroutines, on constants made for them.
+    /// Mostly subroutine calls, on constants chosen for them.
     pub subroutines: bool,
     /// Records.
     pub records: bool,
-    /// Divisions by what may be 0, and checks that may fail; loads fault as the addresses have it.
+    /// Divisions by values that may be 0, and checks that may fail. Loads fault according to the
+    /// addresses.
     pub faults: bool,
     /// `exit()`.
     pub exit: bool,
@@ -90,7 +95,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Integer expressions alone, recorded: what a back end can run first.
+    /// Only integer expressions and records: the smallest subset that a new back end can run.
     pub fn integers() -> Self {
         Config {
             clauses: 1,
@@ -104,7 +109,7 @@ impl Config {
     }
 }
 
-/// The module of a seed. It passes the verifier.
+/// Generates the module of a seed. It passes the verifier.
 pub fn module(seed: u64, config: &Config) -> Module {
     let mut rng = Rng::new(seed);
     let mut module = Module::new(config.strsize);
@@ -117,7 +122,7 @@ pub fn module(seed: u64, config: &Config) -> Module {
     }
     if config.subroutines {
         for _ in 0..8 {
-            let text = subject(&mut rng, config.strsize as usize);
+            let text = subject_string(&mut rng, config.strsize as usize);
             module.intern(&text);
         }
     }
@@ -133,8 +138,9 @@ pub fn module(seed: u64, config: &Config) -> Module {
     module
 }
 
-/// A string that subroutines find something in: paths, documents, numbers, tokens; empty to full length.
-fn subject(rng: &mut Rng, strsize: usize) -> Vec<u8> {
+/// A string on which subroutines have an effect: a path, a document, a number, tokens. Its length
+/// is between 0 and the maximum.
+fn subject_string(rng: &mut Rng, strsize: usize) -> Vec<u8> {
     const PARTS: [&[&str]; 5] = [
         &["/", "//", ".", "..", "a", "bc", "usr", "/./", "/../"],
         &[
@@ -268,7 +274,7 @@ fn column(rng: &mut Rng, config: &Config) -> Datum {
     }
 }
 
-/// A record of some fields, in the actions as `trace()` would have them.
+/// A record of some fields, with the actions that `trace()` would have.
 fn record(rng: &mut Rng, config: &Config) -> RecordDesc {
     let mut layout = LayoutBuilder::default();
     let mut actions: Vec<Action> = (0..1 + rng.below(4))

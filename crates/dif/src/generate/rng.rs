@@ -1,14 +1,14 @@
-//! A small seeded source of random numbers (xorshift64*): the same seed gives the same module on every machine, which a
-//! failing test then names.
+//! A small seeded random number generator (xorshift64*). A failing test names its seed; the same
+//! seed gives the same module on every machine.
 
-/// The source.
+/// The generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// From a seed; any will do.
+    /// Creates a generator. Any seed is valid.
     pub fn new(seed: u64) -> Self {
-        // Spreads neighbouring seeds; the state must not be 0.
+        // The multiplication spreads neighbouring seeds. The state must not be 0.
         Rng(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -25,17 +25,18 @@ impl Rng {
         if n == 0 { 0 } else { ((self.bits() >> 32) as usize) % n }
     }
 
-    /// True once in `n` times.
+    /// True with probability 1/`n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of several.
+    /// A random item; `None` when there are none.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         items.get(self.below(items.len())).copied()
     }
 
-    /// An integer of the kind that finds mistakes: small ones, powers of two and their neighbours, extremes, any.
+    /// An integer that is likely to find errors: a small one, a power of two or a neighbour of one,
+    /// an extreme, or any.
     pub fn int(&mut self) -> i64 {
         match self.below(6) {
             0 => self.below(4) as i64 - 1,

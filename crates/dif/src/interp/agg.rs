@@ -1,9 +1,9 @@
-//! What one sample does to an aggregation's words.
+//! The effect of one sample on the words of an aggregation.
 
 use plane::desc::{AggFunc, quantize_bucket};
 use plane::table::llquantize_bucket;
 
-/// Applies one sample; `args` are those of [`crate::ir::Op::Aggregate`].
+/// Applies one sample. `args` are those of [`crate::ir::Op::Aggregate`].
 pub(super) fn apply(func: AggFunc, words: &mut [u64], args: &[i64]) {
     let value = args.first().copied().unwrap_or(0);
     let increment = args.get(1).copied().unwrap_or(1) as u64;
@@ -38,7 +38,7 @@ pub(super) fn apply(func: AggFunc, words: &mut [u64], args: &[i64]) {
                 Some(above) => {
                     usize::try_from(above / i64::from(step.max(1))).unwrap_or(levels).min(levels) + 1
                 }
-                // The difference overflows only for a value far above the base.
+                // The difference overflows only when the value is far above the base.
                 None => levels + 1,
             };
             if let Some(w) = words.get_mut(bucket) {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_folds_its_samples() {
+    fn each_function_folds_samples_into_its_words() {
         assert_eq!(run(AggFunc::Count, &[&[], &[]]), [2]);
         assert_eq!(run(AggFunc::Sum, &[&[5], &[-7]]), [-2i64 as u64]);
         assert_eq!(run(AggFunc::Min, &[&[5], &[-7]]), [-7i64 as u64]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn lquantize_has_a_bucket_below_and_above() {
+    fn lquantize_counts_values_outside_its_range_in_the_end_buckets() {
         let func = AggFunc::Lquantize { base: -10, limit: 10, step: 5 };
         assert_eq!(run(func, &[&[-11], &[-10], &[9], &[10], &[i64::MAX], &[i64::MIN]]), [2, 1, 0, 0, 1, 2]);
     }

@@ -1,21 +1,21 @@
-//! D's own memory, and memory at all: what an address leads to.
+//! D memory, and memory access in general.
 
 use super::{Fault, Frame, State, Stop, Val, World};
 use crate::ir::{FaultKind, IntBuiltin, Module, Scope, Space, StrBuiltin, Ty, Value, VarId};
 use crate::memory::{Place, SCRATCH, address, place, rounded};
 
-/// The world, and in its memory also what is D's own: what a running clause reads and writes.
-pub(super) struct Reach<'a> {
+/// Memory access of a running clause: D memory, and the memory that the [`World`] has.
+pub(super) struct Memory<'a> {
     module: &'a Module,
     locals: &'a mut Vec<Option<Val>>,
     state: &'a mut State,
-    /// What was taken of it.
+    /// The scratch memory allocated so far.
     scratch: &'a mut [u8],
     world: &'a mut dyn World,
 }
 
-impl Reach<'_> {
-    /// The bytes of a variable that is an object; made when it is to be written.
+impl Memory<'_> {
+    /// The bytes of a variable that is an object. A write access creates them.
     fn variable(&mut self, scope: Scope, var: VarId) -> Option<&mut Vec<u8>> {
         let desc = self.module.vars.get(var.0 as usize)?;
         let size = self.module.object_size(var)?;
@@ -36,8 +36,9 @@ impl Reach<'_> {
         }
     }
 
-    /// The bytes of D's own memory from this address to the end of what it is in.
-    fn own(&mut self, space: Space, addr: u64) -> Option<&mut [u8]> {
+    /// The bytes of D memory from this address to the end of the object or scratch memory that
+    /// contains it.
+    fn d_memory(&mut self, space: Space, addr: u64) -> Option<&mut [u8]> {
         let (bytes, at): (&mut [u8], u64) = match (place(addr), space) {
             (Place::Scratch(at), Space::Scratch | Space::Unknown) => (self.scratch, at),
             (Place::Var(scope, var, at), Space::Static | Space::Unknown) => {
@@ -48,7 +49,7 @@ impl Reach<'_> {
         bytes.get_mut(usize::try_from(at).ok()?..)
     }
 
-    /// Where the outside world is asked: which space it is then.
+    /// The address space of an access outside D memory; `None` when there is none.
     fn outside(space: Space, addr: u64) -> Option<Space> {
         match space {
             Space::Kernel | Space::User => Some(space),
@@ -57,9 +58,9 @@ impl Reach<'_> {
         }
     }
 
-    /// False, and nothing changed, unless all of it is D's own.
+    /// Writes D memory. Returns false, and changes nothing, unless all bytes are in D memory.
     pub(super) fn write(&mut self, space: Space, addr: u64, bytes: &[u8]) -> bool {
-        match self.own(space, addr).and_then(|own| own.get_mut(..bytes.len())) {
+        match self.d_memory(space, addr).and_then(|d_memory| d_memory.get_mut(..bytes.len())) {
             Some(to) => {
                 to.copy_from_slice(bytes);
                 true
@@ -73,7 +74,7 @@ fn zeros(size: u32) -> Val {
     Val::Bytes(vec![0; size as usize])
 }
 
-impl World for Reach<'_> {
+impl World for Memory<'_> {
     fn builtin(&mut self, builtin: IntBuiltin) -> i64 {
         self.world.builtin(builtin)
     }
@@ -90,7 +91,7 @@ impl World for Reach<'_> {
         if let Some(space) = Self::outside(space, addr) {
             return self.world.read(space, addr, buffer);
         }
-        match self.own(space, addr).and_then(|own| own.get(..buffer.len())) {
+        match self.d_memory(space, addr).and_then(|d_memory| d_memory.get(..buffer.len())) {
             Some(from) => {
                 buffer.copy_from_slice(from);
                 true
@@ -111,8 +112,8 @@ impl World for Reach<'_> {
         self.world.raise(signal)
     }
 
-    fn give(&mut self, result: i64) {
-        self.world.give(result);
+    fn override_return(&mut self, result: i64) {
+        self.world.override_return(result);
     }
 
     fn chill(&mut self, nanoseconds: u64) -> bool {
@@ -132,16 +133,16 @@ impl World for Reach<'_> {
     }
 }
 
-type Done<T = ()> = Result<T, Stop>;
+type Step<T = ()> = Result<T, Stop>;
 
-fn bad<T>(addr: u64) -> Done<T> {
+fn bad<T>(addr: u64) -> Step<T> {
     Err(Stop::Fault(FaultKind::BadAddr, addr))
 }
 
 impl Frame<'_> {
-    pub(super) fn reach(&mut self) -> Reach<'_> {
+    pub(super) fn memory(&mut self) -> Memory<'_> {
         let top = self.top.min(self.scratch.len());
-        Reach {
+        Memory {
             module: self.module,
             locals: self.locals,
             state: self.state,
@@ -161,30 +162,31 @@ impl Frame<'_> {
         address(self.scope(var), var) as i64
     }
 
-    pub(super) fn bytes_at(&mut self, addr: Value, len: usize) -> Done<Vec<u8>> {
+    pub(super) fn bytes_at(&mut self, addr: Value, len: usize) -> Step<Vec<u8>> {
         let (space, at) = (self.space(addr), self.int(addr) as u64);
         let mut bytes = vec![0; len];
-        if self.reach().read(space, at, &mut bytes) { Ok(bytes) } else { bad(at) }
+        if self.memory().read(space, at, &mut bytes) { Ok(bytes) } else { bad(at) }
     }
 
-    pub(super) fn load(&mut self, size: u8, signed: bool, addr: Value) -> Done<i64> {
+    pub(super) fn load(&mut self, size: u8, signed: bool, addr: Value) -> Step<i64> {
         let bytes = self.bytes_at(addr, usize::from(size).min(8))?;
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(&bytes);
         Ok(crate::eval::ext(bytes.len() as u8 * 8, signed, i64::from_le_bytes(word)))
     }
 
-    /// Byte by byte up to a NUL or the limit. Outside, the byte *at* the limit, where the NUL will stand, is read too, as the
-    /// kernel's helper does: it faults when that byte cannot be read. A string in D's own memory ends where that does.
-    pub(super) fn load_str(&mut self, addr: Value, max: Option<Value>) -> Done<Vec<u8>> {
+    /// Reads bytes up to a NUL or the limit. Outside D memory the byte *at* the limit, where the
+    /// NUL is written, is read too, as the kernel's helper does. The load faults when that byte is
+    /// unreadable. A string in D memory ends at the end of its object.
+    pub(super) fn load_str(&mut self, addr: Value, max: Option<Value>) -> Step<Vec<u8>> {
         let (space, at) = (self.space(addr), self.int(addr) as u64);
         let wanted = max.map_or(u64::MAX, |v| self.int(v) as u64);
         let limit = self.longest().min(usize::try_from(wanted).unwrap_or(usize::MAX));
-        let mut reach = self.reach();
-        if Reach::outside(space, at).is_none() {
-            return match reach.own(space, at) {
-                Some(own) if !own.is_empty() => {
-                    Ok(own.iter().copied().take(limit).take_while(|b| *b != 0).collect())
+        let mut memory = self.memory();
+        if Memory::outside(space, at).is_none() {
+            return match memory.d_memory(space, at) {
+                Some(d_memory) if !d_memory.is_empty() => {
+                    Ok(d_memory.iter().copied().take(limit).take_while(|b| *b != 0).collect())
                 }
                 _ => bad(at),
             };
@@ -192,7 +194,7 @@ impl Frame<'_> {
         let mut text = Vec::new();
         loop {
             let mut byte = [0];
-            if !reach.read(space, at.wrapping_add(text.len() as u64), &mut byte) {
+            if !memory.read(space, at.wrapping_add(text.len() as u64), &mut byte) {
                 return bad(at);
             }
             if byte[0] == 0 || text.len() == limit {
@@ -202,13 +204,13 @@ impl Frame<'_> {
         }
     }
 
-    pub(super) fn store(&mut self, size: u8, addr: Value, value: Value) -> Done {
+    pub(super) fn store(&mut self, size: u8, addr: Value, value: Value) -> Step {
         let (space, at) = (self.space(addr), self.int(addr) as u64);
         let bytes = self.int(value).to_le_bytes();
-        if self.reach().write(space, at, &bytes[..usize::from(size).min(8)]) { Ok(()) } else { bad(at) }
+        if self.memory().write(space, at, &bytes[..usize::from(size).min(8)]) { Ok(()) } else { bad(at) }
     }
 
-    pub(super) fn alloca(&mut self, size: Value) -> Done<i64> {
+    pub(super) fn alloca(&mut self, size: Value) -> Step<i64> {
         let taken = rounded(self.int(size) as u64);
         let end = (self.top as u64).saturating_add(taken);
         if end > self.scratch.len() as u64 {
@@ -219,21 +221,22 @@ impl Frame<'_> {
         Ok((SCRATCH + at as u64) as i64)
     }
 
-    pub(super) fn copy(&mut self, dst: Value, src: Value, len: Value) -> Done {
+    pub(super) fn copy(&mut self, dst: Value, src: Value, len: Value) -> Step {
         let (space, to, len) = (self.space(dst), self.int(dst) as u64, self.int(len) as u64);
         if len == 0 {
             return Ok(());
         }
-        let fits = |own: Option<&mut [u8]>| own.is_some_and(|own| own.len() as u64 >= len);
-        if !fits(self.reach().own(space, to)) {
+        let fits =
+            |d_memory: Option<&mut [u8]>| d_memory.is_some_and(|d_memory| d_memory.len() as u64 >= len);
+        if !fits(self.memory().d_memory(space, to)) {
             return bad(to);
         }
         let bytes = self.bytes_at(src, len as usize)?;
-        self.reach().write(space, to, &bytes);
+        self.memory().write(space, to, &bytes);
         Ok(())
     }
 
-    /// Writes fixed scratch memory.
+    /// Writes to fixed scratch memory. Returns the address.
     pub(super) fn put_scratch(&mut self, at: u32, bytes: &[u8]) -> i64 {
         if let Some(to) = self.scratch.get_mut(at as usize..).and_then(|s| s.get_mut(..bytes.len())) {
             to.copy_from_slice(bytes);
@@ -251,13 +254,13 @@ impl Frame<'_> {
         self.put_scratch(at, &bytes)
     }
 
-    pub(super) fn copy_obj(&mut self, addr: Value, size: u32, at: u32) -> Done<i64> {
+    pub(super) fn copy_obj(&mut self, addr: Value, size: u32, at: u32) -> Step<i64> {
         let mut bytes = self.bytes_at(addr, size as usize)?;
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         Ok(self.put_scratch(at, &bytes))
     }
 
-    pub(super) fn store_obj(&mut self, var: VarId, key: &[Value], addr: Value) -> Done {
+    pub(super) fn store_obj(&mut self, var: VarId, key: &[Value], addr: Value) -> Step {
         let size = self.module.object_size(var).unwrap_or(0) as usize;
         let bytes = self.bytes_at(addr, size)?;
         let id = self.element(var, key);
@@ -271,7 +274,7 @@ impl Frame<'_> {
         self.put_scratch(at, &bytes)
     }
 
-    pub(super) fn copy_out(&mut self, src: Value, addr: Value, len: Value) -> Done {
+    pub(super) fn copy_out(&mut self, src: Value, addr: Value, len: Value) -> Step {
         let (len, to) = (self.int(len) as u64, self.int(addr) as u64);
         if len == 0 {
             return Ok(());
@@ -283,7 +286,7 @@ impl Frame<'_> {
         if self.world.write_user(to, &bytes) { Ok(()) } else { bad(to) }
     }
 
-    pub(super) fn copy_out_str(&mut self, value: Value, addr: Value, max: Value) -> Done {
+    pub(super) fn copy_out_str(&mut self, value: Value, addr: Value, max: Value) -> Step {
         let (max, to) = (self.int(max) as u64, self.int(addr) as u64);
         let mut bytes = self.text(value).to_vec();
         bytes.push(0);

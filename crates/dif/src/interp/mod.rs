@@ -1,14 +1,16 @@
-//! The interpreter: the second thing that executes DIF, and the oracle for the first.
+//! The interpreter: the second executor of DIF, and the oracle for the back end.
 //!
-//! It does what the form says in the plainest way: values in a vector, variables in ordered maps, aggregations as the
-//! words the kernel tables hold, records as the bytes the ring holds. Keys and records are kept as *bytes* in the layout
-//! of [`plane::desc`], not as values, because it is the bytes that the back end must get right.
+//! It implements the form in the simplest way: values are in a vector, variables in ordered maps.
+//! Aggregations are the words that the kernel tables contain, records are the bytes that the ring
+//! contains. Keys and records are stored as *bytes* in the layout of [`plane::desc`], not as
+//! values, because the back end must produce these bytes.
 //!
-//! What a firing sees of the system (ids, clock, memory, stacks) comes from a [`World`]; what stays between firings is a
-//! [`State`]. Neither knows a kernel: a test gives both sides the same world, a recorded event can be one too.
+//! A [`World`] provides what a firing reads from the system (ids, clock, memory, stacks). A
+//! [`State`] is what persists between firings. Neither knows a kernel: a test can give the
+//! interpreter and the back end the same world, and a recorded event can be a world too.
 //!
-//! A module that the verifier refused does not make the interpreter panic: an undefined value reads 0, a missing block
-//! ends the clause.
+//! The interpreter does not panic on a module that the verifier rejected: an undefined value reads
+//! 0, a missing block ends the clause.
 
 mod agg;
 mod memory;
@@ -20,42 +22,43 @@ use crate::ir::{
     VarId, VarTy,
 };
 use crate::subr::{Call, PathOf, Subr};
-pub use state::{Drops, Fault, Rec, Room, State, Val};
+pub use state::{Capacity, Drops, Fault, Record, State, Val};
 
-/// What a firing sees of the system. The defaults are an empty world: zeros, and no readable memory.
+/// What a firing reads from the system. The defaults are an empty world: zeros, and no readable
+/// memory.
 pub trait World {
-    /// An integer of the firing; must not change during a clause.
+    /// An integer built-in. It must not change during a clause.
     fn builtin(&mut self, _builtin: IntBuiltin) -> i64 {
         0
     }
 
-    /// Id of the enabled probe that a clause of this number serves in this firing.
+    /// Id of the enabled probe for which the clause of this number runs in this firing.
     fn epid(&mut self, _clause: usize) -> i64 {
         self.builtin(IntBuiltin::Epid)
     }
 
-    /// A string of the firing; must not change during a firing.
+    /// A string built-in. It must not change during a firing.
     fn builtin_str(&mut self, _builtin: StrBuiltin) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Fills `buffer` from memory; false when a byte of it cannot be read.
+    /// Fills `buffer` from memory. Returns false when a byte is unreadable.
     fn read(&mut self, _space: Space, _addr: u64, _buffer: &mut [u8]) -> bool {
         false
     }
 
-    /// Writes memory of the current process; false when it cannot be written.
+    /// Writes memory of the current process. Returns false when it is not writable.
     fn write_user(&mut self, _addr: u64, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// A path of the `struct path` at an address; `None` when it cannot be read.
+    /// A path of the `struct path` at an address; `None` when the struct is unreadable.
     fn path(&mut self, _addr: u64, _of: PathOf) -> Option<Vec<u8>> {
         None
     }
 
     /// Whether the current process is this one or a descendant of it.
-    fn descends(&mut self, _pid: i32) -> bool {
+    fn is_descendant(&mut self, _pid: i32) -> bool {
         false
     }
 
@@ -64,80 +67,81 @@ pub trait World {
         0
     }
 
-    /// Sends a signal to the current process; false for one that there is not.
+    /// Sends a signal to the current process. Returns false for an invalid signal.
     fn raise(&mut self, _signal: i64) -> bool {
         true
     }
 
-    /// Gives the result of the function that fired the probe.
-    fn give(&mut self, _result: i64) {}
+    /// Sets the result of the function that fired the probe.
+    fn override_return(&mut self, _result: i64) {}
 
-    /// Holds the CPU; false when it was held too long already.
+    /// Delays the CPU. Returns false when the CPU has already been delayed for too long.
     fn chill(&mut self, _nanoseconds: u64) -> bool {
         true
     }
 
-    /// Takes the stack; the id of its entry, 0 when it could not be taken.
+    /// Captures a stack. Returns the id of its entry, or 0 when it could not be captured.
     fn stack(&mut self, _user: bool, _frames: u32) -> u64 {
         0
     }
 
-    /// Whose `self->` variables these are: a thread and its context level.
+    /// The owner of `self->` variables: a thread and its context level.
     fn context(&mut self) -> (u64, u8) {
         (0, 0)
     }
 
-    /// From here on the firing is that of ERROR for this fault; with `None`, it is again what it was.
+    /// Switches the firing to that of ERROR for this fault. With `None`, switches back.
     fn error(&mut self, _fault: Option<&Fault>) {}
 }
 
 /// How a clause ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran to its end.
-    Done,
-    /// Its predicate did not hold.
+    /// The clause ran to its end.
+    Completed,
+    /// The predicate was false.
     PredicateFalse,
-    /// Its record found no room; nothing happened.
+    /// There was no space for the record. The clause had no effect.
     Dropped,
-    /// It faulted.
+    /// The clause faulted.
     Faulted(Fault),
 }
 
-/// Runs clauses of a module.
+/// Executes clauses of a module.
 pub struct Interpreter<'m> {
     module: &'m Module,
     error: Vec<usize>,
-    gated: bool,
+    ending_at_exit: bool,
 }
 
 impl<'m> Interpreter<'m> {
-    /// For this module.
+    /// Creates an interpreter for this module.
     pub fn new(module: &'m Module) -> Self {
-        Self { module, error: Vec::new(), gated: false }
+        Self { module, error: Vec::new(), ending_at_exit: false }
     }
 
-    /// Every fault fires ERROR, which has these clauses. What faults in them is only counted.
+    /// Makes every fault fire ERROR, which has these clauses. Faults in these clauses are only
+    /// counted.
     #[must_use]
     pub fn with_error(self, clauses: &[usize]) -> Self {
         Self { error: clauses.to_vec(), ..self }
     }
 
-    /// Nothing runs behind a clause that called `exit()`: so it is while a session is active. Clauses of BEGIN, END and
-    /// ERROR run to their probe's end.
+    /// Runs no clause after a clause that called `exit()`. This is the behaviour of an active
+    /// session. In BEGIN, END and ERROR all clauses of the probe run.
     #[must_use]
-    pub fn gated(self) -> Self {
-        Self { gated: true, ..self }
+    pub fn ending_at_exit(self) -> Self {
+        Self { ending_at_exit: true, ..self }
     }
 
-    /// One firing: the clauses run in the order given and share their `this->` variables, a fault ends only its own.
-    /// Faults are also left in the state.
+    /// Executes one firing. The clauses run in the given order and share their `this->` variables.
+    /// A fault ends only its own clause. Faults are also recorded in the state.
     pub fn fire(&self, clauses: &[usize], state: &mut State, world: &mut dyn World) -> Vec<Outcome> {
         state.prepare(self.module);
         let (mut locals, mut rest) = (self.locals(), None);
         let mut outcomes = Vec::with_capacity(clauses.len());
         for index in clauses {
-            if self.gated && state.exit.is_some() {
+            if self.ending_at_exit && state.exit.is_some() {
                 break;
             }
             let Some(outcome) = self.run(*index, (&mut locals, &mut rest), state, world, false) else {
@@ -194,7 +198,7 @@ impl<'m> Interpreter<'m> {
     }
 }
 
-/// Why a clause stops in the middle.
+/// Why a clause stops before its end.
 enum Stop {
     Fault(FaultKind, u64),
     Full,
@@ -209,14 +213,14 @@ struct Frame<'a> {
     rest: &'a mut Option<Vec<u8>>,
     state: &'a mut State,
     world: &'a mut dyn World,
-    /// A clause of ERROR.
+    /// True in a clause of ERROR.
     in_error: bool,
-    record: Option<Rec>,
+    record: Option<Record>,
     /// Position of the running instruction in block order.
     offset: u32,
-    /// Scratch memory, all that there may be.
+    /// Scratch memory, at its maximum size.
     scratch: Vec<u8>,
-    /// How much of it was taken.
+    /// Bytes of scratch memory allocated so far.
     top: usize,
 }
 
@@ -262,12 +266,12 @@ impl Frame<'_> {
                     let way = if self.int(*cond) != 0 { then } else { other };
                     (&way.0, &way.1)
                 }
-                Term::Return => return Outcome::Done,
+                Term::Return => return Outcome::Completed,
                 Term::PredicateFalse => return Outcome::PredicateFalse,
             };
             let next = to.0 as usize;
             if next <= at || next >= blocks.len() {
-                return Outcome::Done;
+                return Outcome::Completed;
             }
             let given: Vec<Val> = args.iter().map(|a| self.get(*a)).collect();
             for (param, value) in blocks[next].params.iter().zip(given) {
@@ -275,7 +279,7 @@ impl Frame<'_> {
             }
             at = next;
         }
-        Outcome::Done
+        Outcome::Completed
     }
 
     fn get(&self, v: Value) -> Val {
@@ -374,12 +378,12 @@ impl Frame<'_> {
                 self.state.elements.remove(&id);
             }
             Op::Reserve => {
-                if self.state.records.len() >= self.state.room.records {
+                if self.state.records.len() >= self.state.capacity.records {
                     return Err(Stop::Full);
                 }
                 let size = self.clause.record.as_ref().map_or(0, |r| r.size) as usize;
                 self.record =
-                    Some(Rec { clause: self.index, data: vec![0; size], written: vec![false; size] });
+                    Some(Record { clause: self.index, data: vec![0; size], written: vec![false; size] });
             }
             Op::Record(field, v) => self.write_record(*field, &[*v]),
             Op::RecordUserAddr(field, a, p) => self.write_record(*field, &[*a, *p]),
@@ -411,8 +415,8 @@ impl Frame<'_> {
         let spaces: Vec<Space> = args.iter().map(|v| self.space(*v)).collect();
         let strsize = self.module.strsize as usize;
         let mut rest = self.rest.take();
-        let mut reach = self.reach();
-        let world = &mut reach;
+        let mut memory = self.memory();
+        let world = &mut memory;
         let mut call = Call { args: &values, spaces: &spaces, strsize, world, rest: &mut rest };
         let result = (subr.row().run)(&mut call);
         *self.rest = rest;
@@ -430,12 +434,12 @@ impl Frame<'_> {
         text
     }
 
-    /// Bytes of the longest string.
+    /// Maximum length of a string.
     fn longest(&self) -> usize {
         self.module.strsize.saturating_sub(1) as usize
     }
 
-    /// What a variable that was never assigned reads.
+    /// The value of a variable that was never assigned.
     fn zero(&self, var: VarId) -> Val {
         match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
             Some(VarTy::Str) => Val::Str(Vec::new()),
@@ -474,14 +478,14 @@ impl Frame<'_> {
     }
 
     fn store_element(&mut self, id: state::ElementId, value: Val) {
-        if self.state.elements.contains_key(&id) || self.state.elements.len() < self.state.room.elements {
+        if self.state.elements.contains_key(&id) || self.state.elements.len() < self.state.capacity.elements {
             self.state.elements.insert(id, value);
         } else {
             self.state.drops.dynamic += 1;
         }
     }
 
-    /// The place of an array's element.
+    /// The key of an array's element.
     fn element(&mut self, var: VarId, key: &[Value]) -> state::ElementId {
         let owner = match self.scope(var) {
             Scope::Thread => Some(self.world.context()),
@@ -539,7 +543,7 @@ impl Frame<'_> {
                 self.state.intern(&text).to_le_bytes().to_vec()
             }
             Datum::Bytes { size } => match values.first() {
-                // A copy, which can be read.
+                // The verifier checked that this is a copy, which is readable.
                 Some(addr) => self.bytes_at(*addr, size as usize).unwrap_or_default(),
                 None => Vec::new(),
             },

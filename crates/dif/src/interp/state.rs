@@ -1,4 +1,4 @@
-//! What stays between firings, and what they left for the consumer.
+//! The state between firings, and the output of firings for the consumer.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ pub enum Val {
     Str(Vec<u8>),
     /// A string that is NULL.
     Null,
-    /// An object: of variables, never of an operation.
+    /// An object. Variables have such values, operations never do.
     Bytes(Vec<u8>),
 }
 
-/// A fault that happened.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The clause.
@@ -29,7 +29,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The address, or the offending value.
     pub value: u64,
-    /// The action: 0 the predicate.
+    /// The action; 0 is the predicate.
     pub action: u16,
     /// The instruction's position in block order.
     pub offset: u32,
@@ -37,40 +37,40 @@ pub struct Fault {
 
 /// A committed record, without its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rec {
-    /// The clause that made it.
+pub struct Record {
+    /// The clause that recorded it.
     pub clause: usize,
-    /// The bytes; those never written are 0 here and unspecified in a ring.
+    /// The bytes. Unwritten bytes are 0 here and unspecified in a ring.
     pub data: Vec<u8>,
     /// Which bytes were written.
     pub written: Vec<bool>,
 }
 
-/// How much fits; what does not is dropped and counted.
+/// Capacities. What exceeds them is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Records kept.
+pub struct Capacity {
+    /// Maximum number of records.
     pub records: usize,
-    /// Elements of all associative arrays together.
+    /// Maximum number of elements of all associative arrays together.
     pub elements: usize,
-    /// Keys of each aggregation.
+    /// Maximum number of keys of each aggregation.
     pub keys: usize,
 }
 
-impl Default for Room {
+impl Default for Capacity {
     fn default() -> Self {
-        Room { records: usize::MAX, elements: usize::MAX, keys: usize::MAX }
+        Capacity { records: usize::MAX, elements: usize::MAX, keys: usize::MAX }
     }
 }
 
-/// What did not fit.
+/// Counts of drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// Clauses whose record found no room.
+    /// Clauses whose record had no space.
     pub principal: u64,
-    /// Elements that found no room.
+    /// Dropped elements of associative arrays.
     pub dynamic: u64,
-    /// Aggregation keys that found no room.
+    /// Dropped aggregation keys.
     pub aggregation: u64,
     /// Faults in clauses of ERROR.
     pub double_error: u64,
@@ -87,19 +87,19 @@ pub(super) struct ElementId {
 /// A session's state under the interpreter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Committed records, oldest first. The caller may take them.
-    pub records: Vec<Rec>,
+    /// Committed records, oldest first. The caller may remove them.
+    pub records: Vec<Record>,
     /// Faults, oldest first.
     pub faults: Vec<Fault>,
-    /// What was dropped.
+    /// Drop counts.
     pub drops: Drops,
-    /// What fits.
-    pub room: Room,
+    /// Capacities.
+    pub capacity: Capacity,
     /// The status of the first `exit()`.
     pub exit: Option<i32>,
-    /// Strings by interned number: the module's constants first, then others as they came.
+    /// Strings by interned number: the module's constants first, then others in order of use.
     pub interned: Vec<Vec<u8>>,
-    /// Per aggregation: words by key bytes.
+    /// For each aggregation, words by key bytes.
     pub aggregations: Vec<BTreeMap<Vec<u8>, Vec<u64>>>,
     pub(super) globals: BTreeMap<VarId, Val>,
     pub(super) threads: BTreeMap<((u64, u8), VarId), Val>,
@@ -107,7 +107,7 @@ pub struct State {
 }
 
 impl State {
-    /// An empty session of this module, its constants interned.
+    /// Creates the state of an empty session of this module, with its constants interned.
     pub fn new(module: &Module) -> State {
         let mut state = State::default();
         state.prepare(module);
@@ -132,7 +132,7 @@ impl State {
             .map(|(id, v)| (id.owner, id.key.as_slice(), v))
     }
 
-    /// Makes room for what a module (or a longer one, later) names.
+    /// Allocates the variables and aggregations that a module (or a longer one, later) names.
     pub(super) fn prepare(&mut self, module: &Module) {
         for s in module.strings.iter().skip(self.interned.len()) {
             self.interned.push(s.clone());
@@ -142,7 +142,8 @@ impl State {
         }
     }
 
-    /// The number of a string; interned by text, so that a constant and a probe name that read alike are one.
+    /// Interns a string and returns its number. Equal strings have one number, whether they are
+    /// constants or probe names.
     pub fn intern(&mut self, text: &[u8]) -> u32 {
         let at = self.interned.iter().position(|s| s == text).unwrap_or_else(|| {
             self.interned.push(text.to_vec());
@@ -153,7 +154,7 @@ impl State {
 
     pub(super) fn aggregate(&mut self, agg: usize, func: AggFunc, key: Vec<u8>, args: &[i64]) {
         let Some(table) = self.aggregations.get_mut(agg) else { return };
-        if !table.contains_key(&key) && table.len() >= self.room.keys {
+        if !table.contains_key(&key) && table.len() >= self.capacity.keys {
             self.drops.aggregation += 1;
             return;
         }

@@ -1,16 +1,16 @@
-//! The interpreter on clauses small enough to follow by hand.
+//! The interpreter on small clauses with results computed by hand.
 
 use super::*;
 use crate::text::parse;
 use crate::verify::verify;
 
-/// A small world: memory in one piece at 0x1000, and what the probe is called.
-struct Small {
+/// A small world: one range of readable memory at 0x1000, and probe names.
+struct SmallWorld {
     memory: Vec<u8>,
     thread: u64,
 }
 
-impl World for Small {
+impl World for SmallWorld {
     fn builtin(&mut self, builtin: IntBuiltin) -> i64 {
         match builtin {
             IntBuiltin::Arg(n) => i64::from(n) + 100,
@@ -46,7 +46,7 @@ fn run(text: &str) -> (Vec<Outcome>, State) {
     let module = parse(text).unwrap();
     verify(&module).unwrap();
     let mut state = State::default();
-    let mut world = Small { memory: b"hello\0world".to_vec(), thread: 1 };
+    let mut world = SmallWorld { memory: b"hello\0world".to_vec(), thread: 1 };
     let all: Vec<usize> = (0..module.clauses.len()).collect();
     let outcomes = Interpreter::new(&module).fire(&all, &mut state, &mut world);
     (outcomes, state)
@@ -72,7 +72,7 @@ b0:
     return
 }
 "#);
-    assert_eq!(outcomes, [Outcome::Done]);
+    assert_eq!(outcomes, [Outcome::Completed]);
     let data = &state.records[0].data;
     assert_eq!(data[..4], (-2i32).to_le_bytes());
     assert_eq!(data[4..8], [1, 0, 0, 0]);
@@ -117,7 +117,7 @@ b0:
 }
 
 #[test]
-fn strings_are_read_to_their_nul_or_limit_and_fault_past_the_end() {
+fn strings_end_at_their_nul_or_limit_and_fault_past_readable_memory() {
     let (outcomes, state) = run(r#"
 module strsize 16
 string s0 = ""
@@ -144,7 +144,7 @@ b0:
 }
 
 #[test]
-fn this_is_shared_by_the_clauses_of_a_firing_and_arrays_are_keyed_by_bytes() {
+fn clauses_of_a_firing_share_this_variables_and_arrays_are_keyed_by_bytes() {
     let (_, state) = run(r#"
 module strsize 16
 string s0 = ""
@@ -197,10 +197,10 @@ b0:
 }
 "#;
     let module = parse(text).unwrap();
-    let mut state = State { room: Room { records: 1, ..Room::default() }, ..State::default() };
-    let mut world = Small { memory: Vec::new(), thread: 1 };
+    let mut state = State { capacity: Capacity { records: 1, ..Capacity::default() }, ..State::default() };
+    let mut world = SmallWorld { memory: Vec::new(), thread: 1 };
     let interpreter = Interpreter::new(&module);
-    assert_eq!(interpreter.fire(&[0], &mut state, &mut world), [Outcome::Done]);
+    assert_eq!(interpreter.fire(&[0], &mut state, &mut world), [Outcome::Completed]);
     assert_eq!(interpreter.fire(&[0], &mut state, &mut world), [Outcome::Dropped]);
     assert_eq!((state.exit, state.drops.principal, state.records.len()), (Some(42), 1, 1));
 }

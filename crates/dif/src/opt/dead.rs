@@ -1,18 +1,19 @@
-//! Removes what nobody uses.
+//! Removes instructions and block parameters whose values are unused.
 
 use crate::ir::{Function, Op, Value};
 
-/// One walk backward: when an instruction is reached, all its uses have been seen.
+/// Walks backward once: all uses of an instruction's value are seen before the instruction.
 pub(super) fn run(function: &mut Function) {
     let safe = safe_divisors(function);
-    // Which variables are never NULL is not known here.
+    // It is not known here which variables are never NULL.
     let nulls = function.nulls(&[]);
     let mut used = vec![false; function.values.len()];
     let is_used = |used: &[bool], v: Value| used.get(v.0 as usize).copied().unwrap_or(true);
     let mut unused_params: Vec<Vec<bool>> = vec![Vec::new(); function.blocks.len()];
     for b in (0..function.blocks.len()).rev() {
         let mut block = std::mem::take(&mut function.blocks[b].insts);
-        // Arguments of a parameter that nobody uses go with it; the target stands later and is done.
+        // The arguments for an unused parameter are removed with it. The target block comes later,
+        // so it is already processed.
         function.blocks[b].term.for_each_edge_mut(|to, args| {
             drop_marked(args, unused_params.get(to.0 as usize).map_or(&[], Vec::as_slice));
         });
@@ -52,7 +53,7 @@ pub(super) fn drop_marked(list: &mut Vec<Value>, marks: &[bool]) {
     list.retain(|_| !marks.next().copied().unwrap_or(false));
 }
 
-/// Values that are constants other than 0.
+/// For each value, whether it is a constant other than 0.
 fn safe_divisors(function: &Function) -> Vec<bool> {
     let mut safe = vec![false; function.values.len()];
     for (_, inst) in function.instructions() {

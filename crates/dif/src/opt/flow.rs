@@ -1,21 +1,24 @@
-//! Jumps: what only passes on is passed by, what follows one way only is joined.
+//! Control flow: threads jumps past blocks that only forward, and merges a block with its only
+//! successor.
 //!
-//! `/a && b/` becomes a block whose only content is "branch on what you are given", entered with 0 from one side. Taking
-//! that side straight to where 0 leads removes the flag and the second test from the predicate of every such clause.
+//! `/a && b/` becomes a block that only branches on its parameter, and one predecessor passes the
+//! constant 0. Threading that edge directly to the target for 0 removes the flag and the second
+//! test from the predicate of every such clause.
 
 use crate::ir::{Block, Function, Op, Term, Value};
 
-/// Threads, then joins.
+/// Threads jumps, then merges blocks.
 pub(super) fn run(function: &mut Function) {
     thread(function);
-    // Blocks passed by are unreached now; their edges must not count as ways into others.
+    // Bypassed blocks are now unreachable. Their edges must not count as predecessors.
     if function.normalize().is_ok() {
-        join(function);
+        merge(function);
     }
 }
 
-/// Blocks without instructions whose parameters serve only their own end: a jump to one can do what it does.
-fn passable(function: &Function) -> Vec<bool> {
+/// For each block, whether it only forwards: it has no instructions, and only its own terminator
+/// uses its parameters. A jump to such a block can be replaced by its terminator.
+fn forwarding_blocks(function: &Function) -> Vec<bool> {
     let mut owner: Vec<Option<usize>> = vec![None; function.values.len()];
     for (b, block) in function.blocks.iter().enumerate() {
         for p in &block.params {
@@ -24,24 +27,24 @@ fn passable(function: &Function) -> Vec<bool> {
             }
         }
     }
-    let mut passable: Vec<bool> =
+    let mut forwarding_blocks: Vec<bool> =
         function.blocks.iter().enumerate().map(|(b, block)| b != 0 && block.insts.is_empty()).collect();
     for (b, block) in function.blocks.iter().enumerate() {
         let mut seen = |v: Value| {
             if let Some(Some(o)) = owner.get(v.0 as usize)
                 && *o != b
             {
-                passable[*o] = false;
+                forwarding_blocks[*o] = false;
             }
         };
         block.insts.iter().for_each(|i| i.op.for_each_use(&mut seen));
         block.term.for_each_use(&mut seen);
     }
-    passable
+    forwarding_blocks
 }
 
 fn thread(function: &mut Function) {
-    let passable = passable(function);
+    let forwarding_blocks = forwarding_blocks(function);
     let mut constants: Vec<Option<i64>> = vec![None; function.values.len()];
     for (_, inst) in function.instructions() {
         if let (Op::Const(n), Some(v)) = (&inst.op, inst.result)
@@ -50,14 +53,16 @@ fn thread(function: &mut Function) {
             *c = Some(*n);
         }
     }
-    // Backward, so that what a block passes to has already been threaded itself.
+    // Backward, so that the successors are already threaded.
     for b in (0..function.blocks.len()).rev() {
         let mut term = function.blocks[b].term.clone();
         match &mut term {
-            Term::Jump(to, args) if passable[to.0 as usize] => term = entered(function, *to, args),
+            Term::Jump(to, args) if forwarding_blocks[to.0 as usize] => {
+                term = entered_terminator(function, *to, args)
+            }
             Term::Branch { cond, then, other } => {
                 for (edge, truth) in [(then, true), (other, false)] {
-                    if passable[edge.0.0 as usize] {
+                    if forwarding_blocks[edge.0.0 as usize] {
                         redirect(function, edge, (*cond, truth), &constants);
                     }
                 }
@@ -68,8 +73,8 @@ fn thread(function: &mut Function) {
     }
 }
 
-/// The end of a block, as one who enters it with these arguments sees it.
-fn entered(function: &Function, block: Block, args: &[Value]) -> Term {
+/// The terminator of a block, when the block is entered_terminator with these arguments.
+fn entered_terminator(function: &Function, block: Block, args: &[Value]) -> Term {
     let target = &function.blocks[block.0 as usize];
     let mut term = target.term.clone();
     term.map_uses(|v| {
@@ -78,15 +83,15 @@ fn entered(function: &Function, block: Block, args: &[Value]) -> Term {
     term
 }
 
-/// Takes one way of a branch past a passable block, where it is known which way that block goes: `known` is a value
-/// and whether it is other than 0 on this way.
+/// Moves one edge of a branch past a forwarding block whose branch is decided on that edge. `known`
+/// is a value, and whether it is nonzero on this edge.
 fn redirect(
     function: &Function,
     edge: &mut (Block, Vec<Value>),
     known: (Value, bool),
     constants: &[Option<i64>],
 ) {
-    match entered(function, edge.0, &edge.1) {
+    match entered_terminator(function, edge.0, &edge.1) {
         Term::Jump(to, args) => *edge = (to, args),
         Term::Branch { cond, then, other } => {
             let constant = constants.get(cond.0 as usize).copied().flatten().map(|n| n != 0);
@@ -101,8 +106,8 @@ fn redirect(
     }
 }
 
-/// Appends a block that only one jump leads to to the block that jumps.
-fn join(function: &mut Function) {
+/// Appends a block with only one predecessor to that predecessor, if it ends in a jump.
+fn merge(function: &mut Function) {
     let n = function.blocks.len();
     let mut ways = vec![0u32; n];
     for block in &function.blocks {

@@ -1,39 +1,39 @@
-//! Rules for single operations.
+//! Rewrite rules for single operations.
 //!
-//! A rule sees the operation and, through [`Known`], where its operands come from. It answers with a value that is
-//! already there, or with a cheaper operation; constants that it needs are emitted through [`Known`].
+//! A rule gets the operation and, through [`Context`], the definitions of its operands. It returns
+//! an existing value or a cheaper operation. [`Context`] emits the constants that a rule needs.
 
 use crate::eval;
 use crate::interp::Val;
 use crate::ir::{BinOp, Cond, Module, Op, StrId, Subr, Ty, UnOp, Value, VarTy};
 
-/// What a rule may ask for.
-pub(super) trait Known {
-    /// The operation that gives a value; `None` for a block parameter.
+/// What a rule can query and emit.
+pub(super) trait Context {
+    /// The operation that defines a value; `None` for a block parameter.
     fn def(&self, value: Value) -> Option<&Op>;
     /// A value's type.
     fn ty(&self, value: Value) -> Ty;
-    /// A constant.
+    /// Emits a constant.
     fn constant(&mut self, n: i64) -> Value;
-    /// The tables.
+    /// The module's tables.
     fn module(&self) -> &Module;
 }
 
-/// What became of an operation.
+/// The result of a rule.
 pub(super) enum Folded {
-    /// Nothing better is known.
+    /// No simplification.
     Same,
-    /// It gives what this value is.
+    /// The operation's result is this value.
     Value(Value),
-    /// It is as good as this one.
+    /// The operation can be replaced by this one.
     Op(Op),
 }
 
-/// The number behind a value, pointers included.
-fn number(k: &impl Known, v: Value) -> Option<i64> {
+/// The constant number of a value, pointers included.
+fn number(k: &impl Context, v: Value) -> Option<i64> {
     match k.def(v)? {
         Op::Const(n) => Some(*n),
-        // Its operand may itself be a view; two levels are what the front end makes.
+        // The operand may itself be a reinterpretation. The front end makes at most two levels.
         Op::AsPtr(_, v) | Op::AsInt(v) => match k.def(*v)? {
             Op::Const(n) => Some(*n),
             _ => None,
@@ -42,23 +42,23 @@ fn number(k: &impl Known, v: Value) -> Option<i64> {
     }
 }
 
-fn text(k: &impl Known, v: Value) -> Option<&[u8]> {
+fn text(k: &impl Context, v: Value) -> Option<&[u8]> {
     match k.def(v)? {
         Op::StrConst(id) => k.module().strings.get(id.0 as usize).map(Vec::as_slice),
         _ => None,
     }
 }
 
-/// What a comparison sees: NULL is as good as the empty string.
-fn compared(k: &impl Known, v: Value) -> Option<&[u8]> {
+/// The constant string that a comparison sees: NULL compares as the empty string.
+fn compared(k: &impl Context, v: Value) -> Option<&[u8]> {
     match k.def(v)? {
         Op::Null => Some(b""),
         _ => text(k, v),
     }
 }
 
-/// The value itself where the types agree, else a view of it as an integer.
-fn same(k: &impl Known, v: Value, ty: Ty) -> Folded {
+/// The value itself if the types agree, otherwise the value reinterpreted as an integer.
+fn same(k: &impl Context, v: Value, ty: Ty) -> Folded {
     if k.ty(v) == ty {
         Folded::Value(v)
     } else if ty == Ty::Int {
@@ -69,7 +69,7 @@ fn same(k: &impl Known, v: Value, ty: Ty) -> Folded {
 }
 
 /// Simplifies one operation whose result has type `ty`.
-pub(super) fn fold(k: &mut impl Known, op: &Op, ty: Ty) -> Folded {
+pub(super) fn fold(k: &mut impl Context, op: &Op, ty: Ty) -> Folded {
     match op {
         Op::Bin(op, a, b) => bin(k, *op, *a, *b, ty),
         Op::Un(op, v) => un(k, *op, *v),
@@ -94,15 +94,15 @@ pub(super) fn fold(k: &mut impl Known, op: &Op, ty: Ty) -> Folded {
     }
 }
 
-/// A call whose arguments are constants. A string that it gives is a constant only where the module has it already: the
-/// tables are not changed here.
-fn call(k: &impl Known, subr: Subr, args: &[Value]) -> Folded {
+/// A call with constant arguments. A string result becomes a constant only if the module already
+/// has that string, because the tables are not changed here.
+fn call(k: &impl Context, subr: Subr, args: &[Value]) -> Folded {
     let constant = |v: &Value| match k.def(*v)? {
         Op::StrConst(_) => text(k, *v).map(|t| Val::Str(t.to_vec())),
         _ => number(k, *v).map(Val::Int),
     };
     let Some(values) = args.iter().map(constant).collect::<Option<Vec<_>>>() else { return Folded::Same };
-    match subr.of_constants(&values, k.module().strsize) {
+    match subr.fold(&values, k.module().strsize) {
         Some(Val::Int(n)) => Folded::Op(Op::Const(n)),
         Some(Val::Str(s)) => match k.module().strings.iter().position(|t| *t == s) {
             Some(i) => Folded::Op(Op::StrConst(StrId(i as u32))),
@@ -113,7 +113,7 @@ fn call(k: &impl Known, subr: Subr, args: &[Value]) -> Folded {
     }
 }
 
-fn bin(k: &mut impl Known, op: BinOp, a: Value, b: Value, ty: Ty) -> Folded {
+fn bin(k: &mut impl Context, op: BinOp, a: Value, b: Value, ty: Ty) -> Folded {
     let (na, nb) = (number(k, a), number(k, b));
     if let (Some(x), Some(y)) = (na, nb)
         && ty == Ty::Int
@@ -121,8 +121,9 @@ fn bin(k: &mut impl Known, op: BinOp, a: Value, b: Value, ty: Ty) -> Folded {
     {
         return Folded::Op(Op::Const(n));
     }
-    // Constants to the right, else the lower number to the left: equal operations then look equal. A pointer that is
-    // added to keeps its place, which gives the result its type.
+    // Canonical order makes equal operations identical: a constant is on the right, otherwise the
+    // lower value number is on the left. A pointer operand of an addition stays on the left,
+    // because it determines the type of the result.
     let misplaced = nb.is_none() && (na.is_some() || b < a);
     if op.commutes() && misplaced && ty == Ty::Int && k.ty(b) == k.ty(a) {
         return Folded::Op(Op::Bin(op, b, a));
@@ -140,8 +141,8 @@ fn bin(k: &mut impl Known, op: BinOp, a: Value, b: Value, ty: Ty) -> Folded {
     }
 }
 
-/// With a constant on the right.
-fn bin_constant(k: &mut impl Known, op: BinOp, a: Value, n: i64, ty: Ty) -> Folded {
+/// A two-operand operation with a constant on the right.
+fn bin_constant(k: &mut impl Context, op: BinOp, a: Value, n: i64, ty: Ty) -> Folded {
     let shift = n.cast_unsigned().is_power_of_two().then(|| i64::from(n.cast_unsigned().trailing_zeros()));
     match (op, n) {
         (BinOp::Add | BinOp::Sub | BinOp::Or | BinOp::Xor, 0) => return same(k, a, ty),
@@ -170,7 +171,7 @@ fn bin_constant(k: &mut impl Known, op: BinOp, a: Value, n: i64, ty: Ty) -> Fold
         let right = k.constant(n);
         return Folded::Op(Op::Bin(op, a, right));
     }
-    // (x op m) op n, where the constants can be put together.
+    // (x op m) op n, if the constants can be combined.
     if let Some(Op::Bin(inner, x, m)) = k.def(a)
         && *inner == op
         && let Some(m) = number(k, *m)
@@ -192,7 +193,7 @@ fn bin_constant(k: &mut impl Known, op: BinOp, a: Value, n: i64, ty: Ty) -> Fold
             return Folded::Op(Op::Bin(op, x, right));
         }
     }
-    // A mask that takes nothing away.
+    // A mask that clears no bit.
     if op == BinOp::And
         && let Some(bits) = mask_bits(n)
         && fits(k, a, bits, false)
@@ -202,12 +203,12 @@ fn bin_constant(k: &mut impl Known, op: BinOp, a: Value, n: i64, ty: Ty) -> Fold
     Folded::Same
 }
 
-/// How many low bits a mask keeps, where it is 0…01…1.
+/// Number of low bits that a mask keeps, if the mask has the form 0…01…1.
 fn mask_bits(n: i64) -> Option<u8> {
     (n > 0 && (n & n.wrapping_add(1)) == 0).then(|| n.trailing_ones() as u8)
 }
 
-fn un(k: &impl Known, op: UnOp, v: Value) -> Folded {
+fn un(k: &impl Context, op: UnOp, v: Value) -> Folded {
     if let Some(n) = number(k, v) {
         return Folded::Op(Op::Const(eval::un(op, n)));
     }
@@ -217,7 +218,7 @@ fn un(k: &impl Known, op: UnOp, v: Value) -> Folded {
     }
 }
 
-fn cmp(k: &mut impl Known, c: Cond, a: Value, b: Value) -> Folded {
+fn cmp(k: &mut impl Context, c: Cond, a: Value, b: Value) -> Folded {
     let (na, nb) = (number(k, a), number(k, b));
     if let (Some(x), Some(y)) = (na, nb) {
         return Folded::Op(Op::Const(eval::cmp(c, x, y).into()));
@@ -242,11 +243,11 @@ fn cmp(k: &mut impl Known, c: Cond, a: Value, b: Value) -> Folded {
     }
 }
 
-fn truth(k: &impl Known, v: Value) -> bool {
+fn truth(k: &impl Context, v: Value) -> bool {
     matches!(k.def(v), Some(Op::Cmp(..) | Op::StrCmp(..)))
 }
 
-fn str_cmp(k: &impl Known, c: Cond, a: Value, b: Value) -> Folded {
+fn str_cmp(k: &impl Context, c: Cond, a: Value, b: Value) -> Folded {
     if a == b {
         return Folded::Op(Op::Const(eval::str_cmp(c, b"", b"").into()));
     }
@@ -258,7 +259,7 @@ fn str_cmp(k: &impl Known, c: Cond, a: Value, b: Value) -> Folded {
     }
 }
 
-fn ext(k: &impl Known, bits: u8, signed: bool, value: Value) -> Folded {
+fn ext(k: &impl Context, bits: u8, signed: bool, value: Value) -> Folded {
     if let Some(n) = number(k, value) {
         return Folded::Op(Op::Const(eval::ext(bits, signed, n)));
     }
@@ -266,7 +267,7 @@ fn ext(k: &impl Known, bits: u8, signed: bool, value: Value) -> Folded {
         return same(k, value, Ty::Int);
     }
     match k.def(value) {
-        // The inner extension keeps at least the bits that the outer takes.
+        // The inner extension keeps at least the bits that the outer one takes.
         Some(Op::Ext { bits: inner, signed: _, value }) if *inner >= bits => {
             Folded::Op(Op::Ext { bits, signed, value: *value })
         }
@@ -275,9 +276,10 @@ fn ext(k: &impl Known, bits: u8, signed: bool, value: Value) -> Folded {
     }
 }
 
-/// True when extending the value from `bits` gives the value.
-fn fits(k: &impl Known, v: Value, bits: u8, signed: bool) -> bool {
-    // What a narrower unsigned number is, it is in any wider form; a signed one only in wider signed forms.
+/// True when extending the value from `bits` does not change it.
+fn fits(k: &impl Context, v: Value, bits: u8, signed: bool) -> bool {
+    // A narrower unsigned number fits any wider form, a narrower signed number only wider signed
+    // forms.
     let within = |has: u8, has_sign: bool| {
         if has_sign { signed && has <= bits } else { has < bits || (has == bits && !signed) }
     };

@@ -1,14 +1,15 @@
-//! The optimizer: less code for the kernel to verify and run, the same answers.
+//! The optimizer: less code for the kernel to verify and run, with the same results.
 //!
-//! Blocks stand in topological order and nothing loops, so one forward walk sees every definition before its uses and
-//! every way into a block before the block: constants, copies, equal subexpressions and dead branches are all found in a
-//! single pass ([`simplify`]), without the worklists that loops would need. Then [`flow`] threads jumps and joins
-//! blocks, [`dead`] walks once backward. What one pass uncovers for another is taken up by running them again, a bounded
-//! number of times; each is linear.
+//! Blocks are in topological order and D has no loops. So one forward walk sees every definition
+//! before its uses and every predecessor before its block. A single pass ([`simplify`]) finds
+//! constants, copies, equal subexpressions and dead branches, without the worklists that loops
+//! would need. Then [`flow`] threads jumps and merges blocks, and [`dead`] walks backward once. One
+//! pass can create opportunities for another, so the passes run a bounded number of times. Each is
+//! linear.
 //!
-//! What must not change: values, faults (kind, value, action; the *offset* counts instructions and so does change), the
-//! order of effects, and that an unused operation that may fault still faults. Instructions are folded by
-//! [`crate::eval`], the interpreter's own functions.
+//! These must not change: values, faults (kind, value and action; the *offset* counts instructions
+//! and does change), the order of effects, and the fault of an unused operation. [`crate::eval`]
+//! computes folded instructions, with the same functions as the interpreter.
 
 mod dead;
 mod flow;
@@ -17,7 +18,7 @@ mod simplify;
 
 use crate::ir::{Function, Module};
 
-/// Rounds at most; what a later round finds is rarely worth its time.
+/// Maximum number of rounds. Later rounds rarely find enough to be worth their time.
 const ROUNDS: usize = 6;
 
 /// Optimizes every clause.
@@ -29,14 +30,15 @@ pub fn optimize(module: &mut Module) {
     module.clauses = clauses;
 }
 
-/// Optimizes one function of a module (whose tables are only read). It must have passed the verifier.
+/// Optimizes one function of a module, whose tables are only read. The function must have passed
+/// the verifier.
 pub fn optimize_function(module: &Module, function: &mut Function) {
     for _ in 0..ROUNDS {
         let before = function.clone();
         simplify::run(module, function);
         dead::run(function);
         flow::run(function);
-        // Cannot fail: no pass adds an edge that leads back. Were it to, the verifier would tell.
+        // This cannot fail: no pass adds a backward edge. If one did, the verifier would report it.
         if function.normalize().is_err() || *function == before {
             return;
         }

@@ -1,29 +1,30 @@
-//! The forward walk: constants, copies, equal subexpressions, branches that are decided, block parameters that are no
-//! choice, and `this->` variables whose value is at hand.
+//! The forward walk. It finds constants, copies, equal subexpressions, decided branches, block
+//! parameters with only one possible value, and `this->` variables with a known value.
 //!
-//! Only edges that can still be taken count: a block that nothing reaches any more is not walked, and what it would have
-//! passed on does not keep a parameter alive.
+//! Only edges that can still be taken count. An unreachable block is not walked, and the values
+//! that it would pass do not keep a parameter alive.
 
 use std::collections::HashMap;
 
 use super::dead::drop_marked;
-use super::fold::{Folded, Known, fold};
+use super::fold::{Context, Folded, fold};
 use crate::dom::DomTree;
 use crate::ir::{Block, Cond, Function, InstData, Module, Op, Scope, Term, Ty, Value, VarId};
 
-/// Earlier occurrences of an operation that are looked at: one of the last few dominates, or none is likely to.
+/// Maximum number of earlier occurrences of an operation that are compared. If none of the last few
+/// dominates, an older one is unlikely to.
 const OCCURRENCES: usize = 8;
-/// Rules applied to one instruction in a row.
+/// Maximum number of rules applied to one instruction in sequence.
 const STEPS: usize = 8;
 
-/// The values of `this->` variables at some point.
+/// The known values of `this->` variables at a point of the code.
 type Locals = HashMap<VarId, Value>;
 
-/// Simplifies in place; unreached blocks stay, emptied, until the function is normalized.
+/// Simplifies in place. Unreachable blocks remain, empty, until the function is normalized.
 pub(super) fn run(module: &Module, function: &mut Function) {
     let n = function.blocks.len();
     let dom = DomTree::new(function);
-    let mut walk = Walk {
+    let mut walk = Simplifier {
         module,
         new: (0..function.values.len() as u32).map(Value).collect(),
         defs: vec![None; function.values.len()],
@@ -35,27 +36,27 @@ pub(super) fn run(module: &Module, function: &mut Function) {
         out: Vec::new(),
         locals: Locals::new(),
     };
-    let mut incoming: Vec<Vec<Way>> = vec![Vec::new(); n];
+    let mut incoming: Vec<Vec<InEdge>> = vec![Vec::new(); n];
     let mut gone: Vec<Vec<bool>> = vec![Vec::new(); n];
     for b in 0..n {
-        let ways = std::mem::take(&mut incoming[b]);
-        if b != 0 && ways.is_empty() {
+        let edges = std::mem::take(&mut incoming[b]);
+        if b != 0 && edges.is_empty() {
             function.blocks[b].insts.clear();
             function.blocks[b].term = Term::Return;
             continue;
         }
         walk.block = b;
-        walk.locals = meet(&ways);
+        walk.locals = meet(&edges);
         let block = &mut function.blocks[b];
         let insts = std::mem::take(&mut block.insts);
-        gone[b] = walk.params(&block.params, &ways, insts.first());
+        gone[b] = walk.params(&block.params, &edges, insts.first());
         insts.into_iter().for_each(|inst| walk.instruction(inst));
         block.insts = std::mem::take(&mut walk.out);
         walk.term(&mut block.term);
         let locals = std::mem::take(&mut walk.locals);
         block.term.for_each_edge(|to, args| {
             if let Some(list) = incoming.get_mut(to.0 as usize) {
-                list.push(Way { args: args.to_vec(), locals: locals.clone() });
+                list.push(InEdge { args: args.to_vec(), locals: locals.clone() });
             }
         });
     }
@@ -68,30 +69,31 @@ pub(super) fn run(module: &Module, function: &mut Function) {
     function.values = walk.types;
 }
 
-/// One way into a block: the arguments given and what is known there.
+/// An incoming edge of a block: its arguments and the variables known there.
 #[derive(Clone)]
-struct Way {
+struct InEdge {
     args: Vec<Value>,
     locals: Locals,
 }
 
-/// What is known whichever way was taken.
-fn meet(ways: &[Way]) -> Locals {
-    let Some((first, rest)) = ways.split_first() else { return Locals::new() };
+/// The values that are known on all incoming edges.
+fn meet(edges: &[InEdge]) -> Locals {
+    let Some((first, rest)) = edges.split_first() else { return Locals::new() };
     let mut known = first.locals.clone();
     known.retain(|var, value| rest.iter().all(|w| w.locals.get(var) == Some(value)));
     known
 }
 
-struct Walk<'m> {
+struct Simplifier<'m> {
     module: &'m Module,
-    /// What each value is replaced by; a replacement is never itself replaced, for it was walked before.
+    /// The replacement of each value. A replacement is never itself replaced, because it was walked
+    /// before.
     new: Vec<Value>,
     defs: Vec<Option<Op>>,
     types: Vec<Ty>,
-    /// Pure operations met, with the value they gave and the block they stand in.
+    /// Pure operations seen so far, with their result and block.
     seen: HashMap<Op, Vec<(Value, usize)>>,
-    /// Checks met, by condition.
+    /// Checks seen so far, by condition.
     checked: HashMap<Value, Vec<usize>>,
     dom: DomTree,
     block: usize,
@@ -99,7 +101,7 @@ struct Walk<'m> {
     locals: Locals,
 }
 
-impl Known for Walk<'_> {
+impl Context for Simplifier<'_> {
     fn def(&self, value: Value) -> Option<&Op> {
         self.defs.get(value.0 as usize)?.as_ref()
     }
@@ -127,12 +129,12 @@ impl Known for Walk<'_> {
     }
 }
 
-impl Walk<'_> {
+impl Simplifier<'_> {
     fn lookup(&self, v: Value) -> Value {
         self.new.get(v.0 as usize).copied().unwrap_or(v)
     }
 
-    /// A value that has already been given by the same operation on every way here.
+    /// The result of the same operation in a dominating block, if there is one.
     fn find(&self, op: &Op) -> Option<Value> {
         let found = self.seen.get(op)?;
         found
@@ -161,13 +163,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Parameters that every way gives the same value, or the same constant, are no parameters; which are gone.
-    fn params(&mut self, params: &[Value], ways: &[Way], first: Option<&InstData>) -> Vec<bool> {
+    /// Finds parameters for which every edge passes the same value or the same constant, and
+    /// replaces them. Returns which parameters to remove.
+    fn params(&mut self, params: &[Value], edges: &[InEdge], first: Option<&InstData>) -> Vec<bool> {
         params
             .iter()
             .enumerate()
             .map(|(i, param)| {
-                let mut given = ways.iter().map(|w| w.args.get(i).copied());
+                let mut given = edges.iter().map(|w| w.args.get(i).copied());
                 let Some(Some(one)) = given.next() else { return false };
                 let rest: Vec<Option<Value>> = given.collect();
                 if rest.iter().all(|g| *g == Some(one)) {
@@ -190,7 +193,7 @@ impl Walk<'_> {
     fn instruction(&mut self, mut inst: InstData) {
         inst.op.map_uses(|v| self.lookup(v));
         let Some(result) = inst.result else {
-            if !self.settled(&inst.op) {
+            if !self.is_redundant(&inst.op) {
                 self.emit(inst);
             }
             return;
@@ -225,13 +228,14 @@ impl Walk<'_> {
         self.emit(inst);
     }
 
-    /// Takes note of an operation without result; true when it does nothing.
-    fn settled(&mut self, op: &Op) -> bool {
+    /// Records the effect of an operation without result. Returns true when the operation is
+    /// redundant.
+    fn is_redundant(&mut self, op: &Op) -> bool {
         match op {
             Op::StoreVar(var, value) if self.is_local(*var) => {
                 self.locals.insert(*var, *value) == Some(*value)
             }
-            Op::FaultUnless(_, cond, _) => self.holds(*cond),
+            Op::FaultUnless(_, cond, _) => self.is_known_true(*cond),
             _ => false,
         }
     }
@@ -240,8 +244,9 @@ impl Walk<'_> {
         self.module.vars.get(var.0 as usize).is_some_and(|v| v.scope == Scope::Clause && v.key.is_none())
     }
 
-    /// True when the condition of a check is known to hold: a constant, or checked before on every way here.
-    fn holds(&mut self, cond: Value) -> bool {
+    /// True when the condition of a check is known to be true: it is a constant, or a dominating
+    /// block has checked it.
+    fn is_known_true(&mut self, cond: Value) -> bool {
         if let Some(Op::Const(n)) = self.def(cond) {
             return *n != 0;
         }

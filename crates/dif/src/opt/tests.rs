@@ -1,4 +1,5 @@
-//! Each optimization on a small function, and all of them against the interpreter on random modules.
+//! Tests of single optimizations on small functions, and of all of them against the interpreter on
+//! random modules.
 
 use super::*;
 use crate::FunctionBuilder;
@@ -10,23 +11,23 @@ use crate::ir::{
 use crate::text::{parse, print};
 use crate::verify::verify;
 
-/// A world made of a seed: the same for both runs.
-struct Seeded {
+/// A world generated from a seed: the same for both runs.
+struct SeededWorld {
     args: [i64; 10],
     memory: Vec<u8>,
 }
 
 const BASE: u64 = 0x7000_0000;
 
-impl Seeded {
+impl SeededWorld {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let memory = (0..64).map(|i| if i % 16 == 15 { 0 } else { rng.bits() as u8 }).collect();
-        Seeded { args: std::array::from_fn(|_| rng.int()), memory }
+        SeededWorld { args: std::array::from_fn(|_| rng.int()), memory }
     }
 }
 
-impl World for Seeded {
+impl World for SeededWorld {
     fn builtin(&mut self, builtin: IntBuiltin) -> i64 {
         match builtin {
             IntBuiltin::Arg(n) => self.args[usize::from(n)],
@@ -55,17 +56,19 @@ impl World for Seeded {
     }
 }
 
-/// What may be compared: all but the offsets of faults.
+/// The outcomes and the state, which must be equal. The offsets of faults may differ, so they are
+/// cleared.
 fn run(module: &Module, seed: u64) -> (Vec<Outcome>, State) {
     let mut state = State::new(module);
-    // Known before, as in a session: what is read but not used may otherwise number them in another order.
+    // Interned before the run, as in a session. Otherwise a read whose value is unused may change
+    // the order of interned numbers.
     state.intern(b"read");
     state.intern(b"entry");
-    let mut world = Seeded::new(seed);
+    let mut world = SeededWorld::new(seed);
     let interpreter = Interpreter::new(module);
     let all: Vec<usize> = (0..module.clauses.len()).collect();
     let mut outcomes = Vec::new();
-    // Twice, so that variables hold something the second time.
+    // Runs twice, so that variables have values in the second run.
     for _ in 0..2 {
         outcomes.extend(interpreter.fire(&all, &mut state, &mut world));
         world.args.rotate_left(1);
@@ -93,13 +96,13 @@ fn config(seed: u64) -> Config {
     }
 }
 
-/// `DIF_SEEDS=100000` tries more.
+/// `DIF_SEEDS=100000` runs more seeds.
 fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("DIF_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500)
 }
 
 #[test]
-fn optimized_modules_verify_and_answer_as_before() {
+fn optimized_modules_verify_and_compute_the_same() {
     for seed in seeds() {
         let before = module(seed, &config(seed));
         verify(&before).unwrap_or_else(|e| panic!("seed {seed}: generated: {e}\n{}", print(&before, None)));
@@ -114,7 +117,7 @@ fn optimized_modules_verify_and_answer_as_before() {
 }
 
 #[test]
-fn generated_modules_read_back_as_they_were_printed() {
+fn printed_modules_parse_back_to_equal_modules() {
     for seed in seeds() {
         let module = module(seed, &config(seed));
         let text = print(&module, None);
@@ -135,11 +138,12 @@ fn optimizing_makes_generated_modules_smaller() {
     assert!(after * 4 < before * 3, "{before} instructions became {after}");
 }
 
-/// Values where something changes.
+/// Values near which results change.
 const EDGES: [i64; 17] =
     [0, 1, 2, 3, 7, 63, 64, 65, 127, -1, -2, -128, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, i64::MAX, i64::MIN];
 
-/// Code of one expression of `arg0`, which global 0 takes: before and after optimizing, for every edge value.
+/// Compares one expression of `arg0`, stored in global 0, before and after optimizing, for every
+/// edge value.
 fn same_for_all(what: &dyn std::fmt::Debug, expression: impl FnOnce(&mut FunctionBuilder, Value) -> Value) {
     let mut before = Module::new(64);
     before.vars.push(VarDesc {
@@ -160,7 +164,7 @@ fn same_for_all(what: &dyn std::fmt::Debug, expression: impl FnOnce(&mut Functio
     verify(&after).unwrap();
     let run = |module: &Module, x: i64| {
         let mut state = State::new(module);
-        let mut world = Seeded { args: [x; 10], memory: Vec::new() };
+        let mut world = SeededWorld { args: [x; 10], memory: Vec::new() };
         Interpreter::new(module).fire(&[0], &mut state, &mut world);
         (state.global(VarId(0)).cloned(), state.faults.iter().map(|f| (f.kind, f.value)).collect::<Vec<_>>())
     };
@@ -170,7 +174,7 @@ fn same_for_all(what: &dyn std::fmt::Debug, expression: impl FnOnce(&mut Functio
 }
 
 #[test]
-fn every_operation_with_every_edge_value_on_either_side_is_what_it_was() {
+fn optimizing_keeps_every_operation_with_an_edge_value_on_either_side() {
     for n in EDGES {
         for op in BinOp::ALL {
             same_for_all(&(op, "x", n), |b, x| {
@@ -208,7 +212,7 @@ fn every_operation_with_every_edge_value_on_either_side_is_what_it_was() {
 }
 
 #[test]
-fn every_extension_and_every_operation_on_a_value_and_itself_is_what_it_was() {
+fn optimizing_keeps_every_extension_and_every_operation_of_a_value_with_itself() {
     let extensions: Vec<(u8, bool)> = [8, 16, 32].iter().flat_map(|b| [(*b, false), (*b, true)]).collect();
     for outer in &extensions {
         for inner in &extensions {

@@ -1,4 +1,4 @@
-//! Addresses of networks and links, as text.
+//! Formats network and link-layer addresses as text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ const AF_INET6: i64 = 10;
 const ARPHRD_ETHER: i64 = 1;
 const ARPHRD_INFINIBAND: i64 = 32;
 
-/// Bytes at the `n`th argument.
+/// Reads `N` bytes at the address in the `n`th argument.
 fn bytes<const N: usize>(call: &mut Call<'_>, n: usize) -> Result<[u8; N], Fault> {
     let (at, space) = (call.int(n) as u64, call.spaces.get(n).copied().unwrap_or(Space::Unknown));
     let mut bytes = [0; N];
@@ -29,25 +29,26 @@ pub(super) fn inet_ntoa(call: &mut Call<'_>) -> Result<Val, Fault> {
     text(call, Ipv4Addr::from(address).to_string())
 }
 
-/// What an IPv6 address has of an IPv4 one: mapped or compatible.
-enum Within {
+/// The IPv4 address embedded in an IPv6 address, if any.
+enum EmbeddedIpv4 {
     Mapped(Ipv4Addr),
     Compatible(Ipv4Addr),
-    Nothing,
+    None,
 }
 
-fn within(address: [u8; 16]) -> Within {
+fn embedded_ipv4(address: [u8; 16]) -> EmbeddedIpv4 {
     let [.., a, b, c, d] = address;
     let v4 = Ipv4Addr::new(a, b, c, d);
     match (&address[..10], &address[10..12]) {
-        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0xff, 0xff]) => Within::Mapped(v4),
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0xff, 0xff]) => EmbeddedIpv4::Mapped(v4),
         // `::` and `::1` are addresses of their own.
-        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0]) if u32::from(v4) > 1 => Within::Compatible(v4),
-        _ => Within::Nothing,
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0]) if u32::from(v4) > 1 => EmbeddedIpv4::Compatible(v4),
+        _ => EmbeddedIpv4::None,
     }
 }
 
-/// Groups without leading zeros; the first of the longest runs of zero groups, if two or more, is `::`.
+/// IPv6 groups without leading zeros. The first longest run of two or more zero groups becomes
+/// `::`.
 fn groups(address: [u8; 16]) -> String {
     let groups = Ipv6Addr::from(address).segments();
     let (mut start, mut count) = (0, 0);
@@ -66,9 +67,9 @@ fn groups(address: [u8; 16]) -> String {
 
 pub(super) fn inet_ntoa6(call: &mut Call<'_>) -> Result<Val, Fault> {
     let address = bytes::<16>(call, 0)?;
-    let shown = match within(address) {
-        Within::Mapped(v4) | Within::Compatible(v4) => v4.to_string(),
-        Within::Nothing => groups(address),
+    let shown = match embedded_ipv4(address) {
+        EmbeddedIpv4::Mapped(v4) | EmbeddedIpv4::Compatible(v4) => v4.to_string(),
+        EmbeddedIpv4::None => groups(address),
     };
     text(call, shown)
 }
@@ -81,10 +82,10 @@ pub(super) fn inet_ntop(call: &mut Call<'_>) -> Result<Val, Fault> {
         }
         AF_INET6 => {
             let address = bytes::<16>(call, 1)?;
-            let shown = match within(address) {
-                Within::Mapped(v4) => format!("::ffff:{v4}"),
-                Within::Compatible(v4) => format!("::{v4}"),
-                Within::Nothing => groups(address),
+            let shown = match embedded_ipv4(address) {
+                EmbeddedIpv4::Mapped(v4) => format!("::ffff:{v4}"),
+                EmbeddedIpv4::Compatible(v4) => format!("::{v4}"),
+                EmbeddedIpv4::None => groups(address),
             };
             text(call, shown)
         }

@@ -1,17 +1,17 @@
-//! Names of files.
+//! File names.
 
 use super::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::FaultKind;
 
-/// Which path of a `struct path` is wanted.
+/// Selects a path of a `struct path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathOf {
-    /// The file's, as the process sees it.
+    /// The file's path, as the process sees it.
     File,
-    /// That of the root of its mount.
+    /// The path of the root of its mount.
     Mount,
-    /// The file's, from the root of the mount namespace.
+    /// The file's path from the root of the mount namespace.
     Full,
 }
 

@@ -1,42 +1,43 @@
-//! `json()`: one element of a document, as it stands there.
+//! `json()`: extracts one element of a JSON document, unmodified.
 //!
-//! The document is read once, byte by byte, by a small machine, because that is what can be done in the kernel; the
-//! interpreter is the same machine, so that the two agree on malformed documents too. It is not a validator: it finds an
-//! element, and gives up where the way to it makes no sense.
+//! A small state machine reads the document once, byte by byte, because a program in the kernel can
+//! do no more. The interpreter uses the same state machine, so that both agree on malformed
+//! documents too. It does not validate: it finds an element, and gives up when the syntax before it
+//! is malformed.
 
 use super::{Call, Fault, number};
 use crate::interp::Val;
 
-/// What the next byte belongs to.
+/// The state: what the next byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     /// Nothing yet.
     Start,
     /// Before a key.
     Object,
     /// In a key.
     Key,
-    /// Behind a key.
+    /// After a key.
     Colon,
     /// Before a value.
     Value,
     /// In a string that is a value.
     Text,
-    /// In an object or array that is taken or passed over as a whole.
+    /// In an object or array that is copied or skipped as a whole.
     Whole,
-    /// In a string in one.
+    /// In a string within such an object or array.
     WholeText,
     /// In `true`, `false` or `null`.
     Word,
-    /// In a number: before a point, behind it, behind an `e`.
+    /// In a number: before the point, after it, after an `e`.
     Number,
     Fraction,
     Exponent,
-    /// Behind a value.
+    /// After a value.
     Comma,
 }
 
-/// One element of a path like `a.b[2]`: where it ends, and where the next one starts.
+/// One element of a path like `a.b[2]`: its end, and the start of the next one.
 struct Element {
     start: usize,
     end: usize,
@@ -48,7 +49,7 @@ impl Element {
         let separator = |b: &u8| matches!(b, b'.' | b'[' | b']');
         let end = path[start..].iter().position(separator).map_or(path.len(), |n| start + n);
         let mut next = end + usize::from(end < path.len());
-        // `]` and what stands behind it are one separator.
+        // `]` and the separator after it are one separator.
         if path.get(end) == Some(&b']') && matches!(path.get(next), Some(b'.' | b'[')) {
             next += 1;
         }
@@ -67,18 +68,19 @@ pub(super) fn json(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 fn find<'d>(doc: &'d [u8], path: &[u8]) -> Option<&'d [u8]> {
     let mut element = Element::at(path, usize::from(path.first() == Some(&b'[')));
-    let mut at = At::Start;
+    let mut at = State::Start;
     let (mut array, mut position, mut wanted) = (false, 0i64, 0i64);
-    // The value that comes, or is being read, is the element's.
+    // True when the next or current value is that of the wanted element.
     let mut found = false;
     let (mut start, mut braces, mut brackets) = (0, 0u32, 0u32);
-    // Of an escape: 0 none, 5 the byte behind the backslash, else the digits that are left.
+    // State of an escape sequence: 0 none, 5 the byte after the backslash, otherwise the number of
+    // remaining digits.
     let mut escape = 0;
-    // Of a key: how much of the element it is so far.
+    // Number of bytes of the current key that match the element so far.
     let mut same = Some(0);
     for (i, c) in doc.iter().copied().enumerate() {
         let blank = matches!(c, b' ' | b'\t'..=b'\r');
-        if matches!(at, At::Key | At::Text | At::WholeText) {
+        if matches!(at, State::Key | State::Text | State::WholeText) {
             let plain = escape == 0;
             match (escape, c) {
                 (0, b'\\') => escape = 5,
@@ -90,26 +92,26 @@ fn find<'d>(doc: &'d [u8], path: &[u8]) -> Option<&'d [u8]> {
             }
             let ends = plain && c == b'"';
             match at {
-                At::Key if ends => {
+                State::Key if ends => {
                     found = same == Some(element.end - element.start);
-                    at = At::Colon;
+                    at = State::Colon;
                 }
-                At::Key => {
+                State::Key => {
                     same = same.filter(|n| element.start + n < element.end && path[element.start + n] == c);
                     same = same.map(|n| n + 1);
                 }
-                At::Text if ends && found => {
+                State::Text if ends && found => {
                     return if element.next.is_some() { None } else { Some(&doc[start..i]) };
                 }
-                At::Text if ends => at = At::Comma,
-                At::WholeText if ends => at = At::Whole,
+                State::Text if ends => at = State::Comma,
+                State::WholeText if ends => at = State::Whole,
                 _ => {}
             }
             continue;
         }
-        if at == At::Whole {
+        if at == State::Whole {
             match c {
-                b'"' => at = At::WholeText,
+                b'"' => at = State::WholeText,
                 b'{' => braces += 1,
                 b'[' => brackets += 1,
                 b'}' => braces = braces.checked_sub(1)?,
@@ -120,31 +122,31 @@ fn find<'d>(doc: &'d [u8], path: &[u8]) -> Option<&'d [u8]> {
                 if found {
                     return Some(&doc[start..=i]);
                 }
-                at = At::Comma;
+                at = State::Comma;
             }
             continue;
         }
         match (at, c) {
-            (At::Word, b'a'..=b'z') => continue,
-            (At::Number | At::Fraction | At::Exponent, b'0'..=b'9') => continue,
-            (At::Number, b'.') => {
-                at = At::Fraction;
+            (State::Word, b'a'..=b'z') => continue,
+            (State::Number | State::Fraction | State::Exponent, b'0'..=b'9') => continue,
+            (State::Number, b'.') => {
+                at = State::Fraction;
                 continue;
             }
-            (At::Number | At::Fraction, b'e' | b'E') => {
-                at = At::Exponent;
+            (State::Number | State::Fraction, b'e' | b'E') => {
+                at = State::Exponent;
                 continue;
             }
-            (At::Exponent, b'+' | b'-') => continue,
-            (At::Number | At::Fraction, b'+' | b'-') | (At::Number, b'x' | b'X') => return None,
-            (At::Word | At::Number | At::Fraction | At::Exponent, _) => {
-                if at == At::Word && !matches!(&doc[start..i], b"true" | b"false" | b"null") {
+            (State::Exponent, b'+' | b'-') => continue,
+            (State::Number | State::Fraction, b'+' | b'-') | (State::Number, b'x' | b'X') => return None,
+            (State::Word | State::Number | State::Fraction | State::Exponent, _) => {
+                if at == State::Word && !matches!(&doc[start..i], b"true" | b"false" | b"null") {
                     return None;
                 }
                 if found {
                     return if element.next.is_some() { None } else { Some(&doc[start..i]) };
                 }
-                at = At::Comma;
+                at = State::Comma;
             }
             _ => {}
         }
@@ -152,45 +154,45 @@ fn find<'d>(doc: &'d [u8], path: &[u8]) -> Option<&'d [u8]> {
             continue;
         }
         match (at, c) {
-            (At::Start, b'{' | b'[') | (At::Value, b'{' | b'[')
-                if at == At::Start || found && element.next.is_some() =>
+            (State::Start, b'{' | b'[') | (State::Value, b'{' | b'[')
+                if at == State::Start || found && element.next.is_some() =>
             {
-                if at == At::Value {
+                if at == State::Value {
                     element = Element::at(path, element.next?);
                 }
                 array = c == b'[';
-                at = if array { At::Value } else { At::Object };
+                at = if array { State::Value } else { State::Object };
                 position = 0;
                 wanted = element.number(path);
                 found = array && wanted == 0;
             }
-            (At::Object, b'"') => {
-                at = At::Key;
+            (State::Object, b'"') => {
+                at = State::Key;
                 same = Some(0);
             }
-            (At::Colon, b':') => at = At::Value,
-            (At::Comma, b',') => {
-                at = if array { At::Value } else { At::Object };
+            (State::Colon, b':') => at = State::Value,
+            (State::Comma, b',') => {
+                at = if array { State::Value } else { State::Object };
                 if array {
                     position += 1;
-                    // An element is found once: none behind it counts.
+                    // An element is found only once; later ones do not count.
                     found = position == wanted;
                 }
             }
-            (At::Value, _) => {
+            (State::Value, _) => {
                 start = i;
                 at = match c {
                     b'"' => {
                         start = i + 1;
-                        At::Text
+                        State::Text
                     }
                     b'{' | b'[' => {
                         braces = u32::from(c == b'{');
                         brackets = u32::from(c == b'[');
-                        At::Whole
+                        State::Whole
                     }
-                    b'a'..=b'z' => At::Word,
-                    b'-' | b'0'..=b'9' => At::Number,
+                    b'a'..=b'z' => State::Word,
+                    b'-' | b'0'..=b'9' => State::Number,
                     _ => return None,
                 };
             }

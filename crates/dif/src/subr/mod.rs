@@ -1,9 +1,10 @@
 //! Subroutines: operations that are calls.
 //!
-//! One table says of each what it takes and gives, what it may do besides, and how the interpreter does it. Everything
-//! that walks operations (verifier, optimizer, text form, back end) asks the table, so that a new subroutine is a row
-//! here, its function beside it, and its code in the back end. The alternative, an [`Op`](crate::ir::Op) of its own for
-//! each, would make every pass name all of them to say the same of each.
+//! One table describes each subroutine: its parameters, its result, its effects, and the
+//! interpreter's implementation. Every pass over operations (verifier, optimizer, text form, back
+//! end) queries the table. So a new subroutine needs a row here, its function beside the table, and
+//! its code in the back end. With an [`Op`](crate::ir::Op) for each subroutine instead, every pass
+//! would have to list all of them.
 
 mod action;
 mod address;
@@ -19,7 +20,7 @@ pub use file::PathOf;
 use crate::interp::{Val, World};
 use crate::ir::{FaultKind, Space, Ty};
 
-/// A subroutine. D's names for the same thing share one (`ntohs` is `htons`).
+/// A subroutine. Several D names for the same operation share one (`ntohs` is `htons`).
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subr {
@@ -64,39 +65,41 @@ pub enum Subr {
     Toupper,
 }
 
-/// What an argument is.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// An integer or pointer, taken as a number.
+    /// An integer, or a pointer used as a number.
     Int,
     /// A string.
     Str,
-    /// An address that is read.
+    /// An address from which the subroutine reads.
     Ptr,
 }
 
-/// What a call does besides giving a value, a fault aside.
+/// The effect of a call, other than its result and a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing, and the same arguments give the same value: equal calls are one, one with constants is a constant.
+    /// No effect, and the same arguments give the same result. Equal calls are merged, and a call
+    /// with constant arguments is folded.
     None,
-    /// Nothing, but the value depends on more than the arguments: only dropped when nobody uses it.
+    /// No effect, but the result depends on more than the arguments. A call is only removed when
+    /// its result is unused.
     Reads,
-    /// It changes the system, or what a later call gives: never dropped.
+    /// The call changes the system or the result of a later call. It is never removed.
     Changes,
 }
 
-/// A call as the interpreter makes it.
+/// The context of a call in the interpreter.
 pub struct Call<'a> {
     /// The arguments.
     pub args: &'a [Val],
-    /// Where pointers among them point.
+    /// Address spaces of pointer arguments.
     pub spaces: &'a [Space],
     /// Bytes of a string with its NUL.
     pub strsize: usize,
-    /// What the firing sees.
+    /// What the firing reads from the system.
     pub world: &'a mut dyn World,
-    /// What `strtok()` has left of its string; the clauses of a firing share it.
+    /// The rest of the string that `strtok()` splits. The clauses of a firing share it.
     pub rest: &'a mut Option<Vec<u8>>,
 }
 
@@ -106,23 +109,23 @@ pub type Fault = (FaultKind, u64);
 /// A row of the table.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// Which.
+    /// The subroutine.
     pub subr: Subr,
-    /// Its name in the text form, and D's.
+    /// Its name in the text form and in D.
     pub name: &'static str,
-    /// What it takes.
+    /// The parameters.
     pub params: &'static [Param],
-    /// What the last parameters are when a script leaves them out.
+    /// Values of the last parameters when a script omits them.
     pub defaults: &'static [i64],
-    /// What it gives: Int or Str.
-    pub gives: Ty,
-    /// What else it does.
+    /// Type of the result: Int or Str.
+    pub result: Ty,
+    /// The effect.
     pub effect: Effect,
-    /// True when it may fault, NULL among its strings aside.
+    /// True when the call may fault, other than by a NULL string.
     pub faults: bool,
-    /// True when the string that it gives may be NULL: there is none.
-    pub nothing: bool,
-    /// How the interpreter does it.
+    /// True when the resulting string may be NULL.
+    pub may_be_null: bool,
+    /// The interpreter's implementation.
     pub run: fn(&mut Call<'_>) -> Result<Val, Fault>,
 }
 
@@ -133,16 +136,16 @@ impl Row {
             name,
             params,
             defaults: &[],
-            gives: Ty::Int,
+            result: Ty::Int,
             effect: Effect::None,
             faults: false,
-            nothing: false,
+            may_be_null: false,
             run,
         }
     }
 
     const fn str(subr: Subr, name: &'static str, params: &'static [Param], run: Run) -> Row {
-        Row { gives: Ty::Str, ..Row::int(subr, name, params, run) }
+        Row { result: Ty::Str, ..Row::int(subr, name, params, run) }
     }
 
     const fn reads(self) -> Row {
@@ -157,11 +160,11 @@ impl Row {
         Row { faults: true, ..self }
     }
 
-    const fn or_null(self) -> Row {
-        Row { nothing: true, ..self }
+    const fn may_return_null(self) -> Row {
+        Row { may_be_null: true, ..self }
     }
 
-    const fn or(self, defaults: &'static [i64]) -> Row {
+    const fn with_defaults(self, defaults: &'static [i64]) -> Row {
         Row { defaults, ..self }
     }
 }
@@ -188,59 +191,59 @@ pub const TABLE: &[Row] = &[
     Row::int(Subr::Htonl, "htonl", &[Int], number::htonl),
     Row::int(Subr::Htonll, "htonll", &[Int], number::htonll),
     Row::int(Subr::Htons, "htons", &[Int], number::htons),
-    Row::int(Subr::Index, "index", &[Str, Str, Int], text::index).or(&[0]),
+    Row::int(Subr::Index, "index", &[Str, Str, Int], text::index).with_defaults(&[0]),
     Row::str(Subr::InetNtoa, "inet_ntoa", &[Ptr], address::inet_ntoa).reads().faults(),
     Row::str(Subr::InetNtoa6, "inet_ntoa6", &[Ptr], address::inet_ntoa6).reads().faults(),
     Row::str(Subr::InetNtop, "inet_ntop", &[Int, Ptr], address::inet_ntop).reads().faults(),
-    Row::str(Subr::Json, "json", &[Str, Str], json::json).or_null(),
+    Row::str(Subr::Json, "json", &[Str, Str], json::json).may_return_null(),
     Row::str(Subr::LinkNtop, "link_ntop", &[Int, Ptr], address::link_ntop).reads().faults(),
-    Row::str(Subr::Lltostr, "lltostr", &[Int, Int], number::lltostr).or(&[10]).faults(),
+    Row::str(Subr::Lltostr, "lltostr", &[Int, Int], number::lltostr).with_defaults(&[10]).faults(),
     Row::str(Subr::Memstr, "memstr", &[Ptr, Int, Int], text::memstr).reads().faults(),
     Row::int(Subr::Progenyof, "progenyof", &[Int], number::progenyof).reads(),
     Row::int(Subr::Raise, "raise", &[Int], action::raise).faults().changes(),
     Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
-    Row::int(Subr::Return, "return", &[Int], action::give).changes(),
-    Row::int(Subr::Rindex, "rindex", &[Str, Str, Int], text::rindex).or(&[i32::MAX as i64]),
-    Row::str(Subr::Strchr, "strchr", &[Str, Int], text::strchr).or_null(),
+    Row::int(Subr::Return, "return", &[Int], action::override_return).changes(),
+    Row::int(Subr::Rindex, "rindex", &[Str, Str, Int], text::rindex).with_defaults(&[i32::MAX as i64]),
+    Row::str(Subr::Strchr, "strchr", &[Str, Int], text::strchr).may_return_null(),
     Row::str(Subr::Strjoin, "strjoin", &[Str, Str], text::strjoin).faults(),
-    Row::str(Subr::Strrchr, "strrchr", &[Str, Int], text::strrchr).or_null(),
-    Row::str(Subr::Strstr, "strstr", &[Str, Str], text::strstr).or_null(),
-    Row::str(Subr::Strtok, "strtok", &[Str, Str], text::strtok).changes().or_null(),
-    Row::str(Subr::StrtokNext, "strtok_next", &[Str], text::strtok_next).changes().or_null(),
-    Row::int(Subr::Strtoll, "strtoll", &[Str, Int], number::strtoll).or(&[10]).faults(),
-    Row::str(Subr::Substr, "substr", &[Str, Int, Int], text::substr).or(&[i32::MAX as i64]),
+    Row::str(Subr::Strrchr, "strrchr", &[Str, Int], text::strrchr).may_return_null(),
+    Row::str(Subr::Strstr, "strstr", &[Str, Str], text::strstr).may_return_null(),
+    Row::str(Subr::Strtok, "strtok", &[Str, Str], text::strtok).changes().may_return_null(),
+    Row::str(Subr::StrtokNext, "strtok_next", &[Str], text::strtok_next).changes().may_return_null(),
+    Row::int(Subr::Strtoll, "strtoll", &[Str, Int], number::strtoll).with_defaults(&[10]).faults(),
+    Row::str(Subr::Substr, "substr", &[Str, Int, Int], text::substr).with_defaults(&[i32::MAX as i64]),
     Row::str(Subr::Tolower, "tolower", &[Str], text::tolower),
     Row::str(Subr::Toupper, "toupper", &[Str], text::toupper),
 ];
 
 impl Subr {
-    /// Its row.
+    /// The subroutine's row.
     pub fn row(self) -> &'static Row {
-        // Every subroutine has one: see the test.
+        // Every subroutine has a row; a test checks this.
         TABLE.iter().find(|r| r.subr == self).unwrap_or(&TABLE[0])
     }
 
-    /// The subroutine of a name.
+    /// The subroutine with this name.
     pub fn by_name(name: &str) -> Option<Subr> {
         TABLE.iter().find(|r| r.name == name).map(|r| r.subr)
     }
 
-    /// What it gives for constants; `None` when that is not known before it runs, or is a fault.
-    pub fn of_constants(self, args: &[Val], strsize: u32) -> Option<Val> {
+    /// The result for constant arguments; `None` when it is known only at run time, or is a fault.
+    pub fn fold(self, args: &[Val], strsize: u32) -> Option<Val> {
         let row = self.row();
         if row.effect != Effect::None {
             return None;
         }
         let (strsize, rest) = (strsize as usize, &mut None);
-        let mut call = Call { args, spaces: &[], strsize, world: &mut Nothing, rest };
+        let mut call = Call { args, spaces: &[], strsize, world: &mut EmptyWorld, rest };
         (row.run)(&mut call).ok()
     }
 }
 
-/// The world of a call that needs none.
-struct Nothing;
+/// An empty world, for calls that read nothing from it.
+struct EmptyWorld;
 
-impl World for Nothing {}
+impl World for EmptyWorld {}
 
 impl Call<'_> {
     /// The `n`th argument, a string.

@@ -1,4 +1,4 @@
-//! Numbers: as text, in network order, of devices, by chance.
+//! Conversions of numbers to and from text, byte order, device numbers, random numbers.
 
 use super::{Call, Fault};
 use crate::interp::Val;
@@ -16,15 +16,15 @@ pub(super) fn htonll(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int((call.int(0) as u64).to_be() as i64))
 }
 
-/// 31 bits, so that D's `int` is never negative.
+/// A random number of 31 bits, so that D's `int` is never negative.
 pub(super) fn rand(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int(i64::from(call.world.random() & 0x7fff_ffff)))
 }
 
-/// Whether the process is this one or comes from it.
+/// 1 when the current process is the given one or a descendant of it.
 pub(super) fn progenyof(call: &mut Call<'_>) -> Result<Val, Fault> {
-    let descends = i32::try_from(call.int(0)).is_ok_and(|pid| call.world.descends(pid));
-    Ok(Val::Int(descends.into()))
+    let is_descendant = i32::try_from(call.int(0)).is_ok_and(|pid| call.world.is_descendant(pid));
+    Ok(Val::Int(is_descendant.into()))
 }
 
 /// Bits of the minor number in the kernel's own `dev_t`.
@@ -42,7 +42,8 @@ fn base(n: i64) -> Result<u64, Fault> {
     if (2..=36).contains(&n) { Ok(n as u64) } else { Err((FaultKind::IllegalOp, 0)) }
 }
 
-/// Decimal numbers have a sign; others are unsigned, and octal and hexadecimal ones say what they are.
+/// Decimal numbers have a sign. In other bases numbers are unsigned, with the prefix `0` or `0x` in
+/// octal and hexadecimal.
 pub(super) fn lltostr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (value, base) = (call.int(0), base(call.int(1))?);
     let mut left = if base == 10 { value.unsigned_abs() } else { value as u64 };
@@ -68,7 +69,8 @@ pub(super) fn lltostr(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Str(digits))
 }
 
-/// Blanks, a sign, `0x` before hexadecimal digits, digits; ends before what is none of these. Wraps.
+/// Parses blanks, a sign, `0x` before hexadecimal digits, and digits, and stops at any other
+/// character. Wraps on overflow.
 pub(super) fn strtoll(call: &mut Call<'_>) -> Result<Val, Fault> {
     let base = base(call.int(1))?;
     Ok(Val::Int(parse(call.text(0), base)))

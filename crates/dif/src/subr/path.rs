@@ -1,16 +1,16 @@
-//! Paths, as text: nothing asks the file system.
+//! Path manipulation as text, without access to the file system.
 
 use super::{Call, Fault};
 use crate::interp::Val;
 
-/// The last component: where it starts and ends, and where the one before it ends.
+/// The last component: its start, its end, and the end of the component before it.
 fn last(path: &[u8]) -> Option<(usize, usize, Option<usize>)> {
     let end = path.iter().rposition(|b| *b != b'/')? + 1;
     let start = path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     Some((start, end, path[..start].iter().rposition(|b| *b != b'/').map(|at| at + 1)))
 }
 
-/// What a path without components is.
+/// The result for a path without components.
 fn bare(path: &[u8]) -> &'static [u8] {
     if path.is_empty() { b"." } else { b"/" }
 }
@@ -31,15 +31,15 @@ pub(super) fn dirname(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Str(found.to_vec()))
 }
 
-/// Takes out `//`, `/./` and `/x/../`. A path that ends in `/..` ends in the slash of the directory; one that comes
-/// within five bytes of a string's size ends there.
+/// Removes `//`, `/./` and `/x/../`. A path that ends in `/..` becomes the parent directory with
+/// its slash. The result is truncated five bytes before the maximum string size.
 pub(super) fn cleanpath(call: &mut Call<'_>) -> Result<Val, Fault> {
     let mut out: Vec<u8> = Vec::new();
-    // What was read of a component that may be `.` or `..`: nothing, "/", "/.", "/..".
+    // The part of a possible `.` or `..` component read so far: nothing, "/", "/.", "/..".
     let mut held = 0;
     for c in call.text(0).iter().copied().chain([0]) {
         if held == 3 && matches!(c, b'/' | 0) {
-            // Back to the slash before the last component, which goes too.
+            // Truncates at the slash before the last component.
             let slash = out.iter().rposition(|b| *b == b'/').unwrap_or(0);
             out.truncate(slash);
             if c == 0 {

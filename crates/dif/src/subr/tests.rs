@@ -1,4 +1,4 @@
-//! The interpreter's functions against known answers; most are those that DTrace was seen to give.
+//! Known-answer tests of the interpreter's functions. Most answers were observed in DTrace.
 
 use super::*;
 
@@ -7,18 +7,18 @@ fn text(s: &str) -> Val {
 }
 
 #[track_caller]
-fn gives(subr: Subr, args: &[Val], want: &str) {
-    gives_in(256, subr, args, want);
+fn check(subr: Subr, args: &[Val], want: &str) {
+    check_with_strsize(256, subr, args, want);
 }
 
 #[track_caller]
-fn gives_in(strsize: u32, subr: Subr, args: &[Val], want: &str) {
+fn check_with_strsize(strsize: u32, subr: Subr, args: &[Val], want: &str) {
     let mut args = args.to_vec();
     let row = subr.row();
     let missing = row.params.len() - args.len();
     args.extend(row.defaults[row.defaults.len() - missing..].iter().map(|d| Val::Int(*d)));
-    let got = subr.of_constants(&args, strsize);
-    let want = match row.gives {
+    let got = subr.fold(&args, strsize);
+    let want = match row.result {
         Ty::Str => text(want),
         _ => Val::Int(want.parse().unwrap()),
     };
@@ -26,13 +26,13 @@ fn gives_in(strsize: u32, subr: Subr, args: &[Val], want: &str) {
 }
 
 #[track_caller]
-fn gives_null(subr: Subr, args: &[Val]) {
-    assert_eq!(subr.of_constants(args, 256), Some(Val::Null), "{}{args:?}", subr.row().name);
+fn check_null(subr: Subr, args: &[Val]) {
+    assert_eq!(subr.fold(args, 256), Some(Val::Null), "{}{args:?}", subr.row().name);
 }
 
 #[track_caller]
-fn faults(subr: Subr, args: &[Val], strsize: usize, want: Fault) {
-    let mut call = Call { args, spaces: &[], strsize, world: &mut Nothing, rest: &mut None };
+fn check_fault(subr: Subr, args: &[Val], strsize: usize, want: Fault) {
+    let mut call = Call { args, spaces: &[], strsize, world: &mut EmptyWorld, rest: &mut None };
     assert_eq!((subr.row().run)(&mut call), Err(want));
 }
 
@@ -47,35 +47,36 @@ fn each_subroutine_has_one_row_and_its_name_leads_back() {
 }
 
 #[test]
-fn network_order_turns_the_low_bytes_round() {
-    gives(Subr::Htons, &[Val::Int(0x1_1234)], "13330");
-    gives(Subr::Htonl, &[Val::Int(0x1122_3344)], "1144201745");
-    gives(Subr::Htonll, &[Val::Int(0x11)], "1224979098644774912");
-    assert_eq!(Subr::Rand.of_constants(&[], 256), None);
+fn htons_and_its_kin_swap_the_low_bytes() {
+    check(Subr::Htons, &[Val::Int(0x1_1234)], "13330");
+    check(Subr::Htonl, &[Val::Int(0x1122_3344)], "1144201745");
+    check(Subr::Htonll, &[Val::Int(0x11)], "1224979098644774912");
+    assert_eq!(Subr::Rand.fold(&[], 256), None);
 }
 
 #[test]
-fn devices_have_twenty_bits_of_minor_number() {
-    gives(Subr::Getmajor, &[Val::Int((8 << 20) | 17)], "8");
-    gives(Subr::Getminor, &[Val::Int((8 << 20) | 17)], "17");
-    gives(Subr::Getmajor, &[Val::Int(-1)], "4095");
+fn a_device_number_has_20_bits_of_minor_number() {
+    check(Subr::Getmajor, &[Val::Int((8 << 20) | 17)], "8");
+    check(Subr::Getminor, &[Val::Int((8 << 20) | 17)], "17");
+    check(Subr::Getmajor, &[Val::Int(-1)], "4095");
 }
 
 #[test]
-fn a_string_is_a_pointer_to_its_characters() {
-    gives(Subr::First, &[text("abc")], "97");
-    gives(Subr::First, &[Val::Str(vec![0xff])], "-1");
-    gives(Subr::First, &[text("")], "0");
-    gives(Subr::Tail, &[text("abc"), Val::Int(1)], "bc");
-    gives(Subr::Tail, &[text("abc"), Val::Int(3)], "");
-    gives(Subr::Tail, &[text("abc"), Val::Int(255)], "");
-    faults(Subr::Tail, &[text("abc"), Val::Int(256)], 256, (FaultKind::BadIndex, 256));
-    faults(Subr::Tail, &[text("abc"), Val::Int(-1)], 256, (FaultKind::BadIndex, u64::MAX));
+fn first_and_tail_read_a_string_as_a_pointer_to_characters() {
+    check(Subr::First, &[text("abc")], "97");
+    check(Subr::First, &[Val::Str(vec![0xff])], "-1");
+    check(Subr::First, &[text("")], "0");
+    check(Subr::Tail, &[text("abc"), Val::Int(1)], "bc");
+    check(Subr::Tail, &[text("abc"), Val::Int(3)], "");
+    check(Subr::Tail, &[text("abc"), Val::Int(255)], "");
+    check_fault(Subr::Tail, &[text("abc"), Val::Int(256)], 256, (FaultKind::BadIndex, 256));
+    check_fault(Subr::Tail, &[text("abc"), Val::Int(-1)], 256, (FaultKind::BadIndex, u64::MAX));
 }
 
 #[test]
-fn a_character_of_a_string_can_be_changed() {
-    let with = |s, at, c, want| gives_in(8, Subr::SetChar, &[text(s), Val::Int(at), Val::Int(c)], want);
+fn set_char_changes_one_character_of_a_string() {
+    let with =
+        |s, at, c, want| check_with_strsize(8, Subr::SetChar, &[text(s), Val::Int(at), Val::Int(c)], want);
     with("abc", 1, 65, "aAc");
     with("abc", 0, 65 + 256, "Abc");
     with("abc", 3, 100, "abcd");
@@ -85,17 +86,17 @@ fn a_character_of_a_string_can_be_changed() {
     with("", 0, 120, "x");
     with("abcdefg", 7, 104, "abcdefg");
     with("abcdefg", 6, 71, "abcdefG");
-    faults(Subr::SetChar, &[text("abc"), Val::Int(8), Val::Int(1)], 8, (FaultKind::BadIndex, 8));
-    faults(Subr::SetChar, &[text("abc"), Val::Int(-1), Val::Int(1)], 8, (FaultKind::BadIndex, u64::MAX));
+    check_fault(Subr::SetChar, &[text("abc"), Val::Int(8), Val::Int(1)], 8, (FaultKind::BadIndex, 8));
+    check_fault(Subr::SetChar, &[text("abc"), Val::Int(-1), Val::Int(1)], 8, (FaultKind::BadIndex, u64::MAX));
 }
 
 #[test]
-fn substr_is_perl_s() {
+fn substr_takes_negative_offsets_and_lengths_as_in_perl() {
     let hello =
-        |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
-    gives(Subr::Substr, &[text("hello"), Val::Int(-3)], "llo");
-    gives(Subr::Substr, &[text("hello"), Val::Int(9)], "");
-    gives(Subr::Substr, &[text("hello"), Val::Int(-9)], "hello");
+        |from, count, want| check(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
+    check(Subr::Substr, &[text("hello"), Val::Int(-3)], "llo");
+    check(Subr::Substr, &[text("hello"), Val::Int(9)], "");
+    check(Subr::Substr, &[text("hello"), Val::Int(-9)], "hello");
     hello(-3, 2, "ll");
     hello(1, -1, "ell");
     hello(-9, 6, "he");
@@ -108,10 +109,10 @@ fn substr_is_perl_s() {
 }
 
 #[test]
-fn what_is_beyond_32_bits_is_no_other_number() {
+fn positions_beyond_32_bits_are_not_truncated() {
     const FAR: i64 = 1 << 32;
     let substr =
-        |from, count, want| gives(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
+        |from, count, want| check(Subr::Substr, &[text("hello"), Val::Int(from), Val::Int(count)], want);
     substr(FAR + 1, 2, "");
     substr(1, FAR + 2, "ello");
     substr(-FAR - 3, 2, "");
@@ -120,23 +121,23 @@ fn what_is_beyond_32_bits_is_no_other_number() {
     substr(i64::MIN, i64::MIN, "");
     substr(i64::MIN, i64::MAX, "hell");
     substr(0, i64::MAX, "hello");
-    gives(Subr::Index, &[text("aXbX"), text("X"), Val::Int(FAR)], "-1");
-    gives(Subr::Index, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "1");
-    gives(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(FAR + 2)], "3");
-    gives(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "-1");
-    faults(Subr::Lltostr, &[Val::Int(1), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
-    faults(Subr::Strtoll, &[text("1"), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
-    faults(Subr::InetNtop, &[Val::Int(FAR + 2), Val::Int(0)], 256, (FaultKind::IllegalOp, 0));
-    faults(Subr::Raise, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
-    faults(Subr::Chill, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
+    check(Subr::Index, &[text("aXbX"), text("X"), Val::Int(FAR)], "-1");
+    check(Subr::Index, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "1");
+    check(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(FAR + 2)], "3");
+    check(Subr::Rindex, &[text("aXbX"), text("X"), Val::Int(-FAR + 2)], "-1");
+    check_fault(Subr::Lltostr, &[Val::Int(1), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
+    check_fault(Subr::Strtoll, &[text("1"), Val::Int(FAR + 10)], 256, (FaultKind::IllegalOp, 0));
+    check_fault(Subr::InetNtop, &[Val::Int(FAR + 2), Val::Int(0)], 256, (FaultKind::IllegalOp, 0));
+    check_fault(Subr::Raise, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
+    check_fault(Subr::Chill, &[Val::Int(FAR)], 256, (FaultKind::IllegalOp, FAR as u64));
 }
 
 #[test]
-fn index_and_rindex_are_perl_s() {
-    let index = |s, sub, pos, want| gives(Subr::Index, &[text(s), text(sub), Val::Int(pos)], want);
-    gives(Subr::Index, &[text("hello world"), text("world")], "6");
-    gives(Subr::Index, &[text("hello"), text("x")], "-1");
-    gives(Subr::Index, &[text(""), text("")], "0");
+fn index_and_rindex_clamp_positions_as_in_perl() {
+    let index = |s, sub, pos, want| check(Subr::Index, &[text(s), text(sub), Val::Int(pos)], want);
+    check(Subr::Index, &[text("hello world"), text("world")], "6");
+    check(Subr::Index, &[text("hello"), text("x")], "-1");
+    check(Subr::Index, &[text(""), text("")], "0");
     index("aXbX", "X", 2, "3");
     index("aXbX", "X", -5, "1");
     index("aXbX", "X", 4, "-1");
@@ -145,10 +146,10 @@ fn index_and_rindex_are_perl_s() {
     index("abc", "", -9, "0");
     index("", "", 5, "0");
     index("aab", "ab", 0, "1");
-    let rindex = |s, sub, pos, want| gives(Subr::Rindex, &[text(s), text(sub), Val::Int(pos)], want);
-    gives(Subr::Rindex, &[text("hello"), text("l")], "3");
-    gives(Subr::Rindex, &[text("hello"), text("")], "5");
-    gives(Subr::Rindex, &[text("hello"), text("x")], "-1");
+    let rindex = |s, sub, pos, want| check(Subr::Rindex, &[text(s), text(sub), Val::Int(pos)], want);
+    check(Subr::Rindex, &[text("hello"), text("l")], "3");
+    check(Subr::Rindex, &[text("hello"), text("")], "5");
+    check(Subr::Rindex, &[text("hello"), text("x")], "-1");
     rindex("aXbX", "X", 2, "1");
     rindex("aXbX", "X", -1, "-1");
     rindex("aXbX", "a", 0, "0");
@@ -158,40 +159,41 @@ fn index_and_rindex_are_perl_s() {
 }
 
 #[test]
-fn suffixes_start_at_what_was_looked_for() {
-    gives(Subr::Strchr, &[text("hello"), Val::Int(i64::from(b'l'))], "llo");
-    gives(Subr::Strrchr, &[text("hello"), Val::Int(i64::from(b'l'))], "lo");
-    gives_null(Subr::Strchr, &[text("hello"), Val::Int(i64::from(b'x'))]);
-    gives_null(Subr::Strrchr, &[text(""), Val::Int(i64::from(b'x'))]);
-    gives(Subr::Strchr, &[text("hello"), Val::Int(0)], "");
-    gives(Subr::Strrchr, &[text("hello"), Val::Int(0)], "");
-    gives(Subr::Strstr, &[text("hello"), text("el")], "ello");
-    gives(Subr::Strstr, &[text("hello"), text("")], "hello");
-    gives(Subr::Strstr, &[text(""), text("")], "");
-    gives_null(Subr::Strstr, &[text("hello"), text("lol")]);
+fn strchr_strrchr_and_strstr_return_the_suffix_at_the_match_or_null() {
+    check(Subr::Strchr, &[text("hello"), Val::Int(i64::from(b'l'))], "llo");
+    check(Subr::Strrchr, &[text("hello"), Val::Int(i64::from(b'l'))], "lo");
+    check_null(Subr::Strchr, &[text("hello"), Val::Int(i64::from(b'x'))]);
+    check_null(Subr::Strrchr, &[text(""), Val::Int(i64::from(b'x'))]);
+    check(Subr::Strchr, &[text("hello"), Val::Int(0)], "");
+    check(Subr::Strrchr, &[text("hello"), Val::Int(0)], "");
+    check(Subr::Strstr, &[text("hello"), text("el")], "ello");
+    check(Subr::Strstr, &[text("hello"), text("")], "hello");
+    check(Subr::Strstr, &[text(""), text("")], "");
+    check_null(Subr::Strstr, &[text("hello"), text("lol")]);
 }
 
 #[test]
-fn what_does_not_fit_a_string_cannot_be_joined() {
-    gives_in(8, Subr::Strjoin, &[text("abc"), text("defg")], "abcdefg");
-    faults(Subr::Strjoin, &[text("abcd"), text("efgh")], 8, (FaultKind::NoScratch, 0));
+fn strjoin_faults_when_the_result_exceeds_strsize() {
+    check_with_strsize(8, Subr::Strjoin, &[text("abc"), text("defg")], "abcdefg");
+    check_fault(Subr::Strjoin, &[text("abcd"), text("efgh")], 8, (FaultKind::NoScratch, 0));
 }
 
 #[test]
-fn letters_are_ascii_s() {
-    gives(Subr::Toupper, &[text("az{`AZ 09 é")], "AZ{`AZ 09 é");
-    gives(Subr::Tolower, &[text("AZ[@az 09 É")], "az[@az 09 É");
+fn toupper_and_tolower_change_only_ascii_letters() {
+    check(Subr::Toupper, &[text("az{`AZ 09 é")], "AZ{`AZ 09 é");
+    check(Subr::Tolower, &[text("AZ[@az 09 É")], "az[@az 09 É");
 }
 
 #[test]
-fn tokens_are_never_empty_and_end_once() {
+fn strtok_returns_no_empty_tokens_and_null_after_the_last() {
     let mut rest = None;
     let mut next = |first: Option<&str>, delimiters: &str| {
         let (subr, args) = match first {
             Some(s) => (Subr::Strtok, vec![text(s), text(delimiters)]),
             None => (Subr::StrtokNext, vec![text(delimiters)]),
         };
-        let mut call = Call { args: &args, spaces: &[], strsize: 64, world: &mut Nothing, rest: &mut rest };
+        let mut call =
+            Call { args: &args, spaces: &[], strsize: 64, world: &mut EmptyWorld, rest: &mut rest };
         (subr.row().run)(&mut call).unwrap()
     };
     assert_eq!(next(None, ","), Val::Null);
@@ -208,10 +210,10 @@ fn tokens_are_never_empty_and_end_once() {
 }
 
 #[test]
-fn numbers_become_text_and_text_numbers() {
-    let text_of = |n: i64, base: i64, want| gives(Subr::Lltostr, &[Val::Int(n), Val::Int(base)], want);
-    gives(Subr::Lltostr, &[Val::Int(-12)], "-12");
-    gives(Subr::Lltostr, &[Val::Int(0)], "0");
+fn lltostr_and_strtoll_convert_in_every_base() {
+    let text_of = |n: i64, base: i64, want| check(Subr::Lltostr, &[Val::Int(n), Val::Int(base)], want);
+    check(Subr::Lltostr, &[Val::Int(-12)], "-12");
+    check(Subr::Lltostr, &[Val::Int(0)], "0");
     text_of(i64::MIN, 10, "-9223372036854775808");
     text_of(-1, 16, "0xffffffffffffffff");
     text_of(0, 16, "0x0");
@@ -219,13 +221,13 @@ fn numbers_become_text_and_text_numbers() {
     text_of(0, 8, "0");
     text_of(35, 36, "z");
     text_of(-1, 2, &"1".repeat(64));
-    gives_in(8, Subr::Lltostr, &[Val::Int(1_234_567_890)], "1234567");
-    faults(Subr::Lltostr, &[Val::Int(1), Val::Int(37)], 256, (FaultKind::IllegalOp, 0));
-    faults(Subr::Strtoll, &[text("1"), Val::Int(1)], 256, (FaultKind::IllegalOp, 0));
-    let number = |s, base: i64, want| gives(Subr::Strtoll, &[text(s), Val::Int(base)], want);
-    gives(Subr::Strtoll, &[text(" \t-42x")], "-42");
-    gives(Subr::Strtoll, &[text("")], "0");
-    gives(Subr::Strtoll, &[text("- 1")], "0");
+    check_with_strsize(8, Subr::Lltostr, &[Val::Int(1_234_567_890)], "1234567");
+    check_fault(Subr::Lltostr, &[Val::Int(1), Val::Int(37)], 256, (FaultKind::IllegalOp, 0));
+    check_fault(Subr::Strtoll, &[text("1"), Val::Int(1)], 256, (FaultKind::IllegalOp, 0));
+    let number = |s, base: i64, want| check(Subr::Strtoll, &[text(s), Val::Int(base)], want);
+    check(Subr::Strtoll, &[text(" \t-42x")], "-42");
+    check(Subr::Strtoll, &[text("")], "0");
+    check(Subr::Strtoll, &[text("- 1")], "0");
     number("0xfFg", 16, "255");
     number("0x", 16, "0");
     number("0x", 10, "0");
@@ -235,7 +237,7 @@ fn numbers_become_text_and_text_numbers() {
 }
 
 #[test]
-fn paths_are_posix_s() {
+fn basename_and_dirname_follow_posix() {
     for (path, base, dir) in [
         ("/a/b/", "b", "/a"),
         ("/", "/", "/"),
@@ -248,13 +250,13 @@ fn paths_are_posix_s() {
         ("/a/b//", "b", "/a"),
         ("a//b", "b", "a"),
     ] {
-        gives(Subr::Basename, &[text(path)], base);
-        gives(Subr::Dirname, &[text(path)], dir);
+        check(Subr::Basename, &[text(path)], base);
+        check(Subr::Dirname, &[text(path)], dir);
     }
 }
 
 #[test]
-fn cleanpath_takes_out_what_leads_nowhere() {
+fn cleanpath_removes_dot_components_and_double_slashes() {
     for (path, clean) in [
         ("/a/./b/../c", "/a/c"),
         ("/..", "/"),
@@ -268,13 +270,13 @@ fn cleanpath_takes_out_what_leads_nowhere() {
         ("a/../../b", "/b"),
         ("", ""),
     ] {
-        gives(Subr::Cleanpath, &[text(path)], clean);
+        check(Subr::Cleanpath, &[text(path)], clean);
     }
-    gives_in(16, Subr::Cleanpath, &[text("/abcdefghijklmn")], "/abcdefghij");
+    check_with_strsize(16, Subr::Cleanpath, &[text("/abcdefghijklmn")], "/abcdefghij");
 }
 
 #[test]
-fn json_finds_an_element_as_it_stands_there() {
+fn json_returns_an_element_unmodified() {
     let doc = r#"{"name": "a\"b\u00e9", "n": -1.5e+3, "ok": true, "none": null,
         "list": [10, [20, 21], {"k": "v"}], "object": {"a.b": 1, "x": {"y": "z"}}}"#;
     for (path, want) in [
@@ -297,8 +299,8 @@ fn json_finds_an_element_as_it_stands_there() {
         ("object", r#"{"a.b": 1, "x": {"y": "z"}}"#),
     ] {
         match want {
-            "NULL" => gives_null(Subr::Json, &[text(doc), text(path)]),
-            _ => gives(Subr::Json, &[text(doc), text(path)], want),
+            "NULL" => check_null(Subr::Json, &[text(doc), text(path)]),
+            _ => check(Subr::Json, &[text(doc), text(path)], want),
         }
     }
     for (doc, path, want) in [
@@ -315,16 +317,16 @@ fn json_finds_an_element_as_it_stands_there() {
         ("{\"b\": {\"a\": 1}, \"a\": 2}", "a", "2"),
     ] {
         match want {
-            "NULL" => gives_null(Subr::Json, &[text(doc), text(path)]),
-            _ => gives(Subr::Json, &[text(doc), text(path)], want),
+            "NULL" => check_null(Subr::Json, &[text(doc), text(path)]),
+            _ => check(Subr::Json, &[text(doc), text(path)], want),
         }
     }
 }
 
-/// Memory with an address in it.
-struct Memory(Vec<u8>);
+/// A world with an address in its memory.
+struct AddressWorld(Vec<u8>);
 
-impl World for Memory {
+impl World for AddressWorld {
     fn read(&mut self, _: Space, at: u64, buffer: &mut [u8]) -> bool {
         match self.0.get(at as usize..at as usize + buffer.len()) {
             Some(bytes) => {
@@ -337,10 +339,10 @@ impl World for Memory {
 }
 
 #[test]
-fn memory_becomes_a_string_with_separators() {
+fn memstr_replaces_each_nul_by_the_separator() {
     let show = |separator: u8, size: i64, strsize: usize| {
         let args = [Val::Int(0), Val::Int(separator.into()), Val::Int(size)];
-        let mut world = Memory(b"ls\0-l\0/tmp\0".to_vec());
+        let mut world = AddressWorld(b"ls\0-l\0/tmp\0".to_vec());
         let mut call =
             Call { args: &args, spaces: &[Space::Kernel; 3], strsize, world: &mut world, rest: &mut None };
         (Subr::Memstr.row().run)(&mut call)
@@ -354,10 +356,10 @@ fn memory_becomes_a_string_with_separators() {
 }
 
 #[test]
-fn addresses_are_shown_as_networks_show_them() {
+fn addresses_are_formatted_in_network_notation() {
     let show = |subr: Subr, kind: Option<i64>, bytes: &[u8]| {
         let args: Vec<Val> = kind.into_iter().chain([0]).map(Val::Int).collect();
-        let mut world = Memory(bytes.to_vec());
+        let mut world = AddressWorld(bytes.to_vec());
         let spaces = vec![Space::Kernel; args.len()];
         let mut call = Call { args: &args, spaces: &spaces, strsize: 64, world: &mut world, rest: &mut None };
         match (subr.row().run)(&mut call) {

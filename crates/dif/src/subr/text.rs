@@ -1,4 +1,5 @@
-//! Strings: parts, places, letters, tokens. Rules as in DTrace, where they are Perl's for `substr`, `index`, `rindex`.
+//! String subroutines: substrings, searches, letter case, tokens. The rules are DTrace's, which
+//! follow Perl for `substr`, `index`, `rindex`.
 
 use super::{Call, Fault};
 use crate::interp::Val;
@@ -12,10 +13,11 @@ fn starts(s: &[u8], at: usize, sub: &[u8]) -> bool {
     s.get(at..).is_some_and(|rest| rest.starts_with(sub))
 }
 
-/// Positions and lengths have 64 bits, as arguments do: what is beyond a string is not a place in it.
+/// `substr()`. Positions and lengths have 64 bits, like arguments. A position outside the string
+/// selects nothing.
 ///
-/// A negative offset counts from the end; what is still before the start counts against the length. A negative length
-/// stops so many bytes before the end.
+/// A negative offset counts from the end. If it is still before the start, the excess reduces the
+/// length. A negative length stops that number of bytes before the end.
 pub(super) fn substr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, mut from, mut count) = (call.text(0), call.int(1), call.int(2));
     let len = s.len() as i64;
@@ -35,13 +37,13 @@ pub(super) fn substr(call: &mut Call<'_>) -> Result<Val, Fault> {
     string(&s[from as usize..(from + count.clamp(0, len - from)) as usize])
 }
 
-/// The first character, 0 of an empty string: `*s`.
+/// `*s`: the first character. 0 for an empty string.
 pub(super) fn first(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int(call.text(0).first().map_or(0, |c| i64::from(*c as i8))))
 }
 
-/// What is left from a place on: `s + n`, and of `s[n]`. Behind the end that is nothing; outside of all that a string can
-/// be it is a fault.
+/// `s + n`: the rest of a string from a position, also used for `s[n]`. After the end the rest is
+/// empty. A position outside of the maximum string size is a fault.
 pub(super) fn tail(call: &mut Call<'_>) -> Result<Val, Fault> {
     let n = call.int(1);
     match usize::try_from(n) {
@@ -50,9 +52,9 @@ pub(super) fn tail(call: &mut Call<'_>) -> Result<Val, Fault> {
     }
 }
 
-/// A string with another character at a place: `s[n] = c`. NUL ends it there; a character at its end makes it longer where
-/// there is space for it; one behind that is behind the end, and changes nothing. A place outside of all that a string can
-/// be is a fault.
+/// `s[n] = c`: replaces one character of a string. A NUL ends the string at that position. A
+/// character at the end extends the string if there is space. A position after the end changes
+/// nothing. A position outside of the maximum string size is a fault.
 pub(super) fn set_char(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (n, c) = (call.int(1), call.int(2) as u8);
     let at = match usize::try_from(n) {
@@ -70,7 +72,7 @@ pub(super) fn set_char(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Str(text))
 }
 
-/// The first place at or behind `pos`. An empty string is found behind the end too: at the end.
+/// The first match at or after `pos`. An empty string matches after the end too: at the end.
 pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, sub, pos) = (call.text(0), call.text(1), call.int(2).max(0));
     let len = s.len() as i64;
@@ -81,7 +83,7 @@ pub(super) fn index(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int(found))
 }
 
-/// The last place at or before `pos`. An empty string is found before the start too: at the start.
+/// The last match at or before `pos`. An empty string matches before the start too: at the start.
 pub(super) fn rindex(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (s, sub, pos) = (call.text(0), call.text(1), call.int(2));
     let pos = pos.min(s.len() as i64);
@@ -92,10 +94,10 @@ pub(super) fn rindex(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Int(found))
 }
 
-/// A string's NUL, which is found as a character.
+/// A string's NUL, which a search for a character can match.
 const END: &[u8] = &[0];
 
-/// What stands at a place and behind it; NULL where there is no such place.
+/// The suffix at a position; NULL when there is no position.
 fn suffix(s: &[u8], at: Option<usize>) -> Val {
     at.map_or(Val::Null, |at| Val::Str(s[at..].to_vec()))
 }
@@ -116,7 +118,7 @@ pub(super) fn strstr(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(suffix(s, (0..=s.len()).find(|i| starts(s, *i, sub))))
 }
 
-/// What does not fit a string has no room: a fault.
+/// Concatenates two strings. Faults when the result exceeds the maximum string size.
 pub(super) fn strjoin(call: &mut Call<'_>) -> Result<Val, Fault> {
     let joined = [call.text(0), call.text(1)].concat();
     if joined.len() >= call.strsize { Err((FaultKind::NoScratch, 0)) } else { Ok(Val::Str(joined)) }
@@ -130,24 +132,24 @@ pub(super) fn tolower(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(Val::Str(call.text(0).to_ascii_lowercase()))
 }
 
-/// So many bytes less one as a string, with a character in place of each NUL.
+/// `memstr()`: this number of bytes less one as a string, with the separator in place of each NUL.
 pub(super) fn memstr(call: &mut Call<'_>) -> Result<Val, Fault> {
     let (at, separator, size) = (call.int(0) as u64, call.int(1) as u8, call.int(2) as u64);
     let longest = call.strsize.saturating_sub(1) as u64;
     let mut bytes = vec![0; size.saturating_sub(1).min(longest) as usize];
     let space = call.spaces.first().copied().unwrap_or(Space::Unknown);
-    // No bytes are nowhere: nothing is looked at.
+    // A length of 0 reads nothing.
     if !bytes.is_empty() && !call.world.read(space, at, &mut bytes) {
         return Err((FaultKind::BadAddr, at));
     }
     bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = separator);
-    // With NUL for a separator the first ends the string.
+    // With NUL as the separator, the first NUL ends the string.
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     bytes.truncate(end);
     Ok(Val::Str(bytes))
 }
 
-/// The first token of a string. NULL instead of one: the next token of the one before.
+/// The first token of a string. For NULL, the next token of the previous string.
 pub(super) fn strtok(call: &mut Call<'_>) -> Result<Val, Fault> {
     if call.args.first() != Some(&Val::Null) {
         *call.rest = Some(call.text(0).to_vec());
@@ -156,7 +158,7 @@ pub(super) fn strtok(call: &mut Call<'_>) -> Result<Val, Fault> {
     Ok(token(call.rest, &delimiters))
 }
 
-/// The next token of the same string.
+/// The next token of the previous string.
 pub(super) fn strtok_next(call: &mut Call<'_>) -> Result<Val, Fault> {
     let delimiters = call.text(0).to_vec();
     Ok(token(call.rest, &delimiters))

@@ -1,4 +1,4 @@
-//! What the consumer does for a record, printed and read: the `does` lines.
+//! Prints and parses the `does` lines: what the consumer does for a record.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;

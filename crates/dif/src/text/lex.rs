@@ -13,7 +13,7 @@ pub(super) enum Token {
     Sign(char),
 }
 
-/// The tokens of a line, its comment left out.
+/// The tokens of a line, without its comment.
 pub(super) fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut out = Vec::new();
     let mut chars = line.chars().peekable();

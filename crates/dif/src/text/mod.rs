@@ -1,9 +1,9 @@
-//! The text form: what `-S` prints, and what tests and fuzzers write.
+//! The text form of a module. `-S` prints it, tests and fuzzers write it.
 //!
-//! One line an instruction, types at definitions only, so that a listing reads like assembly. The printer says
-//! everything a module holds but its spans (those become `; line:column` comments when a source map is at hand), so a
-//! module read back equals the one printed, spans apart. The parser knows syntax only; whether the module makes sense
-//! is for [`crate::verify`].
+//! There is one line per instruction, with types at definitions only, so that a listing reads like
+//! assembly. The printer prints everything in a module except its spans. With a source map it
+//! prints them as `; line:column` comments. So a parsed module equals the printed one, except for
+//! spans. The parser checks only syntax; [`crate::verify`] checks the rest.
 //!
 //! ```text
 //! module strsize 256

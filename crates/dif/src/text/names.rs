@@ -1,4 +1,4 @@
-//! The words of the text form, as tables that the printer and the parser both read.
+//! The words of the text form, as tables that both the printer and the parser read.
 
 use plane::desc::AddrForm;
 

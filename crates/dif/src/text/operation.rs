@@ -1,4 +1,4 @@
-//! The parser of operations.
+//! Parses operations.
 
 use super::lex::Token;
 use super::names::{BIN, COND, EXT, FAULT, INT, INT_BUILTIN, STR_BUILTIN, UN, item_of};
@@ -7,7 +7,8 @@ use crate::ir::{Op, StrId, Ty, VarId};
 use crate::subr::Subr;
 
 impl Cursor {
-    /// An operation; `ty` is the type of its result, which says where a pointer points.
+    /// Parses an operation. `ty` is the type of its result, which determines the address space of a
+    /// pointer.
     pub(super) fn op(&mut self, ty: Option<Ty>) -> Parse<Op> {
         let word = self.word()?;
         if let Some(op) = item_of(BIN, &word) {

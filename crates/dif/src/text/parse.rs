@@ -1,5 +1,5 @@
-//! The parser. Its input is a file a person or a fuzzer wrote: nothing in it may make it panic or take memory out of
-//! proportion to its length.
+//! The parser. Its input may be written by a person or a fuzzer. No input may make it panic, or
+//! allocate memory out of proportion to the length of the input.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use crate::ir::{
 };
 use crate::memory::SCRATCH_SIZE;
 
-/// What is wrong with a text, and in which line (from 1).
+/// A syntax error and its line (counted from 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The line.
     pub line: usize,
-    /// The text.
+    /// The message.
     pub message: String,
 }
 
@@ -32,7 +32,7 @@ impl std::error::Error for ParseError {}
 
 pub(super) type Parse<T> = Result<T, String>;
 
-/// Reads a module. Spans are not part of the text and come out as `None`.
+/// Parses a module. Spans are not part of the text, so they are `None`.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
     let mut parser = Parser { module: Module::default(), open: None, limit: text.len() };
     for (i, line) in text.lines().enumerate() {
@@ -49,14 +49,14 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
 struct OpenClause {
     clause: Clause,
     action: u16,
-    /// Parameters and instructions of the block that has no end yet.
+    /// Parameters and instructions of the block that has no terminator yet.
     block: Option<(Vec<Value>, Vec<InstData>)>,
 }
 
 struct Parser {
     module: Module,
     open: Option<OpenClause>,
-    /// Numbers of values below this: no text defines more values than it has bytes.
+    /// Upper bound of value numbers: a text cannot define more values than it has bytes.
     limit: usize,
 }
 
@@ -202,7 +202,7 @@ impl Parser {
     }
 }
 
-/// The tokens of a line and how far they are read.
+/// The tokens of a line and the current position.
 pub(super) struct Cursor {
     pub(super) tokens: Vec<Token>,
     pub(super) at: usize,

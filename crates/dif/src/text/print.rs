@@ -11,7 +11,7 @@ use crate::ir::{
 };
 use crate::memory::SCRATCH_SIZE;
 
-/// A module as text. With a source map each instruction names the line and column it comes from.
+/// Prints a module. With a source map, each instruction is followed by its line and column.
 pub fn print(module: &Module, map: Option<&SourceMap>) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -19,14 +19,14 @@ pub fn print(module: &Module, map: Option<&SourceMap>) -> String {
     out
 }
 
-/// One clause as text, for messages.
+/// Prints one clause, for messages.
 pub fn print_function(module: &Module, function: &Function, map: Option<&SourceMap>) -> String {
     let mut out = String::new();
     let _ = Printer { module, map, out: &mut out }.blocks(function);
     out
 }
 
-/// Where the comments start, where the line is shorter.
+/// The column where comments start on shorter lines.
 const COMMENT_COLUMN: usize = 48;
 
 pub(super) struct Printer<'a> {
@@ -126,7 +126,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// What an index in the operation stands for.
+    /// The name of the variable, aggregation or string in the operation.
     fn meaning(&self, op: &Op) -> Option<String> {
         match op {
             Op::StrConst(id) => self.module.strings.get(id.0 as usize).map(|s| quote(s)),
@@ -333,7 +333,7 @@ impl fmt::Display for Func {
     }
 }
 
-/// Bytes in quotes; what is not printable ASCII as `\n`, `\t` or `\xNN`.
+/// Quotes bytes. Those that are not printable ASCII become `\n`, `\t` or `\xNN`.
 pub(super) fn quote(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii()).replace("\\'", "'")
 }

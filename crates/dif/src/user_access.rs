@@ -1,43 +1,44 @@
-//! User memory that clauses read at addresses made of their probe's arguments.
+//! Finds user memory that clauses read at addresses computed from their probe's arguments.
 //!
-//! A system call's arguments point to what the process has written, and sometimes has not touched yet: a name in a
-//! file's page that is mapped and not in memory. A program that may wait can bring such a page before the clauses run,
-//! when it is told where they will look. This says where, as far as it shows in the code: an argument, plus a constant,
-//! also by way of a variable. What a pointer in user memory leads to does not show.
+//! The arguments of a system call point to memory that the process has set up but may not have
+//! touched yet. An example is a name in a page of a mapped file that is not yet in memory. A
+//! program that may sleep can fault such a page in before the clauses run, if it knows the
+//! addresses. This module derives them from the code: an argument plus a constant, also when the
+//! address was stored in a variable. It cannot derive addresses that were loaded from user memory.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::ir::{BinOp, Function, IntBuiltin, Module, Op, Space, Ty, Value, VarId};
 
-/// A stretch of user memory.
+/// A range of user memory that a clause reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reach {
-    /// It begins at this argument,
+pub struct UserAccess {
+    /// The argument that holds the start address.
     pub arg: u8,
-    /// and so many bytes on.
+    /// Offset from that address in bytes.
     pub offset: i64,
-    /// How long it is.
+    /// Length of the range.
     pub len: Length,
 }
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Length {
-    /// So many, at most.
+    /// At most this number of bytes.
     Bytes(u32),
-    /// As many as this argument says.
+    /// As many bytes as this argument says.
     Arg(u8),
 }
 
-/// An access in user memory whose length does not show is taken to be so long.
+/// The assumed length of an access whose length is not known at compile time.
 const UNKNOWN: u32 = 64;
 
-/// True when some clause reads user memory: there may be something to find.
+/// True when some clause reads user memory.
 pub fn reads_user(module: &Module) -> bool {
     module.clauses.iter().any(|c| c.func.instructions().any(|(_, i)| address(&c.func, &i.op).is_some()))
 }
 
-/// The address of a read of user memory.
+/// The address, if the operation reads user memory.
 fn address(func: &Function, op: &Op) -> Option<Value> {
     let addr = match op {
         Op::Load { addr, .. }
@@ -49,23 +50,23 @@ fn address(func: &Function, op: &Op) -> Option<Value> {
     (func.values.get(addr.0 as usize) == Some(&Ty::Ptr(Space::User))).then_some(addr)
 }
 
-/// Where values of a function come from.
+/// The definitions of the values of a function.
 struct Origins<'a> {
     ops: HashMap<Value, &'a Op>,
-    /// What jumps give to the parameters of blocks.
-    given: HashMap<Value, Vec<Value>>,
+    /// For each block parameter, the arguments that jumps pass.
+    passed: HashMap<Value, Vec<Value>>,
     stores: Vec<(VarId, Value)>,
 }
 
 impl<'a> Origins<'a> {
     fn new(func: &'a Function) -> Origins<'a> {
         let insts = || func.blocks.iter().flat_map(|b| &b.insts);
-        let mut given: HashMap<Value, Vec<Value>> = HashMap::new();
+        let mut passed: HashMap<Value, Vec<Value>> = HashMap::new();
         for block in &func.blocks {
             block.term.for_each_edge(|to, args| {
                 let params = func.blocks.get(to.0 as usize).map_or(&[][..], |b| &b.params);
                 for (param, arg) in params.iter().zip(args) {
-                    given.entry(*param).or_default().push(*arg);
+                    passed.entry(*param).or_default().push(*arg);
                 }
             });
         }
@@ -75,27 +76,27 @@ impl<'a> Origins<'a> {
         };
         Origins {
             ops: insts().filter_map(|i| Some((i.result?, &i.op))).collect(),
-            given,
+            passed,
             stores: insts().filter_map(|i| store(&i.op)).collect(),
         }
     }
 
     fn constant(&self, value: Value) -> Option<i64> {
-        match self.plain(value)? {
+        match self.underlying_op(value)? {
             Op::Const(c) => Some(*c),
             _ => None,
         }
     }
 
     fn argument(&self, value: Value) -> Option<u8> {
-        match self.plain(value)? {
+        match self.underlying_op(value)? {
             Op::Builtin(IntBuiltin::Arg(n)) => Some(*n),
             _ => None,
         }
     }
 
-    /// What gives a value, changes of view aside.
-    fn plain(&self, value: Value) -> Option<&'a Op> {
+    /// The operation that defines a value, without reinterpretations.
+    fn underlying_op(&self, value: Value) -> Option<&'a Op> {
         let mut op = *self.ops.get(&value)?;
         while let Op::AsInt(v) | Op::AsPtr(_, v) | Op::Ext { value: v, .. } = op {
             op = self.ops.get(v)?;
@@ -104,18 +105,22 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// What each of `clauses` reads of user memory; they are those of one firing, in order.
-pub fn reaches(module: &Module, clauses: &[usize]) -> Vec<Vec<Reach>> {
+/// The user memory that each of `clauses` reads. They are the clauses of one firing, in order.
+pub fn user_accesses(module: &Module, clauses: &[usize]) -> Vec<Vec<UserAccess>> {
     let funcs: Vec<&Function> = clauses.iter().filter_map(|c| Some(&module.clauses.get(*c)?.func)).collect();
     let origins: Vec<Origins<'_>> = funcs.iter().map(|f| Origins::new(f)).collect();
     let of = |at: usize| {
         let mut found = BTreeSet::new();
         for (_, inst) in funcs[at].instructions() {
             let Some(addr) = address(funcs[at], &inst.op) else { continue };
-            let mut search = Search { origins: &origins, seen: HashSet::new(), args: BTreeSet::new() };
+            let mut search = ArgSearch { origins: &origins, seen: HashSet::new(), args: BTreeSet::new() };
             search.follow(at, addr, 0);
             let len = length(module, &origins[at], &inst.op);
-            found.extend(search.args.iter().map(|(arg, offset)| Reach { arg: *arg, offset: *offset, len }));
+            found.extend(search.args.iter().map(|(arg, offset)| UserAccess {
+                arg: *arg,
+                offset: *offset,
+                len,
+            }));
         }
         found.into_iter().collect()
     };
@@ -141,23 +146,24 @@ fn length(module: &Module, origins: &Origins<'_>, op: &Op) -> Length {
     }
 }
 
-/// The way back from an address to arguments.
-struct Search<'a> {
+/// A backward search from an address to arguments.
+struct ArgSearch<'a> {
     origins: &'a [Origins<'a>],
     seen: HashSet<(usize, Value, i64)>,
     args: BTreeSet<(u8, i64)>,
 }
 
-/// So many steps back, at most: a chain that is longer is no address that somebody wrote down.
+/// Maximum number of backward steps. A longer chain is not an address computation that somebody
+/// wrote.
 const STEPS: usize = 256;
 
-impl Search<'_> {
+impl ArgSearch<'_> {
     fn follow(&mut self, at: usize, value: Value, offset: i64) {
         if self.seen.len() >= STEPS || !self.seen.insert((at, value, offset)) {
             return;
         }
         let origins = &self.origins[at];
-        for from in origins.given.get(&value).into_iter().flatten() {
+        for from in origins.passed.get(&value).into_iter().flatten() {
             self.follow(at, *from, offset);
         }
         match origins.ops.get(&value) {
@@ -205,34 +211,34 @@ mod tests {
         module
     }
 
-    fn reach(arg: u8, offset: i64, len: Length) -> Reach {
-        Reach { arg, offset, len }
+    fn access(arg: u8, offset: i64, len: Length) -> UserAccess {
+        UserAccess { arg, offset, len }
     }
 
     #[test]
-    fn strings_at_an_argument() {
+    fn strings_at_an_argument_plus_a_constant_are_found() {
         let m = module(
             "",
             &["v0:int = builtin arg1\nv1:ptr.user = asptr v0\nv2:str = loadstr v1\n\
              v3:int = const 8\nv4:int = add v0, v3\nv5:ptr.user = asptr v4\nv6:str = loadstr v5, v3"],
         );
         assert!(reads_user(&m));
-        let all = [reach(1, 0, Length::Bytes(256)), reach(1, 8, Length::Bytes(8))];
-        assert_eq!(reaches(&m, &[0]), [all]);
+        let all = [access(1, 0, Length::Bytes(256)), access(1, 8, Length::Bytes(8))];
+        assert_eq!(user_accesses(&m, &[0]), [all]);
     }
 
     #[test]
-    fn bytes_as_many_as_an_argument_says() {
+    fn the_length_of_a_copy_may_be_another_argument() {
         let m = module(
             "",
             &["v0:int = builtin arg1\nv1:int = builtin arg2\nv2:ptr.user = asptr v0\n\
              v3:ptr.scratch = alloca v1\ncopy v3, v2, v1"],
         );
-        assert_eq!(reaches(&m, &[0]), [[reach(1, 0, Length::Arg(2))]]);
+        assert_eq!(user_accesses(&m, &[0]), [[access(1, 0, Length::Arg(2))]]);
     }
 
     #[test]
-    fn by_way_of_a_variable_and_a_choice() {
+    fn addresses_are_followed_through_variables_and_block_parameters() {
         let m = module(
             "var var0 = this \"p\" u64",
             &[
@@ -241,20 +247,20 @@ mod tests {
                 "v0:int = loadvar var0\nv1:ptr.user = asptr v0\nv2:int = load.u32 v1",
             ],
         );
-        let all = vec![reach(3, 0, Length::Bytes(4)), reach(4, 0, Length::Bytes(4))];
-        assert_eq!(reaches(&m, &[0, 1]), [vec![], all]);
+        let all = vec![access(3, 0, Length::Bytes(4)), access(4, 0, Length::Bytes(4))];
+        assert_eq!(user_accesses(&m, &[0, 1]), [vec![], all]);
     }
 
     #[test]
-    fn what_does_not_show_and_what_is_no_user_memory() {
+    fn loaded_addresses_and_kernel_memory_are_left_out() {
         let m = module(
             "",
             &["v0:int = builtin arg1\nv1:ptr.user = asptr v0\nv2:int = load.u64 v1\n\
              v3:ptr.user = asptr v2\nv4:str = loadstr v3\nv5:ptr.kernel = asptr v0\nv6:int = load.u64 v5"],
         );
-        assert_eq!(reaches(&m, &[0]), [[reach(1, 0, Length::Bytes(8))]]);
+        assert_eq!(user_accesses(&m, &[0]), [[access(1, 0, Length::Bytes(8))]]);
         let kernel = module("", &["v0:int = builtin arg1\nv1:ptr.kernel = asptr v0\nv2:int = load.u64 v1"]);
         assert!(!reads_user(&kernel));
-        assert_eq!(reaches(&kernel, &[0]), [vec![]]);
+        assert_eq!(user_accesses(&kernel, &[0]), [vec![]]);
     }
 }
