@@ -1,15 +1,16 @@
-//! What depends on the machine: the layout of saved registers and the conventions of calls.
+//! Machine dependence: the layout of saved registers and the calling conventions.
 //!
-//! x86-64 is the only machine so far; another one is another set of these constants.
-//! Source: `struct pt_regs`, arch/x86/include/asm/ptrace.h; `syscall_get_arguments`, arch/x86/include/asm/syscall.h.
+//! x86-64 is the only machine so far. Another machine needs another set of these constants.
+//! Sources: `struct pt_regs` in arch/x86/include/asm/ptrace.h, `syscall_get_arguments` in
+//! arch/x86/include/asm/syscall.h.
 
 /// Byte offsets in `struct pt_regs`.
 pub mod regs {
-    /// Where SYSCALL leaves the caller's flags.
+    /// The caller's flags, as SYSCALL saves them.
     pub const R11: i16 = 48;
     /// Result of a function or system call.
     pub const AX: i16 = 80;
-    /// Where SYSCALL leaves the address that the caller goes on at.
+    /// The caller's return address, as SYSCALL saves it.
     pub const CX: i16 = 88;
     /// Number of the system call.
     pub const ORIG_AX: i16 = 120;
@@ -23,27 +24,29 @@ pub mod regs {
     pub const SP: i16 = 152;
     /// Stack segment.
     pub const SS: i16 = 160;
-    /// Bytes of the whole.
+    /// Size of the structure in bytes.
     pub const SIZE: u32 = 168;
 }
 
-/// Where the registers of `uregs[]` are that an entry into the kernel saves, by index: r15 r14 r13 r12 bp bx r11 r10 r9 r8
-/// ax cx dx si di orig_ax ip cs flags sp ss. Those of the thread come behind.
+/// Offsets of those registers of `uregs[]` that an entry into the kernel saves, by index: r15 r14
+/// r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss. The indexes behind them
+/// are registers that the thread structure holds.
 pub const UREGS_SAVED: [i16; 21] =
     [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160];
-/// The bit of `task_struct.flags` that a thread of the kernel has (`PF_KTHREAD`, linux/sched.h).
+/// The bit of `task_struct.flags` that marks a kernel thread (`PF_KTHREAD`, linux/sched.h).
 pub const PF_KTHREAD_BIT: i64 = 21;
 
-/// Where a 64-bit system call has its arguments: di, si, dx, r10, r8, r9.
+/// Offsets of the arguments of a 64-bit system call: di, si, dx, r10, r8, r9.
 pub const SYSCALL_ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
-/// Where a 32-bit system call has its arguments: bx, cx, dx, si, di, bp; only the low halves count.
+/// Offsets of the arguments of a 32-bit system call: bx, cx, dx, si, di, bp. Only the low halves
+/// count.
 pub const SYSCALL_ARGS_32: [i16; 6] = [40, 88, 96, 104, 112, 32];
-/// Where a kernel or user function has its arguments: di, si, dx, cx, r8, r9.
+/// Offsets of the arguments of a kernel or user function: di, si, dx, cx, r8, r9.
 pub const FUNCTION_ARGS: [i16; 6] = [112, 104, 96, 88, 72, 64];
 
 /// `thread_info.status` bit of a task in a 32-bit system call (`TS_COMPAT`, asm/thread_info.h).
 pub const TS_COMPAT: i32 = 0x0002;
-/// Bit that x32 callers set in the number (`__X32_SYSCALL_BIT`).
+/// The bit of the system call number that x32 callers set (`__X32_SYSCALL_BIT`).
 pub const X32_BIT: i32 = 0x4000_0000;
 /// Code segment of 64-bit user code (`__USER_CS`).
 pub const USER_CS: i32 = 0x33;

@@ -1,7 +1,8 @@
 //! Instructions as text, for golden files, `-x bpflog` and error messages.
 //!
-//! The notation is the verifier's own (`r0 = *(u64 *)(r1 +16)`), so that our listings and the kernel's logs can be laid
-//! side by side. Jump targets are absolute slots, because a reader follows a number, not a sum.
+//! The notation is the verifier's (`r0 = *(u64 *)(r1 +16)`), so that a listing can be compared with
+//! the kernel's log. Jump targets are absolute slot numbers, because a reader looks for a number
+//! and not for a sum.
 
 use crate::emit::Code;
 use crate::insn::{Insn, op};
@@ -9,7 +10,7 @@ use crate::mir::{MapRef, Param};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole program, a line an instruction: slot, two spaces, text.
+/// Lists the whole program, one instruction a line: slot, two spaces, text.
 pub fn listing(insns: &[Insn]) -> String {
     let mut out = String::new();
     let mut at = 0;
@@ -21,7 +22,7 @@ pub fn listing(insns: &[Insn]) -> String {
     out
 }
 
-/// Code before it is loaded: the same, with the names of its functions and maps.
+/// Lists code before it is loaded, with the names of its functions and maps.
 pub fn symbolic(code: &Code) -> String {
     let mut out = String::new();
     let maps: BTreeMap<u32, MapRef> = code.relocs.iter().copied().collect();
@@ -206,7 +207,7 @@ mod tests {
     use crate::insn::{Alu, Atomic, Helper, Jmp, Reg, Size};
 
     #[test]
-    fn a_program_reads_as_the_verifier_prints_it() {
+    fn a_listing_has_the_verifiers_notation() {
         let mut p = vec![Insn::ldx(Size::B8, Reg::R6, Reg::R1, 8)];
         p.extend(Insn::ld_map_value(Reg::R7, 5, 64));
         p.push(Insn::jmp_imm(Jmp::Sle, Reg::R6, -1, 3));
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_can_be_shown() {
+    fn arbitrary_bytes_are_listed_without_a_panic() {
         for code in 0..=255 {
             let i = Insn { code, regs: 0xff, off: -1, imm: -1 };
             let _ = listing(&[i, i]);

@@ -1,7 +1,7 @@
-//! From allocated MIR to eBPF: moves around calls, jump distances, relocations, line info.
+//! Emission of eBPF from allocated MIR: moves around calls, jump distances, relocations, line info.
 //!
-//! What the kernel must resolve stays symbolic here: a [`Code`] names its maps, and only the loader patches descriptors
-//! into it. So the same bytes can be printed in a golden file and loaded.
+//! Objects that the kernel must resolve stay symbolic here. A [`Code`] names its maps, and only the
+//! loader patches file descriptors into it. A golden file therefore shows the code that is loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,9 +20,9 @@ pub struct FuncInfo {
     pub name: String,
     /// Its first slot.
     pub start: u32,
-    /// Its parameters (that of the first function is the context).
+    /// Its parameters. The parameter of the first function is the context.
     pub params: Vec<Param>,
-    /// Verified on its own.
+    /// The verifier checks it on its own.
     pub global: bool,
 }
 
@@ -31,31 +31,31 @@ pub struct FuncInfo {
 pub struct Code {
     /// The slots.
     pub insns: Vec<Insn>,
-    /// Slots whose immediate is to be replaced by the map's descriptor.
+    /// Slots whose immediate is replaced by the map's descriptor.
     pub relocs: Vec<(u32, MapRef)>,
-    /// Slots whose immediate is to be replaced by the number of the copy.
+    /// Slots whose immediate is replaced by the number of the copy.
     pub copies: Vec<u32>,
     /// The functions in order; the first is the program.
     pub funcs: Vec<FuncInfo>,
-    /// From which slot on the code comes from which D text.
+    /// The first slot of each stretch of code, with the D text it comes from.
     pub lines: Vec<(u32, Span)>,
 }
 
-/// Instructions of a function at most. Jumps reach 32,767, and the kernel puts its own in (look-ups of maps become
-/// code) before it patches them.
+/// Maximum number of instructions of a function. A jump reaches 32,767 slots. The kernel inserts
+/// instructions (it inlines map look-ups) before it patches the jumps.
 const FUNCTION_MAX: usize = 22_000;
 
 /// The kernel's limit on functions of a program (`BPF_MAX_SUBPROGS`).
 const FUNCTIONS_MAX: usize = 256;
 
-/// The kernel's limit on instructions of a program, and on those the verifier walks over
-/// (`BPF_COMPLEXITY_LIMIT_INSNS`).
+/// The kernel's limit on the instructions of a program, and on the instructions that the verifier
+/// processes (`BPF_COMPLEXITY_LIMIT_INSNS`).
 pub(crate) const INSTRUCTIONS_MAX: usize = 1_000_000;
 
 /// Allocates registers and emits. `funcs[0]` is the program.
 pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
     let mut allocated = funcs.into_iter().map(allocate).collect::<Result<Vec<_>, _>>()?;
-    keep_called(&mut allocated);
+    remove_uncalled(&mut allocated);
     if allocated.len() > FUNCTIONS_MAX {
         let message = format!(
             "too many clauses in one program: {} functions, the kernel allows {FUNCTIONS_MAX}",
@@ -71,7 +71,7 @@ pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
         code.funcs.push(FuncInfo {
             name: f.func.name.clone(),
             start,
-            params: f.func.takes.clone(),
+            params: f.func.param_types.clone(),
             global: f.func.global,
         });
         emit(f, &mut code, &mut calls)?;
@@ -93,8 +93,9 @@ pub fn assemble(funcs: Vec<Func>) -> Result<Code, CodegenError> {
     Ok(code)
 }
 
-/// Drops subprograms that nobody calls, or only code that was pruned: the verifier refuses them.
-fn keep_called(funcs: &mut Vec<Allocated>) {
+/// Removes subprograms that are not called, or only from pruned code. The verifier rejects such
+/// subprograms.
+fn remove_uncalled(funcs: &mut Vec<Allocated>) {
     let mut wanted: BTreeSet<String> = BTreeSet::new();
     let mut work: Vec<usize> = vec![0];
     while let Some(f) = work.pop().and_then(|i| funcs.get(i)) {
@@ -110,7 +111,7 @@ fn keep_called(funcs: &mut Vec<Allocated>) {
     funcs.retain(|f| std::mem::take(&mut first) || wanted.contains(&f.func.name));
 }
 
-/// The deepest chain of calls must fit; the kernel rounds every frame up to 32 bytes.
+/// Checks that the deepest call chain fits the stack. The kernel rounds every frame up to 32 bytes.
 fn check_stack(funcs: &[Allocated]) -> Result<(), CodegenError> {
     fn depth(
         name: &str,
@@ -157,7 +158,7 @@ fn check_stack(funcs: &[Allocated]) -> Result<(), CodegenError> {
     Ok(())
 }
 
-/// Jumps to jumps, jumps to the next instruction, jumps over jumps.
+/// Removes jumps to jumps, jumps to the next instruction, and jumps over jumps.
 pub(crate) fn thread_jumps(f: &mut Func) {
     for _ in 0..4 {
         let mut first: BTreeMap<Label, usize> = BTreeMap::new();
@@ -196,7 +197,8 @@ pub(crate) fn thread_jumps(f: &mut Func) {
                     edits.push((i, Some(Inst::Jmp { to: follow(*to) })))
                 }
                 Inst::Br { cond, w32, a, b, to } => {
-                    // `if c goto L; goto M; L:` is `if !c goto M; L:`, unless somebody else jumps to the `goto`.
+                    // `if c goto L; goto M; L:` becomes `if !c goto M; L:`, unless another jump
+                    // targets the `goto`.
                     let after = real(i + 1);
                     let alone = f.insts[i + 1..after].iter().all(|(between, _)| match between {
                         Inst::Bind { label } => !wanted.contains(label),
@@ -242,7 +244,7 @@ fn reg(v: V) -> Reg {
     Reg::new(v.0 as u8).unwrap_or(Reg::R0)
 }
 
-/// Moves that all happen at once. `temp` is a register that is no destination and, in a cycle, no source.
+/// Emits a parallel move. `temp` is no destination and, in a cycle, no source.
 fn parallel(mut moves: Vec<(Reg, Reg)>, temp: Reg, out: &mut Vec<Insn>) {
     moves.retain(|(d, s)| d != s);
     while !moves.is_empty() {
@@ -390,7 +392,7 @@ fn mov(dst: Reg, src: Reg, out: &mut Vec<Insn>) {
     }
 }
 
-/// Instructions that need nothing but their registers.
+/// Emits an instruction that needs no labels and no relocations.
 fn plain(inst: &Inst, frame: &[i16], out: &mut Vec<Insn>) {
     match inst {
         Inst::Mov { dst, src, w32: false } => mov(reg(*dst), reg(*src), out),
@@ -478,7 +480,8 @@ fn atomic(w: Size, operation: Atomic, base: Reg, off: i16, src: Reg) -> Insn {
 }
 
 fn alu(op: Alu, w32: bool, dst: Reg, a: Reg, b: Result<Reg, i32>, out: &mut Vec<Insn>) {
-    // `dst = b op a` when the result shares b's register; the allocator lets that happen only where it is the same.
+    // `dst = b op a` when the result is in b's register. The allocator allows that for commutative
+    // operations only.
     let (a, b) = match b {
         Ok(b) if b == dst && a != dst && commutes(op) => (b, Ok(a)),
         b => (a, b),
@@ -505,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_across_a_call_is_in_a_saved_register_and_results_need_no_move() {
+    fn a_value_that_is_live_across_a_call_gets_a_saved_register() {
         let mut b = Builder::new("main", 1);
         let ctx = b.param(0);
         let now = b.call(Helper::KTIME_GET_NS, &[]);
@@ -519,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_stand_crosswise_change_places() {
+    fn arguments_in_each_others_registers_are_swapped() {
         let mut b = Builder::new("main", 2);
         let (x, y) = (b.param(0), b.param(1));
         let r = b.call(Helper::KTIME_GET_NS, &[y, x]);
@@ -531,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn compare_exchange_takes_r0_and_leaves_the_rest_alone() {
+    fn compare_exchange_uses_r0_and_preserves_other_registers() {
         let mut b = Builder::new("main", 1);
         let base = b.param(0);
         let old = b.load(Size::B8, base, 0);
@@ -547,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn more_values_than_registers_go_to_the_stack() {
+    fn values_are_spilled_when_registers_run_out() {
         let mut b = Builder::new("main", 1);
         let ctx = b.param(0);
         let values: Vec<_> = (0..20).map(|i| b.load(Size::B8, ctx, i * 8)).collect();
@@ -562,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_stack_is_refused_with_the_number() {
+    fn a_program_with_too_much_stack_is_rejected_with_the_size() {
         let mut b = Builder::new("main", 0);
         let s = b.stack(520);
         b.slot_store(Size::B8, s, 0, 1);
@@ -575,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_functions_are_refused_with_the_number() {
+    fn a_program_with_too_many_functions_is_rejected_with_the_number() {
         let mut b = Builder::new("main", 1);
         for i in 0..256 {
             b.call_global(&format!("f{i}"), &[], |b| b.exit(0));
@@ -588,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_over_jumps_are_turned() {
+    fn a_branch_over_a_jump_is_inverted() {
         let mut b = Builder::new("main", 1);
         let x = b.param(0);
         let (yes, no) = (b.label(), b.label());

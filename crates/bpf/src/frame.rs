@@ -1,11 +1,14 @@
-//! The frame of a function: places for its stack objects, spilled registers among them, in the kernel's 512 bytes.
+//! Stack frame layout: offsets for a function's stack objects, spilled registers among them, within
+//! the kernel's 512 bytes.
 //!
-//! Objects that are never alive together share bytes. An object is alive where its content may have been written before
-//! and may be read later, on some path: not between its first and last mention in layout order, because slow paths stand
-//! behind the function and jump back into it, and then nearly everything would seem to be alive everywhere.
+//! Objects that are never live at the same time share bytes. An object is live where its content
+//! may have been written and may later be read on some path. The stretch between its first and last
+//! use in layout order would be too large: slow paths are placed behind the function and jump back,
+//! so nearly every object would be live everywhere.
 //!
-//! A spilled register is read and written as a whole, so a write ends what was before it. Of other objects the address is
-//! known to somebody: all that is certain is that nobody reads one behind the last place that can hold its address.
+//! A spilled register is always read and written as a whole, so a write ends its previous live
+//! range. The address of other objects may be in a register. The only certainty is that nothing
+//! reads such an object after the last use of anything that can hold its address.
 
 use std::collections::BTreeMap;
 
@@ -15,32 +18,32 @@ use crate::liveness::{Node, Ranges, Set, blocks, has, put};
 use crate::mir::{Func, Inst, Size, StackSlot, V};
 use crate::regalloc::CodegenError;
 
-/// The kernel's limit on the stack of a chain of calls.
+/// The kernel's limit on the stack of a call chain, in bytes.
 pub(crate) const STACK_LIMIT: u32 = 512;
 
-/// What an instruction does to stack objects.
+/// The stack objects that an instruction uses.
 #[derive(Default)]
-struct Mention {
-    /// Objects it may read or write, or whose address it has in hand.
+struct ObjectUse {
+    /// Objects that the instruction may read or write, or whose address it handles.
     touched: Vec<StackSlot>,
-    /// The object whose content it replaces.
+    /// The object whose content the instruction replaces as a whole.
     replaced: Option<StackSlot>,
 }
 
-/// Offset from the frame pointer of each stack object, and how deep they reach.
+/// Returns the offset of each stack object from the frame pointer, and the frame's size.
 pub(crate) fn lay_out(f: &Func) -> Result<(Vec<i16>, u32), CodegenError> {
     let n = f.slots.len();
     if n == 0 {
         return Ok((Vec::new(), 0));
     }
-    let mentions = mentions(f);
+    let object_uses = object_uses(f);
     let mut first: Vec<Option<Span>> = vec![None; n];
-    for (m, (_, span)) in mentions.iter().zip(&f.insts) {
+    for (m, (_, span)) in object_uses.iter().zip(&f.insts) {
         for s in m.touched.iter().chain(&m.replaced) {
             first[s.0 as usize] = first[s.0 as usize].or(*span);
         }
     }
-    let alive = alive(f, &mentions);
+    let alive = alive(f, &object_uses);
     let mut order: Vec<usize> = (0..n).filter(|i| !alive[*i].0.is_empty()).collect();
     order.sort_unstable_by_key(|i| (std::cmp::Reverse(f.slots[*i]), alive[*i].start(), *i));
     let mut frame = vec![0i16; n];
@@ -48,7 +51,8 @@ pub(crate) fn lay_out(f: &Func) -> Result<(Vec<i16>, u32), CodegenError> {
     let mut placed: Vec<(usize, u32)> = Vec::new();
     for i in order {
         let size = f.slots[i].max(8);
-        // The places that are taken while this one lives, lowest first; it goes into the first gap.
+        // The places taken by objects that live at the same time, lowest first. This object gets
+        // the first gap.
         let mut taken: Vec<(u32, u32)> = placed
             .iter()
             .filter(|(o, _)| alive[*o].intersects(&alive[i]))
@@ -74,9 +78,10 @@ pub(crate) fn lay_out(f: &Func) -> Result<(Vec<i16>, u32), CodegenError> {
     Ok((frame, depth))
 }
 
-/// What each instruction mentions. Which register or spilled word may hold which address is found without regard to
-/// order: addresses are few, and are copied or added to, no more.
-fn mentions(f: &Func) -> Vec<Mention> {
+/// The stack objects that each instruction uses. The registers and spilled words that may hold an
+/// address are found without regard to instruction order. That is precise enough, since addresses
+/// are few and are only copied or added to.
+fn object_uses(f: &Func) -> Vec<ObjectUse> {
     let mut in_reg: BTreeMap<V, Vec<StackSlot>> = BTreeMap::new();
     let mut in_slot: BTreeMap<StackSlot, Vec<StackSlot>> = BTreeMap::new();
     loop {
@@ -116,9 +121,9 @@ fn mentions(f: &Func) -> Vec<Mention> {
             break;
         }
     }
-    let mut out: Vec<Mention> = Vec::with_capacity(f.insts.len());
+    let mut out: Vec<ObjectUse> = Vec::with_capacity(f.insts.len());
     for (inst, _) in &f.insts {
-        let mut m = Mention::default();
+        let mut m = ObjectUse::default();
         match inst {
             Inst::SlotAddr { slot, .. } | Inst::SlotLoad { slot, .. } => m.touched.push(*slot),
             Inst::SlotStore { slot, off: 0, w: Size::B8, .. } if f.slots[slot.0 as usize] <= 8 => {
@@ -135,18 +140,18 @@ fn mentions(f: &Func) -> Vec<Mention> {
     out
 }
 
-/// Where each object is alive, in the positions of [`crate::liveness`].
-fn alive(f: &Func, mentions: &[Mention]) -> Vec<Ranges> {
+/// The live ranges of each object, in the positions of [`crate::liveness`].
+fn alive(f: &Func, object_uses: &[ObjectUse]) -> Vec<Ranges> {
     let n = f.slots.len();
     let nodes = blocks(f);
-    let written = written_before(&nodes, mentions, n);
-    let wanted = wanted_from(&nodes, mentions, n);
+    let written = written_before(&nodes, object_uses, n);
+    let wanted = wanted_from(&nodes, object_uses, n);
     let mut out = vec![Ranges::default(); n];
     for (b, node) in nodes.iter().enumerate() {
         let (start, last) = (4 * node.start as u32, 4 * node.end as u32);
-        // Where the first mention in this block is, for what comes into it unwritten.
+        // The first use in this block of each object that enters the block unwritten.
         let mut first: BTreeMap<u32, u32> = BTreeMap::new();
-        for (at, m) in (start..).step_by(4).zip(&mentions[node.start..node.end]) {
+        for (at, m) in (start..).step_by(4).zip(&object_uses[node.start..node.end]) {
             for s in m.touched.iter().chain(&m.replaced) {
                 first.entry(s.0).or_insert(at);
             }
@@ -160,11 +165,11 @@ fn alive(f: &Func, mentions: &[Mention]) -> Vec<Ranges> {
         }
         for i in (node.start..node.end).rev() {
             let at = 4 * i as u32;
-            if let Some(s) = mentions[i].replaced {
+            if let Some(s) = object_uses[i].replaced {
                 let end = until.remove(&s.0).unwrap_or(at + 3);
                 out[s.0 as usize].0.push((at + 2, end));
             }
-            for s in &mentions[i].touched {
+            for s in &object_uses[i].touched {
                 until.entry(s.0).or_insert(at + 3);
             }
         }
@@ -186,14 +191,14 @@ fn members(set: &Set, n: usize) -> impl Iterator<Item = u32> + '_ {
     (0..n as u32).filter(|s| has(set, V(*s)))
 }
 
-/// For each block, the objects that some way to it has mentioned.
-fn written_before(nodes: &[Node], mentions: &[Mention], n: usize) -> Vec<Set> {
+/// For each block, the objects that some path to the block has used.
+fn written_before(nodes: &[Node], object_uses: &[ObjectUse], n: usize) -> Vec<Set> {
     let mut before: Vec<Set> = vec![vec![0; n.div_ceil(64)]; nodes.len()];
     loop {
         let mut changed = false;
         for (b, node) in nodes.iter().enumerate() {
             let mut set = before[b].clone();
-            for m in &mentions[node.start..node.end] {
+            for m in &object_uses[node.start..node.end] {
                 m.touched.iter().chain(&m.replaced).for_each(|s| put(&mut set, V(s.0), true));
             }
             for next in &node.next {
@@ -209,8 +214,8 @@ fn written_before(nodes: &[Node], mentions: &[Mention], n: usize) -> Vec<Set> {
     }
 }
 
-/// For each block, the objects whose content some way from its start may read.
-fn wanted_from(nodes: &[Node], mentions: &[Mention], n: usize) -> Vec<Set> {
+/// For each block, the objects whose content some path from its start may read.
+fn wanted_from(nodes: &[Node], object_uses: &[ObjectUse], n: usize) -> Vec<Set> {
     let mut wanted: Vec<Set> = vec![vec![0; n.div_ceil(64)]; nodes.len()];
     loop {
         let mut changed = false;
@@ -219,7 +224,7 @@ fn wanted_from(nodes: &[Node], mentions: &[Mention], n: usize) -> Vec<Set> {
             for next in &node.next {
                 set.iter_mut().zip(&wanted[*next]).for_each(|(a, w)| *a |= w);
             }
-            for m in mentions[node.start..node.end].iter().rev() {
+            for m in object_uses[node.start..node.end].iter().rev() {
                 if let Some(s) = m.replaced {
                     put(&mut set, V(s.0), false);
                 }
@@ -247,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_different_times_share_bytes() {
+    fn objects_that_are_never_live_together_share_bytes() {
         let mut b = Builder::new("main", 0);
         for _ in 0..100 {
             let s = b.stack(16);
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_path_does_not_make_everything_between_alive() {
+    fn a_slow_path_does_not_extend_the_life_of_other_objects() {
         let mut b = Builder::new("main", 1);
         let x = b.param(0);
         for _ in 0..100 {
@@ -278,12 +283,12 @@ mod tests {
             b.slot_load(Size::B8, s, 0);
         }
         b.exit(0);
-        // The one that lives across the slow path, and the one in it.
+        // The object that lives across the slow path, and the one inside it.
         assert_eq!(depth(b), 16);
     }
 
     #[test]
-    fn what_is_read_in_a_loop_keeps_its_bytes_in_all_of_it() {
+    fn an_object_read_in_a_loop_keeps_its_bytes_throughout_the_loop() {
         let mut b = Builder::new("main", 1);
         let x = b.param(0);
         let (s, t) = (b.stack(8), b.stack(8));
@@ -299,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_spilled_keeps_its_object() {
+    fn an_object_stays_alive_while_its_address_is_spilled() {
         let mut b = Builder::new("main", 0);
         let (s, word, t) = (b.stack(8), b.stack(8), b.stack(8));
         b.slot_store(Size::B8, s, 0, 1);

@@ -1,7 +1,7 @@
 //! The kernel's helper functions: numbers and names (`uapi/linux/bpf.h`).
 //!
-//! One table; the constants below are the helpers that we call, by the same numbers. The kernel's list is closed (new
-//! functions are kfuncs, by BTF id), so the table does not grow.
+//! The constants below are the helpers that we call. The kernel's list of helpers is closed (newer
+//! functions are kfuncs, called by BTF id), so the table does not grow.
 
 use std::fmt;
 
@@ -80,12 +80,12 @@ impl Helper {
 }
 
 impl Helper {
-    /// The helper of a name, without `bpf_`.
+    /// The helper with this name, without `bpf_`.
     pub fn by_name(name: &str) -> Option<Helper> {
         NAMES.iter().position(|n| *n == name).map(|i| Helper(i as i32 + 1))
     }
 
-    /// Its name, without `bpf_`; `None` when the table does not have it.
+    /// The helper's name, without `bpf_`. `None` when the table does not have it.
     pub fn name(self) -> Option<&'static str> {
         usize::try_from(self.0).ok()?.checked_sub(1).and_then(|i| NAMES.get(i)).copied()
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for Helper {
     }
 }
 
-/// By number, from 1.
+/// Names by number, from 1.
 #[rustfmt::skip]
 const NAMES: [&str; 211] = [
     "map_lookup_elem", "map_update_elem", "map_delete_elem", "probe_read", "ktime_get_ns", "trace_printk",

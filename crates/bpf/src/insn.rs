@@ -1,11 +1,13 @@
 //! The eBPF instruction: eight bytes, and constructors that cannot build a wrong one.
 //!
-//! Everything that emits code (generator, routines, tests) goes through the constructors below; nobody else writes an
-//! opcode byte. The alternative, a Rust enum encoded at the end, would need a second form for relocations and a
-//! second walk over every program; the kernel's own form is already fixed size and easy to read back (`disasm`).
+//! All code that emits instructions (code generator, routines, tests) uses the constructors below.
+//! No other code writes an opcode byte. The alternative is a Rust enum that is encoded at the end.
+//! It would need a second form for relocations and a second pass over every program. The kernel's
+//! form already has a fixed size and is easy to decode (`disasm`).
 //!
-//! A 64-bit load of an immediate takes two slots, so its constructors return `[Insn; 2]`. What only newer kernels know
-//! (sign-extending loads and moves, signed division, unconditional bswap: 6.6) says so and is not used by default.
+//! A 64-bit load of an immediate takes two slots, so its constructors return `[Insn; 2]`.
+//! Instructions that only kernels from 6.6 know (sign-extending loads and moves, signed division,
+//! unconditional bswap) say so. By default they are not used.
 
 use std::fmt;
 
@@ -26,23 +28,23 @@ impl Reg {
     pub const R4: Reg = Reg(4);
     /// Fifth argument.
     pub const R5: Reg = Reg(5);
-    /// Kept across calls.
+    /// Preserved across calls.
     pub const R6: Reg = Reg(6);
-    /// Kept across calls.
+    /// Preserved across calls.
     pub const R7: Reg = Reg(7);
-    /// Kept across calls.
+    /// Preserved across calls.
     pub const R8: Reg = Reg(8);
-    /// Kept across calls.
+    /// Preserved across calls.
     pub const R9: Reg = Reg(9);
-    /// Frame pointer: the stack is `R10 - 512 .. R10`; cannot be written.
+    /// Frame pointer, read-only. The stack is `R10 - 512 .. R10`.
     pub const R10: Reg = Reg(10);
 
-    /// The register of a number 0–10.
+    /// The register with a number from 0 to 10.
     pub const fn new(number: u8) -> Option<Reg> {
         if number <= 10 { Some(Reg(number)) } else { None }
     }
 
-    /// Its number.
+    /// The register's number.
     pub const fn number(self) -> u8 {
         self.0
     }
@@ -144,7 +146,7 @@ impl Size {
         }
     }
 
-    /// Its bytes.
+    /// The size in bytes.
     pub const fn bytes(self) -> u32 {
         match self {
             Size::B1 => 1,
@@ -201,8 +203,9 @@ pub enum Jmp {
 }
 
 impl Jmp {
-    /// Whether a comparison with a constant says how great its operand is at most (or, signed, at least): where it jumps,
-    /// and where it falls through.
+    /// Whether a comparison with a constant bounds its operand: first where the jump is taken, then
+    /// where it is not. An unsigned comparison counts when it gives an upper bound, a signed one on
+    /// both sides.
     pub(crate) const fn bounds(self) -> (bool, bool) {
         match self {
             Jmp::Eq | Jmp::Ne | Jmp::Set => (false, false),
@@ -253,19 +256,19 @@ pub enum Atomic {
     Or,
     And,
     Xor,
-    /// The old value comes back in the source register.
+    /// The source register receives the old value.
     FetchAdd,
     FetchOr,
     FetchAnd,
     FetchXor,
-    /// The old value comes back in the source register.
+    /// The source register receives the old value.
     Xchg,
-    /// Compares with R0, stores the source register if equal; the old value comes back in R0.
+    /// Compares with R0 and stores the source register if equal. R0 receives the old value.
     CmpXchg,
 }
 
 impl Atomic {
-    /// The immediate that selects it.
+    /// The immediate that selects the operation.
     pub const fn imm(self) -> i32 {
         match self {
             Atomic::Add => 0x00,
@@ -290,7 +293,7 @@ pub struct Insn {
     pub code: u8,
     /// Destination in the low half, source in the high half (little-endian bit fields).
     pub regs: u8,
-    /// Jump distance in slots, counted from the next slot; or offset in bytes.
+    /// Jump distance in slots, counted from the next slot, or offset in bytes.
     pub off: i16,
     /// Constant.
     pub imm: i32,
@@ -342,7 +345,7 @@ impl Insn {
         self.code == op::JMP | op::CALL && self.src() == op::PSEUDO_CALL
     }
 
-    /// The slot as the kernel reads it.
+    /// The slot as the kernel decodes it.
     pub const fn to_u64(self) -> u64 {
         (self.code as u64)
             | (self.regs as u64) << 8

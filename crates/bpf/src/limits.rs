@@ -1,7 +1,9 @@
-//! Limits with names: what is too long is said with the clause that is, before anything is made.
+//! Limits on the size of records, keys, scratch slots and thread variables.
 //!
-//! They are ours, and stay below what the kernel allows, so that no program is one that it refuses. That of a program's
-//! length is [`crate::program`]'s, which knows what a probe's clauses are.
+//! A program that exceeds a limit is rejected with the clause at fault, before any map or program
+//! is created. The limits are below those of the kernel, so the kernel never rejects a program that
+//! passes. The limit on a program's length is in [`crate::program`], which knows how the clauses of
+//! a probe share a program.
 
 use diagnostics::Span;
 use dif::ir::{Module, Op, Scope};
@@ -16,17 +18,17 @@ pub const RECORD_MAX: u32 = 256 << 10;
 pub const KEY_MAX: u32 = 256 << 10;
 /// Bytes of a scratch slot, of which each CPU has eight.
 pub const SLOT_MAX: u32 = 1 << 20;
-/// Bytes of a thread's variables at all context levels: less than the 64 KiB that kernels have for a value of a task.
-/// Newer ones have less: their own limit is found by trying.
+/// Bytes of a thread's variables at all context levels together. Some kernels allow a task storage
+/// value of 64 KiB, newer ones less. The limit of the running kernel is found by trying.
 pub const THREAD_MAX: u32 = 60 << 10;
-/// Every kernel has so many.
+/// Bytes that every kernel allows.
 const THREAD_ALWAYS: u32 = 7 << 10;
 
 fn refuse(span: Option<Span>, message: String) -> Result<(), CodegenError> {
     Err(CodegenError { span, message })
 }
 
-/// What the clauses alone show to be too long.
+/// Checks the limits that depend on the clauses alone.
 pub fn check(module: &Module) -> Result<(), CodegenError> {
     for clause in &module.clauses {
         if let Some(record) = clause.record.as_ref().filter(|r| r.size > RECORD_MAX) {
@@ -56,7 +58,7 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
     if bytes <= SLOT_MAX {
         return Ok(());
     }
-    // The clause that needs most by itself.
+    // The clause that needs most when it is alone.
     let alone = |clause: &dif::ir::Clause| {
         let clauses = vec![clause.clone()];
         Layout::new(&Module { clauses, ..module.clone() }, &[]).slot_bytes
@@ -69,8 +71,8 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
     )
 }
 
-/// What only the plan of a session shows. `holds` says whether a thread can have a value of so many bytes on the kernel that
-/// runs; it is asked for large ones only.
+/// Checks the limits that depend on the session's plan. `holds` says whether the running kernel
+/// allows a thread value of so many bytes. It is called for large values only.
 pub fn check_plan(module: &Module, plan: &Plan, holds: impl Fn(u32) -> bool) -> Result<(), CodegenError> {
     let alone = (0..).zip(&plan.vars).filter_map(|(v, home)| match home {
         VarPlan::ThreadAlone(shape) => Some((Some(v), shape.value_size())),
@@ -97,7 +99,7 @@ pub fn check_plan(module: &Module, plan: &Plan, holds: impl Fn(u32) -> bool) -> 
     Ok(())
 }
 
-/// The greatest number that holds: `good` does, `bad` does not.
+/// The greatest number for which `holds` is true. `good` is known to hold, `bad` not to.
 fn most(mut good: u32, mut bad: u32, holds: &impl Fn(u32) -> bool) -> u32 {
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
@@ -116,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_too_long_is_named() {
+    fn a_record_that_is_too_long_is_rejected_with_its_size() {
         let m = module("", "record 300000 {\nb0:\n    reserve\n    commit\n    return\n}");
         let said = "the clause records 300000 bytes; a record has 262144 at most";
         assert_eq!(check(&m).unwrap_err().message, said);
     }
 
     #[test]
-    fn a_key_too_long_is_named() {
+    fn a_key_that_is_too_long_is_rejected_with_its_size() {
         let columns: Vec<String> = (0..9).map(|i| format!("{}:str(32768)", i * 32768)).collect();
         let head = format!("agg agg0 = \"c\" count [{}] size {}", columns.join(", "), 9 * 32768);
         let key = ["v0"; 9].join(", ");
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_memory_of_a_firing_is_named() {
+    fn a_firing_that_needs_too_much_memory_is_rejected_with_its_size() {
         let head: String = (0..40).map(|i| format!("var var{i} = this \"v{i}\" str\n")).collect();
         let body = "{\nb0:\n    v0:str = str s0\n    storevar var0, v0\n    return\n}";
         let said = check(&module(&head, body)).unwrap_err().message;
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_too_long_for_a_thread_are_named() {
+    fn thread_variables_that_are_too_long_are_rejected_with_the_limit() {
         let head = "var var0 = self \"a\" str\nvar var1 = self \"b\" str";
         let body = "{\nb0:\n    v0:str = str s0\n    storevar var0, v0\n    return\n}";
         let m = module(head, body);
@@ -153,12 +155,13 @@ mod tests {
         assert!(said.ends_with("bytes; 61440 at most"), "{said}");
         let said = check_plan(&m, &plan, |n| n <= 8000).unwrap_err().message;
         assert!(said.ends_with("bytes; 8000 at most"), "{said}");
-        // No kernel refuses that: the store itself is missing, which making it will say.
+        // No kernel rejects that size. The task storage itself is missing, and its creation reports
+        // that.
         assert_eq!(check_plan(&m, &plan, |_| false), Ok(()));
     }
 
     #[test]
-    fn a_kernel_is_asked_for_large_values_only() {
+    fn the_kernel_limit_is_tried_for_large_thread_values_only() {
         let head = "var var0 = self \"a\" str\nvar var1 = self \"b\" u64";
         let body = |var: &str| format!("{{\nb0:\n    v0:{var}\n    return\n}}");
         let plan =

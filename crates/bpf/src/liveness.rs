@@ -1,8 +1,9 @@
-//! What is alive where: control flow of a MIR function, and the live ranges of its registers.
+//! Liveness: the control flow of a MIR function, and the live ranges of its registers.
 //!
-//! Positions: instruction `i` reads at `4i`, loses the caller-saved registers (when it calls) at `4i + 1` and writes at
-//! `4i + 2`. A live range is half open. A register that dies as an operand ends at `4i + 1`, so it may share a machine
-//! register with the result, and a call's arguments may stand in registers that the call destroys.
+//! Positions: instruction `i` reads at `4i`, destroys the caller-saved registers (when it calls) at
+//! `4i + 1` and writes at `4i + 2`. A live range is half open. The range of a register whose last
+//! use is an operand ends at `4i + 1`. Such a register may share a machine register with the
+//! result, and the arguments of a call may be in registers that the call destroys.
 
 use crate::mir::{Func, Inst, Operand, V};
 
@@ -14,7 +15,7 @@ pub(crate) type Range = (u32, u32);
 pub(crate) struct Ranges(pub(crate) Vec<Range>);
 
 impl Ranges {
-    /// True when both hold at some position.
+    /// True when both contain some position.
     pub(crate) fn intersects(&self, other: &Ranges) -> bool {
         let (mut i, mut j) = (0, 0);
         while let (Some(a), Some(b)) = (self.0.get(i), other.0.get(j)) {
@@ -26,7 +27,7 @@ impl Ranges {
         false
     }
 
-    /// Adds ranges that are in no order.
+    /// Adds ranges in any order.
     pub(crate) fn merge(&mut self, more: &Ranges) {
         self.0.extend_from_slice(&more.0);
         self.0.sort_unstable();
@@ -58,7 +59,7 @@ impl Ranges {
 pub(crate) struct Node {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Blocks that may follow.
+    /// Blocks that may follow this one.
     pub(crate) next: Vec<usize>,
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn blocks(f: &Func) -> Vec<Node> {
     nodes
 }
 
-/// Removes what no path reaches: the verifier refuses it.
+/// Removes unreachable instructions, which the verifier rejects.
 pub(crate) fn prune(f: &mut Func) {
     let nodes = blocks(f);
     let mut seen = vec![false; nodes.len()];
@@ -132,11 +133,11 @@ pub(crate) fn prune(f: &mut Func) {
 /// The live ranges of every register, indexed by [`V`].
 pub(crate) struct Liveness {
     pub(crate) ranges: Vec<Ranges>,
-    /// How often each instruction may run, 1 or more: 8 for each loop around it.
+    /// Estimated number of executions of each instruction: at least 1, and 8 inside a loop.
     pub(crate) weight: Vec<f32>,
 }
 
-/// Bit set over registers.
+/// Bit set of registers.
 pub(crate) type Set = Vec<u64>;
 
 pub(crate) fn has(s: &Set, v: V) -> bool {
@@ -148,7 +149,7 @@ pub(crate) fn put(s: &mut Set, v: V, on: bool) {
     if on { s[v.0 as usize / 64] |= bit } else { s[v.0 as usize / 64] &= !bit }
 }
 
-/// Computes live ranges, and removes pure instructions whose result nobody reads.
+/// Computes live ranges, and removes pure instructions whose result is never read.
 pub(crate) fn analyze(f: &mut Func) -> Liveness {
     loop {
         let nodes = blocks(f);
@@ -160,7 +161,7 @@ pub(crate) fn analyze(f: &mut Func) -> Liveness {
             for n in &node.next {
                 live.iter_mut().zip(&live_in[*n]).for_each(|(a, b)| *a |= b);
             }
-            // `until[v]`: where the range that is being read backwards ends.
+            // `until[v]`: the end of the range that is open in this backward scan.
             let mut until: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
             let (first, last) = (4 * node.start as u32, 4 * node.end as u32);
             for v in members(&live) {
@@ -193,7 +194,7 @@ pub(crate) fn analyze(f: &mut Func) -> Liveness {
         for r in &mut ranges {
             r.merge(&Ranges::default());
         }
-        // Arguments arrive before the first instruction.
+        // Parameters are assigned before the first instruction.
         for p in &f.params {
             if let Some(r) = ranges[p.0 as usize].0.first_mut() {
                 r.0 = 0;
@@ -211,7 +212,7 @@ pub(crate) fn analyze(f: &mut Func) -> Liveness {
     }
 }
 
-/// The operand that is still read after the result was written: `dst = a; dst op= b`.
+/// The operand that is read after the result is written: in `dst = a; dst op= b`, that is `b`.
 fn late_operand(inst: &Inst) -> Option<V> {
     match inst {
         Inst::Alu { op, a, b: Operand::V(b), .. } if a != b && !crate::mir::commutes(*op) => Some(*b),
@@ -233,7 +234,7 @@ fn members(s: &Set) -> impl Iterator<Item = V> + '_ {
     })
 }
 
-/// Live-in sets; one backward pass unless there are loops.
+/// Live-in sets. One backward pass suffices unless there are loops.
 fn flow(f: &mut Func, nodes: &[Node]) -> Vec<Set> {
     let words = (f.regs as usize).div_ceil(64);
     let mut live_in = vec![vec![0; words]; nodes.len()];
@@ -264,8 +265,9 @@ fn flow(f: &mut Func, nodes: &[Node]) -> Vec<Set> {
     }
 }
 
-/// 8 for what may run more than once. A jump backwards is no sign of that, since slow paths stand behind the function: a
-/// loop is what leads back to itself.
+/// Execution weights: 8 for instructions that may run more than once. A backward jump alone is no
+/// loop, since slow paths are placed behind the function and jump back. A loop is a strongly
+/// connected component.
 fn loop_weights(f: &Func) -> Vec<f32> {
     let nodes = blocks(f);
     let mut weight = vec![1.0; f.insts.len()];
@@ -279,7 +281,7 @@ fn loop_weights(f: &Func) -> Vec<f32> {
     weight
 }
 
-/// Strongly connected components (Tarjan's, without recursion).
+/// Strongly connected components (Tarjan's algorithm, without recursion).
 fn components(nodes: &[Node]) -> Vec<Vec<usize>> {
     const NEW: usize = usize::MAX;
     let (mut index, mut low) = (vec![NEW; nodes.len()], vec![0; nodes.len()]);
@@ -330,7 +332,7 @@ mod tests {
     use crate::mir::{Builder, Jmp, Size};
 
     #[test]
-    fn a_slow_path_that_jumps_back_is_no_loop() {
+    fn a_slow_path_that_jumps_back_does_not_count_as_a_loop() {
         let mut b = Builder::new("main", 1);
         let x = b.param(0);
         let (slow, back, again) = (b.label(), b.label(), b.label());

@@ -1,11 +1,15 @@
 //! Register allocation: linear scan over live ranges with holes.
 //!
-//! The machine has ten registers; a call destroys r0–r5 and takes its arguments in r1–r5. So what lives across a call
-//! wants r6–r9, and what is an argument or a result wants the register it will be needed in. Registers are given in order
-//! of the ranges' starts; moves whose ends do not overlap are coalesced first, the rest by preference. When nothing is
-//! free, the cheapest conflicting register is *spilled everywhere*: a store behind each assignment, a load before each
-//! use (constants are made again instead), each with a tiny range of its own, and the scan starts anew. It ends because
-//! tiny ranges are never spilled. Splitting ranges would save some loads; clauses have few values alive at once.
+//! The machine has ten registers. A call destroys r0–r5 and takes its arguments in r1–r5. A value
+//! that is live across a call therefore prefers r6–r9, and an argument or result prefers the
+//! register in which it is needed.
+//!
+//! Registers are assigned in the order in which ranges start. Moves whose ends do not overlap are
+//! coalesced first. Other moves become preferences. When no register is free, the cheapest
+//! conflicting value is *spilled everywhere*: a store behind each assignment and a load before each
+//! use, each with a tiny range of its own (constants are repeated instead). Then the scan starts
+//! anew. It terminates because tiny ranges are never spilled. Splitting ranges would save some
+//! loads, but clauses have few values alive at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +20,12 @@ use crate::frame;
 use crate::liveness::{Liveness, Range, Ranges, analyze, prune};
 use crate::mir::{Alu, Const, Func, Inst, Label, Operand, Size, StackSlot, V, commutes};
 
-/// A program that the kernel's limits do not allow.
+/// An error of code generation: a program that exceeds a limit of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodegenError {
-    /// The D text that needs it, where known.
+    /// The D text that caused the error, where known.
     pub span: Option<Span>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -33,24 +37,25 @@ impl std::fmt::Display for CodegenError {
 
 impl std::error::Error for CodegenError {}
 
-/// A function whose registers [`V`] are machine registers, and whose stack objects have places.
+/// A function after register allocation: its registers [`V`] are machine registers, and its stack
+/// objects have offsets.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocated {
     pub(crate) func: Func,
     /// Offset of each stack object from the frame pointer (negative).
     pub(crate) frame: Vec<i16>,
-    /// Bytes of stack.
+    /// Bytes of stack used.
     pub(crate) depth: u32,
-    /// For each parameter its register; `None` when nobody reads it.
+    /// The register of each parameter, `None` when the parameter is never read.
     pub(crate) params: Vec<Option<u8>>,
 }
 
-/// Gives every virtual register a machine register.
+/// Assigns a machine register to every virtual register.
 pub(crate) fn allocate(mut f: Func) -> Result<Allocated, CodegenError> {
     prune(&mut f);
     simplify(&mut f);
     thread_jumps(&mut f);
-    // Registers made by spilling, and whether a spill of them would get us nowhere.
+    // Registers created by spilling. Spilling them again would not help.
     let mut tiny: BTreeSet<V> = BTreeSet::new();
     for _ in 0..64 {
         let live = analyze(&mut f);
@@ -59,7 +64,8 @@ pub(crate) fn allocate(mut f: Func) -> Result<Allocated, CodegenError> {
         if spilled.is_empty() {
             return scan.done(f);
         }
-        // What a spill made cannot be spilled again to any use: then one instruction wants more than there is.
+        // Spilling a tiny range again is useless: one instruction needs more registers than there
+        // are.
         if tiny.iter().any(|v| spilled.contains(&scan.groups.of(*v))) {
             break;
         }
@@ -107,7 +113,8 @@ fn simplify(f: &mut Func) {
                 {
                     (*a, *b) = (bv, Operand::V(*a));
                 }
-                // A constant divisor of 0 is not encodable, and a shift count must be below the width.
+                // A constant divisor of 0 cannot be encoded, and a shift count must be below the
+                // width.
                 let fits = |i: i64| match op {
                     Alu::Div | Alu::Mod => i != 0,
                     Alu::Lsh | Alu::Rsh | Alu::Arsh => (0..if *w32 { 32 } else { 64 }).contains(&i),
@@ -153,13 +160,13 @@ impl Groups {
 struct Scan {
     groups: Groups,
     ranges: Vec<Ranges>,
-    /// What spilling costs; infinite for what must not be.
+    /// The cost of spilling a group, infinite when it must not be spilled.
     cost: Vec<f32>,
-    /// Machine registers a group would like, by weight.
-    wants: Vec<[f32; 10]>,
-    /// Groups that would like the same register.
-    friends: Vec<Vec<(Group, f32)>>,
-    /// Ranges in which a machine register is taken, but for one group.
+    /// The weight with which a group prefers each machine register.
+    preferences: Vec<[f32; 10]>,
+    /// Groups that prefer the same register, with the weight.
+    partners: Vec<Vec<(Group, f32)>>,
+    /// Ranges in which a machine register is taken for all groups but one.
     fixed: [Vec<(Range, Option<Group>)>; 10],
     assigned: Vec<Option<u8>>,
 }
@@ -171,8 +178,8 @@ impl Scan {
             groups: Groups { parent: (0..n as u32).collect() },
             ranges: live.ranges.clone(),
             cost: vec![0.0; n],
-            wants: vec![[0.0; 10]; n],
-            friends: vec![Vec::new(); n],
+            preferences: vec![[0.0; 10]; n],
+            partners: vec![Vec::new(); n],
             fixed: Default::default(),
             assigned: vec![None; n],
         };
@@ -203,10 +210,10 @@ impl Scan {
     fn preferences(&mut self, func: &Func, live: &Liveness) {
         for (i, p) in func.params.iter().enumerate() {
             let g = self.groups.of(*p);
-            self.wants[g][i + 1] += 1.0;
+            self.preferences[g][i + 1] += 1.0;
             self.fixed[i + 1].push(((0, 2), Some(g)));
         }
-        // r0 is what the moves at entry may go through.
+        // The moves at entry may use r0 as their temporary.
         self.fixed[0].push(((0, 2), None));
         for (i, (inst, _)) in func.insts.iter().enumerate() {
             let (at, w) = (4 * i as u32, live.weight[i]);
@@ -222,11 +229,11 @@ impl Scan {
                 | Inst::CallSub { args, dst, .. } => {
                     for (n, v) in args.iter().enumerate().take(5) {
                         let g = self.groups.of(*v);
-                        self.wants[g][n + 1] += w;
+                        self.preferences[g][n + 1] += w;
                     }
                     if let Some(d) = dst {
                         let g = self.groups.of(*d);
-                        self.wants[g][0] += w;
+                        self.preferences[g][0] += w;
                     }
                     for r in &mut self.fixed[..6] {
                         r.push(((at + 1, at + 2), None));
@@ -235,15 +242,15 @@ impl Scan {
                 Inst::CmpXchg { dst, expected, base, new, .. } => {
                     let e = self.groups.of(*expected);
                     let d = self.groups.of(*dst);
-                    self.wants[e][0] += w;
-                    self.wants[d][0] += w;
+                    self.preferences[e][0] += w;
+                    self.preferences[d][0] += w;
                     let alone = e != self.groups.of(*base) && e != self.groups.of(*new);
                     self.fixed[0].push(((at, at + 1), alone.then_some(e)));
                     self.fixed[0].push(((at + 1, at + 2), None));
                 }
                 Inst::Exit { value: Operand::V(v) } => {
                     let g = self.groups.of(*v);
-                    self.wants[g][0] += w;
+                    self.preferences[g][0] += w;
                 }
                 Inst::Mov { dst, src, .. } => self.befriend(*dst, *src, w),
                 Inst::Alu { dst, a, .. } | Inst::Neg { dst, a } | Inst::ToBe { dst, a, .. } => {
@@ -268,8 +275,8 @@ impl Scan {
     fn befriend(&mut self, a: V, b: V, w: f32) {
         let (a, b) = (self.groups.of(a), self.groups.of(b));
         if a != b {
-            self.friends[a].push((b, w));
-            self.friends[b].push((a, w));
+            self.partners[a].push((b, w));
+            self.partners[b].push((a, w));
         }
     }
 
@@ -281,7 +288,7 @@ impl Scan {
         })
     }
 
-    /// Gives registers; what has to be spilled.
+    /// Assigns registers. Returns the groups to spill.
     fn run(&mut self) -> BTreeSet<Group> {
         let mut order: Vec<Group> =
             (0..self.ranges.len()).filter(|g| !self.ranges[*g].0.is_empty()).collect();
@@ -313,13 +320,14 @@ impl Scan {
                     }
                     continue;
                 }
-                // Saved registers cost nothing to save, but keep them for those who need them.
-                let mut score = self.wants[g][reg as usize] - f32::from(reg >= 6) * 0.01;
-                for (o, w) in &self.friends[g] {
+                // Saved registers cost nothing to save, but are kept for values that live across
+                // calls.
+                let mut score = self.preferences[g][reg as usize] - f32::from(reg >= 6) * 0.01;
+                for (o, w) in &self.partners[g] {
                     if self.assigned[*o] == Some(reg) {
                         score += w;
                     } else if self.assigned[*o].is_none() {
-                        score += self.wants[*o][reg as usize].min(*w) * 0.5;
+                        score += self.preferences[*o][reg as usize].min(*w) * 0.5;
                     }
                 }
                 if best.is_none_or(|(s, _)| score > s) {
@@ -354,7 +362,7 @@ impl Scan {
         let params = f.params.iter().map(|p| reg(*p)).collect();
         let (frame, depth) = frame::lay_out(&f)?;
         for (inst, _) in &mut f.insts {
-            // A result nobody reads has a range of its own, so every name has a register by now.
+            // A result that is never read still has a range, so every register is assigned by now.
             inst.uses_mut(|v| *v = V(u32::from(reg(*v).unwrap_or(0))));
             if let Some(d) = inst.def_mut() {
                 *d = V(u32::from(reg(*d).unwrap_or(0)));
@@ -364,7 +372,7 @@ impl Scan {
     }
 }
 
-/// Groups that are one and the same constant wherever they are assigned.
+/// Groups that hold one constant at every assignment.
 fn constants(f: &Func, groups: &Groups) -> BTreeMap<Group, Inst> {
     let mut out: BTreeMap<Group, Option<Inst>> = BTreeMap::new();
     for p in &f.params {
@@ -383,7 +391,7 @@ fn constants(f: &Func, groups: &Groups) -> BTreeMap<Group, Inst> {
                 out.insert(group, constant.then_some(template));
             }
             Some(Some(known)) if *known == template => {}
-            // A move within the group changes nothing.
+            // A move within the group has no effect.
             Some(_) if matches!(inst, Inst::Mov { src, w32: false, .. } if groups.of(*src) == group) => {}
             Some(_) => {
                 out.insert(group, None);
@@ -395,8 +403,9 @@ fn constants(f: &Func, groups: &Groups) -> BTreeMap<Group, Inst> {
 
 /// Rewrites `f` so that the spilled groups live in memory.
 ///
-/// The verifier of 6.1 does not carry what a comparison says about a register over to the memory that it was loaded from.
-/// So a register with a new bound goes back there, on the way where the bound holds.
+/// A register with a new bound is stored back on the branch where the bound holds. The verifier of
+/// 6.1 does not transfer what it learns of a register to the memory from which the register was
+/// loaded.
 fn spill(f: &mut Func, groups: &Groups, spilled: &BTreeSet<Group>, tiny: &mut BTreeSet<V>) {
     let constants = constants(f, groups);
     let mut slots: BTreeMap<Group, StackSlot> = BTreeMap::new();

@@ -1,13 +1,14 @@
 //! Writing BTF: the types that our own programs and maps declare.
 //!
-//! The kernel wants it for three things: global functions (verified once only with func_info), task storage (its value
-//! must be a struct), and source lines in the verifier's log. Types are appended and numbered as they are made, equal
-//! ones once; there is nothing to resolve at the end. (Reading the kernel's BTF is the `types` crate's work.)
+//! The kernel needs BTF for three things: global functions (checked once only when there is
+//! func_info), task storage (its value must be a struct), and source lines in the verifier's log. A
+//! type gets its number when it is appended, and equal types are stored once, so nothing is left to
+//! resolve at the end. The `types` crate reads the kernel's BTF.
 
 use crate::sys::{BtfObject, SysError, btf_load};
 use std::collections::HashMap;
 
-/// A type of a [`Builder`], by the number it will have in the kernel.
+/// A type of a [`Builder`], by its number in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
 
@@ -20,7 +21,7 @@ impl TypeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StrOff(pub u32);
 
-/// Who can see a function or variable.
+/// The linkage of a function or variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Linkage {
@@ -48,7 +49,7 @@ const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
 const HEADER: u32 = 24;
 
-/// Collects types and strings.
+/// Builds a BTF object from types and strings.
 #[derive(Debug)]
 pub struct Builder {
     types: Vec<u32>,
@@ -76,7 +77,7 @@ impl Builder {
         Builder::default()
     }
 
-    /// A string, kept once; it ends at its first NUL.
+    /// A string, stored once. It ends at its first NUL.
     pub fn string(&mut self, text: &str) -> StrOff {
         let bytes = text.split('\0').next().unwrap_or("").as_bytes();
         if let Some(at) = self.string_at.get(bytes) {
@@ -140,19 +141,19 @@ impl Builder {
         self.push(name, kind::STRUCT, members.len(), size, &rest)
     }
 
-    /// A struct of `words` 64-bit words that programs see as one array: what a map of ours holds.
+    /// A struct whose only member is an array of `words` 64-bit words: the value type of our maps.
     pub fn words(&mut self, name: &str, words: u32) -> TypeId {
         let word = self.u64();
         let array = self.array(word, words);
         self.structure(name, words * 8, &[("word", array, 0)])
     }
 
-    /// A struct that is only named.
+    /// A forward declaration of a struct.
     pub fn forward(&mut self, name: &str) -> TypeId {
         self.push(name, kind::FWD, 0, 0, &[])
     }
 
-    /// Another name for a type.
+    /// A typedef.
     pub fn typedef(&mut self, name: &str, of: TypeId) -> TypeId {
         self.push(name, kind::TYPEDEF, 0, of.0, &[])
     }
@@ -197,13 +198,13 @@ impl Builder {
         out
     }
 
-    /// Gives it to the kernel.
+    /// Loads the object into the kernel.
     pub fn load(&self) -> Result<BtfObject, SysError> {
         btf_load(&self.bytes())
     }
 }
 
-/// The kernel takes only C identifiers as names.
+/// Makes a name a C identifier, as the kernel requires.
 fn identifier(name: &str) -> String {
     const KERNEL_SYMBOL_LIMIT: usize = 120;
     let mut out: String = name
@@ -223,7 +224,7 @@ mod tests {
     use types::btf::{Btf, BtfKind};
 
     #[test]
-    fn equal_types_and_strings_are_kept_once() {
+    fn equal_types_and_strings_are_stored_once() {
         let mut b = Builder::new();
         assert_eq!(b.u64(), b.u64());
         let u64 = b.u64();
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reader_finds_what_the_builder_wrote() {
+    fn the_reader_parses_what_the_builder_wrote() {
         let mut b = Builder::new();
         let int = b.i32();
         let word = b.u64();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_takes_every_kind_we_write() {
+    fn the_kernel_accepts_every_kind_of_type() {
         let mut b = Builder::new();
         let int = b.i32();
         let word = b.u64();

@@ -1,9 +1,9 @@
-//! What this kernel can do, found by trying.
+//! Kernel facilities, found by trying.
 //!
-//! Version numbers lie (distributions backport, configurations differ, lockdown takes away), so each facility is
-//! tried, once, when somebody first asks. One table below makes everything: the [`Facility`] names, the plain
-//! [`Facilities`] struct that the code generator reads and golden tests fill by hand, and the row that tests print.
-//! The tries themselves are in `probes`.
+//! Version numbers mislead: distributions backport, configurations differ, lockdown takes
+//! facilities away. So each facility is tried once, at its first use. One table below generates the
+//! [`Facility`] names, the plain [`Facilities`] struct (the code generator reads it, golden tests
+//! fill it by hand), and the report of [`Features::table`]. The trials themselves are in `probes`.
 
 mod probes;
 mod system;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 macro_rules! facilities {
     ($($(#[doc = $doc:literal])+ $variant:ident $field:ident $probe:ident;)*) => {
-        /// Something a kernel may or may not be able to do.
+        /// A capability of the kernel that may be absent.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Facility {
             $($(#[doc = $doc])+ $variant,)*
@@ -25,14 +25,14 @@ macro_rules! facilities {
             /// All, in the table's order.
             pub const ALL: &[Facility] = &[$(Facility::$variant,)*];
 
-            /// Its name in tables and messages.
+            /// The facility's name in tables and messages.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Facility::$variant => stringify!($field),)*
                 }
             }
 
-            /// What it is, in a line.
+            /// The facility's description, one line.
             pub fn description(self) -> &'static str {
                 match self {
                     $(Facility::$variant => concat!($($doc,)+).trim_ascii(),)*
@@ -46,21 +46,22 @@ macro_rules! facilities {
             }
         }
 
-        /// A plain answer for every facility; by hand in golden tests, from [`Features::facilities`] otherwise.
+        /// An answer for every facility. Golden tests set them by hand. [`Features::facilities`]
+        /// sets them by trying.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Facilities {
             $($(#[doc = $doc])+ pub $field: bool,)*
         }
 
         impl Facilities {
-            /// The answer for one.
+            /// The answer for one facility.
             pub fn has(&self, facility: Facility) -> bool {
                 match facility {
                     $(Facility::$variant => self.$field,)*
                 }
             }
 
-            /// Sets the answer for one.
+            /// Sets the answer for one facility.
             #[must_use]
             pub fn with(mut self, facility: Facility, value: bool) -> Facilities {
                 match facility {
@@ -73,7 +74,7 @@ macro_rules! facilities {
 }
 
 facilities! {
-    /// The kernel shows its BTF.
+    /// The kernel exposes its BTF.
     Btf btf btf;
     /// Raw tracepoints.
     RawTp raw_tp raw_tp;
@@ -81,7 +82,7 @@ facilities! {
     RawTpCookie raw_tp_cookie raw_tp_cookie;
     /// Tracepoints with typed arguments.
     TpBtf tp_btf tp_btf;
-    /// Running a raw tracepoint program by hand.
+    /// Running a raw tracepoint program without an event.
     TestRun test_run test_run;
     /// Function entry and exit by trampoline.
     Fentry fentry fentry;
@@ -91,7 +92,7 @@ facilities! {
     KprobePerf kprobe_perf kprobe_perf;
     /// Single uprobes as perf events.
     UprobePerf uprobe_perf uprobe_perf;
-    /// One link for many places of a file.
+    /// One link for many offsets of a file.
     UprobeMulti uprobe_multi uprobe_multi;
     /// The clock of each CPU as a perf event with a program.
     CpuClock cpu_clock cpu_clock;
@@ -109,17 +110,17 @@ facilities! {
     GlobalFuncs global_funcs global_funcs;
     /// The current task as a typed pointer.
     TaskBtf task_btf task_btf;
-    /// The per-CPU preempt count, by which programs know their context level.
+    /// The per-CPU preempt count, from which programs know their context level.
     PreemptCount preempt_count preempt_count;
-    /// Programs at system calls that may wait for a page of the process.
+    /// Programs at system calls that may sleep for a page of the process.
     SleepableCalls sleepable_calls sleepable_calls;
     /// Checked reads of kernel memory (lockdown forbids them).
     ProbeRead probe_read probe_read;
     /// Writing to user memory.
     ProbeWriteUser probe_write_user probe_write_user;
-    /// Giving a kernel function's result in its place.
+    /// Replacing the result of a kernel function.
     OverrideReturn override_return override_return;
-    /// Giving the result of a function that asks whether something is allowed (and of others that the kernel names).
+    /// Replacing the result of a security hook, and of other functions that the kernel names.
     ModifyReturn modify_return modify_return;
     /// Kernel functions callable from tracing programs.
     Kfuncs kfuncs kfuncs;
@@ -127,7 +128,7 @@ facilities! {
     Isa4 isa4 isa4;
 }
 
-/// The running kernel's facilities, each tried when first asked for.
+/// The running kernel's facilities, each tried at its first use.
 #[derive(Debug, Default)]
 pub struct Features {
     cells: [OnceLock<Result<(), String>>; Facility::ALL.len()],
@@ -144,34 +145,35 @@ impl Features {
         self.cells[facility as usize].get_or_init(|| facility.probe(self))
     }
 
-    /// Whether this kernel, for this process, has it.
+    /// Whether the facility is there, for this kernel and this process.
     pub fn has(&self, facility: Facility) -> bool {
         self.result(facility).is_ok()
     }
 
-    /// Why it is not there; `None` when it is.
+    /// The reason why a facility is missing, `None` when it is there.
     pub fn why_not(&self, facility: Facility) -> Option<&str> {
         self.result(facility).as_ref().err().map(String::as_str)
     }
 
-    /// The plain answers for `asked`; all others are false and are not tried.
+    /// The answers for `asked`. All others are false and are not tried.
     pub fn facilities(&self, asked: &[Facility]) -> Facilities {
         asked.iter().fold(Facilities::default(), |all, f| all.with(*f, self.has(*f)))
     }
 
-    /// Whether an array map may have values of so many bytes. Takes no memory: the kernel checks the size of a value
-    /// before it tries to allocate, and is asked for more elements than any machine holds.
+    /// Whether an array map may have values of so many bytes. The trial allocates nothing: the
+    /// kernel checks the size of a value before it allocates, and the trial asks for more elements
+    /// than fit any machine.
     pub fn allows_array_value(&self, bytes: u32) -> bool {
         probes::allows_array_value(bytes)
     }
 
-    /// Whether a program can give the current thread a value of so many bytes.
+    /// Whether a program can create a task storage value of so many bytes.
     pub fn allows_thread_value(&self, bytes: u32) -> bool {
         probes::allows_thread_value(bytes)
     }
 
-    /// The kernel × facility table's row for this kernel: a line a facility, with the reason where it is missing.
-    /// Tries everything.
+    /// The report of all facilities, one line each, with the reason where one is missing. Tries
+    /// every facility.
     pub fn table(&self) -> String {
         let mut out = format!("kernel {}\n", system::release());
         for f in Facility::ALL {
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn facilities_can_be_made_by_hand() {
+    fn facilities_can_be_set_by_hand() {
         let f = Facilities { tp_btf: true, ..Facilities::default() };
         assert!(f.has(Facility::TpBtf) && !f.has(Facility::RawTp));
         assert!(f.with(Facility::RawTp, true).raw_tp);
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_that_is_not_asked_for() {
+    fn only_requested_facilities_are_tried() {
         let features = Features::default();
         let _ = features.facilities(&[Facility::MmapArray]);
         let tried = Facility::ALL.iter().filter(|f| features.cells[**f as usize].get().is_some());

@@ -1,7 +1,8 @@
-//! One try a facility: the smallest program or map that needs it, loaded and, where that is the question, attached.
+//! One trial for each facility: the smallest program or map that needs it is loaded and, where that
+//! matters, attached.
 //!
-//! What is attached for a moment is chosen to be quiet: a tracepoint and a kernel function that hardly ever run, a
-//! function of our own that nobody calls.
+//! The trials attach only to quiet targets: a tracepoint and a kernel function that hardly ever
+//! run, and a function of our own that is never called.
 
 use super::Features;
 use crate::btf::Builder;
@@ -18,12 +19,12 @@ use types::btf::{BtfKind, KernelBtf};
 
 type Outcome = Result<(), String>;
 
-/// A tracepoint that every kernel has and that fires seldom.
+/// A tracepoint that every kernel has and that fires rarely.
 const TRACEPOINT: &str = "sched_process_exec";
-/// A function that only tests call, and one that is called seldom.
+/// A function that only the kernel's tests call, and a function that is called rarely.
 const FUNCTIONS: [&str; 2] = ["bpf_fentry_test1", "vfs_fsync_range"];
 
-/// The id of a type of the running kernel, or why there is none.
+/// The BTF id of a type of the running kernel, or the reason why there is none.
 fn id(kind: BtfKind, name: &str) -> Result<u32, String> {
     let kernel = KernelBtf::running();
     let btf = kernel.vmlinux().map_err(ToString::to_string)?;
@@ -34,7 +35,7 @@ fn text(error: SysError) -> String {
     error.to_string()
 }
 
-/// The program that returns 0.
+/// A program that returns 0.
 fn nothing() -> Vec<Insn> {
     vec![Insn::mov64_imm(Reg::R0, 0), Insn::exit()]
 }
@@ -42,7 +43,7 @@ fn nothing() -> Vec<Insn> {
 fn load(kind: ProgKind, attach: AttachType, btf_id: u32, insns: &[Insn]) -> Result<Prog, String> {
     let spec = ProgSpec { attach, attach_btf_id: btf_id, ..ProgSpec::new(kind, "try", insns) };
     Prog::load(&spec).map_err(|refusal| {
-        // The reason is the log's last line but the statistics.
+        // The reason is the last line of the log before the statistics.
         let reason = refusal.log.lines().rev().find(|l| !l.starts_with("processed") && !l.is_empty());
         match reason {
             Some(reason) => format!("{} ({})", text(refusal.error), reason.trim()),
@@ -105,9 +106,9 @@ fn first_ok(attempt: impl Fn(&str) -> Outcome) -> Outcome {
     attempt(quiet).or_else(|_| attempt(other))
 }
 
-/// Where uprobes are tried: never called, only patched.
+/// The target of uprobe trials. It is patched, but never called.
 #[inline(never)]
-extern "C" fn nobody_calls_this(x: u64) -> u64 {
+extern "C" fn never_called(x: u64) -> u64 {
     std::hint::black_box(x).wrapping_mul(3)
 }
 
@@ -115,7 +116,7 @@ extern "C" fn nobody_calls_this(x: u64) -> u64 {
 fn place_of(address: u64) -> Option<(OsString, u64)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {
-        // start-end perms offset dev inode path
+        // Columns: start-end perms offset dev inode path
         let mut words = line.split_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
@@ -125,20 +126,19 @@ fn place_of(address: u64) -> Option<(OsString, u64)> {
     })
 }
 
-fn own_place() -> Result<(OsString, u64), String> {
-    place_of(nobody_calls_this as *const () as u64)
-        .ok_or_else(|| "own code not found in /proc/self/maps".into())
+fn never_called_place() -> Result<(OsString, u64), String> {
+    place_of(never_called as *const () as u64).ok_or_else(|| "own code not found in /proc/self/maps".into())
 }
 
 pub(super) fn uprobe_perf(_: &Features) -> Outcome {
-    let (path, offset) = own_place()?;
+    let (path, offset) = never_called_place()?;
     let event = PerfEvent::uprobe(&path, offset, 0, false, Some(std::process::id())).map_err(text)?;
     let prog = load(ProgKind::Kprobe, AttachType::None, 0, &nothing())?;
     Link::perf_event(&prog, event, 0).map(drop).map_err(text)
 }
 
 pub(super) fn uprobe_multi(_: &Features) -> Outcome {
-    let (path, offset) = own_place()?;
+    let (path, offset) = never_called_place()?;
     let prog = load(ProgKind::Kprobe, AttachType::UprobeMulti, 0, &nothing())?;
     let path: &OsStr = &path;
     let target = UprobeTarget {
@@ -172,7 +172,7 @@ fn task_storage_of(bytes: u32) -> Result<Map, String> {
     Map::create(&MapSpec::task_storage("try", bytes.div_ceil(8) * 8, types)).map_err(text)
 }
 
-/// Some kernels make the map and refuse the value.
+/// Some kernels create the map and reject the value.
 pub(super) fn allows_thread_value(bytes: u32) -> bool {
     const CREATE: i32 = 1;
     let Ok(map) = task_storage_of(bytes) else { return false };
@@ -205,7 +205,8 @@ pub(super) fn big_values(_: &Features) -> Outcome {
 }
 
 pub(super) fn allows_array_value(bytes: u32) -> bool {
-    // Together 2^56 bytes or more: beyond any machine, so that the allocation fails at once, with ENOMEM.
+    // 2^56 bytes or more in total exceed any machine's memory, so the allocation fails at once with
+    // ENOMEM.
     let elements = u32::try_from((1u64 << 56) / u64::from(bytes.max(1))).unwrap_or(1 << 31);
     match Map::create(&MapSpec::mmapable("try", bytes, elements)) {
         Ok(_) => true,
@@ -250,8 +251,8 @@ pub(super) fn task_btf(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
-/// The id of the per-CPU variable that holds the preempt count, and the count's offset in it: alone, or in `pcpu_hot` (6.2
-/// to 6.14).
+/// The BTF id of the per-CPU variable that holds the preempt count, and the offset of the count in
+/// that variable. Kernels from 6.2 to 6.14 have the count in `pcpu_hot`.
 pub fn preempt_count_variable(btf: &types::btf::Btf) -> Option<(u32, i16)> {
     if let Some(var) = btf.var("__preempt_count") {
         return Some((var.id, 0));
@@ -274,12 +275,13 @@ pub(super) fn preempt_count(_: &Features) -> Outcome {
     load_raw_tp(&insns).map(drop)
 }
 
-/// Tracepoints took such programs late, and only those of system calls can: there the thread holds nothing. Older kernels
-/// (6.1) do not look where a program that waits is attached, take it everywhere and can wait nowhere. So a tracepoint
-/// where no program may wait has to refuse one.
+/// Tracepoints accept sleepable programs only on recent kernels, and only at system calls, where
+/// the thread holds no locks. Older kernels (6.1) do not check where a sleepable program is
+/// attached: they accept it at every tracepoint, and it can sleep at none. So the trial also
+/// requires that an unsuitable tracepoint rejects a sleepable program.
 pub(super) fn sleepable_calls(_: &Features) -> Outcome {
     let idle = [Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
-    if waits_at(&format!("btf_trace_{TRACEPOINT}"), &idle)?.is_ok() {
+    if sleepable_at(&format!("btf_trace_{TRACEPOINT}"), &idle)?.is_ok() {
         return Err("the kernel does not look where a program that waits is attached".into());
     }
     let mut insns = on_stack();
@@ -290,11 +292,11 @@ pub(super) fn sleepable_calls(_: &Features) -> Outcome {
         Insn::mov64_imm(Reg::R0, 0),
         Insn::exit(),
     ]);
-    waits_at("btf_trace_sys_enter", &insns)?
+    sleepable_at("btf_trace_sys_enter", &insns)?
 }
 
-/// Whether a program that may wait can be attached to a tracepoint.
-fn waits_at(tracepoint: &str, insns: &[Insn]) -> Result<Outcome, String> {
+/// Whether a sleepable program can be attached to a tracepoint.
+fn sleepable_at(tracepoint: &str, insns: &[Insn]) -> Result<Outcome, String> {
     let spec = ProgSpec {
         attach: AttachType::TraceRawTp,
         attach_btf_id: id(BtfKind::Typedef, tracepoint)?,
@@ -320,7 +322,7 @@ pub(super) fn probe_read(_: &Features) -> Outcome {
 }
 
 pub(super) fn probe_write_user(_: &Features) -> Outcome {
-    // arguments: user address, stack address, size
+    // Arguments: user address, stack address, size.
     let mut insns = on_stack();
     insns.extend([
         Insn::mov64(Reg::R2, Reg::R1),
@@ -334,7 +336,7 @@ pub(super) fn probe_write_user(_: &Features) -> Outcome {
 }
 
 pub(super) fn override_return(_: &Features) -> Outcome {
-    // arguments: context, result
+    // Arguments: context, result.
     let insns = [
         Insn::mov64_imm(Reg::R2, 0),
         Insn::call(Helper::OVERRIDE_RETURN),
@@ -345,7 +347,7 @@ pub(super) fn override_return(_: &Features) -> Outcome {
 }
 
 pub(super) fn modify_return(_: &Features) -> Outcome {
-    // It hardly ever runs, and the program lets it.
+    // The function rarely runs, and the program does not change its result.
     let id = id(BtfKind::Func, "security_settime64")?;
     let prog = load(ProgKind::Tracing, AttachType::ModifyReturn, id, &nothing())?;
     Link::tracing(&prog, 0).map(drop).map_err(text)

@@ -1,4 +1,4 @@
-//! The state of the system that decides what a process may do: capabilities, lockdown, sysctls.
+//! System state that limits what a process may trace: capabilities, lockdown, sysctls.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ const CAP_SYS_RESOURCE: u32 = 24;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// This thread's effective capabilities, as far as they matter to tracing.
+/// The effective capabilities of this thread that matter to tracing.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
@@ -20,7 +20,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Reads the calling thread's (each time anew: it can drop them).
+    /// Reads the calling thread's capabilities. They are not cached, because a thread can drop
+    /// them.
     pub fn of_this_thread() -> Capabilities {
         std::fs::read_to_string("/proc/thread-self/status").map(|s| Self::parse(&s)).unwrap_or_default()
     }
@@ -47,19 +48,19 @@ impl Capabilities {
     }
 }
 
-/// How far the kernel is locked against its own root.
+/// The kernel's lockdown level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lockdown {
-    /// Not, or it does not say.
+    /// No lockdown, or the kernel does not report it.
     None,
-    /// Nobody writes to the kernel: no `bpf_probe_write_user`.
+    /// Root cannot modify the kernel: no `bpf_probe_write_user`.
     Integrity,
-    /// Nobody reads from it either: no checked reads, no kprobes.
+    /// Root cannot read kernel memory either: no checked reads, no kprobes.
     Confidentiality,
 }
 
 impl Lockdown {
-    /// Reads it (it can only rise, but it can).
+    /// Reads the level. It is not cached, because it can rise.
     pub fn of_this_kernel() -> Lockdown {
         std::fs::read_to_string("/sys/kernel/security/lockdown").map_or(Lockdown::None, |s| Self::parse(&s))
     }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_bits_of_the_effective_mask() {
+    fn capabilities_are_parsed_from_the_effective_mask() {
         let c = Capabilities::parse("CapPrm:\tffff\nCapEff:\t000000c000000000\n");
         assert!(c.bpf && c.perfmon && c.can_trace() && !c.sys_admin);
         assert!(!Capabilities::parse("CapEff:\t0000008000000000\n").can_trace());
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lockdown_is_the_word_in_brackets() {
+    fn the_lockdown_level_is_the_word_in_brackets() {
         assert_eq!(Lockdown::parse("none [integrity] confidentiality\n"), Lockdown::Integrity);
         assert_eq!(Lockdown::parse("[none] integrity confidentiality\n"), Lockdown::None);
         assert_eq!(Lockdown::parse("none integrity [confidentiality]\n"), Lockdown::Confidentiality);

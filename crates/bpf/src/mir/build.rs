@@ -11,7 +11,7 @@ use super::{
 
 type Code = Vec<(Inst, Option<Span>)>;
 
-/// Writes a [`Func`], and the subprograms it calls.
+/// Builds a [`Func`] and the subprograms that it calls.
 #[derive(Debug, Default)]
 pub struct Builder {
     func: Func,
@@ -21,29 +21,30 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Starts a function of `params` arguments; [`Builder::param`] gives them.
+    /// Starts a function of `params` parameters, which [`Builder::param`] returns.
     pub fn new(name: impl Into<String>, params: u32) -> Self {
         let func = Func {
             name: name.into(),
             params: (0..params).map(V).collect(),
-            takes: vec![Param::Word; params as usize],
+            param_types: vec![Param::Word; params as usize],
             regs: params,
             ..Func::default()
         };
         Self { func, ..Self::default() }
     }
 
-    /// The `n`th argument.
+    /// The `n`th parameter.
     pub fn param(&self, n: usize) -> V {
         self.func.params[n]
     }
 
-    /// The D text the following instructions come from; returns what it was.
+    /// Sets the D text that the following instructions come from. Returns the previous one.
     pub fn set_span(&mut self, span: Option<Span>) -> Option<Span> {
         std::mem::replace(&mut self.span, span)
     }
 
-    /// Ends the function: slow paths go to its end. The subprograms it needs come with it.
+    /// Ends the function. Slow paths are placed at its end. Returns the function and its
+    /// subprograms.
     pub fn finish(mut self) -> (Func, Vec<Func>) {
         for code in self.cold {
             self.func.insts.extend(code);
@@ -51,12 +52,12 @@ impl Builder {
         (self.func, self.subs.into_values().flatten().collect())
     }
 
-    /// Instructions so far.
+    /// Number of instructions so far.
     pub fn len(&self) -> usize {
         self.func.insts.len() + self.cold.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// True when nothing was emitted yet.
+    /// True when no instruction was emitted yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,7 +67,7 @@ impl Builder {
         self.func.insts.push((inst, self.span));
     }
 
-    /// A new register without a value; every path must [`Builder::set`] it before it is read.
+    /// A new register without a value. Every path must [`Builder::set`] it before reading it.
     pub fn var(&mut self) -> V {
         self.func.regs += 1;
         V(self.func.regs - 1)
@@ -84,7 +85,8 @@ impl Builder {
         StackSlot(self.func.slots.len() as u32 - 1)
     }
 
-    /// What `f` emits goes behind the function's end. It must begin with a label and end with a jump or exit.
+    /// Places what `f` emits behind the function's end. That code must begin with a label and end
+    /// with a jump or exit.
     pub fn out_of_line<R>(&mut self, f: impl FnOnce(&mut Builder) -> R) -> R {
         let main = std::mem::take(&mut self.func.insts);
         let result = f(self);
@@ -107,7 +109,7 @@ impl Builder {
         dst
     }
 
-    /// A map, as helpers take it.
+    /// A map, as an argument of a helper.
     pub fn map(&mut self, map: MapRef) -> V {
         self.constant(Const::Map(map))
     }
@@ -211,12 +213,12 @@ impl Builder {
         self.alu(Alu::Lsh, a, b)
     }
 
-    /// `a >> b`, zeros in.
+    /// Logical `a >> b`.
     pub fn shr(&mut self, a: V, b: impl Into<Operand>) -> V {
         self.alu(Alu::Rsh, a, b)
     }
 
-    /// `a >> b`, sign in.
+    /// Arithmetic `a >> b`.
     pub fn sar(&mut self, a: V, b: impl Into<Operand>) -> V {
         self.alu(Alu::Arsh, a, b)
     }
@@ -270,7 +272,7 @@ impl Builder {
         self.push(Inst::SlotStore { w, slot, off, src });
     }
 
-    /// Atomic operation without result; `w` is B4 or B8.
+    /// An atomic operation without result. `w` is B4 or B8.
     pub fn atomic(&mut self, op: AtomicOp, w: Size, base: V, off: i16, src: impl Into<Operand>) {
         let src = self.reg(src);
         // The machine has no exchange without fetch.
@@ -278,7 +280,7 @@ impl Builder {
         self.push(Inst::Atomic { op, w, dst, base, off, src });
     }
 
-    /// Atomic operation; the old value.
+    /// An atomic operation that returns the old value.
     pub fn atomic_fetch(&mut self, op: AtomicOp, w: Size, base: V, off: i16, src: impl Into<Operand>) -> V {
         let src = self.reg(src);
         let dst = self.var();
@@ -286,17 +288,17 @@ impl Builder {
         dst
     }
 
-    /// `fetch_add` without result on 64 bits: counters.
+    /// `fetch_add` without result on 64 bits, for counters.
     pub fn atomic_add(&mut self, base: V, off: i16, src: impl Into<Operand>) {
         self.atomic(AtomicOp::Add, Size::B8, base, off, src);
     }
 
-    /// Exchange on 64 bits; the old value.
+    /// Exchange on 64 bits. Returns the old value.
     pub fn xchg(&mut self, base: V, off: i16, new: impl Into<Operand>) -> V {
         self.atomic_fetch(AtomicOp::Xchg, Size::B8, base, off, new)
     }
 
-    /// Compare-exchange on 64 bits; the old value (equal to `expected` when it was done).
+    /// Compare-exchange on 64 bits. Returns the old value, which equals `expected` on success.
     pub fn cmpxchg(&mut self, base: V, off: i16, expected: impl Into<Operand>, new: impl Into<Operand>) -> V {
         let expected = self.reg(expected);
         let new = self.reg(new);
@@ -307,22 +309,22 @@ impl Builder {
 
     // ---- calls
 
-    /// Calls a helper with at most five arguments; its result.
+    /// Calls a helper with at most five arguments. Returns its result.
     pub fn call(&mut self, helper: Helper, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::Call { helper, args: args.to_vec(), dst: Some(dst) });
         dst
     }
 
-    /// Calls a kernel function; its result.
+    /// Calls a kernel function. Returns its result.
     pub fn kfunc(&mut self, id: KsymId, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::Kfunc { id, args: args.to_vec(), dst: Some(dst) });
         dst
     }
 
-    /// Calls the subprogram `name`; `body` writes it the first time that it is named in this program. The names and
-    /// meanings of subprograms must agree throughout the program.
+    /// Calls the subprogram `name`. `body` builds it when the program has no subprogram of this
+    /// name yet, so a name must have one meaning throughout the program.
     pub fn call_sub(&mut self, name: &str, args: &[V], body: impl FnOnce(&mut Builder)) -> V {
         self.define(name, &vec![Param::Word; args.len()], false, body);
         let dst = self.var();
@@ -330,21 +332,22 @@ impl Builder {
         dst
     }
 
-    /// Calls a subprogram that [`Builder::define`] writes, sooner or later.
+    /// Calls a subprogram that [`Builder::define`] builds before or after this call.
     pub fn call_named(&mut self, name: &str, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::CallSub { name: name.to_owned(), args: args.to_vec(), dst: Some(dst) });
         dst
     }
 
-    /// As [`Builder::call_sub`], for a function that the verifier looks at once for all its calls. So it knows of its
-    /// arguments only what [`Arg`] says, and its caller of the result only that it is a number.
+    /// Like [`Builder::call_sub`], for a global function: the verifier checks it once for all
+    /// calls. Inside, the verifier knows of the parameters only what [`Arg`] says. The caller knows
+    /// of the result only that it is a number.
     pub fn call_global(&mut self, name: &str, args: &[Arg], body: impl FnOnce(&mut Builder)) -> V {
-        let takes = args.iter().map(|a| match a {
+        let param_types = args.iter().map(|a| match a {
             Arg::Word(_) => Param::Word,
             Arg::Memory(_, bytes) => Param::Memory(*bytes),
         });
-        self.define(name, &takes.collect::<Vec<_>>(), true, body);
+        self.define(name, &param_types.collect::<Vec<_>>(), true, body);
         let dst = self.var();
         let args = args.iter().map(|a| match a {
             Arg::Word(v) | Arg::Memory(v, _) => *v,
@@ -353,7 +356,8 @@ impl Builder {
         dst
     }
 
-    /// The address of the subprogram `name` of `params` arguments, for `bpf_loop` and its like.
+    /// The address of the subprogram `name` of `params` parameters, for helpers with callbacks such
+    /// as `bpf_loop`.
     pub fn sub_addr(&mut self, name: &str, params: u32, body: impl FnOnce(&mut Builder)) -> V {
         self.define(name, &vec![Param::Word; params as usize], false, body);
         let dst = self.var();
@@ -361,20 +365,26 @@ impl Builder {
         dst
     }
 
-    /// Writes the subprogram `name`, unless there is one already.
-    pub fn define(&mut self, name: &str, takes: &[Param], global: bool, body: impl FnOnce(&mut Builder)) {
+    /// Builds the subprogram `name`, unless it exists.
+    pub fn define(
+        &mut self,
+        name: &str,
+        param_types: &[Param],
+        global: bool,
+        body: impl FnOnce(&mut Builder),
+    ) {
         if self.subs.contains_key(name) {
             return;
         }
         self.subs.insert(name.to_owned(), None);
-        let mut sub = Builder::new(name, takes.len() as u32);
+        let mut sub = Builder::new(name, param_types.len() as u32);
         sub.func.global = global;
-        sub.func.takes = takes.to_vec();
+        sub.func.param_types = param_types.to_vec();
         sub.subs = std::mem::take(&mut self.subs);
-        // Nobody passes an address of 0, but the verifier wants it tested.
+        // No caller passes a null address, but the verifier requires the test.
         let null = sub.label();
         let addresses =
-            takes.iter().zip(sub.func.params.clone()).filter(|(t, _)| matches!(t, Param::Memory(_)));
+            param_types.iter().zip(sub.func.params.clone()).filter(|(ty, _)| matches!(ty, Param::Memory(_)));
         for (_, v) in addresses {
             sub.br(Jmp::Eq, v, 0, null);
         }
@@ -388,7 +398,7 @@ impl Builder {
 
     // ---- control
 
-    /// `label` stands here.
+    /// Binds `label` to this position.
     pub fn bind(&mut self, label: Label) {
         self.push(Inst::Bind { label });
     }
@@ -404,7 +414,7 @@ impl Builder {
         self.push(Inst::Br { cond, w32: false, a, b, to });
     }
 
-    /// Jumps when the low halves compare so.
+    /// Jumps when `a cond b` holds for the low halves.
     pub fn br32(&mut self, cond: Jmp, a: V, b: impl Into<Operand>, to: Label) {
         let b = self.short(b);
         self.push(Inst::Br { cond, w32: true, a, b, to });

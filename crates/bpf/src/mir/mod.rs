@@ -1,13 +1,17 @@
 //! MIR: eBPF instructions over virtual registers, and the builder that writes them.
 //!
-//! A [`Func`] is a list of [`Inst`] in layout order. A virtual register [`V`] may be assigned more than once (block
-//! parameters become plain moves), labels may be bound anywhere, and a jump may go backwards where the verifier can
-//! see the bound (compare-exchange loops, word loops over strings). The decision that shapes it: MIR is *not* SSA.
-//! Everything worth optimizing was optimized in DIF, which is; what is left to do here is to find registers, and
-//! [`crate::regalloc`] does that from liveness alone. So routines can be written like assembly, without registers.
+//! A [`Func`] is a list of [`Inst`] in layout order. A virtual register [`V`] may be assigned more
+//! than once, since block parameters become plain moves. Labels may be bound anywhere. A jump may
+//! go backwards where the verifier can see the bound (compare-exchange loops, word loops over
+//! strings).
 //!
-//! Kernel objects are symbolic ([`MapRef`], [`KsymId`]) and become file descriptors at load, so that code generation needs no
-//! kernel and golden tests can print it.
+//! The decision that shapes MIR: it is *not* SSA. DIF is SSA, and everything worth optimizing was
+//! optimized there. The remaining task is to assign registers, and [`crate::regalloc`] does that
+//! from liveness alone. Routines can therefore be written like assembly, without naming machine
+//! registers.
+//!
+//! Kernel objects are symbolic ([`MapRef`], [`KsymId`]) and become file descriptors at load. Code
+//! generation therefore needs no kernel, and golden tests can print the code.
 //!
 //! ```text
 //!  let now = b.call(Helper::KTIME_GET_NS, &[]);        a value in some register
@@ -29,7 +33,7 @@ pub use crate::insn::{Alu, Helper, Jmp, Size};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct V(pub u32);
 
-/// A place in a function.
+/// A jump target in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(pub u32);
 
@@ -41,12 +45,12 @@ pub struct StackSlot(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KsymId(pub u32);
 
-/// True when the operands can change places.
+/// True when the operation is commutative.
 pub(crate) fn commutes(op: Alu) -> bool {
     matches!(op, Alu::Add | Alu::Mul | Alu::And | Alu::Or | Alu::Xor)
 }
 
-/// Atomic read-modify-write operations; all but `Xchg` exist without fetch too.
+/// Atomic read-modify-write operations. All but `Xchg` also exist without fetch.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
@@ -62,7 +66,8 @@ pub enum AtomicOp {
 pub enum Operand {
     /// A register.
     V(V),
-    /// A constant; the builder puts what does not fit a sign-extended 32-bit immediate into a register.
+    /// A constant. The builder puts it into a register when it does not fit a sign-extended 32-bit
+    /// immediate.
     Imm(i64),
 }
 
@@ -90,7 +95,7 @@ pub enum MapRef {
     PerCpu,
     /// The rings.
     Rings,
-    /// The one-page BPF ring buffer that wakes the consumer.
+    /// The BPF ring buffer of one page that wakes the consumer.
     Doorbell,
     /// Global scalars: one element, reached by address.
     Globals,
@@ -104,36 +109,38 @@ pub enum MapRef {
     Agg(u32),
     /// An associative array, by `VarId`.
     Var(u32),
-    /// Associative arrays that programs reach together, by the `VarId` of the first.
+    /// Associative arrays in one map of maps, by the `VarId` of the first.
     Arrays(u32),
-    /// Task storage of the accounts of `vtimestamp`.
+    /// Task storage of the CPU-time accounts of `vtimestamp`.
     Vtime,
     /// Nodes of the elements of a `self->` array, by `VarId`.
     Nodes(u32),
-    /// Task storage of the heads of a `self->` array that came later, by `VarId`.
+    /// Task storage of the heads of a `self->` array that was added to a running session, by
+    /// `VarId`.
     Heads(u32),
     /// Read-only constants of the session: interned strings.
     Strings,
     /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.
     Table(u32),
-    /// The functions between a tracepoint and a program, one element: see [`crate::routines::own_functions`].
+    /// The table of addresses of the functions between a tracepoint and a program: see
+    /// [`crate::routines::own_functions`].
     OwnFunctions,
-    /// A program array without a program: see [`crate::program::needs_own_stack`].
+    /// An empty program array: see [`crate::program::needs_own_stack`].
     NoProgram,
 }
 
-/// A 64-bit constant that only the loader knows, or that does not fit an immediate.
+/// A 64-bit constant that does not fit an immediate, or that only the loader knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Const {
     /// A number.
     Int(i64),
-    /// A map, as helpers take it.
+    /// A map, as an argument of a helper.
     Map(MapRef),
     /// Address of a byte of the value of a one-element array map.
     MapValue(MapRef, u32),
     /// Address of a kernel variable, typed by BTF.
     Ksym(KsymId),
-    /// Which copy of the program it is, where one is loaded for each of its probes.
+    /// The number of this copy of the program, where one copy is loaded for each probe.
     Copy,
 }
 
@@ -141,7 +148,7 @@ pub enum Const {
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inst {
-    /// `dst = constant`; rematerialized rather than spilled.
+    /// `dst = constant`. The register allocator repeats it instead of spilling `dst`.
     Const { dst: V, value: Const },
     /// `dst = src`; with `w32` the upper half becomes 0.
     Mov { dst: V, src: V, w32: bool },
@@ -149,7 +156,8 @@ pub enum Inst {
     Alu { op: Alu, w32: bool, dst: V, a: V, b: Operand },
     /// `dst = -a`.
     Neg { dst: V, a: V },
-    /// `dst` = the low `bits` (16, 32, 64) of `a` in big-endian order (a swap on little-endian machines).
+    /// `dst` = the low `bits` (16, 32, 64) of `a` in big-endian order. That is a swap on
+    /// little-endian machines.
     ToBe { bits: u8, dst: V, a: V },
     /// `dst = *(w *)(base + off)`, zero-extended.
     Load { w: Size, dst: V, base: V, off: i16 },
@@ -161,30 +169,30 @@ pub enum Inst {
     SlotLoad { w: Size, dst: V, slot: StackSlot, off: i16 },
     /// `*(w *)(slot + off) = src`.
     SlotStore { w: Size, slot: StackSlot, off: i16, src: Operand },
-    /// Atomic on 4 or 8 bytes; `dst` gets the old value when given.
+    /// Atomic operation on 4 or 8 bytes. `dst`, when given, gets the old value.
     Atomic { op: AtomicOp, w: Size, dst: Option<V>, base: V, off: i16, src: V },
     /// `dst` = old value; stores `new` when it was `expected`.
     CmpXchg { w: Size, dst: V, base: V, off: i16, expected: V, new: V },
-    /// A helper.
+    /// Calls a helper.
     Call { helper: Helper, args: Vec<V>, dst: Option<V> },
-    /// A kernel function, by BTF id of vmlinux.
+    /// Calls a kernel function, by BTF id of vmlinux.
     Kfunc { id: KsymId, args: Vec<V>, dst: Option<V> },
-    /// Another function of this program, by name.
+    /// Calls another function of this program, by name.
     CallSub { name: String, args: Vec<V>, dst: Option<V> },
-    /// Address of a function of this program, for helpers that take callbacks.
+    /// Address of a function of this program, for helpers with callbacks.
     FuncAddr { dst: V, name: String },
-    /// A conditional jump; with `w32` compares the low halves.
+    /// A conditional jump. With `w32` it compares the low halves.
     Br { cond: Jmp, w32: bool, a: V, b: Operand, to: Label },
     /// A jump.
     Jmp { to: Label },
-    /// A label stands here.
+    /// Binds a label to this position.
     Bind { label: Label },
     /// Returns.
     Exit { value: Operand },
 }
 
 impl Inst {
-    /// The register it assigns.
+    /// The register that the instruction assigns.
     pub fn def(&self) -> Option<V> {
         match self {
             Inst::Const { dst, .. }
@@ -205,7 +213,7 @@ impl Inst {
         }
     }
 
-    /// Calls `f` with each register it reads, through which it can also be renamed.
+    /// Calls `f` with each register that the instruction reads. `f` may rename it.
     pub fn uses_mut(&mut self, mut f: impl FnMut(&mut V)) {
         fn op(o: &mut Operand, f: &mut impl FnMut(&mut V)) {
             if let Operand::V(v) = o {
@@ -247,7 +255,7 @@ impl Inst {
         }
     }
 
-    /// The register it assigns, to be renamed.
+    /// The register that the instruction assigns, to be renamed.
     pub fn def_mut(&mut self) -> Option<&mut V> {
         match self {
             Inst::Const { dst, .. }
@@ -268,7 +276,7 @@ impl Inst {
         }
     }
 
-    /// True when it can go if nobody wants its result.
+    /// True when the instruction can be removed if its result is not read.
     pub fn is_pure(&self) -> bool {
         matches!(
             self,
@@ -284,16 +292,16 @@ impl Inst {
         )
     }
 
-    /// True when the caller-saved registers are lost.
+    /// True when the instruction clobbers the caller-saved registers.
     pub fn is_call(&self) -> bool {
         matches!(self, Inst::Call { .. } | Inst::Kfunc { .. } | Inst::CallSub { .. })
     }
 }
 
-/// What a subprogram takes in a register.
+/// The type of a subprogram's parameter, as the verifier knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Param {
-    /// A number; whatever it is, in a subprogram that is verified at each call.
+    /// A number. In a subprogram that is verified at each call, any value.
     Word,
     /// The address of so many bytes that may be read and written.
     Memory(u32),
@@ -320,12 +328,12 @@ pub enum Arg {
 /// A function: what [`Builder::finish`] gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Func {
-    /// For listings and BTF.
+    /// The name in listings and BTF.
     pub name: String,
-    /// The registers its arguments arrive in, at most five.
+    /// The registers of the parameters, at most five.
     pub params: Vec<V>,
-    /// What they are.
-    pub takes: Vec<Param>,
+    /// The types of the parameters.
+    pub param_types: Vec<Param>,
     /// Instructions in layout order, each with the D text it comes from.
     pub insts: Vec<(Inst, Option<Span>)>,
     /// Registers used.
