@@ -37,7 +37,7 @@ pub use crate::routines::PathOffsets;
 use crate::routines::{self, SlotRef, words};
 pub use crate::select::layout::Layout;
 use crate::select::layout::SlotParts;
-use crate::select::{Firing, Result, Which, clause, far, fault, near};
+use crate::select::{ClauseInstance, Firing, Result, clause, d_memory, fault, near};
 use crate::sys::{AttachType, ProgKind};
 pub use own::{end_of_thread, heartbeat, vtime_switch};
 pub use pages::bring_pages;
@@ -146,7 +146,7 @@ impl Session<'_> {
     }
 }
 
-/// Which probe of a program fired.
+/// ClauseInstance probe of a program fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
     /// Always this one.
@@ -157,7 +157,7 @@ pub enum Index {
 
 /// The provider's part of a program: loads from the program's context. Implementations emit code and may keep nothing.
 pub trait Context {
-    /// Which probe fired. May jump to `miss` when it is none of ours.
+    /// ClauseInstance probe fired. May jump to `miss` when it is none of ours.
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> Index {
         let _ = (b, ctx, miss);
         Index::Const(0)
@@ -207,7 +207,7 @@ pub struct Probe {
     pub names: [u32; 4],
 }
 
-/// Which probes of a program a clause is for.
+/// ClauseInstance probes of a program a clause is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeSet {
     /// All.
@@ -498,7 +498,7 @@ fn clauses(
     for i in range {
         let (c, skip) = (&spec.clauses[i], b.label());
         clause_test(b, spec, table, c, firing.index, skip);
-        clause(session, firing, b, Which { number: c.clause, epid_base: c.epid_base })?;
+        clause(session, firing, b, ClauseInstance { number: c.clause, epid_base: c.epid_base })?;
         b.bind(skip);
         gate_behind(session, spec, b, i, stopped);
     }
@@ -535,8 +535,8 @@ fn clear_this(
     // Objects may be long: only where these clauses can reach them. (Where none of the session does, they have no room.)
     let (module, own) = (session.module, session.layout.own);
     if let Some(slot) = slot
-        && session.layout.far.word > parts.objects
-        && far::needs(module, own, clauses.iter().map(|c| &module.clauses[c.clause])).objects
+        && session.layout.d_memory.word > parts.objects
+        && d_memory::needs(module, own, clauses.iter().map(|c| &module.clauses[c.clause])).objects
     {
         let mut at = 0;
         while at < session.layout.objects {
@@ -660,7 +660,8 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
             result = parts::emit_error(session, spec, &firing, b, &parts);
         }
         for c in spec.error.clauses.iter().filter(|_| !divided) {
-            let made = clause(session, &firing, b, Which { number: c.clause, epid_base: c.epid_base });
+            let made =
+                clause(session, &firing, b, ClauseInstance { number: c.clause, epid_base: c.epid_base });
             result = std::mem::replace(&mut result, Ok(())).and(made);
         }
         b.bind(done);

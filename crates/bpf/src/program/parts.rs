@@ -2,7 +2,7 @@
 //!
 //! A jump reaches 32,767 instructions, a frame has 512 bytes, and finding registers takes longer than the square root of
 //! what it saves: so a big program is divided ([`Division`] says from where on). Neighbouring clauses make a part, and a
-//! long clause makes several ([`cut`](crate::select::cut));
+//! long clause makes several ([`cut`](crate::select::split));
 //! each part is a global function, which knows of its arguments
 //! only that they are numbers. The decision that shapes it: what a part needs of the firing goes through the scratch slot, and
 //! the function gets the slot's number (and which probe fired). It asks for the CPU again, which is cheaper than
@@ -30,10 +30,10 @@ use super::{ClauseUse, Context, ErrorContext, Index, ProgramSpec, Session, claus
 use crate::mir::{Arg, Builder, Jmp, Label, Operand, Size, V};
 use crate::regalloc::CodegenError;
 use crate::routines::{self, SlotRef};
-use crate::select::cut::{Cut, END, wants_context, wants_stack};
 use crate::select::layout::{STATE_ARGS, STATE_ERRNO};
-use crate::select::piece::{piece, prepare};
-use crate::select::{Firing, Result, Which, clause};
+use crate::select::segment::{prepare, segment};
+use crate::select::split::{END, SplitClause, needs_context, stack_kind};
+use crate::select::{ClauseInstance, Firing, Result, clause};
 
 /// From what size on a program is divided, and into what: in operations, each of which becomes some 15 instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(super) enum Part {
     /// In a function.
     Function(Range<usize>),
     /// A clause in several functions.
-    Cut(usize),
+    Split(usize),
 }
 
 /// How big a clause is.
@@ -85,9 +85,9 @@ pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Ve
         let (range, more) = match part {
             Part::Inline(range) => (range.clone(), 0),
             Part::Function(range) => (range.clone(), 1),
-            Part::Cut(i) => {
-                let cut = session.layout.cut.get(&uses[*i].clause);
-                (*i..*i + 1, cut.map_or(0, |c| c.pieces.iter().filter(|p| !p.inline).count()))
+            Part::Split(i) => {
+                let split = session.layout.split.get(&uses[*i].clause);
+                (*i..*i + 1, split.map_or(0, |c| c.segments.iter().filter(|p| !p.inline).count()))
             }
         };
         functions += more;
@@ -130,9 +130,9 @@ fn parts(session: &Session<'_>, uses: &[ClauseUse], has_stacks: bool) -> Vec<Par
     let mut room = 0;
     for (i, size) in sizes.into_iter().enumerate() {
         let clause = uses[i].clause;
-        let inline = has_stacks && session.layout.captured.is_none() && has(module, clause, wants_context);
+        let inline = has_stacks && session.layout.captured.is_none() && has(module, clause, needs_context);
         match parts.last_mut() {
-            _ if session.layout.cut.contains_key(&clause) => parts.push(Part::Cut(i)),
+            _ if session.layout.split.contains_key(&clause) => parts.push(Part::Split(i)),
             Some(Part::Inline(range)) if inline => range.end = i + 1,
             Some(Part::Function(range)) if !inline && size <= room => {
                 range.end = i + 1;
@@ -209,12 +209,12 @@ pub(super) fn emit(
                 b.br(Jmp::Ne, ended, 0, stopped);
                 b.bind(skip);
             }
-            Part::Cut(i) => {
+            Part::Split(i) => {
                 let (c, skip) = (&spec.clauses[*i], b.label());
-                let Some(cut) = session.layout.cut.get(&c.clause) else { continue };
+                let Some(split) = session.layout.split.get(&c.clause) else { continue };
                 clause_test(b, spec, table, c, firing.index, skip);
-                prepare(b, cut, slot.address, at);
-                pieces(session, spec, firing, b, *i, cut)?;
+                prepare(b, split, slot.address, at);
+                segments(session, spec, firing, b, *i, split)?;
                 b.bind(skip);
                 super::gate_behind(session, spec, b, *i, stopped);
             }
@@ -238,29 +238,29 @@ fn ring(
     many.then(|| routines::ring(b, session.plan, &firing.cpu, none))
 }
 
-fn which(uses: &[ClauseUse], i: usize) -> Which {
-    Which { number: uses[i].clause, epid_base: uses[i].epid_base }
+fn which(uses: &[ClauseUse], i: usize) -> ClauseInstance {
+    ClauseInstance { number: uses[i].clause, epid_base: uses[i].epid_base }
 }
 
 /// The pieces of a clause.
-fn pieces(
+fn segments(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
     firing: &Firing<'_>,
     b: &mut Builder,
     i: usize,
-    cut: &Cut,
+    split: &SplitClause,
 ) -> Result<()> {
     let Some(slot) = firing.slot else { return Ok(()) };
     let which = which(spec.clauses, i);
     let next = b.copy(0);
-    for (n, p) in cut.pieces.iter().enumerate() {
+    for (n, p) in split.segments.iter().enumerate() {
         let over = b.label();
         if n > 0 {
             b.br(Jmp::Ge, next, p.blocks.end as u32, over);
         }
         if p.inline && firing.context.has_stacks() {
-            piece(session, firing, b, which, n, next)?;
+            segment(session, firing, b, which, n, next)?;
         } else {
             let index = index_word(b, firing.index);
             let mut result = Ok(());
@@ -268,7 +268,7 @@ fn pieces(
             let then = b.call_global(&format!("dt_clause_{i}_{n}"), &args, |b| {
                 result = function(session, spec, firing, b, END, &mut |b, firing, _| {
                     let next = b.copy(b.param(2));
-                    piece(session, firing, b, which, n, next)?;
+                    segment(session, firing, b, which, n, next)?;
                     b.exit(next);
                     Ok(())
                 });
@@ -304,11 +304,11 @@ pub(super) fn emit_error(
                 });
                 result?;
             }
-            Part::Cut(i) => {
-                let Some(cut) = session.layout.cut.get(&uses[*i].clause) else { continue };
-                prepare(b, cut, slot.address, at);
+            Part::Split(i) => {
+                let Some(split) = session.layout.split.get(&uses[*i].clause) else { continue };
+                prepare(b, split, slot.address, at);
                 let next = b.copy(0);
-                for (n, p) in cut.pieces.iter().enumerate() {
+                for (n, p) in split.segments.iter().enumerate() {
                     let over = b.label();
                     if n > 0 {
                         b.br(Jmp::Ge, next, p.blocks.end as u32, over);
@@ -319,7 +319,7 @@ pub(super) fn emit_error(
                     let then = b.call_global(&format!("dt_error_{i}_{n}"), &args, |b| {
                         result = error_function(session, firing, b, &mut |b, firing| {
                             let next = b.copy(b.param(4));
-                            piece(session, firing, b, which(uses, *i), n, next)?;
+                            segment(session, firing, b, which(uses, *i), n, next)?;
                             b.exit(next);
                             Ok(())
                         });
@@ -355,7 +355,7 @@ fn error_function(
     Ok(())
 }
 
-/// Which probe fired, as a number for a function.
+/// ClauseInstance probe fired, as a number for a function.
 fn index_word(b: &mut Builder, index: Index) -> V {
     match index {
         Index::V(v) => v,
@@ -374,7 +374,7 @@ fn leave_state(
 ) {
     let apart = parts.iter().flat_map(|p| match p {
         Part::Function(range) => range.clone(),
-        Part::Cut(i) => *i..*i + 1,
+        Part::Split(i) => *i..*i + 1,
         Part::Inline(_) => 0..0,
     });
     let clauses = apart.map(|i| &session.module.clauses[spec.clauses[i].clause]);
@@ -384,7 +384,7 @@ fn leave_state(
         match inst.op {
             Op::Builtin(IntBuiltin::Arg(n)) => drop(args.insert(n)),
             Op::Builtin(IntBuiltin::Errno) => errno = true,
-            _ => stacks.extend(wants_stack(&inst.op)),
+            _ => stacks.extend(stack_kind(&inst.op)),
         }
     }
     for user in stacks.into_iter().filter(|_| firing.context.has_stacks()) {

@@ -1,8 +1,9 @@
-//! What a firing is asked for: arguments, ids, clocks, names.
+//! Built-in variables: arguments, ids, clocks, names.
 //!
-//! The decision that shapes it: a builtin is fetched once a clause, in the last block from which all its uses are reached.
-//! So a predicate that fails has paid for nothing behind it, `timestamp` is the same in the whole clause, and an
-//! argument that is named five times is loaded once.
+//! The decision that shapes this module: a builtin is fetched once per clause, in the last block
+//! that dominates all its uses. A predicate that fails therefore pays for nothing behind it,
+//! `timestamp` is the same in the whole clause, and an argument that is used five times is loaded
+//! once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +20,7 @@ use crate::routines::words::zero_bytes;
 use crate::routines::{self, ThreadHome, ThreadRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
+enum BuiltinKey {
     Int(IntBuiltin),
     Execname,
 }
@@ -30,156 +31,157 @@ enum Fetched {
     Words(V, V),
 }
 
-/// Where each builtin of a clause is fetched, and what was.
-pub(crate) struct Homes {
-    /// The place in `above`, and how it is asked for.
-    home: BTreeMap<Thing, (usize, Asked)>,
-    fetched: BTreeMap<Thing, Fetched>,
-    /// The current task, within a block.
+/// Where each builtin of a clause is fetched, and the values fetched so far.
+pub(crate) struct FetchPoints {
+    /// The block that fetches each builtin, as a position in `idom`.
+    points: BTreeMap<BuiltinKey, usize>,
+    fetched: BTreeMap<BuiltinKey, Fetched>,
+    /// The current task, valid within a block.
     task: Option<V>,
-    /// The thread's value of `self->` or 0, and the block that asked for it.
+    /// The thread's value of `self->` (or 0), and the block that looked it up.
     thread: Option<(usize, V)>,
-    /// Immediate dominators of the blocks from `first` on, which are 1 and so on; 0 is what is before them.
-    above: Vec<usize>,
+    /// Immediate dominators. Position 0 is the code before all blocks, position 1 is block `first`,
+    /// and so on.
+    idom: Vec<usize>,
     first: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Asked {
-    Int(IntBuiltin),
-    Execname,
-}
-
-impl Homes {
-    /// For some blocks of a function, which begins at any of `entries`.
-    pub(crate) fn new(f: &Function, blocks: &Range<usize>, entries: &[usize], tasks: &TaskLoads) -> Homes {
-        let above = dominators(f, blocks, entries);
-        let mut home: BTreeMap<Thing, (usize, Asked)> = BTreeMap::new();
+impl FetchPoints {
+    /// The fetch points of a stretch of blocks that is entered at any of `entries`.
+    pub(crate) fn new(
+        f: &Function,
+        blocks: &Range<usize>,
+        entries: &[usize],
+        tasks: &TaskLoads,
+    ) -> FetchPoints {
+        let idom = dominators(f, blocks, entries);
+        let mut points: BTreeMap<BuiltinKey, usize> = BTreeMap::new();
         for (i, block) in (1..).zip(&f.blocks[blocks.clone()]) {
             for inst in &block.insts {
                 if tasks.is_unused(inst) {
                     continue;
                 }
-                let (key, asked) = match inst.op {
-                    Op::Builtin(b) => (Thing::Int(b), Asked::Int(b)),
-                    Op::BuiltinStr(StrBuiltin::Execname) => (Thing::Execname, Asked::Execname),
+                let key = match inst.op {
+                    Op::Builtin(b) => BuiltinKey::Int(b),
+                    Op::BuiltinStr(StrBuiltin::Execname) => BuiltinKey::Execname,
                     _ => continue,
                 };
-                let entry = home.entry(key).or_insert((i, asked));
-                entry.0 = common(&above, entry.0, i);
+                let point = points.entry(key).or_insert(i);
+                *point = common_dominator(&idom, *point, i);
             }
         }
-        Homes { home, fetched: BTreeMap::new(), task: None, thread: None, above, first: blocks.start }
+        FetchPoints { points, fetched: BTreeMap::new(), task: None, thread: None, idom, first: blocks.start }
     }
 
-    /// What is known of the thread's variables, for [`Homes::forget_thread`].
+    /// The state of the thread's variables, to be restored by [`FetchPoints::restore_thread`].
     pub(crate) fn known_thread(&self) -> Option<(usize, V)> {
         self.thread
     }
 
-    /// Back to what was known: what came between may not have run.
-    pub(crate) fn forget_thread(&mut self, known: Option<(usize, V)>) {
+    /// Restores a state. The code emitted since may be skipped at run time.
+    pub(crate) fn restore_thread(&mut self, known: Option<(usize, V)>) {
         self.thread = known;
     }
 
-    /// A block begins.
+    /// Starts a block.
     pub(crate) fn enter(&mut self) {
         self.task = None;
     }
 }
 
 impl Clause<'_, '_> {
-    /// The thread's variables: [`routines::self_vars`], which is told what a block that all ways here lead through has
-    /// found (of those that lie together; one that lies alone is rarely asked for twice).
+    /// The thread's variables ([`routines::self_vars`]). The look-up of a dominating block is
+    /// reused. That applies to variables that are stored together. One that is stored alone is
+    /// rarely looked up twice.
     pub(crate) fn self_vars(&mut self, home: ThreadHome, create: bool, missing: Label) -> Option<ThreadRef> {
         let (plan, cpu) = (self.env.plan, self.firing.cpu);
         if home != ThreadHome::Together {
             return routines::self_vars(self.b, plan, &cpu, (home, create), None, missing);
         }
-        let here = self.block + 1 - self.homes.first;
-        let known = self.homes.thread.filter(|(asked, _)| {
+        let here = self.block + 1 - self.fetches.first;
+        let known = self.fetches.thread.filter(|(found, _)| {
             let mut at = here;
-            while at > *asked {
-                at = self.homes.above[at];
+            while at > *found {
+                at = self.fetches.idom[at];
             }
-            at == *asked
+            at == *found
         });
         let known = known.map(|(_, value)| value);
         let thread = routines::self_vars(self.b, plan, &cpu, (home, create), known, missing)?;
         if known.is_none() {
-            self.homes.thread = Some((here, thread.value));
+            self.fetches.thread = Some((here, thread.value));
         }
         Some(thread)
     }
 }
 
-/// The nearest that dominates both.
-fn common(above: &[usize], mut x: usize, mut y: usize) -> usize {
+/// The nearest common_dominator dominator.
+fn common_dominator(idom: &[usize], mut x: usize, mut y: usize) -> usize {
     while x != y {
-        if x > y { x = above[x] } else { y = above[y] }
+        if x > y { x = idom[x] } else { y = idom[y] }
     }
     x
 }
 
-/// Immediate dominators; edges go forward.
+/// Immediate dominators. Edges only go forward.
 fn dominators(f: &Function, blocks: &Range<usize>, entries: &[usize]) -> Vec<usize> {
     const NONE: usize = usize::MAX;
-    let mut above: Vec<usize> = vec![NONE; blocks.len() + 1];
-    above[0] = 0;
+    let mut idom: Vec<usize> = vec![NONE; blocks.len() + 1];
+    idom[0] = 0;
     for entry in entries {
-        above[entry + 1 - blocks.start] = 0;
+        idom[entry + 1 - blocks.start] = 0;
     }
     for (i, block) in (1..).zip(&f.blocks[blocks.clone()]) {
         block.term.for_each_edge(|to, _| {
             let Some(to) = (to.0 as usize).checked_sub(blocks.start).map(|t| t + 1) else { return };
-            match above.get(to) {
-                Some(&NONE) => above[to] = i,
-                Some(known) => above[to] = common(&above, *known, i),
+            match idom.get(to) {
+                Some(&NONE) => idom[to] = i,
+                Some(known) => idom[to] = common_dominator(&idom, *known, i),
                 None => {}
             }
         });
     }
-    above.iter_mut().filter(|a| **a == NONE).for_each(|a| *a = 0);
-    above
+    idom.iter_mut().filter(|a| **a == NONE).for_each(|a| *a = 0);
+    idom
 }
 
 impl Clause<'_, '_> {
-    /// Fetches what later blocks share and this one has not asked for.
-    pub(crate) fn fetch_homed(&mut self, block: usize) {
-        let block = block.checked_add(1).map_or(0, |i| i - self.homes.first);
-        let due: Vec<Asked> = self
-            .homes
-            .home
+    /// Fetches the builtins whose fetch point is this block and that are not fetched yet.
+    pub(crate) fn fetch_shared(&mut self, block: usize) {
+        let block = block.checked_add(1).map_or(0, |i| i - self.fetches.first);
+        let due: Vec<BuiltinKey> = self
+            .fetches
+            .points
             .iter()
-            .filter(|(k, (home, _))| *home == block && !self.homes.fetched.contains_key(k))
-            .map(|(_, (_, asked))| *asked)
+            .filter(|(key, point)| **point == block && !self.fetches.fetched.contains_key(key))
+            .map(|(key, _)| *key)
             .collect();
-        for asked in due {
-            match asked {
-                Asked::Int(b) => {
+        for key in due {
+            match key {
+                BuiltinKey::Int(b) => {
                     self.builtin(b);
                 }
-                Asked::Execname => {
+                BuiltinKey::Execname => {
                     self.builtin_str(StrBuiltin::Execname);
                 }
             }
         }
     }
 
-    /// The clause's time, if it was read already.
+    /// The clause's time, if it is already fetched.
     pub(crate) fn time_read(&self) -> Option<V> {
-        match self.homes.fetched.get(&Thing::Int(IntBuiltin::Timestamp)) {
+        match self.fetches.fetched.get(&BuiltinKey::Int(IntBuiltin::Timestamp)) {
             Some(Fetched::Int(Operand::V(v))) => Some(*v),
             _ => None,
         }
     }
 
     pub(crate) fn builtin(&mut self, which: IntBuiltin) -> Operand {
-        if let Some(Fetched::Int(known)) = self.homes.fetched.get(&Thing::Int(which)) {
+        if let Some(Fetched::Int(known)) = self.fetches.fetched.get(&BuiltinKey::Int(which)) {
             return *known;
         }
         let value = self.fetch(which);
-        self.homes.fetched.insert(Thing::Int(which), Fetched::Int(value));
+        self.fetches.fetched.insert(BuiltinKey::Int(which), Fetched::Int(value));
         value
     }
 
@@ -222,7 +224,8 @@ impl Clause<'_, '_> {
             },
             IntBuiltin::UserThread => self.user_thread(),
             IntBuiltin::Ureg(n) => self.user_register(n),
-            // A plain number, unlike what the helper with BTF gives: the program may do any arithmetic with it.
+            // A plain number, unlike the result of the BTF-typed helper. The program may do any
+            // arithmetic with it.
             IntBuiltin::CurThread => self.b.call(Helper::GET_CURRENT_TASK, &[]),
         })
     }
@@ -231,15 +234,15 @@ impl Clause<'_, '_> {
     pub(crate) fn epid(&mut self) -> Operand {
         match self.firing.index {
             Index::Const(i) => Operand::Imm(i64::from(self.epid_base + i)),
-            // Not an addition: kernels around 6.12 take a register and its sum with a constant for linked, and when a
-            // clause compares the sum they forget how great the index may be.
+            // A subtraction of the negative, because an addition would link the two registers:
+            // kernels around 6.12 then lose the bound of the index when a clause compares the sum.
             Index::V(v) => Operand::V(self.b.sub(v, -i64::from(self.epid_base))),
         }
     }
 
     fn pid_tgid(&mut self, process: bool) -> V {
         if let Some(PidNamespace { dev, ino }) = self.env.target.pid_namespace {
-            // { u32 pid, u32 tgid }: zero for tasks outside of the namespace.
+            // { u32 pid, u32 tgid }: zero for tasks outside the namespace.
             let room = self.b.stack(8);
             let (dev, ino) = (self.b.imm(dev as i64), self.b.imm(ino as i64));
             let (to, size) = (self.b.slot_addr(room, 0), self.b.imm(8));
@@ -250,20 +253,21 @@ impl Clause<'_, '_> {
         if process { self.b.shr(both, 32) } else { self.b.low32(both) }
     }
 
-    /// The current task, typed by BTF where the kernel has it.
+    /// The current task, typed by BTF where the kernel supports it.
     pub(crate) fn task(&mut self) -> V {
-        if let Some(task) = self.homes.task {
+        if let Some(task) = self.fetches.task {
             return task;
         }
         let helper =
             if self.env.target.task_btf { Helper::GET_CURRENT_TASK_BTF } else { Helper::GET_CURRENT_TASK };
         let task = self.b.call(helper, &[]);
-        self.homes.task = Some(task);
+        self.fetches.task = Some(task);
         task
     }
 
-    /// The parent's process id in the initial namespace: a process has one id a namespace it is in, and which of them
-    /// its parent shows in ours takes a walk that the verifier of old kernels does not allow.
+    /// The parent's process id in the initial namespace. A process has one id in each namespace.
+    /// Finding the parent's id in our namespace takes a walk that the verifier of old kernels does
+    /// not accept.
     fn parent(&mut self) -> V {
         let Some(at) = self.env.target.task else { return self.b.imm(0) };
         let task = self.task();
@@ -275,7 +279,7 @@ impl Clause<'_, '_> {
         self.read_kernel(parent, at.tgid, 4)
     }
 
-    /// A checked read of a kernel word; 0 when it fails.
+    /// A checked read of a kernel word, 0 when the read fails.
     fn read_kernel(&mut self, base: V, off: i16, size: u32) -> V {
         let room = self.b.stack(8);
         self.b.slot_store(Size::B8, room, 0, 0);
@@ -285,7 +289,7 @@ impl Clause<'_, '_> {
         self.b.slot_load(Size::B8, room, 0)
     }
 
-    /// How many of the innermost frames are not the probe's: the tracer's own.
+    /// The number of innermost frames that belong to the tracer.
     pub(super) fn skipped(&mut self, user: bool) -> Operand {
         if user {
             return Operand::Imm(0);
@@ -294,7 +298,7 @@ impl Clause<'_, '_> {
         routines::own_frames(self.b, self.env.target, context, ctx)
     }
 
-    /// Which frames `bpf_get_stack` is to give: from which on, and whose.
+    /// The flags of `bpf_get_stack`: the number of frames to skip, and user or kernel stack.
     fn stack_flags(&mut self, user: bool, skip: u8) -> V {
         const USER_STACK: i64 = 1 << 8;
         let skip = i64::from(skip) | if user { USER_STACK } else { 0 };
@@ -304,7 +308,7 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Where the stack is that the program captured for this function.
+    /// The address of the stack that the program captured for this function.
     pub(super) fn captured(&mut self, user: bool) -> Option<V> {
         let at = self.firing.captured?.of(user)?;
         let slot = self.slot();
@@ -335,7 +339,8 @@ impl Clause<'_, '_> {
         depth
     }
 
-    /// The frame that called what is probed, for a process the second; 0 where there is none.
+    /// The caller of the probed function (for user stacks, the second frame). 0 where there is
+    /// none.
     fn caller(&mut self, user: bool) -> V {
         let frame = if user { 1 } else { self.firing.context.caller_frame() };
         if let Some(place) = self.captured(user) {
@@ -375,12 +380,13 @@ impl Clause<'_, '_> {
         self.b.xor(bit, 1)
     }
 
-    /// `uregs[n]`, where [`IntBuiltin::UserThread`] holds.
+    /// `uregs[n]`, under the condition of [`IntBuiltin::UserThread`].
     fn user_register(&mut self, n: u8) -> V {
         let task = self.task();
         if let Some(saved) = arch::UREGS_SAVED.get(usize::from(n)) {
             let regs = self.b.call(Helper::TASK_PT_REGS, &[task]);
-            // Beside a segment there are other members on kernels that know FRED.
+            // On kernels with FRED, the word of a segment register has other members in its upper
+            // bits.
             let segment = matches!(*saved, arch::regs::CS | arch::regs::SS);
             return self.b.load(if segment { Size::B2 } else { Size::B8 }, regs, *saved);
         }
@@ -403,11 +409,11 @@ impl Clause<'_, '_> {
             StrBuiltin::ProbeFunc => 3,
             StrBuiltin::ProbeName => 4,
         };
-        Str::Known(self.probe_fact(column))
+        Str::Interned(self.probe_fact(column))
     }
 
     fn execname(&mut self) -> Str {
-        if let Some(Fetched::Words(w0, w1)) = self.homes.fetched.get(&Thing::Execname) {
+        if let Some(Fetched::Words(w0, w1)) = self.fetches.fetched.get(&BuiltinKey::Execname) {
             return Str::Comm(*w0, *w1);
         }
         let words = match self.env.target.task {
@@ -424,15 +430,16 @@ impl Clause<'_, '_> {
         };
         let (mut w0, mut w1) = cut(self.b, words);
         if self.env.module.strsize < 16 {
-            // No more than a string of one word holds.
+            // At most what a string of one word holds.
             w0 = self.b.and(w0, i64::MAX >> 7);
             w1 = self.b.imm(0);
         }
-        self.homes.fetched.insert(Thing::Execname, Fetched::Words(w0, w1));
+        self.fetches.fetched.insert(BuiltinKey::Execname, Fetched::Words(w0, w1));
         Str::Comm(w0, w1)
     }
 
-    /// A fact about the probe: 0 its id, 1 to 4 the interned parts of its name.
+    /// A fact about the probe: column 0 is the id, columns 1 to 4 are the interned parts of the
+    /// name.
     fn probe_fact(&mut self, column: usize) -> Operand {
         let facts = self.firing.probes;
         let fact = |p: &crate::program::Probe| match column {
@@ -453,11 +460,11 @@ impl Clause<'_, '_> {
     }
 }
 
-/// A comm's words without what stands behind its NUL: kernels leave there what was in the way, and the helper of 6.1 copies
-/// it. Without a branch, so
-/// that the rest of the clause is verified once.
+/// The words of a comm, zeroed behind the NUL. Kernels leave other bytes there, and the helper of
+/// 6.1 copies them. The code has no branch, so that the rest of the clause is verified once.
 fn cut(b: &mut Builder, (w0, w1): (V, V)) -> (V, V) {
-    // The lowest 0x80 marks the NUL; what is below it in its word stays. Without a NUL that is 0 - 1: all of it.
+    // The lowest 0x80 marks the NUL. The bytes below it stay. Without a NUL the mask is 0 - 1, so
+    // all bytes stay.
     let mut mark = |w: V| {
         let zero = zero_bytes(b, w);
         let minus = b.neg(zero);
@@ -470,14 +477,14 @@ fn cut(b: &mut Builder, (w0, w1): (V, V)) -> (V, V) {
         b.and(w, keep)
     };
     let (first, second) = (below(w0, in_first), below(w1, in_second));
-    // One bit less one is negative only when there is no bit.
+    // The lowest bit minus one is negative only when there is no bit.
     let none = b.sub(in_first, 1);
     let none = b.sar(none, 63);
     (first, b.and(second, none))
 }
 
 impl crate::program::ProbeTable {
-    /// Column `column` of row `index`, whose bound was tested when the program began.
+    /// Column `column` of row `index`. The program's prologue has tested the bound of `index`.
     pub(crate) fn fact(&self, b: &mut Builder, index: V, column: usize) -> V {
         let base = b.map_value(MapRef::Table(self.number), self.rows + 4 * column as u32);
         let off = b.alu(Alu::Mul, index, self.stride);

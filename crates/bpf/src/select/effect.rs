@@ -1,7 +1,8 @@
-//! What a clause does to the world: records, variables, aggregations, stacks, `exit()`.
+//! Effects of a clause: records, variables, aggregations, stacks, `exit()`.
 //!
-//! The structures are the routines'; here values take the form they have there. Keys are whole words: short ones go in
-//! registers, long ones are laid out in the scratch slot.
+//! The routines own the data structures. This module brings values into the form that the routines
+//! take. Keys are whole words. Short keys are passed in registers, long keys are laid out in the
+//! scratch slot.
 
 use dif::ir::{Datum, Field, InstData, IntBuiltin, Op, Scope, Value, VarId, VarTy};
 
@@ -14,15 +15,15 @@ use crate::routines::words::{copy_words, zero};
 use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadHome};
 
 /// A reserved record.
-pub(crate) type Open = routines::RecordRef;
+pub(crate) type OpenRecord = routines::RecordRef;
 
-/// Where a `this->` integer is.
+/// The storage of a `this->` integer.
 enum ThisInt {
     Register(V),
     Memory(V, i16),
 }
 
-/// A key in the form the routines want.
+/// A key in the form that the routines take.
 pub(super) enum KeyBits {
     Words(Vec<V>),
     Slot(InSlot),
@@ -107,7 +108,7 @@ impl Clause<'_, '_> {
         match field.datum {
             Datum::Str { size } => {
                 let s = self.string(value);
-                // A ring's free bytes are zero.
+                // The free bytes of a ring are zero.
                 self.write_string(s, base, at, size, true);
             }
             Datum::Interned => {
@@ -122,16 +123,16 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Where a field of a record is.
-    fn field(&mut self, record: &Open, field: Field) -> (V, i16) {
+    /// The address of a field of a record.
+    fn field(&mut self, record: &OpenRecord, field: Field) -> (V, i16) {
         near(self.b, record.header, plane::ring::HEADER_SIZE + field.offset, field.datum.size())
     }
 
     /// The index of an interned string.
     fn interned(&mut self, value: Value) -> Operand {
         match self.string(value) {
-            Str::Known(id) => id,
-            // The checker interns only what is always known.
+            Str::Interned(id) => id,
+            // The checker interns only strings that are compile-time constants.
             Str::Comm(..) | Str::Bytes(..) => Operand::Imm(0),
         }
     }
@@ -152,9 +153,9 @@ impl Clause<'_, '_> {
                 self.snapshot(result, from, strsize)
             }
             (VarPlan::Thread(_) | VarPlan::ThreadAlone(_), _) => {
-                let (home, at) = self.thread_home(var);
+                let (home, at) = self.thread_storage_of(var);
                 let (missing, done) = (self.b.label(), self.b.label());
-                // The temporary's address is wanted on the way to `missing` too.
+                // The path to `missing` needs the temporary too.
                 let temp = is_string.then(|| self.temp(result));
                 let thread = self.self_vars(home, false, missing);
                 let value = if let Some(temp) = temp {
@@ -191,7 +192,7 @@ impl Clause<'_, '_> {
                 value
             }
             (VarPlan::Clause, false) => match self.this_int(var) {
-                // A copy: the variable may change before the value is used.
+                // A copy, because the variable may change before the value is used.
                 Some(ThisInt::Register(v)) => Val::Int(Operand::V(self.b.copy(v))),
                 Some(ThisInt::Memory(base, at)) => Val::Int(Operand::V(self.b.load(Size::B8, base, at))),
                 None => Val::Int(Operand::Imm(0)),
@@ -215,8 +216,8 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Where a `self->` scalar is, and its offset in a level's struct.
-    fn thread_home(&self, var: VarId) -> (ThreadHome, u32) {
+    /// The storage of a `self->` scalar, and its offset in a level's struct.
+    fn thread_storage_of(&self, var: VarId) -> (ThreadHome, u32) {
         match self.env.plan.vars[var.0 as usize] {
             VarPlan::Thread(at) => (ThreadHome::Together, at),
             VarPlan::ThreadAlone(shape) => (ThreadHome::Alone(var.0, shape), 0),
@@ -224,7 +225,7 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// A copy of a string variable, which may change before the value is used.
+    /// A copy of a string variable. The variable may change before the value is used.
     fn snapshot(&mut self, result: Value, from: V, strsize: u32) -> Val {
         let temp = self.temp(result);
         if let Str::Bytes(base, off) = temp {
@@ -234,7 +235,7 @@ impl Clause<'_, '_> {
         Val::Str(temp)
     }
 
-    /// Where a `this->` integer is.
+    /// The storage of a `this->` integer.
     fn this_int(&mut self, var: VarId) -> Option<ThisInt> {
         if let Some(at) = self.env.layout.this[var.0 as usize] {
             let (base, at) = self.place(self.firing.parts.this + at, 8);
@@ -243,7 +244,7 @@ impl Clause<'_, '_> {
         self.firing.this[var.0 as usize].map(ThisInt::Register)
     }
 
-    /// Where a `this->` string is.
+    /// The address of a `this->` string.
     fn this_string(&mut self, var: VarId) -> (V, i16) {
         let at = self.env.layout.this[var.0 as usize].unwrap_or(0);
         self.place(self.firing.parts.this + at, self.env.module.strsize)
@@ -264,7 +265,7 @@ impl Clause<'_, '_> {
                 }
             }
             VarPlan::Thread(_) | VarPlan::ThreadAlone(_) => {
-                let (home, at) = self.thread_home(var);
+                let (home, at) = self.thread_storage_of(var);
                 let missing = self.b.label();
                 let bits = if is_string { Operand::Imm(0) } else { self.int(value) };
                 if let Some(thread) = self.self_vars(home, true, missing) {
@@ -298,7 +299,7 @@ impl Clause<'_, '_> {
 
     // ---- keys and arrays
 
-    /// Lays out a key; `thread` is its first word if it has one.
+    /// Lays out a key. `thread` is the key's first word, if it has one.
     fn key(&mut self, thread: Option<V>, columns: &[Field], values: &[Value]) -> KeyBits {
         let words: u32 =
             columns.iter().map(|f| f.datum.size().div_ceil(8)).sum::<u32>() + u32::from(thread.is_some());
@@ -309,7 +310,7 @@ impl Clause<'_, '_> {
                 let count = field.datum.size().div_ceil(8);
                 match field.datum {
                     Datum::Str { .. } => {
-                        let s = values.next().map_or(Str::Known(Operand::Imm(0)), |v| self.string(*v));
+                        let s = values.next().map_or(Str::Interned(Operand::Imm(0)), |v| self.string(*v));
                         out.extend(self.string_words(s, count));
                     }
                     Datum::UserAddr(_) => {
@@ -373,7 +374,7 @@ impl Clause<'_, '_> {
         KeyBits::Slot(place)
     }
 
-    /// An integer column: zero-extended from its size.
+    /// An integer column, zero-extended from its size.
     fn key_int(&mut self, datum: Datum, v: Value) -> Operand {
         match datum {
             Datum::Interned => self.interned(v),
@@ -388,7 +389,7 @@ impl Clause<'_, '_> {
     /// The first `count` words of a string.
     fn string_words(&mut self, s: Str, count: u32) -> Vec<V> {
         match s {
-            Str::Known(id) if self.text(id).is_some() => {
+            Str::Interned(id) if self.text(id).is_some() => {
                 let mut bits = self.text(id).map(words).unwrap_or_default();
                 bits.resize(count as usize, 0);
                 bits.into_iter().map(|w| self.b.imm(w as i64)).collect()
@@ -431,7 +432,7 @@ impl Clause<'_, '_> {
         let (missing, done) = (self.b.label(), self.b.label());
         let (plan, cpu) = (self.env.plan, self.firing.cpu);
         let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
-        // The temporary's address is wanted on the way to `missing` too.
+        // The path to `missing` needs the temporary too.
         let temp = is_string.then(|| self.temp(result));
         let key = self.array_key(var, key, false, missing);
         let value = if let Some(temp) = temp {
@@ -470,7 +471,8 @@ impl Clause<'_, '_> {
                 let slot = image.slot.address;
                 let s = self.string(v);
                 let from = match s {
-                    // The routine copies strsize bytes, which a comm does not have: it is made where the data will be.
+                    // The routine copies strsize bytes. A comm has fewer, so it is written to the
+                    // data's place first.
                     Str::Comm(..) => {
                         let (base, at) = near(self.b, slot, image.offset + plane::assoc::DATA, plan.strsize);
                         self.write_string(s, base, at, plan.strsize, false);
@@ -513,7 +515,7 @@ impl Clause<'_, '_> {
     }
 }
 
-/// A constant that fits the store.
+/// Truncates a constant to the width of the store.
 fn narrow(bits: Operand, w: Size) -> Operand {
     match (bits, w) {
         (Operand::Imm(i), Size::B1) => Operand::Imm(i64::from(i as i8)),

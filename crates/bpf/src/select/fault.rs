@@ -1,8 +1,10 @@
-//! Faults: every operation that may fault has a stub behind the program that says what happened, and goes to the clause's
-//! one exit, which discards the record, writes the record of the fault, runs ERROR's clauses and ends the clause.
+//! Faults. Every operation that may fault has a stub behind the program, which loads the fault's
+//! data and jumps to the clause's fault exit. That exit discards the record, writes the fault
+//! record, runs ERROR's clauses and ends the clause.
 //!
-//! The report is a subprogram of its own, with ERROR's clauses in it, so that a program has them once. It gets four
-//! numbers (which clause, what and where, the value, the scratch slot's number) and so can be verified on its own.
+//! The report is a subprogram of its own that contains ERROR's clauses, so a program has those
+//! once. Its arguments are four numbers (the clause, the kind and position, the value, the scratch
+//! slot's number), so it can be a global function.
 
 use dif::ir::FaultKind;
 
@@ -14,12 +16,12 @@ use crate::routines;
 /// The name of the subprogram that reports a fault.
 pub(crate) const REPORT: &str = "dt_report";
 
-/// The exits of a clause for faults, before and after its record was reserved.
+/// The exits of a clause for faults before and after its record is reserved.
 pub(crate) struct Faults {
     head: V,
     value: V,
     plain: Option<Label>,
-    reserved: Option<(Label, super::effect::Open)>,
+    reserved: Option<(Label, super::effect::OpenRecord)>,
 }
 
 impl Faults {
@@ -28,18 +30,18 @@ impl Faults {
     }
 }
 
-/// The first word of a fault's record.
+/// The first word of a fault record.
 pub(crate) fn head(kind: FaultKind, action: u16, offset: u32) -> u64 {
     u64::from(kind as u16) | u64::from(action) << 16 | u64::from(offset) << 32
 }
 
 impl Clause<'_, '_> {
-    /// Where the current instruction goes when it faults with this value.
+    /// The label to which the current instruction jumps when it faults with this value.
     pub(crate) fn fault(&mut self, kind: FaultKind, value: Operand) -> Label {
         self.fault_with(kind, |b, var| b.set(var, value))
     }
 
-    /// The same with a value that is computed there.
+    /// The same with a value that is computed in the stub.
     pub(crate) fn fault_with(&mut self, kind: FaultKind, value: impl FnOnce(&mut Builder, V)) -> Label {
         let exit = match self.record {
             Some(record) => match self.faults.reserved {
@@ -71,7 +73,7 @@ impl Clause<'_, '_> {
         stub
     }
 
-    /// The exits themselves, once the clause is complete.
+    /// Emits the fault exits, once the clause is complete.
     pub(crate) fn finish_faults(&mut self) -> Result<()> {
         let report = self.b.label();
         if self.faults.plain.is_none() && self.faults.reserved.is_none() {
@@ -95,7 +97,7 @@ impl Clause<'_, '_> {
             }
             b.bind(report);
             if in_error {
-                // Faults in ERROR's clauses are only counted.
+                // A fault in ERROR's clauses is only counted.
                 routines::count_drop(b, &cpu, plane::control::DropKind::DoubleError);
             } else {
                 let epid = match index {

@@ -1,8 +1,9 @@
-//! Integers: arithmetic as D means it.
+//! Integer arithmetic with D's semantics.
 //!
-//! The machine's division is unsigned and gives 0 for a zero divisor; kernels from 6.6 have a signed one, which on some of
-//! them traps on `i64::MIN / -1`. So signed division is made of the unsigned one everywhere: two shifts and four
-//! additions without a branch, for which the verifier has nothing to fork on.
+//! The machine's division is unsigned and gives 0 for a zero divisor. Kernels from 6.6 also have a
+//! signed division, which on some of them traps on `i64::MIN / -1`. So signed division is composed
+//! from the unsigned one on every kernel: two shifts and four additions without a branch, so the
+//! verifier does not fork.
 
 use dif::ir::{BinOp, Cond, FaultKind, InstData, UnOp, Value};
 
@@ -53,7 +54,7 @@ impl Clause<'_, '_> {
     }
 }
 
-/// The low `bits` of a register.
+/// Extends the low `bits` of a register.
 pub(crate) fn extend(b: &mut Builder, bits: u8, signed: bool, v: V) -> V {
     match (bits, signed) {
         (64.., _) => v,
@@ -93,7 +94,8 @@ fn arithmetic(b: &mut Builder, op: BinOp, x: Operand, y: Operand) -> V {
     };
     let x = b.reg(x);
     match (simple, y) {
-        // A divisor that does not fit an immediate, or 0 behind its fault check, is in a register.
+        // A divisor that does not fit an immediate, or a 0 behind its fault check, goes into a
+        // register.
         (Alu::Div | Alu::Mod, Operand::Imm(i)) if i <= 0 || i32::try_from(i).is_err() => {
             let y = b.imm(i);
             b.alu(simple, x, y)
@@ -102,7 +104,8 @@ fn arithmetic(b: &mut Builder, op: BinOp, x: Operand, y: Operand) -> V {
     }
 }
 
-/// `|x| op |y|` with the sign put back. `s = v >> 63; (v ^ s) - s` is `|v|`; `i64::MIN` stays, and is right unsigned.
+/// `|x| op |y|` with the sign restored. `s = v >> 63; (v ^ s) - s` is `|v|`. `i64::MIN` stays as it
+/// is, which is correct as an unsigned number.
 fn signed_division(b: &mut Builder, remainder: bool, x: Operand, y: Operand) -> V {
     let x = b.reg(x);
     let sign_x = b.sar(x, 63);

@@ -1,23 +1,25 @@
-//! What a firing's scratch slot holds.
+//! Layout of a firing's scratch slot.
 //!
-//! Computed once from the module, before any code and any map ([`crate::maps::Needs::slot_bytes`]), because every program of the
-//! session must agree on it. The decision that shapes it: fixed places, so that every address is the slot's base plus a
-//! constant, which is all that the verifier has to know. Strings that are never alive together share a place.
+//! The layout is computed once from the module, before any code is generated and any map is created
+//! ([`crate::maps::Needs::slot_bytes`]), because all programs of the session must agree on it. The
+//! decision that shapes it: offsets are fixed, so every address is the slot's base plus a constant,
+//! and the verifier needs to know nothing else. Strings that are never live together share an
+//! offset.
 //!
 //! ```text
-//!  scratch slot                              ERROR's clauses have all but the first a second time, behind
-//!    state   of the firing, for clauses that are functions of their own; stacks captured for them
-//!    this->  strings (integers are registers, unless there are many)
-//!    temps   strsize each: strings in the making, as many as the busiest clause needs at once
-//!    key     the longest key, for those that do not fit registers
+//!  scratch slot                              all but the state exist a second time, for ERROR's clauses
+//!    state   of the firing, for clauses that are separate functions; the captured stacks
+//!    this->  strings (integers are in registers, unless there are many)
+//!    temps   temporary strings of strsize bytes, as many as the busiest clause needs at once
+//!    key     the longest key that does not fit registers
 //!    buffer  frames of a stack
 //!    image   an element of an array of strings or objects before it is stored
-//!    path    in the making, and a name that does not fit
-//!    far     D's own memory (once): `far`
-//!    work    what loops of subroutines carry
-//!    token   what strtok() has left of its string
-//!    result  what return() gives
-//!    behind  nothing, for the verifier (see strjoin); once
+//!    path    a path under construction, and space for a name that does not fit
+//!    d memory  (once): see `d_memory`
+//!    work    the work area: loop variables of subroutines
+//!    token   the rest of strtok()'s string
+//!    result  the value of return()
+//!    behind  padding for the verifier (see strjoin); once
 //! ```
 
 use std::collections::BTreeMap;
@@ -26,8 +28,8 @@ use dif::ir::{
     Clause, Function, IntBuiltin, Module, Op, Scope, StrBuiltin, Subr, Term, Ty, Value, VarId, VarTy,
 };
 
-use super::cut::{Cut, wants_context, wants_stack};
-use super::far::{self, Far};
+use super::d_memory::{self, DMemory};
+use super::split::{SplitClause, needs_context, stack_kind};
 use super::strings::Shape;
 use super::subr;
 use crate::program::Division;
@@ -36,58 +38,59 @@ use crate::routines::CAPTURED;
 /// Bytes of an address.
 const WORD: u32 = 8;
 
-/// Places in the scratch slots of a session.
+/// Offsets in the scratch slots of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Offset of each `this->` variable among those that are in the slot: strings, and integers too where there are too
-    /// many for registers, or functions between which registers do not pass; of each object among those.
+    /// Offset of each `this->` variable that is stored in the slot: strings; integers where there
+    /// are too many for registers, or where functions share them; objects, relative to the objects'
+    /// area.
     pub this: Vec<Option<u32>>,
-    /// Places in the slot for the clauses of probes.
+    /// Offsets for the clauses of probes.
     pub main: SlotParts,
-    /// Places in the slot for the clauses of ERROR.
+    /// Offsets for the clauses of ERROR.
     pub error: SlotParts,
-    /// What a firing is, where there are clauses enough to be divided.
+    /// Offset of the firing's state, where there are enough clauses to divide programs.
     pub state: Option<u32>,
     /// Stacks that a divided program captures for its functions, where its clauses take many.
     pub captured: Option<Captured>,
-    /// When that is.
+    /// The sizes from which programs are divided.
     pub division: Division,
-    /// There is memory of D's own that a pointer might lead to.
+    /// The program has D memory that a pointer may point to.
     pub own: bool,
-    /// Where that is.
-    pub far: Far,
-    /// Bytes of objects of `this->`.
+    /// The offsets of D memory.
+    pub d_memory: DMemory,
+    /// Bytes of the objects of `this->`.
     pub objects: u32,
     /// Which variables may hold a NULL string.
     pub(crate) null_vars: Vec<bool>,
-    /// Clauses that are too long for one function, by their numbers.
-    pub(crate) cut: BTreeMap<usize, Cut>,
+    /// Clauses that are too long for one function, by their index.
+    pub(crate) split: BTreeMap<usize, SplitClause>,
     /// Bytes used of a slot; 0 when no clause needs one.
     pub slot_bytes: u32,
 }
 
-/// Where the arguments are in the state.
+/// Offset of the arguments in the state.
 pub(crate) const STATE_ARGS: u32 = 0;
-/// Where the error number is.
+/// Offset of the error number in the state.
 pub(crate) const STATE_ERRNO: u32 = STATE_ARGS + WORD * dif::ir::ARGS as u32;
-/// Where the commit word of a cut clause's record is.
+/// Offset of the commit word of a split clause's record in the state.
 pub(crate) const STATE_STAMP: u32 = STATE_ERRNO + 8;
-/// Where a cut clause's time is.
+/// Offset of a split clause's time in the state.
 pub(crate) const STATE_TIME: u32 = STATE_ERRNO + 16;
-/// Where it is how much scratch memory a cut clause has taken.
+/// Offset in the state of the amount of scratch memory that a split clause has taken.
 pub(crate) const STATE_TOP: u32 = STATE_ERRNO + 24;
-/// Where values of a cut clause are.
+/// Offset of a split clause's values in the state.
 pub(crate) const STATE_SAVED: u32 = STATE_ERRNO + 32;
 
-/// So many `this->` integers are in registers.
+/// Maximum number of `this->` integers in registers.
 const THIS_IN_REGISTERS: usize = 6;
 
-/// Where captured stacks are in a slot.
+/// Offsets of captured stacks in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// The kernel's.
+    /// The kernel stack.
     pub kernel: Option<u32>,
-    /// The process's.
+    /// The user stack.
     pub user: Option<u32>,
 }
 
@@ -97,11 +100,12 @@ impl Captured {
     }
 }
 
-/// With more operations than so many that want a stack, a divided program captures it once, whether a clause then comes to
-/// the operation or not; with fewer, the clauses that want it stay in the program.
+/// Above this number of stack operations, a divided program captures the stack once, whether or not
+/// a clause then reaches such an operation. Below it, the clauses that take a stack stay in the
+/// program.
 const STACKS_INLINE: usize = 12;
 
-/// One set of places in a slot.
+/// One set of offsets in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotParts {
     /// `this->` strings.
@@ -110,29 +114,29 @@ pub struct SlotParts {
     pub temps: u32,
     /// The key.
     pub key: u32,
-    /// The buffer for stacks.
+    /// The buffer for stack frames.
     pub buffer: u32,
-    /// The image of a string element.
+    /// The image of an element before it is stored.
     pub image: u32,
-    /// A path in the making.
+    /// A path under construction.
     pub path: u32,
-    /// Objects of `this->`: far off, see [`super::far`].
+    /// Objects of `this->`: see [`super::d_memory`].
     pub objects: u32,
     /// The work area of subroutines.
     pub work: u32,
     /// The state of `strtok()`, when it is called.
     pub token: Option<u32>,
-    /// What `return()` gives, when it is called.
+    /// The value of `return()`, when it is called.
     pub result: Option<u32>,
 }
 
 impl Layout {
-    /// Lays out for `module`; `error` are the indices of ERROR's clauses.
+    /// Lays out the slots for `module`. `error` holds the indices of ERROR's clauses.
     pub fn new(module: &Module, error: &[usize]) -> Layout {
         Layout::divided(module, error, Division::default())
     }
 
-    /// The same, with programs divided by other measures than the usual.
+    /// The same with other sizes from which programs are divided.
     pub fn divided(module: &Module, error: &[usize], division: Division) -> Layout {
         let null_vars = module.null_vars();
         let mut layout = Layout { division, null_vars, ..Layout::default() };
@@ -146,7 +150,7 @@ impl Layout {
                 _ if var.scope != Scope::Clause || var.key.is_some() => (None, 0),
                 VarTy::Int { .. } => (ints_too.then_some(&mut this_size), WORD),
                 VarTy::Str => (Some(&mut this_size), module.strsize),
-                // And a word that nobody uses: see `maps::object_room`.
+                // One unused word behind it: see `maps::object_room`.
                 VarTy::Bytes { size } => (Some(&mut layout.objects), size.div_ceil(WORD) * WORD + WORD),
             };
             layout.this.push(end.map(|end| {
@@ -154,23 +158,23 @@ impl Layout {
                 *end - size
             }));
         }
-        // A clause of ERROR may be another probe's as well.
+        // A clause of ERROR may also belong to other probes.
         let main: Vec<_> = module.clauses.iter().enumerate().collect();
         let error: Vec<_> = main.iter().copied().filter(|(i, _)| error.contains(i)).collect();
         let mut end = 0;
         if large {
             let ops = || module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
-            let captures = ops().filter(|i| wants_context(&i.op)).count() > STACKS_INLINE;
+            let captures = ops().filter(|i| needs_context(&i.op)).count() > STACKS_INLINE;
             let long = division.part.max(1) + division.part / 2;
-            let cut = main.iter().filter(|(_, c)| operations(c) > long);
-            layout.cut = cut
-                .map(|(i, c)| (*i, Cut::new(&c.func, &layout.null_vars, division.part, !captures)))
+            let long_clauses = main.iter().filter(|(_, c)| operations(c) > long);
+            layout.split = long_clauses
+                .map(|(i, c)| (*i, SplitClause::new(&c.func, &layout.null_vars, division.part, !captures)))
                 .collect();
             layout.state = Some(end);
-            end += STATE_SAVED + WORD * layout.cut.values().map(|c| c.words).max().unwrap_or(0);
+            end += STATE_SAVED + WORD * layout.split.values().map(|c| c.words).max().unwrap_or(0);
             if captures {
                 let mut place = |user| {
-                    let wanted = ops().any(|i| wants_stack(&i.op) == Some(user));
+                    let wanted = ops().any(|i| stack_kind(&i.op) == Some(user));
                     end += if wanted { CAPTURED } else { 0 };
                     wanted.then(|| end - CAPTURED)
                 };
@@ -179,10 +183,10 @@ impl Layout {
         }
         layout.main = layout.parts(module, &main, this_size, &mut end);
         layout.error = layout.parts(module, &error, this_size, &mut end);
-        layout.own = far::has_own(module);
-        let needs = far::needs(module, layout.own, module.clauses.iter());
-        let (far, [main, error]) = far::lay_out(module, needs, layout.objects, &mut end);
-        layout.far = far;
+        layout.own = d_memory::has_d_memory(module);
+        let needs = d_memory::needs(module, layout.own, module.clauses.iter());
+        let (d_memory, [main, error]) = d_memory::lay_out(module, needs, layout.objects, &mut end);
+        layout.d_memory = d_memory;
         (layout.main.objects, layout.error.objects) = (main, error);
         let ops = || module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).map(|i| &i.op);
         if ops().any(|op| subr::needs(op).behind) {
@@ -192,15 +196,15 @@ impl Layout {
         layout
     }
 
-    /// True when the clause cannot do with registers and stack.
+    /// True when registers and stack are not enough for the clause.
     pub(crate) fn needs_slot(&self, module: &Module, clause: usize) -> bool {
         let mut end = 0;
-        // The size of a `this->` variable does not matter here.
+        // The size of the `this->` variables does not matter here.
         self.parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
-        end > 0 || far::needs(module, self.own, module.clauses.get(clause).into_iter()).any()
+        end > 0 || d_memory::needs(module, self.own, module.clauses.get(clause).into_iter()).any()
     }
 
-    /// Lays out for some clauses from `end` on.
+    /// Lays out the slot for some clauses from `end` on.
     fn parts(
         &self,
         module: &Module,
@@ -226,7 +230,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let insts = || clauses.iter().flat_map(|(_, c)| &c.func.blocks).flat_map(|b| &b.insts);
     let key = insts()
         .map(|i| match &i.op {
-            // The thread's word comes before the key of a `self->` array.
+            // The thread's word precedes the key of a `self->` array.
             Op::LoadElem(var, _)
             | Op::StoreElem(var, ..)
             | Op::DeleteElem(var, _)
@@ -277,36 +281,37 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     }
 }
 
-/// An element before it is stored, with the number of its node.
+/// Bytes of an element before it is stored, with the number of its node.
 fn element_image(data: u32) -> u32 {
     plane::assoc::value_size(data) + plane::assoc::NODE
 }
 
-/// Frames that a stack has at most.
+/// Maximum number of frames of a stack.
 pub(crate) const FRAMES: u32 = plane::stacks::FRAMES_MAX;
 
-/// Keys up to so many bytes are made in registers.
+/// Keys of at most this many bytes are built in registers.
 const KEY_ON_STACK: u32 = 8 * crate::routines::KEY_WORDS_MAX as u32;
 
-/// Bytes of the key of an array as its map has it.
+/// Bytes of an array's key in its map.
 fn key_bytes(module: &Module, var: VarId) -> u32 {
     let desc = &module.vars[var.0 as usize];
     desc.key_size + if desc.scope == Scope::Thread { WORD } else { 0 }
 }
 
-/// Which temporaries of the slot a clause's strings use.
+/// The temporaries that a clause's strings use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Temps {
-    /// For each value that needs one, its number.
+    /// The temporary's number, for each value that needs one.
     pub(crate) of: Vec<Option<u32>>,
-    /// How a string is represented, for each value of type string.
+    /// The representation of each value of type string.
     pub(crate) shape: Vec<Option<Shape>>,
-    /// How many there are.
+    /// Number of temporaries.
     pub(crate) count: u32,
 }
 
 impl Temps {
-    /// Edges only go forward, so a value lives from where it is made to the last instruction that names it.
+    /// Edges only go forward, so a value is live from its definition to the last instruction that
+    /// uses it.
     pub(crate) fn new(f: &Function) -> Temps {
         let n = f.values.len();
         let shape = shapes(f);
@@ -355,7 +360,7 @@ impl Temps {
                 free_from.push(0);
                 free_from.len() - 1
             });
-            // The instruction that reads it last may not write its own result over it.
+            // The last instruction that reads the temporary must not write its own result to it.
             free_from[slot] = last[i].max(first[i]) + 1;
             of[i] = Some(slot as u32);
         }
@@ -363,7 +368,7 @@ impl Temps {
     }
 }
 
-/// How each string value is represented.
+/// The representation of each string value.
 fn shapes(f: &Function) -> Vec<Option<Shape>> {
     let mut shape: Vec<Option<Shape>> = f.values.iter().map(|_| None).collect();
     // Subroutines take strings as bytes.
@@ -377,15 +382,16 @@ fn shapes(f: &Function) -> Vec<Option<Shape>> {
         let Some(r) = inst.result else { continue };
         if f.values[r.0 as usize] == Ty::Str {
             shape[r.0 as usize] = Some(match inst.op {
-                Op::StrConst(_) => Shape::Known,
+                Op::StrConst(_) => Shape::Interned,
                 Op::BuiltinStr(StrBuiltin::Execname) if !called[r.0 as usize] => Shape::Comm,
                 Op::BuiltinStr(StrBuiltin::Execname) => Shape::Bytes,
-                Op::BuiltinStr(_) => Shape::Known,
+                Op::BuiltinStr(_) => Shape::Interned,
                 _ => Shape::Bytes,
             });
         }
     }
-    // Blocks are in topological order, so what jumps to a block has been seen before the block's own jumps.
+    // Blocks are in topological order, so all jumps to a block are processed before the block's own
+    // jumps.
     for block in &f.blocks {
         let mut pass = |target: dif::ir::Block, args: &[Value]| {
             for (p, a) in f.blocks[target.0 as usize].params.iter().zip(args) {
@@ -411,7 +417,7 @@ fn shapes(f: &Function) -> Vec<Option<Shape>> {
     shape
 }
 
-/// Calls `f` for each value a block's end names.
+/// Calls `f` for each value that a block's terminator uses.
 pub(crate) fn each_term_use(term: &Term, mut f: impl FnMut(Value)) {
     match term {
         Term::Jump(_, args) => args.iter().copied().for_each(f),

@@ -1,9 +1,9 @@
-//! Memory: what pointers lead to, objects, scratch memory.
+//! Memory access: loads and stores through pointers, objects, scratch memory.
 //!
-//! Where the code shows which variable an address is in ([`Val::Place`]), an access is a load or store at the variable's
-//! storage, behind one comparison when the offset is computed. A pointer to scratch memory is two comparisons. What only
-//! the firing knows is kernel memory when the number is negative, and else is looked up by a function
-//! ([`crate::routines::resolve`]).
+//! Where the code shows which variable contains an address ([`Val::Place`]), an access is a load or
+//! store at the variable's storage, behind one comparison when the offset is computed. An access to
+//! scratch memory takes two comparisons. Any other address is classified at run time: a negative
+//! number is kernel memory, and a function looks up all others ([`crate::routines::resolve`]).
 
 use dif::ir::{FaultKind, InstData, Scope, Space, Ty, Value, VarId};
 use dif::memory::{SCRATCH, address};
@@ -15,16 +15,17 @@ use crate::maps::VarPlan;
 use crate::mir::{Alu, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::routines::{self, Home, InSlot, Object, Own, ThreadHome, Where};
 
-/// Bytes that can be read: an address for the kernel's helpers, and which of them.
+/// The source of a read: an address for the kernel's helpers, and which helper.
 struct Source {
     at: V,
     user: bool,
-    /// Bytes up to the end, where that is D's own memory.
+    /// Number of bytes up to the end, for D memory.
     left: Option<Operand>,
 }
 
 impl Clause<'_, '_> {
-    /// The clause begins: nothing is taken but what has its place.
+    /// Initializes scratch memory at the start of the clause: only the fixed-size copies have
+    /// space.
     pub(crate) fn start_scratch(&mut self) {
         let fixed = self.env.module.fixed_scratch(self.f);
         let takes = |i: &InstData| matches!(i.op, dif::ir::Op::Alloca(_));
@@ -35,7 +36,7 @@ impl Clause<'_, '_> {
         };
     }
 
-    /// The most that this clause may take.
+    /// The end of the scratch memory that this clause may take.
     fn limit(&self) -> u32 {
         self.env.module.fixed_scratch(self.f) + self.env.module.scratchsize
     }
@@ -50,7 +51,7 @@ impl Clause<'_, '_> {
                 VarPlan::GlobalAlone(_) => Home::Map(MapRef::Var(id.0), 0),
                 VarPlan::Thread(at) => Home::Thread(ThreadHome::Together, *at),
                 VarPlan::ThreadAlone(shape) => Home::Thread(ThreadHome::Alone(id.0, *shape), 0),
-                VarPlan::Clause if has_slot && layout.far.word > self.firing.parts.objects => {
+                VarPlan::Clause if has_slot && layout.d_memory.word > self.firing.parts.objects => {
                     Home::Slot(self.firing.parts.objects + layout.this.get(id.0 as usize).copied()??)
                 }
                 VarPlan::Clause | VarPlan::Assoc(_) => return None,
@@ -60,14 +61,15 @@ impl Clause<'_, '_> {
         Own {
             name: if self.firing.in_error { "_error" } else { "" },
             objects: objects.collect(),
-            word: layout.far.word,
-            stage: layout.far.stage,
-            scratch: layout.far.scratch,
-            cap: layout.far.cap,
+            word: layout.d_memory.word,
+            stage: layout.d_memory.stage,
+            scratch: layout.d_memory.scratch,
+            cap: layout.d_memory.cap,
         }
     }
 
-    /// What a lookup is told; `scratch` says whether scratch memory counts.
+    /// The state of the firing that a look-up needs. `scratch` says whether scratch memory is
+    /// searched.
     fn lookup(&mut self, scratch: bool) -> Where {
         let top = if scratch { self.top } else { Operand::Imm(0) };
         let top = self.b.reg(top);
@@ -81,7 +83,7 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Where an access to this address goes that cannot be.
+    /// The fault label of an access to this address.
     fn bad(&mut self, addr: Value) -> Label {
         if let Some(Val::Place(var, at, more)) = self.values[addr.0 as usize] {
             let start = address(self.env.module.vars[var.0 as usize].scope, var) as i64;
@@ -96,7 +98,7 @@ impl Clause<'_, '_> {
         self.fault(FaultKind::BadAddr, at)
     }
 
-    /// Goes to `bad` always, in a way that leaves what follows reachable to the verifier.
+    /// Jumps to `bad` always, in a form that leaves the code behind reachable for the verifier.
     fn never(&mut self, bad: Label) {
         let zero = self.b.imm(0);
         self.b.br(Jmp::Eq, zero, 0, bad);
@@ -104,7 +106,8 @@ impl Clause<'_, '_> {
 
     // ---- places in variables
 
-    /// Where an object is: an address and an offset; to `missing` when the thread has none.
+    /// The address of an object, as base and offset. Jumps to `missing` when the thread has no
+    /// variables.
     fn storage(&mut self, var: VarId, create: bool, missing: Label) -> (V, u32) {
         match self.env.plan.vars[var.0 as usize] {
             VarPlan::Global(at) => (self.b.map_value(MapRef::Globals, at), 0),
@@ -126,7 +129,8 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// A pointer to `bytes` bytes in a variable, with an offset for the instruction; to `bad` when they are not all in it.
+    /// A pointer to `bytes` bytes in a variable, with an offset for the instruction. Jumps to `bad`
+    /// when they are not all inside.
     fn object_place(
         &mut self,
         (var, at, more): (VarId, i64, Option<V>),
@@ -158,7 +162,7 @@ impl Clause<'_, '_> {
 
     /// A pointer to `bytes` bytes of scratch memory.
     fn scratch_place(&mut self, addr: V, bytes: u32, bad: Label) -> V {
-        let (cap, at) = (self.env.layout.far.cap, self.env.layout.far.scratch);
+        let (cap, at) = (self.env.layout.d_memory.cap, self.env.layout.d_memory.scratch);
         let start = self.b.imm(SCRATCH as i64);
         let off = self.b.sub(addr, start);
         if cap < bytes {
@@ -268,7 +272,7 @@ impl Clause<'_, '_> {
                 let done = routines::store(self.b, self.env.plan, &own, (addr, w), bits, at);
                 self.b.br(Jmp::Eq, done, 0, bad);
             }
-            // Nothing that could be written.
+            // Other addresses cannot be written.
             _ => self.never(bad),
         }
         self.b.bind(missing);
@@ -276,8 +280,8 @@ impl Clause<'_, '_> {
 
     // ---- reading any number of bytes
 
-    /// Where `len` bytes are read from; to `bad` when it is clear that they cannot be. With `left`, how many bytes there are is
-    /// told, of D's own memory.
+    /// The source of a read of `len` bytes. Jumps to `bad` when they certainly cannot be read. With
+    /// `left`, the source also says how many bytes D memory has there.
     fn source(&mut self, addr: Value, len: Operand, bad: Label, left: bool) -> Source {
         if let Some(Val::Place(var, at, more)) = self.values[addr.0 as usize] {
             let size = i64::from(self.env.module.object_size(var).unwrap_or(0));
@@ -294,7 +298,8 @@ impl Clause<'_, '_> {
                     0
                 }
             };
-            // A thread that has no variables gets them, zeroed. Where that cannot be, it is counted, and reads as a fault.
+            // A thread without variables gets them, zeroed. Where that fails, the failure is
+            // counted and the read faults.
             let (base, off) = self.object_place((var, at, more), bytes, true, (bad, bad));
             let rest = left.then(|| match more {
                 None => Operand::Imm((size - at).max(0)),
@@ -312,11 +317,11 @@ impl Clause<'_, '_> {
             Space::User => Source { at: address, user: true, left: None },
             Space::Kernel => Source { at: address, user: false, left: None },
             Space::Scratch => {
-                let (cap, at) = (self.env.layout.far.cap, self.env.layout.far.scratch);
+                let (cap, at) = (self.env.layout.d_memory.cap, self.env.layout.d_memory.scratch);
                 let (start, top) = (self.b.imm(SCRATCH as i64), self.top);
                 let off = self.b.sub(address, start);
                 self.b.br(Jmp::Gt, off, cap, bad);
-                // No more than can be: the sum stays a sum.
+                // Clamped to the maximum, so that the sum does not overflow.
                 match len {
                     Operand::V(len) => self.b.br(Jmp::Gt, len, cap, bad),
                     Operand::Imm(_) => {}
@@ -361,7 +366,7 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Reads into memory that the verifier knows.
+    /// Reads into memory whose bounds the verifier knows.
     fn read(&mut self, dst: V, len: Operand, source: &Source, bad: Label) {
         let len = self.b.reg(len);
         let helper = if source.user { Helper::PROBE_READ_USER } else { Helper::PROBE_READ_KERNEL };
@@ -369,7 +374,8 @@ impl Clause<'_, '_> {
         self.b.br(Jmp::Ne, failed, 0, bad);
     }
 
-    /// Reads so many bytes at an address into memory that the verifier knows; faults when they cannot be read.
+    /// Reads `count` bytes at an address into memory whose bounds the verifier knows. Faults when
+    /// they cannot be read.
     pub(crate) fn read_bytes(&mut self, dst: V, addr: Value, count: i64) {
         let bad = self.bad(addr);
         let len = Operand::Imm(count);
@@ -377,7 +383,7 @@ impl Clause<'_, '_> {
         self.read(dst, len, &source, bad);
     }
 
-    /// The same for a number that is known to fit that memory.
+    /// The same for a length in a register that is known to fit that memory.
     pub(crate) fn read_some(&mut self, dst: V, addr: Value, len: V) {
         let bad = self.bad(addr);
         let source = self.source(addr, Operand::V(len), bad, false);
@@ -391,7 +397,7 @@ impl Clause<'_, '_> {
         let len = match len.map(|len| self.int(len)) {
             None => Operand::Imm(all),
             Some(Operand::Imm(n)) => Operand::Imm(if (1..all).contains(&n) { n } else { all }),
-            // A ring's free bytes are zero.
+            // The free bytes of a ring are zero.
             Some(Operand::V(n)) => {
                 let (len, whole, done) = (self.b.copy(n), self.b.label(), self.b.label());
                 self.b.br(Jmp::Eq, len, 0, whole);
@@ -434,9 +440,9 @@ impl Clause<'_, '_> {
         self.set(inst, Val::Int(Operand::V(address)));
     }
 
-    /// A pointer to it.
+    /// A pointer to fixed scratch memory.
     fn fixed_place(&mut self, at: u32) -> V {
-        let at = self.env.layout.far.scratch + at;
+        let at = self.env.layout.d_memory.scratch + at;
         let slot = self.slot();
         self.b.add(slot, at)
     }
@@ -452,7 +458,7 @@ impl Clause<'_, '_> {
         let (missing, done) = (self.b.label(), self.b.label());
         let (plan, cpu) = (self.env.plan, self.firing.cpu);
         let bytes = self.env.module.object_size(var).unwrap_or(0).div_ceil(8) * 8;
-        // Before anything goes to `missing`.
+        // Computed before any jump to `missing`.
         let to = self.fixed_place(at);
         let key = self.array_key(var, key, false, missing);
         routines::assoc_load_str(self.b, plan, &cpu, var, key.key(), to);
@@ -478,7 +484,7 @@ impl Clause<'_, '_> {
         self.set(inst, Val::Int(Operand::Imm((SCRATCH + u64::from(at)) as i64)));
     }
 
-    /// Where the copy is that a value is the address of: see [`dif::ir::Op::CopyObj`].
+    /// The offset of the copy that a value is the address of: see [`dif::ir::Op::CopyObj`].
     pub(crate) fn copied_object(&mut self, v: Value) -> V {
         let made = |i: &InstData| match i.op {
             dif::ir::Op::CopyObj { at, .. } if i.result == Some(v) => Some(at),
@@ -486,7 +492,7 @@ impl Clause<'_, '_> {
         };
         let at = match self.int(v) {
             Operand::Imm(address) => (address as u64).wrapping_sub(SCRATCH) as u32,
-            // It comes from another piece of the clause.
+            // The value was defined in another segment of the clause.
             Operand::V(_) => self.f.instructions().find_map(|(_, i)| made(i)).unwrap_or(0),
         };
         self.fixed_place(at)
@@ -512,16 +518,16 @@ impl Clause<'_, '_> {
     }
 
     pub(crate) fn copy(&mut self, dst: Value, src: Value, len: Value) {
-        // What is asked for on the way is not known where the way is not taken.
-        let known = self.homes.known_thread();
+        // What this path fetches is unknown on the paths around it.
+        let known = self.fetches.known_thread();
         self.copy_checked(dst, src, len);
-        self.homes.forget_thread(known);
+        self.fetches.restore_thread(known);
     }
 
     fn copy_checked(&mut self, dst: Value, src: Value, len: Value) {
         let (bad_dst, bad_src, done) = (self.bad(dst), self.bad(src), self.b.label());
         let len = self.int(len);
-        let far = self.env.layout.far;
+        let d_memory = self.env.layout.d_memory;
         match (self.values[dst.0 as usize], self.space(dst), len) {
             (_, Space::Scratch, len) => {
                 let to = self.reg(dst);
@@ -529,9 +535,9 @@ impl Clause<'_, '_> {
                 let off = self.b.sub(to, start);
                 let len = match len {
                     Operand::Imm(0) => return,
-                    Operand::Imm(n) if n as u64 <= u64::from(far.cap) => {
-                        // A constant does not need the second half.
-                        self.b.br(Jmp::Gt, off, far.cap - n as u32, bad_dst);
+                    Operand::Imm(n) if n as u64 <= u64::from(d_memory.cap) => {
+                        // A constant length does not need the second half.
+                        self.b.br(Jmp::Gt, off, d_memory.cap - n as u32, bad_dst);
                         Operand::Imm(n)
                     }
                     Operand::Imm(_) => {
@@ -541,8 +547,8 @@ impl Clause<'_, '_> {
                     }
                     Operand::V(len) => {
                         self.b.br(Jmp::Eq, len, 0, done);
-                        self.b.br(Jmp::Gt, len, far.cap, bad_dst);
-                        self.b.br(Jmp::Gt, off, far.cap, bad_dst);
+                        self.b.br(Jmp::Gt, len, d_memory.cap, bad_dst);
+                        self.b.br(Jmp::Gt, off, d_memory.cap, bad_dst);
                         Operand::V(len)
                     }
                 };
@@ -550,18 +556,20 @@ impl Clause<'_, '_> {
                 let top = self.top;
                 let top = self.b.reg(top);
                 self.b.br(Jmp::Gt, end, top, bad_dst);
-                if far.cap > 0 {
+                if d_memory.cap > 0 {
                     let source = self.source(src, len, bad_src, false);
                     let slot = self.slot();
-                    let first = self.b.add(slot, far.scratch);
+                    let first = self.b.add(slot, d_memory.scratch);
                     let to = self.b.add(first, off);
                     self.read(to, len, &source, bad_src);
                 }
             }
             (Some(Val::Place(var, at, more)), _, Operand::Imm(n)) => {
-                // Within one object the bytes may overlap; another cannot fail half way.
+                // Within one object the bytes may overlap. A copy from another object cannot fail
+                // half way.
                 let direct = matches!(self.values[src.0 as usize], Some(Val::Place(from, ..)) if from != var);
-                // The destination is judged first; a source that cannot be read must leave it as it is.
+                // The destination is checked first. A source that cannot be read must leave the
+                // destination unchanged.
                 let (base, off) = self.object_place((var, at, more), n as u32, true, (bad_dst, done));
                 let source = self.source(src, len, bad_src, false);
                 let to = self.b.add(base, i32::from(off));
@@ -591,9 +599,9 @@ impl Clause<'_, '_> {
         self.b.bind(done);
     }
 
-    /// Reads an object to the stage.
+    /// Reads an object to the stage buffer.
     fn stage(&mut self, len: Operand, source: &Source, bad: Label) -> V {
-        let at = self.env.layout.far.stage;
+        let at = self.env.layout.d_memory.stage;
         let slot = self.slot();
         let stage = self.b.add(slot, at);
         self.read(stage, len, source, bad);
@@ -602,25 +610,26 @@ impl Clause<'_, '_> {
 
     // ---- memory of the process
 
-    /// Bytes go through the second half of scratch memory.
+    /// The bytes are copied through the second half of scratch memory.
     pub(crate) fn copy_out(&mut self, src: Value, addr: Value, len: Value) {
         let (bad_src, bad) = (self.bad(src), self.bad(addr));
         let full = self.fault(FaultKind::NoScratch, Operand::Imm(0));
-        let (done, limit, far) = (self.b.label(), self.limit(), self.env.layout.far);
-        let known = self.homes.known_thread();
+        let (done, limit, d_memory) = (self.b.label(), self.limit(), self.env.layout.d_memory);
+        let known = self.fetches.known_thread();
         let len = self.reg(len);
-        // Less than 1, so that the verifier knows that it is 1.
+        // An unsigned comparison below 1, after which the verifier knows that the length is at
+        // least 1.
         self.b.br(Jmp::Lt, len, 1, done);
         self.b.br(Jmp::Gt, len, limit, full);
         let source = self.source(src, Operand::V(len), bad_src, false);
         let slot = self.slot();
-        let through = self.b.add(slot, far.scratch + far.cap);
+        let through = self.b.add(slot, d_memory.scratch + d_memory.cap);
         self.read(through, Operand::V(len), &source, bad_src);
         let to = self.reg(addr);
         let failed = self.b.call(Helper::PROBE_WRITE_USER, &[to, through, len]);
         self.b.br(Jmp::Ne, failed, 0, bad);
         self.b.bind(done);
-        self.homes.forget_thread(known);
+        self.fetches.restore_thread(known);
     }
 
     pub(crate) fn copy_out_str(&mut self, value: Value, addr: Value, max: Value) {

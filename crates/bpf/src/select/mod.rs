@@ -1,30 +1,32 @@
 //! Instruction selection: a DIF clause becomes MIR.
 //!
-//! Each kind of operation has its file; what they share is [`Clause`], the state of one clause's translation. The
-//! decision that shapes it: a DIF value is not always a register. Constants stay constants, comparisons wait for the
-//! branch that uses them, strings have four forms ([`strings`]); a value becomes bits where an operation wants bits.
+//! Each kind of operation has its own file. They share [`Clause`], the state of one clause's
+//! translation. The decision that shapes selection: a DIF value is not always in a register.
+//! Constants stay constants, a comparison is fused with the branch that uses it, strings have three
+//! representations ([`strings`]). A value is materialized where an operation needs its bits.
 //!
-//! What a firing knows (which probe, which CPU, arguments) comes from the program around the clause ([`Firing`]) and from
-//! the provider through [`Context`]; a clause fetches what it names, once, where all its uses are reached from
-//! ([`builtin`]).
+//! The state of a firing (which probe, which CPU, arguments) comes from the program around the
+//! clause ([`Firing`]) and from the provider through [`Context`]. A clause fetches each builtin
+//! once, in a block that dominates all its uses ([`builtin`]).
 //!
 //! ```text
-//!  mod      blocks, block parameters, branches          strings  compare, measure, load, copy
-//!  int      arithmetic, checks, loads                   effect   records, variables, aggregations, exit
-//!  builtin  arguments, ids, clocks, names               fault    where a fault goes
-//!  memory   objects, scratch memory, pointers           far      where they are in a slot
-//!  task     members of the current thread's task
+//!  mod      blocks, block parameters, branches          strings   compare, measure, load, copy
+//!  int      arithmetic, checks, loads                   effect    records, variables, aggregations, exit
+//!  builtin  arguments, ids, clocks, names               fault     fault stubs and exits
+//!  memory   objects, scratch memory, pointers           d_memory  their layout in a slot
+//!  task     members of the current thread's task        layout    layout of a slot
+//!  split    division of long clauses                    segment   translation of one segment
 //! ```
 
 pub(crate) mod builtin;
-pub(crate) mod cut;
+pub(crate) mod d_memory;
 pub(crate) mod effect;
-pub(crate) mod far;
 pub(crate) mod fault;
 pub(crate) mod int;
 pub(crate) mod layout;
 mod memory;
-pub(crate) mod piece;
+pub(crate) mod segment;
+pub(crate) mod split;
 pub(crate) mod strings;
 pub(crate) mod subr;
 pub(crate) mod task;
@@ -38,40 +40,40 @@ use crate::program::{Context, Index, Probe, Session};
 use crate::regalloc::CodegenError;
 use crate::routines::SlotRef;
 pub(crate) use crate::routines::near;
-use builtin::Homes;
-use cut::Facts;
+use builtin::FetchPoints;
 use layout::SlotParts;
+use split::Facts;
 use strings::{Shape, Str};
 
-/// What code generation may say.
+/// The result of code generation.
 pub(crate) type Result<T> = std::result::Result<T, CodegenError>;
 
-/// What one firing knows, and where.
+/// The state of one firing, and where the generated code has it.
 pub(crate) struct Firing<'e> {
     pub(crate) context: &'e dyn Context,
-    /// The program's argument.
+    /// The program's context argument.
     pub(crate) ctx: V,
-    /// Which probe fired.
+    /// ClauseInstance probe fired.
     pub(crate) index: Index,
     /// The probes of the program, by index.
     pub(crate) probes: &'e [Probe],
     /// The program's table of probes, when there are several.
     pub(crate) table: Option<crate::program::ProbeTable>,
-    /// CPU and control element.
+    /// CPU and per-CPU control element.
     pub(crate) cpu: crate::routines::Firing,
     /// The scratch slot, when one was taken.
     pub(crate) slot: Option<SlotRef>,
-    /// Where things are in it.
+    /// The offsets in the slot.
     pub(crate) parts: SlotParts,
     /// Stacks that the program captured, in a function.
     pub(crate) captured: Option<layout::Captured>,
     /// `this->` integers in registers.
     pub(crate) this: Vec<Option<V>>,
-    /// The program has many clauses: what each needs is a function.
+    /// The program has many clauses. Each resource that a clause needs is obtained in a function.
     pub(crate) divided: bool,
-    /// `vtimestamp`, in the program itself; its functions ask for it.
+    /// `vtimestamp`, in the program itself. Functions of the program load it again.
     pub(crate) vtime: Option<V>,
-    /// True for ERROR's clauses: a fault there is not reported again.
+    /// True for ERROR's clauses. A fault there is not reported again.
     pub(crate) in_error: bool,
 }
 
@@ -80,15 +82,16 @@ pub(crate) struct Firing<'e> {
 pub(crate) enum Val {
     /// An integer or address.
     Int(Operand),
-    /// A comparison that waits for its only use.
+    /// A comparison that is emitted at its only use.
     Cmp(Cond, Operand, Operand),
-    /// A comparison of strings that waits for the branch behind it.
+    /// A string comparison that is emitted in the branch behind it.
     StrCmp(Cond, Str, Str),
     /// A string.
     Str(Str),
-    /// An address in a variable that is an object: bytes known now, and bytes that the firing knows.
+    /// An address in a variable that is an object: a constant offset, and an offset known at run
+    /// time.
     Place(VarId, i64, Option<V>),
-    /// Made in another piece of the clause: [`piece`].
+    /// Defined in another segment of the clause: see [`segment`].
     Saved,
 }
 
@@ -98,46 +101,47 @@ pub(crate) struct Clause<'e, 'b> {
     pub(crate) firing: &'b Firing<'b>,
     pub(crate) b: &'b mut Builder,
     pub(crate) f: &'e Function,
-    /// Its position in the module.
+    /// Index of the clause in the module.
     pub(crate) number: usize,
     /// Id of this clause at probe index 0 of the program.
     pub(crate) epid_base: u32,
     pub(crate) values: Vec<Option<Val>>,
     pub(crate) facts: &'b Facts,
-    pub(crate) homes: Homes,
+    pub(crate) fetches: FetchPoints,
     pub(crate) tasks: task::TaskLoads,
     pub(crate) block: usize,
-    /// The blocks that are translated, and their labels.
+    /// The blocks to translate, and their labels.
     blocks: Range<usize>,
     labels: Vec<Label>,
-    /// Where the clause ends.
+    /// The label at the end of the clause.
     pub(crate) end: Label,
-    /// The piece of a long clause that this is.
-    piece: Option<piece::Place<'e>>,
+    /// The segment of a long clause that is being translated.
+    segment: Option<segment::SegmentState<'e>>,
     /// The reserved record.
-    pub(crate) record: Option<effect::Open>,
+    pub(crate) record: Option<effect::OpenRecord>,
     pub(crate) faults: fault::Faults,
-    /// How much scratch memory is taken: a constant, or a register where the clause takes more.
+    /// Amount of scratch memory taken: a constant, or a register where the clause takes more at run
+    /// time.
     pub(crate) top: Operand,
-    /// Bookkeeping for the current instruction: action and position.
+    /// Action and position of the current instruction, for faults.
     pub(crate) at: (u16, u32),
 }
 
-/// Which clause is translated.
+/// A clause as a program uses it.
 #[derive(Clone, Copy)]
-pub(crate) struct Which {
-    /// Its position in the module.
+pub(crate) struct ClauseInstance {
+    /// Index of the clause in the module.
     pub(crate) number: usize,
     /// Id of this clause at probe index 0 of the program.
     pub(crate) epid_base: u32,
 }
 
-/// Translates a clause; control goes on behind it whatever happens in it.
+/// Translates a clause. Control always continues behind it.
 pub(crate) fn clause<'e>(
     env: &'e Session<'e>,
     firing: &Firing<'_>,
     b: &mut Builder,
-    which: Which,
+    which: ClauseInstance,
 ) -> Result<()> {
     let f = &env.module.clauses[which.number].func;
     let facts = Facts::new(f, &env.layout.null_vars);
@@ -153,12 +157,12 @@ pub(crate) fn clause<'e>(
 }
 
 impl<'e, 'b> Clause<'e, 'b> {
-    /// Some blocks of a clause, of which it may begin at `entries`.
+    /// Prepares the translation of some blocks of a clause, which is entered at any of `entries`.
     fn new(
         env: &'e Session<'e>,
         firing: &'b Firing<'b>,
         b: &'b mut Builder,
-        which: Which,
+        which: ClauseInstance,
         (f, facts): (&'e Function, &'b Facts),
         blocks: Range<usize>,
         entries: &[usize],
@@ -176,13 +180,13 @@ impl<'e, 'b> Clause<'e, 'b> {
             epid_base: which.epid_base,
             values: vec![None; f.values.len()],
             facts,
-            homes: Homes::new(f, &blocks, entries, &tasks),
+            fetches: FetchPoints::new(f, &blocks, entries, &tasks),
             tasks,
             block: blocks.start,
             blocks,
             labels,
             end,
-            piece: None,
+            segment: None,
             record: None,
             faults,
             top: Operand::Imm(0),
@@ -200,8 +204,8 @@ impl<'e, 'b> Clause<'e, 'b> {
         }
     }
 
-    /// Translates the blocks. `reserved`: the record that is reserved at the start of each block.
-    fn run(&mut self, mut reserved: Vec<Option<effect::Open>>) -> Result<()> {
+    /// Translates the blocks. `reserved` is the record that is reserved at the start of each block.
+    fn run(&mut self, mut reserved: Vec<Option<effect::OpenRecord>>) -> Result<()> {
         let before = &self.f.blocks[..self.blocks.start];
         let mut offset = before.iter().map(|b| b.insts.len() as u32).sum();
         for i in self.blocks.clone() {
@@ -210,7 +214,7 @@ impl<'e, 'b> Clause<'e, 'b> {
             self.record = reserved[i];
             let label = self.labels[i - self.blocks.start];
             self.b.bind(label);
-            self.homes.enter();
+            self.fetches.enter();
             for (n, inst) in block.insts.iter().enumerate() {
                 self.at = (inst.action, offset);
                 offset += 1;
@@ -220,7 +224,7 @@ impl<'e, 'b> Clause<'e, 'b> {
                 self.b.set_span(outer);
                 result?;
             }
-            self.fetch_homed(i);
+            self.fetch_shared(i);
             let record = self.record;
             block.term.for_each_edge(|to, _| reserved[to.0 as usize] = record);
             self.term(&block.term)?;
@@ -232,7 +236,7 @@ impl<'e, 'b> Clause<'e, 'b> {
         match self.f.values[p.0 as usize] {
             Ty::Int | Ty::Ptr(_) => Val::Int(Operand::V(self.b.var())),
             Ty::Str => match self.facts.temps.shape[p.0 as usize] {
-                Some(Shape::Known) => Val::Str(Str::Known(Operand::V(self.b.var()))),
+                Some(Shape::Interned) => Val::Str(Str::Interned(Operand::V(self.b.var()))),
                 Some(Shape::Comm) => Val::Str(Str::Comm(self.b.var(), self.b.var())),
                 _ => Val::Str(self.temp(p)),
             },
@@ -247,7 +251,7 @@ impl<'e, 'b> Clause<'e, 'b> {
         Str::Bytes(base, off)
     }
 
-    /// A place of `bytes` bytes in the scratch slot, as loads and stores name it.
+    /// An address of `bytes` bytes in the scratch slot, as base and offset for loads and stores.
     pub(crate) fn place(&mut self, at: u32, bytes: u32) -> (V, i16) {
         let slot = self.slot();
         near(self.b, slot, at, bytes)
@@ -258,11 +262,11 @@ impl<'e, 'b> Clause<'e, 'b> {
         self.slot_ref().address
     }
 
-    /// The same with its number.
+    /// The scratch slot, with its number.
     pub(crate) fn slot_ref(&mut self) -> SlotRef {
         match self.firing.slot {
             Some(slot) => slot,
-            // Cannot be: a program whose clauses need a slot takes one.
+            // Unreachable: a program whose clauses need a slot takes one.
             None => SlotRef { address: self.b.imm(0), number: self.b.imm(0) },
         }
     }
@@ -316,11 +320,11 @@ impl<'e, 'b> Clause<'e, 'b> {
         match self.values[v.0 as usize] {
             Some(Val::Str(s)) => s,
             Some(Val::Saved) => self.saved_string(v),
-            _ => Str::Known(Operand::Imm(0)),
+            _ => Str::Interned(Operand::Imm(0)),
         }
     }
 
-    /// Jumps to `yes` when the integers compare so.
+    /// Jumps to `yes` when the comparison of the integers holds.
     pub(crate) fn branch_ints(&mut self, cond: Cond, x: Operand, y: Operand, yes: Label) {
         let jmp = match cond {
             Cond::Eq => Jmp::Eq,
@@ -370,7 +374,7 @@ impl<'e, 'b> Clause<'e, 'b> {
         Ok(())
     }
 
-    /// A block's parameters are written by nobody else, so the moves cannot meet each other.
+    /// Nothing else writes a block's parameters, so the moves cannot conflict.
     fn edge(&mut self, to: dif::ir::Block, args: &[Value]) {
         let f = self.f;
         let to = to.0 as usize;
@@ -384,8 +388,8 @@ impl<'e, 'b> Clause<'e, 'b> {
                     let value = self.int(*a);
                     self.b.set(dst, value);
                 }
-                Some(Val::Str(Str::Known(Operand::V(dst)))) => {
-                    if let Str::Known(id) = self.string(*a) {
+                Some(Val::Str(Str::Interned(Operand::V(dst)))) => {
+                    if let Str::Interned(id) = self.string(*a) {
                         self.b.set(dst, id);
                     }
                 }

@@ -1,16 +1,17 @@
-//! Strings: four representations, and what can be done with them without making bytes of them.
+//! Strings: three representations, and the operations that need no bytes.
 //!
 //! ```text
-//!  Known   an index into the session's interned strings (constants, probe names): compared and recorded as a number
-//!  Comm    execname: the two words of the task's comm, zero-padded
-//!  Bytes   strsize bytes in the scratch slot (or a variable), zero behind the NUL
+//!  Interned  an index into the session's interned strings (constants, probe names): compared and recorded as a number
+//!  Comm      execname: the two words of the task's comm, zero-padded
+//!  Bytes     strsize bytes in the scratch slot (or a variable), zero behind the NUL
 //! ```
 //!
-//! The decision that shapes it: bytes behind a NUL are always zero, so that equality, order, hashing and copying go by
-//! words, eight bytes at a step, and a difference of two big-endian words is the order of the strings.
+//! The decision that shapes them: bytes behind a NUL are always zero. Equality, order, hashing and
+//! copying can therefore go by words of eight bytes, and comparing two big-endian words gives the
+//! order of the strings.
 //!
-//! NULL is bytes that no string has: a NUL with something behind it ([`NULL`]). It comes before every string but "", to
-//! which it is equal.
+//! NULL is encoded as bytes that no string has: a NUL with another byte behind it ([`NULL`]). It is
+//! equal to the empty string, and less than all others.
 
 use dif::ir::{Cond, FaultKind, InstData, StrId, Value};
 
@@ -22,11 +23,11 @@ use crate::routines::words::{compare, copy_words, length, length_in_word, zero, 
 /// The first word of a NULL string; the others are zero.
 pub(crate) const NULL: i64 = 0xff00;
 
-/// How a string value is held, decided before code is made.
+/// The representation of a string value, decided before code generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Interned.
-    Known,
+    /// An index.
+    Interned,
     /// Two words.
     Comm,
     /// Memory.
@@ -34,12 +35,12 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The shape that can hold either.
+    /// The representation that can hold either.
     pub(crate) fn join(self, other: Shape) -> Shape {
         if self == other { self } else { Shape::Bytes }
     }
 
-    /// True when it takes a temporary of the slot.
+    /// True when the representation needs a temporary in the slot.
     pub(crate) fn needs_temp(self) -> bool {
         self == Shape::Bytes
     }
@@ -49,7 +50,7 @@ impl Shape {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Str {
     /// Index into the interned strings.
-    Known(Operand),
+    Interned(Operand),
     /// Words of the comm.
     Comm(V, V),
     /// Memory: a pointer and an offset.
@@ -66,7 +67,7 @@ pub(crate) fn words(text: &[u8]) -> Vec<u64> {
 }
 
 impl Clause<'_, '_> {
-    /// The text of an interned string, when it is known now.
+    /// The text of an interned string, when it is a compile-time constant.
     pub(crate) fn text(&self, id: Operand) -> Option<&[u8]> {
         match id {
             Operand::Imm(i) => self.env.module.strings.get(usize::try_from(i).ok()?).map(Vec::as_slice),
@@ -76,14 +77,15 @@ impl Clause<'_, '_> {
 
     /// The interned constant.
     pub(crate) fn constant(&self, id: StrId) -> Str {
-        Str::Known(Operand::Imm(i64::from(id.0)))
+        Str::Interned(Operand::Imm(i64::from(id.0)))
     }
 
-    /// Address of the bytes of a string; a comm is put on the stack first, so only its 16 bytes are there.
+    /// The address of a string's bytes. A comm is written to the stack first, so only its 16 bytes
+    /// are there.
     pub(crate) fn address(&mut self, s: Str) -> (V, i16) {
         match s {
             Str::Bytes(base, off) => (base, off),
-            Str::Known(id) => (self.interned_address(id), 0),
+            Str::Interned(id) => (self.interned_address(id), 0),
             Str::Comm(w0, w1) => {
                 let stack = self.b.stack(16);
                 self.b.slot_store(Size::B8, stack, 0, w0);
@@ -101,7 +103,7 @@ impl Clause<'_, '_> {
             Operand::V(id) if area.direct() => {
                 let base = b.map_value(area.map, 0);
                 let (at, done) = (b.copy(base), b.label());
-                // Never taken; the verifier wants a bound.
+                // Never taken. The verifier needs the bound.
                 b.br(Jmp::Ge, id, area.count, done);
                 let off = b.mul(id, area.stride);
                 b.update(Alu::Add, at, off);
@@ -116,11 +118,12 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Copies a string to `size` bytes at `base + off`. With `fresh` the destination is zero already.
+    /// Copies a string to `size` bytes at `base + off`. With `fresh` the destination is already
+    /// zero.
     pub(crate) fn write_string(&mut self, s: Str, base: V, off: i16, size: u32, fresh: bool) {
         let words: Vec<Operand> = match s {
             Str::Comm(w0, w1) => vec![w0.into(), w1.into()],
-            Str::Known(id) if let Some(text) = self.text(id).filter(|t| t.len() < 64) => {
+            Str::Interned(id) if let Some(text) = self.text(id).filter(|t| t.len() < 64) => {
                 words(text).into_iter().map(Operand::from).collect()
             }
             _ => {
@@ -133,7 +136,8 @@ impl Clause<'_, '_> {
         };
         let words = &words[..words.len().min(size as usize / 8)];
         let rest = size - 8 * words.len() as u32;
-        // There would be a function for each length: behind short constants in long strings all is zeroed first.
+        // One function zeroes all first, instead of one function for each length behind a short
+        // constant in a long string.
         let whole = size > 512;
         if !fresh && whole {
             zero(self.b, base, off, size);
@@ -148,7 +152,7 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Jumps to `yes` when the strings compare so, and falls through when they do not.
+    /// Jumps to `yes` when the comparison of the strings holds, else falls through.
     pub(crate) fn branch_strings(&mut self, cond: Cond, x: Str, y: Str, yes: Label) {
         let unsigned = match cond {
             Cond::Eq => Jmp::Eq,
@@ -159,24 +163,24 @@ impl Clause<'_, '_> {
             Cond::Sge | Cond::Uge => Jmp::Ge,
         };
         match (x, y) {
-            (Str::Known(a), Str::Known(c)) if let (Some(a), Some(c)) = (self.text(a), self.text(c)) => {
+            (Str::Interned(a), Str::Interned(c)) if let (Some(a), Some(c)) = (self.text(a), self.text(c)) => {
                 if dif::eval::str_cmp(cond, a, c) {
                     self.b.jmp(yes);
                 }
             }
-            // Interned by text: the same index is the same text.
-            (Str::Known(a), Str::Known(c)) if matches!(cond, Cond::Eq | Cond::Ne) => {
+            // Strings are interned by text, so equal texts have equal indexes.
+            (Str::Interned(a), Str::Interned(c)) if matches!(cond, Cond::Eq | Cond::Ne) => {
                 let (a, c) = if let Operand::Imm(_) = a { (c, a) } else { (a, c) };
                 let a = self.b.reg(a);
                 self.b.br(unsigned, a, c, yes);
             }
-            (Str::Known(a), _) if self.text(a).is_some() => {
+            (Str::Interned(a), _) if self.text(a).is_some() => {
                 self.branch_constant(unsigned.swap(), y, a, yes);
             }
-            (_, Str::Known(c)) if self.text(c).is_some() => self.branch_constant(unsigned, x, c, yes),
+            (_, Str::Interned(c)) if self.text(c).is_some() => self.branch_constant(unsigned, x, c, yes),
             _ => {
                 let comm = matches!(x, Str::Comm(..)) || matches!(y, Str::Comm(..));
-                // A comm ends within its 16 bytes, so the comparison does.
+                // A comm ends within 16 bytes, so the comparison does too.
                 let bytes = if comm { 16.min(self.env.module.strsize) } else { self.env.module.strsize };
                 let (p, po) = self.address(x);
                 let (q, qo) = self.address(y);
@@ -216,7 +220,7 @@ impl Clause<'_, '_> {
                 (Str::Comm(w0, _), _) if i == 0 => w0,
                 (Str::Comm(_, w1), _) if i == 1 => w1,
                 (_, Some(base)) => self.b.load(size, base, off + 8 * i as i16),
-                // The comm's NUL came before the constant's: the words before differed.
+                // The comm's NUL precedes the constant's, so an earlier word differed.
                 _ => break,
             };
             match cond {
@@ -246,7 +250,7 @@ impl Clause<'_, '_> {
         self.b.bind(no);
     }
 
-    /// Goes on only where none of an instruction's strings that are to be texts is NULL.
+    /// Faults when a string operand that must be a text is NULL.
     pub(crate) fn check_nulls(&mut self, inst: &InstData) {
         let mut nulls: Vec<Value> = Vec::new();
         inst.op.for_each_text(|v| {
@@ -277,7 +281,7 @@ impl Clause<'_, '_> {
     /// Length without the NUL.
     pub(crate) fn string_length(&mut self, s: Str) -> Operand {
         match s {
-            Str::Known(id) if let Some(text) = self.text(id) => Operand::Imm(text.len() as i64),
+            Str::Interned(id) if let Some(text) = self.text(id) => Operand::Imm(text.len() as i64),
             Str::Comm(w0, w1) => {
                 let len = self.b.var();
                 let done = self.b.label();
@@ -300,8 +304,8 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// Reads a string of at most `max` bytes, which is below strsize where it is constant, from memory into a temporary; a
-    /// fault goes to `bad`.
+    /// Reads a string of at most `max` bytes (less than strsize where `max` is a constant) from
+    /// memory into a temporary. A fault goes to `bad`.
     pub(crate) fn load_string(&mut self, addr: V, user: bool, max: Operand, base: V, off: i16, bad: Label) {
         let strsize = self.env.module.strsize;
         zero(self.b, base, off, strsize);

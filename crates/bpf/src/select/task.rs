@@ -1,11 +1,14 @@
 //! Members of the current thread's task, loaded directly.
 //!
-//! `curthread` is a plain number, and what is read through it is a checked read: a helper, a copy to the stack, a branch. But
-//! the task itself is always there, and the verifier lets a program that asked for it by BTF load its members with one
-//! instruction. So loads at a constant distance from `curthread` that are exactly a number among the task's members
-//! (`Target::task_numbers`) become that, and the number itself is not even fetched where nothing else uses it.
+//! `curthread` is a plain number, so a read through it is a checked read: a helper call, a copy to
+//! the stack, a branch. The task itself is always accessible, and the verifier allows a program
+//! that obtained it by BTF to load its members with one instruction. So a load at a constant offset
+//! from `curthread` becomes a direct load where it matches a numeric member of the task
+//! (`Target::task_numbers`). The number `curthread` itself is fetched only where something else
+//! uses it.
 //!
-//! Pointers among the members are not: what the verifier says of a pointer that it knows forbids arithmetic that D allows.
+//! Members that are pointers are excluded: the verifier forbids arithmetic on a typed pointer that
+//! D allows.
 
 use dif::ir::{BinOp, Function, InstData, IntBuiltin, Op, Space, Value};
 
@@ -14,9 +17,9 @@ use super::{Clause, Val};
 use crate::mir::{Operand, Size};
 use crate::program::Target;
 
-/// What the values of a clause have to do with the task.
+/// The task loads of a clause.
 pub(crate) struct TaskLoads {
-    /// Bytes from `curthread`, of an address that is so.
+    /// For each value that is an address in the task: its offset from `curthread`.
     offset: Vec<Option<i64>>,
     /// Addresses that only direct loads use.
     unused: Vec<bool>,
@@ -49,7 +52,7 @@ impl TaskLoads {
             };
             loads.offset[r] = offset;
         }
-        // Users stand behind what they use.
+        // A use is behind the definition.
         loads.unused = loads.offset.iter().map(Option::is_some).collect();
         for block in &f.blocks {
             each_term_use(&block.term, |v| loads.unused[v.0 as usize] = false);
@@ -67,21 +70,21 @@ impl TaskLoads {
         loads
     }
 
-    /// Where in the task a load is that can be a direct one.
+    /// The offset in the task of a load that can be direct.
     fn direct(&self, addr: Value, size: u8, target: &Target) -> Option<i16> {
         let at = self.offset.get(addr.0 as usize).copied().flatten();
         let at = at.and_then(|at| i16::try_from(at).ok())?;
         target.task_numbers.contains(&(at, size)).then_some(at)
     }
 
-    /// True for an instruction whose value nobody needs.
+    /// True for an instruction whose value is not needed.
     pub(crate) fn is_unused(&self, inst: &InstData) -> bool {
         inst.result.is_some_and(|r| self.unused.get(r.0 as usize).copied().unwrap_or(false))
     }
 }
 
 impl Clause<'_, '_> {
-    /// Loads a number of the task directly, if that can be.
+    /// Emits a direct load of a number of the task, if that is possible.
     pub(crate) fn load_of_task(&mut self, inst: &InstData, size: u8, signed: bool, addr: Value) -> bool {
         let Some(at) = self.tasks.direct(addr, size, self.env.target) else { return false };
         let Some(width) = Size::of(u32::from(size)) else { return false };

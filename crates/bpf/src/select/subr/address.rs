@@ -1,22 +1,22 @@
-//! Addresses of networks and links: bytes that were read into the work area become text there.
+//! Network and link addresses as text. The address bytes were read into the work area.
 
 use super::loops::{LENGTH, append, byte, each, next, put_appended, stop};
 use crate::mir::{Alu, Builder, Inst, Jmp, Size, V};
 
-/// Where the address is in the work area.
+/// Offset of the address in the work area.
 pub(super) const ADDRESS: i16 = 64;
 
-// In the work area, for the longest run of zero groups.
+// Offsets in the work area for the longest run of zero groups.
 const RUN: i16 = 16;
 const BEST: i16 = 24;
 const BEST_START: i16 = 32;
 
-/// How an IPv6 address that has an IPv4 one in it is shown.
+/// How to print an IPv6 address that contains an IPv4 address.
 pub(super) const PLAIN: u8 = 0;
 
 /// The hexadecimal digit of a number below 16.
 fn hex(b: &mut Builder, value: V) -> V {
-    // 39 more behind the digits, without a branch.
+    // The letters are 39 further than the digits. No branch.
     let nine = b.imm(9);
     let over = b.sub(nine, value);
     let sign = b.sar(over, 63);
@@ -25,7 +25,7 @@ fn hex(b: &mut Builder, value: V) -> V {
     b.add(c, more)
 }
 
-/// Four numbers with points between them, from `at` in the work area.
+/// Four numbers separated by points, from `at` in the work area.
 fn dotted(b: &mut Builder, work: V, at: i16) {
     let start = b.add(work, i32::from(at));
     each(b, &format!("dt_dotted_{at}"), 4, &[start, work], |b, turn, addresses| {
@@ -55,7 +55,7 @@ fn dotted(b: &mut Builder, work: V, at: i16) {
     });
 }
 
-/// The IPv4 address of the work area to `target`.
+/// Formats the IPv4 address in the work area into `target`.
 pub(super) fn inet4(b: &mut Builder, strsize: u32) {
     let (target, work) = (b.param(0), b.param(1));
     b.store(Size::B8, work, LENGTH, 0);
@@ -64,8 +64,8 @@ pub(super) fn inet4(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
-/// The IPv6 address of the work area to `target`; the third argument is 0 when one that has an IPv4 address in it is shown
-/// as that.
+/// Formats the IPv6 address in the work area into `target`. A third argument of 0 prints a
+/// contained IPv4 address as IPv4.
 pub(super) fn inet6(b: &mut Builder, strsize: u32) {
     let (target, work, full) = (b.param(0), b.param(1), b.param(2));
     for at in [LENGTH, RUN, BEST, BEST_START] {
@@ -109,7 +109,7 @@ pub(super) fn inet6(b: &mut Builder, strsize: u32) {
     let some = b.label();
     let best = b.load(Size::B8, work, BEST);
     b.br(Jmp::Ge, best, 2, some);
-    // One group alone is not worth it: as if the run stood behind the end.
+    // A run of one group is not abbreviated: it is moved behind the end.
     b.store(Size::B8, work, BEST, 0);
     b.store(Size::B8, work, BEST_START, 8);
     b.bind(some);
@@ -173,7 +173,7 @@ pub(super) fn inet6(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
-/// So many bytes of the work area, in hexadecimal with colons, to `target`.
+/// Formats so many bytes of the work area into `target`, in hexadecimal with colons.
 pub(super) fn link(b: &mut Builder, strsize: u32) {
     let (target, work, count) = (b.param(0), b.param(1), b.param(2));
     b.store(Size::B8, work, LENGTH, 0);

@@ -1,22 +1,23 @@
-//! `progenyof()`: the parents of the current process, up to the one that is its own.
+//! `progenyof()`: walks the parents of the current process, up to the process that is its own
+//! parent.
 
 use super::loops::{each, next, stop};
 use crate::mir::{Builder, Helper, Jmp, Label, Size, V};
 use crate::program::{PidOffsets, TaskOffsets};
 
-// In the work area.
+// Offsets in the work area.
 const TASK: i16 = 0;
 const FOUND: i16 = 8;
 const PID: i16 = 16;
 const READ: i16 = 24;
 const IDS: i16 = 32;
 
-/// Generations that are followed.
+/// Maximum number of generations.
 const GENERATIONS: i64 = 4096;
-/// Pid namespaces in one another: the kernel's limit.
+/// Maximum nesting of pid namespaces, the kernel's limit.
 const LEVELS: i64 = 32;
 
-/// Reads kernel memory into the work area; to `end` when it cannot be read.
+/// Reads kernel memory into the work area. Jumps to `end` when it cannot be read.
 fn read(b: &mut Builder, work: V, (base, off): (V, i16), size: Size, end: Label) -> V {
     let (to, bytes) = (b.add(work, i32::from(READ)), b.imm(i64::from(size.bytes())));
     let from = b.add(base, i32::from(off));
@@ -25,7 +26,8 @@ fn read(b: &mut Builder, work: V, (base, off): (V, i16), size: Size, end: Label)
     b.load(size, work, READ)
 }
 
-/// 1 when a parent, or the process itself, has this id; in a pid namespace, given its inode, the one it has there.
+/// 1 when the process or an ancestor has this id. With a pid namespace (given by its inode), the id
+/// in that namespace counts.
 pub(super) fn progenyof(b: &mut Builder, at: TaskOffsets, space: Option<(u64, PidOffsets)>) {
     let (pid, work) = (b.param(0), b.param(1));
     let task = b.call(Helper::GET_CURRENT_TASK, &[]);
@@ -66,7 +68,7 @@ pub(super) fn progenyof(b: &mut Builder, at: TaskOffsets, space: Option<(u64, Pi
     b.exit(found);
 }
 
-/// Looks for the id among those that a process has, one a namespace.
+/// Searches the ids of a process, of which it has one in each namespace.
 fn numbers(b: &mut Builder, work: V, ino: u64, o: PidOffsets) {
     each(b, "dt_numbers", LEVELS, &[work], |b, turn, addresses| {
         let &[work] = addresses else { return };

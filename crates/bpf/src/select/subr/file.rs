@@ -1,4 +1,4 @@
-//! Names of files, and arguments of processes.
+//! Names of files, and process arguments.
 
 use dif::ir::{FaultKind, InstData, Value};
 use dif::subr::PathOf;
@@ -38,7 +38,7 @@ impl Clause<'_, '_> {
     pub(super) fn process_args(&mut self, inst: &InstData, start: Value, end: Value) -> Str {
         let (start, end) = (self.reg(start), self.reg(end));
         let Some(Str::Bytes(base, off)) = inst.result.map(|r| self.temp(r)) else {
-            return Str::Known(Operand::Imm(0));
+            return Str::Interned(Operand::Imm(0));
         };
         let to = self.b.add(base, i32::from(off));
         let wrong = routines::args(self.b, to, self.env.module.strsize, start, end);

@@ -1,16 +1,17 @@
-//! A string in a string.
+//! Searching a string in a string.
 
 use super::loops::{byte, each, next, stop};
 use super::text::suffix;
 use crate::mir::{Arg, Builder, Jmp, Size, V};
 
-// In the work area.
+// Offsets in the work area.
 const FROM: i16 = 0;
 const FOUND: i16 = 8;
 const HERE: i16 = 16;
 const DIFFERS: i16 = 24;
 
-/// The place of `sub` (not empty) in `s` that is nearest to `from` in the direction of the search, -1 without one.
+/// The position of `sub` (not empty) in `s` that is nearest to `from` in the direction of the
+/// search, or -1.
 fn find(b: &mut Builder, strsize: u32, backward: bool) {
     let (s, sub, from, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     b.store(Size::B8, work, FROM, from);
@@ -58,7 +59,7 @@ fn find(b: &mut Builder, strsize: u32, backward: bool) {
     b.exit(found);
 }
 
-/// The place: of a function of `s`, `sub`, `from` and the work area.
+/// Calls the search function with `s`, `sub`, `from` and the work area. Returns the position.
 fn place(b: &mut Builder, strsize: u32, backward: bool, (s, sub, from, work): (V, V, V, V)) -> V {
     let args = [
         Arg::Memory(s, strsize),

@@ -1,11 +1,12 @@
-//! `json()`: the machine of `dif::subr`, a turn a byte, its state in the work area.
+//! `json()`: the state machine of `dif::subr`, one iteration a byte, with its state in the work
+//! area.
 
 use super::loops::{byte, clear, each, next, put, step, stop};
 use super::number::digit;
 use crate::mir::{Alu, Builder, Jmp, Label, Size, V};
 use crate::select::strings::NULL;
 
-// What the next byte belongs to.
+// States: what the next byte belongs to.
 const OBJECT: i32 = 1;
 const KEY: i32 = 2;
 const COLON: i32 = 3;
@@ -19,7 +20,7 @@ const FRACTION: i32 = 10;
 const EXPONENT: i32 = 11;
 const COMMA: i32 = 12;
 
-// The work area.
+// Offsets in the work area.
 const AT: i16 = 0;
 const ARRAY: i16 = 8;
 const POSITION: i16 = 16;
@@ -27,14 +28,15 @@ const FOUND: i16 = 24;
 const BRACES: i16 = 32;
 const BRACKETS: i16 = 40;
 const ESCAPE: i16 = 48;
-/// Letters of a word, eight at most.
+/// Letters of a word, at most eight.
 const LETTERS: i16 = 56;
-/// How much of a key is the element so far, or -1.
+/// Number of characters of a key that match the element so far, or -1.
 const SAME: i16 = 64;
-/// Where the value starts and ends.
+/// Start and end of the value.
 const FROM: i16 = 72;
 const TO: i16 = 80;
-/// The element of the path: where it starts and ends, where the next one starts (0: there is none), its number.
+/// The current element of the path: start, end, start of the next element (0: none), and its
+/// number.
 const START: i16 = 88;
 const END: i16 = 96;
 const NEXT: i16 = 104;
@@ -70,7 +72,7 @@ pub(super) fn json(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
-/// Measures the element that starts at `START`, and reads it as a number.
+/// Measures the element that starts at `START`, and parses it as a number.
 fn element(b: &mut Builder, strsize: u32, path: V, work: V) {
     for at in [NEXT, NUMERAL, NEGATIVE, PHASE] {
         b.store(Size::B8, work, at, 0);
@@ -85,7 +87,7 @@ fn element(b: &mut Builder, strsize: u32, path: V, work: V) {
         for separator in [b'.', b'[', b']'] {
             b.br(Jmp::Eq, c, separator, ends);
         }
-        // Phases of the number: blanks and sign, digits, behind it.
+        // Phases of the number: blanks and sign, digits, the rest.
         let (minus, plus, digits, over) = (b.label(), b.label(), b.label(), b.label());
         let phase = b.load(Size::B8, work, PHASE);
         b.br(Jmp::Eq, phase, 1, digits);
@@ -135,8 +137,8 @@ fn element(b: &mut Builder, strsize: u32, path: V, work: V) {
     b.bind(positive);
 }
 
-/// The next byte belongs to this.
-fn go(b: &mut Builder, work: V, at: i32) {
+/// Sets the state for the next byte.
+fn set_state(b: &mut Builder, work: V, at: i32) {
     b.store(Size::B8, work, AT, at);
     next(b);
 }
@@ -156,7 +158,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
         b.br(Jmp::Eq, at, state, scalar);
     }
 
-    // Blanks, and what is between values.
+    // Blanks, and the characters between values.
     let between = b.label();
     b.bind(between);
     b.br(Jmp::Eq, c, b' ', on);
@@ -174,16 +176,16 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.bind(object);
     b.br(Jmp::Ne, c, b'"', end);
     b.store(Size::B8, work, SAME, 0);
-    go(b, work, KEY);
+    set_state(b, work, KEY);
     b.bind(colon);
     b.br(Jmp::Ne, c, b':', end);
-    go(b, work, VALUE);
+    set_state(b, work, VALUE);
     b.bind(comma);
     b.br(Jmp::Ne, c, b',', end);
     let another = b.label();
     let array = b.load(Size::B8, work, ARRAY);
     b.br(Jmp::Ne, array, 0, another);
-    go(b, work, OBJECT);
+    set_state(b, work, OBJECT);
     b.bind(another);
     let position = step(b, work, POSITION, 1);
     begin_item(b, work, position);
@@ -201,13 +203,13 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     let letter = b.sub(c, i32::from(b'a'));
     b.br(Jmp::Ge, letter, 26, end);
     b.store(Size::B8, work, LETTERS, c);
-    go(b, work, WORD);
+    set_state(b, work, WORD);
     b.bind(number);
-    go(b, work, NUMBER);
+    set_state(b, work, NUMBER);
     b.bind(quoted);
     let from = b.add(turn, 1);
     b.store(Size::B8, work, FROM, from);
-    go(b, work, TEXT);
+    set_state(b, work, TEXT);
     b.bind(nested);
     let passed = b.label();
     let found = b.load(Size::B8, work, FOUND);
@@ -216,13 +218,13 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.br(Jmp::Eq, following, 0, passed);
     b.store(Size::B8, work, START, following);
     element(b, strsize, path, work);
-    // The way leads into this one.
+    // The path leads into this object or array.
     b.bind(inner);
     let list = b.label();
     b.br(Jmp::Eq, c, b'[', list);
     b.store(Size::B8, work, ARRAY, 0);
     b.store(Size::B8, work, FOUND, 0);
-    go(b, work, OBJECT);
+    set_state(b, work, OBJECT);
     b.bind(list);
     b.store(Size::B8, work, ARRAY, 1);
     b.store(Size::B8, work, POSITION, 0);
@@ -234,7 +236,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     let count = b.label();
     b.jmp(count);
 
-    // An object or array as a whole.
+    // An object or array that is skipped as a whole.
     b.bind(whole);
     let quote = b.label();
     b.br(Jmp::Eq, c, b'"', quote);
@@ -247,12 +249,12 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.jmp(counted);
     b.bind(in_braces);
     step(b, work, BRACES, 1);
-    go(b, work, WHOLE);
+    set_state(b, work, WHOLE);
     b.bind(in_brackets);
     step(b, work, BRACKETS, 1);
-    go(b, work, WHOLE);
+    set_state(b, work, WHOLE);
     b.bind(quote);
-    go(b, work, WHOLE_TEXT);
+    set_state(b, work, WHOLE_TEXT);
     b.bind(out_brace);
     let left = step(b, work, BRACES, -1);
     b.br(Jmp::Slt, left, 0, end);
@@ -271,7 +273,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.store(Size::B8, work, TO, to);
     stop(b);
     b.bind(missed);
-    go(b, work, COMMA);
+    set_state(b, work, COMMA);
 
     // Words and numbers.
     b.bind(scalar);
@@ -288,9 +290,9 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.br(Jmp::Eq, at, FRACTION, ends);
     b.br(Jmp::Eq, lower, b'x', no_number);
     b.br(Jmp::Ne, c, b'.', ends);
-    go(b, work, FRACTION);
+    set_state(b, work, FRACTION);
     b.bind(figures);
-    go(b, work, EXPONENT);
+    set_state(b, work, EXPONENT);
     b.bind(sign);
     b.br(Jmp::Eq, at, EXPONENT, on);
     b.bind(no_number);
@@ -300,7 +302,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     let over = b.label();
     b.br(Jmp::Ge, letter, 26, over);
     let letters = b.load(Size::B8, work, LETTERS);
-    // One that is too long stays so.
+    // A word that is too long stays too long.
     b.br(Jmp::Gt, letters, 0xff_ffff_ffff_i64, on);
     let letters = b.shl(letters, 8);
     let letters = b.or(letters, c);
@@ -366,7 +368,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.bind(closes);
     b.br(Jmp::Eq, at, KEY, key_ends);
     b.br(Jmp::Eq, at, TEXT, text_ends);
-    go(b, work, WHOLE);
+    set_state(b, work, WHOLE);
     b.bind(key_ends);
     let same = b.load(Size::B8, work, SAME);
     let start = b.load(Size::B8, work, START);
@@ -378,15 +380,15 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     b.br(Jmp::Ne, place, stops, unequal);
     b.store(Size::B8, work, FOUND, 1);
     b.bind(unequal);
-    go(b, work, COLON);
+    set_state(b, work, COLON);
     b.bind(text_ends);
     let behind = b.label();
     result(b, work, turn, behind, at);
     b.bind(behind);
-    go(b, work, COMMA);
+    set_state(b, work, COMMA);
 }
 
-/// An item of an array starts: it is the one, or it is not.
+/// Starts an item of an array, which may be the element.
 fn begin_item(b: &mut Builder, work: V, position: V) {
     let other = b.label();
     let wanted = b.load(Size::B8, work, NUMERAL);
@@ -394,11 +396,12 @@ fn begin_item(b: &mut Builder, work: V, position: V) {
     b.br(Jmp::Ne, position, wanted, other);
     b.store(Size::B8, work, FOUND, 1);
     b.bind(other);
-    go(b, work, VALUE);
+    set_state(b, work, VALUE);
 }
 
-/// A value ended before the byte of this turn. When it is the element, it is the result, unless the path leads on;
-/// else what follows is looked at `behind`, with `at` a comma.
+/// Ends a value before the byte of this iteration. When the value is the element, it is the result,
+/// unless the path continues. Otherwise the code at `behind` handles the byte, with `at` as a
+/// comma.
 fn result(b: &mut Builder, work: V, turn: V, behind: Label, at: V) {
     let (missed, leads_on) = (b.label(), b.label());
     let found = b.load(Size::B8, work, FOUND);

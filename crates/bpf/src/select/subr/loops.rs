@@ -1,9 +1,10 @@
-//! Loops over strings, and what they end in.
+//! Loops over strings, and common operations at their end.
 //!
-//! A loop is `bpf_loop` with a callback that is given the addresses it works on. The decision that shapes it: what a
-//! loop carries from one turn to the next is in memory, in the *work area* of the scratch slot, never in registers or on
-//! the stack. The verifier knows nothing of numbers that come from there, so every turn looks the same to it and it walks
-//! the callback once, whatever `strsize` is; each place is compared with its bound before it is used.
+//! A loop is `bpf_loop` with a callback that takes the addresses it works on. The decision that
+//! shapes it: the state between iterations is in memory, in the *work area* of the scratch slot,
+//! never in registers or on the stack. The verifier knows nothing about numbers loaded from there,
+//! so all iterations look the same and the callback is verified once, whatever `strsize` is. Each
+//! position is compared with its bound before it is used.
 
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, Operand, Size, V};
 use crate::routines::words;
@@ -11,8 +12,8 @@ use crate::routines::words;
 /// Bytes of the work area.
 pub(crate) const WORK: u32 = 256;
 
-/// Runs the callback `name` up to `turns` times, with these addresses; `body` writes it: it gets the number of the turn
-/// and the addresses, and ends in [`next`] or [`stop`].
+/// Runs the callback `name` up to `turns` times with these addresses. `body` builds the callback
+/// from the iteration's number and the addresses, and must end in [`next`] or [`stop`].
 pub(super) fn each(
     b: &mut Builder,
     name: &str,
@@ -35,24 +36,24 @@ pub(super) fn each(
     b.call(Helper::LOOP, &[turns, callback, given, flags]);
 }
 
-/// The turn ends, the loop goes on.
+/// Ends the iteration and continues the loop.
 pub(super) fn next(b: &mut Builder) {
     b.exit(0);
 }
 
-/// The loop ends.
+/// Ends the loop.
 pub(super) fn stop(b: &mut Builder) {
     b.exit(1);
 }
 
-/// The byte at `base + at`, once `at` is known to be below `size`; else to `beyond`.
+/// The byte at `base + at`, where `at` is below `size`. Jumps to `beyond` otherwise.
 pub(super) fn byte(b: &mut Builder, base: V, at: V, size: u32, beyond: Label) -> V {
     b.br(Jmp::Ge, at, size, beyond);
     let p = b.add(base, at);
     b.load(Size::B1, p, 0)
 }
 
-/// `work[at] += by`, for words; the new value.
+/// `work[at] += by`, for words. Returns the new value.
 pub(super) fn step(b: &mut Builder, work: V, at: i16, by: i32) -> V {
     let old = b.load(Size::B8, work, at);
     let new = b.add(old, by);
@@ -60,8 +61,8 @@ pub(super) fn step(b: &mut Builder, work: V, at: i16, by: i32) -> V {
     new
 }
 
-/// Copies `count` bytes at `source + from` to a string of zeros; nothing when the numbers are out of bounds, which they
-/// are not.
+/// Copies `count` bytes at `source + from` to a string of zeros. The tests of the bounds never fail
+/// and are for the verifier.
 pub(super) fn put(b: &mut Builder, strsize: u32, target: V, source: V, from: V, count: V) {
     let done = b.label();
     // The work area may be longer than a string.
@@ -72,17 +73,17 @@ pub(super) fn put(b: &mut Builder, strsize: u32, target: V, source: V, from: V, 
     b.bind(done);
 }
 
-/// Makes a string of zeros.
+/// Clears a string to zeros.
 pub(super) fn clear(b: &mut Builder, strsize: u32, target: V) {
     words::zero(b, target, 0, strsize);
 }
 
-/// Where [`append`] and [`prepend`] count, in the work area.
+/// Offset of the length in the work area, for [`append`] and [`prepend`].
 pub(super) const LENGTH: i16 = 8;
-/// Where their text is; [`prepend`]ed text ends with the area.
+/// Offset of their text. [`prepend`]ed text ends at the end of the area.
 pub(super) const TEXT: i16 = 128;
 
-/// Adds a character to the text of the work area, which is at most 64 long.
+/// Appends a character to the text in the work area, which has at most 64.
 pub(super) fn append(b: &mut Builder, work: V, c: impl Into<Operand>) {
     let n = b.load(Size::B8, work, LENGTH);
     let n = b.and(n, 63);
@@ -92,11 +93,11 @@ pub(super) fn append(b: &mut Builder, work: V, c: impl Into<Operand>) {
     b.store(Size::B8, work, LENGTH, n);
 }
 
-/// Puts a character before the text of the work area, which is at most 128 long.
+/// Prepends a character to the text in the work area, which has at most 128.
 pub(super) fn prepend(b: &mut Builder, work: V, c: impl Into<Operand>) {
     let n = b.load(Size::B8, work, LENGTH);
     let n = b.and(n, 127);
-    // The last byte less the length, in a form whose bounds the verifier sees.
+    // The last byte minus the length, in a form whose bounds the verifier sees.
     let at = b.xor(n, WORK as i32 - 1);
     let p = b.add(work, at);
     b.store(Size::B1, p, 0, c);
@@ -104,7 +105,7 @@ pub(super) fn prepend(b: &mut Builder, work: V, c: impl Into<Operand>) {
     b.store(Size::B8, work, LENGTH, n);
 }
 
-/// The text that was appended becomes the string.
+/// Copies the appended text to the string.
 pub(super) fn put_appended(b: &mut Builder, strsize: u32, target: V, work: V) {
     let count = b.load(Size::B8, work, LENGTH);
     shorten(b, strsize, count);
@@ -113,7 +114,7 @@ pub(super) fn put_appended(b: &mut Builder, strsize: u32, target: V, work: V) {
     put(b, strsize, target, work, from, count);
 }
 
-/// The text that was prepended becomes the string.
+/// Copies the prepended text to the string.
 pub(super) fn put_prepended(b: &mut Builder, strsize: u32, target: V, work: V) {
     let count = b.load(Size::B8, work, LENGTH);
     let end = b.imm(i64::from(WORK));
@@ -123,7 +124,7 @@ pub(super) fn put_prepended(b: &mut Builder, strsize: u32, target: V, work: V) {
     put(b, strsize, target, work, from, count);
 }
 
-/// A length is cut at what a string holds.
+/// Truncates a length to what a string can hold.
 fn shorten(b: &mut Builder, strsize: u32, count: V) {
     let fits = b.label();
     b.br(Jmp::Lt, count, strsize, fits);

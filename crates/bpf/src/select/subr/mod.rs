@@ -1,17 +1,16 @@
 //! Subroutines.
 //!
-//! Short ones are written in place; the others are functions of the program that the verifier looks at once, however
-//! often they are called. A function is given the addresses of its strings, `strsize` bytes each, of the string it
-//! makes, and of the work area of the scratch slot.
+//! Short subroutines are written in place. The others are global functions, which the verifier
+//! checks once however often they are called. A function takes the addresses of its strings
+//! (`strsize` bytes each), of the result string, and of the work area of the scratch slot.
 //!
 //! ```text
-//!  mod      which does what, what it needs of the slot     find   index, rindex, strstr
-//!  loops    loops, copying, text in the making             token  strtok
+//!  mod      dispatch, needs of the slot                    find   index, rindex, strstr
+//!  loops    loops, copying, text under construction        token  strtok
 //!  text     substr, strchr, strjoin, letters               path   basename, dirname, cleanpath
 //!  number   lltostr, strtoll, byte order, rand             json   json
-//!  ancestor progenyof
+//!  ancestor progenyof                                      file   d_path, process arguments
 //!  address  inet_*, link_ntop                              action signals, delay
-//!                                                          file   d_path
 //! ```
 
 mod action;
@@ -41,20 +40,20 @@ const AF_INET6: i64 = 10;
 const ARPHRD_ETHER: i64 = 1;
 const ARPHRD_INFINIBAND: i64 = 32;
 
-/// What an operation needs of the scratch slot beside its strings.
+/// What an operation needs in the scratch slot beside its strings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     /// The work area.
     pub(crate) work: bool,
     /// The state of `strtok()`.
     pub(crate) token: bool,
-    /// The result that `return()` gives.
+    /// The result of `return()`.
     pub(crate) result: bool,
-    /// Room for a string behind all others: see [`text::strjoin`].
+    /// Space for a string behind everything else: see [`text::strjoin`].
     pub(crate) behind: bool,
 }
 
-/// That of an operation.
+/// What an operation needs.
 pub(crate) fn needs(op: &Op) -> Needs {
     let Op::Call(subr, _) = op else { return Needs::default() };
     let work = Needs { work: true, ..Needs::default() };
@@ -110,7 +109,7 @@ impl Clause<'_, '_> {
             }
             Subr::Chill => self.chill(args[0]),
             Subr::Raise => self.raise(args[0]),
-            Subr::Return => self.give(args[0]),
+            Subr::Return => self.set_result(args[0]),
             Subr::DPath | Subr::Mountpoint | Subr::Fullpath => {
                 let of = match subr {
                     Subr::Mountpoint => PathOf::Mount,
@@ -162,7 +161,7 @@ impl Clause<'_, '_> {
         Ok(())
     }
 
-    /// Those that make a string.
+    /// Subroutines that return a string.
     fn make_string(&mut self, inst: &InstData, subr: Subr, args: &[Value]) -> Result<()> {
         let Some(result) = inst.result else { return Ok(()) };
         let made = self.temp(result);
@@ -215,7 +214,7 @@ impl Clause<'_, '_> {
                 let (separator, given) = (self.word(args[1]), self.reg(args[2]));
                 words::zero(self.b, at, 0, size);
                 let b = &mut *self.b;
-                // One less, as the original reads; at most what a string holds.
+                // One less, like the original. At most what a string holds.
                 let (len, some, fits) = (b.copy(given), b.label(), b.label());
                 b.br(Jmp::Ne, len, 0, some);
                 b.set(len, 1);
@@ -233,7 +232,7 @@ impl Clause<'_, '_> {
                 let strsize = self.env.module.strsize;
                 let (base, at) = self.token_state();
                 let next = self.b.label();
-                // NULL: the string before.
+                // Where the string is NULL, the previous string is continued.
                 if let (Str::Bytes(from, off), true) = (s, self.facts.nulls[args[0].0 as usize]) {
                     let first = self.b.load(Size::B8, from, off);
                     self.b.br(Jmp::Eq, first, NULL, next);
@@ -293,7 +292,7 @@ impl Clause<'_, '_> {
         super::int::extend(self.b, 8, true, c)
     }
 
-    /// A function of the program; it is given `strsize`.
+    /// Calls a global function, built for the module's `strsize`.
     fn function(&mut self, name: &str, args: &[Arg], body: impl FnOnce(&mut Builder, u32)) -> V {
         let strsize = self.env.module.strsize;
         self.b.call_global(name, args, |b| body(b, strsize))
@@ -322,7 +321,7 @@ impl Clause<'_, '_> {
         self.b.add(base, i32::from(from + at))
     }
 
-    /// Where the state of `strtok()` is.
+    /// The state of `strtok()`, as base and offset.
     fn token_state(&mut self) -> (V, i16) {
         let size = token::HEAD + self.env.module.strsize;
         self.place(self.firing.parts.token.unwrap_or(0), size)
@@ -338,7 +337,8 @@ impl Clause<'_, '_> {
         self.function("dt_strtok", &given, token::token);
     }
 
-    /// One of two kinds, as a number says; a fault when it says neither.
+    /// Calls `make` with true or false according to a kind. Faults when the kind is neither of the
+    /// two.
     fn either(&mut self, kind: Value, known: [i64; 2], mut make: impl FnMut(&mut Self, bool)) {
         let bad = self.fault(FaultKind::IllegalOp, Operand::Imm(0));
         let kind = self.reg(kind);

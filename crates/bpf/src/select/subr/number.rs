@@ -1,4 +1,4 @@
-//! Numbers: as text, in network order, of devices, by chance.
+//! Numbers: conversion to and from text, byte order, device numbers, random numbers.
 
 use dif::ir::{FaultKind, Value};
 
@@ -6,11 +6,11 @@ use super::loops::{LENGTH, WORK, byte, each, next, prepend, put_prepended, stop}
 use crate::mir::{Alu, Arg, Builder, Helper, Inst, Jmp, Operand, Size, V};
 use crate::select::Clause;
 
-/// The largest base: ten digits and the letters.
+/// The largest base: ten digits and 26 letters.
 const BASES: i64 = 36;
 
 impl Clause<'_, '_> {
-    /// The low `bits` in network order.
+    /// The low `bits` in network byte order.
     pub(super) fn swap(&mut self, bits: u8, value: Value) -> V {
         let a = self.reg(value);
         let dst = self.b.var();
@@ -18,7 +18,7 @@ impl Clause<'_, '_> {
         dst
     }
 
-    /// 31 bits: D's `rand()` is an `int` that is never negative.
+    /// 31 bits, because D's `rand()` is an `int` that is never negative.
     pub(super) fn rand(&mut self) -> V {
         let random = self.b.call(Helper::GET_PRANDOM_U32, &[]);
         self.b.and(random, 0x7fff_ffff)
@@ -35,7 +35,7 @@ impl Clause<'_, '_> {
         }
     }
 
-    /// A base; a fault when there is none such.
+    /// A base. Faults when the base is invalid.
     pub(super) fn base(&mut self, value: Value) -> Arg {
         let base = self.reg(value);
         let bad = self.fault(FaultKind::IllegalOp, Operand::Imm(0));
@@ -45,7 +45,7 @@ impl Clause<'_, '_> {
     }
 }
 
-// In the work area; the length of the text is there too.
+// Offsets in the work area. The length of the text is there too.
 const LEFT: i16 = 0;
 const BASE: i16 = 16;
 const NEGATIVE: i16 = 24;
@@ -114,7 +114,7 @@ pub(super) fn strtoll(b: &mut Builder, strsize: u32) {
         b.store(Size::B8, work, at, 0);
     }
     b.store(Size::B8, work, BASE, base);
-    // Phases: blanks and sign; a zero that may be of "0x"; the x; digits.
+    // Phases: blanks and sign; a zero that may start "0x"; the x; digits.
     each(b, "dt_number", strsize, &[s, work], |b, turn, addresses| {
         let &[s, work] = addresses else { return };
         let (end, on, zero, x, digits) = (b.label(), b.label(), b.label(), b.label(), b.label());
@@ -162,7 +162,7 @@ pub(super) fn strtoll(b: &mut Builder, strsize: u32) {
     b.exit(value);
 }
 
-/// A digit is added to a number of the work area; to `end` when it is none.
+/// Adds a digit to a number in the work area. Jumps to `end` when the character is no digit.
 pub(super) fn digit(
     b: &mut Builder,
     work: V,
@@ -175,7 +175,7 @@ pub(super) fn digit(
     let known = b.label();
     let value = b.sub(c, i32::from(b'0'));
     b.br(Jmp::Lt, value, 10, known);
-    // A letter: unsigned, all before 'a' are large.
+    // A letter. Unsigned, so all characters before 'a' become large.
     let lower = b.or(c, 0x20);
     let letter = b.sub(lower, i32::from(b'a'));
     b.br(Jmp::Ge, letter, 26, end);
@@ -189,7 +189,7 @@ pub(super) fn digit(
     b.store(Size::B8, work, at, sum);
 }
 
-/// What functions with a work area take it as.
+/// The work area as an argument of a function.
 pub(super) fn work(work: V) -> Arg {
     Arg::Memory(work, WORK)
 }

@@ -1,9 +1,9 @@
-//! Paths.
+//! Paths: basename, dirname, cleanpath.
 
 use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Builder, Jmp, Size};
 
-// In the work area, for the components.
+// Offsets in the work area, for the components.
 const START: i16 = 0;
 const END: i16 = 8;
 const BEFORE: i16 = 16;
@@ -16,7 +16,7 @@ pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
     for at in [START, END, BEFORE, WITHIN] {
         b.store(Size::B8, work, at, 0);
     }
-    // The last component: where it starts and ends, and where the one before it ends.
+    // The last component: its start, its end, and the end of the component before it.
     each(b, "dt_components", strsize, &[s, work], |b, turn, addresses| {
         let &[s, work] = addresses else { return };
         let (end, slash, more) = (b.label(), b.label(), b.label());
@@ -68,14 +68,14 @@ pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
     b.exit(0);
 }
 
-// In the work area, for cleaning.
+// Offsets in the work area, for cleanpath.
 const READ: i16 = 0;
 const WRITTEN: i16 = 8;
 const HELD: i16 = 16;
 const BACK: i16 = 24;
 const LAST: i16 = 32;
 
-/// `cleanpath(s)` to `target`. Going back over a component is a turn a byte, as reading is.
+/// `cleanpath(s)` to `target`. Reading a byte and going back over a byte each take one iteration.
 pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
     let (s, target, work) = (b.param(0), b.param(1), b.param(2));
     clear(b, strsize, target);
@@ -119,7 +119,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         b.store(Size::B8, work, HELD, 1);
         next(b);
 
-        // What was held was no "." or "..": it goes out.
+        // The pending component was no "." or "..", so it is written.
         b.bind(flush);
         b.br(Jmp::Ge, written, i64::from(strsize) - 5, end);
         let held = b.load(Size::B8, work, HELD);

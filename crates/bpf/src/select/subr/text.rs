@@ -1,4 +1,4 @@
-//! Parts of strings, letters.
+//! Parts of strings, and letter case.
 
 use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Operand, Size, V};
@@ -22,7 +22,7 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     b.br(Jmp::Sge, from, 0, placed);
     b.update(Alu::Add, from, len);
     b.br(Jmp::Sge, from, 0, placed);
-    // Still before the start: that counts against the length, of which there must be some.
+    // A start before the string's start shortens the length, of which some must be left.
     b.br(Jmp::Sle, count, 0, empty);
     b.update(Alu::Add, count, from);
     b.br(Jmp::Sle, count, 0, empty);
@@ -45,7 +45,7 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
-/// `s` with the character `c` at `at` to `target`: see [`dif::subr`].
+/// Copies `s` to `target` with the character `c` at position `at`: see [`dif::subr`].
 pub(super) fn set_char(b: &mut Builder, strsize: u32) {
     let (s, target, given) = (b.param(0), b.param(1), b.param(2));
     let c = b.param(3);
@@ -61,7 +61,7 @@ pub(super) fn set_char(b: &mut Builder, strsize: u32) {
     b.store(Size::B1, place, 0, c);
     b.bind(done);
     b.exit(0);
-    // What stands before it is left.
+    // The characters before it stay.
     b.bind(ends);
     clear(b, strsize, target);
     let shorter = b.label();
@@ -73,7 +73,7 @@ pub(super) fn set_char(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
-/// The first place of a byte, -1 without one. The string's end counts as a byte 0.
+/// The first position of a byte, or -1. The string's end counts as a byte 0.
 fn first(b: &mut Builder, strsize: u32) {
     let (s, c) = (b.param(0), b.param(1));
     let c = b.and(c, 0xff);
@@ -96,7 +96,7 @@ fn first(b: &mut Builder, strsize: u32) {
     b.exit(at);
 }
 
-/// The place of a word: see [`words::each_word`].
+/// The position of a word: see [`words::each_word`].
 fn place(b: &mut Builder, at: i16, passed: Operand) -> Operand {
     match passed {
         Operand::Imm(n) => Operand::Imm(n + i64::from(at)),
@@ -104,8 +104,8 @@ fn place(b: &mut Builder, at: i16, passed: Operand) -> Operand {
     }
 }
 
-/// The last place of a byte other than 0, -1 without one. The last word that has it is kept without a branch, for which
-/// the verifier would walk the rest twice.
+/// The last position of a byte other than 0, or -1. The last word that contains the byte is
+/// selected without a branch, because the verifier would verify the rest twice.
 fn last(b: &mut Builder, strsize: u32) {
     let (s, c) = (b.param(0), b.param(1));
     let c = b.and(c, 0xff);
@@ -115,13 +115,14 @@ fn last(b: &mut Builder, strsize: u32) {
     words::each_word(b, &[s], strsize, |b, s, at, passed| {
         let word = b.load(Size::B8, s[0], at);
         let differs = b.xor(word, pattern);
-        // 0x80 in each byte that is zero, exactly.
+        // 0x80 in exactly those bytes that are zero.
         let sevens = b.and(differs, low);
         let carried = b.add(sevens, low);
         let either = b.or(carried, differs);
         let all = b.or(either, low);
         let equal = b.xor(all, -1);
-        // 1 when there is one. Products, because newer verifiers fork on masks that are all or nothing.
+        // 1 when there is one. A product, because newer verifiers fork on masks of all zeros or all
+        // ones.
         let minus = b.neg(equal);
         let sign = b.or(equal, minus);
         let some = b.shr(sign, 63);
@@ -158,12 +159,12 @@ pub(super) fn from_byte(b: &mut Builder, strsize: u32, backward: bool) {
     b.exit(0);
 }
 
-/// What stands at `at` and behind it; NULL when `at` is negative.
+/// The string from position `at` on. NULL when `at` is negative.
 pub(super) fn suffix(b: &mut Builder, strsize: u32, target: V, s: V, at: V) {
     let (none, done) = (b.label(), b.label());
     clear(b, strsize, target);
     b.br(Jmp::Ge, at, strsize, none);
-    // With at least the NUL, which is not copied.
+    // At least the NUL is left, which is not copied.
     let end = b.imm(i64::from(strsize) - 1);
     let count = b.sub(end, at);
     put(b, strsize, target, s, at, count);
@@ -173,9 +174,9 @@ pub(super) fn suffix(b: &mut Builder, strsize: u32, target: V, s: V, at: V) {
     b.bind(done);
 }
 
-/// `strjoin(x, y)` to `target`, behind which there must be room for a second string: the second part is copied up to
-/// the end of the first's, but the verifier sees only that a string is copied to somewhere within the first. Gives 1
-/// when there is no room.
+/// `strjoin(x, y)` to `target`, which must have space for a second string behind it. The second
+/// part is copied only up to the end of the first string, but the verifier knows only that the copy
+/// starts somewhere in the first string. Returns 1 when the strings do not fit.
 pub(super) fn strjoin(b: &mut Builder, strsize: u32) {
     let (x, y, target) = (b.param(0), b.param(1), b.param(2));
     let (full, done) = (b.label(), b.label());
@@ -194,11 +195,11 @@ pub(super) fn strjoin(b: &mut Builder, strsize: u32) {
     b.exit(1);
 }
 
-/// Whether the string of [`memstr`] has ended, in the work area.
+/// Offset in the work area of the flag that the string of [`memstr`] has ended.
 const ENDED: i16 = 0;
 
-/// Puts a character in the place of each NUL of the first so many bytes of `target`; when it is NUL, the first one ends
-/// the string.
+/// Replaces each NUL in the first bytes of `target` by a character. When the character is NUL, the
+/// first NUL ends the string.
 pub(super) fn memstr(b: &mut Builder, strsize: u32) {
     let (target, separator, count, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let separator = b.and(separator, 0xff);
@@ -235,7 +236,8 @@ pub(super) fn letters(b: &mut Builder, strsize: u32, from: u8) {
     words::each_word(b, &[s, target], strsize, |b, p, at, _| {
         let word = b.load(Size::B8, p[0], at);
         let sevens = b.and(word, low);
-        // The sign of each byte: at least the first letter, but not behind the last, and ASCII.
+        // The top bit of each byte: set when the byte is at least the first letter, at most the
+        // last, and ASCII.
         let reached = b.add(sevens, at_least);
         let passed = b.add(sevens, more_than);
         let between = b.xor(reached, passed);

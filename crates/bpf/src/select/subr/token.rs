@@ -1,5 +1,5 @@
-//! `strtok()`: the rest of its string is in the scratch slot, behind a word that says how far it was read (0: there is
-//! none), so all clauses of a firing share it.
+//! `strtok()`: the rest of the string is in the scratch slot, behind a word with the read position
+//! (0: no string). All clauses of a firing share the state.
 
 use super::loops::{WORK, byte, clear, each, next, put, stop};
 use crate::mir::{Alu, Arg, Builder, Jmp, Size, V};
@@ -8,13 +8,13 @@ use crate::select::strings::NULL;
 /// Bytes of the state before the string.
 pub(crate) const HEAD: u32 = 8;
 
-// In the work area.
+// Offsets in the work area.
 const FROM: i16 = 0;
 const START: i16 = 8;
 const END: i16 = 16;
 const SET: i16 = 64;
 
-/// The word of the set of delimiters that has a byte's bit, and the bit's number.
+/// The word of the delimiter bit set that contains a byte's bit, and the bit's number.
 fn bit(b: &mut Builder, work: V, c: V) -> (V, V) {
     let word = b.shr(c, 6);
     let offset = b.shl(word, 3);
@@ -90,7 +90,7 @@ pub(super) fn token(b: &mut Builder, strsize: u32) {
     b.exit(0);
 }
 
-/// What [`token`] takes.
+/// The arguments of [`token`].
 pub(super) fn args(strsize: u32, target: V, delimiters: V, state: V, work: V) -> [Arg; 4] {
     [
         Arg::Memory(target, strsize),

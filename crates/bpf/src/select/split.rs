@@ -1,21 +1,24 @@
-//! Long clauses are cut into pieces, each a function of its own.
+//! Long clauses are split into segments, each a function of its own.
 //!
-//! A function has 32,767 instructions at most, as far as a jump reaches, and finding registers takes longer than the
-//! square of its length is worth. Edges between blocks only go forward, so a piece is a stretch of blocks (a block is
-//! cut in two where a piece ends in it), and a clause is a row of calls. Each is told at which block to begin, and says
-//! at which block to go on:
+//! A function has 32,767 instructions at most, since a jump reaches no further. The time of
+//! register allocation grows faster than the square of a function's length. Edges between blocks
+//! only go forward, so a segment is a contiguous range of blocks (a block that spans a segment
+//! boundary is divided there), and a clause is a sequence of calls. Each call takes the block at
+//! which to begin, and returns the block at which to continue:
 //!
 //! ```text
-//!  next = piece_0(probe, slot, 0)
-//!  if next < end of piece 1: next = piece_1(probe, slot, next)        a jump over pieces: they are not called
-//!  if next < end of piece 2: …                                        END, greater than all: the clause is over
+//!  next = segment_0(probe, slot, 0)
+//!  if next < end of segment 1: next = segment_1(probe, slot, next)    segments that are jumped over are not called
+//!  if next < end of segment 2: …                                      END, greater than all: the clause is over
 //! ```
 //!
-//! What is made in one piece and used in another goes through the scratch slot: registers have words there
-//! ([`Cut::saved`]), strings in memory are in it anyway, and the record is found again by its stamp.
+//! A value that is defined in one segment and used in another is passed through the scratch slot.
+//! Registers have words there ([`SplitClause::saved`]), strings in memory are in the slot anyway,
+//! and the record is found again by its stamp.
 //!
-//! Operations that want the program's context (stacks) stand in pieces of their own, which stay in the program; where
-//! there are many, the program captures the stack for all of them.
+//! Operations that need the program's context (stacks) get segments of their own, which are inlined
+//! in the program. Where there are many such operations, the program captures the stack once for
+//! all of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,90 +30,90 @@ use dif::ir::{
 use super::layout::{Temps, each_term_use};
 use super::strings::Shape;
 
-/// "The clause is over": beyond all blocks.
+/// "The clause is over": greater than all block numbers.
 pub(crate) const END: u32 = i32::MAX as u32;
 
-/// Words a value takes in the slot.
+/// Words that a value takes in the slot.
 const WORDS_MAX: usize = 2;
 
-/// A clause in pieces.
+/// A clause split into segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// The clause's code with its blocks cut where pieces end.
+pub(crate) struct SplitClause {
+    /// The clause's code, with blocks divided at segment boundaries.
     pub(crate) func: Function,
-    pub(crate) pieces: Vec<Piece>,
-    /// For each value that is made in one piece and used in another: its first word in the slot.
+    pub(crate) segments: Vec<Segment>,
+    /// For each value that is used outside its segment: its first word in the slot.
     pub(crate) saved: Vec<Option<u32>>,
-    /// Words of the slot.
+    /// Number of words in the slot.
     pub(crate) words: u32,
-    /// For each block, whether the record is reserved where it begins.
+    /// For each block, whether the record is reserved at its start.
     pub(crate) open: Vec<bool>,
-    /// The clock is read in several pieces, and must give the same.
+    /// Several segments read the clock, and must get the same time.
     pub(crate) keeps_time: bool,
-    /// Values that are known, which every piece makes for itself.
-    pub(crate) known: BTreeMap<Value, Known>,
-    /// Values that are addresses in objects, and in which.
-    pub(crate) rooted: BTreeMap<Value, VarId>,
-    /// Facts about the whole clause, found once for all pieces.
+    /// Compile-time constants, which every segment materializes for itself.
+    pub(crate) constants: BTreeMap<Value, Constant>,
+    /// Values that are addresses in objects, with the object's variable.
+    pub(crate) object_bases: BTreeMap<Value, VarId>,
+    /// Facts about the whole clause, computed once for all segments.
     pub(crate) facts: Facts,
 }
 
 /// A value that is the same wherever it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum Constant {
     Int(i64),
     Str(StrId),
-    /// An address in an object, so many bytes from its start.
+    /// An address in an object, so many bytes from the object's start.
     Place(VarId, i64),
 }
 
-/// The values that are known, and those that are addresses in objects.
-fn known(f: &Function) -> (BTreeMap<Value, Known>, BTreeMap<Value, VarId>) {
-    let mut known: BTreeMap<Value, Known> = BTreeMap::new();
-    let mut rooted: BTreeMap<Value, VarId> = BTreeMap::new();
+/// The constants, and the addresses in objects.
+fn constants(f: &Function) -> (BTreeMap<Value, Constant>, BTreeMap<Value, VarId>) {
+    let mut constants: BTreeMap<Value, Constant> = BTreeMap::new();
+    let mut object_bases: BTreeMap<Value, VarId> = BTreeMap::new();
     for (_, inst) in f.instructions() {
         let Some(r) = inst.result else { continue };
-        let of = |v: &Value| known.get(v).copied();
+        let of = |v: &Value| constants.get(v).copied();
         let root = match &inst.op {
             Op::AddrVar(var) => Some(*var),
-            Op::Bin(BinOp::Add | BinOp::Sub, a, _) | Op::AsInt(a) => rooted.get(a).copied(),
-            Op::AsPtr(Space::Static | Space::Unknown, a) => rooted.get(a).copied(),
+            Op::Bin(BinOp::Add | BinOp::Sub, a, _) | Op::AsInt(a) => object_bases.get(a).copied(),
+            Op::AsPtr(Space::Static | Space::Unknown, a) => object_bases.get(a).copied(),
             _ => None,
         };
-        rooted.extend(root.map(|var| (r, var)));
+        object_bases.extend(root.map(|var| (r, var)));
         let value = match &inst.op {
-            Op::Const(i) => Some(Known::Int(*i)),
-            Op::StrConst(id) => Some(Known::Str(*id)),
-            Op::AddrVar(var) => Some(Known::Place(*var, 0)),
+            Op::Const(i) => Some(Constant::Int(*i)),
+            Op::StrConst(id) => Some(Constant::Str(*id)),
+            Op::AddrVar(var) => Some(Constant::Place(*var, 0)),
             Op::Bin(op @ (BinOp::Add | BinOp::Sub), a, n) => match (of(a), of(n)) {
-                (Some(Known::Place(var, at)), Some(Known::Int(n))) => Some(Known::Place(
+                (Some(Constant::Place(var, at)), Some(Constant::Int(n))) => Some(Constant::Place(
                     var,
                     if *op == BinOp::Add { at.wrapping_add(n) } else { at.wrapping_sub(n) },
                 )),
                 _ => None,
             },
             Op::AsInt(a) | Op::AsPtr(Space::Static | Space::Unknown, a) => {
-                of(a).filter(|k| matches!(k, Known::Place(..)))
+                of(a).filter(|k| matches!(k, Constant::Place(..)))
             }
             _ => None,
         };
-        known.extend(value.map(|value| (r, value)));
+        constants.extend(value.map(|value| (r, value)));
     }
-    (known, rooted)
+    (constants, object_bases)
 }
 
-/// What is known of a function before code is made.
+/// Facts about a function, computed before code generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// How often each value is used.
+    /// Number of uses of each value.
     pub(crate) uses: Vec<u32>,
-    /// Whether each may be a NULL string.
+    /// Whether each value may be a NULL string.
     pub(crate) nulls: Vec<bool>,
     pub(crate) temps: Temps,
 }
 
 impl Facts {
-    /// Of a function in a module whose [`dif::ir::Module::null_vars`] these are.
+    /// The facts of a function. `null_vars` is the module's [`dif::ir::Module::null_vars`].
     pub(crate) fn new(f: &Function, null_vars: &[bool]) -> Facts {
         let mut uses = vec![0; f.values.len()];
         for block in &f.blocks {
@@ -123,24 +126,25 @@ impl Facts {
     }
 }
 
-/// A piece.
+/// A segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct Segment {
     pub(crate) blocks: Range<usize>,
-    /// The blocks it may begin at.
+    /// The blocks at which the segment may be entered.
     pub(crate) entries: Vec<usize>,
-    /// It stands in the program.
+    /// The segment is inlined in the program.
     pub(crate) inline: bool,
 }
 
-/// True for what can only be done with the program's context, which no function but the program itself may have on all
-/// kernels.
-pub(crate) fn wants_context(op: &Op) -> bool {
-    wants_stack(op).is_some()
+/// True for operations that need the program's context. On some kernels only the program itself may
+/// have the context, and no other function.
+pub(crate) fn needs_context(op: &Op) -> bool {
+    stack_kind(op).is_some()
 }
 
-/// Whether an operation wants a stack, and that of the process.
-pub(crate) fn wants_stack(op: &Op) -> Option<bool> {
+/// Whether an operation takes a stack: `Some(true)` for that of the process, `Some(false)` for the
+/// kernel's.
+pub(crate) fn stack_kind(op: &Op) -> Option<bool> {
     use IntBuiltin::{Caller, StackDepth, Ucaller, UstackDepth};
     match op {
         Op::Stack { user, .. } => Some(*user),
@@ -150,61 +154,62 @@ pub(crate) fn wants_stack(op: &Op) -> Option<bool> {
     }
 }
 
-impl Cut {
-    /// Pieces of `size` operations each. `apart`: what wants the program's context stands in the program.
-    pub(crate) fn new(f: &Function, null_vars: &[bool], size: usize, apart: bool) -> Cut {
+impl SplitClause {
+    /// Splits a function into segments of `size` operations each. With `apart`, operations that
+    /// need the program's context are inlined in the program.
+    pub(crate) fn new(f: &Function, null_vars: &[bool], size: usize, apart: bool) -> SplitClause {
         let (func, starts) = divided(f, size.max(1), apart);
         let ends = starts.iter().skip(1).copied().chain([func.blocks.len()]);
         let ranges: Vec<Range<usize>> = starts.iter().zip(ends).map(|(s, e)| *s..e).collect();
-        let mut piece_of = vec![0; func.blocks.len()];
+        let mut segment_of = vec![0; func.blocks.len()];
         for (n, range) in ranges.iter().enumerate() {
-            piece_of[range.clone()].fill(n);
+            segment_of[range.clone()].fill(n);
         }
-        let entries = entries(&func, &piece_of, ranges.len());
+        let entries = entries(&func, &segment_of, ranges.len());
         let wants = |range: &Range<usize>| {
-            apart && func.blocks[range.clone()].iter().flat_map(|b| &b.insts).any(|i| wants_context(&i.op))
+            apart && func.blocks[range.clone()].iter().flat_map(|b| &b.insts).any(|i| needs_context(&i.op))
         };
-        let pieces = ranges.iter().zip(entries).map(|(blocks, entries)| Piece {
+        let segments = ranges.iter().zip(entries).map(|(blocks, entries)| Segment {
             blocks: blocks.clone(),
             entries,
             inline: wants(blocks),
         });
-        let pieces: Vec<Piece> = pieces.collect();
+        let segments: Vec<Segment> = segments.collect();
         let facts = Facts::new(&func, null_vars);
-        let (known, rooted) = known(&func);
-        let (saved, words) = saved(&func, &piece_of, &facts.temps.shape, &known);
+        let (constants, object_bases) = constants(&func);
+        let (saved, words) = saved(&func, &segment_of, &facts.temps.shape, &constants);
         let clocks = |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Timestamp | IntBuiltin::Walltimestamp));
-        let asking = pieces
+        let asking = segments
             .iter()
             .filter(|p| func.blocks[p.blocks.clone()].iter().flat_map(|b| &b.insts).any(|i| clocks(&i.op)));
-        Cut {
+        SplitClause {
             keeps_time: asking.count() > 1,
             open: open(&func),
             saved,
             words,
-            pieces,
-            known,
-            rooted,
+            segments,
+            constants,
+            object_bases,
             facts,
             func,
         }
     }
 }
 
-/// The function with its blocks cut, and the blocks that pieces begin with.
+/// The function with its blocks divided, and the first blocks of the segments.
 fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
     let mut blocks: Vec<BlockData> = Vec::with_capacity(f.blocks.len() + f.blocks.len() / 4);
     let mut first = Vec::with_capacity(f.blocks.len());
     let mut starts = vec![0];
     let mut room = size;
-    // A new piece is due: in front of the next operation.
+    // The next operation starts a new segment.
     let mut due = false;
     let go_on = |to: usize| Term::Jump(Block(to as u32), Vec::new());
     for block in &f.blocks {
         first.push(blocks.len());
         let mut params = block.params.clone();
         let mut insts: Vec<InstData> = Vec::new();
-        let alone = |i: usize| apart && block.insts.get(i).is_some_and(|inst| wants_context(&inst.op));
+        let alone = |i: usize| apart && block.insts.get(i).is_some_and(|inst| needs_context(&inst.op));
         // The end of a block counts as an operation.
         for i in 0..=block.insts.len() {
             if due || room == 0 || alone(i) && room < size {
@@ -224,7 +229,8 @@ fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
         }
         blocks.push(BlockData { params, insts, term: block.term.clone() });
     }
-    // Jumps name blocks by their old numbers; those that were added name the new ones, and stand before the last of a block.
+    // Jumps name blocks by their old numbers. The jumps that were added name new numbers, and are
+    // not the last of a block.
     let last: Vec<usize> = first.iter().skip(1).map(|i| i - 1).chain([blocks.len() - 1]).collect();
     for i in last {
         blocks[i].term.for_each_edge_mut(|to, _| *to = Block(first[to.0 as usize] as u32));
@@ -233,15 +239,15 @@ fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
     (func, starts)
 }
 
-/// The blocks of each piece that other pieces go to.
-fn entries(f: &Function, piece_of: &[usize], pieces: usize) -> Vec<Vec<usize>> {
-    let mut out: Vec<Vec<usize>> = vec![Vec::new(); pieces];
+/// For each segment, the blocks that other segments jump to.
+fn entries(f: &Function, segment_of: &[usize], segments: usize) -> Vec<Vec<usize>> {
+    let mut out: Vec<Vec<usize>> = vec![Vec::new(); segments];
     out[0].push(0);
     for (i, block) in f.blocks.iter().enumerate() {
         block.term.for_each_edge(|to, _| {
             let to = to.0 as usize;
-            let entries = &mut out[piece_of[to]];
-            if piece_of[to] != piece_of[i] && !entries.contains(&to) {
+            let entries = &mut out[segment_of[to]];
+            if segment_of[to] != segment_of[i] && !entries.contains(&to) {
                 entries.push(to);
             }
         });
@@ -249,7 +255,7 @@ fn entries(f: &Function, piece_of: &[usize], pieces: usize) -> Vec<Vec<usize>> {
     out
 }
 
-/// Where the record is reserved when a block begins.
+/// For each block, whether the record is reserved at its start.
 fn open(f: &Function) -> Vec<bool> {
     let mut open = vec![false; f.blocks.len()];
     for (i, block) in f.blocks.iter().enumerate() {
@@ -266,48 +272,49 @@ fn open(f: &Function) -> Vec<bool> {
     open
 }
 
-/// Words for the values that cross from piece to piece; values that are not needed at the same time share them.
+/// Assigns words to the values that cross segments. Values that are not live at the same time share
+/// words.
 fn saved(
     f: &Function,
-    piece_of: &[usize],
+    segment_of: &[usize],
     shapes: &[Option<Shape>],
-    known: &BTreeMap<Value, Known>,
+    constants: &BTreeMap<Value, Constant>,
 ) -> (Vec<Option<u32>>, u32) {
     let n = f.values.len();
     let (mut first, mut last) = (vec![usize::MAX; n], vec![0; n]);
-    let seen = |v: Value, piece: usize, first: &mut Vec<usize>, last: &mut Vec<usize>| {
+    let seen = |v: Value, segment: usize, first: &mut Vec<usize>, last: &mut Vec<usize>| {
         let v = v.0 as usize;
-        first[v] = first[v].min(piece);
-        last[v] = last[v].max(piece);
+        first[v] = first[v].min(segment);
+        last[v] = last[v].max(segment);
     };
     for (i, block) in f.blocks.iter().enumerate() {
-        let piece = piece_of[i];
-        block.params.iter().for_each(|p| seen(*p, piece, &mut first, &mut last));
+        let segment = segment_of[i];
+        block.params.iter().for_each(|p| seen(*p, segment, &mut first, &mut last));
         for inst in &block.insts {
-            inst.op.for_each_use(|v| seen(v, piece, &mut first, &mut last));
+            inst.op.for_each_use(|v| seen(v, segment, &mut first, &mut last));
             if let Some(r) = inst.result {
-                seen(r, piece, &mut first, &mut last);
+                seen(r, segment, &mut first, &mut last);
             }
         }
-        each_term_use(&block.term, |v| seen(v, piece, &mut first, &mut last));
+        each_term_use(&block.term, |v| seen(v, segment, &mut first, &mut last));
         // A parameter is written where the jumps to its block are.
         block.term.for_each_edge(|to, _| {
             for p in &f.blocks[to.0 as usize].params {
-                seen(*p, piece, &mut first, &mut last);
+                seen(*p, segment, &mut first, &mut last);
             }
         });
     }
     let mut order: Vec<usize> =
-        (0..n).filter(|v| first[*v] < last[*v] && !known.contains_key(&Value(*v as u32))).collect();
+        (0..n).filter(|v| first[*v] < last[*v] && !constants.contains_key(&Value(*v as u32))).collect();
     order.sort_by_key(|v| first[*v]);
     let mut out = vec![None; n];
     let mut words = 0;
-    // Places that become free behind a piece, and free ones, by their length.
+    // Words that become free behind each segment, and free words, by their length.
     let mut ends: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
     let mut free: [Vec<u32>; WORDS_MAX + 1] = Default::default();
     for v in order {
         let length = match shapes[v] {
-            None | Some(Shape::Known) => 1,
+            None | Some(Shape::Interned) => 1,
             Some(Shape::Comm) => 2,
             Some(Shape::Bytes) => 0,
         };
@@ -353,12 +360,12 @@ b3(v4:int):
 "#;
 
     #[test]
-    fn pieces_are_stretches_of_blocks_and_what_crosses_has_a_word() {
+    fn segments_are_ranges_of_blocks_and_crossing_values_have_a_word() {
         let module = dif::text::parse(TEXT).unwrap();
-        let cut = Cut::new(&module.clauses[0].func, &[], 3, true);
-        let ranges: Vec<_> = cut.pieces.iter().map(|p| p.blocks.clone()).collect();
+        let cut = SplitClause::new(&module.clauses[0].func, &[], 3, true);
+        let ranges: Vec<_> = cut.segments.iter().map(|p| p.blocks.clone()).collect();
         assert_eq!(ranges, [0..1, 1..3, 3..5, 5..6]);
-        let entries: Vec<_> = cut.pieces.iter().map(|p| p.entries.clone()).collect();
+        let entries: Vec<_> = cut.segments.iter().map(|p| p.entries.clone()).collect();
         assert_eq!(entries, [vec![0], vec![1, 2], vec![4, 3], vec![5]]);
         let crossing: Vec<_> = (0..cut.saved.len()).filter(|v| cut.saved[*v].is_some()).collect();
         assert_eq!(crossing, [0, 1, 3, 4]);
@@ -366,11 +373,11 @@ b3(v4:int):
     }
 
     #[test]
-    fn operations_keep_their_order_and_number() {
+    fn splitting_keeps_the_order_and_number_of_operations() {
         let module = dif::text::parse(TEXT).unwrap();
         let f = &module.clauses[0].func;
         for size in 1..9 {
-            let cut = Cut::new(f, &[], size, true);
+            let cut = SplitClause::new(f, &[], size, true);
             let of = |f: &Function| f.instructions().map(|(n, i)| (n, i.clone())).collect::<Vec<_>>();
             assert_eq!(of(&cut.func), of(f), "{size}");
             let copy = dif::ir::Module {

@@ -1,45 +1,53 @@
-//! A piece of a long clause ([`cut`](super::cut)): how it begins, how it ends, and what it shares with the others.
+//! A segment of a long clause (see [`split`](super::split)): its entry, its exits, and the state
+//! that segments share.
 
 use dif::ir::{Ty, Value};
 
-use super::cut::{Cut, END, Known};
 use super::layout::{STATE_SAVED, STATE_STAMP, STATE_TIME, STATE_TOP, each_term_use};
+use super::split::{Constant, END, SplitClause};
 use super::strings::{Shape, Str};
-use super::{Clause, Firing, Result, Val, Which, effect, near};
+use super::{Clause, ClauseInstance, Firing, Result, Val, effect, near};
 use crate::mir::{Builder, Helper, Jmp, Label, Operand, Size, V};
 use crate::program::Session;
 use crate::routines;
 
-/// Where a piece is.
+/// The state of the segment being translated.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'e> {
-    cut: &'e Cut,
-    /// The state in the scratch slot.
+pub(crate) struct SegmentState<'e> {
+    split: &'e SplitClause,
+    /// Offset of the firing's state in the scratch slot.
     state: u32,
-    /// Which block is next, and where the piece ends.
+    /// The register that holds the next block, and the segment's end.
     next: V,
     leave: Label,
 }
 
-/// Translates piece `n` of a clause, which begins at block `next`; when control comes behind it, `next` says where the
-/// clause goes on.
-pub(crate) fn piece<'e>(
+/// Translates segment `n` of a clause, entered at block `next`. Behind the segment, `next` holds
+/// the block at which the clause continues.
+pub(crate) fn segment<'e>(
     env: &'e Session<'e>,
     firing: &Firing<'_>,
     b: &mut Builder,
-    which: Which,
+    which: ClauseInstance,
     n: usize,
     next: V,
 ) -> Result<()> {
-    let (Some(cut), Some(state)) = (env.layout.cut.get(&which.number), env.layout.state) else {
+    let (Some(split), Some(state)) = (env.layout.split.get(&which.number), env.layout.state) else {
         return Ok(());
     };
-    let piece = &cut.pieces[n];
+    let segment = &split.segments[n];
     let leave = b.label();
-    let mut c =
-        Clause::new(env, firing, b, which, (&cut.func, &cut.facts), piece.blocks.clone(), &piece.entries);
-    c.piece = Some(Place { cut, state, next, leave });
-    c.begin(&piece.entries)?;
+    let mut c = Clause::new(
+        env,
+        firing,
+        b,
+        which,
+        (&split.func, &split.facts),
+        segment.blocks.clone(),
+        &segment.entries,
+    );
+    c.segment = Some(SegmentState { split, state, next, leave });
+    c.begin(&segment.entries)?;
     let end = c.end;
     c.b.bind(end);
     c.b.set(next, END);
@@ -50,24 +58,24 @@ pub(crate) fn piece<'e>(
     Ok(())
 }
 
-/// Makes a slot ready for a cut clause.
-pub(crate) fn prepare(b: &mut Builder, cut: &Cut, slot: V, state: u32) {
-    if cut.keeps_time {
+/// Initializes the slot for a split clause.
+pub(crate) fn prepare(b: &mut Builder, split: &SplitClause, slot: V, state: u32) {
+    if split.keeps_time {
         let (base, at) = near(b, slot, state + STATE_TIME, 8);
         b.store(Size::B8, base, at, 0);
     }
 }
 
 impl Clause<'_, '_> {
-    /// Goes to the block that is asked for, and translates the blocks.
+    /// Emits the jump to the entry block, and translates the blocks.
     fn begin(&mut self, entries: &[usize]) -> Result<()> {
-        let Some(place) = self.piece else { return Ok(()) };
+        let Some(place) = self.segment else { return Ok(()) };
         let own = &self.f.blocks[self.blocks.clone()];
         let mut known = |v: Value| {
-            self.values[v.0 as usize] = match place.cut.known.get(&v) {
-                Some(Known::Int(i)) => Some(Val::Int(Operand::Imm(*i))),
-                Some(Known::Str(id)) => Some(Val::Str(self.constant(*id))),
-                Some(Known::Place(var, at)) => Some(Val::Place(*var, *at, None)),
+            self.values[v.0 as usize] = match place.split.constants.get(&v) {
+                Some(Constant::Int(i)) => Some(Val::Int(Operand::Imm(*i))),
+                Some(Constant::Str(id)) => Some(Val::Str(self.constant(*id))),
+                Some(Constant::Place(var, at)) => Some(Val::Place(*var, *at, None)),
                 None => self.saved_at(v).map(|_| Val::Saved),
             };
         };
@@ -76,7 +84,7 @@ impl Clause<'_, '_> {
             each_term_use(&block.term, &mut known);
         }
         own.iter().for_each(|block| self.parameters(&block.params));
-        for (v, var) in &place.cut.rooted {
+        for (v, var) in &place.split.object_bases {
             if let (Some(Val::Saved), Some(at)) = (self.values[v.0 as usize], self.saved_at(*v)) {
                 self.values[v.0 as usize] = Some(Val::Place(*var, 0, Some(self.state(at))));
             }
@@ -88,18 +96,18 @@ impl Clause<'_, '_> {
             let before = self.state(STATE_TOP);
             self.b.set(top, before);
         }
-        // What no block of the piece dominates is fetched here.
-        self.fetch_homed(usize::MAX);
-        let mut reserved: Vec<Option<effect::Open>> = vec![None; self.f.blocks.len()];
+        // Fetches the builtins that no block of the segment dominates.
+        self.fetch_shared(usize::MAX);
+        let mut reserved: Vec<Option<effect::OpenRecord>> = vec![None; self.f.blocks.len()];
         let size = self.env.module.clauses[self.number].record.as_ref().map_or(0, |r| r.size);
-        let record = effect::Open { header: self.b.var(), stamp: self.b.var() };
+        let record = effect::OpenRecord { header: self.b.var(), stamp: self.b.var() };
         let stubs: Vec<Label> = entries.iter().map(|_| self.b.label()).collect();
         for (entry, stub) in entries.iter().zip(&stubs).skip(1) {
             self.b.br(Jmp::Eq, place.next, *entry as u32, *stub);
         }
         for (entry, stub) in entries.iter().zip(stubs) {
             self.b.bind(stub);
-            if place.cut.open[*entry] {
+            if place.split.open[*entry] {
                 let stamp = self.state(STATE_STAMP);
                 let (plan, cpu, end) = (self.env.plan, self.firing.cpu, self.end);
                 let header = routines::reopen(self.b, plan, &cpu, size, stamp, end);
@@ -113,34 +121,34 @@ impl Clause<'_, '_> {
         self.run(reserved)
     }
 
-    /// Goes on at a block of another piece.
+    /// Continues at a block of another segment.
     pub(super) fn leave_to(&mut self, block: usize) {
-        if let Some(place) = self.piece {
+        if let Some(place) = self.segment {
             self.b.set(place.next, block as i64);
             self.b.jmp(place.leave);
         }
     }
 
-    /// A word of the state.
+    /// Loads a word of the state.
     fn state(&mut self, at: u32) -> V {
-        let Some(place) = self.piece else { return self.b.imm(0) };
+        let Some(place) = self.segment else { return self.b.imm(0) };
         let (base, at) = self.place(place.state + at, 8);
         self.b.load(Size::B8, base, at)
     }
 
     fn set_state(&mut self, at: u32, value: Operand) {
-        if let Some(place) = self.piece {
+        if let Some(place) = self.segment {
             let (base, at) = self.place(place.state + at, 8);
             self.b.store(Size::B8, base, at, value);
         }
     }
 
-    /// Where the first word of a value is that is made in one piece and used in another.
+    /// The offset of the first word of a value that is used outside its segment.
     pub(super) fn saved_at(&self, v: Value) -> Option<u32> {
-        self.piece?.cut.saved[v.0 as usize].map(|word| STATE_SAVED + 8 * word)
+        self.segment?.split.saved[v.0 as usize].map(|word| STATE_SAVED + 8 * word)
     }
 
-    /// Leaves a value that was just made for other pieces.
+    /// Saves a value that was just computed, for other segments.
     pub(super) fn save(&mut self, v: Value) {
         let Some(at) = self.saved_at(v) else { return };
         match self.values[v.0 as usize] {
@@ -158,24 +166,24 @@ impl Clause<'_, '_> {
                 };
                 self.set_state(at, bytes);
             }
-            // Nobody else's, or its own block's alone.
+            // The value belongs to another segment, or is used in its own block only.
             Some(Val::Saved | Val::StrCmp(..)) | None => {}
         }
     }
 
     fn save_string(&mut self, at: u32, s: Str) {
         match s {
-            Str::Known(id) => self.set_state(at, id),
+            Str::Interned(id) => self.set_state(at, id),
             Str::Comm(w0, w1) => {
                 self.set_state(at, w0.into());
                 self.set_state(at + 8, w1.into());
             }
-            // It is in the slot.
+            // The bytes are in the slot already.
             Str::Bytes(..) => {}
         }
     }
 
-    /// Gives a value to the parameter of a block, for other pieces.
+    /// Passes a value to a block parameter of another segment.
     pub(super) fn pass(&mut self, param: Value, value: Value) {
         let Some(at) = self.saved_at(param) else { return };
         if self.f.values[param.0 as usize] != Ty::Str {
@@ -185,7 +193,7 @@ impl Clause<'_, '_> {
         }
         let s = self.string(value);
         match self.facts.temps.shape[param.0 as usize] {
-            Some(Shape::Known | Shape::Comm) => self.save_string(at, s),
+            Some(Shape::Interned | Shape::Comm) => self.save_string(at, s),
             Some(Shape::Bytes) | None => {
                 if let Str::Bytes(base, off) = self.temp(param) {
                     self.write_string(s, base, off, self.env.module.strsize, false);
@@ -202,23 +210,23 @@ impl Clause<'_, '_> {
     }
 
     pub(super) fn saved_string(&mut self, v: Value) -> Str {
-        let Some(at) = self.saved_at(v) else { return Str::Known(Operand::Imm(0)) };
+        let Some(at) = self.saved_at(v) else { return Str::Interned(Operand::Imm(0)) };
         match self.facts.temps.shape[v.0 as usize] {
-            Some(Shape::Known) => Str::Known(self.state(at).into()),
+            Some(Shape::Interned) => Str::Interned(self.state(at).into()),
             Some(Shape::Comm) => Str::Comm(self.state(at), self.state(at + 8)),
             Some(Shape::Bytes) | None => self.temp(v),
         }
     }
 
-    /// Leaves a record that was just reserved for other pieces.
-    pub(super) fn save_record(&mut self, record: &effect::Open) {
+    /// Saves a record that was just reserved, for other segments.
+    pub(super) fn save_record(&mut self, record: &effect::OpenRecord) {
         self.set_state(STATE_STAMP, record.stamp.into());
     }
 
-    /// The clock: what it was when a piece of this clause first read it.
+    /// The clock, as the first segment of this clause that needed it read it.
     pub(super) fn clock(&mut self) -> V {
-        match self.piece {
-            Some(place) if place.cut.keeps_time => {
+        match self.segment {
+            Some(place) if place.split.keeps_time => {
                 let time = self.b.var();
                 let known = self.b.label();
                 let before = self.state(STATE_TIME);

@@ -1,43 +1,45 @@
-//! What a scratch slot holds for D's own memory: objects of `this->`, scratch memory, and room for their handling.
+//! Layout of D memory in a scratch slot: objects of `this->`, scratch memory, and the buffers that
+//! accesses need.
 //!
-//! It stands behind everything else, because it may be long: an offset in an instruction ends at 32 KiB, and what is near
-//! the start of the slot is cheaper to reach.
+//! D memory is what a D pointer can point to without being an address of the kernel or the process.
+//! It is placed behind everything else in the slot, because it may be long: an offset in an
+//! instruction ends at 32 KiB, and memory near the start of the slot is cheaper to reach.
 //!
 //! ```text
 //!  objects  of this->, once for the clauses of probes and once for ERROR's
-//!  word     an address on its way to becoming a number, and how many bytes follow it
-//!  stage    an object on its way to a variable
-//!  scratch  what fixed copies and alloca() take; as much again behind it, where alloca() is used: the verifier takes the
-//!           longest length at the highest offset for possible. That half also holds what copyout() writes
+//!  word     the result of an address look-up: the machine address, and the number of bytes that follow it
+//!  stage    a buffer for an object that is copied to a variable
+//!  scratch  memory of fixed-size copies and of alloca(). Where alloca() is used, as much again follows, because the
+//!           verifier combines the greatest length with the highest offset. copyout() uses that second half as a buffer
 //! ```
 
 use dif::ir::{Clause, Function, Module, Op, Scope, Space, Ty, Value, VarTy};
 
-/// Places of D's own memory in a slot.
+/// Offsets of D memory in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Far {
-    /// Two words.
+pub struct DMemory {
+    /// Two words for the result of an address look-up.
     pub word: u32,
-    /// Room for an object.
+    /// A buffer for an object.
     pub stage: u32,
     /// Scratch memory.
     pub scratch: u32,
-    /// The most that a clause can have of it.
+    /// Bytes of scratch memory that a clause may have at most.
     pub cap: u32,
 }
 
-/// What some clauses need of it.
+/// The D memory that some clauses need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Objects of `this->`.
     pub(crate) objects: bool,
-    /// Addresses are looked up.
+    /// The clauses look up addresses.
     pub(crate) word: bool,
-    /// Bytes of the longest object that goes to a variable.
+    /// Bytes of the longest object that is copied to a variable.
     pub(crate) stage: u32,
-    /// Bytes of fixed copies.
+    /// Bytes of fixed-size copies.
     pub(crate) fixed: u32,
-    /// Memory is taken by a length that only the firing knows.
+    /// The clauses take memory whose length is known only at run time.
     pub(crate) dynamic: bool,
 }
 
@@ -47,8 +49,8 @@ impl Needs {
     }
 }
 
-/// True when there is memory of D's own that a pointer might lead to.
-pub(crate) fn has_own(module: &Module) -> bool {
+/// True when the program has D memory that a pointer may point to.
+pub(crate) fn has_d_memory(module: &Module) -> bool {
     let object = |v: &dif::ir::VarDesc| matches!(v.ty, VarTy::Bytes { .. }) && v.key.is_none();
     let takes =
         |op: &Op| matches!(op, Op::Alloca(_) | Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. });
@@ -59,7 +61,7 @@ fn ops(module: &Module) -> impl Iterator<Item = &Op> {
     module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).map(|i| &i.op)
 }
 
-/// What these clauses need; `own` is [`has_own`].
+/// The D memory that these clauses need. `own` is the result of [`has_d_memory`].
 pub(crate) fn needs<'m>(module: &Module, own: bool, clauses: impl Iterator<Item = &'m Clause>) -> Needs {
     let this_objects = module.vars.iter().any(is_this_object);
     let mut out = Needs::default();
@@ -68,7 +70,7 @@ pub(crate) fn needs<'m>(module: &Module, own: bool, clauses: impl Iterator<Item 
         let defs = defs(f);
         out.fixed = out.fixed.max(module.fixed_scratch(f));
         let looked_up = |v: Value| {
-            own && rooted(&defs, v).is_none()
+            own && base_object(&defs, v).is_none()
                 && matches!(
                     f.values.get(v.0 as usize),
                     Some(Ty::Ptr(Space::Unknown | Space::Static | Space::Scratch))
@@ -111,7 +113,7 @@ pub(crate) fn needs<'m>(module: &Module, own: bool, clauses: impl Iterator<Item 
     out
 }
 
-/// An object of `this->`.
+/// True for an object of `this->`.
 pub(crate) fn is_this_object(v: &dif::ir::VarDesc) -> bool {
     v.scope == Scope::Clause && v.key.is_none() && matches!(v.ty, VarTy::Bytes { .. })
 }
@@ -129,8 +131,9 @@ pub(crate) fn defs(f: &Function) -> Vec<Option<&Op>> {
     defs
 }
 
-/// The variable whose address a pointer was computed from, where the code alone shows it: what [`super::Val::Place`] is.
-fn rooted(defs: &[Option<&Op>], mut v: Value) -> Option<dif::ir::VarId> {
+/// The variable from whose address a pointer is computed, where the code alone shows it. Such a
+/// pointer becomes a [`super::Val::Place`].
+fn base_object(defs: &[Option<&Op>], mut v: Value) -> Option<dif::ir::VarId> {
     // Each step goes to an earlier value.
     for _ in 0..defs.len() {
         v = match defs.get(v.0 as usize).copied().flatten()? {
@@ -143,8 +146,9 @@ fn rooted(defs: &[Option<&Op>], mut v: Value) -> Option<dif::ir::VarId> {
     None
 }
 
-/// Lays out behind `end`; the bytes of objects of `this->`, twice, at the offsets that are given back with it.
-pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -> (Far, [u32; 2]) {
+/// Lays out D memory behind `end`. `this` is the number of bytes of the objects of `this->`, which
+/// are laid out twice. Returns their two offsets too.
+pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -> (DMemory, [u32; 2]) {
     let mut take = |bytes: u32| {
         let at = *end;
         *end = end.saturating_add(bytes.div_ceil(8).saturating_mul(8));
@@ -155,7 +159,7 @@ pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -
     let word = take(if needs.word { 16 } else { 0 });
     let stage = take(needs.stage);
     let cap = needs.fixed + if needs.dynamic { module.scratchsize } else { 0 };
-    // A word more: see `maps::object_room`.
+    // One more word: see `maps::object_room`.
     let bytes = if needs.dynamic {
         2 * cap + 8
     } else if cap > 0 {
@@ -164,5 +168,5 @@ pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -
         0
     };
     let scratch = take(bytes);
-    (Far { word, stage, scratch, cap }, objects)
+    (DMemory { word, stage, scratch, cap }, objects)
 }
