@@ -33,7 +33,7 @@ impl Symbols for Addresses {
 pub fn kernel() -> Arc<KernelBtf> {
     // The bytes are ours: see the tests of `types`.
     match Btf::parse(synth::kernel(), None) {
-        Ok(btf) => Arc::new(KernelBtf::of(btf)),
+        Ok(btf) => Arc::new(KernelBtf::from_btf(btf)),
         Err(_) => KernelBtf::running(),
     }
 }

@@ -71,7 +71,7 @@ impl Checker<'_> {
                     self.need_type(&name.text);
                 }
                 let found = match module {
-                    Some(_) if own => self.types.own_type(&name.text),
+                    Some(_) if own => self.types.declared_type(&name.text),
                     Some(module) => self.types.find_typedef_in(&module.text, &name.text),
                     None if name.text == "_Bool" => Some(TypeId::BOOL),
                     None => self.types.find_typedef(&name.text),
@@ -111,7 +111,7 @@ impl Checker<'_> {
             return self.types.find_tag_in(&module.text, kind, tag);
         }
         self.need_type(tag);
-        self.types.own_tag(kind, tag)
+        self.types.declared_tag(kind, tag)
     }
 
     /// What a program defines has no module before its name.
@@ -504,7 +504,7 @@ impl Checker<'_> {
             let message = format!("global variable identifier redeclared: {word}");
             return self.fail(Tag::D_DECL_IDRED, span, message);
         }
-        if let Some(old) = self.types.own_typedef(word) {
+        if let Some(old) = self.types.declared_typedef(word) {
             // The same again is harmless: several programs may bring the same header. A header does not take D's own
             // names (`id_t`, `pid_t`) from it.
             if included || self.types.compatible(old, ty) {

@@ -169,7 +169,8 @@ impl Dump<'_> {
             ExprKind::AddrVar(id) => format!("&{}", self.place(&Place::Var(*id))),
             ExprKind::ElemAddr(id, keys) => format!("&{}", self.place(&Place::Elem(*id, keys.clone()))),
             ExprKind::KeyObject { addr, user, size, padding } => {
-                let gaps: String = padding.iter().map(|p| format!(" {}&{:02x}", p.offset, p.kept)).collect();
+                let gaps: String =
+                    padding.iter().map(|p| format!(" {}&{:02x}", p.offset, p.member_bits)).collect();
                 format!("({}bytes-{size} {}{gaps})", if *user { "u" } else { "" }, x(addr))
             }
             ExprKind::StrAddr(v) => format!("(straddr {})", x(v)),

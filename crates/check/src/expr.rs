@@ -363,7 +363,7 @@ impl Checker<'_> {
         arrow: bool,
         name: &ast::Name,
         span: Span,
-    ) -> Checks<(Expr, Option<types::Found>)> {
+    ) -> Checks<(Expr, Option<types::ResolvedMember>)> {
         let op = if arrow { "->" } else { "." };
         let object = if arrow { self.value(base)? } else { self.expr(base)? };
         if let ExprKind::Xlated { pointer, .. } = object.kind {
@@ -441,7 +441,7 @@ impl Checker<'_> {
     }
 
     /// Reads a bit-field: load, shift up, shift down with its sign.
-    fn bit_field(&mut self, object: Expr, found: types::Found) -> Checks<Expr> {
+    fn bit_field(&mut self, object: Expr, found: types::ResolvedMember) -> Checks<Expr> {
         let span = object.span;
         let (Some(access), ExprKind::Deref { addr, user }) = (found.bit_access(), object.kind) else {
             return self.unsupported(span, "a bit-field that crosses a word");

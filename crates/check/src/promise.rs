@@ -114,7 +114,7 @@ impl Checker<'_> {
 
     /// A type is named: those of the kernel promise nothing.
     pub(crate) fn uses_type(&mut self, ty: TypeId, span: Span) {
-        if self.types.is_of_kernel(ty) {
+        if self.types.is_from_kernel(ty) {
             let name = self.name(ty);
             self.uses("type", &name, Attributes::PRIVATE, span);
         }

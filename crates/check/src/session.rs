@@ -376,7 +376,7 @@ impl<'a> Checker<'a> {
 
     /// Advice for a type that the program does not have.
     pub(crate) fn near_own_type(&self, wrong: &str) -> Option<String> {
-        let names = self.types.own_names();
+        let names = self.types.declared_names();
         nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
     }
 

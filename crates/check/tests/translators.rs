@@ -32,7 +32,7 @@ fn texts() -> BTreeMap<String, String> {
 
 fn kernel() -> Option<Arc<KernelBtf>> {
     let kernel = match std::env::var("BTF") {
-        Ok(path) => Arc::new(KernelBtf::of(Btf::open(Path::new(&path), None).unwrap())),
+        Ok(path) => Arc::new(KernelBtf::from_btf(Btf::open(Path::new(&path), None).unwrap())),
         Err(_) => KernelBtf::running(),
     };
     kernel.vmlinux().is_ok().then_some(kernel)

@@ -64,7 +64,7 @@ impl Modules {
             self.known.retain(|m| !gone.contains(m));
         }
         let came: BTreeSet<String> = live.difference(&self.known).cloned().collect();
-        gone.iter().chain(&came).for_each(|m| program.kernel.forget(m));
+        gone.iter().chain(&came).for_each(|m| program.kernel.invalidate(m));
         // Modules come in rows, for one needs another. And a tracepoint does not tell its module: none may be half there.
         self.again = loading;
         if came.is_empty() || loading {

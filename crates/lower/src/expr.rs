@@ -1,20 +1,20 @@
-//! Expressions to values.
+//! Lowers expressions to values.
 
 use check::program::{Builtin, Expr, ExprKind, Logic, Place, Repr, Scope};
 use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
 use crate::Lowering;
-use crate::memory::InMemory;
+use crate::memory::MemoryScalar;
 
-/// A built-in in DIF: an integer or a string.
-enum Source {
+/// The DIF operation of a built-in variable: an integer or a string.
+enum BuiltinOp {
     Int(IntBuiltin),
     Str(StrBuiltin),
 }
 
-fn source(builtin: Builtin) -> Source {
-    use Source::{Int, Str};
+fn builtin_op(builtin: Builtin) -> BuiltinOp {
+    use BuiltinOp::{Int, Str};
     match builtin {
         Builtin::Arg(n) | Builtin::KernelArg(n) => Int(IntBuiltin::Arg(n)),
         Builtin::Pid => Int(IntBuiltin::Pid),
@@ -47,35 +47,37 @@ fn source(builtin: Builtin) -> Source {
 const _: () = assert!(check::tables::UREGS == dif::ir::UREGS);
 
 impl Lowering<'_> {
-    /// The value of an expression. Of a void one: 0.
+    /// The value of an expression. A void expression has the value 0.
     pub(crate) fn value(&mut self, e: &Expr) -> Value {
         let before = self.b.set_span(Some(e.span));
-        let value = self.kind(e);
+        let value = self.expr_kind(e);
         self.b.set_span(before);
         value
     }
 
-    /// A register of the process; in a thread of the kernel there is none, which is an invalid address, 0.
+    /// A user register of the current process. A kernel thread has none: reading it is a
+    /// bad-address fault with address 0.
     fn ureg(&mut self, builtin: Builtin) -> Value {
-        let there = self.b.builtin(IntBuiltin::UserThread);
+        let present = self.b.builtin(IntBuiltin::UserThread);
         let zero = self.b.int(0);
-        self.b.fault_unless(FaultKind::BadAddr, there, zero);
-        match source(builtin) {
-            Source::Int(b) => self.b.builtin(b),
-            Source::Str(b) => self.b.builtin_str(b),
+        self.b.fault_unless(FaultKind::BadAddr, present, zero);
+        match builtin_op(builtin) {
+            BuiltinOp::Int(b) => self.b.builtin(b),
+            BuiltinOp::Str(b) => self.b.builtin_str(b),
         }
     }
 
-    /// A side of a comparison of strings: NULL is as good as the empty string, and so is a pointer that is NULL.
-    fn compared(&mut self, e: &Expr) -> Value {
+    /// An operand of a string comparison. NULL compares as the empty string, and so does a NULL
+    /// pointer.
+    fn comparison_operand(&mut self, e: &Expr) -> Value {
         match &e.kind {
             ExprKind::Null => self.zero(Ty::Str),
             ExprKind::LoadStr { addr, user: false, max: None } => {
                 let value = self.value(addr);
-                let (there, null) = (self.b.create_block(), self.b.create_block());
+                let (present, null) = (self.b.create_block(), self.b.create_block());
                 let (join, joined) = self.b.create_join(Ty::Str);
-                self.b.branch(value, (there, vec![]), (null, vec![]));
-                self.b.switch_to(there);
+                self.b.branch(value, (present, vec![]), (null, vec![]));
+                self.b.switch_to(present);
                 let from = self.pointer(addr, false, value);
                 let text = self.b.load_str(from, None);
                 self.b.jump(join, vec![text]);
@@ -89,7 +91,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn kind(&mut self, e: &Expr) -> Value {
+    fn expr_kind(&mut self, e: &Expr) -> Value {
         match &e.kind {
             ExprKind::Int(v) => self.b.int(*v),
             ExprKind::Str(bytes) => {
@@ -98,9 +100,9 @@ impl Lowering<'_> {
             }
             ExprKind::Null => self.b.null(),
             ExprKind::Builtin(builtin @ Builtin::Ureg(_)) => self.ureg(*builtin),
-            ExprKind::Builtin(builtin) => match source(*builtin) {
-                Source::Int(b) => self.b.builtin(b),
-                Source::Str(b) => self.b.builtin_str(b),
+            ExprKind::Builtin(builtin) => match builtin_op(*builtin) {
+                BuiltinOp::Int(b) => self.b.builtin(b),
+                BuiltinOp::Str(b) => self.b.builtin_str(b),
             },
             ExprKind::Read(place) => {
                 let place = self.place(place);
@@ -132,7 +134,7 @@ impl Lowering<'_> {
                 self.b.cmp(relation.cond(*signed), l, r)
             }
             ExprKind::CompareStr(relation, l, r) => {
-                let (l, r) = (self.compared(l), self.compared(r));
+                let (l, r) = (self.comparison_operand(l), self.comparison_operand(r));
                 self.b.str_cmp(relation.cond(false), l, r)
             }
             ExprKind::Logic(logic, l, r) => self.logic(*logic, l, r),
@@ -145,7 +147,7 @@ impl Lowering<'_> {
                 let value = self.value(value);
                 self.b.ext(size * 8, *signed, value)
             }
-            // An object that is not read has no value; its address is as good as any for a void context.
+            // An object that is not read has no value. A void context can use its address instead.
             ExprKind::Deref { addr, .. } => self.value(addr),
             ExprKind::Array { addr, .. } => self.value(addr),
             ExprKind::Xlated { input, .. } => self.value(input),
@@ -162,7 +164,7 @@ impl Lowering<'_> {
             ExprKind::ElemAddr(id, keys) => self.elem_addr(VarId(id.0), keys),
             ExprKind::KeyObject { addr, user, size, padding } => self.key_object(addr, *user, *size, padding),
             ExprKind::StrAddr(v) => self.str_addr(v),
-            ExprKind::Bounded { index, count } => self.bounded(index, *count),
+            ExprKind::Bounded { index, count } => self.checked_index(index, *count),
             ExprKind::CopyObject { dst, src, user, size } => self.copy_object(dst, src, *user, *size),
             ExprKind::MemoryCall { call, args, user } => self.memory_call(*call, args, *user),
             ExprKind::Load { addr, size, signed, user } => self.load(addr, *user, *size, *signed),
@@ -178,10 +180,11 @@ impl Lowering<'_> {
                 self.b.str_len(v)
             }
             ExprKind::Assign(place, value) => {
-                let gone = matches!(value.kind, ExprKind::Null) && self.is_thread_s(place);
+                let resets = matches!(value.kind, ExprKind::Null) && self.is_thread_local(place);
                 let place = self.place(place);
-                // NULL takes the variable from the thread, which then has it as if it had never been assigned.
-                let value = if gone { self.compared(value) } else { self.value(value) };
+                // Assigning NULL to a `self->` variable resets it, as if it had never been
+                // assigned.
+                let value = if resets { self.comparison_operand(value) } else { self.value(value) };
                 self.store(place, value)
             }
             ExprKind::Delete(place) => {
@@ -197,7 +200,7 @@ impl Lowering<'_> {
                         self.b.store_var(var, zero);
                         zero
                     }
-                    // Memory is not deleted.
+                    // Memory cannot be deleted.
                     Target::Memory(_) | Target::Char { .. } => self.b.int(0),
                 }
             }
@@ -214,12 +217,12 @@ impl Lowering<'_> {
     }
 
     fn call(&mut self, name: &str, args: &[Expr], user: bool) -> Value {
-        // Every name has a row: see the test.
+        // Every name has a row; a test checks this.
         let Some(subr) = Subr::by_name(name) else { return self.b.int(0) };
         let row = subr.row();
         let mut values: Vec<Value> = Vec::with_capacity(row.params.len());
         for (i, param) in row.params.iter().enumerate() {
-            // Parameters that are left out are the last ones.
+            // Only the last parameters can be omitted.
             let default = row.defaults.len().checked_sub(row.params.len() - i);
             let value = match (args.get(i), default) {
                 (Some(arg), _) => self.value(arg),
@@ -250,7 +253,7 @@ impl Lowering<'_> {
         self.b.cmp(cond, value, zero)
     }
 
-    /// 1 when the expression is not 0; what is 0 or 1 already stays.
+    /// 1 when the expression is not 0. Values that are already 0 or 1 are not converted.
     fn truth(&mut self, e: &Expr) -> Value {
         let value = self.value(e);
         match e.kind {
@@ -271,7 +274,7 @@ impl Lowering<'_> {
         let left = self.value(l);
         let more = self.b.create_block();
         let (join, joined) = self.b.create_join(Ty::Int);
-        // What the whole is when the left side decides it.
+        // The result when the left operand decides it.
         let decided = self.b.int(i64::from(logic == Logic::Or));
         let (then, other) = match logic {
             Logic::And => ((more, vec![]), (join, vec![decided])),
@@ -301,7 +304,7 @@ impl Lowering<'_> {
         joined
     }
 
-    /// Ends an arm; what goes into the join is an integer or a string, never a pointer.
+    /// Ends a branch of `?:`. The join takes an integer or a string, never a pointer.
     fn arm(&mut self, join: dif::ir::Block, value: Value, ty: Ty) {
         let value = if ty == Ty::Int { self.b.as_int(value) } else { value };
         self.b.jump(join, vec![value]);
@@ -322,7 +325,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn is_thread_s(&self, place: &Place) -> bool {
+    fn is_thread_local(&self, place: &Place) -> bool {
         matches!(place, Place::Var(id)
             if self.checked.vars.get(id.0 as usize).is_some_and(|v| v.scope == Scope::Thread))
     }
@@ -347,7 +350,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Stores; what the place holds then.
+    /// Stores a value. Returns the value that the place then has.
     fn store(&mut self, target: Target, value: Value) -> Value {
         match target {
             Target::Var(var) => self.b.store_var(var, value),
@@ -363,11 +366,11 @@ impl Lowering<'_> {
     }
 }
 
-/// A place whose key or address is computed.
+/// A place with its key or address lowered to values.
 enum Target {
     Var(VarId),
     Elem(VarId, Vec<Value>),
-    Memory(InMemory),
+    Memory(MemoryScalar),
     Char { string: Box<Target>, index: Value },
 }
 
@@ -379,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_call_of_the_language_is_a_row_of_the_form_with_as_many_parameters() {
+    fn every_subroutine_of_d_has_a_dif_row_with_the_same_parameters() {
         for row in FUNCTIONS {
             let FunctionKind::Subroutine(Subroutine::Call(name)) = row.kind else { continue };
             let subr = Subr::by_name(name).map(Subr::row);

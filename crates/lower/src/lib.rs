@@ -1,6 +1,6 @@
-//! Checked program to DIF. Does not know BPF.
+//! Lowers a checked program to DIF. This crate does not know BPF.
 //!
-//! One function a clause, in the order of the module's clauses:
+//! Each clause becomes one function, in the order of the module's clauses:
 //!
 //! ```text
 //!   predicate ── 0 ──> predicate-false
@@ -10,11 +10,12 @@
 //!   Commit, Return
 //! ```
 //!
-//! The decision that shapes it: lowering is mechanical. The checked program already says every width, sign, conversion
-//! and field, so nothing here knows a rule of D, and what the code does can be read off the DIF text. Short-circuit
-//! logic and `?:` become blocks whose join takes the value as a parameter; DIF has no mutable temporaries.
+//! The main design decision: lowering is mechanical. The checked program already contains every
+//! width, sign, conversion and field. So this crate knows no rule of D, and the behaviour of the
+//! code is visible in the DIF text. Short-circuit logic and `?:` become blocks whose join has the
+//! value as a parameter. DIF has no mutable temporaries.
 //!
-//! What is left to the optimizer: constant operands, loads that repeat, extensions that change nothing.
+//! The optimizer handles the rest: constant operands, repeated loads, extensions without effect.
 
 mod expr;
 mod memory;
@@ -26,12 +27,12 @@ use check::program::{Clause, KeyValue, Repr, Scope, StmtKind};
 use dif::ir::{self, Field, IntBuiltin, Module, Value, VarTy};
 use dif::{BuildError, FunctionBuilder};
 
-/// The clause, by its number, that could not be built. It means a fault of the checker, not of the program.
+/// A clause that could not be built. This is an error of the checker, not of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LowerError {
     /// Index of the clause.
     pub clause: usize,
-    /// What was wrong.
+    /// The error.
     pub error: BuildError,
 }
 
@@ -43,12 +44,12 @@ impl std::fmt::Display for LowerError {
 
 impl std::error::Error for LowerError {}
 
-/// Lowers a checked program. Clause, variable and aggregation numbers stay what they are.
+/// Lowers a checked program. Numbers of clauses, variables and aggregations are unchanged.
 pub fn lower(checked: &Checked) -> Result<Module, LowerError> {
     lower_more(checked, Vec::new())
 }
 
-/// As [`lower`], for a session that already has interned strings: these keep their numbers.
+/// Like [`lower`], for a session that already has interned strings. These keep their numbers.
 pub fn lower_more(checked: &Checked, strings: Vec<Vec<u8>>) -> Result<Module, LowerError> {
     let mut module = Module::new(checked.strsize);
     if !strings.is_empty() {
@@ -83,16 +84,16 @@ fn variable(v: &check::program::Var) -> ir::VarDesc {
     }
 }
 
-/// The function in hand.
+/// The state of lowering one function.
 struct Lowering<'a> {
     checked: &'a Checked,
     module: &'a mut Module,
     b: FunctionBuilder,
-    /// What the place of the enclosing update held.
+    /// The old value of the place in the enclosing update expression.
     old: Option<Value>,
-    /// What is computed once and used more than once.
+    /// Values that are computed once and used more than once.
     bound: HashMap<u32, Value>,
-    /// Bytes of scratch memory that copies of this statement have.
+    /// Bytes of scratch memory that copies of this statement use so far.
     scratch: u32,
 }
 
@@ -172,11 +173,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The value of a column or field; of a user address, two: address and process.
+    /// The values of a column or field. A user address has two: address and process.
     fn key(&mut self, value: &KeyValue) -> Vec<Value> {
         match value {
             KeyValue::Expr(e) => vec![self.value(e)],
-            // Never of a key.
+            // Keys contain no such values.
             KeyValue::Bytes { .. } => Vec::new(),
             KeyValue::Stack { user, frames } => vec![self.b.stack(*user, *frames)],
             KeyValue::KernelAddr(e) => vec![self.value(e)],

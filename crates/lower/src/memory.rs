@@ -1,4 +1,5 @@
-//! Memory: where a pointer may lead, objects and scalars in memory, scratch memory.
+//! Lowers memory accesses: address spaces of pointers, objects and scalars in memory, scratch
+//! memory.
 
 use check::program::{Builtin, Expr, ExprKind, Form, Memory, MemoryCall};
 use dif::ir::{BinOp, FaultKind, Space, Ty, Value, VarId};
@@ -6,40 +7,40 @@ use types::Padding;
 
 use crate::Lowering;
 
-/// An element of an associative array that is an object: a copy of it was made at the address, to be stored again when it was
-/// changed.
-pub(crate) struct Copied {
+/// A copy of an array element that is an object, in scratch memory. After a change, the copy is
+/// stored back into the array.
+pub(crate) struct ElementCopy {
     var: VarId,
     key: Vec<Value>,
     at: Value,
 }
 
-/// A scalar in memory whose address is computed.
-pub(crate) struct InMemory {
+/// A scalar in memory, with its address lowered to a value.
+pub(crate) struct MemoryScalar {
     addr: Value,
     form: Form,
-    element: Option<Copied>,
+    element: Option<ElementCopy>,
 }
 
-/// True for what is kernel memory whatever happens: members of the current thread and of arguments of the probe, and what
-/// they point to.
-fn in_kernel(addr: &Expr) -> bool {
+/// True for an address that is always in kernel memory: members of the current thread and of the
+/// probe's arguments, and what these point to.
+fn is_kernel_address(addr: &Expr) -> bool {
     match &addr.kind {
         ExprKind::Builtin(Builtin::Curthread | Builtin::KernelArg(_)) => true,
         ExprKind::Int(n) => *n < 0,
-        ExprKind::Arith(_, base, _) => in_kernel(base),
-        ExprKind::Array { addr, .. } | ExprKind::Load { addr, user: false, .. } => in_kernel(addr),
+        ExprKind::Arith(_, base, _) => is_kernel_address(base),
+        ExprKind::Array { addr, .. } | ExprKind::Load { addr, user: false, .. } => is_kernel_address(addr),
         _ => false,
     }
 }
 
 impl Lowering<'_> {
-    /// A value as a pointer, as far as it is known where to.
+    /// A value as a pointer. Its address space is as exact as known at compile time.
     pub(crate) fn pointer(&mut self, e: &Expr, user: bool, value: Value) -> Value {
         let space = match (user, self.b.ty(value)) {
             (true, _) => Space::User,
             (false, Ty::Ptr(known @ (Space::Static | Space::Scratch | Space::Kernel))) => known,
-            (false, _) if in_kernel(e) => Space::Kernel,
+            (false, _) if is_kernel_address(e) => Space::Kernel,
             (false, _) => Space::Unknown,
         };
         self.b.as_ptr(space, value)
@@ -51,8 +52,9 @@ impl Lowering<'_> {
         self.b.load(size, signed, addr)
     }
 
-    /// Room for so many bytes of a copy that lasts for the statement.
-    fn room(&mut self, bytes: u32) -> u32 {
+    /// Allocates scratch memory for a copy that lasts until the end of the statement. Returns its
+    /// offset.
+    fn alloc_scratch(&mut self, bytes: u32) -> u32 {
         let at = self.scratch;
         self.scratch = at.saturating_add(bytes.div_ceil(8) * 8);
         at
@@ -62,43 +64,46 @@ impl Lowering<'_> {
         self.module.object_size(var).unwrap_or(0)
     }
 
-    fn copied(&mut self, var: VarId, keys: &[Expr]) -> Copied {
+    fn copy_element(&mut self, var: VarId, keys: &[Expr]) -> ElementCopy {
         let key: Vec<Value> = keys.iter().map(|k| self.value(k)).collect();
-        let room = self.room(self.object_size(var));
-        let at = self.b.copy_elem(var, key.clone(), room);
-        Copied { var, key, at }
+        let alloc_scratch = self.alloc_scratch(self.object_size(var));
+        let at = self.b.copy_elem(var, key.clone(), alloc_scratch);
+        ElementCopy { var, key, at }
     }
 
     pub(crate) fn elem_addr(&mut self, var: VarId, keys: &[Expr]) -> Value {
-        self.copied(var, keys).at
+        self.copy_element(var, keys).at
     }
 
     pub(crate) fn str_addr(&mut self, e: &Expr) -> Value {
         let value = self.value(e);
-        let at = self.room(self.module.strsize);
+        let at = self.alloc_scratch(self.module.strsize);
         self.b.str_addr(value, at)
     }
 
-    /// A copy of an object, with zeros where it has padding.
+    /// A copy of an object, with zeros in its padding.
     pub(crate) fn key_object(&mut self, e: &Expr, user: bool, size: u32, padding: &[Padding]) -> Value {
         let value = self.value(e);
         let from = self.pointer(e, user, value);
-        let at = self.room(size);
+        let at = self.alloc_scratch(size);
         let copy = self.b.copy_obj(from, size, at);
         let mut rest = padding;
-        while let Some((first, behind)) = rest.split_first() {
+        while let Some((first, tail)) = rest.split_first() {
             let by = self.b.int(i64::from(first.offset));
             let place = self.b.bin(BinOp::Add, copy, by);
-            if first.kept != 0 {
+            if first.member_bits != 0 {
                 let bits = self.b.load(1, false, place);
-                let mask = self.b.int(i64::from(first.kept));
+                let mask = self.b.int(i64::from(first.member_bits));
                 let bits = self.b.bin(BinOp::And, bits, mask);
                 self.b.store(1, place, bits);
-                rest = behind;
+                rest = tail;
                 continue;
             }
-            // As many at once as are in a row and aligned.
-            let row = (first.offset..).zip(rest).take_while(|(at, p)| p.offset == *at && p.kept == 0).count();
+            // Clears as many consecutive aligned bytes as possible at once.
+            let row = (first.offset..)
+                .zip(rest)
+                .take_while(|(at, p)| p.offset == *at && p.member_bits == 0)
+                .count();
             let fits = |n: usize| n <= row && first.offset.is_multiple_of(n as u32);
             let count = [8, 4, 2].into_iter().find(|n| fits(*n)).unwrap_or(1);
             let zero = self.b.int(0);
@@ -108,7 +113,7 @@ impl Lowering<'_> {
         copy
     }
 
-    pub(crate) fn bounded(&mut self, index: &Expr, count: i64) -> Value {
+    pub(crate) fn checked_index(&mut self, index: &Expr, count: i64) -> Value {
         let index = self.value(index);
         let end = self.b.int(count);
         let within = self.b.cmp(dif::ir::Cond::Ult, index, end);
@@ -116,37 +121,37 @@ impl Lowering<'_> {
         index
     }
 
-    /// An address that is written, and the element that it is in a copy of.
-    fn written(&mut self, e: &Expr) -> (Value, Option<Copied>) {
+    /// The address of a write, and the element copy that contains it, if any.
+    fn write_address(&mut self, e: &Expr) -> (Value, Option<ElementCopy>) {
         match &e.kind {
             ExprKind::ElemAddr(var, keys) => {
-                let copied = self.copied(VarId(var.0), keys);
-                (copied.at, Some(copied))
+                let copy_element = self.copy_element(VarId(var.0), keys);
+                (copy_element.at, Some(copy_element))
             }
             ExprKind::Arith(op, base, by) => {
-                let (base, copied) = self.written(base);
+                let (base, copy_element) = self.write_address(base);
                 let by = self.value(by);
-                (self.b.bin(*op, base, by), copied)
+                (self.b.bin(*op, base, by), copy_element)
             }
-            ExprKind::Array { addr, .. } => self.written(addr),
+            ExprKind::Array { addr, .. } => self.write_address(addr),
             _ => (self.value(e), None),
         }
     }
 
-    /// Stores the element again, which was changed in the copy.
-    fn put_back(&mut self, copied: Option<Copied>) {
-        if let Some(Copied { var, key, at }) = copied {
+    /// Stores a changed copy back into its array.
+    fn write_back(&mut self, copy_element: Option<ElementCopy>) {
+        if let Some(ElementCopy { var, key, at }) = copy_element {
             self.b.store_obj(var, key, at);
         }
     }
 
-    pub(crate) fn memory_place(&mut self, m: &Memory) -> InMemory {
-        let (value, element) = self.written(&m.addr);
+    pub(crate) fn memory_place(&mut self, m: &Memory) -> MemoryScalar {
+        let (value, element) = self.write_address(&m.addr);
         let addr = self.pointer(&m.addr, false, value);
-        InMemory { addr, form: m.form, element }
+        MemoryScalar { addr, form: m.form, element }
     }
 
-    pub(crate) fn read_memory(&mut self, place: &InMemory) -> Value {
+    pub(crate) fn read_memory(&mut self, place: &MemoryScalar) -> Value {
         match place.form {
             Form::Int { size, signed } => self.b.load(size, signed, place.addr),
             Form::Bits { size, shift, bits, signed } => {
@@ -157,7 +162,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Some bits of a word, extended.
+    /// Extracts a bit-field from a word and extends it.
     fn field(&mut self, word: Value, shift: u8, bits: u8, signed: bool) -> Value {
         let up = self.b.int(64 - i64::from(shift) - i64::from(bits));
         let up = self.b.bin(BinOp::Shl, word, up);
@@ -165,8 +170,8 @@ impl Lowering<'_> {
         self.b.bin(if signed { BinOp::Ashr } else { BinOp::Lshr }, up, down)
     }
 
-    /// Stores; what the place holds then.
-    pub(crate) fn store_memory(&mut self, place: InMemory, value: Value) -> Value {
+    /// Stores a value. Returns the value that the place then has.
+    pub(crate) fn store_memory(&mut self, place: MemoryScalar, value: Value) -> Value {
         let stored = match place.form {
             Form::Int { size, .. } => {
                 self.b.store(size, place.addr, value);
@@ -186,20 +191,20 @@ impl Lowering<'_> {
                 self.field(value, 0, bits, signed)
             }
             Form::Str => {
-                let at = self.room(self.module.strsize);
+                let at = self.alloc_scratch(self.module.strsize);
                 let from = self.b.str_addr(value, at);
                 let len = self.b.int(i64::from(self.module.strsize));
                 self.b.copy(place.addr, from, len);
                 value
             }
         };
-        self.put_back(place.element);
+        self.write_back(place.element);
         stored
     }
 
-    /// Copies an object; where to.
+    /// Copies an object. Returns the address of the destination.
     pub(crate) fn copy_object(&mut self, dst: &Expr, src: &Expr, user: bool, size: u32) -> Value {
-        // A whole element is stored as it comes.
+        // An entire element is stored directly, without a copy.
         if let ExprKind::ElemAddr(var, keys) = &dst.kind {
             let key: Vec<Value> = keys.iter().map(|k| self.value(k)).collect();
             let value = self.value(src);
@@ -207,13 +212,13 @@ impl Lowering<'_> {
             self.b.store_obj(VarId(var.0), key, from);
             return self.b.as_int(from);
         }
-        let (value, element) = self.written(dst);
+        let (value, element) = self.write_address(dst);
         let to = self.pointer(dst, false, value);
         let value = self.value(src);
         let from = self.pointer(src, user, value);
         let len = self.b.int(i64::from(size));
         self.b.copy(to, from, len);
-        self.put_back(element);
+        self.write_back(element);
         to
     }
 

@@ -1,4 +1,5 @@
-//! D text to DIF text: `tests/golden/*.d` to `*.dif`. `UPDATE_GOLDEN=1` rewrites the answers.
+//! Golden tests: D text in `tests/programs_lower_to_their_golden_dif/*.d`, expected DIF text in `*.dif`. `UPDATE_GOLDEN=1`
+//! rewrites the expected text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +47,7 @@ fn lowered(text: &str) -> String {
 }
 
 #[test]
-fn golden() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+fn programs_lower_to_their_golden_dif() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs_lower_to_their_golden_dif");
     testing::golden::compare(&dir, "d", "dif", |_, text| lowered(text));
 }

@@ -1,8 +1,9 @@
-//! From BTF to the model, on demand.
+//! Imports types from BTF into the model, on demand.
 //!
-//! Import stops at structs, unions and enums: their entry has name and size, the members come when somebody looks.
-//! Everything else is shallow. Every BTF type is imported once; a cycle that only a malformed BTF can have (a pointer
-//! to itself without a struct between) meets the placeholder of its first visit, which is `void`.
+//! An import stops at structs, unions and enums: the model stores their name and size, and imports
+//! the members on first use. Everything else is shallow. Every BTF type is imported once. Only
+//! malformed BTF has a cycle without a struct (a pointer to itself). Such a cycle reaches the
+//! placeholder of its first visit, which is `void`.
 
 use std::sync::Arc;
 
@@ -11,18 +12,18 @@ use crate::layout::Member;
 use crate::lookup::base_type;
 use crate::model::{Body, Entry, Inner, Int, IntClass, Kind, Quals, TypeId, Types};
 
-/// Longest chain of derived types that is followed; C code has fewer than ten.
+/// Maximum length of a chain of derived types. C code has fewer than ten.
 pub(crate) const MAX_DEPTH: u32 = 64;
 
 impl Types {
-    /// The model's type for a BTF type.
+    /// Imports a BTF type.
     pub fn import(&self, btf: &Arc<Btf>, id: u32) -> TypeId {
         let mut inner = self.write();
         let source = inner.source(btf);
         inner.import(source, id, MAX_DEPTH)
     }
 
-    /// Fetches the members or enumerators of an imported type.
+    /// Imports the members or enumerators of an imported type.
     pub(crate) fn import_body(&self, id: TypeId) {
         let pending = match self.read().entries.get(id.0 as usize).map(|e| &e.body) {
             Some(Body::Btf { source, id, size }) => (*source, *id, *size),
@@ -97,7 +98,7 @@ impl Inner {
                 let mut userland = false;
                 while let Some(Def::TypeTag { name, target: tagged }) = btf.def(target) {
                     userland |= name == "user";
-                    // Tags only point backwards in a sane BTF; a loop would not end.
+                    // In valid BTF, tags only refer to earlier types. A cycle would not end.
                     if tagged >= target {
                         break;
                     }
@@ -121,7 +122,8 @@ impl Inner {
                 let mut list: Vec<TypeId> = Vec::new();
                 let mut variadic = false;
                 for p in params {
-                    // A last parameter of type 0 is `...`; elsewhere it would be `void`, which C does not have.
+                    // A last parameter of type 0 is `...`. Elsewhere type 0 would be `void`, which
+                    // C does not allow.
                     variadic = p.ty == 0;
                     if p.ty != 0 {
                         list.push(self.import(source, p.ty, depth - 1));
@@ -158,8 +160,9 @@ impl Inner {
         self.qualify(target, quals)
     }
 
-    /// By name where C knows it. The kernel is built with unsigned plain `char`; D's `char` is signed, and one `char`
-    /// in a program is less trouble than two that are not compatible.
+    /// Uses the C type of this name, if there is one. The kernel is built with unsigned plain
+    /// `char`, but D's `char` is signed. A program with one `char` type has fewer problems than one
+    /// with two incompatible ones.
     fn import_int(&mut self, name: &str, size: u32, signed: bool, bool: bool) -> TypeId {
         if let Some(ty) = base_type(name)
             && self.size(ty, 1) == Some(u64::from(size))

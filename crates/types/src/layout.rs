@@ -1,14 +1,16 @@
 //! Sizes, alignments, members.
 //!
-//! A struct that a D program declares is laid out as C does (System V rules, bit-fields packed into units of their
-//! declared type), with one difference that DTrace has and scripts can see: no tail padding.
-//! `struct { int a; int b:3; char c[4]; }` has 9 bytes. Imported structs have the size and offsets of their source.
+//! A struct declared by a D program is laid out as in C (System V rules; bit-fields are packed into
+//! units of their declared type), with one difference that DTrace has and scripts can observe:
+//! there is no tail padding. `struct { int a; int b:3; char c[4]; }` has 9 bytes. Imported structs
+//! have the size and offsets of their source.
 
 use std::sync::Arc;
 
 use crate::model::{Body, Inner, Kind, TypeId, Types};
 
-/// Types looked at for one question. A malformed BTF can have structs in themselves, several times over; C has not.
+/// Maximum number of types visited by one query. Malformed BTF can have structs that contain
+/// themselves several times; C cannot.
 const MAX_STEPS: u32 = 10_000;
 
 /// A member of a struct or union.
@@ -35,9 +37,9 @@ pub struct MemberDecl {
     pub bits: Option<u64>,
 }
 
-/// A member found by name, perhaps inside anonymous ones.
+/// A member found by name, possibly inside anonymous members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ResolvedMember {
     /// Its type.
     pub ty: TypeId,
     /// Bits from the start of the *outer* struct.
@@ -46,8 +48,9 @@ pub struct Found {
     pub bits: Option<u8>,
 }
 
-impl Found {
-    /// Bytes from the start of the outer struct (of the byte its first bit is in).
+impl ResolvedMember {
+    /// Byte offset from the start of the outer struct. For a bit-field, the byte that contains its
+    /// first bit.
     pub fn offset(&self) -> u64 {
         self.bit_offset / 8
     }
@@ -58,7 +61,7 @@ impl Found {
     }
 }
 
-/// One load that contains a bit-field: shift right, then keep `bits` bits.
+/// A single load that contains a bit-field. Shift right by `shift`, then keep `bits` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitAccess {
     /// Bytes from the start of the struct.
@@ -72,8 +75,9 @@ pub struct BitAccess {
 }
 
 impl BitAccess {
-    /// The smallest naturally aligned load, else eight bytes from the field's first byte. `None` when no single load
-    /// has the field (wider than 57 bits and unaligned: only packed structs).
+    /// The smallest naturally aligned load, otherwise eight bytes from the field's first byte.
+    /// `None` when no single load contains the field (wider than 57 bits and unaligned, which only
+    /// packed structs have).
     pub fn of(bit_offset: u64, bits: u8) -> Option<BitAccess> {
         if bits == 0 {
             return None;
@@ -96,20 +100,20 @@ impl BitAccess {
     }
 }
 
-/// Why a struct cannot be laid out; the index is the member's.
+/// Why a struct cannot be laid out. The index is that of the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// A bit-field wider than its type (D_DECL_BFSIZE).
     BitFieldSize(usize),
-    /// A bit-field of something that is no integer (D_DECL_BFTYPE).
+    /// A bit-field whose type is not an integer (D_DECL_BFTYPE).
     BitFieldType(usize),
     /// A member without size: void, function, forward declaration (D_DECL_INCOMPLETE, D_DECL_VOIDOBJ).
     Incomplete(usize),
-    /// The same name twice.
+    /// A duplicate member name.
     Duplicate(usize),
-    /// The size does not fit.
+    /// The size overflows.
     TooBig(usize),
-    /// The type is no struct or union.
+    /// The type is not a struct or union.
     NotSou,
 }
 
@@ -137,7 +141,8 @@ impl Inner {
 }
 
 impl Types {
-    /// Bytes; `None` for void, functions, dynamic objects, and forward declarations that nothing completes.
+    /// Size in bytes; `None` for void, functions, dynamic objects, and forward declarations without
+    /// a definition.
     pub fn size(&self, id: TypeId) -> Option<u64> {
         let known = self.read().size(id, crate::import::MAX_DEPTH);
         known.or_else(|| {
@@ -167,7 +172,7 @@ impl Types {
         }
     }
 
-    /// Members of a struct or union in order; empty for a forward declaration and anything else.
+    /// Members of a struct or union in order. Empty for a forward declaration and for other types.
     pub fn members(&self, id: TypeId) -> Arc<[Member]> {
         let id = self.resolve(id);
         self.complete(id);
@@ -178,7 +183,7 @@ impl Types {
         }
     }
 
-    /// Enumerators in order; empty for anything but a complete enumeration.
+    /// Enumerators in order. Empty unless the type is a complete enumeration.
     pub fn enumerators(&self, id: TypeId) -> Arc<[(Arc<str>, i64)]> {
         let id = self.resolve(id);
         self.import_body(id);
@@ -188,23 +193,23 @@ impl Types {
         }
     }
 
-    /// A member by name, inside anonymous structs and unions too.
-    pub fn member(&self, id: TypeId, name: &str) -> Option<Found> {
+    /// A member by name, also inside anonymous structs and unions.
+    pub fn member(&self, id: TypeId, name: &str) -> Option<ResolvedMember> {
         self.member_at(id, name, crate::import::MAX_DEPTH, &mut { MAX_STEPS })
     }
 
-    fn member_at(&self, id: TypeId, name: &str, depth: u32, steps: &mut u32) -> Option<Found> {
+    fn member_at(&self, id: TypeId, name: &str, depth: u32, steps: &mut u32) -> Option<ResolvedMember> {
         if depth == 0 || *steps == 0 || name.is_empty() {
             return None;
         }
         *steps -= 1;
         let members = self.members(id);
         if let Some(m) = members.iter().find(|m| &*m.name == name) {
-            return Some(Found { ty: m.ty, bit_offset: m.bit_offset, bits: m.bits });
+            return Some(ResolvedMember { ty: m.ty, bit_offset: m.bit_offset, bits: m.bits });
         }
         members.iter().filter(|m| m.name.is_empty() && m.bits.is_none()).find_map(|m| {
             let inner = self.member_at(m.ty, name, depth - 1, steps)?;
-            Some(Found { bit_offset: m.bit_offset.checked_add(inner.bit_offset)?, ..inner })
+            Some(ResolvedMember { bit_offset: m.bit_offset.checked_add(inner.bit_offset)?, ..inner })
         })
     }
 
@@ -229,12 +234,12 @@ impl Types {
         }
     }
 
-    /// `offsetof(type, member)` in bytes; `None` for a bit-field or where there is no such member.
+    /// `offsetof(type, member)` in bytes; `None` for a bit-field or when there is no such member.
     pub fn offset_of(&self, id: TypeId, name: &str) -> Option<u64> {
         self.member(id, name).filter(|f| f.bits.is_none()).map(|f| f.offset())
     }
 
-    /// Lays out and completes a struct or union that a program declares.
+    /// Lays out and completes a struct or union that the program declares.
     pub fn define_sou(&self, id: TypeId, decls: &[MemberDecl]) -> Result<(), LayoutError> {
         let Kind::Sou { union, .. } = self.kind(id) else { return Err(LayoutError::NotSou) };
         let laid_out = self.lay_out(union, decls);
@@ -277,7 +282,7 @@ impl Types {
             };
             next = at.checked_add(width).ok_or(LayoutError::TooBig(i))?;
             end = end.max(next);
-            // An unnamed bit-field only takes room.
+            // An unnamed bit-field only takes space.
             if bits.is_none() || !decl.name.is_empty() {
                 members.push(Member { name: decl.name.as_str().into(), ty: decl.ty, bit_offset: at, bits });
             }
@@ -303,7 +308,7 @@ mod tests {
 
     // row type.struct
     #[test]
-    fn a_d_struct_has_no_tail_padding() {
+    fn a_struct_declared_in_d_has_no_tail_padding() {
         let t = Types::new();
         let s = sou(
             &t,
@@ -346,7 +351,7 @@ mod tests {
 
     // row type.anonymous-member
     #[test]
-    fn anonymous_members_are_looked_through() {
+    fn members_of_anonymous_members_are_found_by_name() {
         let t = Types::new();
         let u = sou(&t, TagKind::Union, &[decl("i", TypeId::INT, None), decl("s", TypeId::SHORT, None)]);
         let s = sou(&t, TagKind::Struct, &[decl("a", TypeId::LONG, None), decl("", u, None)]);
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_size_cannot_be_a_member() {
+    fn a_member_of_incomplete_type_is_rejected() {
         let t = Types::new();
         let f = t.declare_tag(TagKind::Struct, Some("later"));
         let s = t.declare_tag(TagKind::Struct, None);

@@ -1,7 +1,8 @@
-//! Names to types.
+//! Looks up types by name.
 //!
-//! The order is D's: what D has and the program declared, then the kernel, then its modules. Answers of the kernel are
-//! kept, also negative ones, because a checker asks the same question for every use of a name.
+//! The order is D's: types of D and of the program, then the kernel, then its modules. Lookups in
+//! the kernel are cached, also negative results, because a checker repeats the lookup for every use
+//! of a name.
 
 use std::sync::Arc;
 
@@ -33,8 +34,8 @@ pub const BUILTIN_TYPEDEFS: &[(&str, TypeId)] = &[
     ("ipaddr_t", TypeId::UINT),
 ];
 
-/// The type that C specifiers in any order mean: `long unsigned int`, `_Bool`, `void`, `string`. `None` where a word is
-/// no specifier or the combination is impossible.
+/// The type of C specifiers in any order: `long unsigned int`, `_Bool`, `void`, `string`. `None`
+/// when a word is not a specifier or the combination is invalid.
 pub fn base_type(words: &str) -> Option<TypeId> {
     let (mut sign, mut long, mut short, mut base) = (None, 0, 0, None);
     for word in words.split_ascii_whitespace() {
@@ -86,45 +87,49 @@ impl Types {
         if let Some(&id) = self.read().typedefs.get(name) {
             return Some(id);
         }
-        self.ask_kernel(format!("typedef {name}"), &[BtfKind::Typedef], name)
+        self.find_in_kernel(format!("typedef {name}"), &[BtfKind::Typedef], name)
     }
 
-    /// A typedef of D or of the program; the kernel is not asked.
-    pub fn own_typedef(&self, name: &str) -> Option<TypeId> {
+    /// A typedef of D or of the program. Does not look in the kernel.
+    pub fn declared_typedef(&self, name: &str) -> Option<TypeId> {
         self.read().typedefs.get(name).copied()
     }
 
-    /// A type without a tag that is D's or the program's, or one of C's own: `int`, `long`, `_Bool`.
-    pub fn own_type(&self, name: &str) -> Option<TypeId> {
-        self.own_typedef(name).or_else(|| base_type(name))
+    /// A type without a tag that D or the program declares, or a basic C type: `int`, `long`,
+    /// `_Bool`.
+    pub fn declared_type(&self, name: &str) -> Option<TypeId> {
+        self.declared_typedef(name).or_else(|| base_type(name))
     }
 
-    /// A struct, union or enum of the program by tag; the kernel is not asked.
-    pub fn own_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
+    /// A struct, union or enum of the program by tag. Does not look in the kernel.
+    pub fn declared_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
         self.read().tags.get(&(kind, Arc::from(tag))).copied()
     }
 
-    /// Names that the program, or D itself, gives to types.
-    pub fn own_names(&self) -> Vec<Arc<str>> {
+    /// Names of types that D or the program declares.
+    pub fn declared_names(&self) -> Vec<Arc<str>> {
         let inner = self.read();
         inner.typedefs.keys().cloned().chain(inner.tags.keys().map(|(_, tag)| tag.clone())).collect()
     }
 
-    /// A struct, union or enum by tag: the program's, also where it is only declared forward, else the kernel's. What is
-    /// only declared is completed when somebody looks inside: see [`Types::complete`].
+    /// A struct, union or enum by tag: the program's, even if only forward-declared, otherwise the
+    /// kernel's. A forward declaration is completed on the first use of its members or size; see
+    /// [`Types::complete`].
     pub fn find_tag(&self, kind: TagKind, tag: &str) -> Option<TypeId> {
-        self.own_tag(kind, tag)
-            .or_else(|| self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag))
+        self.declared_tag(kind, tag)
+            .or_else(|| self.find_in_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), tag))
     }
 
-    /// True when a struct, union or enum has its members, or a type is none of these. The kernel is not asked.
+    /// True unless the type is a struct, union or enum without members. Does not look in the
+    /// kernel.
     pub fn is_complete(&self, id: TypeId) -> bool {
         !matches!(self.base_kind(id), Kind::Sou { complete: false, .. } | Kind::Enum { complete: false, .. })
     }
 
-    /// Gives a type that is only declared forward the kernel's definition, if there is one: the program's forward
-    /// declarations, and those of the kernel itself whose definition is in a module. Asked for when a size or a member is
-    /// wanted, so that a pointer to a struct costs nothing.
+    /// Completes a forward declaration with the kernel's definition, if there is one. This applies
+    /// to forward declarations of the program, and to those of the kernel whose definition is in a
+    /// module. It is called when a size or a member is needed, so that a pointer to a struct costs
+    /// nothing.
     pub fn complete(&self, id: TypeId) {
         let id = self.resolve(id);
         let (kind, tag) = match self.kind(id) {
@@ -138,7 +143,7 @@ impl Types {
         if self.read().defining.contains(&id) {
             return;
         }
-        let found = self.ask_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), &tag);
+        let found = self.find_in_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), &tag);
         if let Some(found) = found.filter(|f| *f != id) {
             let mut inner = self.write();
             let Some(source) = inner.entries.get(found.0 as usize) else { return };
@@ -149,13 +154,13 @@ impl Types {
         }
     }
 
-    /// Why the kernel's types cannot be asked for, if that is so. Opens its BTF.
+    /// Why the kernel's types are not available, if so. Opens the kernel's BTF.
     pub fn kernel_error(&self) -> Option<String> {
         self.kernel()?.vmlinux().err().map(ToString::to_string)
     }
 
-    /// Names of the kernel's types of this kind (`None`: typedefs) that a wrong name may have meant: of like length and
-    /// with the same first letter.
+    /// Names of the kernel's types of this kind (`None`: typedefs) that a misspelled name may have
+    /// meant. They have a similar length and the same first letter.
     pub fn kernel_names_like(&self, kind: Option<TagKind>, wrong: &str) -> Vec<String> {
         let Some(kernel) = self.kernel() else { return Vec::new() };
         let Ok(btf) = kernel.vmlinux() else { return Vec::new() };
@@ -164,14 +169,14 @@ impl Types {
         btf.names(kinds).filter(like).map(str::to_owned).collect()
     }
 
-    /// A typedef of one kernel module (`vmlinux` for the kernel itself): `` module`name ``.
+    /// A typedef of one kernel module (`vmlinux` is the kernel itself): `` module`name ``.
     pub fn find_typedef_in(&self, module: &str, name: &str) -> Option<TypeId> {
-        self.ask_module(module, &[BtfKind::Typedef], name)
+        self.find_in_module(module, &[BtfKind::Typedef], name)
     }
 
     /// A tagged type of one kernel module: `` struct module`tag ``.
     pub fn find_tag_in(&self, module: &str, kind: TagKind, tag: &str) -> Option<TypeId> {
-        self.ask_module(module, btf_kinds(kind), tag)
+        self.find_in_module(module, btf_kinds(kind), tag)
     }
 
     /// An enumeration constant: its type and value.
@@ -193,8 +198,8 @@ impl Types {
         Some((self.import(&btf, id), value))
     }
 
-    /// The type of a variable of one module (`vmlinux`: of the kernel itself); true: each CPU has its own. BTF has these and, on most
-    /// kernels, no others.
+    /// The type of a variable of one module (`vmlinux` is the kernel itself), and whether it is
+    /// per-CPU. Most kernels' BTF has only per-CPU variables.
     pub fn find_variable(&self, module: &str, name: &str) -> Option<(TypeId, bool)> {
         let btf: Arc<Btf> = self.kernel()?.module(module)?;
         let var = btf.var(name)?;
@@ -202,55 +207,57 @@ impl Types {
         Some((self.import(&btf, ty), percpu))
     }
 
-    /// The type of a function of one module, likewise.
+    /// The type of a function of one module (`vmlinux` is the kernel itself).
     pub fn find_function(&self, module: &str, name: &str) -> Option<TypeId> {
         let btf: Arc<Btf> = self.kernel()?.module(module)?;
         let proto = btf.func(name)?.proto;
         Some(self.import(&btf, proto))
     }
 
-    /// An enumeration constant that the program declares.
+    /// An enumeration constant of the program.
     pub fn declared_enumerator(&self, name: &str) -> Option<(TypeId, i64)> {
         self.read().constants.get(name).copied()
     }
 
-    /// True for a name that the program, or D itself, gives to a type; the kernel's do not count.
+    /// True for a type name that D or the program declares. Names of the kernel do not count.
     pub fn is_declared(&self, name: &str) -> bool {
         let inner = self.read();
         inner.typedefs.contains_key(name) || inner.tags.keys().any(|(_, tag)| **tag == *name)
     }
 
-    /// True for a struct, union, enum or typedef that was found in the kernel.
-    pub fn is_of_kernel(&self, id: TypeId) -> bool {
+    /// True for a struct, union, enum or typedef that comes from the kernel.
+    pub fn is_from_kernel(&self, id: TypeId) -> bool {
         let named = |kind: &Kind| matches!(kind, Kind::Sou { .. } | Kind::Enum { .. } | Kind::Typedef { .. });
         let inner = self.read();
         inner.entries.get(id.0 as usize).is_some_and(|e| named(&e.kind))
             && inner.imported.values().any(|imported| *imported == id)
     }
 
-    /// The value of an enumerator of one enumeration, for comparisons whose left operand has that type.
+    /// The value of an enumerator of one enumeration. Used for comparisons whose left operand has
+    /// that type.
     pub fn enumerator_of(&self, id: TypeId, name: &str) -> Option<i64> {
         self.enumerators(id).iter().find(|(n, _)| **n == *name).map(|(_, v)| *v)
     }
 
-    fn ask_kernel(&self, key: String, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
-        if let Some(&known) = self.read().asked.get(&key) {
+    fn find_in_kernel(&self, key: String, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
+        if let Some(&known) = self.read().kernel_lookups.get(&key) {
             return known;
         }
         let kernel = self.kernel()?;
         let found = kernel.find(kinds, name).map(|(btf, id)| self.import(&btf, id));
-        self.write().asked.insert(key, found);
+        self.write().kernel_lookups.insert(key, found);
         found
     }
 
-    fn ask_module(&self, module: &str, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
+    fn find_in_module(&self, module: &str, kinds: &[BtfKind], name: &str) -> Option<TypeId> {
         let btf: Arc<Btf> = self.kernel()?.module(module)?;
         let id = btf.find(kinds, name)?;
         Some(self.import(&btf, id))
     }
 
-    /// A type by its C text: `struct task_struct *`, `const char *`, `uint64_t`, `char [16]`,
-    /// `` struct vmlinux`task_struct ``. For tables of signatures; function types are not read.
+    /// A type by its C text: `struct task_struct *`, `const char *`, `uint64_t`, `char [16]`, ``
+    /// struct vmlinux`task_struct ``. Used for tables of signatures. Function types are not
+    /// supported.
     pub fn find(&self, text: &str) -> Option<TypeId> {
         let tokens = tokens(text)?;
         let mut at = 0;
@@ -362,7 +369,7 @@ mod tests {
 
     // row type.integer, type.d-typedef
     #[test]
-    fn specifiers_come_in_any_order() {
+    fn specifiers_are_accepted_in_any_order() {
         for (text, id) in [
             ("long unsigned int", TypeId::ULONG),
             ("int long long", TypeId::LLONG),
@@ -383,7 +390,7 @@ mod tests {
 
     // row type.pointer, type.function-pointer, type.float
     #[test]
-    fn types_are_found_by_their_text() {
+    fn types_are_found_by_their_c_text() {
         let t = Types::new();
         for text in [
             "int",

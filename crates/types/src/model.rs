@@ -1,8 +1,9 @@
-//! The arena: ids, kinds, and how types are made.
+//! The arena: ids, kinds, and constructors of types.
 //!
-//! Types without identity of their own (pointers, arrays, qualified types, functions) are interned, so that equal types
-//! have equal ids and the arena does not grow with the number of expressions. Structs, unions, enums and typedefs have
-//! identity: each declaration is one id, complete or not.
+//! Types without an identity of their own (pointers, arrays, qualified types, functions) are
+//! interned. So equal types have equal ids, and the arena does not grow with the number of
+//! expressions. Structs, unions, enums and typedefs have an identity: each declaration has one id,
+//! complete or not.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ macro_rules! fixed_types {
         impl TypeId {
             $(pub const $name: TypeId = TypeId(Fixed::$name as u32);)*
         }
-        /// Name (empty for derived ones) and kind of each.
+        /// Name (empty for derived types) and kind of each.
         pub(crate) fn fixed() -> Vec<(&'static str, Kind)> {
             vec![$(($text, $kind)),*]
         }
@@ -75,12 +76,12 @@ fixed_types! {
     CHAR_PTR = "" => ptr(TypeId::CHAR);
 }
 
-/// What an integer type is used for.
+/// The use of an integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntClass {
     /// A number.
     Plain,
-    /// A character: arrays of it and pointers to it can become strings.
+    /// A character. Arrays of characters and pointers to them can be converted to strings.
     Char,
     /// `_Bool`.
     Bool,
@@ -93,7 +94,7 @@ pub struct Int {
     pub size: u8,
     /// Sign.
     pub signed: bool,
-    /// Use.
+    /// The use.
     pub class: IntClass,
 }
 
@@ -111,7 +112,7 @@ impl Quals {
     /// `restrict`.
     pub const RESTRICT: Quals = Quals(4);
 
-    /// Both.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Quals) -> Quals {
         Quals(self.0 | other.0)
@@ -122,13 +123,13 @@ impl Quals {
         self.0 & other.0 == other.0
     }
 
-    /// True when there is none.
+    /// True when the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// Which tagged type.
+/// The kind of a tagged type.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TagKind {
@@ -148,26 +149,26 @@ impl TagKind {
     }
 }
 
-/// What a type is. Cheap to clone.
+/// The structure of a type. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `void`.
     Void,
     /// An integer.
     Int(Int),
-    /// A floating-point number; only printable.
+    /// A floating-point number. It can only be printed.
     Float {
         /// Bytes.
         size: u8,
     },
     /// A pointer.
     Pointer {
-        /// What it points to.
+        /// The target type.
         target: TypeId,
-        /// The object lives in user memory (the `userland` qualifier).
+        /// The target is in user memory (the `userland` qualifier).
         userland: bool,
     },
-    /// An array; `len` 0 where no length is given.
+    /// An array. `len` is 0 when no length is given.
     Array {
         /// Element type.
         elem: TypeId,
@@ -176,7 +177,7 @@ pub enum Kind {
     },
     /// A struct or union; see [`Types::members`].
     Sou {
-        /// A union.
+        /// True for a union.
         union: bool,
         /// Its tag; `None` for an anonymous one.
         tag: Option<Arc<str>>,
@@ -187,23 +188,23 @@ pub enum Kind {
     Enum {
         /// Its tag; `None` for an anonymous one.
         tag: Option<Arc<str>>,
-        /// The integer it is stored as.
+        /// The underlying integer type.
         int: Int,
         /// False for a forward declaration.
         complete: bool,
     },
-    /// Another name.
+    /// A typedef.
     Typedef {
         /// The name.
         name: Arc<str>,
-        /// What it stands for.
+        /// The type that it names.
         target: TypeId,
     },
-    /// A qualified type; never directly of another qualified one.
+    /// A qualified type. Its target is never another qualified type.
     Qualified {
         /// The qualifiers.
         quals: Quals,
-        /// The type.
+        /// The unqualified type.
         target: TypeId,
     },
     /// A function type.
@@ -212,7 +213,7 @@ pub enum Kind {
         ret: TypeId,
         /// Parameters.
         params: Arc<[TypeId]>,
-        /// Ends in `...` (or has no prototype).
+        /// True when it ends in `...` (or has no prototype).
         variadic: bool,
     },
     /// D's `string`.
@@ -223,16 +224,16 @@ pub enum Kind {
     Symaddr,
     /// The value of `usym()`, `ufunc()`, `umod()`.
     Usymaddr,
-    /// A dynamic object: an associative array without key, a translated pointer.
+    /// A dynamic object: an associative array without key, or a translated pointer.
     Dyn,
 }
 
-/// What stands behind a struct, union or enum.
+/// The contents of a struct, union or enum.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// Not declared further.
+    /// Not defined.
     None,
-    /// Members and their size, declared in D or already imported.
+    /// Members and the size; declared in D or already imported.
     Members(Arc<[Member]>, u64),
     /// Enumerators, likewise.
     Enumerators(Arc<[(Arc<str>, i64)]>),
@@ -244,7 +245,7 @@ pub(crate) enum Body {
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
     pub(crate) body: Body,
-    /// Text of a base type; empty for all others.
+    /// The name of a base type. Empty for all others.
     pub(crate) name: Arc<str>,
 }
 
@@ -255,13 +256,13 @@ pub(crate) struct Inner {
     pub(crate) typedefs: HashMap<Arc<str>, TypeId>,
     pub(crate) tags: HashMap<(TagKind, Arc<str>), TypeId>,
     pub(crate) constants: HashMap<Arc<str>, (TypeId, i64)>,
-    /// BTF blobs that something was imported from.
+    /// BTF blobs from which types were imported.
     pub(crate) sources: Vec<Arc<Btf>>,
     pub(crate) imported: HashMap<(u32, u32), TypeId>,
     pub(crate) kernel: Option<Arc<KernelBtf>>,
-    /// What the kernel answered, by "struct tag" or "typedef name".
-    pub(crate) asked: HashMap<String, Option<TypeId>>,
-    /// Structs and unions whose members are being declared: they are the program's.
+    /// Cached results of lookups in the kernel, by "struct tag" or "typedef name".
+    pub(crate) kernel_lookups: HashMap<String, Option<TypeId>>,
+    /// Structs and unions whose members are being declared. They are the program's.
     pub(crate) defining: Vec<TypeId>,
     pub(crate) strsize: u64,
 }
@@ -279,7 +280,7 @@ impl Default for Types {
 }
 
 impl Types {
-    /// D's own types, no kernel.
+    /// Creates an arena with D's own types and no kernel.
     pub fn new() -> Self {
         let mut inner = Inner {
             entries: Vec::with_capacity(64),
@@ -290,7 +291,7 @@ impl Types {
             sources: Vec::new(),
             imported: HashMap::new(),
             kernel: None,
-            asked: HashMap::new(),
+            kernel_lookups: HashMap::new(),
             defining: Vec::new(),
             strsize: 256,
         };
@@ -306,14 +307,14 @@ impl Types {
         Self { inner: RefCell::new(inner) }
     }
 
-    /// D's own types, and behind them those of a kernel.
+    /// Creates an arena with D's own types, and looks up other types in a kernel.
     pub fn with_kernel(kernel: Arc<KernelBtf>) -> Self {
         let types = Self::new();
         types.write().kernel = Some(kernel);
         types
     }
 
-    /// The kernel whose types are looked up.
+    /// The kernel in which types are looked up.
     pub fn kernel(&self) -> Option<Arc<KernelBtf>> {
         self.read().kernel.clone()
     }
@@ -336,17 +337,17 @@ impl Types {
         self.inner.borrow_mut()
     }
 
-    /// What a type is, as written: typedefs and qualifiers still there.
+    /// The kind of a type as written, with typedefs and qualifiers.
     pub fn kind(&self, id: TypeId) -> Kind {
         self.read().kind(id)
     }
 
-    /// The type behind typedefs and qualifiers.
+    /// The underlying type, without typedefs and qualifiers.
     pub fn resolve(&self, id: TypeId) -> TypeId {
         self.read().resolve(id)
     }
 
-    /// What a type is behind typedefs and qualifiers.
+    /// The kind of the underlying type, without typedefs and qualifiers.
     pub fn base_kind(&self, id: TypeId) -> Kind {
         let inner = self.read();
         inner.kind(inner.resolve(id))
@@ -367,7 +368,7 @@ impl Types {
         self.write().intern(Kind::Array { elem, len })
     }
 
-    /// `target` with qualifiers added to those it has.
+    /// `target` with additional qualifiers.
     pub fn qualified(&self, target: TypeId, quals: Quals) -> TypeId {
         self.write().qualify(target, quals)
     }
@@ -377,7 +378,7 @@ impl Types {
         self.write().intern(Kind::Function { ret, params: params.into(), variadic })
     }
 
-    /// An integer of that size and sign without a name of its own: the first built-in that fits.
+    /// An integer type of this size and sign: the first built-in that fits.
     pub fn int_of(&self, size: u64, signed: bool) -> TypeId {
         match (size, signed) {
             (1, true) => TypeId::CHAR,
@@ -391,13 +392,14 @@ impl Types {
         }
     }
 
-    /// Declares a typedef; a later one of the same name hides the earlier.
+    /// Declares a typedef. It hides an earlier typedef of the same name.
     pub fn add_typedef(&self, name: &str, target: TypeId) -> TypeId {
         self.write().add_typedef(name, target)
     }
 
-    /// A struct, union or enum with this tag declared in this program: the one already there, or a new forward
-    /// declaration. `None` makes an anonymous one. The kernel is not asked; see [`Types::find_tag`].
+    /// Declares a struct, union or enum with this tag in the program. Returns the existing type, or
+    /// a new forward declaration. `None` makes an anonymous type. Does not look in the kernel; see
+    /// [`Types::find_tag`].
     pub fn declare_tag(&self, kind: TagKind, tag: Option<&str>) -> TypeId {
         let mut inner = self.write();
         let tag: Option<Arc<str>> = tag.map(Into::into);
@@ -413,15 +415,16 @@ impl Types {
         id
     }
 
-    /// As [`Types::declare_tag`], for a definition that follows: inside it the tag means the program's own type.
+    /// Like [`Types::declare_tag`], for a definition that follows. Inside the definition the tag
+    /// means the program's own type.
     pub fn begin_definition(&self, kind: TagKind, tag: Option<&str>) -> TypeId {
         let id = self.declare_tag(kind, tag);
         self.write().defining.push(id);
         id
     }
 
-    /// Defines an enumeration and its enumerators, which become constants. Values that do not fit 32 bits make it
-    /// eight bytes wide.
+    /// Defines an enumeration and its enumerators, which become constants. Values that do not fit
+    /// 32 bits make the enumeration eight bytes wide.
     pub fn define_enum(&self, id: TypeId, enumerators: &[(&str, i64)]) {
         let mut inner = self.write();
         let signed = enumerators.iter().any(|(_, v)| *v < 0);
@@ -457,7 +460,8 @@ impl Inner {
         self.entries.get(id.0 as usize).map_or(Kind::Void, |e| e.kind.clone())
     }
 
-    /// Bounded, because a malformed BTF can make a typedef of itself; such a type is `void`.
+    /// The number of steps is bounded, because malformed BTF can define a typedef as itself. Such a
+    /// type is `void`.
     pub(crate) fn resolve(&self, mut id: TypeId) -> TypeId {
         for _ in 0..crate::import::MAX_DEPTH {
             match self.entries.get(id.0 as usize).map(|e| &e.kind) {
@@ -509,7 +513,7 @@ mod tests {
 
     // row type.qualifier
     #[test]
-    fn derived_types_are_interned() {
+    fn equal_derived_types_have_one_id() {
         let t = Types::new();
         assert_eq!(t.pointer(TypeId::VOID), TypeId::VOID_PTR);
         assert_eq!(t.pointer(TypeId::CHAR), TypeId::CHAR_PTR);
@@ -523,7 +527,7 @@ mod tests {
 
     // row type.enum
     #[test]
-    fn a_forward_declaration_and_its_definition_are_one_type() {
+    fn a_definition_keeps_the_id_of_its_forward_declaration() {
         let t = Types::new();
         let a = t.declare_tag(TagKind::Enum, Some("color"));
         assert!(matches!(t.kind(a), Kind::Enum { complete: false, .. }));

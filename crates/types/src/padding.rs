@@ -1,41 +1,42 @@
-//! Padding: the bits of a struct that no member has.
+//! Padding: the bits of a struct that belong to no member.
 //!
-//! Two structs of equal members are equal values, whatever is in between. Who compares them as bytes clears that first.
-//! In a union, a bit is padding where no member has it; a member that is shorter than the union leaves the rest to the
-//! others, and what they left there counts.
+//! Two structs with equal members are equal values, whatever their padding. So code that compares
+//! structs as bytes clears the padding first. In a union, a bit is padding when it belongs to no
+//! member. When a union member shorter than the union is written, the remaining bytes belong to
+//! other members and count in a comparison.
 
 use crate::model::{Kind, TypeId, Types};
 
-/// A byte that is not wholly of members.
+/// A byte that contains padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Padding {
-    /// Where it is.
+    /// Offset of the byte.
     pub offset: u32,
-    /// The bits that members have; 0 where it is all padding.
-    pub kept: u8,
+    /// Mask of the bits that belong to members. 0 when the whole byte is padding.
+    pub member_bits: u8,
 }
 
 impl Types {
-    /// The padding of an object of at most `limit` bytes, in ascending order; none of a longer one, or of one whose size
-    /// nobody knows.
+    /// The padding of an object of at most `limit` bytes, in ascending order. Empty for a longer
+    /// object, or one of unknown size.
     pub fn padding(&self, id: TypeId, limit: u32) -> Vec<Padding> {
         let size = self.size(id).and_then(|s| u32::try_from(s).ok()).filter(|s| *s <= limit);
         let mut map = vec![0u8; size.unwrap_or(0) as usize];
         self.cover(id, 0, &mut map, crate::import::MAX_DEPTH);
-        let bytes = (0u32..).zip(map).filter(|(_, kept)| *kept != 0xff);
-        bytes.map(|(offset, kept)| Padding { offset, kept }).collect()
+        let bytes = (0u32..).zip(map).filter(|(_, member_bits)| *member_bits != 0xff);
+        bytes.map(|(offset, member_bits)| Padding { offset, member_bits }).collect()
     }
 
-    /// Marks the bits that an object at `at` (in bits) has.
+    /// Marks the bits of the members of an object at bit offset `at`.
     fn cover(&self, id: TypeId, at: u64, map: &mut [u8], depth: u32) {
         let bits = self.size(id).unwrap_or(0).saturating_mul(8);
-        // What is outside of the whole is nobody's: so the work is bounded by its size.
+        // Bits outside of the object are ignored. So the size of the object bounds the work.
         if depth == 0 || bits == 0 || at / 8 >= map.len() as u64 {
             return;
         }
         match self.base_kind(id) {
             Kind::Sou { .. } => {
-                // A bit-field without a name is there to pad.
+                // An unnamed bit-field is padding.
                 for m in self.members(id).iter().filter(|m| m.bits.is_none() || !m.name.is_empty()) {
                     let at = at.saturating_add(m.bit_offset);
                     match m.bits {
@@ -57,7 +58,7 @@ impl Types {
     }
 }
 
-/// Sets bits, as far as there are so many.
+/// Sets bits, as far as the map reaches.
 fn mark(map: &mut [u8], at: u64, bits: u64) {
     let (mut at, end) = (at, at.saturating_add(bits).min(map.len() as u64 * 8));
     while at < end {
@@ -75,7 +76,7 @@ mod tests {
     use crate::model::TagKind;
 
     fn padding(types: &Types, id: TypeId) -> Vec<(u32, u8)> {
-        types.padding(id, 1000).into_iter().map(|p| (p.offset, p.kept)).collect()
+        types.padding(id, 1000).into_iter().map(|p| (p.offset, p.member_bits)).collect()
     }
 
     fn sou(types: &Types, kind: TagKind, members: &[(&str, TypeId, Option<u64>)]) -> TypeId {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_member_has_is_padding() {
+    fn bits_that_belong_to_no_member_are_padding() {
         let types = Types::new();
         let inner = sou(&types, TagKind::Struct, &[("c", TypeId::CHAR, None), ("i", TypeId::INT, None)]);
         assert_eq!(padding(&types, inner), [(1, 0), (2, 0), (3, 0)]);
@@ -103,12 +104,12 @@ mod tests {
         let size = types.size(fields).unwrap() as u32;
         let found = padding(&types, fields);
         assert_eq!(found[0], (1, 0b11), "{found:?} of {size}");
-        assert!(found.iter().all(|(at, kept)| *at == 1 || *kept == 0));
-        // Of each element.
+        assert!(found.iter().all(|(at, member_bits)| *at == 1 || *member_bits == 0));
+        // The padding repeats in each element.
         let array = sou(&types, TagKind::Struct, &[("v", types.array(inner, 2), None)]);
         let at: Vec<u32> = padding(&types, array).iter().map(|p| p.0).collect();
         assert_eq!(at, [1, 2, 3, 9, 10, 11]);
-        // A union is what its members together are.
+        // The members of a union together determine its padding.
         let all = sou(&types, TagKind::Union, &[("s", inner, None), ("l", TypeId::LONG, None)]);
         assert_eq!(padding(&types, all), []);
         assert_eq!(padding(&types, TypeId::INT), []);

@@ -1,8 +1,9 @@
-//! Types as C writes them.
+//! Prints types in C syntax.
 //!
-//! C declarators grow from the name outwards: a pointer goes left of what stands there, an array or a parameter list
-//! right, and parentheses keep a pointer to either together. [`Types::declare`] builds them in that way, with or
-//! without a name in the middle.
+//! C declarators grow from the name outwards. A pointer is added on the left, an array or a
+//! parameter list on the right. Parentheses bind a pointer to the name before an array or a
+//! parameter list. [`Types::declare`] builds declarators in that order, with or without a name in
+//! the middle.
 
 use std::fmt::Write;
 
@@ -37,7 +38,8 @@ impl Inner {
                 if *userland { format!("userland {text}") } else { text }
             }
             Kind::Array { elem, len } => {
-                // A bare array keeps its blank: `char [16]`, but `char comm[16]` and `int (*)[3]`.
+                // An array without a name has a blank before the bracket: `char [16]`, but `char
+                // comm[16]` and `int (*)[3]`.
                 let inner = match len {
                     0 => format!("{inner}[]"),
                     n => format!("{inner}[{n}]"),
@@ -57,7 +59,7 @@ impl Inner {
             Kind::Qualified { quals, target } => {
                 let words = quals_text(*quals);
                 match self.entries.get(target.0 as usize).map(|e| &e.kind) {
-                    // A qualified pointer has its qualifiers after the star.
+                    // The qualifiers of a qualified pointer are after the star.
                     Some(Kind::Pointer { .. }) => {
                         let inner = if inner.is_empty() { words } else { format!("{words} {inner}") };
                         self.declare(*target, inner, depth - 1)
@@ -99,7 +101,7 @@ mod tests {
     use crate::TagKind;
 
     #[test]
-    fn types_read_as_c_writes_them() {
+    fn types_are_printed_in_c_syntax() {
         let t = Types::new();
         let task = t.declare_tag(TagKind::Struct, Some("task_struct"));
         let comm = t.array(TypeId::CHAR, 16);

@@ -1,14 +1,19 @@
-//! What D says about types: classes, conversion, compatibility.
+//! D's rules for types: classes, conversion, compatibility.
 //!
-//! D's rules are C's with three differences that scripts can see: nothing is promoted to `int` (`char + char` is a
-//! `char`); of two integers the one of higher rank wins, and the rank is the number of bits plus one if unsigned; and
-//! `string` is a value of its own that `char *` and `char []` turn into. Compatibility goes by structure and names, not
-//! by identity, because the same struct may come from the program and from the kernel.
+//! D's rules are C's with three differences that scripts can observe:
+//! - Nothing is promoted to `int`: `char + char` is a `char`.
+//! - Of two integers, the one of higher rank determines the type. The rank is the number of bits,
+//!   plus one if unsigned.
+//! - `string` is a value type of its own, to which `char *` and `char []` are converted.
+//!
+//! Compatibility is defined by structure and names, not by identity, because the same struct may
+//! come from the program and from the kernel.
 
 use crate::model::{Int, IntClass, Kind, TypeId, Types};
 
 impl Types {
-    /// The integer behind a type: integers and enumerations. The kernel has some of 128 bits, which are objects to D.
+    /// The underlying integer of an integer or enumeration type. The kernel has 128-bit integers;
+    /// to D they are objects.
     pub fn as_int(&self, id: TypeId) -> Option<Int> {
         match self.base_kind(id) {
             Kind::Int(int) | Kind::Enum { int, .. } => Some(int).filter(|i| i.size <= 8),
@@ -16,32 +21,32 @@ impl Types {
         }
     }
 
-    /// Integers and enumerations.
+    /// True for integers and enumerations.
     pub fn is_integer(&self, id: TypeId) -> bool {
         self.as_int(id).is_some()
     }
 
-    /// Floating point.
+    /// True for floating-point types.
     pub fn is_float(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Float { .. })
     }
 
-    /// Pointers and arrays (which decay to them), functions too.
+    /// True for pointers, arrays and functions (which decay to pointers).
     pub fn is_pointer(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Pointer { .. } | Kind::Array { .. } | Kind::Function { .. })
     }
 
-    /// Integers, enumerations, pointers: what a predicate or a test can be.
+    /// True for integers, enumerations and pointers: the types allowed in a predicate or test.
     pub fn is_scalar(&self, id: TypeId) -> bool {
         self.is_integer(id) || self.is_pointer(id)
     }
 
-    /// D's `string`.
+    /// True for D's `string`.
     pub fn is_string(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::String)
     }
 
-    /// `string`, `char *`, `char []`: what turns into a string where one is wanted.
+    /// True for `string`, `char *` and `char []`: the types that convert to a string.
     pub fn is_string_like(&self, id: TypeId) -> bool {
         match self.base_kind(id) {
             Kind::String => true,
@@ -52,42 +57,43 @@ impl Types {
         }
     }
 
-    /// `void`.
+    /// True for `void`.
     pub fn is_void(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Void)
     }
 
-    /// Structs and unions.
+    /// True for structs and unions.
     pub fn is_sou(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Sou { .. })
     }
 
-    /// Arrays.
+    /// True for arrays.
     pub fn is_array(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Array { .. })
     }
 
-    /// Functions.
+    /// True for functions.
     pub fn is_function(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Function { .. })
     }
 
-    /// Enumerations.
+    /// True for enumerations.
     pub fn is_enum(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Enum { .. })
     }
 
-    /// Values that can only be recorded or used as an aggregation key: stacks and symbols.
+    /// True for values that can only be recorded or used as an aggregation key: stacks and symbols.
     pub fn is_internal(&self, id: TypeId) -> bool {
         matches!(self.base_kind(id), Kind::Stack | Kind::Symaddr | Kind::Usymaddr)
     }
 
-    /// True for an integer type with sign.
+    /// True for signed integer types.
     pub fn is_signed(&self, id: TypeId) -> bool {
         self.as_int(id).is_some_and(|i| i.signed)
     }
 
-    /// What a pointer points to, what an array holds; the flag says it is in user memory.
+    /// The target type of a pointer or the element type of an array, and whether it is in user
+    /// memory.
     pub fn pointee(&self, id: TypeId) -> Option<(TypeId, bool)> {
         match self.base_kind(id) {
             Kind::Pointer { target, userland } => Some((target, userland)),
@@ -96,7 +102,8 @@ impl Types {
         }
     }
 
-    /// The type an expression of this type has as a value: arrays and functions become pointers, qualifiers go.
+    /// The type of an expression's value: arrays and functions become pointers, qualifiers are
+    /// removed.
     pub fn decay(&self, id: TypeId) -> TypeId {
         match self.base_kind(id) {
             Kind::Array { elem, .. } => self.pointer(elem),
@@ -108,8 +115,9 @@ impl Types {
         }
     }
 
-    /// Result of arithmetic on two integers: the one of higher rank (bits, plus one if unsigned), the left one of
-    /// equals; an enumeration counts as `int`. `None` unless both are integers.
+    /// The result type of arithmetic on two integers: the type of higher rank (bits, plus one if
+    /// unsigned), or the left one if equal. An enumeration counts as `int`. `None` unless both are
+    /// integers.
     pub fn arithmetic(&self, left: TypeId, right: TypeId) -> Option<TypeId> {
         let (l, r) = (self.arithmetic_operand(left)?, self.arithmetic_operand(right)?);
         Some(if l.1 < r.1 { r.0 } else { l.0 })
@@ -122,7 +130,7 @@ impl Types {
         Some((id, u32::from(int.size) * 8 + u32::from(!int.signed)))
     }
 
-    /// Whether two types are the same thing, whatever they are called by typedefs and wherever they come from.
+    /// True when two types are the same, whatever their typedefs and origin.
     pub fn compatible(&self, a: TypeId, b: TypeId) -> bool {
         self.compatible_at(a, b, 32)
     }
@@ -162,8 +170,9 @@ impl Types {
         }
     }
 
-    /// Whether two pointers (or arrays) can be compared, assigned, or be the arms of `?:`: compatible targets, or one
-    /// is `void *`. The constant 0 goes with every pointer; that is for the caller to see, as it knows expressions.
+    /// True when two pointers (or arrays) can be compared, assigned, or be the two results of `?:`:
+    /// their targets are compatible, or one is `void *`. The constant 0 is compatible with every
+    /// pointer; the caller checks that case, because it knows the expressions.
     pub fn pointers_compatible(&self, a: TypeId, b: TypeId) -> bool {
         let target = |id| match self.base_kind(id) {
             Kind::Pointer { target, .. } => Some(target),
@@ -177,8 +186,9 @@ impl Types {
         }
     }
 
-    /// Whether a value of type `from` can be assigned to, passed as, or used as key of type `to` (constant 0 for a
-    /// pointer aside): any integer to any integer, string-like to string, compatible pointers, the same struct.
+    /// True when a value of type `from` can be assigned to, passed as, or used as a key of type
+    /// `to`: any integer to any integer, string-like to string, compatible pointers, the same
+    /// struct. The caller checks the constant 0 for a pointer.
     pub fn assignable(&self, to: TypeId, from: TypeId) -> bool {
         if self.is_integer(to) && self.is_integer(from) {
             return true;
@@ -192,8 +202,8 @@ impl Types {
         (self.is_sou(to) || self.is_internal(to) || self.is_float(to)) && self.compatible(to, from)
     }
 
-    /// Whether a cast is allowed: between scalars; of scalars and `char []` to `string`; to a compatible type; of
-    /// anything to `void`.
+    /// True when a cast is allowed: between scalars; of scalars and `char []` to `string`; to a
+    /// compatible type; of any type to `void`.
     pub fn castable(&self, to: TypeId, from: TypeId) -> bool {
         if self.is_void(to) || self.compatible(to, from) {
             return true;
@@ -202,7 +212,7 @@ impl Types {
             return self.is_string_like(from) || self.is_scalar(from) && !self.is_array(from);
         }
         let target = self.is_integer(to) || matches!(self.base_kind(to), Kind::Pointer { .. });
-        // An array gives its address: to a pointer only.
+        // An array converts to its address, so only a cast to a pointer is allowed.
         target && self.is_scalar(from) && (!self.is_array(from) || !self.is_integer(to))
     }
 }
@@ -214,7 +224,7 @@ mod tests {
 
     // row expression.no-promotion
     #[test]
-    fn nothing_is_promoted_and_the_higher_rank_wins() {
+    fn integers_are_not_promoted_and_the_higher_rank_wins() {
         let t = Types::new();
         for (l, r, result) in [
             (TypeId::CHAR, TypeId::CHAR, TypeId::CHAR),
@@ -237,7 +247,7 @@ mod tests {
 
     // row type.string-promotion
     #[test]
-    fn strings_come_from_characters() {
+    fn char_pointers_and_arrays_convert_to_string() {
         let t = Types::new();
         let consts = t.qualified(TypeId::CHAR, crate::Quals::CONST);
         for ty in [TypeId::STRING, TypeId::CHAR_PTR, t.array(TypeId::UCHAR, 8), t.pointer(consts)] {
@@ -253,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_go_with_their_like_and_with_void() {
+    fn pointers_are_compatible_with_equal_targets_and_void() {
         let t = Types::new();
         let ip = t.pointer(TypeId::INT);
         assert!(t.pointers_compatible(ip, TypeId::VOID_PTR));
@@ -281,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_decay() {
+    fn arrays_decay_to_pointers() {
         let t = Types::new();
         assert_eq!(t.decay(t.array(TypeId::CHAR, 4)), TypeId::CHAR_PTR);
         assert_eq!(t.decay(t.qualified(TypeId::INT, crate::Quals::CONST)), TypeId::INT);

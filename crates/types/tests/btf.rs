@@ -1,4 +1,4 @@
-//! The readers against the kernel in miniature, the running kernel, and damaged blobs.
+//! Tests of the readers with the miniature kernel, the running kernel, and corrupted blobs.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use types::btf::{Btf, BtfError, BtfKind, Def, KernelBtf, synth};
 use types::{Kind, TagKind, TypeId, Types};
 
-fn small() -> Btf {
+fn miniature() -> Btf {
     Btf::parse(synth::kernel(), None).unwrap()
 }
 
@@ -23,8 +23,8 @@ fn running(test: &str) -> Option<Arc<KernelBtf>> {
 }
 
 #[test]
-fn members_are_found_by_path() {
-    let b = small();
+fn members_are_found_by_dotted_path() {
+    let b = miniature();
     for (path, offset, size) in [
         ("task_struct.comm", 120, 16),
         ("task_struct.__state", 24, 4),
@@ -48,7 +48,7 @@ fn members_are_found_by_path() {
 
 #[test]
 fn functions_and_variables_are_found() {
-    let b = small();
+    let b = miniature();
     let f = b.func("__x64_sys_openat").unwrap();
     assert_eq!(f.params.len(), 1);
     assert_eq!(f.params[0].name, "regs");
@@ -64,8 +64,8 @@ fn functions_and_variables_are_found() {
 }
 
 #[test]
-fn the_index_and_the_search_give_the_same_answers() {
-    let (searched, indexed) = (small(), small());
+fn the_name_index_and_the_linear_search_return_the_same_ids() {
+    let (searched, indexed) = (miniature(), miniature());
     for i in 0..20 {
         let _ = indexed.func(&format!("warm{i}"));
     }
@@ -76,13 +76,13 @@ fn the_index_and_the_search_give_the_same_answers() {
 }
 
 #[test]
-fn a_split_blob_continues_its_base() {
-    let base = Arc::new(small());
+fn a_split_blob_extends_the_ids_and_strings_of_its_base() {
+    let base = Arc::new(miniature());
     let task = base.find_sou(false, "task_struct").unwrap();
     let mut b = synth::Builder::default();
     let ptr = b.pointer(task);
     assert_eq!(ptr, 1);
-    // In the split blob this pointer is number `end_id`, and its strings come after the base's.
+    // In the split blob this pointer has the id `end_id`, and its strings follow the base's.
     let mut blob = synth::Builder::default();
     let _ = blob.pointer(task);
     blob.sou(false, "mine", 8, &[("task", base.end_id(), 0)]);
@@ -102,7 +102,7 @@ fn strings_len(blob: &[u8]) -> u32 {
     u32::from_ne_bytes(blob[20..24].try_into().unwrap())
 }
 
-/// Moves every name of a blob of one pointer and one struct with one member.
+/// Moves every name of a blob with one pointer and one struct with one member.
 fn shift_strings(blob: &mut [u8], by: u32) {
     for at in [24 + 12, 24 + 24] {
         let old = u32::from_ne_bytes(blob[at..at + 4].try_into().unwrap());
@@ -112,8 +112,8 @@ fn shift_strings(blob: &mut [u8], by: u32) {
 
 // row type.kernel, type.module-scoped
 #[test]
-fn kernel_types_come_into_the_model() {
-    let t = Types::with_kernel(Arc::new(KernelBtf::of(small())));
+fn kernel_types_are_imported_into_the_model() {
+    let t = Types::with_kernel(Arc::new(KernelBtf::from_btf(miniature())));
     let task = t.find("struct task_struct").unwrap();
     assert_eq!(task, t.find("struct vmlinux`task_struct").unwrap());
     assert_eq!(t.size(task), Some(256));
@@ -127,7 +127,7 @@ fn kernel_types_come_into_the_model() {
     assert_eq!(t.pointee(t.member(task, "real_parent").unwrap().ty), Some((task, false)));
     let mm = t.pointee(t.member(task, "mm").unwrap().ty).unwrap().0;
     assert_eq!(t.size(mm), None);
-    // D's own typedef wins over the kernel's.
+    // D's own typedef takes precedence over the kernel's.
     assert_eq!(t.resolve(t.find("pid_t").unwrap()), TypeId::INT);
     assert_eq!(
         t.find_enumerator("PIDTYPE_PGID").map(|(e, v)| (t.name(e), v)),
@@ -141,8 +141,8 @@ fn kernel_types_come_into_the_model() {
 
 // row type.userland
 #[test]
-fn user_pointers_keep_their_tag() {
-    let b = Arc::new(small());
+fn imported_user_pointers_are_userland() {
+    let b = Arc::new(miniature());
     let t = Types::new();
     let f = b.func("vfs_read").unwrap();
     let buf = t.import(&b, f.params[1].ty);
@@ -153,16 +153,16 @@ fn user_pointers_keep_their_tag() {
 
 #[test]
 fn a_program_can_hide_and_forward_declare_kernel_types() {
-    let t = Types::with_kernel(Arc::new(KernelBtf::of(small())));
+    let t = Types::with_kernel(Arc::new(KernelBtf::from_btf(miniature())));
     let own = t.declare_tag(TagKind::Struct, Some("cred"));
     assert_eq!(t.find_tag(TagKind::Struct, "cred"), Some(own));
     assert!(!t.is_complete(own));
-    // Only declared: the kernel's is meant, once somebody looks inside.
+    // Only declared: the kernel's definition is used when the members are needed.
     assert_eq!(t.size(t.array(own, 2)), Some(64));
     assert!(t.is_complete(own));
     assert_eq!(t.offset_of(own, "uid"), Some(8));
     assert!(t.compatible(own, t.find("struct vmlinux`cred").unwrap()));
-    // Being declared, or declared: the program's.
+    // Being defined, or defined: the program's type.
     let mine = t.begin_definition(TagKind::Struct, Some("pid"));
     assert_eq!((t.size(mine), t.is_complete(mine)), (None, false));
     t.define_sou(mine, &[types::MemberDecl { name: "a".into(), ty: TypeId::INT, bits: None }]).unwrap();
@@ -171,12 +171,12 @@ fn a_program_can_hide_and_forward_declare_kernel_types() {
 }
 
 #[test]
-fn names_of_the_program_cost_no_look_at_the_kernel() {
+fn looking_up_a_type_of_the_program_does_not_open_kernel_btf() {
     let t = Types::with_kernel(Arc::new(KernelBtf::at(std::path::Path::new("/nonexistent"))));
     let node = t.begin_definition(TagKind::Struct, Some("node"));
     let next = t.pointer(t.find_tag(TagKind::Struct, "node").unwrap());
     t.define_sou(node, &[types::MemberDecl { name: "next".into(), ty: next, bits: None }]).unwrap();
-    assert_eq!((t.size(node), t.own_typedef("size_t").is_some()), (Some(8), true));
+    assert_eq!((t.size(node), t.declared_typedef("size_t").is_some()), (Some(8), true));
     assert!(t.find("struct node *").is_some() && t.find("uint64_t").is_some());
     assert!(!t.kernel().unwrap().is_open());
     assert_eq!(t.find("struct task_struct"), None);
@@ -185,7 +185,7 @@ fn names_of_the_program_cost_no_look_at_the_kernel() {
 }
 
 #[test]
-fn what_is_no_btf_is_refused_with_a_reason() {
+fn input_that_is_not_btf_is_rejected_with_a_reason() {
     let good = synth::kernel();
     for (at, byte) in [(0usize, 0u8), (2, 9), (4, 3), (12, 0xff)] {
         let mut bad = good.clone();
@@ -198,7 +198,7 @@ fn what_is_no_btf_is_refused_with_a_reason() {
     assert!(matches!(Btf::open("/nonexistent".as_ref(), None), Err(BtfError::Io(_))));
 }
 
-/// xorshift: the tests must fail the same way twice.
+/// xorshift. The tests must fail reproducibly.
 struct Rng(u64);
 
 impl Rng {
@@ -210,7 +210,7 @@ impl Rng {
     }
 }
 
-fn damage(blob: &mut [u8], rng: &mut Rng) {
+fn corrupt(blob: &mut [u8], rng: &mut Rng) {
     for _ in 0..=rng.below(12) {
         let at = rng.below(blob.len());
         match rng.below(3) {
@@ -227,8 +227,8 @@ fn damage(blob: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// Every question there is, for some types of the blob.
-fn interrogate(btf: Btf, step: usize) {
+/// Runs every query on some types of the blob.
+fn run_all_queries(btf: Btf, step: usize) {
     let btf = Arc::new(btf);
     let t = Types::new();
     for id in (0..btf.end_id().saturating_add(2)).step_by(step) {
@@ -256,31 +256,31 @@ fn interrogate(btf: Btf, step: usize) {
 }
 
 #[test]
-fn a_damaged_blob_never_panics() {
+fn a_corrupted_blob_never_panics() {
     let good = synth::kernel();
     let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
     let mut read = 0;
     for _ in 0..4000 {
         let mut blob = good.clone();
-        damage(&mut blob, &mut rng);
+        corrupt(&mut blob, &mut rng);
         if let Ok(btf) = Btf::parse(blob, None) {
             read += 1;
-            interrogate(btf, 1);
+            run_all_queries(btf, 1);
         }
     }
     assert!(read > 400, "{read} blobs were readable");
 }
 
 #[test]
-fn a_damaged_kernel_blob_never_panics() {
+fn a_corrupted_kernel_blob_never_panics() {
     let Ok(good) = std::fs::read("/sys/kernel/btf/vmlinux") else {
-        println!("skipped: a_damaged_kernel_blob_never_panics: no /sys/kernel/btf/vmlinux");
+        println!("skipped: a_corrupted_kernel_blob_never_panics: no /sys/kernel/btf/vmlinux");
         return;
     };
     let mut rng = Rng(88172645463325252);
     for _ in 0..12 {
         let mut blob = good.clone();
-        // The types alone can be damaged in interesting ways.
+        // The types alone can be corrupted in more interesting ways.
         let types = 24 + rng.below(3_000_000).min(blob.len() - 25);
         for _ in 0..2000 {
             let at = types + rng.below(blob.len() - types);
@@ -289,21 +289,21 @@ fn a_damaged_kernel_blob_never_panics() {
             }
         }
         if let Ok(btf) = Btf::parse(blob, None) {
-            interrogate(btf, 97);
+            run_all_queries(btf, 97);
         }
     }
     for _ in 0..8 {
         let mut blob = good.clone();
-        damage(&mut blob, &mut rng);
+        corrupt(&mut blob, &mut rng);
         if let Ok(btf) = Btf::parse(blob, None) {
-            interrogate(btf, 211);
+            run_all_queries(btf, 211);
         }
     }
 }
 
 #[test]
-fn the_running_kernel_is_read() {
-    let Some(kernel) = running("the_running_kernel_is_read") else { return };
+fn the_btf_of_the_running_kernel_is_readable() {
+    let Some(kernel) = running("the_btf_of_the_running_kernel_is_readable") else { return };
     let start = Instant::now();
     let b = Btf::open("/sys/kernel/btf/vmlinux".as_ref(), None).unwrap();
     let opened = start.elapsed();
@@ -351,8 +351,8 @@ fn the_running_kernel_is_read() {
 }
 
 #[test]
-fn every_struct_of_the_running_kernel_is_consistent() {
-    let Some(kernel) = running("every_struct_of_the_running_kernel_is_consistent") else { return };
+fn every_struct_of_the_running_kernel_has_consistent_members() {
+    let Some(kernel) = running("every_struct_of_the_running_kernel_has_consistent_members") else { return };
     let btf = kernel.vmlinux().unwrap();
     let t = Types::new();
     let mut structs = 0;

@@ -87,7 +87,7 @@ mod tests {
         let large = s.sou(false, "large", 24, &[("a", pointer, 0)]);
         s.func("f", int, &[("p", pointer), ("pair", pair), ("n", int), ("large", large), ("m", int)]);
         s.func("nothing", 0, &[]);
-        let kernel = KernelBtf::of(Btf::parse(s.finish(), None).unwrap());
+        let kernel = KernelBtf::from_btf(Btf::parse(s.finish(), None).unwrap());
         let types = Types::new();
         let shown = |args: Args| -> Vec<String> {
             args.unwrap().iter().map(|a| format!("{} {}", a.from, a.name(&types))).collect()

@@ -1,7 +1,7 @@
-//! The BTF of a kernel and its modules, each opened when first needed.
+//! BTF of a kernel and its modules. Each blob is opened when first needed.
 //!
-//! Modules are only opened for names that the kernel itself does not have, in the order of their names, so that the
-//! answer does not depend on load order.
+//! A module is only opened for a name that the kernel itself does not have. Modules are searched in
+//! the order of their names, so that the result does not depend on load order.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,33 @@ pub struct KernelBtf {
 }
 
 impl KernelBtf {
-    /// The running kernel, one for the process: whoever asks first pays for the walk over its types. Opens nothing.
+    /// The BTF of the running kernel, shared by the whole process: only the first user pays for the
+    /// walk over its types. This function opens nothing.
     pub fn running() -> Arc<KernelBtf> {
         static RUNNING: OnceLock<Arc<KernelBtf>> = OnceLock::new();
         RUNNING.get_or_init(|| Arc::new(Self::at(Path::new(source::KERNEL_DIR)))).clone()
     }
 
-    /// A directory with `vmlinux` and a file for each module. Opens nothing.
+    /// The BTF in a directory with `vmlinux` and a file for each module. This function opens
+    /// nothing.
     pub fn at(dir: &Path) -> KernelBtf {
         KernelBtf { dir: Some(dir.into()), vmlinux: OnceLock::new(), modules: Mutex::default() }
     }
 
-    /// One blob and no modules, for tests.
-    pub fn of(btf: Btf) -> KernelBtf {
+    /// One BTF blob without modules, for tests.
+    pub fn from_btf(btf: Btf) -> KernelBtf {
         let vmlinux = OnceLock::new();
         let _ = vmlinux.set(Ok(Arc::new(btf)));
         KernelBtf { dir: None, vmlinux, modules: Mutex::default() }
     }
 
-    /// True when the kernel's own BTF was looked at; a session that names no kernel type never does.
+    /// True when the kernel's own BTF has been opened. A session that names no kernel type never
+    /// opens it.
     pub fn is_open(&self) -> bool {
         self.vmlinux.get().is_some()
     }
 
-    /// The kernel's own BTF, or why there is none.
+    /// The kernel's own BTF, or the error.
     pub fn vmlinux(&self) -> Result<&Arc<Btf>, &BtfError> {
         let open = || match &self.dir {
             Some(dir) => Btf::open(&dir.join("vmlinux"), None).map(Arc::new),
@@ -50,7 +53,7 @@ impl KernelBtf {
         self.vmlinux.get_or_init(open).as_ref()
     }
 
-    /// A module's BTF; `vmlinux` is the kernel itself.
+    /// The BTF of a module. `vmlinux` is the kernel itself.
     pub fn module(&self, name: &str) -> Option<Arc<Btf>> {
         let base = self.vmlinux().ok()?;
         if name == "vmlinux" {
@@ -69,12 +72,12 @@ impl KernelBtf {
         btf
     }
 
-    /// A module was loaded or unloaded: what is known of it counts no more.
-    pub fn forget(&self, module: &str) {
+    /// Invalidates the cached BTF of a module that was loaded or unloaded.
+    pub fn invalidate(&self, module: &str) {
         self.modules.lock().unwrap_or_else(PoisonError::into_inner).remove(module);
     }
 
-    /// Names of the modules that have BTF, sorted; the kernel itself not among them.
+    /// Sorted names of the modules that have BTF, without the kernel itself.
     pub fn modules(&self) -> Vec<String> {
         let Some(entries) = self.dir.as_ref().and_then(|d| std::fs::read_dir(d).ok()) else {
             return Vec::new();
@@ -88,24 +91,24 @@ impl KernelBtf {
         names
     }
 
-    /// A type by kind and name: in the kernel, else in the first module that has it.
+    /// Finds a type by kind and name: in the kernel, otherwise in the first module that has it.
     pub fn find(&self, kinds: &[BtfKind], name: &str) -> Option<(Arc<Btf>, u32)> {
-        self.search(|btf| btf.find_own(kinds, name))
+        self.search(|btf| btf.find_local(kinds, name))
     }
 
-    /// An enumeration constant: its enumeration and value.
+    /// Finds an enumeration constant: its enumeration and value.
     pub fn enumerator(&self, name: &str) -> Option<(Arc<Btf>, u32, i64)> {
         self.search(|btf| btf.enumerator(name)).map(|(btf, (id, value))| (btf, id, value))
     }
 
-    fn search<T>(&self, ask: impl Fn(&Btf) -> Option<T>) -> Option<(Arc<Btf>, T)> {
+    fn search<T>(&self, query: impl Fn(&Btf) -> Option<T>) -> Option<(Arc<Btf>, T)> {
         let vmlinux = self.vmlinux().ok()?;
-        if let Some(found) = ask(vmlinux) {
+        if let Some(found) = query(vmlinux) {
             return Some((vmlinux.clone(), found));
         }
         self.modules().iter().find_map(|name| {
             let btf = self.module(name)?;
-            let found = ask(&btf)?;
+            let found = query(&btf)?;
             Some((btf, found))
         })
     }

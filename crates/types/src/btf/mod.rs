@@ -1,17 +1,20 @@
-//! BTF, read where it lies.
+//! A reader of BTF that decodes types in place.
 //!
-//! A BTF blob is a header, a section of types one after the other, and a section of strings. Nothing in it says where
-//! type number n begins, so one pass over the types is unavoidable (0.3 ms for the 126,000 types of a kernel); that is
-//! all that happens when a blob is opened. Types are decoded in place when they are asked for ([`Btf::def`]).
+//! A BTF blob is a header, a section of consecutive types, and a section of strings. It has no
+//! table of type offsets, so one pass over the types is unavoidable (0.3 ms for the 126,000 types
+//! of a kernel). Opening a blob does nothing else. Types are decoded in place on demand
+//! ([`Btf::def`]).
 //!
-//! **Names.** The obvious index is a hash of all names: 1.5 ms and 1 MB, more than all the rest of a start. A program
-//! that names three structs is better served by looking at the types of that kind one by one (0.1 ms). So the first
-//! few lookups search, and a blob that goes on being asked makes the index.
+//! **Names.** The obvious index is a hash of all names. It costs 1.5 ms and 1 MB, more than the
+//! rest of the startup. For a program that names three structs, a linear search over the types of
+//! that kind is cheaper (0.1 ms). So the first few lookups search, and further lookups in the same
+//! blob build the index.
 //!
-//! **Trust.** The kernel's BTF is the kernel's word, but a file named by a user is not. Every read is bounds-checked,
-//! every chain is followed a bounded number of steps; a malformed blob gives an error or `None`, never a panic.
+//! **Trust.** The kernel's BTF is trusted, but a file named by a user is not. Every read is
+//! bounds-checked, and every chain is followed for a bounded number of steps. A malformed blob
+//! results in an error or `None`, never in a panic.
 //!
-//! Only the byte order of this machine is read; the running kernel has no other.
+//! Only this machine's byte order is supported; the running kernel has no other.
 
 mod kernel;
 mod query;
@@ -61,7 +64,7 @@ impl BtfKind {
         KINDS.get(((info >> 24) & 0x1f).checked_sub(1)? as usize).copied()
     }
 
-    /// Bytes after the type's header.
+    /// Number of bytes after the type's header.
     fn extra(self, vlen: usize) -> usize {
         match self {
             BtfKind::Int | BtfKind::Var | BtfKind::DeclTag => 4,
@@ -73,12 +76,12 @@ impl BtfKind {
     }
 }
 
-/// Why there is no BTF.
+/// Why BTF is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BtfError {
-    /// The file cannot be read.
+    /// The file is unreadable.
     Io(String),
-    /// The blob is not well-formed: what, and at which byte.
+    /// The blob is malformed: the problem and its byte offset.
     Malformed(&'static str, usize),
 }
 
@@ -102,7 +105,7 @@ pub struct Btf {
     strings: std::ops::Range<usize>,
     first_id: u32,
     first_string: u32,
-    /// Byte offset in the type section of each type.
+    /// Offset of each type, in bytes from the start of the type section.
     offsets: Vec<u32>,
     names: OnceLock<query::NameIndex>,
     lookups: AtomicU32,
@@ -114,7 +117,7 @@ impl std::fmt::Debug for Btf {
     }
 }
 
-/// A type, decoded. Numbers are BTF type ids; 0 is `void`.
+/// A decoded type. Numbers are BTF type ids; 0 is `void`.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Def<'a> {
@@ -150,11 +153,11 @@ pub struct BtfMember<'a> {
     pub bits: Option<u8>,
 }
 
-/// A type as it lies there.
+/// A type that is not decoded yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Raw<'a> {
     btf: &'a Btf,
-    /// Of the header, from the start of the blob.
+    /// Offset of the header, from the start of the blob.
     at: usize,
     name: u32,
     info: u32,
@@ -178,19 +181,19 @@ impl<'a> Raw<'a> {
         self.btf.string(self.name).unwrap_or("")
     }
 
-    /// A word of what follows the header.
+    /// A word after the header.
     fn word(&self, index: usize) -> u32 {
         self.btf.u32(self.at + 12 + 4 * index).unwrap_or(0)
     }
 }
 
 impl Btf {
-    /// Reads a blob. `base` is what a split blob (a kernel module's) continues.
+    /// Parses a blob. `base` is the blob that a split blob (a kernel module's) extends.
     pub fn parse(bytes: impl Into<Vec<u8>>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
         Self::from_data(Data::Owned(bytes.into()), base)
     }
 
-    /// Reads a file.
+    /// Reads and parses a file.
     pub fn open(path: &std::path::Path, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
         let data = Data::open(path).map_err(|e| BtfError::Io(format!("{}: {e}", path.display())))?;
         Self::from_data(data, base)
@@ -249,12 +252,12 @@ impl Btf {
         })
     }
 
-    /// The blob that this one continues.
+    /// The blob that this one extends.
     pub fn base(&self) -> Option<&Arc<Btf>> {
         self.base.as_ref()
     }
 
-    /// The first id that is this blob's own; those below are its base's.
+    /// The first id that is defined in this blob. Lower ids are those of its base.
     pub fn first_id(&self) -> u32 {
         self.first_id
     }
@@ -268,7 +271,8 @@ impl Btf {
         read_u32(self.data.bytes(), at)
     }
 
-    /// Bytes of a string up to the end of the section, NUL and what follows included.
+    /// Bytes from the start of a string to the end of the section, including the NUL and what
+    /// follows.
     fn string_tail(&self, offset: u32) -> Option<&[u8]> {
         if offset < self.first_string {
             return self.base.as_ref()?.string_tail(offset);
@@ -297,7 +301,7 @@ impl Btf {
         Some(Raw { btf: self, at, name: word(0), info: word(4), size_or_type: word(8) })
     }
 
-    /// What a type is; `None` for `void` (id 0) and ids that do not exist.
+    /// Decodes a type. `None` for `void` (id 0) and ids that do not exist.
     pub fn def(&self, id: u32) -> Option<Def<'_>> {
         let raw = self.raw(id)?;
         let (name, size, target) = (raw.name(), raw.size_or_type, raw.size_or_type);
@@ -317,10 +321,10 @@ impl Btf {
             BtfKind::Ptr => Def::Pointer(target),
             BtfKind::Array => Def::Array { elem: raw.word(0), len: raw.word(2) },
             kind @ (BtfKind::Struct | BtfKind::Union) => {
-                Def::Sou { union: kind == BtfKind::Union, name, size, members: Members(Parts::of(raw)) }
+                Def::Sou { union: kind == BtfKind::Union, name, size, members: Members(Entries::of(raw)) }
             }
             BtfKind::Enum | BtfKind::Enum64 => {
-                Def::Enum { name, size, signed: raw.flag(), values: Values(Parts::of(raw)) }
+                Def::Enum { name, size, signed: raw.flag(), values: Values(Entries::of(raw)) }
             }
             BtfKind::Fwd => Def::Fwd { union: raw.flag(), name },
             BtfKind::Typedef => Def::Typedef { name, target },
@@ -328,9 +332,9 @@ impl Btf {
             BtfKind::Const => Def::Const(target),
             BtfKind::Restrict => Def::Restrict(target),
             BtfKind::Func => Def::Func { name, proto: target },
-            BtfKind::FuncProto => Def::FuncProto { ret: target, params: Params(Parts::of(raw)) },
+            BtfKind::FuncProto => Def::FuncProto { ret: target, params: Params(Entries::of(raw)) },
             BtfKind::Var => Def::Var { name, ty: target },
-            BtfKind::Datasec => Def::Datasec { name, vars: Vars(Parts::of(raw)) },
+            BtfKind::Datasec => Def::Datasec { name, vars: Vars(Entries::of(raw)) },
             BtfKind::Float => Def::Float { name, size },
             BtfKind::DeclTag => Def::DeclTag,
             BtfKind::TypeTag => Def::TypeTag { name, target },
@@ -343,7 +347,7 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-/// Where each type begins.
+/// Offsets of all types.
 fn index(section: &[u8], start: usize) -> Result<Vec<u32>, BtfError> {
     use BtfError::Malformed;
     // The kernel's types have 28 bytes on average.
@@ -364,19 +368,19 @@ fn index(section: &[u8], start: usize) -> Result<Vec<u32>, BtfError> {
     Ok(offsets)
 }
 
-/// The things that follow a type's header.
+/// Iterates over the entries after a type's header: members, values, parameters or variables.
 #[derive(Clone)]
-struct Parts<'a> {
+struct Entries<'a> {
     raw: Raw<'a>,
     next: usize,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Entries<'a> {
     fn of(raw: Raw<'a>) -> Self {
         Self { raw, next: 0 }
     }
 
-    /// Words of the next part, each of `N` words.
+    /// The words of the next entry, which has `N` words.
     fn take<const N: usize>(&mut self) -> Option<[u32; N]> {
         if self.next >= self.raw.vlen() {
             return None;
@@ -391,11 +395,11 @@ impl<'a> Parts<'a> {
     }
 }
 
-macro_rules! parts {
+macro_rules! entries {
     ($(#[$doc:meta] $name:ident => $item:ty, |$p:ident| $take:expr;)*) => {$(
         #[$doc]
         #[derive(Clone)]
-        pub struct $name<'a>(Parts<'a>);
+        pub struct $name<'a>(Entries<'a>);
 
         impl std::fmt::Debug for $name<'_> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -413,7 +417,7 @@ macro_rules! parts {
     )*};
 }
 
-parts! {
+entries! {
     /// Members of a struct or union, in order.
     Members => BtfMember<'a>, |p| member(p);
     /// Names and values of an enumeration, in order.
@@ -424,7 +428,7 @@ parts! {
     Vars => (u32, u32, u32), |p| p.take::<3>().map(|[var, offset, size]| (var, offset, size));
 }
 
-fn member<'a>(p: &mut Parts<'a>) -> Option<BtfMember<'a>> {
+fn member<'a>(p: &mut Entries<'a>) -> Option<BtfMember<'a>> {
     let [name, ty, offset] = p.take::<3>()?;
     let name = p.text(name);
     if p.raw.flag() {
@@ -432,7 +436,7 @@ fn member<'a>(p: &mut Parts<'a>) -> Option<BtfMember<'a>> {
         let bit_offset = u64::from(offset & 0xff_ffff);
         return Some(BtfMember { name, ty, bit_offset, bits: (bits != 0).then_some(bits) });
     }
-    // Without the flag a bit-field is a member of an integer type narrower than its storage.
+    // Without the flag, a bit-field is a member of an integer type narrower than its storage.
     let mut member = BtfMember { name, ty, bit_offset: u64::from(offset), bits: None };
     if let Some(Def::Int { size, bits, bit_offset, .. }) = p.raw.btf.def(ty)
         && (u32::from(bits) != size.saturating_mul(8) || bit_offset != 0)
@@ -443,7 +447,7 @@ fn member<'a>(p: &mut Parts<'a>) -> Option<BtfMember<'a>> {
     Some(member)
 }
 
-fn value<'a>(p: &mut Parts<'a>) -> Option<(&'a str, i64)> {
+fn value<'a>(p: &mut Entries<'a>) -> Option<(&'a str, i64)> {
     let signed = p.raw.flag();
     if p.raw.kind() == Some(BtfKind::Enum64) {
         let [name, low, high] = p.take::<3>()?;

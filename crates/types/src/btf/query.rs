@@ -1,16 +1,16 @@
-//! Questions to a blob: types by name, members by path, functions, variables.
+//! Queries of a blob: types by name, members by path, functions, variables.
 
 use std::sync::atomic::Ordering;
 
 use super::{Btf, BtfKind, BtfMember, Def, Raw};
 
-/// After so many searches a blob makes its index of names (see the head of [`super`]).
+/// After this number of searches, a blob builds its index of names (see [`super`]).
 const SEARCHES: u32 = 8;
 
-/// Longest chain of typedefs, qualifiers and nested anonymous members that is followed.
+/// Maximum length of a chain of typedefs, qualifiers and nested anonymous members.
 const MAX_CHAIN: u32 = 32;
 
-/// Structs looked into for one member; see `layout::MAX_STEPS`.
+/// Maximum number of structs searched for one member; see `layout::MAX_STEPS`.
 const MAX_STEPS: u32 = 10_000;
 
 /// A member found by path.
@@ -45,7 +45,7 @@ pub struct Param<'a> {
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Func<'a> {
-    /// Id of the function: what attaching by BTF wants.
+    /// Id of the function, for attaching by BTF.
     pub id: u32,
     /// Id of its prototype.
     pub proto: u32,
@@ -55,14 +55,14 @@ pub struct Func<'a> {
     pub params: Vec<Param<'a>>,
 }
 
-/// A variable of a section; in the kernel these are the per-CPU variables.
+/// A variable of a section. In the kernel these are the per-CPU variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Var<'a> {
-    /// Id of the variable: what a program's `ksym` wants.
+    /// Id of the variable, for a program's `ksym`.
     pub id: u32,
     /// Its type.
     pub ty: u32,
-    /// Section: `.data..percpu`.
+    /// Name of the section: `.data..percpu`.
     pub section: &'a str,
     /// Bytes from the start of the section.
     pub offset: u32,
@@ -70,7 +70,7 @@ pub struct Var<'a> {
     pub size: u32,
 }
 
-/// Ids by hash of the name; open addressing, 0 is empty.
+/// Ids by hash of the name, with open addressing. 0 is an empty slot.
 pub(super) struct NameIndex {
     slots: Vec<u32>,
 }
@@ -79,8 +79,8 @@ impl NameIndex {
     fn of(btf: &Btf) -> NameIndex {
         let size = (btf.offsets.len() * 2).next_power_of_two().max(16);
         let mut slots = vec![0u32; size];
-        for (id, raw) in btf.own() {
-            if raw.name == 0 || !raw.kind().is_some_and(findable) {
+        for (id, raw) in btf.local_types() {
+            if raw.name == 0 || !raw.kind().is_some_and(has_name_lookup) {
                 continue;
             }
             let Some(tail) = btf.string_tail(raw.name) else { continue };
@@ -93,7 +93,7 @@ impl NameIndex {
         NameIndex { slots }
     }
 
-    /// Ids that may have the name, in ascending order for equal names.
+    /// Ids that may have the name. Types with equal names are in ascending order.
     fn candidates(&self, name: &str) -> impl Iterator<Item = u32> {
         let mask = self.slots.len() - 1;
         let start = hash_bytes(name.bytes()) & mask;
@@ -101,13 +101,14 @@ impl NameIndex {
     }
 }
 
-/// Kinds that can be asked for by name; parameters and members are no types, pointers have no names.
-fn findable(kind: BtfKind) -> bool {
+/// True for kinds that can be found by name. Parameters and members are not types, and pointers
+/// have no names.
+fn has_name_lookup(kind: BtfKind) -> bool {
     !matches!(kind, BtfKind::Ptr | BtfKind::Array | BtfKind::FuncProto | BtfKind::DeclTag | BtfKind::TypeTag)
 }
 
 fn hash_bytes(bytes: impl Iterator<Item = u8>) -> usize {
-    // FNV-1a: names are short, and the index lives for one run.
+    // FNV-1a: names are short, and the index is used for one run only.
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     (hash ^ (hash >> 29)) as usize
 }
@@ -121,8 +122,8 @@ fn is_name(tail: &[u8], name: &[u8]) -> bool {
 }
 
 impl Btf {
-    /// This blob's own types.
-    pub(super) fn own(&self) -> impl Iterator<Item = (u32, Raw<'_>)> {
+    /// The types defined in this blob.
+    pub(super) fn local_types(&self) -> impl Iterator<Item = (u32, Raw<'_>)> {
         let ids = self.first_id..;
         ids.zip(&self.offsets).filter_map(|(id, at)| Some((id, self.raw_at(self.types + *at as usize)?)))
     }
@@ -132,13 +133,16 @@ impl Btf {
             && self.string_tail(raw.name).is_some_and(|tail| is_name(tail, name))
     }
 
-    /// The first own type of one of these kinds and this name.
-    pub(super) fn find_own(&self, kinds: &[BtfKind], name: &str) -> Option<u32> {
+    /// The first type of one of these kinds with this name that is defined in this blob.
+    pub(super) fn find_local(&self, kinds: &[BtfKind], name: &str) -> Option<u32> {
         if name.is_empty() {
             return None;
         }
         if self.names.get().is_none() && self.lookups.fetch_add(1, Ordering::Relaxed) < SEARCHES {
-            return self.own().find(|(_, raw)| self.fits(raw, kinds, name.as_bytes())).map(|(id, _)| id);
+            return self
+                .local_types()
+                .find(|(_, raw)| self.fits(raw, kinds, name.as_bytes()))
+                .map(|(id, _)| id);
         }
         let index = self.names.get_or_init(|| NameIndex::of(self));
         index
@@ -146,29 +150,29 @@ impl Btf {
             .find(|id| self.raw(*id).is_some_and(|raw| self.fits(&raw, kinds, name.as_bytes())))
     }
 
-    /// The first type of one of these kinds and this name: this blob's own, then its base's.
+    /// The first type of one of these kinds with this name, in this blob, otherwise in its base.
     pub fn find(&self, kinds: &[BtfKind], name: &str) -> Option<u32> {
-        self.find_own(kinds, name).or_else(|| self.base.as_ref()?.find(kinds, name))
+        self.find_local(kinds, name).or_else(|| self.base.as_ref()?.find(kinds, name))
     }
 
-    /// A complete struct (or union) by tag.
+    /// A complete struct or union by tag.
     pub fn find_sou(&self, union: bool, tag: &str) -> Option<u32> {
         self.find(&[if union { BtfKind::Union } else { BtfKind::Struct }], tag)
     }
 
-    /// Names of this blob's own types of these kinds.
+    /// Names of the types of these kinds that are defined in this blob.
     pub fn names<'a>(&'a self, kinds: &'a [BtfKind]) -> impl Iterator<Item = &'a str> {
-        self.own()
+        self.local_types()
             .filter(|(_, raw)| raw.kind().is_some_and(|k| kinds.contains(&k)))
             .map(|(_, raw)| raw.name())
     }
 
-    /// A type's own name; empty where it has none.
+    /// A type's own name. Empty when it has none.
     pub fn name_of(&self, id: u32) -> &str {
         self.raw(id).map_or("", |raw| raw.name())
     }
 
-    /// The type behind typedefs, qualifiers and tags.
+    /// The underlying type, without typedefs, qualifiers and tags.
     pub fn resolve(&self, mut id: u32) -> u32 {
         for _ in 0..MAX_CHAIN {
             match self.def(id) {
@@ -185,7 +189,7 @@ impl Btf {
         0
     }
 
-    /// Bytes of a type; `None` for void, functions and forward declarations.
+    /// Size in bytes; `None` for void, functions and forward declarations.
     pub fn size(&self, id: u32) -> Option<u32> {
         let mut factor = 1u32;
         let mut id = id;
@@ -208,7 +212,8 @@ impl Btf {
         None
     }
 
-    /// A member by dotted path inside a struct, union, or typedef of one; anonymous members are looked through.
+    /// A member by dotted path inside a struct, union, or typedef of one. Members of anonymous
+    /// members are found too.
     pub fn member(&self, sou: u32, path: &str) -> Option<Field> {
         let mut found = Field { bit_offset: 0, size: 0, bits: None, ty: sou };
         for name in path.split('.') {
@@ -256,32 +261,34 @@ impl Btf {
         Some(Func { id, proto, ret, params: params.collect() })
     }
 
-    /// Names and ids of this blob's own functions that begin so: `__x64_sys_`.
+    /// Names and ids of the functions defined in this blob whose names have this prefix, such as
+    /// `__x64_sys_`.
     pub fn functions_with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
-        self.own().filter_map(move |(id, raw)| {
+        self.local_types().filter_map(move |(id, raw)| {
             let hit = raw.kind() == Some(BtfKind::Func)
                 && self.string_tail(raw.name)?.starts_with(prefix.as_bytes());
             hit.then(|| (raw.name(), id))
         })
     }
 
-    /// A variable by name, with its place in its section.
+    /// A variable by name, with its offset in its section.
     pub fn var(&self, name: &str) -> Option<Var<'_>> {
         let id = self.find(&[BtfKind::Var], name)?;
         let Some(Def::Var { ty, .. }) = self.def(id) else { return None };
-        self.own().filter(|(_, raw)| raw.kind() == Some(BtfKind::Datasec)).find_map(|(sec, _)| {
+        self.local_types().filter(|(_, raw)| raw.kind() == Some(BtfKind::Datasec)).find_map(|(sec, _)| {
             let Some(Def::Datasec { name: section, mut vars }) = self.def(sec) else { return None };
             let (_, offset, size) = vars.find(|(var, ..)| *var == id)?;
             Some(Var { id, ty, section, offset, size })
         })
     }
 
-    /// An enumeration constant of this blob's own: its enumeration and value.
+    /// An enumeration constant defined in this blob: its enumeration and value.
     pub fn enumerator(&self, name: &str) -> Option<(u32, i64)> {
         if name.is_empty() {
             return None;
         }
-        let enums = self.own().filter(|(_, raw)| matches!(raw.kind(), Some(BtfKind::Enum | BtfKind::Enum64)));
+        let enums =
+            self.local_types().filter(|(_, raw)| matches!(raw.kind(), Some(BtfKind::Enum | BtfKind::Enum64)));
         for (id, raw) in enums {
             let words = if raw.kind() == Some(BtfKind::Enum64) { 3 } else { 2 };
             for i in 0..raw.vlen() {

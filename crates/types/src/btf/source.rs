@@ -1,17 +1,18 @@
-//! The bytes of a blob: owned, or mapped from where the kernel has them.
+//! The bytes of a blob, either owned or memory-mapped from sysfs.
 //!
-//! The kernel's own BTF is mapped where it can be (6.16 on): no copy of 5 MB, and nothing of it counts as our memory.
-//! Regular files are always read, never mapped: one that is truncated under a mapping would kill us by SIGBUS, and
-//! `/sys/kernel/btf` cannot be.
+//! The kernel's own BTF is mapped where possible (6.16 and later). This avoids a copy of 5 MB, and
+//! the mapping does not count as our memory. Regular files are always read, never mapped:
+//! truncating a mapped file would kill the process by SIGBUS. Files in `/sys/kernel/btf` cannot be
+//! truncated.
 
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Where sysfs has the kernel's BTF.
+/// The sysfs directory of the kernel's BTF.
 pub(super) const KERNEL_DIR: &str = "/sys/kernel/btf";
 
-/// More than any kernel has; a limit so that `/dev/zero` is refused.
+/// Maximum size, more than any kernel needs. The limit rejects `/dev/zero`.
 const MAX_SIZE: u64 = 1 << 30;
 
 pub(super) enum Data {
@@ -50,7 +51,7 @@ pub(super) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the memory is never written after the kernel made it, so any thread may read it.
+// SAFETY: the kernel never writes the memory after creating it, so any thread may read it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -58,7 +59,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn of(file: &std::fs::File) -> Option<Mapping> {
         let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|n| *n > 0)?;
-        // SAFETY: a new private read-only mapping of a descriptor that we hold; touches no memory of ours.
+        // SAFETY: a new private read-only mapping of a descriptor that we own. It overlaps no
+        // memory of ours.
         let start = unsafe {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
         };
@@ -66,7 +68,8 @@ impl Mapping {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` maps `len` readable bytes until we drop, and the kernel's BTF never changes or shrinks.
+        // SAFETY: `start` maps `len` readable bytes until the drop, and the kernel's BTF never
+        // changes or shrinks.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

@@ -1,7 +1,10 @@
-//! A writer of small BTF blobs, and a kernel in miniature, for tests.
+//! A writer of small BTF blobs, and a synthetic miniature kernel, for tests.
 //!
-//! Golden files must not change with the machine's kernel, so they are made against [`kernel`]: the structs, functions
-//! and variables that D programs and our own code look up, laid out as no real kernel has them. It is code and not a
+//! Golden files must not depend on the machine's kernel, so they are made with [`kernel`]. It has
+//! the structs, functions and variables that D programs and our own code look up, laid out as in no
+//! real kernel. The blob is written by code and not checked in, so that its contents are readable
+//! and a new test can extend it. The loader's own BTF is written elsewhere; this writer supports
+//! only what tests need.
 //! checked-in blob, so that a reader sees what is in it and a new test can add to it. The loader's BTF is written
 //! elsewhere; this writer knows what tests need and nothing more.
 
@@ -9,7 +12,7 @@ use std::collections::HashMap;
 
 use super::BtfKind;
 
-/// Writes types in the order of their ids, the first is 1.
+/// Writes types in the order of their ids. The first id is 1.
 #[derive(Debug)]
 pub struct Builder {
     types: Vec<u8>,
@@ -37,7 +40,7 @@ pub mod encoding {
 }
 
 impl Builder {
-    /// The id of the next type, so that a type can name one that comes later.
+    /// The id of the next type. With it a type can refer to a later one.
     pub fn next_id(&self) -> u32 {
         self.next
     }
@@ -152,7 +155,7 @@ impl Builder {
         id
     }
 
-    /// A function with its prototype; the function's id.
+    /// A function with its prototype. Returns the function's id.
     pub fn func(&mut self, name: &str, ret: u32, params: &[(&str, u32)]) -> u32 {
         let proto = self.proto(ret, params);
         self.head(name, BtfKind::Func, false, 0, proto)
@@ -189,7 +192,7 @@ impl Builder {
     }
 }
 
-/// System calls of the kernel in miniature.
+/// System calls of the miniature kernel.
 pub const SYSCALLS: &[&str] = &[
     "clone",
     "close",
@@ -206,8 +209,8 @@ pub const SYSCALLS: &[&str] = &[
     "write",
 ];
 
-/// A kernel in miniature (x86-64): `task_struct` and what hangs on it, `pt_regs`, per-CPU variables, system calls, the
-/// prototypes of `sys_enter` and `sys_exit`.
+/// A miniature kernel (x86-64): `task_struct` and the structs that it points to, `pt_regs`, per-CPU
+/// variables, system calls, the prototypes of `sys_enter` and `sys_exit`.
 pub fn kernel() -> Vec<u8> {
     let mut b = Builder::default();
     let int = b.int("int", 4, encoding::SIGNED);
@@ -278,7 +281,7 @@ pub fn kernel() -> Vec<u8> {
     let class_ptr = b.pointer(const_class);
     let task = b.next_id() + 3;
     let task_ptr = b.pointer(task);
-    // An anonymous union and a bit-field, as the real one has.
+    // An anonymous union and a bit-field, as in the real `task_struct`.
     let _state = b.sou(true, "", 4, &[("__state", uint, 0), ("saved_state", int, 0)]);
     let _bits = b.sou_bits(false, "", 4, &[("sched_reset_on_fork", uint, 0, 1), ("in_execve", uint, 1, 1)]);
     let task_made = b.sou(
