@@ -26,12 +26,13 @@ pub mod features;
 mod frame;
 pub mod helpers;
 pub mod insn;
+pub mod kernel_read;
 pub mod limits;
 mod liveness;
 pub mod load;
 pub mod maps;
 pub mod mir;
-pub mod peek;
+
 pub mod program;
 pub mod regalloc;
 pub mod routines;

@@ -74,7 +74,7 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
 /// Checks the limits that depend on the session's plan. `holds` says whether the running kernel
 /// allows a thread value of so many bytes. It is called for large values only.
 pub fn check_plan(module: &Module, plan: &Plan, holds: impl Fn(u32) -> bool) -> Result<(), CodegenError> {
-    let alone = (0..).zip(&plan.vars).filter_map(|(v, home)| match home {
+    let alone = (0..).zip(&plan.vars).filter_map(|(v, var)| match var {
         VarPlan::ThreadAlone(shape) => Some((Some(v), shape.value_size())),
         _ => None,
     });

@@ -13,7 +13,7 @@ use crate::features::Lockdown;
 use crate::insn::Insn;
 use crate::mir::Param;
 use crate::sys::{
-    AttachType, BtfObject, FuncInfo, LineInfo, Prog, ProgKind, ProgSpec, Refusal, SLEEPABLE, SysError,
+    AttachType, BtfObject, FuncInfo, LineInfo, LoadFailure, Prog, ProgKind, ProgSpec, SLEEPABLE, SysError,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -273,7 +273,7 @@ impl LoadError {
         }
     }
 
-    fn explain(image: &ProgramImage, refusal: Refusal) -> LoadError {
+    fn explain(image: &ProgramImage, refusal: LoadFailure) -> LoadError {
         let slot = last_slot(&refusal.log).filter(|s| (*s as usize) < image.insns.len());
         LoadError {
             program: image.name.clone(),
@@ -298,7 +298,7 @@ impl LoadError {
     }
 
     /// True when the verifier saw the program and rejected it: our bug, or a limit of the kernel.
-    pub fn is_refusal(&self) -> bool {
+    pub fn is_rejection(&self) -> bool {
         !self.log.is_empty() && !self.is_locked_down()
     }
 
@@ -324,7 +324,7 @@ impl fmt::Display for LoadError {
             write!(f, "this kernel is locked down (confidentiality): no program may read kernel memory")?;
             return self.place(f);
         }
-        if !self.is_refusal() {
+        if !self.is_rejection() {
             return self.error.fmt(f);
         }
         write!(f, "the kernel refused program \"{}\"", self.program)?;

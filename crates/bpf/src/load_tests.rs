@@ -21,7 +21,7 @@ fn bad() -> ProgramImage {
 #[test]
 fn a_refusal_names_the_source_line() {
     let e = bad().load(0).expect_err("the verifier must refuse this");
-    if e.error.is_permission() && !e.is_refusal() {
+    if e.error.is_permission() && !e.is_rejection() {
         println!("skipped: a_refusal_names_the_source_line: {e}");
         return;
     }
@@ -79,7 +79,7 @@ fn global_functions_and_callbacks_load_and_run() {
             assert_eq!(loaded.prog.test_run(&[], None).expect("test run"), 42);
             assert!(loaded.log.contains("is safe for any args that match its prototype"), "{}", loaded.log);
         }
-        Err(e) if e.error.is_permission() && !e.is_refusal() => println!("skipped: global functions: {e}"),
+        Err(e) if e.error.is_permission() && !e.is_rejection() => println!("skipped: global functions: {e}"),
         Err(e) => panic!("{e}\n{}", e.log),
     }
 }
@@ -93,7 +93,7 @@ fn a_long_log_is_collected_whole() {
     p.insns = insns;
     p.lines = vec![(0, line(1, "filler")), (20_001, line(2, "fault"))];
     let e = p.load(0).expect_err("the verifier must refuse this");
-    if e.error.is_permission() && !e.is_refusal() {
+    if e.error.is_permission() && !e.is_rejection() {
         println!("skipped: a_long_log_is_collected_whole: {e}");
         return;
     }
@@ -119,7 +119,7 @@ fn what_tires_the_verifier_is_refused_by_its_limit_and_without_its_steps() {
         ],
     );
     let e = p.load(0).expect_err("the verifier must give up");
-    if e.error.is_permission() && !e.is_refusal() {
+    if e.error.is_permission() && !e.is_rejection() {
         println!("skipped: what_tires_the_verifier: {e}");
         return;
     }

@@ -10,7 +10,7 @@
 //! element: a ring of exactly 4 MiB fits.
 //!
 //! **Growing.** What a running session is given more to do changes nothing that programs already hold; the new ones are made
-//! for a plan that goes on from the last ([`Plan::grow`]):
+//! for a plan that goes on from the last ([`Plan::extend`]):
 //!
 //! ```text
 //!  control page, doorbell, variables, aggregations   the same maps
@@ -23,7 +23,7 @@
 //! A bank is too small when it was made for BEGIN, END and ERROR alone, or when its rings cannot hold the longest new record.
 //! CPUs that come late share what is there ([`plane::control`]), and need nothing new.
 
-mod grow;
+mod extend;
 mod share;
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use plane::desc::AggFunc;
 use plane::table::TableShape;
 use plane::thread::ThreadShape;
 use plane::{assoc, owned, ring, scratch, stacks};
-pub use share::{Home, Shared};
+pub use share::{Shared, TableLocation};
 
 use crate::mir::{KsymId, MapRef};
 use crate::sys::{Map, MapBtf, MapSpec, SysError};
@@ -152,7 +152,7 @@ pub struct AggPlan {
     /// CPU indices it has tables for: those of the bank it was made with, or 1.
     pub cpus: u32,
     /// Where they are.
-    pub home: Home,
+    pub location: TableLocation,
 }
 
 /// An associative array.
@@ -310,67 +310,76 @@ impl Plan {
 
     /// An aggregation's tables; `None` for an unknown one.
     pub fn agg(&self, agg: u32) -> Option<Area> {
-        let AggPlan { home, cpus, .. } = self.aggs.get(agg as usize)?;
-        Some(Area { map: MapRef::Agg(home.map), at: home.at, stride: home.stride, count: 2 * cpus })
+        let AggPlan { location, cpus, .. } = self.aggs.get(agg as usize)?;
+        Some(Area {
+            map: MapRef::Agg(location.map),
+            at: location.at,
+            stride: location.stride,
+            count: 2 * cpus,
+        })
     }
 
     /// Gives up half of what `what` has; false when it is at its least.
-    fn halve(&mut self, what: Sized) -> bool {
+    fn halve(&mut self, what: SizeOption) -> bool {
         match what {
-            Sized::Buffer if self.ring_size > self.ring_least => {
+            SizeOption::Buffer if self.ring_size > self.ring_least => {
                 self.ring_size /= 2;
                 true
             }
-            Sized::Aggregation(map) => self.halve_aggs(map),
-            Sized::Dynamic(v) => match self.vars.get_mut(v as usize) {
+            SizeOption::Aggregation(map) => self.halve_aggs(map),
+            SizeOption::Dynamic(v) => match self.vars.get_mut(v as usize) {
                 Some(VarPlan::Assoc(a)) if a.elements > 16 => {
                     a.elements /= 2;
                     true
                 }
                 _ => false,
             },
-            Sized::Buffer | Sized::Fixed => false,
+            SizeOption::Buffer | SizeOption::Fixed => false,
         }
     }
 
     /// The maps to be made, each with what may be lowered to make it fit: all of a session, or what is new after the plan
     /// `before`.
-    fn wanted(&self, before: Option<&Plan>) -> Vec<(MapRef, Sized)> {
+    fn wanted(&self, before: Option<&Plan>) -> Vec<(MapRef, SizeOption)> {
         let new_bank = before.is_none_or(|b| b.bank != self.bank);
         let grew = |of: fn(&Plan) -> u32| of(self) > before.map_or(0, of);
         let mut out = Vec::new();
         if before.is_none() {
             // exit() rings too, so there always is a doorbell.
-            out.extend([(MapRef::Control, Sized::Fixed), (MapRef::Doorbell, Sized::Fixed)]);
+            out.extend([(MapRef::Control, SizeOption::Fixed), (MapRef::Doorbell, SizeOption::Fixed)]);
         }
         for (wanted, map, sized) in [
-            (new_bank, MapRef::PerCpu, Sized::Fixed),
-            (new_bank && self.ring_size > 0, MapRef::Rings, Sized::Buffer),
-            (if new_bank { self.slot_size > 0 } else { grew(|p| p.slot_size) }, MapRef::Slots, Sized::Fixed),
-            (grew(|p| p.globals_size), MapRef::Globals, Sized::Fixed),
-            (grew(|p| u32::from(p.thread.is_some())), MapRef::SelfStore, Sized::Fixed),
-            (grew(|p| p.stack_frames), MapRef::Stacks, Sized::Fixed),
-            (grew(|p| u32::from(p.vtime)), MapRef::Vtime, Sized::Fixed),
+            (new_bank, MapRef::PerCpu, SizeOption::Fixed),
+            (new_bank && self.ring_size > 0, MapRef::Rings, SizeOption::Buffer),
+            (
+                if new_bank { self.slot_size > 0 } else { grew(|p| p.slot_size) },
+                MapRef::Slots,
+                SizeOption::Fixed,
+            ),
+            (grew(|p| p.globals_size), MapRef::Globals, SizeOption::Fixed),
+            (grew(|p| u32::from(p.thread.is_some())), MapRef::SelfStore, SizeOption::Fixed),
+            (grew(|p| p.stack_frames), MapRef::Stacks, SizeOption::Fixed),
+            (grew(|p| u32::from(p.vtime)), MapRef::Vtime, SizeOption::Fixed),
         ] {
             if wanted {
                 out.push((map, sized));
             }
         }
         let had = before.map_or((0, 0), |b| (b.aggs.len() as u32, b.vars.len() as u32));
-        let first = |a: &u32| self.aggs.get(*a as usize).is_some_and(|agg| agg.home.map == *a);
+        let first = |a: &u32| self.aggs.get(*a as usize).is_some_and(|agg| agg.location.map == *a);
         let aggs = (had.0..self.aggs.len() as u32).filter(first);
-        out.extend(aggs.map(|a| (MapRef::Agg(a), Sized::Aggregation(a))));
+        out.extend(aggs.map(|a| (MapRef::Agg(a), SizeOption::Aggregation(a))));
         out.extend((0..).zip(&self.vars).skip(had.1 as usize).filter_map(|(i, v)| match v {
-            VarPlan::Assoc(_) => Some((MapRef::Var(i), Sized::Dynamic(i))),
-            VarPlan::GlobalAlone(_) | VarPlan::ThreadAlone(_) => Some((MapRef::Var(i), Sized::Fixed)),
+            VarPlan::Assoc(_) => Some((MapRef::Var(i), SizeOption::Dynamic(i))),
+            VarPlan::GlobalAlone(_) | VarPlan::ThreadAlone(_) => Some((MapRef::Var(i), SizeOption::Fixed)),
             VarPlan::Global(_) | VarPlan::Thread(_) | VarPlan::Clause => None,
         }));
-        out.extend(self.arrays(had.1).map(|first| (MapRef::Arrays(first), Sized::Fixed)));
+        out.extend(self.arrays(had.1).map(|first| (MapRef::Arrays(first), SizeOption::Fixed)));
         // Behind the arrays, which may have had to be made smaller.
         for (i, heads) in self.owned(had.1) {
-            out.push((MapRef::Nodes(i), Sized::Fixed));
+            out.push((MapRef::Nodes(i), SizeOption::Fixed));
             if heads == Heads::Alone {
-                out.push((MapRef::Heads(i), Sized::Fixed));
+                out.push((MapRef::Heads(i), SizeOption::Fixed));
             }
         }
         out
@@ -431,8 +440,8 @@ impl Plan {
             MapRef::Vtime => task_storage("dt_vtime", plane::vtime::SIZE),
             MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), self.nodes(v)),
             MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
-            MapRef::NoProgram => Map::create(&MapSpec::prog_array("dt_no_program")),
-            MapRef::Control | MapRef::Strings | MapRef::OwnFunctions | MapRef::Table(_) => {
+            MapRef::EmptyProgArray => Map::create(&MapSpec::prog_array("dt_no_program")),
+            MapRef::Control | MapRef::Strings | MapRef::TracerFunctions | MapRef::Table(_) => {
                 Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1))
             }
         }
@@ -451,7 +460,7 @@ fn task_storage(name: &str, bytes: u32) -> Result<Map, SysError> {
 
 /// Which option sizes a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sized {
+enum SizeOption {
     Fixed,
     Buffer,
     Aggregation(u32),
@@ -518,7 +527,7 @@ impl Plan {
             shape: TableShape::new(a.func, a.key_size, room),
             columns: KeyColumn::of(&a.key),
             cpus,
-            home: Home::default(),
+            location: TableLocation::default(),
         }));
         self.share_aggs(self.aggs.len() - new.len());
     }
@@ -615,9 +624,9 @@ fn make(
                 Ok(made) => break drop(maps.maps.insert(map, made)),
                 Err(e) if auto && matches!(e.errno, libc::ENOMEM | libc::E2BIG) && maps.plan.halve(sized) => {
                     let what = match sized {
-                        Sized::Aggregation(_) => "aggregation size",
-                        Sized::Dynamic(_) => "dynamic variable size",
-                        Sized::Buffer | Sized::Fixed => "buffer size",
+                        SizeOption::Aggregation(_) => "aggregation size",
+                        SizeOption::Dynamic(_) => "dynamic variable size",
+                        SizeOption::Buffer | SizeOption::Fixed => "buffer size",
                     };
                     *halvings.entry(what).or_default() += 1;
                 }

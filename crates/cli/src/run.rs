@@ -311,7 +311,7 @@ fn tell(session: &mut Session<Output>, told: Told) {
 /// `-x bpflog`: all that a report of a refused program needs, in one file.
 fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     let Error::Load(e) = error else { return };
-    if !e.is_refusal() || (e.is_too_complex() && !wanted) {
+    if !e.is_rejection() || (e.is_too_complex() && !wanted) {
         return;
     }
     if !wanted {

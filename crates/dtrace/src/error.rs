@@ -74,7 +74,7 @@ impl fmt::Display for Error {
             Error::Codegen(e) => write!(f, "could not enable tracing: {}", e.message),
             Error::System(e) if e.is_permission() => privilege(f, e),
             Error::System(e) => write!(f, "could not enable tracing: {e}"),
-            Error::Load(e) if !e.is_refusal() && e.error.is_permission() => privilege(f, e),
+            Error::Load(e) if !e.is_rejection() && e.error.is_permission() => privilege(f, e),
             Error::Load(e) => write!(f, "could not enable tracing: {e}"),
             Error::Privilege(text) => privilege(f, text),
             Error::Provider(text) => write!(f, "could not enable tracing: {text}"),

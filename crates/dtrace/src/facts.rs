@@ -82,7 +82,7 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         pid_namespace,
         pids,
         wall_offset,
-        own_functions: false,
+        tracer_functions: false,
     })
 }
 

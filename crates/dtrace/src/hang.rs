@@ -55,7 +55,7 @@ pub(crate) fn attach(
     tell: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(), Error> {
     let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
-    bpf::sys::allow_files(descriptors as u64);
+    bpf::sys::raise_fd_limit(descriptors as u64);
     for a in all {
         match a.attach.clone() {
             Attach::Clock { cpus, .. } => {

@@ -95,13 +95,13 @@ pub(crate) fn load(
             Maps::create(plan, auto, None)?
         }
         Some(r) => {
-            let plan = r.plan.grow(module, &sizes(options), &needs);
+            let plan = r.plan.extend(module, &sizes(options), &needs);
             bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
-            Maps::grow(&r.plan, plan, auto)?
+            Maps::extend(&r.plan, plan, auto)?
         }
     };
     let mut target = target(module, around)?;
-    target.own_functions = own_functions((module, assembly), running, around, &mut maps)?;
+    target.tracer_functions = tracer_functions((module, assembly), running, around, &mut maps)?;
     let session = Session {
         module,
         plan: &maps.plan.clone(),
@@ -136,7 +136,7 @@ pub(crate) fn load(
         }
         if let Attach::EachTracepoint(names) = &a.unit.attach {
             let image = making.image(a, number, &mut loaded.maps)?;
-            bpf::sys::allow_files(names.len() as u64);
+            bpf::sys::raise_fd_limit(names.len() as u64);
             let copies = image.load_copies(names.len() as u32, making.log_level()).map_err(Error::Load)?;
             for (prog, name) in copies.into_iter().zip(names) {
                 let attach = Attach::Tracepoints(vec![name.clone()]);
@@ -266,7 +266,7 @@ impl Program {
 
 /// Makes the map of the functions between tracepoints and programs, where a clause wants a stack from there; whether there is
 /// one. Symbols are read only for that.
-fn own_functions(
+fn tracer_functions(
     (module, assembly): (&Module, &Assembly),
     running: Option<&Running>,
     around: &Surroundings<'_>,
@@ -276,7 +276,7 @@ fn own_functions(
         matches!(op, Op::Stack { user: false, .. })
             || matches!(op, Op::Builtin(IntBuiltin::StackDepth | IntBuiltin::Caller))
     };
-    if running.is_some_and(|r| r.fds.contains_key(&MapRef::OwnFunctions)) {
+    if running.is_some_and(|r| r.fds.contains_key(&MapRef::TracerFunctions)) {
         return Ok(true);
     }
     if !uses(module, stacks) || !assembly.units.iter().any(|a| a.unit.context.behind_tracepoint()) {
@@ -285,10 +285,10 @@ fn own_functions(
     let own =
         |name: &str| ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|p| name.starts_with(p));
     let ranges = around.symbols.borrow_mut().ranges(own);
-    let Some(table) = bpf::routines::own_functions(&ranges).filter(|_| !ranges.is_empty()) else {
+    let Some(table) = bpf::routines::tracer_functions(&ranges).filter(|_| !ranges.is_empty()) else {
         return Ok(false);
     };
-    maps.insert(MapRef::OwnFunctions, read_only("dt_own_funcs", &table)?);
+    maps.insert(MapRef::TracerFunctions, read_only("dt_own_funcs", &table)?);
     Ok(true)
 }
 
@@ -423,9 +423,9 @@ impl Making<'_> {
         if let Some(bytes) = &compiled.table {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
         }
-        if bpf::program::needs_own_stack(compiled.kind, compiled.attach) {
+        if bpf::program::must_avoid_private_stack(compiled.kind, compiled.attach) {
             // A table for each: it takes the kind of the first program that names it.
-            maps.insert(MapRef::NoProgram, Map::create(&MapSpec::prog_array("dt_no_program"))?);
+            maps.insert(MapRef::EmptyProgArray, Map::create(&MapSpec::prog_array("dt_no_program"))?);
         }
         self.image_of(&compiled, maps)
     }
@@ -472,7 +472,7 @@ impl Making<'_> {
             error: ErrorProbe::default(),
             table: number,
         };
-        let compiled = bpf::program::bring_pages(&spec, &bringer.stretches)?;
+        let compiled = bpf::program::prefault(&spec, &bringer.stretches)?;
         if let Some(bytes) = &compiled.table {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
         }

@@ -463,8 +463,8 @@ impl Machine {
     /// Empties the side that nobody writes any more.
     fn take_side(&self, side: u32, sink: &mut SlotSink<'_>) {
         for (id, agg) in (0..).zip(&self.maps.plan.aggs) {
-            let Some(memory) = self.aggs.get(&agg.home.map) else { continue };
-            let tables = (memory.words(), agg.home.at, agg.home.stride);
+            let Some(memory) = self.aggs.get(&agg.location.map) else { continue };
+            let tables = (memory.words(), agg.location.at, agg.location.stride);
             take_table(tables, (agg.func, agg.shape), (side, agg.cpus), &mut |cpu, key, value| {
                 sink(AggId(id), cpu, key, value);
             });
@@ -498,7 +498,7 @@ fn take_out(attached: &mut [Attached]) -> usize {
     }
     let count = left.len();
     if count > 0 {
-        bpf::sys::close_elsewhere(left);
+        bpf::sys::close_in_background(left);
     }
     count
 }

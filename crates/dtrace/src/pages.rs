@@ -1,4 +1,4 @@
-//! Which user memory is to be brought before which probes: see [`bpf::program::bring_pages`].
+//! Which user memory is to be brought before which probes: see [`bpf::program::prefault`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

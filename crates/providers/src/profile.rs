@@ -46,7 +46,7 @@ const TICKS: [u32; 6] = [1, 10, 100, 500, 1000, 5000];
 /// Shortest interval: 200 microseconds (5000 hz).
 const SHORTEST: u64 = 200_000;
 
-/// A tick of this period or longer has a chance to fire every so often, see [`bpf::routines::beat`].
+/// A tick of this period or longer has a chance to fire every so often, see [`bpf::routines::slow_clock`].
 const SLOW: u64 = 1_000_000_000;
 const CHANCE: u64 = 250_000_000;
 
@@ -210,7 +210,7 @@ impl Sample {
 impl bpf::program::Context for Sample {
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> bpf::program::Index {
         if let Some(slow) = self.slow {
-            bpf::routines::beat(b, ctx, slow.clock, slow.period, slow.chance, miss);
+            bpf::routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
         }
         bpf::program::Index::Const(0)
     }

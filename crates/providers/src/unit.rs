@@ -110,7 +110,7 @@ pub(crate) struct NoArguments;
 
 impl Context for NoArguments {
     /// The program.
-    fn own_frames(&self) -> u8 {
+    fn tracer_frames(&self) -> u8 {
         1
     }
 }

@@ -21,7 +21,7 @@ const ALONE: usize = 16;
 
 /// Where the tables of an aggregation are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Home {
+pub struct TableLocation {
     /// The map: that of the first aggregation in it.
     pub map: u32,
     /// Offset of a table in an element.
@@ -43,39 +43,40 @@ impl Plan {
     /// Finds maps for the aggregations from `first` on.
     pub(super) fn share_aggs(&mut self, first: usize) {
         let together = self.aggs.len() - first > ALONE;
-        let mut home = Home::default();
+        let mut location = TableLocation::default();
         for (i, agg) in self.aggs.iter_mut().enumerate().skip(first) {
             let size = agg.shape.table_size;
-            let fits = u64::from(home.stride) + u64::from(size) <= VALUE_MAX_OLD;
+            let fits = u64::from(location.stride) + u64::from(size) <= VALUE_MAX_OLD;
             if i == first || !together || !fits {
-                home = Home { map: i as u32, at: 0, stride: 0 };
+                location = TableLocation { map: i as u32, at: 0, stride: 0 };
             }
-            home.at = home.stride;
-            home.stride += size;
-            agg.home = home;
+            location.at = location.stride;
+            location.stride += size;
+            agg.location = location;
         }
         self.close_aggs(first);
     }
 
     /// The stride of a map is known with its last aggregation.
     fn close_aggs(&mut self, first: usize) {
-        let strides: BTreeMap<u32, u32> = self.aggs.iter().map(|a| (a.home.map, a.home.stride)).collect();
+        let strides: BTreeMap<u32, u32> =
+            self.aggs.iter().map(|a| (a.location.map, a.location.stride)).collect();
         for agg in self.aggs.iter_mut().skip(first) {
-            agg.home.stride = strides.get(&agg.home.map).copied().unwrap_or(agg.home.stride);
+            agg.location.stride = strides.get(&agg.location.map).copied().unwrap_or(agg.location.stride);
         }
     }
 
     /// Gives up half of what the aggregations of a map have; false when they are at their least.
     pub(super) fn halve_aggs(&mut self, map: u32) -> bool {
         let (mut any, mut end) = (false, 0);
-        for AggPlan { func, shape, home, .. } in self.aggs.iter_mut().filter(|a| a.home.map == map) {
+        for AggPlan { func, shape, location, .. } in self.aggs.iter_mut().filter(|a| a.location.map == map) {
             if shape.slots_log2 > 0 {
                 *shape = TableShape::new(*func, shape.key_size, u64::from(shape.table_size) / 2);
                 any = true;
             }
-            home.at = end;
+            location.at = end;
             end += shape.table_size;
-            home.stride = end;
+            location.stride = end;
         }
         self.close_aggs(map as usize);
         any
@@ -173,10 +174,10 @@ mod tests {
             assert_eq!(maps(&plan, |m| matches!(m, MapRef::Arrays(_))), 2);
             let mut end = 0;
             for agg in &plan.aggs {
-                assert_eq!((agg.home.map, agg.home.at), (0, end));
+                assert_eq!((agg.location.map, agg.location.at), (0, end));
                 end += agg.shape.table_size;
             }
-            assert!(plan.aggs.iter().all(|a| a.home.stride == end) && end <= 4 << 20);
+            assert!(plan.aggs.iter().all(|a| a.location.stride == end) && end <= 4 << 20);
             assert!(plan.halve_aggs(0));
         }
     }

@@ -123,10 +123,10 @@ pub enum MapRef {
     /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.
     Table(u32),
     /// The table of addresses of the functions between a tracepoint and a program: see
-    /// [`crate::routines::own_functions`].
-    OwnFunctions,
-    /// An empty program array: see [`crate::program::needs_own_stack`].
-    NoProgram,
+    /// [`crate::routines::tracer_functions`].
+    TracerFunctions,
+    /// An empty program array: see [`crate::program::must_avoid_private_stack`].
+    EmptyProgArray,
 }
 
 /// A 64-bit constant that does not fit an immediate, or that only the loader knows.

@@ -17,10 +17,10 @@
 //!
 //! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
 
-mod own;
-mod pages;
+mod dispatch;
 mod parts;
-mod which;
+mod prefault;
+mod service;
 
 use std::ops::Range;
 
@@ -39,12 +39,12 @@ pub use crate::select::layout::Layout;
 use crate::select::layout::SlotParts;
 use crate::select::{ClauseInstance, Firing, Result, clause, d_memory, fault, near};
 use crate::sys::{AttachType, ProgKind};
-pub use own::{end_of_thread, heartbeat, vtime_switch};
-pub use pages::bring_pages;
+use dispatch::{Table, clause_test, probe_index, union_test};
 pub use parts::Division;
 use parts::Part;
 pub(crate) use parts::operations;
-use which::{Table, clause_test, probe_index, union_test};
+pub use prefault::prefault;
+pub use service::{end_of_thread, heartbeat, vtime_switch};
 
 /// What a running kernel offers to generated code, and where this tracer stands in it. Plain data, so that tests need
 /// no kernel.
@@ -69,8 +69,8 @@ pub struct Target {
     pub pid_namespace: Option<PidNamespace>,
     /// Where the numbers of a process are; only asked for where there is such a namespace.
     pub pids: Option<PidOffsets>,
-    /// There is a [`MapRef::OwnFunctions`], so that stacks of tracepoints are cut where the tracer's own frames end.
-    pub own_functions: bool,
+    /// There is a [`MapRef::TracerFunctions`], so that stacks of tracepoints are cut where the tracer's own frames end.
+    pub tracer_functions: bool,
     /// Nanoseconds from the monotonic clock to 1970's.
     pub wall_offset: i64,
 }
@@ -176,12 +176,12 @@ pub trait Context {
     }
 
     /// Innermost kernel frames that are the tracer's own: between the probe and the program.
-    fn own_frames(&self) -> u8 {
+    fn tracer_frames(&self) -> u8 {
         0
     }
 
     /// The kernel hands a tracepoint's firing to the program: where it is known which functions do, their frames are left
-    /// out, however many there are, instead of [`Context::own_frames`].
+    /// out, however many there are, instead of [`Context::tracer_frames`].
     fn behind_tracepoint(&self) -> bool {
         false
     }
@@ -366,7 +366,7 @@ fn source_line(map: &SourceMap, span: Span) -> SourceLine {
 /// spilled registers: wrong arguments, records never committed, in the worst case a pointer that is none. A
 /// program with a tail call in it gets no private stack. So there is one, into an empty table, where the session is not
 /// active: it costs nothing, and does nothing.
-pub fn needs_own_stack(kind: ProgKind, attach: AttachType) -> bool {
+pub fn must_avoid_private_stack(kind: ProgKind, attach: AttachType) -> bool {
     kind == ProgKind::Kprobe && !matches!(attach, AttachType::KprobeMulti | AttachType::KprobeSession)
 }
 
@@ -381,7 +381,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
     let (out, idle) = (b.label(), b.label());
-    let own_stack = needs_own_stack(spec.kind, spec.attach);
+    let own_stack = must_avoid_private_stack(spec.kind, spec.attach);
     routines::gate(&mut b, spec.activity, if own_stack { idle } else { out });
     let ctx = b.param(0);
     let index = probe_index(&mut b, spec, ctx, out);
@@ -448,7 +448,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     b.exit(0);
     if own_stack {
         b.bind(idle);
-        let (none, first) = (b.map(MapRef::NoProgram), b.imm(0));
+        let (none, first) = (b.map(MapRef::EmptyProgArray), b.imm(0));
         b.call(Helper::TAIL_CALL, &[ctx, none, first]);
         b.exit(0);
     }
@@ -533,7 +533,7 @@ fn clear_this(
         words::zero(b, base, at, size);
     }
     // Objects may be long: only where these clauses can reach them. (Where none of the session does, they have no room.)
-    let (module, own) = (session.module, session.layout.own);
+    let (module, own) = (session.module, session.layout.has_d_memory);
     if let Some(slot) = slot
         && session.layout.d_memory.word > parts.objects
         && d_memory::needs(module, own, clauses.iter().map(|c| &module.clauses[c.clause])).objects

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use dif::ir::{IntBuiltin, Op};
 
-use super::which::{Table, clause_test, union_test};
+use super::dispatch::{Table, clause_test, union_test};
 use super::{ClauseUse, Context, ErrorContext, Index, ProgramSpec, Session, clauses, has, may_fault};
 use crate::mir::{Arg, Builder, Jmp, Label, Operand, Size, V};
 use crate::regalloc::CodegenError;
@@ -392,7 +392,7 @@ fn leave_state(
         let place = b.add(slot, place);
         let skip = match user {
             true => Operand::Imm(0),
-            false => routines::own_frames(b, session.target, firing.context, firing.ctx),
+            false => routines::tracer_frames(b, session.target, firing.context, firing.ctx),
         };
         routines::capture_stack(b, firing.ctx, place, (user, skip));
     }

@@ -35,7 +35,7 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
             mark(b, slot);
         }
     } else {
-        find(b, of, area, firing, &Finding { agg, table, slot, drop }, key);
+        find(b, of, area, firing, &SlotSearch { agg, table, slot, drop }, key);
     }
     let (slot, offset) = near(b, slot, TABLE_HEADER + of.shape.value(), of.shape.value_size);
     let sample = Sample {
@@ -53,7 +53,7 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
 /// each slot.
 const KEY_INLINE: u32 = 64;
 
-struct Finding {
+struct SlotSearch {
     agg: u32,
     table: V,
     slot: V,
@@ -85,7 +85,7 @@ fn mark(b: &mut Builder, slot: V) {
     });
 }
 
-fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding, key: Key<'_>) {
+fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &SlotSearch, key: Key<'_>) {
     let shape = of.shape;
     let hash = key_hash(b, &of.columns, key);
     let last = i64::from((shape.slots() - 1) * shape.stride);
@@ -116,7 +116,7 @@ fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &Finding
         let mut name = format!("dt_find_{}", at.agg);
         // Aggregations that share a map also share the function, if they are alike: it is told which is meant.
         if shape.table_size < area.stride {
-            let (first, TableShape { stride, slots_log2, .. }) = (of.home.map, shape);
+            let (first, TableShape { stride, slots_log2, .. }) = (of.location.map, shape);
             name = format!("dt_find_{first}_{stride}_{slots_log2}{}", signature(&of.columns));
             args.push(Arg::Word(b.imm(i64::from(area.at))));
         }

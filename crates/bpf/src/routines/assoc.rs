@@ -22,22 +22,22 @@ const NOEXIST: i64 = 1;
 /// The array of a subprogram.
 #[derive(Clone, Copy)]
 enum Array {
-    Own(VarId),
+    Separate(VarId),
     /// One of several.
     Found(V),
 }
 
 /// An array and the address of a key.
 #[derive(Clone, Copy)]
-struct Place {
+struct ArrayKey {
     map: Array,
     key: V,
 }
 
-impl Place {
+impl ArrayKey {
     fn map(self, b: &mut Builder) -> V {
         match self.map {
-            Array::Own(var) => b.map(MapRef::Var(var.0)),
+            Array::Separate(var) => b.map(MapRef::Var(var.0)),
             Array::Found(map) => map,
         }
     }
@@ -68,7 +68,7 @@ impl<'a> Access<'a> {
         name: &str,
         more: &[Arg],
         image: Option<InSlot>,
-        body: impl FnOnce(&mut Builder, Place),
+        body: impl FnOnce(&mut Builder, ArrayKey),
     ) -> V {
         // Arrays that are reached together share the function too: it is told which is meant.
         let mut name = match self.of.shared {
@@ -119,8 +119,8 @@ impl<'a> Access<'a> {
                     b.add(slot, place.offset)
                 }
             };
-            let map = map.map_or(Array::Own(self.var), Array::Found);
-            body(b, Place { map, key });
+            let map = map.map_or(Array::Separate(self.var), Array::Found);
+            body(b, ArrayKey { map, key });
             b.bind(bad);
             b.exit(0);
         })
@@ -268,7 +268,7 @@ fn attempts(b: &mut Builder, plan: &Plan, body: impl FnOnce(&mut Builder, Label)
 }
 
 /// The element of the key at this address.
-fn lookup(b: &mut Builder, at: Place, missing: Label) -> V {
+fn lookup(b: &mut Builder, at: ArrayKey, missing: Label) -> V {
     let map = at.map(b);
     let element = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at.key]);
     b.br(Jmp::Eq, element, 0, missing);
@@ -291,7 +291,7 @@ fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
 fn read(
     b: &mut Builder,
     a: &Access<'_>,
-    at: Place,
+    at: ArrayKey,
     (done, missing): (Label, Label),
     take: impl FnOnce(&mut Builder, V),
 ) {
@@ -310,7 +310,7 @@ fn read(
 }
 
 /// Stores: in place under the lock, or by an insert that is published once it stands whole.
-fn store(b: &mut Builder, a: &Access<'_>, at: Place, image: V, put: impl Fn(&mut Builder, V)) {
+fn store(b: &mut Builder, a: &Access<'_>, at: ArrayKey, image: V, put: impl Fn(&mut Builder, V)) {
     let (done, insert) = (b.label(), b.label());
     attempts(b, a.plan, |b, retry| {
         let element = lookup(b, at, insert);

@@ -8,19 +8,19 @@
 
 use dif::memory::SCRATCH;
 
-use super::{Firing, ThreadHome, self_vars, slot_at};
+use super::{Firing, ThreadStorage, self_vars, slot_at};
 use crate::maps::Plan;
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
 
 /// Where an object is.
 #[derive(Clone, Copy, Debug)]
-pub enum Home {
+pub enum ObjectLocation {
     /// At this offset of the scratch slot.
     Slot(u32),
     /// At this offset of the value of a one-element map.
     Map(MapRef, u32),
     /// The thread's, at this offset.
-    Thread(ThreadHome, u32),
+    Thread(ThreadStorage, u32),
 }
 
 /// A variable that is an object.
@@ -31,12 +31,12 @@ pub struct Object {
     /// Bytes.
     pub size: u32,
     /// Where it is.
-    pub home: Home,
+    pub location: ObjectLocation,
 }
 
 /// All that can have an address.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub struct AddressSpace {
     /// Distinguishes the functions for clauses of probes from those for ERROR's.
     pub name: &'static str,
     /// The variables.
@@ -53,7 +53,7 @@ pub struct Own {
 
 /// What a lookup needs to know of the firing.
 #[derive(Clone, Copy, Debug)]
-pub struct Where {
+pub struct LookupState {
     /// Number of the scratch slot.
     pub slot: V,
     /// Bytes of scratch memory that are taken.
@@ -62,37 +62,37 @@ pub struct Where {
 
 /// The machine's address of `len` bytes at an address of D's own memory, as a number; 0 when not all of them are D's. The
 /// second word of the slot tells how many bytes there are up to the end.
-pub fn resolve(b: &mut Builder, plan: &Plan, own: &Own, addr: V, len: V, at: Where) -> V {
+pub fn resolve(b: &mut Builder, plan: &Plan, space: &AddressSpace, addr: V, len: V, at: LookupState) -> V {
     let args = [addr, len, at.slot, at.top].map(Arg::Word);
-    b.call_global(&format!("dt_resolve{}", own.name), &args, |b| {
+    b.call_global(&format!("dt_resolve{}", space.name), &args, |b| {
         let len = b.param(1);
         let bad = b.label();
         b.br(Jmp::Gt, len, i32::MAX as u32, bad);
         let slot = slot_at(b, plan, b.param(2), bad);
-        let words = b.add(slot, own.word);
+        let words = b.add(slot, space.word);
         let found = |b: &mut Builder, pointer: V, left: V| {
             b.store(Size::B8, words, 8, left);
             b.store(Size::B8, words, 0, pointer);
             let number = b.load(Size::B8, words, 0);
             b.exit(number);
         };
-        if own.cap > 0 {
+        if space.cap > 0 {
             let other = b.label();
             let tag = b.shr(b.param(0), 48);
             b.br(Jmp::Ne, tag, (SCRATCH >> 48) as u32, other);
             let base = b.imm(SCRATCH as i64);
             let off = b.sub(b.param(0), base);
-            b.br(Jmp::Gt, off, own.cap, bad);
+            b.br(Jmp::Gt, off, space.cap, bad);
             let end = b.add(off, len);
             let top = b.param(3);
             b.br(Jmp::Gt, end, top, bad);
             let left = b.sub(top, off);
-            let first = b.add(slot, own.scratch);
+            let first = b.add(slot, space.scratch);
             let pointer = b.add(first, off);
             found(b, pointer, left);
             b.bind(other);
         }
-        each(b, plan, own, slot, bad, |b, object, base, off| {
+        each(b, plan, space, slot, bad, |b, object, base, off| {
             let end = b.add(off, len);
             b.br(Jmp::Gt, end, object.size, bad);
             let size = b.imm(i64::from(object.size));
@@ -106,21 +106,28 @@ pub fn resolve(b: &mut Builder, plan: &Plan, own: &Own, addr: V, len: V, at: Whe
 }
 
 /// Stores the low bytes of `value` at an address of D's own memory; 0 when it is none.
-pub fn store(b: &mut Builder, plan: &Plan, own: &Own, (addr, w): (V, Size), value: V, at: Where) -> V {
+pub fn store(
+    b: &mut Builder,
+    plan: &Plan,
+    space: &AddressSpace,
+    (addr, w): (V, Size),
+    value: V,
+    at: LookupState,
+) -> V {
     let bytes = w.bytes();
     let args = [addr, value, at.slot, at.top].map(Arg::Word);
-    b.call_global(&format!("dt_store{bytes}{}", own.name), &args, |b| {
+    b.call_global(&format!("dt_store{bytes}{}", space.name), &args, |b| {
         let value = b.param(1);
         let bad = b.label();
         let slot = slot_at(b, plan, b.param(2), bad);
-        if own.cap >= bytes {
+        if space.cap >= bytes {
             let other = b.label();
-            let pointer = scratch(b, own, slot, bytes, (other, bad));
+            let pointer = scratch(b, space, slot, bytes, (other, bad));
             b.store(w, pointer, 0, value);
             b.exit(1);
             b.bind(other);
         }
-        each(b, plan, own, slot, bad, |b, object, base, off| {
+        each(b, plan, space, slot, bad, |b, object, base, off| {
             let Some(last) = object.size.checked_sub(bytes) else { return b.jmp(bad) };
             b.br(Jmp::Gt, off, last, bad);
             let pointer = b.add(base, off);
@@ -133,24 +140,31 @@ pub fn store(b: &mut Builder, plan: &Plan, own: &Own, (addr, w): (V, Size), valu
 }
 
 /// Copies `bytes` from the stage to an address of D's own memory; 0 when it is none.
-pub fn unstage(b: &mut Builder, plan: &Plan, own: &Own, addr: V, bytes: u32, at: Where) -> V {
+pub fn unstage(
+    b: &mut Builder,
+    plan: &Plan,
+    space: &AddressSpace,
+    addr: V,
+    bytes: u32,
+    at: LookupState,
+) -> V {
     let args = [addr, at.top, at.slot, at.top].map(Arg::Word);
-    b.call_global(&format!("dt_copy{bytes}{}", own.name), &args, |b| {
+    b.call_global(&format!("dt_copy{bytes}{}", space.name), &args, |b| {
         let bad = b.label();
         let slot = slot_at(b, plan, b.param(2), bad);
-        let stage = b.add(slot, own.stage);
+        let stage = b.add(slot, space.stage);
         let copy = |b: &mut Builder, pointer: V| {
             let len = b.imm(i64::from(bytes));
             b.call(Helper::PROBE_READ_KERNEL, &[pointer, len, stage]);
             b.exit(1);
         };
-        if own.cap >= bytes {
+        if space.cap >= bytes {
             let other = b.label();
-            let pointer = scratch(b, own, slot, bytes, (other, bad));
+            let pointer = scratch(b, space, slot, bytes, (other, bad));
             copy(b, pointer);
             b.bind(other);
         }
-        each(b, plan, own, slot, bad, |b, object, base, off| {
+        each(b, plan, space, slot, bad, |b, object, base, off| {
             let Some(last) = object.size.checked_sub(bytes) else { return b.jmp(bad) };
             b.br(Jmp::Gt, off, last, bad);
             let pointer = b.add(base, off);
@@ -163,15 +177,15 @@ pub fn unstage(b: &mut Builder, plan: &Plan, own: &Own, addr: V, bytes: u32, at:
 
 /// In a function whose first argument is the address and whose fourth says how much is taken: a pointer to `bytes` bytes of
 /// scratch memory; to `other` when the address is something else.
-fn scratch(b: &mut Builder, own: &Own, slot: V, bytes: u32, (other, bad): (Label, Label)) -> V {
+fn scratch(b: &mut Builder, space: &AddressSpace, slot: V, bytes: u32, (other, bad): (Label, Label)) -> V {
     let tag = b.shr(b.param(0), 48);
     b.br(Jmp::Ne, tag, (SCRATCH >> 48) as u32, other);
     let base = b.imm(SCRATCH as i64);
     let off = b.sub(b.param(0), base);
-    b.br(Jmp::Gt, off, own.cap - bytes, bad);
+    b.br(Jmp::Gt, off, space.cap - bytes, bad);
     let end = b.add(off, bytes);
     b.br(Jmp::Gt, end, b.param(3), bad);
-    let first = b.add(slot, own.scratch);
+    let first = b.add(slot, space.scratch);
     b.add(first, off)
 }
 
@@ -180,39 +194,39 @@ fn scratch(b: &mut Builder, own: &Own, slot: V, bytes: u32, (other, bad): (Label
 fn each(
     b: &mut Builder,
     plan: &Plan,
-    own: &Own,
+    space: &AddressSpace,
     slot: V,
     bad: Label,
     found: impl Fn(&mut Builder, &Object, V, V),
 ) {
-    if own.objects.is_empty() {
+    if space.objects.is_empty() {
         return;
     }
     let addr = b.param(0);
     let high = b.shr(addr, 32);
     let off = b.low32(addr);
     let mut firing: Option<Firing> = None;
-    if own.objects.iter().any(|o| matches!(o.home, Home::Thread(..))) {
+    if space.objects.iter().any(|o| matches!(o.location, ObjectLocation::Thread(..))) {
         firing = Some(super::firing(b, plan));
     }
-    let labels: Vec<Label> = own.objects.iter().map(|_| b.label()).collect();
-    for (object, label) in own.objects.iter().zip(&labels) {
+    let labels: Vec<Label> = space.objects.iter().map(|_| b.label()).collect();
+    for (object, label) in space.objects.iter().zip(&labels) {
         b.br(Jmp::Eq, high, object.high, *label);
     }
     b.jmp(bad);
-    for (object, label) in own.objects.iter().zip(labels) {
+    for (object, label) in space.objects.iter().zip(labels) {
         b.bind(label);
         b.br(Jmp::Gt, off, object.size, bad);
-        let base = match (object.home, &firing) {
-            (Home::Slot(at), _) => b.add(slot, at),
-            (Home::Map(map, at), _) => b.map_value(map, at),
-            (Home::Thread(home, at), Some(firing)) => {
+        let base = match (object.location, &firing) {
+            (ObjectLocation::Slot(at), _) => b.add(slot, at),
+            (ObjectLocation::Map(map, at), _) => b.map_value(map, at),
+            (ObjectLocation::Thread(home, at), Some(firing)) => {
                 match self_vars(b, plan, firing, (home, true), None, bad) {
                     Some(thread) => b.add(thread.vars, at),
                     None => slot,
                 }
             }
-            (Home::Thread(..), None) => slot,
+            (ObjectLocation::Thread(..), None) => slot,
         };
         found(b, object, base, off);
     }

@@ -20,7 +20,7 @@
 //!  beat     slow clocks
 //!  owned    elements of self-> arrays and their threads
 //!  vtime    vtimestamp
-//!  own_frames   which frames of a stack are ours
+//!  tracer_frames   which frames of a stack are ours
 //!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
 //!  path     names of files                       args       of a process
 //! ```
@@ -29,36 +29,36 @@ mod agg;
 mod agg_value;
 mod args;
 mod assoc;
-mod beat;
 mod chill;
 mod heartbeat;
 mod memory;
-mod own_frames;
 mod owned;
 mod path;
 mod record;
 mod slot;
+mod slow_clock;
 mod stack;
 mod thread;
+mod tracer_frames;
 mod vtime;
 pub(crate) mod words;
 
 pub use agg::aggregate;
 pub(crate) use args::args;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
-pub use beat::beat;
 pub use chill::chill;
 pub use heartbeat::heartbeat;
-pub use memory::{Home, Object, Own, Where, resolve, store, unstage};
-pub(crate) use own_frames::own_frames;
-pub use own_frames::own_functions;
+pub use memory::{AddressSpace, LookupState, Object, ObjectLocation, resolve, store, unstage};
 pub use owned::end_of_thread;
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call, ring};
 pub use slot::{Slot, release_slot, slot_at, take_slot};
+pub use slow_clock::slow_clock;
 pub use stack::{CAPTURED, CAPTURED_BUFFER, StackRequest, capture_stack, captured_stack, stack};
-pub use thread::{ThreadHome, ThreadRef, context_level, level_of, self_key_word, self_vars};
+pub use thread::{ThreadRef, ThreadStorage, context_level, level_of, self_key_word, self_vars};
+pub(crate) use tracer_frames::tracer_frames;
+pub use tracer_frames::tracer_functions;
 pub use vtime::{Account, vtime_begin, vtime_end, vtime_frozen, vtime_switch};
 
 use plane::control::{self, Activity, DropKind};

@@ -52,9 +52,9 @@ pub fn level_of(b: &mut Builder, at: PreemptCount) -> V {
 
 /// Where variables of `self->` are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThreadHome {
+pub enum ThreadStorage {
     /// In the session's store: the first ones, and the thread's id.
-    Together,
+    Common,
     /// Alone, in the task storage of this variable.
     Alone(u32, ThreadShape),
 }
@@ -66,13 +66,13 @@ pub fn self_vars(
     b: &mut Builder,
     plan: &Plan,
     firing: &Firing,
-    (home, create): (ThreadHome, bool),
+    (home, create): (ThreadStorage, bool),
     known: Option<V>,
     missing: Label,
 ) -> Option<ThreadRef> {
     let (map, shape) = match home {
-        ThreadHome::Together => (MapRef::SelfStore, plan.thread?),
-        ThreadHome::Alone(var, shape) => (MapRef::Var(var), shape),
+        ThreadStorage::Common => (MapRef::SelfStore, plan.thread?),
+        ThreadStorage::Alone(var, shape) => (MapRef::Var(var), shape),
     };
     let level = context_level(b, plan);
     let none = b.label();

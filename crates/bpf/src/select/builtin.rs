@@ -17,7 +17,7 @@ use crate::arch;
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::program::{Index, PidNamespace};
 use crate::routines::words::zero_bytes;
-use crate::routines::{self, ThreadHome, ThreadRef};
+use crate::routines::{self, ThreadRef, ThreadStorage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum BuiltinKey {
@@ -93,9 +93,14 @@ impl Clause<'_, '_> {
     /// The thread's variables ([`routines::self_vars`]). The look-up of a dominating block is
     /// reused. That applies to variables that are stored together. One that is stored alone is
     /// rarely looked up twice.
-    pub(crate) fn self_vars(&mut self, home: ThreadHome, create: bool, missing: Label) -> Option<ThreadRef> {
+    pub(crate) fn self_vars(
+        &mut self,
+        home: ThreadStorage,
+        create: bool,
+        missing: Label,
+    ) -> Option<ThreadRef> {
         let (plan, cpu) = (self.env.plan, self.firing.cpu);
-        if home != ThreadHome::Together {
+        if home != ThreadStorage::Common {
             return routines::self_vars(self.b, plan, &cpu, (home, create), None, missing);
         }
         let here = self.block + 1 - self.fetches.first;
@@ -295,7 +300,7 @@ impl Clause<'_, '_> {
             return Operand::Imm(0);
         }
         let (context, ctx) = (self.firing.context, self.firing.ctx);
-        routines::own_frames(self.b, self.env.target, context, ctx)
+        routines::tracer_frames(self.b, self.env.target, context, ctx)
     }
 
     /// The flags of `bpf_get_stack`: the number of frames to skip, and user or kernel stack.

@@ -12,7 +12,7 @@ use super::{Clause, Result, Val, near};
 use crate::maps::VarPlan;
 use crate::mir::{MapRef, Operand, Size, V};
 use crate::routines::words::{copy_words, zero};
-use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadHome};
+use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, StackRequest, ThreadStorage};
 
 /// A reserved record.
 pub(crate) type OpenRecord = routines::RecordRef;
@@ -217,11 +217,11 @@ impl Clause<'_, '_> {
     }
 
     /// The storage of a `self->` scalar, and its offset in a level's struct.
-    fn thread_storage_of(&self, var: VarId) -> (ThreadHome, u32) {
+    fn thread_storage_of(&self, var: VarId) -> (ThreadStorage, u32) {
         match self.env.plan.vars[var.0 as usize] {
-            VarPlan::Thread(at) => (ThreadHome::Together, at),
-            VarPlan::ThreadAlone(shape) => (ThreadHome::Alone(var.0, shape), 0),
-            _ => (ThreadHome::Together, 0),
+            VarPlan::Thread(at) => (ThreadStorage::Common, at),
+            VarPlan::ThreadAlone(shape) => (ThreadStorage::Alone(var.0, shape), 0),
+            _ => (ThreadStorage::Common, 0),
         }
     }
 
@@ -419,7 +419,7 @@ impl Clause<'_, '_> {
         let module = self.env.module;
         let desc = &module.vars[var.0 as usize];
         let thread = if desc.scope == Scope::Thread {
-            let thread = self.self_vars(ThreadHome::Together, create, missing);
+            let thread = self.self_vars(ThreadStorage::Common, create, missing);
             thread.map(|t| routines::self_key_word(self.b, &t))
         } else {
             None

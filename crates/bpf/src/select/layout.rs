@@ -56,7 +56,7 @@ pub struct Layout {
     /// The sizes from which programs are divided.
     pub division: Division,
     /// The program has D memory that a pointer may point to.
-    pub own: bool,
+    pub has_d_memory: bool,
     /// The offsets of D memory.
     pub d_memory: DMemory,
     /// Bytes of the objects of `this->`.
@@ -183,8 +183,8 @@ impl Layout {
         }
         layout.main = layout.parts(module, &main, this_size, &mut end);
         layout.error = layout.parts(module, &error, this_size, &mut end);
-        layout.own = d_memory::has_d_memory(module);
-        let needs = d_memory::needs(module, layout.own, module.clauses.iter());
+        layout.has_d_memory = d_memory::has_d_memory(module);
+        let needs = d_memory::needs(module, layout.has_d_memory, module.clauses.iter());
         let (d_memory, [main, error]) = d_memory::lay_out(module, needs, layout.objects, &mut end);
         layout.d_memory = d_memory;
         (layout.main.objects, layout.error.objects) = (main, error);
@@ -201,7 +201,7 @@ impl Layout {
         let mut end = 0;
         // The size of the `this->` variables does not matter here.
         self.parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
-        end > 0 || d_memory::needs(module, self.own, module.clauses.get(clause).into_iter()).any()
+        end > 0 || d_memory::needs(module, self.has_d_memory, module.clauses.get(clause).into_iter()).any()
     }
 
     /// Lays out the slot for some clauses from `end` on.

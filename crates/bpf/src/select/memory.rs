@@ -13,7 +13,7 @@ use super::strings::Str;
 use super::{Clause, Result, Val};
 use crate::maps::VarPlan;
 use crate::mir::{Alu, Helper, Jmp, Label, MapRef, Operand, Size, V};
-use crate::routines::{self, Home, InSlot, Object, Own, ThreadHome, Where};
+use crate::routines::{self, AddressSpace, InSlot, LookupState, Object, ObjectLocation, ThreadStorage};
 
 /// The source of a read: an address for the kernel's helpers, and which helper.
 struct Source {
@@ -41,24 +41,26 @@ impl Clause<'_, '_> {
         self.env.module.fixed_scratch(self.f) + self.env.module.scratchsize
     }
 
-    fn own(&self) -> Own {
+    fn address_space(&self) -> AddressSpace {
         let (module, plan, layout) = (self.env.module, self.env.plan, self.env.layout);
         let has_slot = self.firing.slot.is_some();
         let objects = (0u32..).map(VarId).zip(&module.vars).filter_map(|(id, v)| {
             let size = module.object_size(id).filter(|_| v.key.is_none())?;
-            let home = match plan.vars.get(id.0 as usize)? {
-                VarPlan::Global(at) => Home::Map(MapRef::Globals, *at),
-                VarPlan::GlobalAlone(_) => Home::Map(MapRef::Var(id.0), 0),
-                VarPlan::Thread(at) => Home::Thread(ThreadHome::Together, *at),
-                VarPlan::ThreadAlone(shape) => Home::Thread(ThreadHome::Alone(id.0, *shape), 0),
+            let location = match plan.vars.get(id.0 as usize)? {
+                VarPlan::Global(at) => ObjectLocation::Map(MapRef::Globals, *at),
+                VarPlan::GlobalAlone(_) => ObjectLocation::Map(MapRef::Var(id.0), 0),
+                VarPlan::Thread(at) => ObjectLocation::Thread(ThreadStorage::Common, *at),
+                VarPlan::ThreadAlone(shape) => ObjectLocation::Thread(ThreadStorage::Alone(id.0, *shape), 0),
                 VarPlan::Clause if has_slot && layout.d_memory.word > self.firing.parts.objects => {
-                    Home::Slot(self.firing.parts.objects + layout.this.get(id.0 as usize).copied()??)
+                    ObjectLocation::Slot(
+                        self.firing.parts.objects + layout.this.get(id.0 as usize).copied()??,
+                    )
                 }
                 VarPlan::Clause | VarPlan::Assoc(_) => return None,
             };
-            Some(Object { high: (address(v.scope, id) >> 32) as u32, size, home })
+            Some(Object { high: (address(v.scope, id) >> 32) as u32, size, location })
         });
-        Own {
+        AddressSpace {
             name: if self.firing.in_error { "_error" } else { "" },
             objects: objects.collect(),
             word: layout.d_memory.word,
@@ -70,10 +72,10 @@ impl Clause<'_, '_> {
 
     /// The state of the firing that a look-up needs. `scratch` says whether scratch memory is
     /// searched.
-    fn lookup(&mut self, scratch: bool) -> Where {
+    fn lookup(&mut self, scratch: bool) -> LookupState {
         let top = if scratch { self.top } else { Operand::Imm(0) };
         let top = self.b.reg(top);
-        Where { slot: self.slot_ref().number, top }
+        LookupState { slot: self.slot_ref().number, top }
     }
 
     fn space(&self, addr: Value) -> Space {
@@ -111,12 +113,12 @@ impl Clause<'_, '_> {
     fn storage(&mut self, var: VarId, create: bool, missing: Label) -> (V, u32) {
         match self.env.plan.vars[var.0 as usize] {
             VarPlan::Global(at) => (self.b.map_value(MapRef::Globals, at), 0),
-            VarPlan::Thread(at) => match self.self_vars(ThreadHome::Together, create, missing) {
+            VarPlan::Thread(at) => match self.self_vars(ThreadStorage::Common, create, missing) {
                 Some(thread) => (thread.vars, at),
                 None => (self.b.imm(0), 0),
             },
             VarPlan::ThreadAlone(shape) => {
-                match self.self_vars(ThreadHome::Alone(var.0, shape), create, missing) {
+                match self.self_vars(ThreadStorage::Alone(var.0, shape), create, missing) {
                     Some(thread) => (thread.vars, 0),
                     None => (self.b.imm(0), 0),
                 }
@@ -266,10 +268,10 @@ impl Clause<'_, '_> {
                 let pointer = self.scratch_place(addr, u32::from(size), bad);
                 self.b.store(w, pointer, 0, bits);
             }
-            (_, space @ (Space::Unknown | Space::Static)) if self.env.layout.own => {
+            (_, space @ (Space::Unknown | Space::Static)) if self.env.layout.has_d_memory => {
                 let (addr, bits) = (self.reg(addr), self.b.reg(bits));
-                let (own, at) = (self.own(), self.lookup(space == Space::Unknown));
-                let done = routines::store(self.b, self.env.plan, &own, (addr, w), bits, at);
+                let (areas, at) = (self.address_space(), self.lookup(space == Space::Unknown));
+                let done = routines::store(self.b, self.env.plan, &areas, (addr, w), bits, at);
                 self.b.br(Jmp::Eq, done, 0, bad);
             }
             // Other addresses cannot be written.
@@ -337,19 +339,19 @@ impl Clause<'_, '_> {
                 let first = self.b.add(slot, at);
                 Source { at: self.b.add(first, off), user: false, left: rest }
             }
-            Space::Static | Space::Unknown if self.env.layout.own => {
+            Space::Static | Space::Unknown if self.env.layout.has_d_memory => {
                 let (at, rest) = (self.b.copy(address), self.b.copy(i64::from(i32::MAX)));
                 let found = self.b.label();
                 let kernel = if space == Space::Unknown { found } else { bad };
                 self.b.br(Jmp::Slt, address, 0, kernel);
-                let (own, lookup) = (self.own(), self.lookup(space == Space::Unknown));
+                let (areas, lookup) = (self.address_space(), self.lookup(space == Space::Unknown));
                 let len = self.b.reg(len);
-                let number = routines::resolve(self.b, self.env.plan, &own, address, len, lookup);
+                let number = routines::resolve(self.b, self.env.plan, &areas, address, len, lookup);
                 self.b.br(Jmp::Eq, number, 0, bad);
                 self.b.set(at, number);
                 if left {
                     let slot = self.slot();
-                    let words = self.b.add(slot, own.word);
+                    let words = self.b.add(slot, areas.word);
                     let known = self.b.load(Size::B8, words, 8);
                     self.b.set(rest, known);
                 }
@@ -581,17 +583,19 @@ impl Clause<'_, '_> {
                     self.b.call(Helper::PROBE_READ_KERNEL, &[to, len, stage]);
                 }
             }
-            (_, space @ (Space::Unknown | Space::Static), Operand::Imm(n)) if self.env.layout.own => {
+            (_, space @ (Space::Unknown | Space::Static), Operand::Imm(n))
+                if self.env.layout.has_d_memory =>
+            {
                 let to = self.reg(dst);
-                let (own, at) = (self.own(), self.lookup(space == Space::Unknown));
+                let (areas, at) = (self.address_space(), self.lookup(space == Space::Unknown));
                 let plan = self.env.plan;
                 let bytes = self.b.imm(n);
                 self.b.br(Jmp::Slt, to, 0, bad_dst);
-                let known = routines::resolve(self.b, plan, &own, to, bytes, at);
+                let known = routines::resolve(self.b, plan, &areas, to, bytes, at);
                 self.b.br(Jmp::Eq, known, 0, bad_dst);
                 let source = self.source(src, len, bad_src, false);
                 self.stage(len, &source, bad_src);
-                let copied = routines::unstage(self.b, plan, &own, to, n as u32, at);
+                let copied = routines::unstage(self.b, plan, &areas, to, n as u32, at);
                 self.b.br(Jmp::Eq, copied, 0, bad_dst);
             }
             _ => self.never(bad_dst),

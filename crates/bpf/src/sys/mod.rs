@@ -9,11 +9,11 @@
 //! Not libbpf: we write our own instructions, BTF and maps, and need none of its ELF machinery; its 1–2 ms of feature
 //! probes at start would be most of our whole budget.
 
-mod closer;
+mod background_close;
 mod doorbell;
 mod error;
+mod fd_limit;
 mod ids;
-mod limit;
 mod link;
 mod map;
 mod mmap;
@@ -22,20 +22,20 @@ mod perf;
 mod prog;
 mod tracefs;
 
-pub use closer::close_elsewhere;
+pub use background_close::close_in_background;
 pub use doorbell::Doorbell;
 pub use error::SysError;
+pub use fd_limit::raise_fd_limit;
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
-pub use limit::allow_files;
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};
 pub use map::page_size;
 pub use map::{
     Element, GracePeriod, Map, MapBtf, MapInfo, MapKind, MapSpec, Update, flags, online_cpus, possible_cpus,
 };
 pub use mmap::Mmap;
-pub use modules::{Heard, ModuleEvents, Modules, modules};
+pub use modules::{ModuleChanges, ModuleEvents, Modules, modules};
 pub use perf::{Counter, PerfEvent, Rate};
-pub use prog::{AttachType, FuncInfo, LineInfo, Prog, ProgInfo, ProgKind, ProgSpec, Refusal, SLEEPABLE};
+pub use prog::{AttachType, FuncInfo, LineInfo, LoadFailure, Prog, ProgInfo, ProgKind, ProgSpec, SLEEPABLE};
 pub use tracefs::tracefs;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

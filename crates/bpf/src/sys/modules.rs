@@ -20,7 +20,7 @@ pub struct ModuleEvents(OwnedFd);
 
 /// What happened to modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct ModuleChanges {
     /// There is something to look at.
     pub any: bool,
     /// Modules that were unloaded; perhaps they came again.
@@ -52,8 +52,8 @@ impl ModuleEvents {
     }
 
     /// What was told since the last call. Does not wait.
-    pub fn take(&self) -> Heard {
-        let mut heard = Heard::default();
+    pub fn take(&self) -> ModuleChanges {
+        let mut heard = ModuleChanges::default();
         let mut buffer = [0u8; MESSAGE];
         loop {
             // SAFETY: all zero is a valid address.
@@ -75,7 +75,7 @@ impl ModuleEvents {
     }
 }
 
-impl Heard {
+impl ModuleChanges {
     /// `add@/module/NAME`, NUL, and words that say the same.
     fn hear(&mut self, message: &[u8]) {
         let end = message.iter().position(|b| *b == 0).unwrap_or(message.len());
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn what_is_heard_of_modules() {
-        let mut heard = Heard::default();
+        let mut heard = ModuleChanges::default();
         heard.hear(b"add@/devices/virtual/net/dummy0\0ACTION=add\0");
         heard.hear(b"\xff");
-        assert_eq!(heard, Heard::default());
+        assert_eq!(heard, ModuleChanges::default());
         heard.hear(b"add@/module/dummy\0ACTION=add\0");
         assert!(heard.any && heard.gone.is_empty());
         heard.hear(b"remove@/module/dummy\0ACTION=remove\0");

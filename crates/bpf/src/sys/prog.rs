@@ -227,7 +227,7 @@ impl ProgInfo {
 
 /// A load that the kernel refused.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct LoadFailure {
     /// The errno and the attempt.
     pub error: SysError,
     /// The verifier's log; empty when it never got so far.
@@ -252,12 +252,12 @@ const LAST_LOG: usize = 32 << 20;
 impl Prog {
     /// Loads it. No log is asked for unless `log_level` says so, because it makes loading slower; when the kernel
     /// refuses, the load is repeated with one, so that the refusal can be explained.
-    pub fn load(spec: &ProgSpec<'_>) -> Result<Prog, Box<Refusal>> {
+    pub fn load(spec: &ProgSpec<'_>) -> Result<Prog, Box<LoadFailure>> {
         Prog::load_logged(spec).map(|(prog, _)| prog)
     }
 
     /// As [`Prog::load`], with the log (empty at level 0).
-    pub fn load_logged(spec: &ProgSpec<'_>) -> Result<(Prog, String), Box<Refusal>> {
+    pub fn load_logged(spec: &ProgSpec<'_>) -> Result<(Prog, String), Box<LoadFailure>> {
         let mut log = String::new();
         let mut result = if spec.log_level == 0 {
             try_load(spec, 0, &mut [])
@@ -283,7 +283,7 @@ impl Prog {
                 if !log.is_empty() {
                     error.hint = None;
                 }
-                Err(Box::new(Refusal { error, log }))
+                Err(Box::new(LoadFailure { error, log }))
             }
         }
     }

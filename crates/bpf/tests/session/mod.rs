@@ -358,9 +358,10 @@ impl Run {
     /// The same on a side.
     pub fn aggregation_of(&self, agg: u32, side: u32) -> BTreeMap<Vec<u8>, Vec<u64>> {
         let plan = &self.maps.plan.aggs[agg as usize];
-        let home = plan.home;
-        let table = table::TableShape::table_index(side, 0, self.maps.plan.cpus) * home.stride + home.at;
-        let memory = self.memory(MapRef::Agg(home.map));
+        let location = plan.location;
+        let table =
+            table::TableShape::table_index(side, 0, self.maps.plan.cpus) * location.stride + location.at;
+        let memory = self.memory(MapRef::Agg(location.map));
         let word = |at: u32| memory.words()[at as usize / 8].load(SeqCst);
         let mut out: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
         for slot in 0..plan.shape.slots() {

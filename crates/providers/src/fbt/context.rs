@@ -58,7 +58,7 @@ impl Context for ByTrampoline {
     }
 
     /// The program and the trampoline; behind a return, the function that has returned, too.
-    fn own_frames(&self) -> u8 {
+    fn tracer_frames(&self) -> u8 {
         2 + u8::from(self.on_return)
     }
 

@@ -3,7 +3,7 @@
 //! A link to many functions tells its program which one fired by the address that the *symbol* has, and wants to be given
 //! that address; the kernel's list of traceable functions has the place that it patches, which on machines with checked
 //! branches lies behind an `endbr64`. The kernel looks whether there is one when a function fires, and so do we when it is
-//! attached to: in the kernel's own code ([`bpf::peek`]), which is much sooner read than its symbols. These decide where that
+//! attached to: in the kernel's own code ([`bpf::kernel_read`]), which is much sooner read than its symbols. These decide where that
 //! cannot be done. Without addresses in the list (kernels before 6.5) a name says where its function is if only one has it.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const ENDBR: u64 = 4;
 pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
     if cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
         let before: Vec<u64> = functions.iter().map(|f| f.site - ENDBR).collect();
-        if let Ok(words) = bpf::peek::words(&before) {
+        if let Ok(words) = bpf::kernel_read::words(&before) {
             let entry =
                 |(f, word): (&Function<'_>, u32)| if is_endbr(word) { f.site - ENDBR } else { f.site };
             return functions.iter().zip(words).map(entry).collect();

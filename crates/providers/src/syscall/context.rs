@@ -157,7 +157,7 @@ impl Context for ByTracepoint {
     }
 
     /// The program, `bpf_trace_run2`; it is not so everywhere.
-    fn own_frames(&self) -> u8 {
+    fn tracer_frames(&self) -> u8 {
         2
     }
 

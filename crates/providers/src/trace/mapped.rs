@@ -154,7 +154,7 @@ impl Context for Mapped {
     }
 
     /// The program, `bpf_trace_runN`; it is not so everywhere.
-    fn own_frames(&self) -> u8 {
+    fn tracer_frames(&self) -> u8 {
         2
     }
 

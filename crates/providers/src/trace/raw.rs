@@ -92,7 +92,7 @@ impl Context for Passed {
     }
 
     /// The program, `bpf_trace_runN`; it is not so everywhere.
-    fn own_frames(&self) -> u8 {
+    fn tracer_frames(&self) -> u8 {
         2
     }
 

@@ -11,7 +11,7 @@ use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Size, V};
 
 /// Goes to `miss` unless a period has passed since clock number `clock` (see [`TICKS_MAX`]) fired last. It is asked every `chance`
 /// nanoseconds, of which a whole number are a period, or nearly.
-pub fn beat(b: &mut Builder, ctx: V, clock: u32, period: u64, chance: u64, miss: Label) {
+pub fn slow_clock(b: &mut Builder, ctx: V, clock: u32, period: u64, chance: u64, miss: Label) {
     let room = b.stack(24);
     let (to, size) = (b.slot_addr(room, 0), b.imm(24));
     let failed = b.call(Helper::PERF_PROG_READ_VALUE, &[ctx, to, size]);

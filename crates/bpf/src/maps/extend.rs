@@ -12,7 +12,7 @@ impl Plan {
     /// The plan of programs that come to a session with this plan. `module` has all that the session has, with the same
     /// numbers, and what is new behind it; `needs` says what the new programs need. `aggsize` and `dynvarsize` are for what
     /// is new, once more.
-    pub fn grow(&self, module: &Module, options: &Options, needs: &Needs) -> Plan {
+    pub fn extend(&self, module: &Module, options: &Options, needs: &Needs) -> Plan {
         let mut plan = self.clone();
         let least = least_ring(module);
         plan.ring_least = self.ring_least.max(least);
@@ -41,7 +41,7 @@ impl Plan {
 
 impl Maps {
     /// Makes the maps that a plan grown from `before` has and the session has not: for [`Maps::adopt`].
-    pub fn grow(before: &Plan, plan: Plan, auto: bool) -> Result<Maps, SysError> {
+    pub fn extend(before: &Plan, plan: Plan, auto: bool) -> Result<Maps, SysError> {
         make(plan, Some(before), auto, None)
     }
 
@@ -89,7 +89,7 @@ mod tests {
         let options = Options::default();
         let first = Plan::new(&module(8, &[Scope::Global], 1), &options, &needs(false, 64));
         let more = module(8, &[Scope::Global, Scope::Global, Scope::Thread], 2);
-        let grown = first.grow(&more, &options, &needs(false, 64));
+        let grown = first.extend(&more, &options, &needs(false, 64));
         assert_eq!((grown.bank, grown.cpus, grown.ring_size), (0, 4, first.ring_size));
         assert_eq!(grown.vars[0], first.vars[0]);
         assert!(matches!(grown.vars[1], VarPlan::GlobalAlone(8)));
@@ -104,14 +104,14 @@ mod tests {
         let options = Options { bufsize: 4096, ..Options::default() };
         let begin = Plan::new(&module(8, &[], 1), &options, &needs(true, 0));
         assert_eq!((begin.cpus, begin.aggs[0].cpus), (1, 1));
-        let grown = begin.grow(&module(8, &[], 2), &options, &needs(false, 0));
+        let grown = begin.extend(&module(8, &[], 2), &options, &needs(false, 0));
         assert_eq!((grown.bank, grown.cpus), (1, 4));
         assert_eq!((grown.aggs[0].cpus, grown.aggs[1].cpus), (1, 4));
-        let longer = grown.grow(&module(4000, &[], 2), &options, &needs(false, 200));
+        let longer = grown.extend(&module(4000, &[], 2), &options, &needs(false, 200));
         assert_eq!((longer.bank, longer.cpus, longer.ring_size), (2, 4, 8192));
         let new: Vec<MapRef> = longer.wanted(Some(&grown)).into_iter().map(|w| w.0).collect();
         assert_eq!(new, [MapRef::PerCpu, MapRef::Rings, MapRef::Slots]);
         // Only BEGIN and END more: any bank will do.
-        assert_eq!(longer.grow(&module(8, &[], 2), &options, &needs(true, 0)).bank, 2);
+        assert_eq!(longer.extend(&module(8, &[], 2), &options, &needs(true, 0)).bank, 2);
     }
 }

@@ -4,7 +4,7 @@
 const FEW: u64 = 256;
 
 /// Sees to it that so many more descriptors can be opened, as far as that is allowed.
-pub fn allow_files(more: u64) {
+pub fn raise_fd_limit(more: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills the struct.
     if more <= FEW || unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {

@@ -8,7 +8,7 @@
 
 use dif::user_access::{Length, UserAccess};
 
-use super::which::{Table, clause_test, probe_index, union_test};
+use super::dispatch::{Table, clause_test, probe_index, union_test};
 use super::{Compiled, ProgramSpec};
 use crate::emit::assemble;
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, V};
@@ -21,7 +21,7 @@ const PAGE: i64 = 4096;
 const PAGES: usize = 17;
 
 /// Makes it. Each "clause" of `spec` stands for a stretch of user memory, in the same order: which probes want it.
-pub fn bring_pages(spec: &ProgramSpec<'_>, stretches: &[UserAccess]) -> Result<Compiled> {
+pub fn prefault(spec: &ProgramSpec<'_>, stretches: &[UserAccess]) -> Result<Compiled> {
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
     let out = b.label();

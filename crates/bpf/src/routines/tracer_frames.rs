@@ -20,8 +20,8 @@ const LOOKED_AT: u32 = 4;
 /// Kernel addresses are not below.
 const KERNEL: u64 = 1 << 63;
 
-/// The table of functions (first and next behind the last byte) for [`MapRef::OwnFunctions`]; `None` for too many.
-pub fn own_functions(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
+/// The table of functions (first and next behind the last byte) for [`MapRef::TracerFunctions`]; `None` for too many.
+pub fn tracer_functions(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
     // The first is never looked at but found where all others are greater; nothing is in it.
     let mut entries = vec![(KERNEL, 0)];
     entries
@@ -41,9 +41,9 @@ pub fn own_functions(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
 }
 
 /// How many of the innermost kernel frames to leave out.
-pub(crate) fn own_frames(b: &mut Builder, target: &Target, context: &dyn Context, ctx: V) -> Operand {
-    let usual = i64::from(context.own_frames());
-    if !(target.own_functions && context.behind_tracepoint()) {
+pub(crate) fn tracer_frames(b: &mut Builder, target: &Target, context: &dyn Context, ctx: V) -> Operand {
+    let usual = i64::from(context.tracer_frames());
+    if !(target.tracer_functions && context.behind_tracepoint()) {
         return Operand::Imm(usual);
     }
     let bytes = 8 * LOOKED_AT;
@@ -56,7 +56,7 @@ pub(crate) fn own_frames(b: &mut Builder, target: &Target, context: &dyn Context
     let frames = b.slot_addr(room, 0);
     let own = b.call_global("dt_own_frames", &[Arg::Memory(frames, bytes)], |b| {
         let frames = b.param(0);
-        let table = b.map_value(MapRef::OwnFunctions, 0);
+        let table = b.map_value(MapRef::TracerFunctions, 0);
         let own = b.copy(usual);
         for i in 0..LOOKED_AT as i16 {
             let pc = b.load(Size::B8, frames, 8 * i);
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_full() {
         let text = KERNEL + 0x7fff_ff81_0000_0000;
-        let table = own_functions(&[(text + 64, text + 80), (text, text + 32), (16, 20)]).unwrap();
+        let table = tracer_functions(&[(text + 64, text + 80), (text, text + 32), (16, 20)]).unwrap();
         assert_eq!(table.len(), ENTRIES << ENTRY_SHIFT);
         let word = |i: usize| u64::from_le_bytes(table[8 * i..][..8].try_into().unwrap());
         assert_eq!([word(0), word(1), word(2), word(3)], [KERNEL, 0, text, 32]);
         assert_eq!([word(4), word(5), word(6), word(7)], [text + 64, 16, u64::MAX, 0]);
-        assert!(own_functions(&vec![(text, text + 1); ENTRIES]).is_none());
+        assert!(tracer_functions(&vec![(text, text + 1); ENTRIES]).is_none());
     }
 }

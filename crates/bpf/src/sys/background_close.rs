@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Closes links in a background process; these descriptors of ours are closed when this returns. Where there can be no
 /// process, they are closed here.
-pub fn close_elsewhere(links: Vec<Link>) {
+pub fn close_in_background(links: Vec<Link>) {
     let mut keep: Vec<RawFd> = Vec::with_capacity(2 * links.len());
     for link in &links {
         keep.push(link.as_raw_fd());
