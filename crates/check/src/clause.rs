@@ -398,7 +398,7 @@ impl Checker<'_> {
         if let Some(help) = near(&pattern.provider, &providers) {
             return Some(help);
         }
-        let providers: Vec<&String> = providers.iter().filter(|p| pattern.matches_provider(p)).collect();
+        let providers: Vec<&String> = providers.iter().filter(|p| catalog.can_mean(pattern, p)).collect();
         let known =
             |field| -> Vec<String> { providers.iter().flat_map(|p| catalog.known(p, field)).collect() };
         let names = || known(FieldKind::Name);

@@ -10,7 +10,7 @@ use check::{Checked, NoSymbol};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 use dif::ir::Module;
 use probes::{Catalog, Pattern, ProbeId};
-use providers::{LATER, Provider, Registry};
+use providers::{Provider, Registry};
 use symbols::KernelStatus;
 use syntax::ast::{Item, PragmaKind, ProbeDesc, ProbeDescKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
@@ -218,7 +218,10 @@ impl Program {
         strings: Vec<Vec<u8>>,
     ) -> Result<Option<Program>, (SourceMap, Error)> {
         let probes: Vec<_> = later.clone().filter_map(|id| self.registry.by_id(ProbeId(id))).collect();
-        let matches = |p: &Pattern| probes.iter().any(|probe| p.matches(&probe.desc));
+        let matches = |p: &Pattern| {
+            let selects = self.registry.selects(p);
+            probes.iter().any(|probe| selects(&probe.desc))
+        };
         let mut texts = self.texts();
         let mut titles = Vec::new();
         for ((tree, title), _) in
@@ -426,12 +429,12 @@ impl Texts {
             },
         };
         let first = before.running.map_or(0, |p| p.trees.len());
-        let seen = Sight { listed: true, later: LATER..before.registry.later_end() };
+        let seen = Sight { listed: true, later: before.registry.later_ids() };
         self.sights.resize(self.trees.len(), seen);
         let sees = |program: usize, id: ProbeId| {
             self.sights
                 .get(program)
-                .is_none_or(|s| if id.0 < LATER { s.listed } else { s.later.contains(&id.0) })
+                .is_none_or(|s| if before.registry.is_later(id) { s.later.contains(&id.0) } else { s.listed })
         };
         let checked = check::check_more(&self.trees, first, &sees, &context, &mut self.sink);
         if let Some(least) = probes::Attributes::parse(&options.text("amin")) {

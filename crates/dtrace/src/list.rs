@@ -21,13 +21,13 @@ impl Program {
     /// The probes that the programs describe, each once, in the order of the descriptions.
     pub fn probes(&self) -> Vec<&ProbeInfo> {
         let mut seen = HashSet::new();
-        let described = self.patterns().flat_map(|(c, p)| matched(c, p));
+        let described = self.patterns().flat_map(|(c, p)| matched(&self.registry, c, p));
         described.filter(|p| seen.insert(p.id)).collect()
     }
 
     /// Descriptions that match no probe.
     pub fn unmatched(&self) -> Vec<String> {
-        let none = self.patterns().filter(|(c, p)| matched(c, p).next().is_none());
+        let none = self.patterns().filter(|(c, p)| matched(&self.registry, c, p).next().is_none());
         none.map(|(_, p)| p.pattern.to_string()).collect()
     }
 
@@ -66,13 +66,18 @@ impl Program {
 }
 
 /// The probes of a clause that one of its descriptions matches.
-fn matched<'a>(clause: &'a Clause, p: &'a ClausePattern) -> impl Iterator<Item = &'a ProbeInfo> {
-    clause.probes.iter().filter(|probe| p.pattern.matches(&probe.desc))
+fn matched<'a>(
+    registry: &Registry,
+    clause: &'a Clause,
+    p: &'a ClausePattern,
+) -> impl Iterator<Item = &'a ProbeInfo> + use<'a> {
+    let selects = registry.selects(&p.pattern);
+    clause.probes.iter().filter(move |probe| selects(&probe.desc))
 }
 
 /// The arguments that all probes of a description have; none where they differ.
 fn common_args(registry: &Registry, clause: &Clause, described: &ClausePattern) -> Args {
-    let mut all = matched(clause, described).map(|p| registry.args(&p.desc));
+    let mut all = matched(registry, clause, described).map(|p| registry.args(&p.desc));
     let first = all.next().unwrap_or_else(|| Ok(Arc::new([])));
     if all.all(|args| args == first) { first } else { Ok(Arc::new([])) }
 }

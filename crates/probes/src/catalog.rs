@@ -61,6 +61,11 @@ pub trait Catalog {
     /// Names of the providers there are, for "did you mean".
     fn provider_names(&self) -> Vec<String>;
 
+    /// Whether probes of a provider can be among those that a pattern matches, by its provider field.
+    fn can_mean(&self, pattern: &Pattern, provider: &str) -> bool {
+        pattern.matches_provider(provider)
+    }
+
     /// What is true of a provider.
     fn provider(&self, name: &str) -> Option<ProviderFacts>;
 

@@ -182,6 +182,11 @@ impl Pattern {
         glob_matches(&self.provider, provider)
     }
 
+    /// True when the provider field says which providers are meant: it has more than wildcards that match everything.
+    pub fn names_provider(&self) -> bool {
+        self.provider.contains(|c| c != '*' && c != '?')
+    }
+
     /// True when no field has a glob character or is empty where a name must stand, so that a provider may make the
     /// probe it names.
     pub fn is_specific(&self) -> bool {
@@ -238,6 +243,13 @@ mod tests {
             assert_eq!(Pattern::parse(text, FieldKind::Name).unwrap().matches(&read), expected, "{text}");
         }
         assert_eq!(read.to_string(), "syscall:vmlinux:read:entry");
+    }
+
+    #[test]
+    fn a_provider_is_named_by_more_than_wildcards() {
+        let names = |text| Pattern::parse(text, FieldKind::Name).unwrap().names_provider();
+        assert!(["fbt:::", "raw*:::", "*fbt:::", "[rs]*:::"].into_iter().all(names));
+        assert!(!["read:entry", ":::", "*:::", "?*:::"].into_iter().any(names));
     }
 
     #[test]

@@ -26,6 +26,10 @@ impl Provider for Dtrace {
         }
     }
 
+    fn reserved_ids(&self) -> Option<u32> {
+        Some(NAMES.len() as u32)
+    }
+
     fn list(&self) -> Vec<ProbeDesc> {
         NAMES.iter().map(|(name, _)| ProbeDesc::new("dtrace", "", "", *name)).collect()
     }

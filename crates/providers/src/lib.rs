@@ -10,8 +10,7 @@
 //! of enabled probes into as few [`Unit`]s as it can (one raw tracepoint for all system calls), and says for each how a
 //! firing knows its probe and its arguments ([`bpf::program::Context`]).
 //!
-//! Ids: providers are numbered in a fixed order and number their probes densely; those made on demand (`profile-N`) come
-//! after all others. Nothing is enumerated before it is asked for.
+//! Ids: see [`Registry`]. An id means the same probe in every session; nothing is listed before it is asked for.
 
 pub mod attach;
 mod cpc;
@@ -26,5 +25,5 @@ mod syscall;
 mod trace;
 mod unit;
 
-pub use registry::{Arrival, EnabledProbe, Env, Kept, LATER, Provider, Registry};
+pub use registry::{Arrival, EnabledProbe, Env, Kept, Provider, Registry};
 pub use unit::{Attach, Hang, Own, Role, Unit};

@@ -4,6 +4,7 @@
 //! loses about one firing in a hundred. arg0 is the kernel program counter or 0, arg1 the user one or 0, arg2 how many
 //! nanoseconds late the firing is: the kernel's timer knows when it was due.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,12 +22,14 @@ use crate::unit::{Attach, Role, Unit};
 /// The provider.
 pub(crate) struct Profile {
     kernel: Arc<KernelBtf>,
+    /// Number of the next slow clock: no two share a word of the control page.
+    clocks: Cell<u32>,
 }
 
 impl Profile {
     /// Over the types of the running kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Profile {
-        Profile { kernel }
+        Profile { kernel, clocks: Cell::new(0) }
     }
 
     fn due(&self) -> Option<Due> {
@@ -108,6 +111,10 @@ impl Provider for Profile {
         }
     }
 
+    fn reserved_ids(&self) -> Option<u32> {
+        Some((PROFILES.len() + TICKS.len()) as u32)
+    }
+
     fn list(&self) -> Vec<ProbeDesc> {
         let probe = |kind: &str, rate: &u32| ProbeDesc::new("profile", "", "", format!("{kind}-{rate}"));
         PROFILES.iter().map(|r| probe("profile", r)).chain(TICKS.iter().map(|r| probe("tick", r))).collect()
@@ -131,10 +138,9 @@ impl Provider for Profile {
                 return Err(format!("{}: not a rate", probe.desc));
             };
             let cpus = if tick { all.first().copied().into_iter().collect() } else { all.clone() };
-            // Two clocks never share a word: ids of a session's probes follow each other.
             let chances = period.div_ceil(CHANCE);
             let slow = (tick && period >= SLOW).then(|| Slow {
-                clock: probe.id.0,
+                clock: self.clocks.replace(self.clocks.get().wrapping_add(1)),
                 period,
                 chance: period / chances,
             });

@@ -19,6 +19,10 @@ impl Provider for Rawtp {
         ProviderFacts { name: "rawtp".into(), has_errno: false, stability: trace::stability() }
     }
 
+    fn only_by_name(&self) -> bool {
+        true
+    }
+
     fn may_match(&self, pattern: &Pattern) -> bool {
         trace::may_match(pattern)
     }
@@ -33,6 +37,10 @@ impl Provider for Rawtp {
                 names.map(|name| ProbeDesc::new("rawtp", "vmlinux", "", name)).collect()
             }
         }
+    }
+
+    fn count(&self) -> usize {
+        self.0.events().map_or_else(|_| self.0.typed_names().len(), <[_]>::len)
     }
 
     fn follows_modules(&self) -> bool {

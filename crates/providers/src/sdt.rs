@@ -78,6 +78,10 @@ impl Provider for Sdt {
         events.iter().map(|(group, name)| ProbeDesc::new("sdt", &**group, "", &**name)).collect()
     }
 
+    fn count(&self) -> usize {
+        self.tracepoints.events().map_or(0, <[_]>::len)
+    }
+
     fn follows_modules(&self) -> bool {
         true
     }

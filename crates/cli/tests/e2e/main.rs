@@ -23,6 +23,7 @@ mod faults;
 mod fbt;
 mod flow;
 mod frontend;
+mod ids;
 mod kernel;
 mod leaves_nothing;
 mod long;
@@ -79,6 +80,7 @@ const GROUPS: &[&[Test]] = &[
     flow::TESTS,
     cpc::TESTS,
     fbt::TESTS,
+    ids::TESTS,
     modules::TESTS,
     drilldown::TESTS,
     elsewhere::TESTS,

@@ -155,6 +155,10 @@ impl Provider for Cpc {
         }
     }
 
+    fn reserved_ids(&self) -> Option<u32> {
+        Some(events::all().len() as u32)
+    }
+
     fn list(&self) -> Vec<ProbeDesc> {
         let hardware = self.has_counters();
         let counted = |meaning: &Meaning, name: &String| {

@@ -55,6 +55,11 @@ impl List {
         List { text, lines }
     }
 
+    /// How many lines it has.
+    pub(super) fn lines(&self) -> u32 {
+        self.lines.len() as u32
+    }
+
     /// Whether functions of a module are in it.
     pub(super) fn has_module(&self, name: &str) -> bool {
         self.text.contains(&format!("[{name}]"))

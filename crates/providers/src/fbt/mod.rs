@@ -84,8 +84,6 @@ pub(crate) struct Fbt {
     name: &'static str,
     /// Clones are among its functions.
     clones: bool,
-    /// Id of the probe at the first line's entry. The one at its return is the next.
-    first: u32,
     shared: Rc<Shared>,
     kernel: Arc<KernelBtf>,
     later: RefCell<Vec<Later>>,
@@ -93,19 +91,15 @@ pub(crate) struct Fbt {
 
 const NAMES: [&str; 2] = ["entry", "return"];
 
-/// `fbt` and `rawfbt`, and where their ids begin: far enough from others that neither has to be counted for it.
-const PROVIDERS: [(&str, bool, u32); 2] = [("fbt", false, 20_000), ("rawfbt", true, 1_000_000)];
-
-/// Lines that have ids. No kernel has half as many.
-const LINES: u32 = 240_000;
+/// Each, and whether it has clones. A function's entry and return are two places, by its line.
+const PROVIDERS: [(&str, bool); 2] = [("fbt", false), ("rawfbt", true)];
 
 /// `fbt` and `rawfbt`.
 pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
     let shared = Rc::new(Shared::default());
-    PROVIDERS.map(|(name, clones, first)| Fbt {
+    PROVIDERS.map(|(name, clones)| Fbt {
         name,
         clones,
-        first,
         shared: shared.clone(),
         kernel: kernel.clone(),
         later: RefCell::default(),
@@ -116,7 +110,7 @@ impl Fbt {
     /// The function of a place, and whether it is at the return.
     fn function(&self, place: u32) -> Option<(Function<'_>, bool)> {
         let (line, on_return) = (place / 2, place % 2 == 1);
-        let list = self.shared.list().ok().filter(|_| line < LINES)?;
+        let list = self.shared.list().ok()?;
         list.at(line).filter(|f| self.has(f, on_return)).map(|f| (f, on_return))
     }
 
@@ -126,8 +120,8 @@ impl Fbt {
 }
 
 impl Kept for Fbt {
-    fn first_id(&self) -> u32 {
-        self.first
+    fn places(&self) -> u32 {
+        self.shared.list().map_or(0, |list| 2 * list.lines())
     }
 
     fn each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
@@ -136,7 +130,7 @@ impl Kept for Fbt {
         let names = NAMES.map(|name| glob_matches(&pattern.name, name).then(|| Arc::<str>::from(name)));
         let mut module: (Arc<str>, bool) = (Arc::default(), false);
         let functions = list.starting(glob_prefix(&pattern.function));
-        for (line, f) in functions.take_while(|(line, _)| *line < LINES) {
+        for (line, f) in functions {
             if !glob_matches(&pattern.function, f.name) {
                 continue;
             }
@@ -198,6 +192,10 @@ impl Provider for Fbt {
                 args: a(Stability::Private, Stability::Private, Class::ISA),
             },
         }
+    }
+
+    fn only_by_name(&self) -> bool {
+        self.clones
     }
 
     fn may_match(&self, pattern: &Pattern) -> bool {

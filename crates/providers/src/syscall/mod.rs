@@ -31,6 +31,9 @@ use context::{ByFunction, ByTracepoint, CompatTest, Regs};
 /// So many calls are attached by function where the kernel can.
 const FEW: usize = 8;
 
+/// Entries and returns of the calls of both tables at most, with some to come.
+const IDS: u32 = 1200;
+
 /// Module of all its probes, and their names.
 const MODULE: &str = "vmlinux";
 const NAMES: [&str; 2] = ["entry", "return"];
@@ -86,6 +89,10 @@ impl Provider for Syscall {
 
     fn may_match(&self, pattern: &Pattern) -> bool {
         glob_matches(&pattern.module, MODULE) && NAMES.iter().any(|n| glob_matches(&pattern.name, n))
+    }
+
+    fn reserved_ids(&self) -> Option<u32> {
+        Some(IDS)
     }
 
     fn list(&self) -> Vec<ProbeDesc> {
