@@ -1,4 +1,4 @@
-//! Golden tests: D text in `tests/programs_lower_to_their_golden_dif/*.d`, expected DIF text in `*.dif`. `UPDATE_GOLDEN=1`
+//! Golden tests: D text in `tests/golden/*.d`, expected DIF text in `*.dif`. `UPDATE_GOLDEN=1`
 //! rewrites the expected text.
 
 #![allow(clippy::unwrap_used)]
@@ -48,6 +48,6 @@ fn lowered(text: &str) -> String {
 
 #[test]
 fn programs_lower_to_their_golden_dif() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs_lower_to_their_golden_dif");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     testing::golden::compare(&dir, "d", "dif", |_, text| lowered(text));
 }
