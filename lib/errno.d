@@ -1,5 +1,5 @@
 /*
- * Error numbers of Linux (asm-generic/errno.h), and those that stay in the kernel (linux/errno.h).
+ * Error numbers of Linux (asm-generic/errno.h), and those that only the kernel uses (linux/errno.h).
  */
 
 inline int EPERM = 1;

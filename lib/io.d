@@ -18,16 +18,16 @@ inline int B_ASYNC = 0x400;
 typedef long long offset_t;
 
 typedef struct fileinfo {
-	string fi_name;			/* the last name of the path */
+	string fi_name;			/* last component of the path */
 	string fi_dirname;		/* what is before it */
-	string fi_pathname;		/* path, as the process sees it */
-	offset_t fi_offset;		/* where the next byte is read or written */
+	string fi_pathname;		/* path as the process sees it */
+	offset_t fi_offset;		/* offset of the next read or write */
 	string fi_fs;			/* file system */
-	string fi_mount;		/* where that is mounted */
+	string fi_mount;		/* mount point of the file system */
 	int fi_oflags;			/* O_* flags of open */
 } fileinfo_t;
 
-/* Pipes, sockets and their like have no path, but the name that /proc shows. */
+/* Pipes, sockets and similar files have no path. Their name is the one that /proc shows. */
 inline int _has_path[struct path *P] = P->dentry != P->dentry->d_parent || P->dentry == P->mnt->mnt_root;
 
 inline string _numbered[string NAME, struct inode *I] = strjoin(NAME, strjoin(":[", strjoin(lltostr(I->i_ino), "]")));
@@ -39,7 +39,7 @@ inline string _other_name[struct dentry *D, string FS] = FS == "pipefs" ? _numbe
 inline string _pathname[struct file *F] = _has_path[&F->f_path] ? d_path(&F->f_path) :
     _other_name[F->f_path.dentry, stringof(F->f_inode->i_sb->s_type->name)];
 
-/* The root of a mount, or of the process, is called otherwise where it is seen. */
+/* The dentry of the root of a mount, or of the process, does not have the name under which the process sees it. */
 inline string _last_name[struct path *P] =
     P->dentry == P->mnt->mnt_root || P->dentry == curthread->fs->root.dentry ? basename(d_path(P)) :
     stringof(P->dentry->d_name.name);

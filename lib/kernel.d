@@ -1,11 +1,11 @@
 /*
- * Subroutines that ask structs of the kernel: who holds a lock, which file a descriptor is.
+ * Subroutines that read structs of the kernel: the holder of a lock, the file of a descriptor.
  */
 
 typedef struct mutex kmutex_t;
 typedef struct qrwlock krwlock_t;
 
-/* The low bits of the owner's word are flags. */
+/* The low bits of the owner word are flags. */
 inline struct task_struct *mutex_owner[struct mutex *lock] = (struct task_struct *)(lock->owner.counter & ~7);
 inline int mutex_owned[struct mutex *lock] = (lock->owner.counter & ~7) == (long)curthread;
 /* A struct mutex spins only while its owner runs. */
@@ -13,8 +13,8 @@ inline int mutex_type_adaptive[struct mutex *lock] = 1;
 inline int mutex_type_spin[struct mutex *lock] = 0;
 
 /*
- * A rwlock_t is a queued lock with more behind it. Readers are counted from bit 9; a writer has the low byte, one that
- * waits the bit between.
+ * A rwlock_t is a queued lock and further fields. Readers are counted from bit 9. A writer holds the low byte; a
+ * waiting writer sets the bit between.
  */
 inline int rw_read_held[void *lock] = ((struct qrwlock *)lock)->cnts.counter >> 9 != 0;
 inline int rw_write_held[void *lock] = (((struct qrwlock *)lock)->cnts.counter & 0xff) == 0xff;

@@ -20,14 +20,14 @@ inline int SOCK_RDM = 4;
 inline int SOCK_SEQPACKET = 5;
 inline int SOCK_PACKET = 10;
 
-/* What inet_ntoa6() takes. */
+/* The argument of inet_ntoa6(). */
 typedef struct in6_addr in6_addr_t;
 
 typedef uint16_t in_port_t;
 typedef uint32_t in_addr_t;
 
 /*
- * Kinds of hardware, as link_ntop() takes them.
+ * Hardware types, as link_ntop() takes them.
  */
 
 inline int ARPHRD_NETROM = 0;

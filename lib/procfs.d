@@ -58,8 +58,8 @@ inline int SOBJ_USER_PI = 6;
 inline int SOBJ_SHUTTLE = 7;
 
 /*
- * Processes and threads as curpsinfo and curlwpsinfo show them. Every member is an expression over the kernel's task, and
- * is compiled, against the types of the kernel that runs, only where a script uses it.
+ * Processes and threads as curpsinfo and curlwpsinfo show them. Every member is an expression over the kernel's
+ * task_struct. It is compiled only if a script uses it, against the types of the running kernel.
  */
 
 typedef struct timestruc {
@@ -80,9 +80,9 @@ typedef struct lwpsinfo {
 	uintptr_t pr_wchan;		/* not known */
 	char pr_stype;			/* not known */
 	char pr_state;			/* SSLEEP, SRUN, … */
-	char pr_sname;			/* the same as a letter */
+	char pr_sname;			/* the state as a letter */
 	char pr_nice;			/* nice value */
-	short pr_syscall;		/* system call of the current thread, else -1 */
+	short pr_syscall;		/* system call of the current thread, or -1 */
 	char pr_oldpri;			/* not known */
 	char pr_cpu;			/* not known */
 	int pr_pri;			/* priority, the lower the better */
@@ -91,8 +91,8 @@ typedef struct lwpsinfo {
 	timestruc_t pr_time;		/* CPU time, user and system */
 	char pr_clname[8];		/* scheduling class */
 	char pr_name[16];		/* name */
-	processorid_t pr_onpro;		/* CPU it runs on or ran on last */
-	processorid_t pr_bindpro;	/* the only CPU it may run on, else -1 */
+	processorid_t pr_onpro;		/* CPU on which it runs or last ran */
+	processorid_t pr_bindpro;	/* the only CPU it may run on, or -1 */
 	psetid_t pr_bindpset;		/* -1 */
 	int pr_lgrp;			/* NUMA node of pr_onpro */
 } lwpsinfo_t;
@@ -110,19 +110,19 @@ typedef struct psinfo {
 	uint_t pr_egid;			/* effective */
 	uintptr_t pr_addr;		/* address of the task */
 	size_t pr_size;			/* address space, KB */
-	size_t pr_rssize;		/* resident, KB; what CPUs have not yet reported is missing */
-	uint_t pr_ttydev;		/* controlling terminal, else -1 */
+	size_t pr_rssize;		/* resident KB, without pages that CPUs have not yet reported */
+	uint_t pr_ttydev;		/* controlling terminal, or -1 */
 	ushort_t pr_pctcpu;		/* not known */
 	ushort_t pr_pctmem;		/* not known */
 	timestruc_t pr_start;		/* start, since 1970 */
 	timestruc_t pr_time;		/* CPU time of this thread and of those that ended */
 	timestruc_t pr_ctime;		/* CPU time of children that ended */
 	char pr_fname[16];		/* name */
-	char pr_psargs[80];		/* arguments of the current process; of another, its name */
+	char pr_psargs[80];		/* arguments of the current process; otherwise its name */
 	int pr_wstat;			/* 0 */
 	int pr_argc;			/* not known */
-	uintptr_t pr_argv;		/* where the arguments are in user memory */
-	uintptr_t pr_envp;		/* where the environment is */
+	uintptr_t pr_argv;		/* user address of the arguments */
+	uintptr_t pr_envp;		/* user address of the environment */
 	size_t pr_arglen;		/* bytes of the arguments */
 	char pr_dmodel;			/* PR_MODEL_ILP32, PR_MODEL_LP64 */
 	id_t pr_taskid;			/* 0 */
@@ -135,7 +135,7 @@ typedef struct psinfo {
 	lwpsinfo_t pr_lwp;		/* this thread */
 } psinfo_t;
 
-/* A process id as the tracer's pid namespace has it; 0 where it has none. */
+/* A process id in the tracer's pid namespace; 0 if the process has none there. */
 inline pid_t _pid_at[struct pid *P, int LEVEL] =
     P->level >= LEVEL && P->numbers[LEVEL].ns->ns.inum == _pidns ? P->numbers[LEVEL].nr : 0;
 
@@ -145,21 +145,22 @@ inline pid_t _pid[struct pid *P] = _pidns == 0 ? P->numbers[0].nr :
 inline pid_t _process[struct task_struct *T] =
     _pidns == 0 ? T->tgid : _pid[T->signal->pids[PIDTYPE_TGID]];
 
-/* Pages that are resident. */
+/* Number of resident pages. */
 inline long _rss[struct mm_struct *M] = defined(struct mm_struct, rss_stat.count) ?
     M->rss_stat.count[MM_FILEPAGES].counter + M->rss_stat.count[MM_ANONPAGES].counter +
     M->rss_stat.count[MM_SHMEMPAGES].counter :
     M->rss_stat[MM_FILEPAGES].count + M->rss_stat[MM_ANONPAGES].count + M->rss_stat[MM_SHMEMPAGES].count;
 
-/* A kernel's device number: 12 bits of major, 20 of minor. */
+/* A device number of the kernel: 12 bits of major, 20 bits of minor number. */
 inline uint_t _ttydev[struct tty_struct *TTY] = TTY == NULL ? -1 :
     TTY->driver->major << 20 | (TTY->driver->minor_start + TTY->index);
 
-/* The CPU a task is on. */
+/* The CPU of a task. */
 inline int _task_cpu[struct task_struct *T] =
     defined(struct task_struct, cpu) ? T->cpu : T->thread_info.cpu;
 
-/* Bits of TASK_* and EXIT_*: 1 and 2 sleep, 4 and 8 are stopped, 0x10, 0x20 and 0x80 are dead, 0x100 and 0x200 wake. */
+/* Bits of TASK_* and EXIT_*: 1 and 2 sleep, 4 and 8 are stopped, 0x10, 0x20 and 0x80 are dead,
+ * 0x100 and 0x200 wake. */
 inline int _task_bits[struct task_struct *T] = T->__state | T->exit_state;
 
 inline int _bits_state[int BITS, int RUNS] = BITS & 0x3 ? SSLEEP : BITS & 0xc ? SSTOP : BITS & 0xb0 ? SZOMB :
@@ -231,11 +232,11 @@ translator psinfo_t < struct task_struct *T > {
 	pr_lwp = xlate <lwpsinfo_t> (T);
 };
 
-/* The arguments of the current process, as one string; of a kernel thread, its name. */
+/* The arguments of the current process as one string. For a kernel thread, its name. */
 inline string execargs = curthread->mm == NULL ? execname :
     _args(curthread->mm->arg_start, curthread->mm->arg_end);
 
-/* As many of them as pr_psargs has room for. */
+/* The arguments as far as they fit in pr_psargs. */
 inline string _psargs[struct mm_struct *M] =
     _args(M->arg_start, M->arg_end - M->arg_start > 80 ? M->arg_start + 80 : M->arg_end);
 
@@ -246,9 +247,9 @@ inline string cwd = curthread->fs == NULL ? "<unknown>" : d_path(&curthread->fs-
 inline string root = curthread->fs == NULL ? "<unknown>" : _fullpath(&curthread->fs->root);
 
 /*
- * The container of the current process, by the convention of container managers: a container has a cgroup namespace of its
- * own, and the cgroup that is its root is named after it. "global" outside of containers. Where the managers still use the
- * first version of cgroups, whose names are not to be had, it is the container's host name.
+ * The container of the current process, by the convention of container managers: a container has its own cgroup
+ * namespace, and the root cgroup of that namespace is named after the container. The name is "global" outside of
+ * containers. With cgroups version 1 the names of cgroups are not available; then it is the container's host name.
  */
 inline string zonename =
     curthread->nsproxy == NULL || curthread->nsproxy->cgroup_ns->ns.inum == 0xeffffffb ? "global" :

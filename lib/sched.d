@@ -1,5 +1,5 @@
 /*
- * CPUs. What is known of them is known when tracing begins.
+ * CPUs. Their properties are read once, when tracing begins.
  */
 
 typedef int processorid_t;
@@ -12,9 +12,9 @@ inline int P_ONLINE = 2;
 
 typedef struct processor_info {
 	int pi_state;			/* P_ONLINE */
-	char pi_processor_type[16];	/* the machine, as uname -m says it */
-	char pi_fputypes[32];		/* what it computes floating point with */
-	int pi_clock;			/* MHz; the nominal one, where it is known */
+	char pi_processor_type[16];	/* machine name as of uname -m */
+	char pi_fputypes[32];		/* type of the floating-point unit */
+	int pi_clock;			/* nominal clock in MHz, where known */
 } processor_info_t;
 
 typedef struct cpuinfo {

@@ -1,6 +1,6 @@
 /*
- * Signals of Linux, and what siginfo's si_code says of them (asm-generic/siginfo.h).
- * SIGRTMIN is the first one that programs may use: the C library keeps two.
+ * Signals of Linux, and the values of siginfo's si_code (asm-generic/siginfo.h).
+ * SIGRTMIN is the first signal that programs may use: the C library reserves two.
  */
 
 inline int SIGHUP = 1;

@@ -1,6 +1,6 @@
 /*
  * TCP: flags of a segment; states with DTrace's names and Linux' numbers. No socket of Linux is ever in the states
- * IDLE and BOUND: their numbers are those of no state.
+ * IDLE and BOUND, so their numbers are those of no state.
  */
 
 inline int TH_FIN = 0x01;

@@ -1,6 +1,6 @@
 /*
- * What sys/types.h has on other systems and a kernel's own types may lack. Names of both (dev_t, ino_t, loff_t) are the
- * kernel's.
+ * Types that sys/types.h has on other systems and that a kernel's own types may lack. Types that both have (dev_t,
+ * ino_t, loff_t) are the kernel's.
  */
 
 typedef enum { B_FALSE, B_TRUE } boolean_t;

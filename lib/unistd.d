@@ -1,5 +1,5 @@
 /*
- * Constants of open(2), fcntl(2) and access(2) on Linux (x86-64), and the faults of D.
+ * Constants of open(2), fcntl(2) and access(2) on Linux (x86-64), and D's fault codes.
  */
 
 inline int O_RDONLY = 0;

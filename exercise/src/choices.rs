@@ -1,24 +1,25 @@
-//! Where randomness comes from.
+//! The source of random choices.
 //!
-//! The decision that shapes it: choices are numbers below a bound, taken from bytes while there are any, so that a fuzzer
-//! that changes a byte changes one choice, and small inputs make small programs (a spent source always says 0).
+//! The main design decision: a choice is a number below a bound, taken from bytes while there are
+//! any. So a fuzzer that changes a byte changes one choice, and a small input makes a small program
+//! (an exhausted source always returns 0).
 
 /// A source of choices.
 #[derive(Clone, Debug)]
 pub enum Choices<'a> {
-    /// From a seed; without end.
+    /// Choices from a seed, without end.
     Seed(u64),
-    /// From bytes; then 0 for ever.
+    /// Choices from bytes, then always 0.
     Bytes(&'a [u8]),
 }
 
 impl Choices<'_> {
-    /// From a seed; any will do.
+    /// Creates a source from a seed. Any seed is valid.
     pub fn seed(seed: u64) -> Choices<'static> {
         Choices::Seed(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// 64 bits, of which a fuzzer's bytes give one at a time.
+    /// 64 bits; from a fuzzer's input, the next eight bytes.
     pub fn bits(&mut self) -> u64 {
         match self {
             Choices::Seed(state) => {
@@ -55,12 +56,12 @@ impl Choices<'_> {
         value as usize % n
     }
 
-    /// True once in `n` times; never from a spent source.
+    /// True with probability 1/`n`. Always false for an exhausted source.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == n.saturating_sub(1)
     }
 
-    /// One of several; `items` must not be empty, else the default.
+    /// A random item, or the default when `items` is empty.
     pub fn pick<T: Copy + Default>(&mut self, items: &[T]) -> T {
         items.get(self.below(items.len())).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A kernel in miniature, for tests of the front end: its types, its symbols, some probes.
+//! A miniature kernel for tests of the front end: types, symbols, some probes.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use check::{NoSymbol, Symbols};
 use probes::{ListCatalog, ProbeDesc};
 use types::btf::{Btf, KernelBtf, synth};
 
-/// Its symbols.
-pub struct Addresses;
+/// The symbols of the miniature kernel.
+pub struct KernelSymbols;
 
-impl Symbols for Addresses {
+impl Symbols for KernelSymbols {
     fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol> {
         match (module, name) {
             (None | Some("vmlinux"), "jiffies") => Ok((0xffff_ffff_8200_0000, "vmlinux".into())),
@@ -29,16 +29,16 @@ impl Symbols for Addresses {
     }
 }
 
-/// Its types.
+/// The types of the miniature kernel.
 pub fn kernel() -> Arc<KernelBtf> {
-    // The bytes are ours: see the tests of `types`.
+    // The bytes are our own; the tests of `types` check that they parse.
     match Btf::parse(synth::kernel(), None) {
         Ok(btf) => Arc::new(KernelBtf::from_btf(btf)),
         Err(_) => KernelBtf::running(),
     }
 }
 
-/// Probes that programs of tests may name.
+/// The probes that test programs may name.
 pub fn catalog() -> ListCatalog {
     let mut list = ListCatalog::default();
     for name in ["BEGIN", "END", "ERROR"] {

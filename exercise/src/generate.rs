@@ -1,11 +1,12 @@
-//! A program by D's grammar, nearly always valid.
+//! Generates programs by D's grammar. Nearly all are valid.
 //!
-//! Expressions are made by the type that is wanted: an integer or a string; variables have one type each, said in a
-//! declaration or by their first assignment, which comes before any use. What programs touch is tame: arguments, their own
-//! variables, and memory at the addresses of [`Shape::memory`]. So whatever is made can be run by the interpreter and by a
-//! kernel, and both must agree.
+//! The wanted type of an expression, an integer or a string, determines how it is generated. Each
+//! variable has one type, set by a declaration or by its first assignment, which precedes every
+//! use. Programs access only arguments, their own variables, and memory at the addresses of
+//! [`Shape::memory`]. So both the interpreter and a kernel can run every program, and must agree.
 //!
-//! Features that the compiler does not have are no trouble: such a program is refused, and the next one is tried.
+//! The grammar may contain features that the compiler does not support. The compiler rejects such a
+//! program, and the tests continue with the next one.
 
 mod expr;
 mod stmt;
@@ -14,22 +15,22 @@ use std::fmt::Write;
 
 use crate::choices::Choices;
 
-/// What programs are made of.
+/// The features and limits of generated programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// At most so many clauses.
+    /// Maximum number of clauses.
     pub clauses: usize,
-    /// At most so many statements a clause.
+    /// Maximum number of statements in a clause.
     pub statements: usize,
-    /// At most so deep expressions.
+    /// Maximum depth of expressions.
     pub depth: usize,
-    /// Strings and what is done with them.
+    /// Strings and string operations.
     pub strings: bool,
-    /// Calls of subroutines.
+    /// Subroutine calls.
     pub subroutines: bool,
     /// Structs, arrays and pointers to them.
     pub objects: bool,
-    /// Readable user memory: address and bytes, a NUL somewhere among them.
+    /// Readable user memory: address and length. It must contain a NUL.
     pub memory: Option<(u64, u64)>,
     /// `exit()`.
     pub exit: bool,
@@ -50,34 +51,35 @@ impl Default for Shape {
     }
 }
 
-/// A variable that a program has.
+/// A variable of the program.
 #[derive(Clone, Debug)]
 struct Var {
-    /// As it is written: `self->x1`.
+    /// The variable as written: `self->x1`.
     text: String,
     string: bool,
     /// Types of the keys of an associative array: true for a string.
     keys: Vec<bool>,
-    /// So many elements, of a scalar array.
+    /// Number of elements of a scalar array.
     len: usize,
-    /// Type of a struct's member access is in `text`; false where nothing may be assigned.
+    /// False when `text` must not be assigned to, otherwise true. (`text` may also be an access to
+    /// a struct member.)
     writable: bool,
 }
 
-/// The program in the making.
-struct Maker<'a, 'c> {
+/// The generator, with the program so far.
+struct Generator<'a, 'c> {
     c: &'a mut Choices<'c>,
     shape: Shape,
     out: String,
     vars: Vec<Var>,
     aggs: Vec<(String, &'static str, Vec<bool>)>,
-    /// What `this->` a clause may read: those assigned in it before.
+    /// Depth of the current expression.
     depth: usize,
-    /// [`TRANSLATORS`] are there.
+    /// True when the program contains [`TRANSLATORS`].
     translators: bool,
 }
 
-/// A translated type and an inline with parameters: values that are bound to names.
+/// A translated type and an inline with parameters, to test values that are bound to names.
 const TRANSLATORS: &str = "\
     struct seen { int a; unsigned char b; string s; long l; };\n\
     translator struct seen < long N > {\n\
@@ -107,9 +109,9 @@ const INTS: [&str; 20] = [
     "size_t",
 ];
 
-/// A program.
+/// Generates a program.
 pub fn program(choices: &mut Choices<'_>, shape: &Shape) -> String {
-    let mut m = Maker {
+    let mut m = Generator {
         c: choices,
         shape: *shape,
         out: String::new(),
@@ -125,7 +127,7 @@ pub fn program(choices: &mut Choices<'_>, shape: &Shape) -> String {
     m.out
 }
 
-impl Maker<'_, '_> {
+impl Generator<'_, '_> {
     fn declarations(&mut self) {
         if self.shape.objects && self.c.one_in(2) {
             self.structure();
@@ -163,7 +165,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// A struct type and variables of it, whose members are variables like others.
+    /// Declares a struct type and variables of it. Their members are variables like others.
     fn structure(&mut self) {
         let _ = writeln!(
             self.out,
@@ -189,7 +191,7 @@ impl Maker<'_, '_> {
         self.keyed_by_structs();
     }
 
-    /// Arrays whose keys are structs, by value.
+    /// Declares arrays whose keys are structs by value.
     fn keyed_by_structs(&mut self) {
         let names: Vec<String> = self.structs();
         if names.is_empty() || self.c.one_in(2) {
@@ -206,7 +208,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// The variables that are structs.
+    /// The variables of struct type.
     fn structs(&self) -> Vec<String> {
         self.vars.iter().filter_map(|v| v.text.strip_suffix(".in.a").map(str::to_string)).collect()
     }
@@ -216,8 +218,9 @@ impl Maker<'_, '_> {
     }
 
     fn clause(&mut self) {
-        // What a former clause left in `this->` variables is not said by the interpreter and the kernel alike unless it
-        // was assigned in this firing; clauses of one firing run in order, so it was.
+        // The values of `this->` variables from an earlier firing are unspecified, so a clause may
+        // only read those assigned in the same firing. The clauses of one firing run in order, so
+        // earlier clauses have assigned them.
         self.out.push_str("BEGIN\n");
         match self.c.below(6) {
             0 => {
@@ -225,7 +228,7 @@ impl Maker<'_, '_> {
                 let _ = writeln!(self.out, "/{test}/");
                 self.body();
             }
-            // Of variables that only the actions define.
+            // Variables that only the actions define.
             1 => {
                 let before = std::mem::take(&mut self.out);
                 self.body();
@@ -244,7 +247,7 @@ impl Maker<'_, '_> {
         self.out.push_str("}\n");
     }
 
-    /// Statements, some of them chosen by `if`.
+    /// Statements, some of them under an `if`.
     fn block(&mut self, depth: usize) {
         let indent = "\t".repeat(depth);
         for _ in 0..=self.c.below(self.shape.statements) {
@@ -271,7 +274,7 @@ mod tests {
     use crate::stages::{Compiled, compile};
 
     #[test]
-    fn most_programs_are_accepted() {
+    fn the_compiler_accepts_most_generated_programs() {
         let shape = Shape { subroutines: false, objects: false, ..Shape::default() };
         let mut accepted = 0;
         let mut refused = Vec::new();
@@ -279,7 +282,7 @@ mod tests {
             let text = program(&mut Choices::seed(seed), &shape);
             match compile(&text, 64, None) {
                 Ok(Compiled::Module(..)) => accepted += 1,
-                Ok(Compiled::Refused(why)) => {
+                Ok(Compiled::Rejected(why)) => {
                     refused.extend(why.lines().filter(|l| l.contains(": [D_")).map(str::to_owned));
                 }
                 Err(e) => panic!("seed {seed}: {e}"),
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn translators_are_among_what_is_accepted() {
+    fn the_compiler_accepts_generated_programs_with_translators() {
         let shape = Shape { subroutines: false, objects: false, ..Shape::default() };
         let texts = (0..200).map(|seed| program(&mut Choices::seed(seed), &shape));
         let accepted = texts
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_source_ends() {
+    fn generation_ends_when_the_choices_are_exhausted() {
         assert!(program(&mut Choices::Bytes(&[]), &Shape::default()).len() < 1000);
     }
 }

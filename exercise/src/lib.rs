@@ -1,15 +1,16 @@
-//! Programs in D made at random, and the stages of the compiler that must bear them.
+//! Random D programs, and the compiler stages that must handle them.
 //!
 //! ```text
-//!  choices    where randomness comes from: a seed, or the bytes of a fuzzer
+//!  choices    the source of randomness: a seed, or the bytes of a fuzzer
 //!  generate   a program by D's grammar, nearly always valid
-//!  mutate     a program made of the tokens of others, nearly always wrong
+//!  mutate     a program of the tokens of others, nearly always invalid
 //!  stages     text to DIF, without a kernel
-//!  fixture    a kernel in miniature
+//!  fixture    a miniature kernel
 //! ```
 //!
-//! For the tests beside it, which also run in the guests of the matrix, and for the targets under `fuzz/`. Both use the same
-//! functions, so that what a fuzzer finds is repeated by a test. Knows no kernel; the tests do.
+//! Used by the tests of this crate, which also run in the guests of the matrix, and by the targets
+//! under `fuzz/`. Both call the same functions, so that a test can repeat what a fuzzer finds. This
+//! crate knows no kernel; only its tests do.
 
 pub mod choices;
 pub mod fixture;

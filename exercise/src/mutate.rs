@@ -1,11 +1,11 @@
-//! Programs made of the tokens of others.
+//! Mutates programs by exchanging their tokens.
 //!
-//! The decision that shapes it: mutation works on words, not bytes. A changed byte is nearly always a lexical error and
-//! the stages behind the lexer never see it; a changed word is often still a sentence.
+//! The main design decision: a mutation changes words, not bytes. A changed byte is nearly always a
+//! lexical error, which later stages never see. A program with a changed word often still parses.
 
 use crate::choices::Choices;
 
-/// Splits a text at the borders of words, spaces and signs; nothing is lost.
+/// Splits a text at the boundaries of words, blanks and punctuation. No character is lost.
 fn words(text: &str) -> Vec<&str> {
     let class = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => 1,
@@ -27,7 +27,7 @@ fn words(text: &str) -> Vec<&str> {
     out
 }
 
-/// A mutation of `text`; what is put into it comes from `other`.
+/// Mutates `text`. Inserted tokens come from `other`.
 pub fn mutate(text: &str, other: &str, choices: &mut Choices<'_>) -> String {
     let mut own: Vec<&str> = words(text);
     let theirs = words(other);
@@ -55,7 +55,7 @@ pub fn mutate(text: &str, other: &str, choices: &mut Choices<'_>) -> String {
     own.concat()
 }
 
-/// Words that find mistakes.
+/// Words that are likely to find errors.
 const EXTREMES: [&str; 22] = [
     "0",
     "-1",

@@ -1,4 +1,4 @@
-//! Text to DIF, without a kernel.
+//! The compiler stages from text to DIF, without a kernel.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use types::btf::KernelBtf;
 
 use crate::fixture::catalog;
 
-/// What became of a program.
+/// The result of compiling a program.
 pub enum Compiled {
-    /// Code; the texts belong to its spans.
+    /// The code, and the source texts of its spans.
     Module(Box<Module>, SourceMap),
-    /// Complaints, as a user sees them.
-    Refused(String),
+    /// Error messages, as printed for a user.
+    Rejected(String),
 }
 
-/// Text to tree; whatever the text is, this ends and does not panic.
+/// Parses a text. For any text this must end and must not panic.
 pub fn parse(text: &str) {
     let (mut map, mut sink) = (SourceMap::default(), Sink::default());
     let file = map.add(SourceKind::Script, "fuzz.d", text);
     syntax::parse(&mut map, file, ParseMode::Script, &MacroEnv::default(), &(), &mut sink);
-    for complaint in sink.into_sorted() {
-        complaint.render(&map, true);
+    for message in sink.into_sorted() {
+        message.render(&map, true);
     }
 }
 
-/// Text to optimized DIF. `Err` is a fault of ours: code that the verifier of the form refuses.
+/// Compiles a text to optimized DIF. `Err` is a bug: the DIF verifier rejects the code.
 pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
     let (mut module, map) = match lowered(text, strsize, kernel)? {
         Compiled::Module(module, map) => (module, map),
-        refused => return Ok(refused),
+        rejected => return Ok(rejected),
     };
     dif::opt::optimize(&mut module);
-    dif::verify(&module).map_err(|e| fault("optimized", e.to_string(), text, &module))?;
+    dif::verify(&module).map_err(|e| describe_bug("optimized", e.to_string(), text, &module))?;
     Ok(Compiled::Module(module, map))
 }
 
-/// Text to DIF as the front end makes it.
+/// Compiles a text to DIF as the front end emits it.
 pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
     let (mut map, mut sink) = (SourceMap::default(), Sink::default());
     let file = map.add(SourceKind::Script, "test.d", text);
@@ -56,14 +56,14 @@ pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Resu
         Context { types: &types, catalog: &catalog, symbols: &(), map: &map, libraries: &libraries, options };
     let checked = check::check(&[program], &cx, &mut sink);
     if !sink.is_empty() {
-        let complaints = sink.into_sorted();
-        return Ok(Compiled::Refused(complaints.iter().map(|d| d.render(&map, true) + "\n").collect()));
+        let messages = sink.into_sorted();
+        return Ok(Compiled::Rejected(messages.iter().map(|d| d.render(&map, true) + "\n").collect()));
     }
     let module = lower::lower(&checked).map_err(|e| format!("{e}\n{text}"))?;
-    dif::verify(&module).map_err(|e| fault("lowered", e.to_string(), text, &module))?;
+    dif::verify(&module).map_err(|e| describe_bug("lowered", e.to_string(), text, &module))?;
     Ok(Compiled::Module(Box::new(module), map))
 }
 
-fn fault(stage: &str, e: String, text: &str, module: &Module) -> String {
+fn describe_bug(stage: &str, e: String, text: &str, module: &Module) -> String {
     format!("{stage}: {e}\n{text}\n{}", dif::text::print(module, None))
 }

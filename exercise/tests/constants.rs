@@ -1,9 +1,11 @@
-//! What the checker computes of constants is what a running program computes of variables: every operator, for every pair of
-//! types, over the edge values of each, exhaustively. The oracle is the interpreter, before and after optimizing.
+//! Constant expressions and expressions over variables must give the same results: every operator,
+//! for every pair of types, over edge values of each, exhaustively. The oracle is the interpreter,
+//! before and after optimizing.
 //!
-//! A program has pairs of statements. The first of a pair computes with constants and is folded, the second with variables
-//! that hold the same values. `+ 0LL` makes all 64 bits of a value visible, so that a fold that cuts too early is seen; the
-//! value alone shows its type, by the size and sign of what is recorded.
+//! A program has pairs of statements. The first statement of a pair computes with constants and is
+//! folded. The second computes with variables that have the same values. `+ 0LL` makes all 64 bits
+//! of a value visible, so that a premature truncation in folding is detected. The value alone shows
+//! its type, by the size and sign of the recorded field.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -32,26 +34,27 @@ const TYPES: [Type; 8] = [
 const ARITHMETIC: [&str; 10] = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"];
 const OTHER: [&str; 9] = ["==", "!=", "<", "<=", ">", ">=", "&&", "||", "^^"];
 
-/// The bits of the values where something changes: the smallest, the largest, their neighbours, the counts of shifts.
+/// Bit patterns at which results change: the smallest value, the largest, their neighbours, shift
+/// counts.
 fn edges(ty: Type) -> Vec<u64> {
     let ones = u64::MAX >> (64 - ty.1);
     let top = 1u64 << (ty.1 - 1);
     vec![0, 1, 63, ones, ones - 1, top, top - 1]
 }
 
-/// A constant of the type: its bits, cast.
+/// A constant of the type: the bits with a cast.
 fn constant(ty: Type, bits: u64) -> String {
     format!("({}){bits:#x}", ty.0)
 }
 
-struct Nothing;
+struct EmptyWorld;
 
-impl World for Nothing {}
+impl World for EmptyWorld {}
 
-/// The fields of the only record, each as `field: bytes`.
+/// The fields of the only record, with the bytes of each.
 fn fields(module: &Module) -> Vec<(Field, Vec<u8>)> {
     let mut state = State::new(module);
-    Interpreter::new(module).fire(&[0], &mut state, &mut Nothing);
+    Interpreter::new(module).fire(&[0], &mut state, &mut EmptyWorld);
     assert!(state.faults.is_empty(), "{:?}", state.faults);
     let record = module.clauses[0].record.as_ref().unwrap();
     let data = &state.records[0].data;
@@ -62,7 +65,7 @@ fn fields(module: &Module) -> Vec<(Field, Vec<u8>)> {
     record.actions.iter().map(traced).collect()
 }
 
-/// Pairs of expressions that must be equal, in groups that share what is assigned before them.
+/// Pairs of expressions that must be equal. Pairs of a group share the assignments before them.
 #[derive(Default)]
 struct Pairs {
     declarations: String,
@@ -70,8 +73,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// What is assigned before the pairs that follow.
-    fn after(&mut self, before: String) {
+    /// Starts a group: the assignments before the next pairs.
+    fn start_group(&mut self, before: String) {
         self.groups.push((before, Vec::new()));
     }
 
@@ -81,7 +84,7 @@ impl Pairs {
         }
     }
 
-    /// With all bits of the value.
+    /// Adds a pair that compares all bits of the values.
     fn add_bits(&mut self, folded: &str, computed: &str) {
         self.add(format!("{folded} + 0LL"), format!("{computed} + 0LL"));
     }
@@ -98,7 +101,7 @@ impl Pairs {
             text.push_str("}\n");
             let mut module = match lowered(&text, 64, None).unwrap() {
                 Compiled::Module(module, _) => module,
-                Compiled::Refused(why) => panic!("{why}\n{text}"),
+                Compiled::Rejected(why) => panic!("{why}\n{text}"),
             };
             for optimized in [false, true] {
                 if optimized {
@@ -127,7 +130,7 @@ fn binary_operators_of_constants_and_of_variables_agree() {
             for x in edges(left) {
                 for y in edges(right) {
                     let (cx, cy) = (constant(left, x), constant(right, y));
-                    pairs.after(format!("this->a = {cx}; this->b{i} = {cy};"));
+                    pairs.start_group(format!("this->a = {cx}; this->b{i} = {cy};"));
                     for op in ARITHMETIC.iter().chain(&OTHER) {
                         if matches!(*op, "/" | "%") && y == 0 {
                             continue;
@@ -156,8 +159,8 @@ fn assignments_of_constants_and_of_variables_agree() {
             for x in edges(left) {
                 for y in edges(right) {
                     let (cx, cy) = (constant(left, x), constant(right, y));
-                    pairs.after(format!("this->b{i} = {cy}; this->a = this->c = {cx};"));
-                    // One after the other, each with what the one before left.
+                    pairs.start_group(format!("this->b{i} = {cy}; this->a = this->c = {cx};"));
+                    // One after the other. Each starts with the result of the one before.
                     for op in ["", "+", "-", "^", "*", "|", "<<", ">>", "/", "%", "&"] {
                         if matches!(op, "/" | "%") && y == 0 {
                             continue;
@@ -174,8 +177,8 @@ fn assignments_of_constants_and_of_variables_agree() {
     }
 }
 
-/// What gives a value that may be beyond its type, of constants and of variables.
-fn makers(x: &str, y: &str) -> Vec<String> {
+/// Expressions whose value may exceed their type, for constants and for variables.
+fn exceeding_expressions(x: &str, y: &str) -> Vec<String> {
     let mut all: Vec<String> = ["", "-", "~", "!", "+"].iter().map(|op| format!("{op}({x})")).collect();
     all.extend(["+", "-", "*", "^", "<<", ">>"].iter().map(|op| format!("(({x}) {op} ({y}))")));
     all.push(format!("(({x}) < ({y}) ? ({x}) : ({y}))"));
@@ -194,8 +197,12 @@ fn unary_operators_and_casts_of_constants_and_of_variables_agree() {
         for x in edges(ty) {
             for y in [1, 3, 5].map(|i| edges(ty)[i]) {
                 let (cx, cy) = (constant(ty, x), constant(ty, y));
-                pairs.after(format!("this->a = {cx}; this->b = {cy}; this->z = 0xfffffff0; this->n = -5;"));
-                for (folded, computed) in makers(&cx, &cy).iter().zip(makers("this->a", "this->b")) {
+                pairs.start_group(format!(
+                    "this->a = {cx}; this->b = {cy}; this->z = 0xfffffff0; this->n = -5;"
+                ));
+                for (folded, computed) in
+                    exceeding_expressions(&cx, &cy).iter().zip(exceeding_expressions("this->a", "this->b"))
+                {
                     let mut pair = |f: &dyn Fn(&str) -> String| {
                         pairs.add_bits(&f(folded), &f(&computed));
                         if x == 1 {
@@ -224,7 +231,7 @@ fn unary_operators_and_casts_of_constants_and_of_variables_agree() {
 #[test]
 fn a_minus_before_a_cast_computes_in_64_bits_as_the_kernel_does() {
     let mut pairs = Pairs { declarations: "uint16_t v; uint64_t z;\n".into(), ..Pairs::default() };
-    pairs.after("v = 1000; z = 65000;".into());
+    pairs.start_group("v = 1000; z = 65000;".into());
     pairs.add("z < -(uint16_t)1000".into(), "z < -v".into());
     pairs.add_bits("-(uint16_t)1000", "-1000");
     // A literal with a minus before it is a constant of its type, as in C.

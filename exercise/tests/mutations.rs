@@ -1,7 +1,7 @@
-//! Whatever the text, every stage ends without a panic; and what compiles is accepted by the verifier of the kernel that
-//! runs the test. The texts are the golden tests' programs, their words mixed.
+//! For any text, every stage ends without a panic, and the verifier of the running kernel accepts
+//! what compiles. The texts are the programs of the golden tests with their words mixed.
 //!
-//! `ROUNDS=n` more or fewer, from `START=n`; `SEED=n` one.
+//! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../crates/bpf/tests/session/mod.rs"]
@@ -18,8 +18,8 @@ use session::{Run, Setup, privileged, rounds};
 fn seeds() -> Vec<String> {
     let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let mut files = Vec::new();
-    for room in ["syntax", "check", "lower"] {
-        let dir = top.join(room).join("tests/golden");
+    for crate_name in ["syntax", "check", "lower"] {
+        let dir = top.join(crate_name).join("tests/golden");
         let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
         files.extend(entries.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "d")));
     }
@@ -35,7 +35,7 @@ fn mutation(seeds: &[String], seed: u64) -> String {
     mutate(&seeds[a], &seeds[b], &mut choices)
 }
 
-/// False when the back end named a limit of its own.
+/// False when the program exceeds a limit of the back end.
 fn accepted(module: dif::ir::Module, what: &str) -> bool {
     let setup = Setup::new(module);
     if let Some(e) = session::limit(&setup) {
@@ -47,7 +47,7 @@ fn accepted(module: dif::ir::Module, what: &str) -> bool {
 }
 
 #[test]
-fn no_text_makes_the_front_end_panic() {
+fn the_front_end_does_not_panic_on_mutated_programs() {
     let seeds = seeds();
     let mut compiled = 0;
     for seed in rounds(5000) {
@@ -55,7 +55,7 @@ fn no_text_makes_the_front_end_panic() {
         stages::parse(&text);
         match std::panic::catch_unwind(|| stages::compile(&text, 64, None)) {
             Ok(Ok(Compiled::Module(..))) => compiled += 1,
-            Ok(Ok(Compiled::Refused(_))) => {}
+            Ok(Ok(Compiled::Rejected(_))) => {}
             Ok(Err(e)) => panic!("seed {seed}: {e}"),
             Err(_) => panic!("seed {seed}:\n{text}"),
         }
@@ -64,8 +64,8 @@ fn no_text_makes_the_front_end_panic() {
 }
 
 #[test]
-fn what_compiles_is_accepted_by_the_verifier() {
-    if !privileged("what_compiles_is_accepted_by_the_verifier") {
+fn the_kernel_verifier_accepts_mutated_programs_that_compile() {
+    if !privileged("the_kernel_verifier_accepts_mutated_programs_that_compile") {
         return;
     }
     let seeds = seeds();
@@ -74,18 +74,18 @@ fn what_compiles_is_accepted_by_the_verifier() {
         let text = mutation(&seeds, seed);
         let strsize = [64, 256, 16, 1024][seed as usize % 4];
         if let Ok(Compiled::Module(module, _)) = stages::compile(&text, strsize, None) {
-            // Seen when the test fails.
+            // Printed when the test fails.
             println!("seed {seed}:\n{text}");
             loaded += u32::from(accepted(*module, &format!("seed {seed}")));
         }
     }
-    // Of a few rounds all may be refused.
+    // In a small number of rounds, all programs may be rejected.
     assert!(loaded > 0 || std::env::var_os("SEED").is_some() || std::env::var_os("ROUNDS").is_some());
 }
 
 #[test]
-fn generated_programs_are_accepted_by_the_verifier() {
-    if !privileged("generated_programs_are_accepted_by_the_verifier") {
+fn the_kernel_verifier_accepts_generated_programs() {
+    if !privileged("the_kernel_verifier_accepts_generated_programs") {
         return;
     }
     let mut loaded = 0;
@@ -97,10 +97,10 @@ fn generated_programs_are_accepted_by_the_verifier() {
                 println!("seed {seed}:\n{text}");
                 loaded += u32::from(accepted(*module, &format!("seed {seed}")));
             }
-            Ok(Compiled::Refused(_)) => {}
+            Ok(Compiled::Rejected(_)) => {}
             Err(e) => panic!("seed {seed}: {e}"),
         }
     }
-    // Of a few rounds all may be refused.
+    // In a small number of rounds, all programs may be rejected.
     assert!(loaded > 0 || std::env::var_os("SEED").is_some() || std::env::var_os("ROUNDS").is_some());
 }

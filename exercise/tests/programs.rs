@@ -1,8 +1,9 @@
-//! Programs by D's grammar, run by the DIF interpreter and, through `BPF_PROG_TEST_RUN`, by the kernel that runs the test:
-//! both must leave the same records, faults, variables, aggregations and drops. So the whole way from text to the kernel is
-//! held against what the form means; that the form means what D does is said by the golden tests.
+//! Generated programs are run by the DIF interpreter and, through `BPF_PROG_TEST_RUN`, by the
+//! running kernel. Both must produce the same records, faults, variables, aggregations and drops.
+//! So these tests compare everything from the text to the kernel with the semantics of DIF. The
+//! golden tests check that the DIF is what D means.
 //!
-//! `ROUNDS=n` more or fewer, from `START=n`; `SEED=n` one.
+//! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../crates/bpf/tests/session/mod.rs"]
@@ -20,18 +21,18 @@ use plane::control::{Activity, DropKind};
 use session::oracle::{MEMORY, Same, check, memory, records};
 use session::{Run, Setup, pin, privileged, rounds, show};
 
-/// What became of a program.
+/// The result of running a program.
 #[derive(PartialEq)]
-enum Ran {
-    /// Both agree.
+enum RunResult {
+    /// The interpreter and the kernel agree.
     Same,
-    /// The back end named a limit.
+    /// The program exceeds a limit of the back end.
     Limit,
-    /// The kernel had no memory at hand for a thread's first variable: a counted drop.
+    /// The kernel had no memory available for a thread's first variable. This is a counted drop.
     NoMemory,
 }
 
-fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
+fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> RunResult {
     let mut setup = Setup::new(module.clone());
     if choices.one_in(2) {
         setup.activity = Activity::Warmup;
@@ -41,7 +42,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
     }
     if let Some(e) = session::limit(&setup) {
         println!("a limit: {e}\n{text}");
-        return Ran::Limit;
+        return RunResult::Limit;
     }
     let clauses: Vec<usize> = (0..module.clauses.len()).collect();
     let mut interpreter = Interpreter::new(module);
@@ -64,7 +65,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
         interpreter.fire(&clauses, &mut state, &mut world);
         run.fire(&args);
         if run.drops(DropKind::Dynamic) > 0 && module.vars.iter().any(|v| v.scope == Scope::Thread) {
-            return Ran::NoMemory;
+            return RunResult::NoMemory;
         }
         let compared = catch_unwind(AssertUnwindSafe(|| {
             check(module, &mut state, &run);
@@ -78,7 +79,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> Ran {
             break;
         }
     }
-    Ran::Same
+    RunResult::Same
 }
 
 fn agree(name: &str, shape: &Shape, default: u64) {
@@ -93,37 +94,37 @@ fn agree(name: &str, shape: &Shape, default: u64) {
         let strsize = [64, 256, 16, 32][seed as usize % 4];
         let module = match compile(&text, strsize, None) {
             Ok(Compiled::Module(module, _)) => module,
-            Ok(Compiled::Refused(_)) => continue,
-            Err(fault) => panic!("seed {seed}: {fault}"),
+            Ok(Compiled::Rejected(_)) => continue,
+            Err(bug) => panic!("seed {seed}: {bug}"),
         };
         println!("seed {seed}, strsize {strsize}");
         tried += 1;
-        same += u32::from(run(&module, &text, &mut choices) == Ran::Same);
+        same += u32::from(run(&module, &text, &mut choices) == RunResult::Same);
     }
     assert!(same * 10 >= tried * 9, "only {same} of {tried} could be compared");
 }
 
 #[test]
-fn integers_and_variables() {
+fn kernel_and_interpreter_agree_on_integers_and_variables() {
     let shape = Shape { strings: false, subroutines: false, objects: false, ..Shape::default() };
-    agree("integers_and_variables", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_integers_and_variables", &shape, 600);
 }
 
 #[test]
-fn strings() {
+fn kernel_and_interpreter_agree_on_strings() {
     let shape =
         Shape { subroutines: false, objects: false, memory: Some((MEMORY, 4096)), ..Shape::default() };
-    agree("strings", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_strings", &shape, 600);
 }
 
 #[test]
-fn subroutines() {
+fn kernel_and_interpreter_agree_on_subroutines() {
     let shape = Shape { objects: false, depth: 3, ..Shape::default() };
-    agree("subroutines", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_subroutines", &shape, 600);
 }
 
 #[test]
-fn structs_and_arrays() {
+fn kernel_and_interpreter_agree_on_structs_and_arrays() {
     let shape = Shape { subroutines: false, ..Shape::default() };
-    agree("structs_and_arrays", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_structs_and_arrays", &shape, 600);
 }

@@ -1,4 +1,4 @@
-//! Text to DIF: whatever the text, it is refused with a message or becomes code that the form's verifier accepts.
+//! Compiles any text to DIF: it is rejected with a message, or the DIF verifier accepts the code.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

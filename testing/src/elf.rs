@@ -1,19 +1,20 @@
-//! Executables made by hand: a test that needs one with a certain symbol table or debug link needs no compiler.
+//! Builds ELF executables. A test that needs one with a certain symbol table or debug link needs no
+//! compiler.
 
-/// What an executable has, besides its code. Its text begins at address [`TEXT`] and offset 0x1000.
+/// The contents of an executable. Its text section is at address [`TEXT`] and file offset 0x1000.
 #[derive(Clone, Debug, Default)]
 pub struct Elf {
-    /// Machine code; execution begins with it.
+    /// Machine code. The entry point is its start.
     pub code: Vec<u8>,
-    /// Name, offset from the start of the text, size, `st_info`.
+    /// Symbols: name, offset from the start of the text, size, `st_info`.
     pub symbols: Vec<(String, u64, u64, u8)>,
-    /// The name of a debug file, and its checksum.
+    /// Name and checksum of a debug file.
     pub debug_link: Option<(Vec<u8>, u32)>,
-    /// A build id.
+    /// The build id.
     pub build_id: Option<Vec<u8>>,
 }
 
-/// Where the text is.
+/// Address of the text.
 pub const TEXT: u64 = 0x40_1000;
 
 /// `st_info` of a global function.
@@ -28,7 +29,7 @@ struct Section {
 }
 
 impl Elf {
-    /// The file.
+    /// Builds the file.
     pub fn bytes(&self) -> Vec<u8> {
         let mut sections = Vec::new();
         let plain = |name, kind, data| Section { name, kind, data, link: 0, entry: 0 };
@@ -36,7 +37,7 @@ impl Elf {
             let (mut table, mut names) = (vec![0; 24], vec![0]);
             for (name, offset, size, info) in &self.symbols {
                 table.extend((names.len() as u32).to_le_bytes());
-                // Visible, in section 1.
+                // Default visibility, in section 1.
                 table.extend([*info, 0, 1, 0]);
                 table.extend((TEXT + offset).to_le_bytes());
                 table.extend(size.to_le_bytes());
@@ -79,12 +80,12 @@ impl Elf {
         let at = file.len() as u64;
         let count = headers.len() as u16;
         file.extend(headers.concat());
-        // The headers of the file: an executable for this machine, with one segment.
+        // The file header: an executable for this machine, with one segment.
         let mut head = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
         head.extend([TEXT, 64, at].map(u64::to_le_bytes).concat());
         head.extend(0u32.to_le_bytes());
         head.extend([64, 56, 1, 64, count, count - 1].map(u16::to_le_bytes).concat());
-        // Readable and executable, page by page.
+        // Readable and executable, page aligned.
         head.extend([1, 5].map(u32::to_le_bytes).concat());
         let length = self.code.len() as u64;
         head.extend([0x1000, TEXT, TEXT, length, length, 0x1000].map(u64::to_le_bytes).concat());
@@ -109,21 +110,22 @@ fn header(name: usize, kind: u32, addr: u64, at: usize, size: usize, link: u32, 
     h
 }
 
-/// Reads a byte from standard input (or its end), calls getppid so many times, and exits with 0. The address behind the call
-/// is [`TEXT`] + [`AFTER_CALL`].
+/// Code that reads a byte from standard input (or its end), calls getppid `count` times, and exits
+/// with 0. The return address of the call is [`TEXT`] + [`AFTER_CALL`].
 pub fn calls(count: u32) -> Vec<u8> {
     [READ, &body(count)].concat()
 }
 
-/// Likewise; the calls are made by code in anonymous memory at [`MADE`], where the address behind the call is [`MADE`] +
+/// Like [`calls`], but the code that makes the calls is copied to anonymous memory at
+/// [`JIT_ADDRESS`], as a JIT compiler does. The return address of the call is [`JIT_ADDRESS`] +
 /// [`AFTER_CALL_IN_BODY`].
-pub fn calls_from_made_code(count: u32) -> Vec<u8> {
+pub fn calls_from_jit_code(count: u32) -> Vec<u8> {
     let body = body(count);
-    // mmap(MADE, 4096, read write execute, private fixed anonymous, -1, 0)
+    // mmap(JIT_ADDRESS, 4096, read write execute, private fixed anonymous, -1, 0)
     let mut code = READ.to_vec();
     code.extend(b"\xb8\x09\0\0\0\xbf\0\0\0\x10\xbe\0\x10\0\0\xba\x07\0\0\0\x41\xba\x32\0\0\0");
     code.extend(b"\x41\xb8\xff\xff\xff\xff\x45\x31\xc9\x0f\x05");
-    // The body behind this is copied there, and jumped to.
+    // Copies the body after this code to that memory and jumps to it.
     code.extend(b"\x48\x8d\x35\x13\0\0\0\xbf\0\0\0\x10\xb9");
     code.extend((body.len() as u32).to_le_bytes());
     code.extend(b"\xf3\xa4\xb8\0\0\0\x10\xff\xe0");
@@ -131,11 +133,11 @@ pub fn calls_from_made_code(count: u32) -> Vec<u8> {
     code
 }
 
-/// Where [`calls_from_made_code`] puts code.
-pub const MADE: u64 = 0x1000_0000;
-/// Where the address behind the call is, in the text.
+/// The address to which [`calls_from_jit_code`] copies its code.
+pub const JIT_ADDRESS: u64 = 0x1000_0000;
+/// Offset of the return address of the call in the text.
 pub const AFTER_CALL: u64 = READ.len() as u64 + AFTER_CALL_IN_BODY;
-/// Where it is in made code.
+/// Offset of the return address in the copied code.
 pub const AFTER_CALL_IN_BODY: u64 = 12;
 
 /// read(0, stack, 1)
@@ -156,9 +158,9 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn executables_run() {
+    fn built_executables_run() {
         let path = std::env::temp_dir().join(format!("testing-elf-{}", std::process::id()));
-        for code in [calls(3), calls_from_made_code(3)] {
+        for code in [calls(3), calls_from_jit_code(3)] {
             let symbols = vec![("main".into(), 0, 8, GLOBAL_FUNCTION)];
             let elf = Elf { code, symbols, debug_link: Some((b"x".into(), 1)), build_id: Some(vec![1; 20]) };
             std::fs::write(&path, elf.bytes()).unwrap();

@@ -1,6 +1,7 @@
-//! A file system whose server answers as long as it is told to, and then never again.
+//! A FUSE file system whose server can be told to stop answering.
 //!
-//! The protocol is that of linux/fuse.h, as far as running a program and opening a file need it.
+//! It implements the protocol of linux/fuse.h as far as running a program and opening a file need
+//! it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,21 +19,22 @@ pub struct Fuse {
     server: Option<JoinHandle<()>>,
 }
 
-/// A file: its name and contents; the server says that it has `size` bytes.
+/// A file: its name and contents.
 pub type Entry = (&'static str, Vec<u8>);
 
 const ENOENT: i32 = -2;
 const ENOSYS: i32 = -38;
 
 impl Fuse {
-    /// Mounts it at a directory, which is made. `Err`: why that cannot be.
+    /// Mounts the file system at a directory, which is created. `Err` is the reason why it cannot
+    /// be mounted.
     pub fn mount(dir: &Path, files: Vec<Entry>) -> Result<Fuse, String> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|e| format!("/dev/fuse: {e}"))?;
         std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_raw_fd());
         let path = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
-        // SAFETY: strings that outlive the call.
+        // SAFETY: the strings outlive the call.
         let mounted = unsafe {
             libc::mount(c"test".as_ptr(), path.as_ptr(), c"fuse".as_ptr(), 0, options.as_ptr().cast())
         };
@@ -45,27 +47,27 @@ impl Fuse {
         Ok(Fuse { dir: dir.into(), silent, stop, server: Some(server) })
     }
 
-    /// From now on no request is answered.
-    pub fn fall_silent(&self) {
+    /// Stops answering requests.
+    pub fn stop_answering(&self) {
         self.silent.store(true, Ordering::SeqCst);
     }
 }
 
 impl Drop for Fuse {
-    /// Ends the connection, which frees whoever waits.
+    /// Ends the connection, which wakes all waiting processes.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         let _ = self.server.take().map(JoinHandle::join);
         if let Ok(path) = std::ffi::CString::new(self.dir.as_os_str().as_encoded_bytes()) {
-            // SAFETY: a string that outlives the call.
+            // SAFETY: the string outlives the call.
             unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
         }
         let _ = std::fs::remove_dir(&self.dir);
     }
 }
 
-/// Waits for a request, or for the end.
-fn is_asked(device: &File, stop: &AtomicBool) -> bool {
+/// Waits for a request. Returns false when the server is to stop.
+fn wait_for_request(device: &File, stop: &AtomicBool) -> bool {
     let mut poll = libc::pollfd { fd: device.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     while !stop.load(Ordering::SeqCst) {
         // SAFETY: one valid pollfd, count 1.
@@ -76,11 +78,12 @@ fn is_asked(device: &File, stop: &AtomicBool) -> bool {
     false
 }
 
-/// The connection ends when this does, for nobody else has the device.
+/// Answers requests. The connection ends when this function returns, because nothing else has the
+/// device open.
 fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBool) {
     let mut buffer = vec![0; 1 << 17];
-    while is_asked(&device, stop) {
-        // An error: it is unmounted.
+    while wait_for_request(&device, stop) {
+        // A read error means that the file system is unmounted.
         let Ok(length) = device.read(&mut buffer) else { return };
         let request = &buffer[..length];
         let word = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().unwrap_or_default());
@@ -88,7 +91,7 @@ fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBo
         let (code, unique, node) = (word(4), long(8), long(16));
         let content = |node: u64| files.get(node.wrapping_sub(2) as usize);
         let reply = match code {
-            // FORGET, INTERRUPT, BATCH_FORGET have no answer.
+            // FORGET, INTERRUPT and BATCH_FORGET have no reply.
             2 | 36 | 42 => continue,
             // INIT: version 7.31, and limits.
             26 => Ok([7u32, 31, 1 << 16, 0, 0, 1 << 16, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]

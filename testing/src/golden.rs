@@ -1,11 +1,12 @@
-//! Files and the answers beside them. `UPDATE_GOLDEN=1` rewrites the answers.
+//! Golden tests: input files with expected output beside them. `UPDATE_GOLDEN=1` rewrites the
+//! expected output.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of a directory with this extension, in order; there are some.
+/// The files of a directory with this extension, sorted. There must be at least one.
 pub fn inputs(dir: &Path, extension: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
     let mut files: Vec<PathBuf> = files.filter(|f| f.extension().is_some_and(|e| e == extension)).collect();
@@ -14,7 +15,7 @@ pub fn inputs(dir: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Compares the answer to each file `*.from` with its `*.to`, and tells of all that differ.
+/// Compares the output for each file `*.from` with its `*.to`. Reports all files that differ.
 pub fn compare(dir: &Path, from: &str, to: &str, mut answer: impl FnMut(&Path, &str) -> String) {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut wrong = Vec::new();

@@ -1,8 +1,8 @@
-//! The runner of tests that also run in guests, where there is no cargo; and files with answers beside them.
+//! A test runner for tests that also run in guests, where there is no cargo; and golden tests.
 //!
-//! A test is a function that returns a [`Verdict`]; a panic is a failure; what this kernel cannot run is skipped with its
-//! reason. `PROGRAM [FILTER]` runs the tests whose name holds FILTER. With `--workload WORDS` the program is itself the
-//! workload that a test traces.
+//! A test is a function that returns a [`Verdict`]. A panic is a failure. A test that this kernel
+//! cannot run is skipped with a reason. `PROGRAM [FILTER]` runs the tests whose names contain
+//! FILTER. With `--workload WORDS`, the program is itself the workload that a test traces.
 
 pub mod elf;
 pub mod fuse;
@@ -12,18 +12,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// How a test ended when it did not fail.
+/// The result of a test that did not fail.
 pub enum Verdict {
-    /// It does what it should.
+    /// The test passed.
     Pass,
-    /// This kernel or machine cannot run it: why.
+    /// This kernel or machine cannot run the test, for this reason.
     Skip(String),
 }
 
-/// A test: its name and what it does.
+/// A test: its name and its function.
 pub type Test = (&'static str, fn() -> Verdict);
 
-/// Names the tests of a module.
+/// Defines the list of tests of a module.
 #[macro_export]
 macro_rules! tests {
     ($($name:ident)*) => {
@@ -31,19 +31,19 @@ macro_rules! tests {
     };
 }
 
-/// True when this process is root's.
+/// True when this process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Runs what the command line asks for; `suite` is the name of the whole.
+/// Runs the tests that the command line selects. `suite` is the name of the test program.
 pub fn main(suite: &str, groups: &[&[Test]], workload: fn(&[String]) -> ExitCode) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|a| a == "--workload") {
         return workload(&args[1..]);
     }
-    // cargo test passes flags of its own runner; only a plain word is a filter.
+    // cargo test passes flags of its own runner. Only an argument without a dash is a filter.
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;

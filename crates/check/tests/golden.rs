@@ -93,7 +93,7 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
     let cx = Context {
         types: &types,
         catalog: &catalog,
-        symbols: &fixture::Addresses,
+        symbols: &fixture::KernelSymbols,
         map: &map,
         libraries: &libraries,
         options,

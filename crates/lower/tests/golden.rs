@@ -22,7 +22,7 @@ fn lowered(text: &str) -> String {
     let cx = Context {
         types: &types,
         catalog: &catalog,
-        symbols: &fixture::Addresses,
+        symbols: &fixture::KernelSymbols,
         map: &map,
         libraries: &syntax::Libraries::default(),
         options: Options::default(),

@@ -1,8 +1,8 @@
-//! Expressions.
+//! Generates expressions.
 
-use super::{INTS, Maker, Var};
+use super::{Generator, INTS, Var};
 
-impl Maker<'_, '_> {
+impl Generator<'_, '_> {
     /// An integer expression.
     pub(super) fn int(&mut self) -> String {
         self.depth += 1;
@@ -41,9 +41,10 @@ impl Maker<'_, '_> {
                 let (a, b) = (self.int(), self.int());
                 let op = self.c.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
                 match op {
-                    // Counts of 64 and more are not defined.
+                    // Shift counts of 64 and more are undefined.
                     "<<" | ">>" => format!("({a} {op} ({b} & 63))"),
-                    // A constant zero is an error of the program; a zero at run time is a fault.
+                    // A constant zero divisor is a compile error; a zero divisor at run time is a
+                    // fault.
                     "/" | "%" => format!("({a} {op} ({b} ^ arg1))"),
                     _ => format!("({a} {op} {b})"),
                 }
@@ -229,7 +230,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// A variable that is there, as something to read or write.
+    /// An existing variable, to read or write.
     pub(super) fn place(&mut self, string: bool) -> Option<String> {
         let characters = !string && self.shape.subroutines && self.c.one_in(8);
         let fits = |v: &&Var| v.writable && (v.string == string || v.string && characters);
@@ -249,7 +250,7 @@ impl Maker<'_, '_> {
             });
         }
         if var.len > 0 {
-            // One beyond the end now and then.
+            // Sometimes one beyond the end.
             let at = if self.c.one_in(3) { self.int() } else { self.c.below(var.len).to_string() };
             let at = if at.parse::<usize>().is_ok() { at } else { format!("({at}) % {}", var.len + 1) };
             return Some(format!("{}[{at}]", var.text));
@@ -257,7 +258,7 @@ impl Maker<'_, '_> {
         Some(self.element(var))
     }
 
-    /// A variable, or an element of one that is an array.
+    /// A variable, or an element if it is an array.
     fn element(&mut self, var: Var) -> String {
         if var.keys.is_empty() {
             return var.text;

@@ -1,11 +1,11 @@
-//! Statements.
+//! Generates statements.
 
-use super::{Maker, Var};
+use super::{Generator, Var};
 
 const FUNCTIONS: [&str; 9] =
     ["count", "sum", "min", "max", "avg", "stddev", "quantize", "lquantize", "llquantize"];
 
-impl Maker<'_, '_> {
+impl Generator<'_, '_> {
     pub(super) fn statement(&mut self) -> String {
         self.depth = 0;
         match self.c.below(13) {
@@ -18,15 +18,15 @@ impl Maker<'_, '_> {
                 format!("trace({value});")
             }
             3 => self.printf(),
-            4 | 5 => self.first(),
+            4 | 5 => self.first_assignment(),
             6 => self.aggregate(),
             7 => match self.place(false) {
-                // Deletes an element, clears a scalar.
+                // Deletes an element or clears a scalar.
                 Some(place) => format!("{place} = 0;"),
                 None => ";".into(),
             },
             8 if self.shape.exit && self.c.one_in(6) => "exit(3);".into(),
-            12 => self.shown(),
+            12 => self.record_statement(),
             9 => {
                 let (c, a) = (self.int(), self.statement_inner());
                 format!("if ({c}) {{ {a} }}")
@@ -35,14 +35,14 @@ impl Maker<'_, '_> {
                 let string = self.shape.strings && self.c.one_in(3);
                 match self.assignment(string) {
                     Some(assignment) => format!("{assignment};"),
-                    None => self.first(),
+                    None => self.first_assignment(),
                 }
             }
         }
     }
 
-    /// A value by its type, or memory as it is.
-    fn shown(&mut self) -> String {
+    /// Records a value by its type, or raw memory.
+    fn record_statement(&mut self) -> String {
         let mut objects: Vec<(String, usize)> =
             self.vars.iter().filter(|v| v.len > 0).map(|v| (v.text.clone(), v.len)).collect();
         let structs = self.vars.iter().filter_map(|v| v.text.strip_suffix(".in.a"));
@@ -77,8 +77,8 @@ impl Maker<'_, '_> {
         format!("{a} }} else {{ trace({value});")
     }
 
-    /// Scratch memory with a struct in it, or a pointer to one, whose members are variables from then on. In other clauses
-    /// the pointer leads nowhere, which is a fault.
+    /// Assigns scratch memory with a struct, or the address of a struct, to a pointer. From then on
+    /// its members are variables. In other clauses the pointer is invalid, which is a fault.
     fn pointer(&mut self) -> Option<String> {
         let structs = self.structs();
         let at = self.c.below(structs.len().max(1));
@@ -98,8 +98,8 @@ impl Maker<'_, '_> {
         })
     }
 
-    /// A first assignment, which declares.
-    fn first(&mut self) -> String {
+    /// A first assignment, which declares the variable.
+    fn first_assignment(&mut self) -> String {
         if self.shape.objects
             && self.c.one_in(4)
             && let Some(pointer) = self.pointer()
@@ -118,7 +118,7 @@ impl Maker<'_, '_> {
                 keys.iter().map(|s| if *s { self.string() } else { self.int() }).collect();
             place = format!("{text}[{}]", list.join(", "));
         }
-        // Only what stands behind this may use it.
+        // Only later statements may use it.
         self.vars.push(Var { text, string, keys, len: 0, writable: true });
         format!("{place} = {value};")
     }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use testing::elf::{
-    AFTER_CALL, AFTER_CALL_IN_BODY, Elf, GLOBAL_FUNCTION, MADE, TEXT, calls, calls_from_made_code,
+    AFTER_CALL, AFTER_CALL_IN_BODY, Elf, GLOBAL_FUNCTION, JIT_ADDRESS, TEXT, calls, calls_from_jit_code,
 };
 use testing::fuse::Fuse;
 
@@ -192,7 +192,7 @@ fn a_file_server_that_never_answers_is_left_behind() -> Verdict {
     let mut stuck = [waiting(&mapped), waiting(&mapped)];
     // A page of it that is not there yet would never come.
     std::thread::sleep(Duration::from_millis(50));
-    fuse.fall_silent();
+    fuse.stop_answering();
     let plain =
         place.program("plain", &Elf { symbols: vec![("f".into(), 0, 99, GLOBAL_FUNCTION)], ..one_call() });
     let [first, second] = &mut stuck;
@@ -229,10 +229,10 @@ fn a_file_server_that_never_answers_is_left_behind() -> Verdict {
 
 fn only_the_process_s_own_perf_map_is_believed() -> Verdict {
     let place = Place::new("perf");
-    let made = Elf { code: calls_from_made_code(1), ..Elf::default() };
+    let made = Elf { code: calls_from_jit_code(1), ..Elf::default() };
     let names = ["good", "none", "fifo", "device", "linked", "owner", "large", "sparse", "old"];
     let children: Vec<Child> = names.iter().map(|n| waiting(&place.program(n, &made))).collect();
-    let line = format!("{MADE:x} 100 made by the runtime\n");
+    let line = format!("{JIT_ADDRESS:x} 100 made by the runtime\n");
     let mut maps = Vec::new();
     for (name, child) in names.iter().zip(&children) {
         let path = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
@@ -268,7 +268,7 @@ fn only_the_process_s_own_perf_map_is_believed() -> Verdict {
     let o = o.code(0);
     assert_eq!(frame(&o, "good"), format!("perf-{good}.map`made by the runtime+{AFTER_CALL_IN_BODY:#x}"));
     for name in &names[1..] {
-        assert_eq!(frame(&o, name), format!("{:#x}", MADE + AFTER_CALL_IN_BODY), "{name}: {o:?}");
+        assert_eq!(frame(&o, name), format!("{:#x}", JIT_ADDRESS + AFTER_CALL_IN_BODY), "{name}: {o:?}");
     }
     assert_eq!(o.err, "", "{o:?}");
     Pass
@@ -290,7 +290,7 @@ fn containers_have_their_own_files() -> Verdict {
     std::fs::write(place.0.join("usr/lib/debug/x"), &debug).unwrap();
     let link = Some((b"x".to_vec(), testing::elf::checksum(&debug)));
     place.program("stripped", &Elf { debug_link: link, ..one_call() });
-    place.program("made", &Elf { code: calls_from_made_code(1), ..Elf::default() });
+    place.program("made", &Elf { code: calls_from_jit_code(1), ..Elf::default() });
     let root = format!("--root={}", place.0.display());
     let mut seen = Vec::new();
     for name in ["stripped", "made"] {
@@ -308,7 +308,7 @@ fn containers_have_their_own_files() -> Verdict {
         }
         let Some(inner) = inner else { return Skip("unshare cannot make a container here".into()) };
         // In its own pid namespace the program is the first process.
-        std::fs::write(place.0.join("tmp/perf-1.map"), format!("{MADE:x} 100 inside\n")).unwrap();
+        std::fs::write(place.0.join("tmp/perf-1.map"), format!("{JIT_ADDRESS:x} 100 inside\n")).unwrap();
         let pid = inner.to_string();
         let mut tracer = start(&["-qn", "BEGIN { printf(\"begun\\n\"); }", "-n", CALLS, "-p", &pid]);
         printed(&mut tracer);
