@@ -1,7 +1,8 @@
-//! Words of the kernel's memory, read from outside of any probe.
+//! Reads words of kernel memory outside of any probe.
 //!
-//! A program that is run by hand reads them: so many at a time, at addresses that a map holds, and leaves each word where
-//! its address was. For a few functions' first bytes that is a hundred times less than to read all symbols.
+//! The words are read by a program that user space runs directly. A map holds the addresses, and
+//! the program replaces each address with the word at that address. For the first bytes of a few
+//! functions, this is a hundred times faster than reading all symbols.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
@@ -9,10 +10,10 @@ use std::sync::atomic::Ordering;
 use crate::insn::{Alu, Helper, Insn, Jmp, Reg, Size};
 use crate::sys::{Map, MapSpec, Prog, ProgKind, ProgSpec, SysError};
 
-/// Addresses of one run. The verifier walks the loop so many times.
+/// Addresses of one run. The verifier processes the loop as many times.
 const AT_ONCE: usize = 128;
 
-/// The four bytes at each address, as a number; 0 where there is no memory.
+/// The four bytes at each address, as a number. 0 where there is no memory.
 pub fn words(addresses: &[u64]) -> Result<Vec<u32>, SysError> {
     let bytes = 8 * AT_ONCE as u32;
     let map = Map::create(&MapSpec::mmapable("dt_peek", bytes, 1))?;
@@ -32,7 +33,7 @@ pub fn words(addresses: &[u64]) -> Result<Vec<u32>, SysError> {
     Ok(found)
 }
 
-/// For each word of the map's value: it becomes what is at the address that it holds.
+/// Replaces each word of the map's value by the memory at the address in that word.
 fn program(map: i32, bytes: u32) -> Vec<Insn> {
     const WORD: i16 = -8;
     let mut insns = Insn::ld_map_value(Reg::R6, map, 0).to_vec();
@@ -64,14 +65,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_banner_of_the_kernel_is_read() {
+    fn the_kernels_banner_is_read_at_its_address() {
         let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let banner = symbols.lines().find_map(|l| l.strip_suffix(" linux_banner")?.split(' ').next());
         let Some(banner) = banner.and_then(|a| u64::from_str_radix(a, 16).ok()).filter(|a| *a != 0) else {
-            println!("skipped: the_banner_of_the_kernel_is_read: its address is hidden");
+            println!("skipped: the_kernels_banner_is_read_at_its_address: its address is hidden");
             return;
         };
-        // More than one run's worth, the last one not full; between them one that is no memory.
+        // More addresses than one run takes, a last run that is not full, and an invalid address in
+        // between.
         let mut addresses: Vec<u64> = (0..200).map(|n| banner + n % 3 * 4).collect();
         addresses[100] = 16;
         match words(&addresses) {
@@ -82,7 +84,7 @@ mod tests {
                     (0..200).map(|n| if n == 100 { 0 } else { word(n % 3 * 4) }).collect();
                 assert_eq!(found, expected);
             }
-            Err(e) => println!("skipped: the_banner_of_the_kernel_is_read: {e}"),
+            Err(e) => println!("skipped: the_kernels_banner_is_read_at_its_address: {e}"),
         }
     }
 }

@@ -1,34 +1,40 @@
-//! The maps of a session: what sizes they get, which of them it needs, their creation.
+//! The maps of a session: their sizes, which of them are needed, and their creation.
 //!
-//! A [`Plan`] is everything that the routines bake into programs and that the maps must agree with: one value, made
-//! before any code and any map, so that neither side computes a size twice. Making the maps may lower it
-//! (`bufresize=auto`: halve until it fits), so maps are created *first* and code is generated for what could be had.
+//! A [`Plan`] contains every size that the routines compile into programs and that the maps must
+//! match. It is one value, made before any code and any map, so that no size is computed twice.
+//! Creating the maps may reduce sizes (`bufresize=auto`: halve until the maps fit). So maps are
+//! created *first*, and code is generated for the actual sizes.
 //!
-//! Kernels before 6.7 refuse array values above 4 MiB. Therefore an [`Area`] is one element reached by address while it
-//! is small (saves the look-up, its null test, and a key on the stack), and an array of `count` elements when it is not;
-//! either way its bytes in memory are the same, and so is the consumer's view. Nothing but records stands in a ring's
-//! element: a ring of exactly 4 MiB fits.
+//! Kernels before 6.7 reject array values above 4 MiB. A small [`Area`] is therefore one element
+//! that is reached by address, which saves the look-up, its null test, and a key on the stack. A
+//! large one is an array of `count` elements. In both cases its bytes in memory are the same, and
+//! so is the consumer's view. A ring's element contains records only, so a ring of exactly 4 MiB
+//! fits.
 //!
-//! **Growing.** What a running session is given more to do changes nothing that programs already hold; the new ones are made
-//! for a plan that goes on from the last ([`Plan::extend`]):
+//! **Extending a session.** Adding clauses to a running session changes nothing that loaded
+//! programs refer to. The new programs are generated for a plan that extends the last one
+//! ([`Plan::extend`]):
 //!
 //! ```text
 //!  control page, doorbell, variables, aggregations   the same maps
-//!  a new aggregation, array, scalar                   a map of its own; the first scalars of a session lie together
+//!  a new aggregation, array, scalar                   a map of its own; the first scalars of a session share one
 //!  rings, per-CPU elements, scratch slots             the same, unless they are too small: then a new *bank* of them
 //!  stack store                                        the same, unless its stacks are too short: then a new one
-//!  strings, program tables                            belong to programs and come with each
+//!  strings, program tables                            belong to programs, each program has its own
 //! ```
 //!
-//! A bank is too small when it was made for BEGIN, END and ERROR alone, or when its rings cannot hold the longest new record.
-//! CPUs that come late share what is there ([`plane::control`]), and need nothing new.
+//! A bank is too small when it was made for BEGIN, END and ERROR alone, or when its rings cannot
+//! hold the longest new record. CPUs that come online later share the existing indexes
+//! ([`plane::control`]), and need nothing new.
 
+mod create;
 mod extend;
 mod share;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
+pub use create::{Lowered, Maps};
 use dif::ir::{Datum, IntBuiltin, Module, Op, Scope, VarTy};
 use plane::control::{CONTROL_SIZE, PERCPU_STRIDE};
 use plane::desc::AggFunc;
@@ -40,12 +46,12 @@ pub use share::{Shared, TableLocation};
 use crate::mir::{KsymId, MapRef};
 use crate::sys::{Map, MapBtf, MapSpec, SysError};
 
-/// The options of a session that size its maps, in bytes, as the user gave them.
+/// The options of a session that determine the sizes of its maps, in bytes, as the user gave them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of a ring.
     pub bufsize: u64,
-    /// Bytes of all aggregation tables of a CPU, both epochs.
+    /// Bytes of all aggregation tables of a CPU, for both epochs.
     pub aggsize: u64,
     /// Bytes of all associative arrays.
     pub dynvarsize: u64,
@@ -57,20 +63,22 @@ impl Default for Options {
     }
 }
 
-/// What the programs of a session need, which options do not say.
+/// What the programs of a session need, beyond the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// CPU indices: CPUs online at start.
+    /// Number of CPU indexes: the CPUs online at start.
     pub cpus: u32,
-    /// Only BEGIN, END and ERROR are enabled: one CPU index, and a ring sized from the records.
+    /// Only BEGIN, END and ERROR are enabled. One CPU index suffices, and the ring is sized by the
+    /// records.
     pub one_shot: bool,
     /// Bytes of a scratch slot; 0 when no program takes one.
     pub slot_bytes: u32,
-    /// Context levels that enabled probes reach, 1 to 4.
+    /// Number of context levels that enabled probes reach, 1 to 4.
     pub levels: u32,
-    /// How the context level is found where a program's probes fire at several; without it [`Plan::level`] holds.
+    /// How to find the context level, where a program's probes fire at several levels. Without it,
+    /// [`Plan::level`] holds.
     pub preempt_count: Option<PreemptCount>,
-    /// Records tell their threads apart ([`plane::ring::flags::thread`]).
+    /// Records carry the thread's identity ([`plane::ring::flags::thread`]).
     pub threads: bool,
 }
 
@@ -80,16 +88,17 @@ impl Default for Needs {
     }
 }
 
-/// The kernel's per-CPU preempt count, or the per-CPU struct that holds it (`pcpu_hot`, 6.2 to 6.14).
+/// The kernel's per-CPU preempt count, or the per-CPU struct that contains it (`pcpu_hot`, 6.2 to
+/// 6.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreemptCount {
     /// The variable.
     pub ksym: KsymId,
-    /// Offset of the count in it.
+    /// Offset of the count in the variable.
     pub offset: i16,
 }
 
-/// Larger areas are maps of several elements.
+/// Areas above this size are maps of several elements.
 const DIRECT_MAX: u64 = 64 << 20;
 
 /// Memory of `count` elements of `stride` bytes.
@@ -97,7 +106,7 @@ const DIRECT_MAX: u64 = 64 << 20;
 pub struct Area {
     /// The map.
     pub map: MapRef,
-    /// Where it begins in an element: behind others that share the map.
+    /// Offset of the area in an element, behind other areas that share the map.
     pub at: u32,
     /// Bytes of an element.
     pub stride: u32,
@@ -106,25 +115,26 @@ pub struct Area {
 }
 
 impl Area {
-    /// Bytes in all.
+    /// Total bytes.
     pub fn total(self) -> u64 {
         u64::from(self.stride) * u64::from(self.count)
     }
 
-    /// True when the map has one element that holds the whole area: code then has its address without a look-up, which the
-    /// kernel would write out at each place, moving the rest of the program each time. Where a kernel has no
-    /// elements of that size, it says so, and the area is made smaller.
+    /// True when the map has one element that holds the whole area. Code then has the address
+    /// without a look-up. The kernel inlines look-ups at load, which moves the rest of the program
+    /// each time. A kernel that does not allow elements of that size rejects the map, and the area
+    /// is made smaller.
     pub fn direct(self) -> bool {
         self.total() <= DIRECT_MAX
     }
 }
 
-/// A column of a key, for comparing and hashing.
+/// A column of a key, as far as comparing and hashing need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyColumn {
     /// 64-bit words.
     pub words: u32,
-    /// A string padded with zeros: once a word holds a NUL, the rest is zero.
+    /// The column is a zero-padded string: behind a word with a NUL, the rest is zero.
     pub string: bool,
 }
 
@@ -147,35 +157,36 @@ pub struct AggPlan {
     pub func: AggFunc,
     /// Its tables.
     pub shape: TableShape,
-    /// Its key.
+    /// The columns of its key.
     pub columns: Vec<KeyColumn>,
-    /// CPU indices it has tables for: those of the bank it was made with, or 1.
+    /// Number of CPU indexes for which it has tables: those of the bank it was created with, or 1.
     pub cpus: u32,
-    /// Where they are.
+    /// The location of its tables.
     pub location: TableLocation,
 }
 
 /// An associative array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssocPlan {
-    /// Its key; that of a `self->` array begins with the word of the thread and level.
+    /// The columns of its key. The first word of the key of a `self->` array is the thread and
+    /// level.
     pub columns: Vec<KeyColumn>,
     /// Bytes of the data: 8, or strsize.
     pub data: u32,
-    /// Elements at most.
+    /// Maximum number of elements.
     pub elements: u32,
-    /// Of a `self->` array: where a thread has the heads of its lists.
+    /// For a `self->` array: the location of the list heads in a thread.
     pub heads: Option<Heads>,
-    /// Programs reach it through a map of arrays, as that one of them.
+    /// Programs reach the array through a map of arrays, at this position.
     pub shared: Option<Shared>,
 }
 
-/// Where the heads of a `self->` array's lists are.
+/// The location of the list heads of a `self->` array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
     /// At this offset of [`MapRef::SelfStore`].
     Together(u32),
-    /// Alone in [`MapRef::Heads`]: the array came later.
+    /// In [`MapRef::Heads`], because the array was added to a running session.
     Alone,
 }
 
@@ -191,37 +202,38 @@ impl AssocPlan {
     }
 }
 
-/// Where a variable is.
+/// The location of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VarPlan {
     /// A scalar at this offset of [`MapRef::Globals`].
     Global(u32),
     /// A scalar at this offset of a level's struct in [`MapRef::SelfStore`].
     Thread(u32),
-    /// A scalar of so many bytes that came later, alone in [`MapRef::Var`].
+    /// A scalar of so many bytes in [`MapRef::Var`], because it was added to a running session.
     GlobalAlone(u32),
-    /// A `self->` scalar that came later, alone in the task storage [`MapRef::Var`].
+    /// A `self->` scalar in the task storage [`MapRef::Var`], because it was added to a running
+    /// session.
     ThreadAlone(ThreadShape),
     /// An array in [`MapRef::Var`].
     Assoc(AssocPlan),
-    /// The program's own.
+    /// A variable of a clause, in registers or in the scratch slot.
     Clause,
 }
 
-/// What the kernel side of a session is shaped by.
+/// The sizes and locations that the kernel side of a session depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Which bank of rings, per-CPU elements and scratch slots this is for.
+    /// The bank of rings, per-CPU elements and scratch slots.
     pub bank: u32,
     /// The bank serves BEGIN, END and ERROR only.
     pub one_shot: bool,
-    /// CPU indices.
+    /// Number of CPU indexes.
     pub cpus: u32,
     /// Bytes of a ring, a power of two; 0 when nothing is recorded.
     pub ring_size: u32,
-    /// What a ring must have: room for its longest record wherever the last one ended.
+    /// The least size of a ring: space for the longest record at any position.
     pub ring_least: u32,
-    /// More was asked for than a ring can have.
+    /// The requested ring size exceeds the maximum.
     pub ring_capped: bool,
     /// Bytes of a string.
     pub strsize: u32,
@@ -231,24 +243,25 @@ pub struct Plan {
     pub stack_frames: u32,
     /// Bytes of the global scalars.
     pub globals_size: u32,
-    /// `self->`, if it is used.
+    /// The layout of `self->`, if it is used.
     pub thread: Option<ThreadShape>,
     /// By [`plane::desc::AggId`].
     pub aggs: Vec<AggPlan>,
     /// By [`dif::ir::VarId`].
     pub vars: Vec<VarPlan>,
-    /// Threads have accounts of their time, for `vtimestamp`.
+    /// The session keeps CPU-time accounts of threads, for `vtimestamp`.
     pub vtime: bool,
     /// See [`Needs::preempt_count`].
     pub preempt_count: Option<PreemptCount>,
     /// See [`Needs::threads`].
     pub threads: bool,
-    /// The one context level at which the program to be made fires, 0 (thread) to 3 (NMI).
+    /// The context level at which the program's probes fire, if there is only one: 0 (thread) to 3
+    /// (NMI).
     pub level: u32,
 }
 
 impl Plan {
-    /// Sizes a session.
+    /// Computes the plan of a session.
     pub fn new(module: &Module, options: &Options, needs: &Needs) -> Plan {
         let cpus = if needs.one_shot { 1 } else { needs.cpus.max(1) };
         let ring_least = least_ring(module);
@@ -308,7 +321,7 @@ impl Plan {
         Area { map: MapRef::Nodes(var), at: 0, stride, count }
     }
 
-    /// An aggregation's tables; `None` for an unknown one.
+    /// The tables of an aggregation, `None` for an unknown one.
     pub fn agg(&self, agg: u32) -> Option<Area> {
         let AggPlan { location, cpus, .. } = self.aggs.get(agg as usize)?;
         Some(Area {
@@ -319,7 +332,7 @@ impl Plan {
         })
     }
 
-    /// Gives up half of what `what` has; false when it is at its least.
+    /// Halves the size of `what`, false when the size is minimal.
     fn halve(&mut self, what: SizeOption) -> bool {
         match what {
             SizeOption::Buffer if self.ring_size > self.ring_least => {
@@ -338,14 +351,14 @@ impl Plan {
         }
     }
 
-    /// The maps to be made, each with what may be lowered to make it fit: all of a session, or what is new after the plan
-    /// `before`.
+    /// The maps to create, each with the size that may be reduced to make it fit: all maps of a
+    /// session, or those that the plan `before` does not have.
     fn wanted(&self, before: Option<&Plan>) -> Vec<(MapRef, SizeOption)> {
         let new_bank = before.is_none_or(|b| b.bank != self.bank);
         let grew = |of: fn(&Plan) -> u32| of(self) > before.map_or(0, of);
         let mut out = Vec::new();
         if before.is_none() {
-            // exit() rings too, so there always is a doorbell.
+            // exit() uses the doorbell too, so there is always one.
             out.extend([(MapRef::Control, SizeOption::Fixed), (MapRef::Doorbell, SizeOption::Fixed)]);
         }
         for (wanted, map, sized) in [
@@ -375,7 +388,7 @@ impl Plan {
             VarPlan::Global(_) | VarPlan::Thread(_) | VarPlan::Clause => None,
         }));
         out.extend(self.arrays(had.1).map(|first| (MapRef::Arrays(first), SizeOption::Fixed)));
-        // Behind the arrays, which may have had to be made smaller.
+        // Behind the arrays, whose size may have been reduced.
         for (i, heads) in self.owned(had.1) {
             out.push((MapRef::Nodes(i), SizeOption::Fixed));
             if heads == Heads::Alone {
@@ -392,7 +405,8 @@ impl Plan {
         made: &BTreeMap<MapRef, Map>,
     ) -> Result<Map, SysError> {
         let area = |name, area: Area| {
-            // Sizes that do not fit an element or a map fail in the kernel, as E2BIG, and may be lowered.
+            // Sizes beyond the limits of an element or map fail in the kernel with E2BIG, and may
+            // then be reduced.
             let total = u32::try_from(area.total()).unwrap_or(u32::MAX);
             if area.direct() {
                 Map::create(&MapSpec::mmapable(name, total, 1))
@@ -448,7 +462,7 @@ impl Plan {
     }
 }
 
-/// A task storage of so many bytes, and the BTF that the kernel wants for it.
+/// Creates a task storage of so many bytes, with the BTF that the kernel requires.
 fn task_storage(name: &str, bytes: u32) -> Result<Map, SysError> {
     let mut b = crate::btf::Builder::new();
     let key = b.i32();
@@ -458,7 +472,7 @@ fn task_storage(name: &str, bytes: u32) -> Result<Map, SysError> {
     Map::create(&MapSpec::task_storage(name, bytes, btf))
 }
 
-/// Which option sizes a map.
+/// The option that determines the size of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SizeOption {
     Fixed,
@@ -467,10 +481,11 @@ enum SizeOption {
     Dynamic(u32),
 }
 
-/// Twice the longest record: a record that does not fit before the ring's end takes what is left there too, which is
-/// less than its own length. (In a shorter ring it may find no place although the ring is empty, and never will.)
+/// The least size of a ring: twice the longest record. A record that does not fit before the ring's
+/// end also takes the remaining bytes, which are fewer than its length. In a shorter ring, a record
+/// might not fit even when the ring is empty.
 fn least_ring(module: &Module) -> u32 {
-    // A fault is recorded even where no clause records.
+    // Faults are recorded even where no clause records.
     let records = module.clauses.iter().filter_map(|c| c.record.as_ref());
     let longest = ring::HEADER_SIZE + records.map(|r| r.size).max().unwrap_or(0).max(ring::FAULT_SIZE);
     ring::ring_size(2 * u64::from(longest))
@@ -484,7 +499,7 @@ fn plan_ring(module: &Module, options: &Options, one_shot: bool) -> u32 {
     let fault = u64::from(ring::HEADER_SIZE + ring::FAULT_SIZE);
     let records = module.clauses.iter().filter_map(|c| c.record.as_ref());
     let all = records.map(each).sum::<u64>() + fault * module.clauses.len() as u64;
-    // Twice, so that padding before the end never costs a record; ERROR may fire for every clause.
+    // Twice, so that padding at the end never costs a record. ERROR may fire for every clause.
     let bytes = (4 * all).next_power_of_two();
     ring::ring_size(bytes.min(options.bufsize.max(u64::from(ring::RING_MIN))))
 }
@@ -509,14 +524,14 @@ fn slot_size(needs: &Needs) -> u32 {
     if needs.slot_bytes == 0 { 0 } else { scratch::slot_size(needs.slot_bytes) }
 }
 
-/// Bytes that an object takes. Behind one that has an address there is a word that nobody uses: reading a string up to
-/// the end of an object, the kernel's helper looks at one byte more.
+/// Bytes that an object takes. An object with an address is followed by one unused word, because
+/// the kernel's helper reads one byte too many when it reads a string up to the end of an object.
 fn object_room(size: u32, element: bool) -> u32 {
     size.div_ceil(8) * 8 + if element { 0 } else { 8 }
 }
 
 impl Plan {
-    /// Plans the aggregations that it does not have yet; `aggsize` is for them alone.
+    /// Plans the aggregations that the plan does not have yet. `aggsize` applies to them alone.
     fn add_aggs(&mut self, module: &Module, options: &Options) {
         let new = module.aggs.get(self.aggs.len()..).unwrap_or_default();
         let keyed = new.iter().filter(|a| a.key_size > 0).count().max(1) as u64;
@@ -532,8 +547,8 @@ impl Plan {
         self.share_aggs(self.aggs.len() - new.len());
     }
 
-    /// Plans the variables that it does not have yet; `dynvarsize` is for them alone. The first scalars of the session, and
-    /// the first of `self->`, lie together.
+    /// Plans the variables that the plan does not have yet. `dynvarsize` applies to them alone. The
+    /// first global scalars of the session share a map, and so do the first `self->` scalars.
     fn add_vars(&mut self, module: &Module, options: &Options, levels: u32) {
         let new = module.vars.get(self.vars.len()..).unwrap_or_default();
         let arrays = new.iter().filter(|v| v.key.is_some()).count().max(1) as u64;
@@ -591,103 +606,6 @@ impl Plan {
                 }
             }
         }
-    }
-}
-
-/// A size that had to be lowered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lowered {
-    /// DTrace's words for it: `buffer size`, `aggregation size`, `dynamic variable size`.
-    pub what: &'static str,
-    /// What it is now, in the measure of its option.
-    pub bytes: u64,
-}
-
-/// Makes what a plan wants beyond the plan `before`.
-fn make(
-    plan: Plan,
-    before: Option<&Plan>,
-    auto: bool,
-    thread_btf: Option<MapBtf<'_>>,
-) -> Result<Maps, SysError> {
-    let mut maps = Maps { plan, lowered: Vec::new(), maps: BTreeMap::new() };
-    let mut halvings: BTreeMap<&'static str, u32> = BTreeMap::new();
-    if maps.plan.ring_capped && before.is_none_or(|b| b.bank != maps.plan.bank) {
-        if !auto {
-            return Err(SysError::new("create the buffers", libc::E2BIG));
-        }
-        halvings.insert("buffer size", 1);
-    }
-    for (map, sized) in maps.plan.wanted(before) {
-        loop {
-            match maps.plan.create(map, thread_btf, &maps.maps) {
-                Ok(made) => break drop(maps.maps.insert(map, made)),
-                Err(e) if auto && matches!(e.errno, libc::ENOMEM | libc::E2BIG) && maps.plan.halve(sized) => {
-                    let what = match sized {
-                        SizeOption::Aggregation(_) => "aggregation size",
-                        SizeOption::Dynamic(_) => "dynamic variable size",
-                        SizeOption::Buffer | SizeOption::Fixed => "buffer size",
-                    };
-                    *halvings.entry(what).or_default() += 1;
-                }
-                Err(e) => return Err(e),
-            }
-        }
-    }
-    maps.lowered = halvings.into_keys().map(|what| Lowered { what, bytes: maps.bytes_of(what) }).collect();
-    Ok(maps)
-}
-
-/// The maps of a session.
-#[derive(Debug)]
-pub struct Maps {
-    /// What they were made for: programs must be generated for this.
-    pub plan: Plan,
-    /// What was lowered to make them fit.
-    pub lowered: Vec<Lowered>,
-    maps: BTreeMap<MapRef, Map>,
-}
-
-impl Maps {
-    /// Makes the maps of a plan. `thread_btf` describes `self->`'s value (an array of
-    /// [`Plan::thread`]'s `value_size / 8` words) and its key, a 32-bit int; one is made where none is given. With `auto`,
-    /// what does not fit is halved until it does.
-    pub fn create(plan: Plan, auto: bool, thread_btf: Option<MapBtf<'_>>) -> Result<Maps, SysError> {
-        make(plan, None, auto, thread_btf)
-    }
-
-    fn bytes_of(&self, what: &str) -> u64 {
-        match what {
-            "aggregation size" => self.plan.aggs.iter().map(|a| 2 * u64::from(a.shape.table_size)).sum(),
-            "dynamic variable size" => {
-                let each = |v: &VarPlan| match v {
-                    VarPlan::Assoc(a) => u64::from(a.elements) * u64::from(a.key_size() + a.value_size()),
-                    _ => 0,
-                };
-                self.plan.vars.iter().map(each).sum()
-            }
-            _ => u64::from(self.plan.ring_size),
-        }
-    }
-
-    /// A map of the session.
-    pub fn get(&self, map: MapRef) -> Option<&Map> {
-        self.maps.get(&map)
-    }
-
-    /// Adds a map that comes with a program (strings, tables).
-    pub fn insert(&mut self, at: MapRef, map: Map) {
-        self.maps.insert(at, map);
-    }
-
-    /// Takes a map out, for a reader that owns it (the doorbell).
-    pub fn take(&mut self, map: MapRef) -> Option<Map> {
-        self.maps.remove(&map)
-    }
-
-    /// Every map, with its name in programs.
-    pub fn iter(&self) -> impl Iterator<Item = (MapRef, &Map)> {
-        self.maps.iter().map(|(r, m)| (*r, m))
     }
 }
 

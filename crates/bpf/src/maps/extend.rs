@@ -1,17 +1,18 @@
-//! A running session gets more to do: the plan of the new programs, and the maps that only they have.
+//! Extending a running session: the plan of the new programs, and the maps that only they use.
 
 use dif::ir::Module;
 
+use super::create::make;
 use super::{
-    Map, MapRef, Maps, Needs, Options, Plan, least_ring, make, plan_ring, reads_vtime, slot_size,
-    stack_frames,
+    Map, MapRef, Maps, Needs, Options, Plan, least_ring, plan_ring, reads_vtime, slot_size, stack_frames,
 };
 use crate::sys::SysError;
 
 impl Plan {
-    /// The plan of programs that come to a session with this plan. `module` has all that the session has, with the same
-    /// numbers, and what is new behind it; `needs` says what the new programs need. `aggsize` and `dynvarsize` are for what
-    /// is new, once more.
+    /// The plan of programs that are added to a session with this plan. `module` contains
+    /// everything of the session, with the same numbers, followed by what is new. `needs` describes
+    /// the new programs. `aggsize` and `dynvarsize` apply to the new aggregations and variables,
+    /// once more.
     pub fn extend(&self, module: &Module, options: &Options, needs: &Needs) -> Plan {
         let mut plan = self.clone();
         let least = least_ring(module);
@@ -21,7 +22,7 @@ impl Plan {
         plan.stack_frames = self.stack_frames.max(stack_frames(module));
         let suffices = (needs.one_shot || !self.one_shot) && self.ring_size >= least;
         if suffices {
-            // The mask of taken slots stays; a slot that is taken is taken in both maps.
+            // The mask of taken slots is shared, so a taken slot is taken in both maps.
             plan.slot_size = self.slot_size.max(slot_size(needs));
         } else {
             plan.bank += 1;
@@ -40,13 +41,14 @@ impl Plan {
 }
 
 impl Maps {
-    /// Makes the maps that a plan grown from `before` has and the session has not: for [`Maps::adopt`].
+    /// Creates the maps that the extended plan has and the plan `before` has not. [`Maps::adopt`]
+    /// adds them to the session.
     pub fn extend(before: &Plan, plan: Plan, auto: bool) -> Result<Maps, SysError> {
         make(plan, Some(before), auto, None)
     }
 
-    /// Takes in what was made for a grown plan, which is the plan from now on. What it stands in the place of is given
-    /// back: programs that run still use it.
+    /// Adds the maps of an extended plan, which becomes the session's plan. Returns the maps that
+    /// were replaced. Running programs still use those.
     pub fn adopt(&mut self, more: Maps) -> Vec<(MapRef, Map)> {
         self.plan = more.plan;
         self.lowered = more.lowered;
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_suffices_is_kept() {
+    fn maps_that_are_large_enough_are_kept() {
         let options = Options::default();
         let first = Plan::new(&module(8, &[Scope::Global], 1), &options, &needs(false, 64));
         let more = module(8, &[Scope::Global, Scope::Global, Scope::Thread], 2);
@@ -93,14 +95,14 @@ mod tests {
         assert_eq!((grown.bank, grown.cpus, grown.ring_size), (0, 4, first.ring_size));
         assert_eq!(grown.vars[0], first.vars[0]);
         assert!(matches!(grown.vars[1], VarPlan::GlobalAlone(8)));
-        // The first of self->: the session's common store.
+        // The first of self-> are in the session's common storage.
         assert!(matches!(grown.vars[2], VarPlan::Thread(0)));
         let new: Vec<MapRef> = grown.wanted(Some(&first)).into_iter().map(|w| w.0).collect();
         assert_eq!(new, [MapRef::SelfStore, MapRef::Agg(1), MapRef::Var(1)]);
     }
 
     #[test]
-    fn a_bank_for_begin_alone_or_with_short_rings_is_followed_by_another() {
+    fn a_new_bank_is_made_when_the_rings_are_too_short_or_for_begin_alone() {
         let options = Options { bufsize: 4096, ..Options::default() };
         let begin = Plan::new(&module(8, &[], 1), &options, &needs(true, 0));
         assert_eq!((begin.cpus, begin.aggs[0].cpus), (1, 1));
@@ -111,7 +113,7 @@ mod tests {
         assert_eq!((longer.bank, longer.cpus, longer.ring_size), (2, 4, 8192));
         let new: Vec<MapRef> = longer.wanted(Some(&grown)).into_iter().map(|w| w.0).collect();
         assert_eq!(new, [MapRef::PerCpu, MapRef::Rings, MapRef::Slots]);
-        // Only BEGIN and END more: any bank will do.
+        // Only BEGIN and END are new, so any bank suffices.
         assert_eq!(longer.extend(&module(8, &[], 2), &options, &needs(true, 0)).bank, 2);
     }
 }

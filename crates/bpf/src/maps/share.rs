@@ -1,12 +1,12 @@
-//! Many aggregations and arrays: a program may use 64 maps, so these share some.
+//! Sharing of maps, because a program may use only 64.
 //!
 //! ```text
-//!  aggregations   one map, whose elements hold a table of each: the tables lie side by side
-//!  arrays         a map of maps for all whose keys and values have the same length: programs ask it for the array, and
-//!                 have one function for all of them
+//!  aggregations   share one map, whose elements hold a table of each: the tables are adjacent
+//!  arrays         whose keys and values have the same length share a map of maps: programs look the array up in it,
+//!                 and have one function for all of them
 //! ```
 //!
-//! Few have maps of their own, which are reached faster.
+//! A few have maps of their own, because those are faster to access.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -16,31 +16,31 @@ use plane::table::{TableShape, VALUE_MAX_OLD};
 use super::{AggPlan, Map, MapRef, Plan, VarPlan};
 use crate::sys::{MapSpec, SysError};
 
-/// So many that are planned together have maps of their own.
+/// Up to this number of aggregations or arrays planned together have maps of their own.
 const ALONE: usize = 16;
 
-/// Where the tables of an aggregation are.
+/// The location of an aggregation's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableLocation {
-    /// The map: that of the first aggregation in it.
+    /// The map, named by the first aggregation in it.
     pub map: u32,
-    /// Offset of a table in an element.
+    /// Offset of the table in an element.
     pub at: u32,
     /// Bytes of an element.
     pub stride: u32,
 }
 
-/// Which of the arrays in a map of arrays.
+/// A position in a map of arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// The first array in it.
+    /// The first array in the map, which names it.
     pub first: u32,
-    /// Its place.
+    /// The index in the map.
     pub index: u32,
 }
 
 impl Plan {
-    /// Finds maps for the aggregations from `first` on.
+    /// Assigns maps to the aggregations from `first` on.
     pub(super) fn share_aggs(&mut self, first: usize) {
         let together = self.aggs.len() - first > ALONE;
         let mut location = TableLocation::default();
@@ -57,7 +57,7 @@ impl Plan {
         self.close_aggs(first);
     }
 
-    /// The stride of a map is known with its last aggregation.
+    /// Sets the stride, which is known once the last aggregation of a map is placed.
     fn close_aggs(&mut self, first: usize) {
         let strides: BTreeMap<u32, u32> =
             self.aggs.iter().map(|a| (a.location.map, a.location.stride)).collect();
@@ -66,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// Gives up half of what the aggregations of a map have; false when they are at their least.
+    /// Halves the tables of the aggregations in a map, false when they are minimal.
     pub(super) fn halve_aggs(&mut self, map: u32) -> bool {
         let (mut any, mut end) = (false, 0);
         for AggPlan { func, shape, location, .. } in self.aggs.iter_mut().filter(|a| a.location.map == map) {
@@ -82,11 +82,11 @@ impl Plan {
         any
     }
 
-    /// Finds which of the arrays from `first` on are reached together.
+    /// Groups the arrays from `first` on that share a map.
     pub(super) fn share_arrays(&mut self, first: usize) {
         let mut alike: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (i, var) in self.vars.iter().enumerate().skip(first) {
-            // Those of threads have more than one map.
+            // Arrays of threads have several maps each.
             if let VarPlan::Assoc(a) = var
                 && a.heads.is_none()
             {
@@ -113,7 +113,7 @@ impl Plan {
         })
     }
 
-    /// A map of arrays, which are made.
+    /// Creates a map of arrays that exist already.
     pub(super) fn create_arrays(&self, first: u32, made: &BTreeMap<MapRef, Map>) -> Result<Map, SysError> {
         let arrays = (0..).zip(&self.vars).filter_map(|(i, v)| match v {
             VarPlan::Assoc(a) if a.shared?.first == first => {
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn few_have_maps_of_their_own() {
+    fn a_few_aggregations_and_arrays_have_maps_of_their_own() {
         let plan = plan(16, 16);
         assert_eq!(maps(&plan, |m| matches!(m, MapRef::Agg(_))), 16);
         assert_eq!(maps(&plan, |m| matches!(m, MapRef::Arrays(_))), 0);
     }
 
     #[test]
-    fn many_share_and_none_overlap() {
+    fn many_aggregations_share_a_map_without_overlap() {
         let mut plan = plan(200, 100);
         for _ in 0..3 {
             assert_eq!(maps(&plan, |m| matches!(m, MapRef::Agg(_))), 1);

@@ -1,15 +1,17 @@
-//! Closing what the kernel closes slowly, in a process that does nothing else.
+//! Closes links in a background process, because the kernel takes long to detach them.
 //!
-//! To detach a perf event or a trampoline takes the kernel a tenth of a second, and thousands of functions on one link several
-//! seconds; each is the close of the last descriptor. So a child takes copies of the descriptors and ends: its memory goes
-//! first, then its descriptors, as slowly as it may be, and whoever made it need not wait. It has nothing else of its
-//! parent: not its terminal, not its pipes. It ends only when its parent has closed its own: the last close is the slow one.
+//! Detaching a perf event or a trampoline takes the kernel a tenth of a second. Detaching a link
+//! with thousands of functions takes several seconds. Both happen when the last descriptor is
+//! closed. So a child process holds copies of the descriptors and exits. Its memory is freed first,
+//! then its descriptors are closed, and the parent does not wait. The child has nothing else of its
+//! parent, neither the terminal nor pipes. It exits only after its parent has closed the parent's
+//! descriptors, because only the last close is slow.
 
 use super::Link;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Closes links in a background process; these descriptors of ours are closed when this returns. Where there can be no
-/// process, they are closed here.
+/// Closes links in a background process. The caller's descriptors are closed when this returns.
+/// Where no process can be created, the links are closed here.
 pub fn close_in_background(links: Vec<Link>) {
     let mut keep: Vec<RawFd> = Vec::with_capacity(2 * links.len());
     for link in &links {
@@ -20,11 +22,12 @@ pub fn close_in_background(links: Vec<Link>) {
     keep.extend(gate.iter().map(|(wait, _)| wait.as_raw_fd()));
     keep.sort_unstable();
     let holes = holes(&keep);
-    // SAFETY: the child makes system calls only, on memory that was made before, and never returns.
+    // SAFETY: the child makes system calls only, on memory that was allocated before the fork, and
+    // never returns.
     match unsafe { libc::fork() } {
         // SAFETY: as above.
         0 => unsafe {
-            // A second one, so that nobody has to wait for the first.
+            // A second fork, so that the parent does not wait for the process that closes.
             if libc::fork() != 0 {
                 libc::_exit(0);
             }
@@ -34,7 +37,8 @@ pub fn close_in_background(links: Vec<Link>) {
             for (first, last) in &holes {
                 libc::syscall(libc::SYS_close_range, *first, *last, 0);
             }
-            // Nobody writes: it ends when the parent has closed its end, behind all others.
+            // Nothing is written to the pipe. The read returns when the parent has closed its end,
+            // which it closes last.
             if let Some((wait, _)) = &gate {
                 let mut byte = 0u8;
                 while libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) < 0
@@ -45,7 +49,7 @@ pub fn close_in_background(links: Vec<Link>) {
         },
         child if child > 0 => {
             let mut status = 0;
-            // SAFETY: a child of ours; it ends at once.
+            // SAFETY: a child of ours, which exits at once.
             while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
                 && super::last_errno() == libc::EINTR
             {}
@@ -56,17 +60,17 @@ pub fn close_in_background(links: Vec<Link>) {
     drop(gate);
 }
 
-/// A pipe: where to wait, and what to close for that to end.
+/// A pipe: the end that the child reads, and the end that the parent closes to release it.
 fn gate() -> Option<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the kernel writes two numbers; both descriptors are ours alone.
+    // SAFETY: the kernel writes two numbers. Nothing else owns the two descriptors.
     unsafe {
         (libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) == 0)
             .then(|| (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
 }
 
-/// The ranges of descriptors around these, which are sorted.
+/// The ranges of descriptors between these, which are sorted.
 fn holes(keep: &[RawFd]) -> Vec<(u32, u32)> {
     let mut first = 0;
     let mut all = Vec::new();
@@ -85,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_kept_is_closed() {
+    fn descriptors_between_the_kept_ones_are_closed() {
         assert_eq!(holes(&[]), [(0, u32::MAX)]);
         assert_eq!(holes(&[0, 3, 4, 9]), [(1, 2), (5, 8), (10, u32::MAX)]);
         assert_eq!(holes(&[2]), [(0, 1), (3, u32::MAX)]);

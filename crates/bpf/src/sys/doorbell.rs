@@ -1,7 +1,8 @@
-//! The bell by which programs wake the consumer: the smallest BPF ring buffer there is.
+//! The doorbell with which programs wake the consumer: the smallest possible BPF ring buffer.
 //!
-//! Nothing travels through it. A program outputs a word with a forced wakeup; the consumer, poll(2)ing, moves the
-//! buffer's own consumer position up to the producer's, which silences it. Records go through our own rings.
+//! The buffer carries no data. A program outputs a word with a forced wakeup. The consumer waits in
+//! poll(2), and silences the doorbell by advancing the buffer's consumer position to the
+//! producer's. Records use our own rings.
 
 use super::map::page_size;
 use super::{Map, MapSpec, Mmap, SysError, last_errno};
@@ -18,26 +19,27 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// Makes the map, too.
+    /// Creates the map too.
     pub fn new() -> Result<Doorbell, SysError> {
         let page = u32::try_from(page_size()).unwrap_or(4096);
         Doorbell::over(Map::create(&MapSpec::ringbuf("doorbell", page))?)
     }
 
-    /// Over a ring buffer that exists.
+    /// Uses an existing ring buffer.
     pub fn over(map: Map) -> Result<Doorbell, SysError> {
-        // Layout: a page with the consumer's position, one with the producer's, the data.
+        // Layout: a page with the consumer's position, a page with the producer's position, the
+        // data.
         let consumer = Mmap::new(&map, 0, page_size(), true)?;
         let producer = Mmap::new(&map, page_size(), page_size(), false)?;
         Ok(Doorbell { map, consumer, producer })
     }
 
-    /// The map, for programs.
+    /// The map, to be used in programs.
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// Whether it was rung since it was last silenced.
+    /// Whether it rang since it was last silenced.
     pub fn is_rung(&self) -> bool {
         self.positions().is_some_and(|(consumed, produced)| consumed != produced)
     }
@@ -47,17 +49,17 @@ impl Doorbell {
         Some((self.consumer.word(0)?.load(Ordering::Relaxed), produced))
     }
 
-    /// Silences it; rings from now on will be heard.
+    /// Silences it. Later rings are reported again.
     pub fn silence(&self) {
         if let (Some(to), Some(from)) = (self.consumer.word(0), self.producer.word(0)) {
             to.store(from.load(Ordering::Acquire), Ordering::Release);
         }
     }
 
-    /// Waits until it is rung (true) or the time is over or a signal came (false). Does not silence it.
+    /// Waits for a ring (true), or the timeout or a signal (false). Does not silence the doorbell.
     pub fn wait(&self, at_most: Duration) -> Result<bool, SysError> {
         let mut poll = libc::pollfd { fd: self.map.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // Rounded up: to wait 0 ms for the last half would be to spin.
+        // Rounded up, because a timeout of 0 ms for the last fraction would spin.
         let ms = i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         // SAFETY: one valid pollfd.
         match unsafe { libc::poll(&raw mut poll, 1, ms) } {

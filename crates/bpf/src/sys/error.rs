@@ -1,19 +1,20 @@
-//! What went wrong with the kernel, in words that help.
+//! Errors of system calls, with an explanation.
 //!
-//! The kernel's errno alone is nearly useless (EPERM has six causes), so the error is made where the attempt is known,
-//! and the state of the system that explains it (capabilities, lockdown, sysctls) is read only then.
+//! The kernel's errno alone says little (EPERM has six causes). So the error is created where the
+//! attempt is known. The state of the system that explains it (capabilities, lockdown, sysctls) is
+//! read only then.
 
 use crate::features::{Capabilities, Lockdown};
 use std::fmt;
 
-/// A refused system call.
+/// A failed system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SysError {
-    /// What was attempted: completes "cannot …".
+    /// The attempt: completes "cannot …".
     pub what: String,
-    /// The kernel's answer.
+    /// The kernel's error number.
     pub errno: i32,
-    /// What would help, where known.
+    /// A remedy, where known.
     pub hint: Option<String>,
 }
 
@@ -23,7 +24,7 @@ impl SysError {
         SysError { what: what.into(), errno, hint: hint(errno) }
     }
 
-    /// As [`SysError::new`], with a hint of the caller's when there is no better one.
+    /// Adds the caller's hint when there is no better one.
     #[must_use]
     pub fn or_hint(mut self, hint: impl FnOnce() -> Option<String>) -> SysError {
         if self.hint.is_none() {
@@ -32,12 +33,12 @@ impl SysError {
         self
     }
 
-    /// True when privilege is what is missing.
+    /// True when a privilege is missing.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno, libc::EPERM | libc::EACCES)
     }
 
-    /// True when memory is what is missing.
+    /// True when memory is missing.
     pub fn is_memory(&self) -> bool {
         matches!(self.errno, libc::ENOMEM | libc::E2BIG)
     }
@@ -92,7 +93,7 @@ fn permission_hint() -> Option<String> {
 }
 
 fn in_user_namespace() -> bool {
-    // In the first user namespace the map is the identity over all ids.
+    // In the initial user namespace the map is the identity over all ids.
     std::fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_whitespace().ne(["0", "0", "4294967295"]))
 }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_attempt_reason_and_help() {
+    fn an_error_shows_the_attempt_the_reason_and_a_remedy() {
         let e = SysError { what: "create map x".into(), errno: libc::ENOENT, hint: Some("do y".into()) };
         assert_eq!(e.to_string(), "cannot create map x: No such file or directory (do y)");
     }

@@ -1,9 +1,10 @@
-//! How many descriptors this process may have: each link, program and map is one, and the usual limit is 1,024.
+//! The limit on open file descriptors. Each link, program and map takes one, and the usual limit is
+//! 1,024.
 
-/// So few need no look at the limit.
+/// A number of descriptors for which the limit is not checked.
 const FEW: u64 = 256;
 
-/// Sees to it that so many more descriptors can be opened, as far as that is allowed.
+/// Raises the limit so that this many more descriptors can be opened, as far as that is allowed.
 pub fn raise_fd_limit(more: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills the struct.
@@ -17,7 +18,8 @@ pub fn raise_fd_limit(more: u64) {
     }
     let raised = libc::rlimit { rlim_cur: wanted, rlim_max: limit.rlim_max.max(wanted) };
     let allowed = libc::rlimit { rlim_cur: limit.rlim_max.min(wanted), ..limit };
-    // SAFETY: the structs are read. Raising the hard limit takes a privilege, which tracers mostly have.
+    // SAFETY: the structs are read. Raising the hard limit needs a privilege, which tracers usually
+    // have.
     unsafe {
         if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) != 0 {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const allowed);

@@ -1,11 +1,12 @@
-//! What is in the kernel: the ids of all programs, maps, links and BTF objects, ours or not.
+//! Enumerates the kernel's BPF objects: the ids of all programs, maps, links and BTF objects,
+//! including those of other processes.
 //!
-//! Tests list them before and after, to show that nothing is left behind.
+//! Tests compare the lists before and after a session, to show that nothing is left behind.
 
 use super::{Cmd, SysError, addr, bpf, bpf_fd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Objects that the kernel numbers.
+/// Kinds of numbered BPF objects.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
@@ -44,7 +45,7 @@ pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, SysError> {
     }
 }
 
-/// A descriptor of the object with this id. Needs CAP_SYS_ADMIN.
+/// Opens the object with this id. Needs CAP_SYS_ADMIN.
 pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, SysError> {
     let cmd = match kind {
         ObjectKind::Prog => Cmd::ProgFdById,
@@ -53,7 +54,7 @@ pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, SysError> {
         ObjectKind::Btf => Cmd::BtfFdById,
     };
     let mut attr = IdAttr { id, next_id: 0, flags: 0, pad: 0 };
-    // SAFETY: no addresses; the command makes a descriptor.
+    // SAFETY: no addresses. The command returns a new descriptor.
     unsafe { bpf_fd(cmd, &mut attr) }.map_err(|errno| SysError::new(format!("open {kind:?} {id}"), errno))
 }
 
@@ -85,7 +86,7 @@ impl AsRawFd for BtfObject {
     }
 }
 
-/// Loads a BTF object, as [`crate::btf::Builder`] makes it.
+/// Loads a BTF object built by [`crate::btf::Builder`].
 pub fn btf_load(bytes: &[u8]) -> Result<BtfObject, SysError> {
     let mut attr =
         BtfAttr { btf: addr(bytes), log_buf: 0, size: bytes.len() as u32, log_size: 0, log_level: 0, pad: 0 };
@@ -109,7 +110,8 @@ pub fn btf_load(bytes: &[u8]) -> Result<BtfObject, SysError> {
     }
 }
 
-/// Makes the kernel count and time every program's runs while the descriptor is open (it costs each run some ns).
+/// Enables the kernel's run counts and times of all programs while the descriptor is open. That
+/// costs each run some ns.
 pub fn enable_run_stats() -> Result<OwnedFd, SysError> {
     #[repr(C)]
     struct StatsAttr {
@@ -117,7 +119,7 @@ pub fn enable_run_stats() -> Result<OwnedFd, SysError> {
         pad: u32,
     }
     let mut attr = StatsAttr { kind: 0, pad: 0 };
-    // SAFETY: no addresses; the command makes a descriptor.
+    // SAFETY: no addresses. The command returns a new descriptor.
     unsafe { bpf_fd(Cmd::EnableStats, &mut attr) }
         .map_err(|errno| SysError::new("turn on run statistics", errno))
 }

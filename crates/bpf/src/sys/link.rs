@@ -1,7 +1,8 @@
-//! Links: what holds a program to what it traces.
+//! Links: attachments of programs.
 //!
-//! A link is a file descriptor; closing it detaches, so a process that dies leaves nothing attached. Closing can be slow
-//! (75–150 ms for each perf-event link), hence [`Link::into_fds`]: another process can be handed the descriptors.
+//! A link is a file descriptor. Closing it detaches the program, so a process that dies leaves
+//! nothing attached. Closing can be slow (75–150 ms for each perf-event link), hence
+//! [`Link::into_fds`], which passes the descriptors to another process.
 
 use super::map::info_by_fd;
 use super::{Cmd, PerfEvent, Prog, SysError, addr, bpf_fd, raw};
@@ -10,39 +11,40 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// An attachment, undone on drop.
+/// An attachment, detached on drop.
 #[derive(Debug)]
 pub struct Link {
     fd: OwnedFd,
-    /// What it attaches to, for messages.
+    /// The target, for messages.
     place: String,
-    /// The event under a perf link: it must outlive the link.
+    /// The event under a perf link, which must outlive the link.
     event: Option<PerfEvent>,
 }
 
-/// Where kernel functions are, for [`Link::kprobe_multi`].
+/// Kernel functions to attach to, for [`Link::kprobe_multi`].
 #[derive(Clone, Copy, Debug)]
 pub enum ProbeSite<'a> {
-    /// By name; every name must be traceable, else none is attached. The kernel resolves them (slow for thousands).
+    /// By name. If one name is not traceable, none is attached. The kernel resolves the names,
+    /// which is slow for thousands.
     Names(&'a [CString]),
-    /// By address, as `available_filter_functions_addrs` gives them.
+    /// By address, as `available_filter_functions_addrs` lists them.
     Addresses(&'a [u64]),
 }
 
-/// Places in one file, for [`Link::uprobe_multi`].
+/// Locations in one file, for [`Link::uprobe_multi`].
 #[derive(Clone, Copy, Debug)]
 pub struct UprobeTarget<'a> {
     /// The executable or library.
     pub path: &'a OsStr,
     /// Offsets in the file.
     pub offsets: &'a [u64],
-    /// One a place (what `bpf_get_attach_cookie` gives), or empty.
+    /// One cookie for each offset (returned by `bpf_get_attach_cookie`), or empty.
     pub cookies: &'a [u64],
-    /// Offsets in the file of the semaphores, one a place (0: none), or empty.
+    /// File offsets of the semaphores, one for each offset (0: none), or empty.
     pub semaphores: &'a [u64],
-    /// Only this process; `None` is all.
+    /// The only process to trace. `None` traces all.
     pub pid: Option<u32>,
-    /// At the return of the functions.
+    /// Attaches to the functions' returns.
     pub is_return: bool,
 }
 
@@ -107,15 +109,15 @@ struct UprobeMultiAttr {
     pad: u32,
 }
 
-/// What the kernel says of a link (the head of `struct bpf_link_info`).
+/// The kernel's description of a link (the head of `struct bpf_link_info`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkInfo {
     /// `BPF_LINK_TYPE_*`.
     pub kind: u32,
-    /// Its id.
+    /// The link's id.
     pub id: u32,
-    /// Its program's id.
+    /// The program's id.
     pub prog_id: u32,
     pad: u32,
     union: [u64; 6],
@@ -127,13 +129,13 @@ const PERF_KPROBE: u32 = 3;
 const PERF_KRETPROBE: u32 = 4;
 
 impl LinkInfo {
-    /// Firings the kernel could not deliver (no free return instance, recursion), where this kind of link counts them
-    /// (kprobe_multi and perf kprobes, kernels from 6.7); else 0.
+    /// Firings that the kernel could not deliver (no free return instance, recursion). Counted by
+    /// kprobe_multi links and perf kprobes on kernels from 6.7, else 0.
     pub fn missed(&self) -> u64 {
         match self.kind {
-            // addrs, (count, flags), missed
+            // Layout: addrs, (count, flags), missed.
             LINK_KPROBE_MULTI => self.union[2],
-            // (type, pad), name, (name_len, offset), addr, missed
+            // Layout: (type, pad), name, (name_len, offset), addr, missed.
             LINK_PERF_EVENT if matches!(self.union[0] as u32, PERF_KPROBE | PERF_KRETPROBE) => self.union[4],
             _ => 0,
         }
@@ -157,8 +159,8 @@ impl Link {
         Link::make(unsafe { bpf_fd(Cmd::RawTracepointOpen, &mut attr) }, prog, place)
     }
 
-    /// Attaches a tracing program (tp_btf, fentry, fexit) to what it was loaded for. `cookie` must be 0 for tp_btf
-    /// before 6.10.
+    /// Attaches a tracing program (tp_btf, fentry, fexit) to the target for which it was loaded.
+    /// `cookie` must be 0 for tp_btf before 6.10.
     pub fn tracing(prog: &Prog, cookie: u64) -> Result<Link, SysError> {
         let place = "its BTF target".to_owned();
         if cookie == 0 {
@@ -193,9 +195,10 @@ impl Link {
         Ok(link)
     }
 
-    /// Whether the kernel has [`Link::kprobe_multi`], and else what it says. Nothing is attached, which would patch a function
-    /// and take it longer than all else at the start of a session: a kernel that has it wants to read the addresses before
-    /// anything, and there are none where it looks.
+    /// Whether the kernel supports [`Link::kprobe_multi`], and if not, its error. The trial
+    /// attaches nothing: patching a function would take longer than everything else at the start of
+    /// a session. A kernel that supports the command reads the addresses before anything else, and
+    /// fails because the trial's address is invalid.
     pub fn has_kprobe_multi(prog: &Prog) -> Result<(), SysError> {
         const NOT_MAPPED: u64 = 8;
         let mut attr = KprobeMultiAttr {
@@ -205,15 +208,16 @@ impl Link {
             addrs: NOT_MAPPED,
             ..KprobeMultiAttr::default()
         };
-        // SAFETY: the kernel checks the address, at which no process may have memory.
+        // SAFETY: the kernel checks the address, where no process can have memory.
         match unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) } {
             Err(libc::EFAULT) => Ok(()),
             other => Link::make(other, prog, "1 kernel functions".into()).map(drop),
         }
     }
 
-    /// Attaches to many kernel functions at once. `cookies` is empty or has one a place. By name this fails as a whole
-    /// when one name is unknown; by address the kernel takes only its own list's addresses.
+    /// Attaches to many kernel functions at once. `cookies` is empty or has one for each function.
+    /// By name, the call fails as a whole when one name is unknown. By address, the kernel accepts
+    /// only addresses of its own list.
     pub fn kprobe_multi(
         prog: &Prog,
         sites: ProbeSite<'_>,
@@ -242,7 +246,7 @@ impl Link {
             cookies: addr(cookies),
             ..KprobeMultiAttr::default()
         };
-        // SAFETY: `count` names, addresses and cookies stand at the addresses, and outlive the call.
+        // SAFETY: the pointers are to `count` names, addresses and cookies, which outlive the call.
         let fd = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) };
         Link::make(fd, prog, place).map_err(|e| {
             let unknown = e.errno == libc::EOPNOTSUPP;
@@ -250,7 +254,7 @@ impl Link {
         })
     }
 
-    /// Attaches to many places of one file at once.
+    /// Attaches to many locations of one file at once.
     pub fn uprobe_multi(prog: &Prog, target: &UprobeTarget<'_>) -> Result<Link, SysError> {
         let count = target.offsets.len();
         let place = format!("{count} places in {}", target.path.display());
@@ -270,28 +274,28 @@ impl Link {
             pid: target.pid.unwrap_or(0),
             ..UprobeMultiAttr::default()
         };
-        // SAFETY: `count` offsets, semaphores and cookies stand at the addresses; `path` is NUL-terminated; all outlive
-        // the call.
+        // SAFETY: the pointers are to `count` offsets, semaphores and cookies. `path` is
+        // NUL-terminated. All outlive the call.
         Link::make(unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }, prog, place)
     }
 
-    /// What it is attached to, for messages.
+    /// The target, for messages.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The perf event under it.
+    /// The perf event of the link.
     pub fn event(&self) -> Option<&PerfEvent> {
         self.event.as_ref()
     }
 
-    /// What the kernel says of it.
+    /// The kernel's description of the link.
     pub fn info(&self) -> Result<LinkInfo, SysError> {
         info_by_fd(&self.fd)
             .map_err(|errno| SysError::new(format!("query the link to {}", self.place), errno))
     }
 
-    /// Gives up the descriptors: the link's, and its event's.
+    /// Returns the descriptors of the link and of its event, which stay open.
     pub fn into_fds(self) -> (OwnedFd, Option<OwnedFd>) {
         (self.fd, self.event.map(OwnedFd::from))
     }

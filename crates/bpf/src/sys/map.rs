@@ -1,4 +1,4 @@
-//! Maps: creation, elements, shared memory, and the grace period that one kind of map gives us.
+//! Maps: creation, elements, shared memory, and grace periods.
 
 use super::{Cmd, Mmap, SysError, addr, addr_mut, bpf, bpf_fd, name_text, object_name, raw};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -29,13 +29,13 @@ pub mod flags {
     pub const NO_PREALLOC: u32 = 1 << 0;
     /// Programs cannot write.
     pub const RDONLY_PROG: u32 = 1 << 7;
-    /// User space can map the values.
+    /// User space can mmap the values.
     pub const MMAPABLE: u32 = 1 << 10;
-    /// An inner map's size may differ from the outer map's pattern.
+    /// The size of an inner map may differ from the outer map's template.
     pub const INNER_MAP: u32 = 1 << 12;
 }
 
-/// Types of a map's elements, in a BTF object of ours.
+/// The types of a map's key and value, in a BTF object of ours.
 #[derive(Clone, Copy, Debug)]
 pub struct MapBtf<'a> {
     /// The loaded BTF.
@@ -46,22 +46,22 @@ pub struct MapBtf<'a> {
     pub value: u32,
 }
 
-/// What map to create.
+/// The parameters of a new map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSpec<'a> {
-    /// Its kind.
+    /// The map's kind.
     pub kind: MapKind,
-    /// At most 15 bytes are kept.
+    /// The map's name, of which the kernel keeps 15 bytes.
     pub name: &'a str,
     /// Bytes of a key.
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// Elements; bytes for a ring buffer.
+    /// Number of elements. For a ring buffer, its bytes.
     pub max_entries: u32,
     /// See [`flags`].
     pub flags: u32,
-    /// The pattern, for a map of maps.
+    /// The template of the inner maps, for a map of maps.
     pub inner: Option<BorrowedFd<'a>>,
     /// Required for task storage.
     pub btf: Option<MapBtf<'a>>,
@@ -82,7 +82,7 @@ impl<'a> MapSpec<'a> {
         }
     }
 
-    /// An array whose values user space can map.
+    /// An array whose values user space can mmap.
     pub fn mmapable(name: &'a str, value_size: u32, max_entries: u32) -> MapSpec<'a> {
         MapSpec { flags: flags::MMAPABLE, ..MapSpec::array(name, value_size, max_entries) }
     }
@@ -97,12 +97,12 @@ impl<'a> MapSpec<'a> {
         MapSpec { kind: MapKind::Ringbuf, key_size: 0, ..MapSpec::array(name, 0, bytes) }
     }
 
-    /// A table of programs for tail calls, with one place.
+    /// A program array for tail calls, with one element.
     pub fn prog_array(name: &'a str) -> MapSpec<'a> {
         MapSpec { kind: MapKind::ProgArray, ..MapSpec::array(name, 4, 1) }
     }
 
-    /// A store of one value a task.
+    /// Task storage: one value for each task.
     pub fn task_storage(name: &'a str, value_size: u32, btf: MapBtf<'a>) -> MapSpec<'a> {
         MapSpec {
             kind: MapKind::TaskStorage,
@@ -166,19 +166,19 @@ pub(super) struct InfoAttr {
     pub(super) info: u64,
 }
 
-/// When an update applies.
+/// The condition of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Update {
-    /// Always.
+    /// Unconditional.
     Any = 0,
-    /// Only where there is no element (else EEXIST).
+    /// Only if the element does not exist (else EEXIST).
     NoExist = 1,
-    /// Only where there is one (else ENOENT).
+    /// Only if the element exists (else ENOENT).
     Exist = 2,
 }
 
-/// What the kernel says of a map (`struct bpf_map_info`).
+/// The kernel's description of a map (`struct bpf_map_info`).
 #[allow(missing_docs)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -193,7 +193,7 @@ pub struct MapInfo {
 }
 
 impl MapInfo {
-    /// Its name.
+    /// The map's name.
     pub fn name(&self) -> String {
         name_text(&self.name)
     }
@@ -202,10 +202,10 @@ impl MapInfo {
 /// A key and its value.
 pub type Element = (Vec<u8>, Vec<u8>);
 
-/// The kernel's own "not supported", which the C library does not name.
+/// The kernel's "not supported", which the C library does not define.
 const ENOTSUPP: i32 = 524;
 
-/// A map, closed on drop; the kernel keeps it while a program or a mapping uses it.
+/// A map, closed on drop. The kernel keeps the map while a program or a mapping uses it.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -217,7 +217,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Creates it.
+    /// Creates a map.
     pub fn create(spec: &MapSpec<'_>) -> Result<Map, SysError> {
         let mut attr = CreateAttr {
             map_type: spec.kind as u32,
@@ -254,12 +254,12 @@ impl Map {
         })
     }
 
-    /// Its name.
+    /// The map's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its kind.
+    /// The map's kind.
     pub fn kind(&self) -> MapKind {
         self.kind
     }
@@ -269,7 +269,7 @@ impl Map {
         self.key_size as usize
     }
 
-    /// Bytes of a value as user space passes it: for per-CPU maps, all CPUs' copies.
+    /// Bytes of a value as user space passes it. For per-CPU maps, the copies of all CPUs.
     pub fn value_size(&self) -> usize {
         match self.kind {
             MapKind::PercpuHash | MapKind::PercpuArray => {
@@ -279,7 +279,7 @@ impl Map {
         }
     }
 
-    /// Elements it can hold.
+    /// Maximum number of elements.
     pub fn max_entries(&self) -> u32 {
         self.max_entries
     }
@@ -288,7 +288,8 @@ impl Map {
         SysError::new(format!("{verb} map \"{}\"", self.name), errno)
     }
 
-    /// An element's attribute, after checking that the kernel stays inside what it is given.
+    /// The attribute of an element command. Checks the buffers' lengths, so that the kernel stays
+    /// inside them.
     fn elem(&self, verb: &str, key: &[u8], value: Option<usize>) -> Result<ElemAttr, SysError> {
         if key.len() != self.key_size() || value.is_some_and(|len| len != self.value_size()) {
             return Err(self.fail(verb, libc::EINVAL));
@@ -296,7 +297,8 @@ impl Map {
         Ok(ElemAttr { map_fd: raw(&self.fd), pad: 0, key: addr(key), value: 0, flags: 0 })
     }
 
-    /// Copies the element of `key` to `value`; false when there is none. Lengths must be those of the map.
+    /// Copies the element of `key` to `value`, false when there is none. The lengths must be those
+    /// of the map.
     pub fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<bool, SysError> {
         let mut attr = self.elem("read", key, Some(value.len()))?;
         attr.value = addr_mut(value);
@@ -313,16 +315,17 @@ impl Map {
         let mut attr = self.elem("write", key, Some(value.len()))?;
         attr.value = addr(value);
         attr.flags = when as u64;
-        // SAFETY: as in `lookup`; the kernel only reads.
+        // SAFETY: as in `lookup`. The kernel only reads.
         unsafe { bpf(Cmd::MapUpdate, &mut attr) }.map(drop).map_err(|errno| self.fail("write", errno))
     }
 
-    /// Sets element `index` of an array of programs, maps or perf events. For maps this waits for a grace period.
+    /// Sets element `index` of an array of programs, maps or perf events. For an array of maps,
+    /// waits for a grace period.
     pub fn set_fd(&self, index: u32, fd: BorrowedFd<'_>) -> Result<(), SysError> {
         self.update(&index.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes(), Update::Any)
     }
 
-    /// Removes the element of `key`; false when there is none.
+    /// Deletes the element of `key`, false when there is none.
     pub fn delete(&self, key: &[u8]) -> Result<bool, SysError> {
         let mut attr = self.elem("delete from", key, None)?;
         // SAFETY: as in `lookup`.
@@ -333,7 +336,7 @@ impl Map {
         }
     }
 
-    /// Writes the key after `key` (the first when `None`) to `next`; false at the end.
+    /// Writes the key after `key` (the first when `None`) to `next`, false at the end.
     pub fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<bool, SysError> {
         let mut attr = self.elem("walk", next, None)?;
         if key.is_some_and(|k| k.len() != self.key_size()) {
@@ -349,8 +352,9 @@ impl Map {
         }
     }
 
-    /// Every element of a hash, in the kernel's order. One call for many elements where the kernel can; elements that
-    /// come and go meanwhile may be missed, those that stay are not.
+    /// All elements of a hash, in the kernel's order. Uses batched look-ups where the kernel
+    /// supports them. Elements that are inserted or deleted meanwhile may be missed, all others are
+    /// returned.
     pub fn entries(&self) -> Result<Vec<Element>, SysError> {
         match self.entries_batched() {
             Err(e) if matches!(e.errno, libc::EINVAL | ENOTSUPP | libc::EOPNOTSUPP) => {
@@ -362,10 +366,10 @@ impl Map {
 
     fn entries_batched(&self) -> Result<Vec<Element>, SysError> {
         let (ks, vs) = (self.key_size(), self.value_size());
-        // One whole bucket must fit, else ENOSPC: start small, double.
+        // The kernel returns ENOSPC when a whole bucket does not fit. Start small, and double.
         let mut room = (self.max_entries as usize).clamp(1, 256);
         let mut out = Vec::new();
-        // The cursor is 4 bytes for hashes and a key for arrays.
+        // The cursor has 4 bytes for hashes, and the size of a key for arrays.
         let (mut cursor, mut next) = (vec![0; ks.max(4)], vec![0u8; ks.max(4)]);
         let mut first = true;
         loop {
@@ -406,7 +410,8 @@ impl Map {
         let mut out = Vec::new();
         let mut next = vec![0; self.key_size()];
         let mut at: Option<Vec<u8>> = None;
-        // A key deleted under us makes the walk start over; the bound keeps that from lasting for ever.
+        // If the key is deleted meanwhile, the iteration starts over. The bound guarantees that it
+        // ends.
         for _ in 0..u64::from(self.max_entries) * 2 + 1 {
             if !self.next_key(at.as_deref(), &mut next)? {
                 break;
@@ -420,35 +425,35 @@ impl Map {
         Ok(out)
     }
 
-    /// Makes it read-only for user space.
+    /// Makes the map read-only for user space.
     pub fn freeze(&self) -> Result<(), SysError> {
         let mut attr = ElemAttr { map_fd: raw(&self.fd), pad: 0, key: 0, value: 0, flags: 0 };
         // SAFETY: the command reads only the descriptor.
         unsafe { bpf(Cmd::MapFreeze, &mut attr) }.map(drop).map_err(|errno| self.fail("freeze", errno))
     }
 
-    /// What the kernel says of it.
+    /// The kernel's description of the map.
     pub fn info(&self) -> Result<MapInfo, SysError> {
         info_by_fd(&self.fd).map_err(|errno| self.fail("query", errno))
     }
 
-    /// Bytes that all values take in a mapping: values are padded to 8 bytes, the whole to pages.
+    /// Bytes of all values in a mapping. Values are padded to 8 bytes, the whole to pages.
     pub fn mapped_len(&self) -> usize {
         let bytes = (self.value_size as usize).div_ceil(8) * 8 * self.max_entries as usize;
         bytes.div_ceil(page_size()) * page_size()
     }
 
-    /// Distance of two values in the mapping.
+    /// Distance between two values in the mapping.
     pub fn stride(&self) -> usize {
         (self.value_size as usize).div_ceil(8) * 8
     }
 
-    /// Maps the values of an array made with [`flags::MMAPABLE`].
+    /// Maps the values of an array created with [`flags::MMAPABLE`].
     pub fn mmap(&self, writable: bool) -> Result<Mmap, SysError> {
         Mmap::new(&self.fd, 0, self.mapped_len(), writable)
     }
 
-    /// Gives up the descriptor.
+    /// Returns the descriptor, which stays open.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
@@ -466,7 +471,7 @@ impl AsRawFd for Map {
     }
 }
 
-/// Any of the kernel's info structures, which grow at the end.
+/// Reads any of the kernel's info structures. The kernel appends fields to them over time.
 pub(super) fn info_by_fd<T: Copy + Default>(fd: &impl AsRawFd) -> Result<T, i32> {
     let mut info = T::default();
     let mut attr = InfoAttr {
@@ -474,15 +479,16 @@ pub(super) fn info_by_fd<T: Copy + Default>(fd: &impl AsRawFd) -> Result<T, i32>
         len: std::mem::size_of::<T>() as u32,
         info: std::ptr::from_mut(&mut info) as u64,
     };
-    // SAFETY: the kernel writes at most `len` bytes to `info`, which is plain integers for every `T` of this layer.
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which is plain integers for every
+    // `T` of this layer.
     unsafe { bpf(Cmd::InfoByFd, &mut attr) }.map(|_| info)
 }
 
-/// Waits until every program that was running has ended.
+/// Waits until every running program has ended.
 ///
-/// User space's update of a map of maps returns only after an RCU grace period (the kernel promises it so that the old
-/// inner map is out of use). membarrier(2) would do it without an object, but it does nothing on one CPU, where a
-/// preempted program may still be in its middle.
+/// An update of a map of maps from user space returns only after an RCU grace period. The kernel
+/// guarantees that, so that the old inner map is no longer used. membarrier(2) would need no map,
+/// but does nothing on a machine with one CPU, where a preempted program may not have ended.
 #[derive(Debug)]
 pub struct GracePeriod {
     outer: Map,
@@ -490,20 +496,20 @@ pub struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Makes the two small maps.
+    /// Creates the two small maps.
     pub fn new() -> Result<GracePeriod, SysError> {
         let inner = Map::create(&MapSpec::array("grace_inner", 8, 1))?;
         let outer = Map::create(&MapSpec::array_of_maps("grace", inner.as_fd(), 1))?;
         Ok(GracePeriod { outer, inner })
     }
 
-    /// Waits (4–24 ms).
+    /// Waits for a grace period (4–24 ms).
     pub fn wait(&self) -> Result<(), SysError> {
         self.outer.set_fd(0, self.inner.as_fd())
     }
 }
 
-/// CPUs that can ever be online: the copies that per-CPU maps hold.
+/// CPUs that can ever be online: the number of copies in per-CPU maps.
 pub fn possible_cpus() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -513,12 +519,12 @@ pub fn possible_cpus() -> usize {
     })
 }
 
-/// CPUs that are online now, ascending.
+/// CPUs that are online, ascending.
 pub fn online_cpus() -> Vec<u32> {
     std::fs::read_to_string("/sys/devices/system/cpu/online").map_or_else(|_| vec![0], |list| cpu_list(&list))
 }
 
-/// The kernel's list form, `0-3,8`.
+/// Parses the kernel's list format, `0-3,8`.
 fn cpu_list(text: &str) -> Vec<u32> {
     const CPUS_AT_MOST: u32 = 8192;
     let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
@@ -528,7 +534,7 @@ fn cpu_list(text: &str) -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Bytes of a page.
+/// The page size in bytes.
 pub fn page_size() -> usize {
     // SAFETY: no memory is involved.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
@@ -539,7 +545,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_lists_are_read_as_the_kernel_writes_them() {
+    fn cpu_lists_of_the_kernel_are_parsed() {
         assert_eq!(cpu_list("0-3,8\n"), [0, 1, 2, 3, 8]);
         assert_eq!(cpu_list("0\n"), [0]);
         assert_eq!(cpu_list(""), [0u32; 0]);

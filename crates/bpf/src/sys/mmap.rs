@@ -1,7 +1,8 @@
-//! Shared memory of a map or of a perf event, as words.
+//! Shared memory of a map or perf event, as words.
 //!
-//! The kernel's programs change this memory while we look at it, so there is no `&[u8]` of it anywhere: the only view
-//! is of atomics, and copying goes word by word. All layouts of the data plane are 64-bit words for this reason.
+//! The kernel's programs change this memory while we read it, so no `&[u8]` of it exists. The only
+//! view is of atomics, and copies are made word by word. For this reason all layouts of the data
+//! plane consist of 64-bit words.
 
 use super::{SysError, last_errno};
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +16,7 @@ pub struct Mmap {
     writable: bool,
 }
 
-// SAFETY: the memory is only reached through atomics, and the mapping lives as long as the value.
+// SAFETY: the memory is accessed only through atomics, and the mapping lives as long as the value.
 unsafe impl Send for Mmap {}
 // SAFETY: as above.
 unsafe impl Sync for Mmap {}
@@ -26,7 +27,7 @@ impl Mmap {
         let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         let fail = |errno| SysError::new(format!("map {len} bytes of kernel memory"), errno);
         let offset = libc::off_t::try_from(offset).map_err(|_| fail(libc::EINVAL))?;
-        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses. It overlaps nothing of ours.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -43,35 +44,36 @@ impl Mmap {
         Ok(Mmap { base: base.cast(), len, writable })
     }
 
-    /// Bytes mapped.
+    /// Length of the mapping in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when nothing is mapped (never, in practice: the kernel refuses empty mappings).
+    /// True when nothing is mapped. That never happens, because the kernel rejects empty mappings.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// True when our stores are allowed; storing into a read-only mapping kills the process.
+    /// True when the mapping is writable. A store to a read-only mapping kills the process.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// All of it.
+    /// The whole mapping as 64-bit words.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: a mapping is page-aligned and `len / 8` words lie in it; it lives as long as `self`; the kernel
-        // changes it only in ways that atomics allow for.
+        // SAFETY: a mapping is page-aligned and contains `len / 8` words. It lives as long as
+        // `self`. The kernel's changes are compatible with atomic access.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len / 8) }
     }
 
-    /// All of it, as 32-bit words.
+    /// The whole mapping as 32-bit words.
     pub fn words32(&self) -> &[AtomicU32] {
         // SAFETY: as in `words`.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len / 4) }
     }
 
-    /// The words of `len` bytes from byte `offset`; `None` when not wholly inside or not aligned to 8.
+    /// The words of `len` bytes from byte `offset`. `None` when the range is not inside the mapping
+    /// or not aligned to 8.
     pub fn slice(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
         if !offset.is_multiple_of(8) || !len.is_multiple_of(8) {
             return None;
@@ -84,7 +86,8 @@ impl Mmap {
         if offset.is_multiple_of(8) { self.words().get(offset / 8) } else { None }
     }
 
-    /// Copies words from byte `offset` on, each whole, without order among them. False when out of bounds.
+    /// Copies words from byte `offset` on. Each word is copied atomically, in no order. False when
+    /// out of bounds.
     pub fn copy_words(&self, offset: usize, out: &mut [u64]) -> bool {
         match self.slice(offset, out.len() * 8) {
             Some(from) => {
@@ -100,7 +103,7 @@ impl Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; views borrow from `self`, so none is left.
+        // SAFETY: exactly the mapping of `new`. Views borrow from `self`, so none is left.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }

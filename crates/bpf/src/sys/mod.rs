@@ -1,13 +1,14 @@
 //! The `bpf(2)` and `perf_event_open(2)` layer.
 //!
-//! What it is: one function a command, every kernel object an owned file descriptor that closes itself, every failure
-//! a [`SysError`] that says what was attempted, the errno, and what would help. The decision that shapes it: attributes
-//! are small `repr(C)` structures, one a command, laid out here by hand from `uapi/linux/bpf.h`, not the header's union:
-//! a command can then only be given its own fields, and there is no generated file to keep. The kernel takes a longer
-//! attribute than it knows as long as the rest is zero, so newer fields cost nothing on older kernels.
+//! One function for each command. Every kernel object is an owned file descriptor that is closed on
+//! drop. Every failure is a [`SysError`] with the attempt, the errno, and a remedy. The decision
+//! that shapes this layer: attributes are small `repr(C)` structures, one for each command, written
+//! by hand from `uapi/linux/bpf.h` instead of the header's union. So a command can only get its own
+//! fields, and there is no generated file to maintain. The kernel accepts an attribute that is
+//! longer than it knows if the rest is zero, so newer fields cost nothing on older kernels.
 //!
-//! Not libbpf: we write our own instructions, BTF and maps, and need none of its ELF machinery; its 1–2 ms of feature
-//! probes at start would be most of our whole budget.
+//! The layer does not use libbpf. We write our own instructions, BTF and maps, so libbpf's ELF code
+//! would be unused, and its 1–2 ms of feature probes at start would be most of our time budget.
 
 mod background_close;
 mod doorbell;
@@ -69,15 +70,17 @@ pub(crate) enum Cmd {
     EnableStats = 32,
 }
 
-/// `bpf(2)`. Tried again while the kernel says EAGAIN (a signal came during verification), at most a few times.
+/// Calls `bpf(2)`. Retries at most a few times on EAGAIN, which means that a signal interrupted the
+/// verification.
 ///
 /// # Safety
-/// `T` must be `repr(C)` without padding and be the attribute of `cmd`; every address in it must be valid for what the
-/// kernel reads or writes there.
+/// `T` must be `repr(C)` without padding and must be the attribute of `cmd`. Every address in it
+/// must be valid for what the kernel reads or writes there.
 pub(crate) unsafe fn bpf<T>(cmd: Cmd, attr: &mut T) -> Result<i32, i32> {
     const RETRIES: u32 = 5;
     for attempt in 0.. {
-        // SAFETY: the caller vouches for `attr`; the kernel reads and writes at most `size_of::<T>()` bytes of it.
+        // SAFETY: the caller guarantees `attr`. The kernel reads and writes at most
+        // `size_of::<T>()` bytes of it.
         let r = unsafe {
             libc::syscall(libc::SYS_bpf, cmd as i32, std::ptr::from_mut(attr), std::mem::size_of::<T>())
         };
@@ -92,23 +95,24 @@ pub(crate) unsafe fn bpf<T>(cmd: Cmd, attr: &mut T) -> Result<i32, i32> {
     Err(libc::EAGAIN)
 }
 
-/// As [`bpf`], for commands that return a new file descriptor and charge memory. Before 5.11 the charge is against
-/// RLIMIT_MEMLOCK, whose excess looks like EPERM: then the limit is raised, once a process, and the command repeated.
+/// Like [`bpf`], for commands that return a new file descriptor and charge memory. Before 5.11,
+/// memory is charged against RLIMIT_MEMLOCK, and exceeding it returns EPERM. In that case the limit
+/// is raised (once in a process) and the command is repeated.
 ///
 /// # Safety
-/// As [`bpf`]; the command must return a file descriptor that nobody else owns.
+/// As [`bpf`]. The command must return a file descriptor that nothing else owns.
 pub(crate) unsafe fn bpf_fd<T>(cmd: Cmd, attr: &mut T) -> Result<OwnedFd, i32> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let mut r = unsafe { bpf(cmd, attr) };
     if r == Err(libc::EPERM) && raise_memlock() {
         // SAFETY: as above.
         r = unsafe { bpf(cmd, attr) };
     }
-    // SAFETY: the kernel just made this descriptor for us.
+    // SAFETY: the kernel just created this descriptor for us.
     r.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Raises RLIMIT_MEMLOCK to infinity the first time it is asked; true when that changed something.
+/// Raises RLIMIT_MEMLOCK to infinity on the first call. True when that changed the limit.
 fn raise_memlock() -> bool {
     static TRIED: AtomicBool = AtomicBool::new(false);
     if TRIED.swap(true, Ordering::Relaxed) {
@@ -142,7 +146,8 @@ pub(crate) fn addr_mut<T>(slice: &mut [T]) -> u64 {
     if slice.is_empty() { 0 } else { slice.as_mut_ptr() as u64 }
 }
 
-/// The kernel's object names: at most 15 of `[A-Za-z0-9_.]`, NUL-terminated; anything else becomes `_`.
+/// A name for the kernel: at most 15 characters of `[A-Za-z0-9_.]`, NUL-terminated. Other
+/// characters become `_`.
 pub(crate) fn object_name(name: &str) -> [u8; 16] {
     let mut out = [0; 16];
     for (to, from) in out[..15].iter_mut().zip(name.bytes()) {
@@ -156,7 +161,7 @@ pub(crate) fn name_text(name: &[u8; 16]) -> String {
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
-/// The clock of `bpf_ktime_get_ns`, in nanoseconds.
+/// The time of `bpf_ktime_get_ns`, in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec; this clock always exists.
@@ -164,7 +169,7 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// As [`monotonic_ns`], but it goes on while the machine is suspended: the clock of a task's start.
+/// Like [`monotonic_ns`], but including suspend: the clock of a task's start time.
 pub fn boot_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec; this clock always exists.
@@ -177,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_cut_and_cleaned() {
+    fn object_names_are_truncated_and_sanitized() {
         assert_eq!(name_text(&object_name("syscall:::entry and more")), "syscall___entry");
         assert_eq!(name_text(&object_name("a.b")), "a.b");
     }

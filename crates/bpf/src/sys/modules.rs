@@ -1,34 +1,35 @@
-//! Hearing of modules that the kernel loads and unloads.
+//! Events of kernel modules being loaded and unloaded.
 //!
-//! The kernel tells whoever listens (`NETLINK_KOBJECT_UEVENT`) when a module has finished its initialisation: its functions and
-//! types can be asked for then, and nothing has to be looked for meanwhile.
+//! The kernel broadcasts an event (`NETLINK_KOBJECT_UEVENT`) when a module has finished its
+//! initialisation. From then on the module's functions and types can be queried. No polling is
+//! needed.
 
 use super::{SysError, last_errno};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Messages of the kernel, as opposed to those of the device manager.
+/// The multicast group of the kernel's messages, as opposed to those of the device manager.
 const KERNEL_GROUP: u32 = 1;
-/// Longest message that the kernel sends.
+/// Maximum length of a message.
 const MESSAGE: usize = 4096;
-/// Where the kernel lists its modules.
+/// The kernel's list of modules.
 const LIST: &str = "/proc/modules";
 
-/// A socket on which the kernel tells of modules.
+/// A socket that receives module events.
 #[derive(Debug)]
 pub struct ModuleEvents(OwnedFd);
 
-/// What happened to modules.
+/// Changes in the set of modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleChanges {
-    /// There is something to look at.
+    /// The set has changed.
     pub any: bool,
-    /// Modules that were unloaded; perhaps they came again.
+    /// Modules that were unloaded, and possibly loaded again.
     pub gone: BTreeSet<String>,
 }
 
 impl ModuleEvents {
-    /// Listens from now on.
+    /// Subscribes to the events.
     pub fn listen() -> Result<ModuleEvents, SysError> {
         let fail = |what: &str| SysError::new(what, last_errno());
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -37,7 +38,7 @@ impl ModuleEvents {
         if fd < 0 {
             return Err(fail("listen to the kernel's events"));
         }
-        // SAFETY: the kernel just made this descriptor for us.
+        // SAFETY: the kernel just created this descriptor for us.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: all zero is a valid address.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
@@ -51,33 +52,33 @@ impl ModuleEvents {
         Ok(ModuleEvents(fd))
     }
 
-    /// What was told since the last call. Does not wait.
+    /// The changes since the last call. Does not block.
     pub fn take(&self) -> ModuleChanges {
-        let mut heard = ModuleChanges::default();
+        let mut changes = ModuleChanges::default();
         let mut buffer = [0u8; MESSAGE];
         loop {
             // SAFETY: all zero is a valid address.
             let mut from: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
             let mut size = std::mem::size_of_val(&from) as u32;
-            let (room, address) = (buffer.as_mut_ptr().cast(), (&raw mut from).cast());
-            // SAFETY: `buffer` takes `MESSAGE` bytes, `from` takes `size`.
-            let n = unsafe { libc::recvfrom(self.0.as_raw_fd(), room, MESSAGE, 0, address, &raw mut size) };
+            let (place, address) = (buffer.as_mut_ptr().cast(), (&raw mut from).cast());
+            // SAFETY: `buffer` has `MESSAGE` bytes, `from` has `size`.
+            let n = unsafe { libc::recvfrom(self.0.as_raw_fd(), place, MESSAGE, 0, address, &raw mut size) };
             match usize::try_from(n) {
-                // Only the kernel's word counts: any process may send to a socket.
-                Ok(n) if from.nl_pid == 0 => heard.hear(buffer.get(..n).unwrap_or_default()),
+                // Only messages of the kernel count. Any process may send to a socket.
+                Ok(n) if from.nl_pid == 0 => changes.record(buffer.get(..n).unwrap_or_default()),
                 Ok(_) => {}
-                // More was told than there was room for.
-                Err(_) if last_errno() == libc::ENOBUFS => heard.any = true,
+                // The receive buffer overflowed, so messages are lost.
+                Err(_) if last_errno() == libc::ENOBUFS => changes.any = true,
                 Err(_) if last_errno() == libc::EINTR => {}
-                Err(_) => return heard,
+                Err(_) => return changes,
             }
         }
     }
 }
 
 impl ModuleChanges {
-    /// `add@/module/NAME`, NUL, and words that say the same.
-    fn hear(&mut self, message: &[u8]) {
+    /// Parses `add@/module/NAME`, NUL, and key-value pairs that say the same.
+    fn record(&mut self, message: &[u8]) {
         let end = message.iter().position(|b| *b == 0).unwrap_or(message.len());
         let Ok(text) = std::str::from_utf8(&message[..end]) else { return };
         let Some((what, name)) = text.split_once("@/module/") else { return };
@@ -97,18 +98,18 @@ impl AsFd for ModuleEvents {
 /// The modules of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
-    /// Names of those that are loaded and ready.
+    /// Names of modules that are loaded and initialised.
     pub live: BTreeSet<String>,
-    /// Another one is on its way.
+    /// Some module is still being initialised.
     pub loading: bool,
 }
 
-/// The modules that there are; an error where the kernel has none at all.
+/// The current modules. An error when the kernel has no module support.
 pub fn modules() -> std::io::Result<Modules> {
     Ok(parse(&std::fs::read_to_string(LIST)?))
 }
 
-/// `name size users by state address`
+/// Columns: `name size users by state address`.
 fn parse(list: &str) -> Modules {
     let mut all = Modules::default();
     for line in list.lines() {
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_modules_that_are_ready_count() {
+    fn modules_count_only_once_they_are_initialised() {
         let text = "dummy 12288 0 - Live 0x0000000000000000\nloop 45056 0 - Loading 0x0\n\
                     overlay 217088 1 - Live 0xffffffffc0200000 (E)\nold 1 0 - Unloading 0x0\n";
         let all = parse(text);
@@ -136,19 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_heard_of_modules() {
-        let mut heard = ModuleChanges::default();
-        heard.hear(b"add@/devices/virtual/net/dummy0\0ACTION=add\0");
-        heard.hear(b"\xff");
-        assert_eq!(heard, ModuleChanges::default());
-        heard.hear(b"add@/module/dummy\0ACTION=add\0");
-        assert!(heard.any && heard.gone.is_empty());
-        heard.hear(b"remove@/module/dummy\0ACTION=remove\0");
-        assert_eq!(heard.gone.into_iter().collect::<Vec<_>>(), ["dummy"]);
+    fn messages_of_added_and_removed_modules_are_parsed() {
+        let mut changes = ModuleChanges::default();
+        changes.record(b"add@/devices/virtual/net/dummy0\0ACTION=add\0");
+        changes.record(b"\xff");
+        assert_eq!(changes, ModuleChanges::default());
+        changes.record(b"add@/module/dummy\0ACTION=add\0");
+        assert!(changes.any && changes.gone.is_empty());
+        changes.record(b"remove@/module/dummy\0ACTION=remove\0");
+        assert_eq!(changes.gone.into_iter().collect::<Vec<_>>(), ["dummy"]);
     }
 
     #[test]
-    fn listening_needs_no_privilege_and_does_not_wait() {
+    fn the_event_socket_needs_no_privilege_and_does_not_block() {
         let Ok(events) = ModuleEvents::listen() else { return };
         let _ = events.take();
     }

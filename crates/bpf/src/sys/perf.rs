@@ -1,43 +1,43 @@
-//! Perf events: the clock, tracepoints, and single kprobes and uprobes through their event sources.
+//! Perf events: the CPU clock, counters, tracepoints, and single kprobes and uprobes.
 
 use super::{SysError, last_errno};
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// How often a clock event fires.
+/// The rate of a clock event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Every so many nanoseconds of CPU time: exact.
+    /// Once in so many nanoseconds, exactly.
     Period(u64),
-    /// So many times a second, by the kernel's own adjustment: drifts by a percent.
+    /// So many times a second. The kernel adjusts the period, so the rate drifts by a percent.
     Frequency(u64),
 }
 
-/// What an event counts, and where.
+/// A hardware or software counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// For messages.
+    /// The counter's name, for messages.
     pub name: String,
     /// `PERF_TYPE_*`.
     pub kind: u32,
-    /// Which of that type.
+    /// The event of that type.
     pub config: u64,
-    /// In processes.
+    /// Counts in user mode.
     pub user: bool,
-    /// In the kernel.
+    /// Counts in kernel mode.
     pub kernel: bool,
 }
 
 impl Counter {
-    /// The CPU's time, wherever it is.
+    /// The CPU's clock, in both modes.
     pub fn clock() -> Counter {
         let name = "the clock".to_owned();
         Counter { name, kind: TYPE_SOFTWARE, config: SW_CPU_CLOCK, user: true, kernel: true }
     }
 }
 
-/// `struct perf_event_attr`, version 5 (112 bytes): what every kernel since 4.1 takes.
+/// `struct perf_event_attr`, version 5 (112 bytes), which every kernel since 4.1 accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attr {
@@ -72,7 +72,7 @@ const FD_CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 
-/// An event, made disabled, closed on drop.
+/// A perf event, created disabled, closed on drop.
 #[derive(Debug)]
 pub struct PerfEvent {
     fd: OwnedFd,
@@ -84,7 +84,8 @@ impl PerfEvent {
         attr.size = std::mem::size_of::<Attr>() as u32;
         attr.bits |= BIT_DISABLED;
         let no_group = -1;
-        // SAFETY: `attr` has the size it says; the strings it points to outlive the call (the callers hold them).
+        // SAFETY: `attr` has the size that it states. The strings to which it points outlive the
+        // call (the callers own them).
         let fd = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, no_group, FD_CLOEXEC)
         };
@@ -92,11 +93,11 @@ impl PerfEvent {
             let error = SysError::new(format!("open the event of {place}"), last_errno());
             return Err(error.or_hint(paranoid_hint));
         }
-        // SAFETY: the kernel just made this descriptor for us.
+        // SAFETY: the kernel just created this descriptor for us.
         Ok(PerfEvent { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, place })
     }
 
-    /// A clock that fires on one CPU whatever runs there.
+    /// A clock that fires on one CPU, whatever runs there.
     pub fn cpu_clock(cpu: u32, rate: Rate) -> Result<PerfEvent, SysError> {
         let (value, bits) = match rate {
             Rate::Period(ns) => (ns, 0),
@@ -112,7 +113,7 @@ impl PerfEvent {
         PerfEvent::open(attr, -1, cpu as i32, format!("the clock of CPU {cpu}"))
     }
 
-    /// A counter on one CPU that fires after every `period` of what it counts.
+    /// A counter on one CPU that fires once in `period` counts.
     pub fn counter(what: &Counter, cpu: u32, period: u64) -> Result<PerfEvent, SysError> {
         let bit = |counted: bool, bit| if counted { 0 } else { bit };
         let attr = Attr {
@@ -125,7 +126,7 @@ impl PerfEvent {
         PerfEvent::open(attr, -1, cpu as i32, format!("{} on CPU {cpu}", what.name))
     }
 
-    /// A tracepoint by the id that tracefs shows. A program attached to it runs on every CPU.
+    /// A tracepoint, by its id in tracefs. A program attached to the event runs on every CPU.
     pub fn tracepoint(id: u64) -> Result<PerfEvent, SysError> {
         let attr = Attr { kind: TYPE_TRACEPOINT, config: id, ..Attr::default() };
         PerfEvent::open(attr, -1, 0, format!("tracepoint {id}"))
@@ -142,7 +143,7 @@ impl PerfEvent {
         PerfEvent::open(attr, -1, 0, place)
     }
 
-    /// A kernel function's entry or return, by the address of its first byte.
+    /// A kernel function's entry or return, by the function's address.
     pub fn kprobe_at(address: u64, is_return: bool) -> Result<PerfEvent, SysError> {
         let place = format!("the kernel function at {address:#x}");
         let (kind, config) = source("kprobe", is_return)
@@ -150,7 +151,8 @@ impl PerfEvent {
         PerfEvent::open(Attr { kind, config, config2: address, ..Attr::default() }, -1, 0, place)
     }
 
-    /// A place in a file, in one process or all; `semaphore` is its counter's offset in the file, 0 for none.
+    /// A location in a file, in one process or all. `semaphore` is the semaphore's file offset, 0
+    /// for none.
     pub fn uprobe(
         path: &OsStr,
         offset: u64,
@@ -158,7 +160,7 @@ impl PerfEvent {
         is_return: bool,
         pid: Option<u32>,
     ) -> Result<PerfEvent, SysError> {
-        // The upper half of `config` is the semaphore's offset.
+        // The upper half of `config` holds the semaphore's offset.
         const SEMAPHORE_SHIFT: u32 = 32;
         let place = format!("{}+0x{offset:x}", path.display());
         let (kind, config) = source("uprobe", is_return)
@@ -172,22 +174,23 @@ impl PerfEvent {
             config2: offset,
             ..Attr::default()
         };
-        // One process on any CPU, or every process through one CPU's event: either way all hits run the program.
+        // One process on any CPU, or every process on CPU 0. In both cases all hits run the
+        // program.
         let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as i32, -1));
         PerfEvent::open(attr, pid, cpu, place)
     }
 
-    /// What it fires for, for messages.
+    /// The event's target, for messages.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Lets it fire.
+    /// Enables the event.
     pub fn enable(&self) -> Result<(), SysError> {
         self.ioctl(IOC_ENABLE, "enable")
     }
 
-    /// Stops it.
+    /// Disables the event.
     pub fn disable(&self) -> Result<(), SysError> {
         self.ioctl(IOC_DISABLE, "disable")
     }
@@ -200,10 +203,10 @@ impl PerfEvent {
         Ok(())
     }
 
-    /// What it has counted: nanoseconds for the clock, hits for the others.
+    /// The event's count: nanoseconds for the clock, hits for others.
     pub fn count(&self) -> Result<u64, SysError> {
         let mut count = 0u64;
-        // SAFETY: without a read format, a read gives one 64-bit count.
+        // SAFETY: without a read format, a read returns one 64-bit count.
         let n = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
         if n == 8 {
             Ok(count)
@@ -231,14 +234,14 @@ impl From<PerfEvent> for OwnedFd {
     }
 }
 
-/// Type number and config of a dynamic event source.
+/// The type number and config of a dynamic event source.
 fn source(name: &str, is_return: bool) -> Option<(u32, u64)> {
     let dir = format!("/sys/bus/event_source/devices/{name}");
     let kind = std::fs::read_to_string(format!("{dir}/type")).ok()?.trim().parse().ok()?;
     if !is_return {
         return Some((kind, 0));
     }
-    // "config:0": the bit that makes it a return probe.
+    // "config:0" is the bit that makes a return probe.
     let format = std::fs::read_to_string(format!("{dir}/format/retprobe")).ok()?;
     let bit: u32 = format.trim().strip_prefix("config:")?.parse().ok()?;
     Some((kind, 1u64.checked_shl(bit)?))

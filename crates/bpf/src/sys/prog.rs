@@ -1,4 +1,4 @@
-//! Programs: load, run once by hand, ask about.
+//! Programs: loading, test runs, and information.
 
 use super::map::info_by_fd;
 use super::{Cmd, SysError, addr, addr_mut, bpf, bpf_fd, name_text, object_name, raw};
@@ -21,18 +21,18 @@ pub enum ProgKind {
     Syscall = 31,
 }
 
-/// How a program will be attached, where its kind leaves that open; by the kernel's number.
+/// The attach type of a program, by the kernel's number.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum AttachType {
-    /// What all kinds that need nothing here say.
+    /// The value for program kinds without attach types.
     None = 0,
     /// tp_btf.
     TraceRawTp = 23,
     TraceFentry = 24,
     TraceFexit = 25,
-    /// A program in front of a function, which may give its result in its place.
+    /// A program that runs before a function and may replace the function's result.
     ModifyReturn = 26,
     PerfEvent = 41,
     KprobeMulti = 42,
@@ -42,7 +42,7 @@ pub enum AttachType {
     KprobeSession = 56,
 }
 
-/// `BPF_F_SLEEPABLE`: the program may wait.
+/// `BPF_F_SLEEPABLE`: the program may sleep.
 pub const SLEEPABLE: u32 = 1 << 4;
 
 /// `struct bpf_func_info`: the function that starts at a slot.
@@ -51,48 +51,48 @@ pub const SLEEPABLE: u32 = 1 << 4;
 pub struct FuncInfo {
     /// Slot.
     pub insn: u32,
-    /// BTF id of its FUNC.
+    /// BTF id of the FUNC.
     pub type_id: u32,
 }
 
-/// `struct bpf_line_info`: where the code from a slot on comes from.
+/// `struct bpf_line_info`: the source line of the code from a slot on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineInfo {
-    /// Slot; ascending, one at each function's start.
+    /// The slot. Ascending, with one at each function's start.
     pub insn: u32,
-    /// Offset of the file's name in the BTF strings.
+    /// Offset of the file name in the BTF strings.
     pub file: u32,
-    /// Offset of the line's text in the BTF strings.
+    /// Offset of the line text in the BTF strings.
     pub line: u32,
     /// Line number × 1024 + column.
     pub line_col: u32,
 }
 
-/// What program to load. Map references in `insns` are already file descriptors.
+/// The parameters of a load. Map references in `insns` are already file descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgSpec<'a> {
-    /// Its kind.
+    /// The program's kind.
     pub kind: ProgKind,
-    /// At most 15 bytes are kept.
+    /// The program's name, of which the kernel keeps 15 bytes.
     pub name: &'a str,
-    /// Its code.
+    /// The code.
     pub insns: &'a [Insn],
-    /// How it will be attached.
+    /// The attach type.
     pub attach: AttachType,
-    /// BTF id of what it will be attached to (tracing programs).
+    /// BTF id of the attach target (tracing programs).
     pub attach_btf_id: u32,
-    /// The BTF object of that id; `None` is vmlinux.
+    /// The BTF object that contains that id. `None` is vmlinux.
     pub attach_btf: Option<BorrowedFd<'a>>,
-    /// Our BTF, for the next two.
+    /// Our own BTF, to which the next two fields refer.
     pub btf: Option<BorrowedFd<'a>>,
-    /// Its functions.
+    /// The functions.
     pub funcs: &'a [FuncInfo],
-    /// Its lines.
+    /// The source lines.
     pub lines: &'a [LineInfo],
-    /// `BPF_F_*` of the load.
+    /// `BPF_F_*` flags of the load.
     pub flags: u32,
-    /// 0 none, 1 the failing path, 2 everything.
+    /// Log level: 0 none, 1 the failing path, 2 all paths.
     pub log_level: u32,
 }
 
@@ -167,7 +167,7 @@ struct TestAttr {
     pad: u32,
 }
 
-/// What the kernel says of a program (`struct bpf_prog_info`).
+/// The kernel's description of a program (`struct bpf_prog_info`).
 #[allow(missing_docs)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -179,7 +179,7 @@ pub struct ProgInfo {
     pub xlated_len: u32,
     jited_insns: u64,
     xlated_insns: u64,
-    /// Nanoseconds since boot.
+    /// Load time in nanoseconds since boot.
     pub load_time: u64,
     pub created_by_uid: u32,
     pub nr_map_ids: u32,
@@ -205,13 +205,14 @@ pub struct ProgInfo {
     jited_line_info_rec_size: u32,
     nr_prog_tags: u32,
     prog_tags: u64,
-    /// Zero unless statistics are on.
+    /// Zero unless run statistics are enabled.
     pub run_time_ns: u64,
-    /// Zero unless statistics are on.
+    /// Zero unless run statistics are enabled.
     pub run_cnt: u64,
-    /// Firings the kernel suppressed because the program (or another on this CPU) was already running; always counted.
+    /// Firings that the kernel suppressed because the program (or another on this CPU) was already
+    /// running. Always counted.
     pub recursion_misses: u64,
-    /// Instructions the verifier walked.
+    /// Instructions that the verifier processed.
     pub verified_insns: u32,
     pub attach_btf_obj_id: u32,
     pub attach_btf_id: u32,
@@ -219,22 +220,22 @@ pub struct ProgInfo {
 }
 
 impl ProgInfo {
-    /// Its name.
+    /// The program's name.
     pub fn name(&self) -> String {
         name_text(&self.name)
     }
 }
 
-/// A load that the kernel refused.
+/// A load that failed.
 #[derive(Clone, Debug)]
 pub struct LoadFailure {
-    /// The errno and the attempt.
+    /// The attempt and the errno.
     pub error: SysError,
-    /// The verifier's log; empty when it never got so far.
+    /// The verifier's log, empty when the verifier did not run.
     pub log: String,
 }
 
-/// A loaded program, closed on drop; the kernel keeps it while a link uses it.
+/// A loaded program, closed on drop. The kernel keeps the program while a link uses it.
 #[derive(Debug)]
 pub struct Prog {
     fd: OwnedFd,
@@ -243,20 +244,21 @@ pub struct Prog {
     attach: AttachType,
 }
 
-/// What every program of ours declares. GPL-only helpers (checked reads among them) need it.
+/// The license that all our programs declare. GPL-only helpers (checked reads among them) require
+/// it.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 const FIRST_LOG: usize = 64 << 10;
-/// The kernel refuses log buffers from `UINT_MAX >> 2` on; nobody reads more than this.
+/// The kernel rejects log buffers from `UINT_MAX >> 2` on. A longer log than this is of no use.
 const LAST_LOG: usize = 32 << 20;
 
 impl Prog {
-    /// Loads it. No log is asked for unless `log_level` says so, because it makes loading slower; when the kernel
-    /// refuses, the load is repeated with one, so that the refusal can be explained.
+    /// Loads a program. A log slows the load down, so `log_level` is usually 0. When the load
+    /// fails, it is repeated with a log, so that the failure can be explained.
     pub fn load(spec: &ProgSpec<'_>) -> Result<Prog, Box<LoadFailure>> {
         Prog::load_logged(spec).map(|(prog, _)| prog)
     }
 
-    /// As [`Prog::load`], with the log (empty at level 0).
+    /// Like [`Prog::load`], with the log (empty at level 0).
     pub fn load_logged(spec: &ProgSpec<'_>) -> Result<(Prog, String), Box<LoadFailure>> {
         let mut log = String::new();
         let mut result = if spec.log_level == 0 {
@@ -268,9 +270,10 @@ impl Prog {
             && spec.log_level == 0
             && explains(errno)
         {
-            // What the verifier was tired of says nothing by its last steps, and there are a million of them.
+            // When the verifier reaches its limits, its last steps explain nothing, and there are a
+            // million of them.
             let level = if matches!(errno, libc::E2BIG | libc::EFAULT) { LOG_STATISTICS } else { 1 };
-            // Should it succeed now (a race for memory, say), all the better.
+            // The repeated load may succeed, for example after a shortage of memory.
             result = load_with_log(spec, level, &mut log);
         }
         match result {
@@ -288,23 +291,23 @@ impl Prog {
         }
     }
 
-    /// Its name.
+    /// The program's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its kind.
+    /// The program's kind.
     pub fn kind(&self) -> ProgKind {
         self.kind
     }
 
-    /// How it will be attached.
+    /// The attach type.
     pub fn attach_type(&self) -> AttachType {
         self.attach
     }
 
-    /// Runs a raw-tracepoint program once with these arguments, here or on `cpu`; gives its R0. There must be as many
-    /// arguments as the program reads, at most 12.
+    /// Runs a raw-tracepoint program once with these arguments, on this CPU or on `cpu`. Returns
+    /// its R0. There must be as many arguments as the program reads, at most 12.
     pub fn test_run(&self, args: &[u64], cpu: Option<u32>) -> Result<u32, SysError> {
         const ON_CPU: u32 = 1;
         let mut attr = TestAttr {
@@ -321,7 +324,7 @@ impl Prog {
             .map_err(|errno| SysError::new(format!("run program \"{}\"", self.name), errno))
     }
 
-    /// What the kernel says of it.
+    /// The kernel's description of the program.
     pub fn info(&self) -> Result<ProgInfo, SysError> {
         info_by_fd(&self.fd).map_err(|errno| SysError::new(format!("query program \"{}\"", self.name), errno))
     }
@@ -339,15 +342,16 @@ impl AsRawFd for Prog {
     }
 }
 
-/// Whether a log could say more than the errno: not when the call never reached the verifier for want of privilege.
+/// Whether a log can say more than the errno. It cannot when a missing privilege kept the call from
+/// the verifier.
 fn explains(errno: i32) -> bool {
     !matches!(errno, libc::EPERM | libc::EMFILE | libc::ENFILE | libc::ENOSYS)
 }
 
-/// The log level with messages and statistics, but without steps (`BPF_LOG_STATS`).
+/// The log level for messages and statistics without steps (`BPF_LOG_STATS`).
 const LOG_STATISTICS: u32 = 4;
 
-/// One load; on failure the errno and the log's true size where the kernel (6.4) tells it.
+/// One load. On failure, the errno and the log's full size, where the kernel (6.4) reports it.
 fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<OwnedFd, (i32, usize)> {
     let mut attr = LoadAttr {
         prog_type: spec.kind as u32,
@@ -373,12 +377,12 @@ fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<OwnedFd, 
         attr.line_info = addr(spec.lines);
         attr.line_info_cnt = spec.lines.len() as u32;
     }
-    // SAFETY: every address is of a slice that outlives the call, given with its length; the kernel writes only to the
-    // log, within `log_size`, and the attribute.
+    // SAFETY: every address is of a slice that outlives the call, with its length. The kernel
+    // writes only to the log, within `log_size`, and to the attribute.
     unsafe { bpf_fd(Cmd::ProgLoad, &mut attr) }.map_err(|errno| (errno, attr.log_true_size as usize))
 }
 
-/// Loads with a log, in ever larger buffers until it fits.
+/// Loads with a log, in ever larger buffers until the log fits.
 fn load_with_log(spec: &ProgSpec<'_>, level: u32, text: &mut String) -> Result<OwnedFd, (i32, usize)> {
     let mut room = FIRST_LOG;
     loop {

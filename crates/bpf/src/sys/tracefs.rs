@@ -1,7 +1,8 @@
-//! Where the kernel's list of events and functions is.
+//! The location of tracefs, where the kernel lists events and functions.
 //!
-//! Distributions mount tracefs, containers and small systems often do not. Whoever may trace may also mount: a mount that is
-//! nowhere in the file tree, seen by this process alone and gone with it, so that nothing is left behind.
+//! Distributions mount tracefs, containers and small systems often do not. A process that may trace
+//! may also mount. Its mount is detached: it is not in the file tree, no other process sees it, and
+//! it ends with the process.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -14,11 +15,11 @@ const FSMOUNT_CLOEXEC: u32 = 1;
 /// Read-only, no set-user-id, no devices, no execution.
 const MOUNT_ATTRS: u32 = 1 | 2 | 4 | 8;
 
-/// The root of tracefs, or why there is none. Looked for once.
+/// The root of tracefs, or why there is none. Determined once.
 pub fn tracefs() -> Result<&'static Path, &'static str> {
     struct Found {
         path: PathBuf,
-        /// Holds a mount of our own.
+        /// Keeps our detached mount.
         _mount: Option<OwnedFd>,
     }
     static FOUND: OnceLock<Result<Found, String>> = OnceLock::new();
@@ -37,10 +38,10 @@ pub fn tracefs() -> Result<&'static Path, &'static str> {
     found.as_ref().map(|f| &*f.path).map_err(String::as_str)
 }
 
-/// A file system that is mounted nowhere.
+/// Creates a detached mount.
 fn mount(kind: &CStr) -> std::io::Result<OwnedFd> {
     let open = |fd: libc::c_long| match RawFd::try_from(fd) {
-        // SAFETY: a new descriptor that is nobody else's.
+        // SAFETY: a new descriptor that nothing else owns.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(std::io::Error::last_os_error()),
     };
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_found_or_the_reason_is_said() {
+    fn tracefs_is_found_or_the_reason_is_given() {
         match tracefs() {
             Ok(path) => assert!(path.join("events").is_dir()),
             Err(why) => assert!(why.contains("tracefs")),
