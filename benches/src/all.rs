@@ -1,13 +1,14 @@
-//! Everything at once: what enabling it all takes, what leaving takes, and that nothing of it stays.
+//! Measures enabling all probes together and disabling them, and checks that no cost remains
+//! afterwards.
 
 use crate::run::{Running, Tools, figure, median};
 use crate::session::{Rounds, Session, floor, ours, run};
 
-/// The providers whose probes are all enabled, each where the tracer has it.
+/// The providers whose probes are all enabled, if the tracer has the provider.
 const PROVIDERS: [&str; 3] = ["syscall:::", "sdt:::", "rawtp:::"];
 
-/// Descriptions that match something.
-fn known(tools: &Tools) -> Vec<&'static str> {
+/// The descriptions that match a probe.
+fn matching_descriptions(tools: &Tools) -> Vec<&'static str> {
     let lists = |d: &&str| {
         let mut command = std::process::Command::new(&tools.dtrace);
         command.args(["-l", "-n", d]).output().is_ok_and(|o| o.status.success())
@@ -15,12 +16,12 @@ fn known(tools: &Tools) -> Vec<&'static str> {
     PROVIDERS.into_iter().filter(lists).collect()
 }
 
-/// Enable and exit, beside as many raw tracepoints of the floor.
+/// Measures enabling and exit. The floor attaches as many raw tracepoints.
 pub(crate) fn all(tools: &Tools) {
     const ROUNDS: usize = 7;
-    let known = known(tools);
-    println!("\n{} enabled together (median of {ROUNDS})", known.join(" and "));
-    let clauses = format!("{} {{ @[probeprov] = count(); }}", known.join(","));
+    let descriptions = matching_descriptions(tools);
+    println!("\n{} enabled together (median of {ROUNDS})", descriptions.join(" and "));
+    let clauses = format!("{} {{ @[probeprov] = count(); }}", descriptions.join(","));
     let (mut mine, mut least) = (Rounds::default(), Rounds::default());
     for _ in 0..ROUNDS {
         mine.0.extend(run(ours(tools, &[], &clauses)));
@@ -40,7 +41,7 @@ pub(crate) fn all(tools: &Tools) {
     println!("  each exit, ms: dtrace {}; floor {}", exits.join(" "), floors.join(" "));
 }
 
-/// Least, median and most of some figures.
+/// Minimum, median and maximum of some figures.
 struct Spread(f64, f64, f64);
 
 fn spread(all: &[f64]) -> Spread {
@@ -49,13 +50,13 @@ fn spread(all: &[f64]) -> Spread {
     Spread(least, median(all.to_vec()), most)
 }
 
-/// The loop before anything was enabled, while everything is, and after each of many times that everything was enabled and
-/// disabled.
+/// Measures the loop before any probe was enabled, while all are, and after each of many times that
+/// all were enabled and disabled.
 pub(crate) fn off(tools: &Tools) {
     const ROUNDS: usize = 10;
-    let mut known = known(tools);
-    known.push("profile-997");
-    let clauses = known.join(",");
+    let mut descriptions = matching_descriptions(tools);
+    descriptions.push("profile-997");
+    let clauses = descriptions.join(",");
     println!(
         "\nzero effect when off: {clauses} enabled and disabled {ROUNDS} times; a loop of getppid, ns a call"
     );
@@ -67,7 +68,7 @@ pub(crate) fn off(tools: &Tools) {
         (0..ROUNDS).map(once).collect()
     };
     let before = many(&|| ());
-    // Nothing happens in between here either: what differs is the machine's noise.
+    // Nothing runs between these measurements either. They show the noise of the machine.
     let again = many(&|| ());
     let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {clauses} {{ @[probeprov] = count(); }}");
     let on = Running::start(tools.dtrace(&["-x", "switchrate=10ms"], &script)).map(|_tracer| tools.loop_ns());

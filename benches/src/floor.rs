@@ -1,8 +1,9 @@
-//! The floors: the least that any tracer can do, each a process of its own (`benches --floor …`).
+//! The floors: the minimum cost for any tracer, each measured in a process of its own (`benches
+//! --floor …`).
 //!
-//! A program of two instructions, attached to what a tracer would attach to, held for a moment, closed. It prints when
-//! everything was attached, when closing began, and the most memory it had, as the tracers' scripts do: see
-//! `crate::session`.
+//! A floor attaches a program of two instructions to the same probes as a tracer, waits for a
+//! moment, and detaches it. It prints when everything was attached, when detaching began, and its
+//! peak memory, as the tracers' scripts do; see `crate::session`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use bpf::insn::{Insn, Reg};
 use bpf::sys::{AttachType, Link, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, monotonic_ns, tracefs};
 use types::btf::{Btf, BtfKind};
 
-/// Between the last attach and the first close.
+/// The time between the last attach and the first detach.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the words after `--floor` say. Never a partial floor: whoever cannot attach everything fails.
+/// Runs the floor that the words after `--floor` select. A partial floor is an error: every probe
+/// must be attached.
 pub(crate) fn child(args: &[String]) -> Result<(), String> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut links = match words.as_slice() {
@@ -38,7 +40,7 @@ pub(crate) fn child(args: &[String]) -> Result<(), String> {
     println!("links {}", links.len());
     std::thread::sleep(PAUSE);
     println!("off {}", monotonic_ns());
-    // Last first: taking out the first of two programs of one tracepoint costs ten milliseconds.
+    // Last first: detaching the first of two programs of one tracepoint takes ten milliseconds.
     while links.pop().is_some() {}
     Ok(())
 }
@@ -55,7 +57,7 @@ pub(crate) fn sys_enter() -> Option<Link> {
     Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
 }
 
-/// So many links to raw tracepoints, each tracepoint of the kernel in turn.
+/// This number of links to raw tracepoints. The kernel's tracepoints are used in turn.
 fn raw(count: usize) -> Result<Vec<Link>, String> {
     let prog = load(ProgKind::RawTracepoint, AttachType::None, 0)?;
     let btf = vmlinux()?;
@@ -82,18 +84,18 @@ fn vmlinux() -> Result<Btf, String> {
     Btf::open(Path::new("/sys/kernel/btf/vmlinux"), None).map_err(|e| format!("{e:?}"))
 }
 
-/// Lines of one of tracefs' lists of functions.
+/// The lines of one of tracefs' lists of functions.
 fn list(name: &str) -> Result<String, String> {
     let path = tracefs().map_err(str::to_owned)?.join(name);
     std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Lines that are places of the kernel's list which no function has any more.
+/// False for entries of the kernel's list that refer to no existing function.
 fn is_function(name: &str) -> bool {
     !name.starts_with("__ftrace_invalid_address")
 }
 
-/// One link a side, by address.
+/// One `kprobe_multi` link per side, by address.
 fn multi(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
     let text = list("available_filter_functions_addrs")?;
     let addresses: Vec<u64> = text
@@ -109,7 +111,7 @@ fn multi(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
     sides.iter().map(|side| attach(side).map_err(|e| e.to_string())).collect()
 }
 
-/// The functions' names, each once, without their modules.
+/// The names of the functions, without duplicates and without their modules.
 fn functions(prefix: &str) -> Result<Vec<String>, String> {
     let text = list("available_filter_functions")?;
     let names = text.lines().filter_map(|l| l.split_whitespace().next());
@@ -120,7 +122,7 @@ fn functions(prefix: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// One program and one link a function and side: where the kernel knows its type.
+/// One program and one link per function and side, for functions whose type the kernel knows.
 fn fentry(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
     let btf = vmlinux()?;
     let names = functions(prefix)?;
@@ -131,11 +133,11 @@ fn fentry(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
         let prog = load(ProgKind::Tracing, kind, id)?;
         Link::tracing(&prog, 0).map_err(|e| e.to_string())
     };
-    // What one function refuses, it refuses a tracer too.
+    // A function that rejects this program rejects a tracer's program too.
     Ok(ids.iter().flat_map(|id| sides.iter().filter_map(|side| attach(*id, *side).ok())).collect())
 }
 
-/// One perf event a function and side, all of one program.
+/// One perf event per function and side, all with one program.
 fn kprobe(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
     let prog = load(ProgKind::Kprobe, AttachType::None, 0)?;
     let attach = |name: &str, side: bool| Link::perf_event(&prog, PerfEvent::kprobe(name, 0, side)?, 0);

@@ -1,17 +1,19 @@
-//! What is measured in a guest: the kernel's functions. Times there are long and not proportional to a machine's, so
-//! what counts are the ratios within one boot.
+//! Sections that are measured in a guest: probes on functions of the kernel. Times in an emulated
+//! guest are long and not proportional to those of a machine, so only the ratios within one boot
+//! are meaningful.
 
 use std::process::Command;
 
 use crate::run::{Running, Tools, figure, median, whole};
 use crate::session::{Rounds, Session, floor, ours, run, theirs};
 
-/// Interleaved rounds of each section: `ROUNDS`, or two, since an emulated guest needs up to a minute for one.
+/// Number of interleaved rounds of each section: `ROUNDS`, or two in a guest, since an emulated
+/// guest needs up to a minute for one.
 fn rounds() -> usize {
     std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2)
 }
 
-/// One line of ratio, with the figure it should reach.
+/// Prints a ratio and the target that it should reach.
 fn ratio(what: &str, value: f64, at_most: f64) {
     let mark = match value {
         v if v.is_nan() => "",
@@ -21,7 +23,7 @@ fn ratio(what: &str, value: f64, at_most: f64) {
     println!("  {what:<52} {:>6}  (at most {at_most}) {mark}", figure(value, 2));
 }
 
-/// All functions' entries.
+/// Measures the entry probes of all functions.
 pub(crate) fn functions(tools: &Tools) {
     println!(
         "\nall function entries: fbt:::entry {{ @[probemod] = count(); }}, kprobe:* {{ @ = count(); }} (median of {})",
@@ -45,7 +47,7 @@ pub(crate) fn functions(tools: &Tools) {
     ratio("memory, MiB", mine.of(|s| s.peak_kb / 1024.0), 100.0);
 }
 
-/// Seventy-five functions, entry and return.
+/// Measures entry and return probes of seventy-five functions.
 pub(crate) fn vfs(tools: &Tools) {
     println!("\nfbt::vfs_*: entry and return, until the last program is gone (median of {})", rounds());
     let means = ["multi", "fentry", "kprobe"];
@@ -53,7 +55,7 @@ pub(crate) fn vfs(tools: &Tools) {
     let [mut mine, mut peers] = [const { Rounds(Vec::new()) }; 2];
     for _ in 0..rounds() {
         for (rounds, means) in floors.iter_mut().zip(means) {
-            // Functions one by one are the floor only where there is nothing better.
+            // The floor attaches functions one by one only when `kprobe_multi` is not available.
             if means == "multi" || !has_multi() {
                 rounds.0.extend(run(floor(&[means, "both", "vfs_"])));
             }
@@ -77,13 +79,13 @@ pub(crate) fn vfs(tools: &Tools) {
     ratio("dtrace's own exit, s", mine.of(|s| s.exit) / 1e3, 1.0);
 }
 
-/// Whether functions can be probed many at once, by address.
+/// True when many functions can be probed with one link, by address.
 fn has_multi() -> bool {
     let list = bpf::sys::tracefs().map(|t| t.join("available_filter_functions_addrs").exists());
     list.unwrap_or(false)
 }
 
-/// One firing of a probe on `vfs_read`.
+/// Measures one firing of a probe on `vfs_read`.
 pub(crate) fn firing(tools: &Tools) {
     println!(
         "\ncost of a firing of vfs_read's entry: a loop of read (ns a call, least of {} interleaved rounds)",
@@ -111,7 +113,7 @@ pub(crate) fn firing(tools: &Tools) {
     ratio("a firing, of the C port's", (mine - bare) / (port - bare), 1.0);
 }
 
-/// The list of all probes.
+/// Measures the list of all probes.
 pub(crate) fn list(tools: &Tools) {
     const ROUNDS: usize = 5;
     println!("\nthe list of all probes (median of {ROUNDS})");
@@ -121,7 +123,7 @@ pub(crate) fn list(tools: &Tools) {
         command.arg(flag);
         whole(command)
     };
-    // Another process follows the mount by our descriptor.
+    // Another process can reach the mount through our descriptor.
     let ours = format!("/proc/{}/", std::process::id());
     let functions = bpf::sys::tracefs().map(|t| t.join("available_filter_functions"));
     let functions = functions.map(|f| f.to_string_lossy().replace("/proc/self/", &ours));

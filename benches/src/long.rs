@@ -1,13 +1,14 @@
-//! Long scripts: what it costs to compile and load them, and how that grows.
+//! Measures compiling and loading long scripts, and how the cost grows with their length.
 //!
-//! CPU time of the process, not the wall's, so that other work on the machine shows less. Each shape is one statement or
-//! clause said many times; "growth of 10" is what a thousand cost over what a hundred cost.
+//! The figure is CPU time of the process, not wall time, so that other work on the machine has less
+//! effect. Each shape is one statement or clause repeated many times. "growth of 10" is the cost of
+//! a thousand repetitions divided by the cost of a hundred.
 
 use std::process::Command;
 
 use crate::run::{Tools, median, whole};
 
-/// A shape: what it is called, what stands around its repetitions, and one of them.
+/// A shape: its name, the text around the repetitions, and the repeated text.
 struct Shape {
     what: &'static str,
     options: &'static [&'static str],
@@ -81,7 +82,7 @@ impl Shape {
     }
 }
 
-/// Compile only, and compile, load and end.
+/// Measures compiling only, and compiling, loading and exiting.
 pub(crate) fn long(tools: &Tools) {
     const ROUNDS: usize = 5;
     println!("\nlong scripts: CPU ms of -e, and of compile, load, exit (median of {ROUNDS})");

@@ -1,12 +1,14 @@
 //! The benchmark harness: this tracer beside its peer and the floor, interleaved in one run.
 //!
-//! `cargo xtask bench [--vm KERNEL] [SECTION…]` runs it, here or in a guest. The peer is bpftrace, taken from a root made
-//! with debootstrap (`DTRACE_PEERS`, default `target/vm/peers`) or from this machine; where there is none its columns say
-//! so; likewise the C port of DTrace. The floor is the least any tracer can do: a program of two instructions.
+//! `cargo xtask bench [--vm KERNEL] [SECTION…]` runs it, here or in a guest. The peer is bpftrace,
+//! from a root file system made with debootstrap (`DTRACE_PEERS`, default `target/vm/peers`) or
+//! from this machine. The C port of DTrace is used likewise. If one of them is missing, its columns
+//! say so. The floor is the minimum cost for any tracer: a program of two instructions.
 //!
-//! Every figure is the minimum (costs) or median (times) of interleaved rounds: on a shared machine the minimum is what
-//! the code costs, and interleaving keeps a drift of the machine out of the ratios. All of them run at the highest
-//! ordinary priority, where that is allowed, so that other work on the machine counts less.
+//! Every figure is the minimum (costs) or median (times) of interleaved rounds. On a shared machine
+//! the minimum is the cost of the code, and interleaving keeps a drift of the machine out of the
+//! ratios. All programs run at the highest ordinary priority, if permitted, so that other work on
+//! the machine has less effect.
 
 mod all;
 mod floor;
@@ -19,7 +21,7 @@ mod session;
 
 use std::process::ExitCode;
 
-use sections::Where;
+use sections::Place;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let here = if std::env::var_os("DTRACE_IN_VM").is_some() { Where::Guest } else { Where::Machine };
+    let here = if std::env::var_os("DTRACE_IN_VM").is_some() { Place::Guest } else { Place::Machine };
     if let Some(unknown) = args.iter().find(|a| !sections::ALL.iter().any(|(name, ..)| name == a)) {
         eprintln!(
             "bench: no section {unknown}; there are {}",
@@ -44,8 +46,8 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    let wanted = |name: &str, place: Where| match args.is_empty() {
-        true => place == here || place == Where::Both,
+    let wanted = |name: &str, place: Place| match args.is_empty() {
+        true => place == here || place == Place::Both,
         false => args.iter().any(|a| a == name),
     };
     let tools = match run::Tools::new(peer::bpftrace(), peer::c_port()) {
@@ -55,12 +57,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // SAFETY: no memory is involved. Where it is refused, the figures are what the machine leaves us.
+    // SAFETY: the call accesses no memory. If it is not permitted, the priority stays as it is.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    if here == Where::Guest && std::env::var_os("RANDOM_ADDRESSES").is_none() {
-        // An emulator translates code that comes to lie elsewhere anew, which takes it longer than a short program runs. So
-        // all programs of a run lie where they lay the time before.
-        // SAFETY: no memory is involved.
+    if here == Place::Guest && std::env::var_os("RANDOM_ADDRESSES").is_none() {
+        // An emulator must translate code again when it is at another address, which takes longer
+        // than a short program runs. So address randomization is disabled for all programs of a
+        // run. SAFETY: the call accesses no memory.
         unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
     }
     println!("{}", tools.heading());

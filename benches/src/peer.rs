@@ -1,15 +1,15 @@
-//! Where the peers are: bpftrace, and the C port of DTrace.
+//! Finds the peers: bpftrace and the C port of DTrace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a peer is called.
+/// How to run a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     words: Vec<String>,
-    /// What stands before a script.
+    /// Options before the script.
     options: &'static [&'static str],
-    /// What it calls itself.
+    /// The version it reports.
     pub(crate) version: String,
 }
 
@@ -28,34 +28,34 @@ impl Peer {
     }
 }
 
-fn done(command: &mut Command) -> bool {
+fn succeeds(command: &mut Command) -> bool {
     command.status().is_ok_and(|s| s.success())
 }
 
-/// What bpftrace needs of the system inside its root. A tracefs of its own, where the system has none mounted: it does
-/// not start without one.
+/// Mounts the file systems that bpftrace needs inside its root. It does not start without a
+/// tracefs, so one is mounted if the system has none.
 fn mount_in(root: &Path) {
     for dir in ["proc", "sys", "dev"] {
         let place = root.join(dir);
-        if !done(Command::new("mountpoint").arg("-q").arg(&place)) {
-            let _ = done(Command::new("mount").arg("--rbind").arg(format!("/{dir}")).arg(&place));
-            let _ = done(Command::new("mount").arg("--make-rslave").arg(&place));
+        if !succeeds(Command::new("mountpoint").arg("-q").arg(&place)) {
+            let _ = succeeds(Command::new("mount").arg("--rbind").arg(format!("/{dir}")).arg(&place));
+            let _ = succeeds(Command::new("mount").arg("--make-rslave").arg(&place));
         }
     }
     let tracing = root.join("sys/kernel/tracing");
     if !tracing.join("available_events").exists() {
-        let _ = done(Command::new("mount").args(["-t", "tracefs", "none"]).arg(&tracing));
+        let _ = succeeds(Command::new("mount").args(["-t", "tracefs", "none"]).arg(&tracing));
     }
 }
 
-/// The root with the peers, where there is one.
+/// The root file system with the peers, if there is one.
 fn root() -> Option<PathBuf> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default();
     let root = std::env::var_os("DTRACE_PEERS").map_or_else(|| top.join("target/vm/peers"), PathBuf::from);
     root.join("usr/bin/bpftrace").exists().then_some(root)
 }
 
-/// bpftrace of the root with the peers, or of this machine.
+/// bpftrace of that root, or of this machine.
 pub(crate) fn bpftrace() -> Option<Peer> {
     let mut candidates = vec![vec!["bpftrace".to_string()]];
     if let Some(root) = root() {
@@ -65,7 +65,7 @@ pub(crate) fn bpftrace() -> Option<Peer> {
     candidates.into_iter().find_map(|words| Peer::new(words, "--version", &["-q", "-e"]))
 }
 
-/// The C port of DTrace in the root with the peers.
+/// The C port of DTrace in that root.
 pub(crate) fn c_port() -> Option<Peer> {
     let root = root().filter(|r| r.join("usr/sbin/dtrace").exists())?;
     let words = vec!["chroot".into(), root.display().to_string(), "/usr/sbin/dtrace".into()];

@@ -1,4 +1,4 @@
-//! Running the tracers and the traced loop.
+//! Runs the tracers and the traced loop.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::peer::Peer;
 
-/// The programs of a run.
+/// The programs used by a run.
 pub(crate) struct Tools {
     pub(crate) dtrace: PathBuf,
     pub(crate) peer: Option<Peer>,
@@ -17,18 +17,20 @@ pub(crate) struct Tools {
     pub(crate) port: Option<Peer>,
 }
 
-/// Calls of a batch of the traced loop. Short, so that on a shared machine some batches run undisturbed.
+/// Number of calls in a batch of the traced loop. Short, so that on a shared machine some batches
+/// run undisturbed.
 pub(crate) const BATCH: u32 = 1_000;
 
-/// One call of the traced loop in nanoseconds, on one CPU: so many batches, or half a second's worth, and of their figures
-/// the one that a twentieth are below. Disturbed batches are above it; the very least are accidents of the clock.
+/// Measures one call of the traced loop in nanoseconds, on one CPU. It runs this number of batches,
+/// or half a second's worth, and reports the 5th percentile. Disturbed batches are above it. The
+/// lowest values are artefacts of the clock.
 pub(crate) fn child_loop(args: &[String]) {
     let batches: Option<u64> = args.get(1).and_then(|a| a.parse().ok());
     let file = std::fs::File::open("/dev/null").ok().filter(|_| args.first().is_some_and(|a| a == "read"));
     let file = file.as_ref().map(AsRawFd::as_raw_fd);
     let end = Instant::now() + Duration::from_millis(500);
     if let Some(last) = bpf::sys::online_cpus().last() {
-        // SAFETY: an all-zero set is valid, and the kernel reads just its size.
+        // SAFETY: an all-zero set is valid, and the kernel reads only its size.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(*last as usize, &mut set);
@@ -43,9 +45,9 @@ pub(crate) fn child_loop(args: &[String]) {
         }
         for _ in 0..BATCH {
             match file {
-                // SAFETY: no byte is written.
+                // SAFETY: the call writes no byte.
                 Some(fd) => unsafe { libc::syscall(libc::SYS_read, fd, std::ptr::null_mut::<u8>(), 0) },
-                // SAFETY: no arguments.
+                // SAFETY: the call has no arguments.
                 None => unsafe { libc::syscall(libc::SYS_getppid) },
             };
         }
@@ -55,32 +57,32 @@ pub(crate) fn child_loop(args: &[String]) {
     println!("{}", all.get(all.len() / 20).copied().unwrap_or(f64::NAN));
 }
 
-/// A figure, or a dash for what was not measured.
+/// Formats a figure, or a dash if it was not measured.
 pub(crate) fn figure(value: f64, decimals: usize) -> String {
     if value.is_nan() { "-".into() } else { format!("{value:.decimals$}") }
 }
 
-/// Median of some figures.
+/// The median of some figures.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A tracer that runs beside the loop, stopped on drop.
+/// A tracer that runs beside the loop. Dropping it stops it.
 pub(crate) struct Running {
     child: Child,
-    /// Reads its output away, so that it never blocks.
+    /// Drains its output, so that the tracer never blocks.
     reader: Option<JoinHandle<u64>>,
 }
 
-/// Lines that begin with a digit.
+/// Counts the lines that begin with a digit.
 fn rows(lines: impl BufRead) -> u64 {
     let lines = lines.lines().map_while(Result::ok);
     lines.filter(|l| l.starts_with(|c: char| c.is_ascii_digit())).count() as u64
 }
 
 impl Running {
-    /// Starts a tracer whose script prints "ready" first, and waits for it.
+    /// Starts a tracer whose script first prints "ready", and waits for that line.
     pub(crate) fn start(mut command: Command) -> Option<Running> {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
@@ -91,17 +93,17 @@ impl Running {
             line.clear();
         }
         if line.is_empty() {
-            // It ended without a word there.
+            // It exited before printing the line.
             let _ = child.wait();
             return None;
         }
         let reader = std::thread::spawn(move || rows(lines));
-        // BEGIN runs before the rest is live in both tracers.
+        // In both tracers, BEGIN runs before the other probes are enabled.
         std::thread::sleep(Duration::from_millis(300));
         Some(Running { child, reader: Some(reader) })
     }
 
-    /// Stops it; the rows that it printed after "ready".
+    /// Stops it. Returns the number of rows printed after "ready".
     pub(crate) fn end(mut self) -> u64 {
         let reader = self.reader.take();
         drop(self);
@@ -111,7 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SAFETY: a child of ours that has not been waited for.
+        // SAFETY: our child, which has not been waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
@@ -125,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-/// Wall and CPU seconds and peak kilobytes of one process.
+/// Wall and CPU seconds and peak memory in kilobytes of one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) seconds: f64,
@@ -133,12 +135,12 @@ pub(crate) struct Cost {
     pub(crate) peak_kb: f64,
 }
 
-/// Runs a command to its end; `None` when it fails.
+/// Runs a command to its end. `None` when it fails.
 pub(crate) fn whole(mut command: Command) -> Option<Cost> {
     let start = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
     let mut status = 0;
-    // SAFETY: an all-zero rusage is valid; both pointers are.
+    // SAFETY: an all-zero rusage is valid, and both pointers are valid.
     let (pid, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         (libc::wait4(child.id() as i32, &mut status, 0, &mut usage), usage)
@@ -152,7 +154,7 @@ pub(crate) fn whole(mut command: Command) -> Option<Cost> {
 }
 
 impl Tools {
-    /// The release binary beside this one.
+    /// Finds the release binary beside this one.
     pub(crate) fn new(peer: Option<Peer>, port: Option<Peer>) -> Result<Tools, String> {
         let me = std::env::current_exe().map_err(|e| e.to_string())?;
         let dtrace =
@@ -163,7 +165,7 @@ impl Tools {
         Ok(Tools { dtrace, peer, port })
     }
 
-    /// What runs where.
+    /// Describes kernel, CPUs and programs of this run.
     pub(crate) fn heading(&self) -> String {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let version = |peer: &Option<Peer>| {
@@ -174,19 +176,19 @@ impl Tools {
         format!("kernel {}, {cpus} CPUs; peer: {peer}; C port: {port}", kernel.trim())
     }
 
-    /// `dtrace -qn SCRIPT`, with further words before it.
+    /// `dtrace -qn SCRIPT`, with further options before the script.
     pub(crate) fn dtrace(&self, words: &[&str], script: &str) -> Command {
         let mut command = Command::new(&self.dtrace);
         command.arg("-q").args(words).arg("-n").arg(script);
         command
     }
 
-    /// Nanoseconds a call of the loop of getppid.
+    /// Nanoseconds per call of the getppid loop.
     pub(crate) fn loop_ns(&self) -> f64 {
         self.loop_of("getppid")
     }
 
-    /// Nanoseconds a call of a loop: `getppid`, or `read` of no bytes.
+    /// Nanoseconds per call of a loop: `getppid`, or `read` of no bytes.
     pub(crate) fn loop_of(&self, call: &str) -> f64 {
         let me = std::env::current_exe().unwrap_or_default();
         let out = Command::new(me).args(["--loop", call]).output();

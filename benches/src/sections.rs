@@ -1,4 +1,4 @@
-//! What is measured: start, cost per event, rows, enable and exit.
+//! The sections: start, cost per event, rows, enable and exit.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -6,40 +6,41 @@ use std::time::Instant;
 use crate::floor::sys_enter;
 use crate::run::{BATCH, Running, Tools, figure, median, whole};
 
-/// What measures.
+/// A section's code.
 type Section = fn(&Tools);
 
-/// Where a section is measured when none is named: on this machine, in a guest.
+/// Where a section runs when none is named: on this machine or in a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum Place {
     Machine,
     Guest,
     Both,
 }
 
-/// Name, place and code of each section. What nothing was enabled before comes first.
-pub(crate) const ALL: [(&str, Where, Section); 11] = [
-    ("off", Where::Machine, crate::all::off),
-    ("all", Where::Machine, crate::all::all),
-    ("start", Where::Machine, start),
-    ("event", Where::Machine, event),
-    ("rows", Where::Machine, rows),
-    ("exit", Where::Machine, exit),
-    ("long", Where::Machine, crate::long::long),
-    ("list", Where::Both, crate::guest::list),
-    ("firing", Where::Guest, crate::guest::firing),
-    ("vfs", Where::Guest, crate::guest::vfs),
-    ("functions", Where::Guest, crate::guest::functions),
+/// Name, place and code of each section. Sections that require that no probe was enabled before
+/// come first.
+pub(crate) const ALL: [(&str, Place, Section); 11] = [
+    ("off", Place::Machine, crate::all::off),
+    ("all", Place::Machine, crate::all::all),
+    ("start", Place::Machine, start),
+    ("event", Place::Machine, event),
+    ("rows", Place::Machine, rows),
+    ("exit", Place::Machine, exit),
+    ("long", Place::Machine, crate::long::long),
+    ("list", Place::Both, crate::guest::list),
+    ("firing", Place::Guest, crate::guest::firing),
+    ("vfs", Place::Guest, crate::guest::vfs),
+    ("functions", Place::Guest, crate::guest::functions),
 ];
 
-/// Wall time and peak memory of a program that prints nothing and ends.
+/// Measures wall time and peak memory of a program that prints nothing and exits.
 fn start(tools: &Tools) {
     const ROUNDS: usize = 11;
     println!("\nstart to exit of BEGIN {{ exit(0); }} (median of {ROUNDS})");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         ours.extend(whole(tools.dtrace(&[], "BEGIN { exit(0); }")));
-        // The peer needs a third of a second each time: fewer rounds.
+        // The peer needs a third of a second each time, so it runs in fewer rounds.
         if let Some(peer) = tools.peer.as_ref().filter(|_| round % 3 == 0) {
             theirs.extend(whole(peer.command("BEGIN { exit(); }")));
         }
@@ -51,52 +52,52 @@ fn start(tools: &Tools) {
     }
 }
 
-/// A question in both languages.
-struct Question {
+/// The same program in both languages.
+struct Program {
     what: &'static str,
     ours: &'static str,
     theirs: &'static str,
 }
 
-const QUESTIONS: [Question; 8] = [
-    Question {
+const PROGRAMS: [Program; 8] = [
+    Program {
         what: "@ = count(), this call",
         ours: "syscall::getppid:entry { @ = count(); }",
         theirs: "tracepoint:syscalls:sys_enter_getppid { @ = count(); }",
     },
-    Question {
+    Program {
         what: "@[execname] = count(), every call",
         ours: "syscall:::entry { @[execname] = count(); }",
         theirs: "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }",
     },
-    Question {
+    Program {
         what: "@[probefunc] = count(), every call",
         ours: "syscall:::entry { @[probefunc] = count(); }",
         theirs: "tracepoint:raw_syscalls:sys_enter { @[args.id] = count(); }",
     },
-    Question {
+    Program {
         what: "@ = count(), another call",
         ours: "syscall::swapon:entry { @ = count(); }",
         theirs: "tracepoint:syscalls:sys_enter_swapon { @ = count(); }",
     },
-    Question {
+    Program {
         what: "@ = quantize(arg0), this call",
         ours: "syscall::getppid:entry { @ = quantize(arg0); }",
         theirs: "tracepoint:raw_syscalls:sys_enter /args.id == 110/ { @ = hist(args.args[0]); }",
     },
-    Question {
+    Program {
         what: "@[pid, execname] = count(), this call",
         ours: "syscall::getppid:entry { @[pid, execname] = count(); }",
         theirs: "tracepoint:syscalls:sys_enter_getppid { @[pid, comm] = count(); }",
     },
-    Question {
+    Program {
         what: "@ = quantize(timestamp - self->t)",
         ours: "syscall::getppid:entry { self->t = timestamp; } syscall::getppid:return /self->t/ \
                { @ = quantize(timestamp - self->t); self->t = 0; }",
         theirs: "tracepoint:syscalls:sys_enter_getppid { @t[tid] = nsecs; } \
                  tracepoint:syscalls:sys_exit_getppid /@t[tid]/ { @ = hist(nsecs - @t[tid]); delete(@t, tid); }",
     },
-    Question {
+    Program {
         what: "@[stack()] = count(), this call",
         ours: "syscall::getppid:entry { @[stack()] = count(); }",
         theirs: "tracepoint:syscalls:sys_enter_getppid { @[kstack] = count(); }",
@@ -110,8 +111,8 @@ fn event(tools: &Tools) {
         "  {:<36} {:>7} {:>7} {:>7} {:>7} {:>8} {:>6}",
         "", "bare", "floor", "dtrace", "peer", "+floor", "ratio"
     );
-    for q in QUESTIONS {
-        // NaN loses against any number in `f64::min`, and shows as what was not measured.
+    for q in PROGRAMS {
+        // `f64::min` prefers any number to NaN, and NaN is printed as not measured.
         let [mut bare, mut least, mut ours, mut theirs] = [f64::NAN; 4];
         for _ in 0..ROUNDS {
             bare = bare.min(tools.loop_ns());
@@ -144,7 +145,7 @@ fn event(tools: &Tools) {
     );
 }
 
-/// Records at full speed: what came out, and what was reported lost, of so many calls.
+/// Measures records at full speed: the number of calls, of printed rows, and of reported drops.
 fn rows(tools: &Tools) {
     const CALLS: u64 = 3_000_000;
     const ROUNDS: usize = 3;
@@ -160,12 +161,12 @@ fn rows(tools: &Tools) {
     show_rows("peer", CALLS, theirs);
 }
 
-/// What printed more in a second.
+/// The one with the higher rate.
 fn better(a: Option<Rows>, b: Option<Rows>) -> Option<Rows> {
     a.into_iter().chain(b).max_by(|a, b| a.rate().total_cmp(&b.rate()))
 }
 
-/// Rows of one tracer.
+/// The rows of one tracer.
 struct Rows {
     printed: u64,
     dropped: u64,
@@ -173,7 +174,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Printed in a second.
+    /// Rows printed per second.
     fn rate(&self) -> f64 {
         self.printed as f64 / self.seconds
     }
@@ -191,7 +192,7 @@ fn show_rows(name: &str, calls: u64, rows: Option<Rows>) {
     );
 }
 
-/// Start, all calls, drain and end are in the time.
+/// The time includes start, all calls, the last drain and the end.
 fn our_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     let me = std::env::current_exe().ok()?;
     let target = format!("{} --loop getppid {}", me.display(), calls / u64::from(BATCH));
@@ -215,7 +216,8 @@ fn our_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     Some(Rows { printed: printed as u64, dropped, seconds })
 }
 
-/// Only the calls are in the time, not the peer's start and end. It does not say what it lost.
+/// The time includes only the calls, not start and end of the peer. The peer does not report its
+/// drops.
 fn their_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     let script = "BEGIN { printf(\"ready\\n\"); } tracepoint:syscalls:sys_enter_getppid /comm == \"benches\"/ \
                   { printf(\"%llu\\n\", nsecs); }";
@@ -230,12 +232,13 @@ fn their_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     Some(Rows { printed: tracer.end(), dropped: 0, seconds })
 }
 
-/// Enable and exit with every system call probed, entry and return: how long from `exit()` to the end of the process.
+/// Measures enabling and exit with every system call probed, entry and return. Exit is the time
+/// from `exit()` to the end of the process.
 fn exit(tools: &Tools) {
     println!(
         "\nevery system call, entry and return, for 0.3 s: exit() to the end of the process, and all in all"
     );
-    // Each tracer's own clock says when exit() was called.
+    // Each tracer's own clock reports when exit() was called.
     let ours = "syscall::: { @[probefunc] = count(); } \
                 tick-300ms { printf(\"at %d \", timestamp); exit(0); }";
     let theirs = "tracepoint:syscalls:sys_* { @[probe] = count(); } \
@@ -246,7 +249,7 @@ fn exit(tools: &Tools) {
     show_exit("peer", "once", &once.into_iter().collect::<Vec<_>>());
 }
 
-/// Milliseconds.
+/// Times in milliseconds.
 struct Exit {
     after: f64,
     whole: f64,

@@ -1,9 +1,11 @@
-//! A whole session of a tracer, timed: start, everything attached, exit called, process ended, last program gone.
+//! Measures a whole session of a tracer: start, all probes attached, exit called, process ended,
+//! last program unloaded.
 //!
-//! Every tracer says on its standard output `on T` when all its probes are live and `off T` when its exit begins, T being
-//! the monotonic clock: the scripts do it in `BEGIN` and in a probe of the clock half a second later, which both
-//! tracers run when the rest is attached. The process ends after that; what it left to be closed by others is gone from
-//! the kernel when none of the programs is left that it held when all was live.
+//! Every tracer prints `on T` when all its probes are enabled and `off T` when its exit begins. T
+//! is the monotonic clock. The scripts print these in `BEGIN` and in a clock probe half a second
+//! later; both tracers run these after attaching the other probes. Then the process exits. The
+//! kernel may finish closing later: the last program is unloaded when the kernel has none of the
+//! programs that the process held while all probes were enabled.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -14,24 +16,25 @@ use bpf::sys::{ObjectKind, ids, monotonic_ns};
 use crate::floor::PAUSE;
 use crate::run::{Tools, figure, median};
 
-/// Milliseconds, and kilobytes.
+/// Figures of one session in milliseconds and kilobytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Session {
-    /// Start of the process to all probes live.
+    /// From the start of the process until all probes are enabled.
     pub(crate) enable: f64,
-    /// `exit()` to the end of the process.
+    /// From `exit()` to the end of the process.
     pub(crate) exit: f64,
-    /// `exit()` to when the kernel had the last program of it.
+    /// From `exit()` until the kernel has unloaded its last program.
     pub(crate) gone: f64,
-    /// CPU time of the process until all probes were live, and from then on: other work on the machine shows less there.
+    /// CPU time of the process until all probes were enabled, and after that. Other work on the
+    /// machine has less effect on it.
     pub(crate) cpu: [f64; 2],
-    /// The most memory the process had.
+    /// Peak memory of the process.
     pub(crate) peak_kb: f64,
-    /// BPF links it held.
+    /// Number of BPF links it held.
     pub(crate) links: usize,
 }
 
-/// The script of a session with these clauses.
+/// A session of our tracer with these clauses.
 pub(crate) fn ours(tools: &Tools, words: &[&str], clauses: &str) -> Command {
     let script = format!(
         "BEGIN {{ printf(\"on %d\\n\", timestamp); }} {clauses} \
@@ -43,7 +46,7 @@ pub(crate) fn ours(tools: &Tools, words: &[&str], clauses: &str) -> Command {
     tools.dtrace(&all, &script)
 }
 
-/// The same of the peer.
+/// The same session of the peer.
 pub(crate) fn theirs(tools: &Tools, clauses: &str) -> Option<Command> {
     let script = format!(
         "BEGIN {{ printf(\"on %llu\\n\", nsecs(monotonic)); }} {clauses} \
@@ -55,16 +58,16 @@ pub(crate) fn theirs(tools: &Tools, clauses: &str) -> Option<Command> {
     Some(command)
 }
 
-/// A floor.
+/// A session of a floor.
 pub(crate) fn floor(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap_or_default());
     command.arg("--floor").args(words);
     command
 }
 
-/// Milliseconds of CPU that a process has had.
+/// CPU time of a process in milliseconds.
 fn cpu_of(pid: u32) -> f64 {
-    // SAFETY: both are plain numbers, and the pointers are valid.
+    // SAFETY: both are plain integers, and the pointers are valid.
     unsafe {
         let (mut clock, mut time): (libc::clockid_t, libc::timespec) = std::mem::zeroed();
         if libc::clock_getcpuclockid(pid as i32, &mut clock) != 0
@@ -76,8 +79,8 @@ fn cpu_of(pid: u32) -> f64 {
     }
 }
 
-/// How many links a process holds, and the ids of its programs. (Others load programs meanwhile, so the kernel's list
-/// alone does not tell.)
+/// The number of links that a process holds, and the ids of its programs. Other processes load
+/// programs too, so the kernel's list of programs is not enough.
 fn held(pid: u32) -> (usize, Vec<u32>) {
     let (mut links, mut programs) = (0, Vec::new());
     for info in std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
@@ -89,8 +92,8 @@ fn held(pid: u32) -> (usize, Vec<u32>) {
     (links, programs)
 }
 
-/// Runs it to its end, and on until its programs are gone. `None` when it failed, with its last words on our standard
-/// error.
+/// Runs a session to its end and waits until its programs are unloaded. `None` when it failed; then
+/// its last message is printed to standard error.
 pub(crate) fn run(mut command: Command) -> Option<Session> {
     let started = monotonic_ns();
     let mut child =
@@ -109,7 +112,7 @@ pub(crate) fn run(mut command: Command) -> Option<Session> {
         off = number("off ").or(off);
     }
     let mut status = 0;
-    // SAFETY: an all-zero rusage is valid; both pointers are.
+    // SAFETY: an all-zero rusage is valid, and both pointers are valid.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::wait4(child.id() as i32, &mut status, 0, &mut usage);
@@ -117,7 +120,7 @@ pub(crate) fn run(mut command: Command) -> Option<Session> {
     };
     let ended = monotonic_ns();
     let (Some(on), Some(off), 0) = (on, off, status) else {
-        // Who holds its standard error may live on: its words are not waited for.
+        // Another process may hold its standard error open, so do not wait for the end of the file.
         std::thread::sleep(Duration::from_millis(100));
         let said = if errors.is_finished() { errors.join().unwrap_or_default() } else { String::new() };
         eprintln!("    failed: {}", said.lines().next_back().unwrap_or("it said nothing"));
@@ -151,7 +154,7 @@ impl Rounds {
         median(self.0.iter().map(figure).collect())
     }
 
-    /// The heading of [`Rounds::line`].
+    /// The heading of the table of [`Rounds::line`].
     pub(crate) fn heading() -> String {
         format!(
             "  {:<24} {:>9} {:>8} {:>8} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
@@ -159,7 +162,7 @@ impl Rounds {
         )
     }
 
-    /// One line of a table.
+    /// One row of the table.
     pub(crate) fn line(&self, name: &str) -> String {
         format!(
             "  {name:<24} {:>9} {:>8} {:>8} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
@@ -182,7 +185,7 @@ impl Session {
         self.enable + self.exit
     }
 
-    /// Enable plus the time until the last program was gone.
+    /// Enable plus the time until the last program was unloaded.
     pub(crate) fn until_gone(&self) -> f64 {
         self.enable + self.gone
     }
