@@ -6,15 +6,17 @@
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  output     where results go
+//!  manual     the manual page, from the tables
+//!  status     the exit statuses
 //! ```
-//!
-//! Exit status: 0, or what `exit()` was given; 1 when something failed; 2 for a wrong command line.
 
 mod command;
 mod flags;
 mod interrupt;
+mod manual;
 mod output;
 mod run;
+mod status;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -36,8 +38,8 @@ pub(crate) fn to_stderr(text: impl Display) {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args_os().skip(1).map(|w| raw::text(w.into_vec())).collect();
     if words.first().is_some_and(|w| w == "--manual-page") {
-        to_stdout(flags::manual_page());
-        return ExitCode::SUCCESS;
+        to_stdout(manual::page());
+        return ExitCode::from(status::SUCCESS.code);
     }
     match command::parse(&words) {
         Ok(command) => ExitCode::from(run::run(command)),
@@ -46,15 +48,15 @@ fn main() -> ExitCode {
                 to_stderr(format!("dtrace: {message}\n"));
             }
             to_stderr(flags::usage());
-            ExitCode::from(2)
+            ExitCode::from(status::USAGE.code)
         }
         Err(command::Wrong::Words(message)) => {
             to_stderr(format!("dtrace: {message}\n"));
-            ExitCode::from(2)
+            ExitCode::from(status::USAGE.code)
         }
         Err(command::Wrong::Value(message)) => {
             to_stderr(format!("dtrace: {message}\n"));
-            ExitCode::FAILURE
+            ExitCode::from(status::FAILURE.code)
         }
     }
 }

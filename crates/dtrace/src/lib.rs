@@ -14,6 +14,7 @@
 //!  machine    the kernel side: maps, programs, links
 //!  deadman    who stops a session that leaves the machine no time
 //!  session    the life of it
+//!  reference  tables for the manual page
 //! ```
 //!
 //! Everything the command can do, a program can: the command is words in and words out around this crate.
@@ -36,6 +37,7 @@ mod machine;
 mod modules;
 pub mod options;
 mod pages;
+pub mod reference;
 mod session;
 
 pub use consumer::Output;

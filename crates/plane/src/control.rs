@@ -216,6 +216,30 @@ impl DropKind {
         Some(DropWords { tag, per_cpu, one, many })
     }
 
+    /// What was lost, and what helps; for the manual page.
+    pub const fn help(self) -> &'static str {
+        match self {
+            DropKind::Principal => {
+                "a record found its buffer full, and the clause did nothing; aggregate, set a larger bufsize or a \
+                 shorter switchrate"
+            }
+            DropKind::Aggregation => {
+                "an aggregation had no space for a key; set a larger aggsize or a shorter aggrate"
+            }
+            DropKind::Dynamic => {
+                "an array had no space for an element; assign 0 to elements that are done with, or set a larger \
+                 dynvarsize"
+            }
+            DropKind::Scratch => "more firings were under way on a CPU than it has scratch slots",
+            DropKind::Stack => "there were more different stacks than are kept; record fewer frames",
+            DropKind::DoubleError => "a clause of ERROR faulted itself",
+            DropKind::Doorbell => "nothing is lost",
+            DropKind::Speculation => "a speculative buffer was full; set a larger specsize",
+            DropKind::SpeculationBusy => "speculation() found only busy buffers; set a larger nspec",
+            DropKind::SpeculationUnavailable => "speculation() found no free buffer; set a larger nspec",
+        }
+    }
+
     /// DTrace's line for `count` drops, without the `dtrace: ` before it; `None` for what loses nothing.
     pub fn message(self, count: u64, cpu: u32) -> Option<String> {
         let words = self.words()?;

@@ -119,6 +119,32 @@ pub const CONVERSIONS: &[(&str, Takes)] = &[
     ("Y", Takes::Time),
 ];
 
+/// Conversions of one meaning, for the manual page: their names, the argument, what is shown. Every name of
+/// [`CONVERSIONS`] is in one row.
+pub const MEANINGS: &[(&[&str], &str, &str)] = &[
+    (&["d"], "integer", "decimal, with the sign of its type"),
+    (&["i"], "integer", "decimal, signed"),
+    (&["u", "o", "x", "X"], "integer", "unsigned: decimal, octal, hexadecimal"),
+    (&["hd", "hi", "hu", "ho", "hx", "hX"], "16-bit integer", "the same"),
+    (&["ld", "li", "lu", "lo", "lx", "lX"], "64-bit integer", "the same"),
+    (&["lld", "lli", "llu", "llo", "llx", "llX"], "64-bit integer", "the same"),
+    (&["c", "lc", "wc"], "integer of at most 32 bits", "the character"),
+    (&["C"], "integer of at most 32 bits", "the character; unprintable ones as escapes"),
+    (&["s", "ls", "ws"], "string, char array", "the text up to its NUL"),
+    (&["S"], "string, char array", "the same; unprintable characters as escapes"),
+    (&["p"], "pointer, integer", "hexadecimal"),
+    (&["a"], "pointer, integer", "kernel symbol and offset"),
+    (&["A"], "usym() and its like; with -c or -p also pointer, integer", "symbol of the process"),
+    (&["k"], "stack(), ustack(), jstack()", "one frame a line; the width is the indentation"),
+    (&["e", "E", "f", "g", "G"], "float, double", "as in C"),
+    (&["Le", "LE", "Lf", "Lg", "LG"], "long double", "as in C"),
+    (&["Y"], "nanoseconds since 1970, 64 bits", "local date and time, as 2026 Nov 21 10:30:09"),
+    (&["T"], "nanoseconds since 1970, 64 bits", "date and time of RFC 822, as Sat, 21 Nov 2026 10:30:09 UTC"),
+    (&["I"], "string with an internet address", "name of the host; the address where it has none"),
+    (&["P"], "16-bit port", "name of the service; the number where it has none"),
+    (&["%"], "none", "a percent sign"),
+];
+
 /// A width or a precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Amount {
@@ -318,6 +344,16 @@ fn conversion(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_conversion_has_one_meaning() {
+        let mut explained: Vec<&str> =
+            MEANINGS.iter().flat_map(|(names, ..)| names.iter().copied()).collect();
+        let mut all: Vec<&str> = CONVERSIONS.iter().map(|(name, _)| *name).collect();
+        explained.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(explained, all);
+    }
 
     fn only(format: &str) -> Conversion {
         match parse(format).unwrap().as_slice() {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use probes::{Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability};
 
+use crate::manual::Manual;
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, NoArguments, Role, Unit};
 
@@ -15,6 +16,24 @@ use crate::unit::{Attach, NoArguments, Role, Unit};
 pub(crate) struct Dtrace;
 
 const NAMES: [(&str, Role); 3] = [("BEGIN", Role::Begin), ("END", Role::End), ("ERROR", Role::Error)];
+
+/// Its entry in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "dtrace",
+    help: "the beginning and the end of tracing, and faults of clauses",
+    probes: &[
+        ("BEGIN", "fires once, before every other probe"),
+        ("END", "fires once, after every other probe"),
+        ("ERROR", "fires when a clause faults"),
+    ],
+    args: &[
+        ("arg1", "in ERROR: epid of the enabled probe that faulted"),
+        ("arg2", "in ERROR: number of the action that faulted; 0 is the predicate"),
+        ("arg3", "in ERROR: offset in the intermediate code of the clause (-S)"),
+        ("arg4", "in ERROR: kind of the fault, see DIAGNOSTICS"),
+        ("arg5", "in ERROR: the address, where the fault has one"),
+    ],
+};
 
 impl Provider for Dtrace {
     fn facts(&self) -> ProviderFacts {

@@ -16,6 +16,7 @@ pub mod attach;
 mod cpc;
 mod dtrace;
 mod fbt;
+mod manual;
 mod profile;
 mod rawtp;
 mod registry;
@@ -25,5 +26,6 @@ mod syscall;
 mod trace;
 mod unit;
 
+pub use manual::{MANUALS, Manual};
 pub use registry::{Arrival, EnabledProbe, Env, Kept, Provider, Registry};
 pub use unit::{Attach, Hang, Own, Role, Unit};

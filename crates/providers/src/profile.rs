@@ -16,6 +16,7 @@ use probes::{Attributes, MatchError, Pattern, ProbeDesc, ProviderFacts, Provider
 
 use types::btf::KernelBtf;
 
+use crate::manual::Manual;
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, Role, Unit};
 
@@ -101,6 +102,21 @@ fn interval(rate: &str) -> Result<u64, MatchError> {
     };
     if ns < SHORTEST { Err(wrong("faster than 5000 hz (200 us)")) } else { Ok(ns) }
 }
+
+/// Its entry in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "profile",
+    help: "clocks",
+    probes: &[
+        ("profile-RATE", "fires at this rate on every CPU"),
+        ("tick-RATE", "fires at this rate on one CPU"),
+    ],
+    args: &[
+        ("arg0", "address in the kernel that was interrupted; 0 where the process was"),
+        ("arg1", "address in the process that was interrupted; 0 where the kernel was"),
+        ("arg2", "nanoseconds by which the firing is late"),
+    ],
+};
 
 impl Provider for Profile {
     fn facts(&self) -> ProviderFacts {

@@ -7,12 +7,24 @@ use std::rc::Rc;
 
 use probes::{Args, Pattern, ProbeDesc, ProviderFacts};
 
+use crate::manual::Manual;
 use crate::registry::{Arrival, EnabledProbe, Env, Provider};
 use crate::trace::{self, RawProbe, Tracepoints, raw_units};
 use crate::unit::Unit;
 
 /// The provider.
 pub(crate) struct Rawtp(pub(crate) Rc<Tracepoints>);
+
+/// Its entry in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "rawtp",
+    help: "tracepoints of the kernel and its modules, as the kernel calls them",
+    probes: &[("rawtp:GROUP::TRACEPOINT", "fires when the kernel passes the tracepoint")],
+    args: &[(
+        "arg0 ... arg9",
+        "what the kernel passes, mostly pointers to its structs; args[] has the types",
+    )],
+};
 
 impl Provider for Rawtp {
     fn facts(&self) -> ProviderFacts {

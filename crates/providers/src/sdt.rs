@@ -11,6 +11,7 @@ use std::rc::Rc;
 use bpf::features::Facility;
 use probes::{ArgType, Args, Pattern, ProbeDesc, ProviderFacts};
 
+use crate::manual::Manual;
 use crate::registry::{Arrival, EnabledProbe, Env, Provider};
 use crate::trace::{self, Format, Mapped, RawProbe, Record, Tracepoints, raw_units};
 use crate::unit::{Attach, Role, Unit};
@@ -63,6 +64,17 @@ impl Sdt {
         })
     }
 }
+
+/// Its entry in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "sdt",
+    help: "tracepoints of the kernel and its modules, as events with a record",
+    probes: &[("sdt:GROUP::TRACEPOINT", "fires when the kernel passes the tracepoint")],
+    args: &[(
+        "arg0 ... arg9",
+        "the members of the event's record, in their order; args[] has them with their types",
+    )],
+};
 
 impl Provider for Sdt {
     fn facts(&self) -> ProviderFacts {

@@ -328,7 +328,7 @@ impl<'a> Lexer<'a> {
                     self.span(start, end),
                     format!("macro variable ${name} is not defined"),
                 );
-                let d = match nearest(&name, MacroEnv::NAMES) {
+                let d = match nearest(&name, MacroEnv::NAMES.map(|(name, _)| name)) {
                     Some(near) => d.with_help(format!("did you mean `${near}`?")),
                     None if name.starts_with(|c: char| c.is_ascii_digit()) => d.with_help(
                         "pass the operand after the program, or set the option `defaultargs` to make it 0",

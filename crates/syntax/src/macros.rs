@@ -61,9 +61,18 @@ pub(crate) enum MacroToken {
 }
 
 impl MacroEnv {
-    /// The names of the variables that are not operands, for "did you mean".
-    pub(crate) const NAMES: [&str; 9] =
-        ["pid", "ppid", "uid", "euid", "gid", "egid", "pgid", "sid", "target"];
+    /// The names of the variables that are not operands, and what each is: for "did you mean" and the manual page.
+    pub const NAMES: [(&str, &str); 9] = [
+        ("pid", "process id of dtrace"),
+        ("ppid", "process id of its parent"),
+        ("uid", "its real user id"),
+        ("euid", "its effective user id"),
+        ("gid", "its real group id"),
+        ("egid", "its effective group id"),
+        ("pgid", "its process group"),
+        ("sid", "its session"),
+        ("target", "process id of the first -c or -p process; 0 without one"),
+    ];
 
     /// The text of `$name`, where `name` is a number or a word.
     pub(crate) fn expand(&self, name: &str) -> Expansion {
@@ -81,7 +90,7 @@ impl MacroEnv {
         }
         let values =
             [self.pid, self.ppid, self.uid, self.euid, self.gid, self.egid, self.pgid, self.sid, self.target];
-        match Self::NAMES.iter().position(|n| *n == name) {
+        match Self::NAMES.iter().position(|(n, _)| *n == name) {
             Some(i) => Expansion::Text(values[i].to_string()),
             None => Expansion::Undefined,
         }

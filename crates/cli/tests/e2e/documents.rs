@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{binary, finish};
+use crate::tool::{binary, dtrace, finish};
 
-tests! { commands_in_the_papers_compile files_in_the_papers_are_the_files promises_name_tests_that_exist }
+tests! { commands_in_the_papers_compile files_in_the_papers_are_the_files promises_name_tests_that_exist
+the_manual_page_renders_without_warnings }
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const PAPERS: [&str; 2] = ["README.md", "docs/guide.md"];
@@ -88,6 +89,23 @@ fn commands_in_the_papers_compile() -> Verdict {
     }
     assert!(count > 40, "only {count} commands found");
     Pass
+}
+
+/// By whichever of the two formatters is here.
+fn the_manual_page_renders_without_warnings() -> Verdict {
+    let page = dtrace(&["--manual-page"]).code(0).out;
+    let path = std::env::temp_dir().join(format!("e2e-manual-{}.1", std::process::id()));
+    std::fs::write(&path, &page).unwrap();
+    let mut ran = 0;
+    for command in [&["mandoc", "-Tlint", "-Wwarning"][..], &["groff", "-man", "-ww", "-Tutf8"]] {
+        let Ok(o) = Command::new(command[0]).args(&command[1..]).arg(&path).output() else { continue };
+        // Lint is the output of the one; the other prints the page, and warns beside it.
+        let warnings = if command[0] == "mandoc" { &o.stdout } else { &o.stderr };
+        assert!(warnings.is_empty(), "{}: {}", command[0], String::from_utf8_lossy(warnings));
+        ran += 1;
+    }
+    let _ = std::fs::remove_file(&path);
+    if ran == 0 { Skip("neither mandoc nor groff is installed".into()) } else { Pass }
 }
 
 fn files_in_the_papers_are_the_files() -> Verdict {

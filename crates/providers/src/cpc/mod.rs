@@ -15,6 +15,7 @@ use probes::{
     Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
 };
 
+use crate::manual::Manual;
 use crate::profile::Sample;
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, Role, Unit};
@@ -136,6 +137,21 @@ impl Cpc {
         })
     }
 }
+
+/// Its entry in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "cpc",
+    help: "counters of the kernel and of the processor",
+    probes: &[(
+        "EVENT-MODE[-UMASK]-COUNT",
+        "fires each time a CPU has counted COUNT events; MODE is user, kernel or all, UMASK a unit mask of a \
+         processor's own event rN",
+    )],
+    args: &[
+        ("arg0", "address in the kernel that was interrupted; 0 where the process was"),
+        ("arg1", "address in the process that was interrupted; 0 where the kernel was"),
+    ],
+};
 
 impl Provider for Cpc {
     fn facts(&self) -> ProviderFacts {

@@ -23,6 +23,7 @@ use probes::{
 };
 use types::btf::KernelBtf;
 
+use crate::manual::Manual;
 use crate::registry::{Arrival, EnabledProbe, Env, Kept, Provider};
 use crate::sites::{Means, Site, Sites};
 use crate::unit::{Attach, Role, Unit};
@@ -176,6 +177,33 @@ impl Fbt {
         }
     }
 }
+
+const PROBES: &[(&str, &str)] = &[
+    ("MODULE:FUNCTION:entry", "fires when the function is called; MODULE is vmlinux for the kernel itself"),
+    ("MODULE:FUNCTION:return", "fires when the function returns"),
+];
+const ARGS: &[(&str, &str)] = &[
+    ("arg0 ... arg9", "in entry: the arguments of the function; args[] has them with their types"),
+    ("arg1", "in return: the result; args[1] has it with its type"),
+    ("arg0", "in return: always 0"),
+];
+
+/// The entry of `fbt` in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "fbt",
+    help: "functions of the kernel and its modules, under the names that they have in the source",
+    probes: PROBES,
+    args: ARGS,
+};
+
+/// The entry of `rawfbt` in the manual page.
+pub(crate) const RAW_MANUAL: Manual = Manual {
+    name: "rawfbt",
+    help: "as fbt, and the parts and copies of functions that the compiler made (.isra.0, .part.0, .constprop.0), \
+           whose arguments can differ from the source",
+    probes: PROBES,
+    args: ARGS,
+};
 
 impl Provider for Fbt {
     fn facts(&self) -> ProviderFacts {

@@ -24,6 +24,7 @@ use probes::{
 };
 use types::btf::{Btf, BtfKind, KernelBtf};
 
+use crate::manual::Manual;
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, Role, Unit};
 use context::{ByFunction, ByTracepoint, CompatTest, Regs};
@@ -69,6 +70,21 @@ impl Syscall {
         Some(|name: &str| functions.contains(name))
     }
 }
+
+/// Its entry in the manual page.
+pub(crate) const MANUAL: Manual = Manual {
+    name: "syscall",
+    help: "system calls of the running kernel; a 32-bit process fires the probe of the call that it makes",
+    probes: &[
+        ("syscall:vmlinux:CALL:entry", "fires when a process makes the call"),
+        ("syscall:vmlinux:CALL:return", "fires when the call returns"),
+    ],
+    args: &[
+        ("arg0 ... arg5", "in entry: the arguments of the call; args[] has them with their types"),
+        ("arg0, arg1", "in return: the result; -1 where the call failed"),
+        ("errno", "in return: the error; 0 where the call succeeded"),
+    ],
+};
 
 impl Provider for Syscall {
     fn facts(&self) -> ProviderFacts {

@@ -1,0 +1,83 @@
+//! The words of D and of the command, with their descriptions: what the manual page is made from.
+//!
+//! Each table stands where the code that obeys it stands; this module only gathers them, so that the command, which
+//! knows nothing under this library, can print them. The words that the D libraries define have their table here.
+
+pub use check::tables::{FUNCTIONS, FunctionKind, FunctionRow, VARIABLES, VariableKind, VariableRow};
+pub use check::tables::{is_destructive, is_later_provider};
+pub use plane::control::DropKind;
+pub use plane::desc::FaultKind;
+pub use plane::format::MEANINGS;
+pub use providers::{MANUALS, Manual};
+
+/// Macro variables that are not operands: name without `$`, what it is.
+pub const MACROS: &[(&str, &str)] = &syntax::MacroEnv::NAMES;
+
+/// A variable that the D libraries define as an inline.
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryWord {
+    /// Its name, with the index where it has one.
+    pub name: &'static str,
+    /// Its type.
+    pub ty: &'static str,
+    /// What it is, one line.
+    pub help: &'static str,
+}
+
+const fn word(name: &'static str, ty: &'static str, help: &'static str) -> LibraryWord {
+    LibraryWord { name, ty, help }
+}
+
+/// Every variable of the D libraries that scripts may use; numbers with a name are not among them.
+pub const LIBRARY_WORDS: &[LibraryWord] = &[
+    word("chip", "chipid_t", "package of the CPU"),
+    word("curcpu", "cpuinfo_t *", "the CPU"),
+    word("curlwpsinfo", "lwpsinfo_t *", "the thread"),
+    word("curpsinfo", "psinfo_t *", "the process"),
+    word("cwd", "string", "working directory of the process"),
+    word("execargs", "string", "command line of the process"),
+    word("fds[fd]", "fileinfo_t", "the open file of a descriptor of the process"),
+    word("lgrp", "lgrp_id_t", "NUMA node of the CPU"),
+    word("pset", "psetid_t", "processor set of the CPU"),
+    word("root", "string", "root directory of the process"),
+    word("tcp_state_string[state]", "string", "name of a state of a TCP connection"),
+    word("zonename", "string", "name of the container; global outside of containers"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `inline TYPE NAME` of a line of a library, with `[` where it takes an index.
+    fn inline(line: &str) -> Option<(String, String)> {
+        let (left, _) = line.strip_prefix("inline ")?.split_once(" =")?;
+        let left = left.split('[').next()?;
+        let at = left.rfind([' ', '*'])? + 1;
+        Some((left[at..].into(), left[..at].trim().into()))
+    }
+
+    #[test]
+    fn the_words_of_the_libraries_are_in_the_reference() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lib");
+        let mut found = Vec::new();
+        for file in std::fs::read_dir(dir).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            found.extend(text.lines().filter_map(inline));
+        }
+        found.sort();
+        found.dedup();
+        for word in LIBRARY_WORDS {
+            let name = word.name.split('[').next().unwrap_or_default();
+            assert!(found.contains(&(name.into(), word.ty.into())), "{name}");
+        }
+        let is_constant = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+        let known = |name: &str| {
+            LIBRARY_WORDS.iter().any(|w| w.name.split('[').next() == Some(name))
+                || check::tables::function(name).is_some()
+        };
+        for (name, ty) in &found {
+            let private = name.starts_with('_') || is_constant(name);
+            assert!(private || known(name), "inline {ty} {name} is not in the reference");
+        }
+    }
+}
