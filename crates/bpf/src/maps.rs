@@ -455,9 +455,11 @@ impl Plan {
             MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), self.nodes(v)),
             MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
             MapRef::EmptyProgArray => Map::create(&MapSpec::prog_array("dt_no_program")),
-            MapRef::Control | MapRef::Strings | MapRef::TracerFunctions | MapRef::Table(_) => {
-                Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1))
-            }
+            MapRef::Control
+            | MapRef::Strings
+            | MapRef::TracerFunctions
+            | MapRef::Table(_)
+            | MapRef::Served => Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1)),
         }
     }
 }

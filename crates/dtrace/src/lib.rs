@@ -24,6 +24,7 @@
 //! do for it. Where the library is part of a shared object there is no such process, and addresses of processes are numbers.
 
 mod assemble;
+mod clocks;
 mod compile;
 mod cpp;
 mod deadman;

@@ -22,6 +22,7 @@ use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
 use crate::assemble::{Assembled, Assembly, assemble, error_clauses, uses};
+use crate::clocks::Served;
 use crate::compile::Program;
 use crate::error::Error;
 use crate::facts::target;
@@ -164,11 +165,19 @@ pub(crate) fn load(
             continue;
         }
         let prog = making.load_unit(a, number, &mut loaded.maps)?;
+        let served = loaded.maps.take(MapRef::Served);
         between()?;
         match a.unit.role {
             Role::Begin => loaded.begin.push(prog),
             Role::End => loaded.end.push(prog),
-            _ => loaded.attached.push(Attached::new(prog, a.unit.attach.clone(), true)),
+            _ => {
+                let mut attached = Attached::new(prog, a.unit.attach.clone(), true);
+                let name = a.unit.probes.first().map(|(_, probe)| probe.desc.name.to_string());
+                if let (Some(map), Some(name)) = (served, name) {
+                    attached.served = Some(Served { name, memory: map.mmap(true)? });
+                }
+                loaded.attached.push(attached);
+            }
         }
     }
     let watches = |a: &Attached| a.fires && !matches!(a.attach, Attach::Clock { single: true, .. });
@@ -180,7 +189,7 @@ pub(crate) fn load(
         let compiled = bpf::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
         let prog = making.load_compiled(&compiled, &loaded.maps)?;
         let (event, cpus) = (bpf::sys::Counter::clock(), around.cpus.to_vec());
-        let attach = Attach::Clock { event, period: limits.interval, cpus, single: false };
+        let attach = Attach::Clock { event, period: limits.interval, due: None, cpus, single: false };
         // It beats before anything else fires.
         loaded.attached.insert(0, Attached::new(prog, attach, false));
         loaded.heart = Some(limits.interval);
@@ -422,6 +431,10 @@ impl Making<'_> {
         }
         if let Some(bytes) = &compiled.table {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
+        }
+        if compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Served) {
+            let size = 8 * bpf::sys::cpu_numbers_end();
+            maps.insert(MapRef::Served, Map::create(&MapSpec::mmapable("dt_served", size, 1))?);
         }
         if bpf::program::must_avoid_private_stack(compiled.kind, compiled.attach) {
             // A table for each: it takes the kind of the first program that names it.

@@ -28,6 +28,7 @@ use providers::attach::release_us;
 use providers::sites::Means;
 
 use crate::assemble::Assembly;
+use crate::clocks::{CpuClock, Schedule, Served};
 use crate::compile::Program;
 use crate::deadman::Life;
 use crate::error::Error;
@@ -48,11 +49,25 @@ pub(crate) struct Attached {
     pub(crate) links: Vec<Link>,
     /// CPUs that have a clock, in the order of `links`.
     pub(crate) cpus: Vec<u32>,
+    /// Counts firings that a clock serves, where it is known how many are due.
+    pub(crate) served: Option<Served>,
+    /// The clocks of which that is known.
+    pub(crate) clocks: Vec<CpuClock>,
 }
 
 impl Attached {
     pub(crate) fn new(prog: Prog, attach: Attach, fires: bool) -> Attached {
-        Attached { prog, image: None, copies: Vec::new(), fires, attach, links: Vec::new(), cpus: Vec::new() }
+        Attached {
+            prog,
+            image: None,
+            copies: Vec::new(),
+            fires,
+            attach,
+            links: Vec::new(),
+            cpus: Vec::new(),
+            served: None,
+            clocks: Vec::new(),
+        }
     }
 
     /// One whose program is loaded once for each function.
@@ -63,9 +78,13 @@ impl Attached {
     /// Gives a CPU its clock. One that helps goes without where the kernel refuses it, and so does all where the CPU went away
     /// since somebody looked: [`Machine::follow_cpus`] sees to the rest.
     pub(crate) fn give_clock(&mut self, cpu: u32) -> Result<(), SysError> {
-        let Attach::Clock { event, period, .. } = &self.attach else { return Ok(()) };
+        let Attach::Clock { event, period, due, .. } = &self.attach else { return Ok(()) };
         match providers::attach::clock(&self.prog, event, *period, cpu) {
             Ok(link) => {
+                if let (Some(due), Some(served)) = (due, &self.served) {
+                    let schedule = Schedule { period: *due, chance: *period };
+                    self.clocks.push(CpuClock::new(cpu, schedule, served, &link));
+                }
                 self.links.push(link);
                 self.cpus.push(cpu);
                 Ok(())
@@ -288,7 +307,8 @@ impl Machine {
         for a in &mut self.attached {
             let Attach::Clock { single, .. } = a.attach else { continue };
             while let Some(gone) = a.cpus.iter().position(|c| !online.contains(c)) {
-                a.cpus.remove(gone);
+                let cpu = a.cpus.remove(gone);
+                a.clocks.retain(|clock| clock.cpu() != cpu);
                 a.links.remove(gone);
             }
             for cpu in online.iter().filter(|c| self.only_cpu.is_none_or(|only| only == **c)) {
@@ -405,6 +425,37 @@ impl Machine {
         Ok(all)
     }
 
+    /// Firings of clocks count from now on.
+    pub(crate) fn activate_clocks(&mut self) {
+        let now = monotonic_ns();
+        for Attached { served, clocks, .. } in &mut self.attached {
+            if let Some(served) = served {
+                clocks.iter_mut().for_each(|clock| clock.become_active(served, now));
+            }
+        }
+    }
+
+    /// It is known of some clock how many firings are due.
+    pub(crate) fn has_counted_clocks(&self) -> bool {
+        self.attached.iter().any(|a| !a.clocks.is_empty())
+    }
+
+    /// Firings of clocks that were due and not served since the last call: probe, CPU, and how many. Of CPUs that are `online`
+    /// alone, for the others' clocks stand. With `last` the session is at its end.
+    pub(crate) fn missing_firings(&mut self, online: &[u32], last: bool) -> Vec<(String, u32, u64)> {
+        let mut all = Vec::new();
+        for Attached { served, clocks, .. } in &mut self.attached {
+            let Some(served) = served else { continue };
+            for clock in clocks.iter_mut().filter(|clock| online.contains(&clock.cpu())) {
+                let count = clock.take_missing(served, monotonic_ns(), last);
+                if count > 0 {
+                    all.push((served.name.clone(), clock.cpu(), count));
+                }
+            }
+        }
+        all
+    }
+
     /// What the kernel was asked for and could not give.
     pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
         &self.maps.lowered
@@ -491,6 +542,7 @@ fn take_out(attached: &mut [Attached]) -> usize {
     let mut left = Vec::new();
     for a in attached.iter_mut().rev() {
         a.cpus.clear();
+        a.clocks.clear();
         if aside && release_us(&a.attach) > 0 {
             left.append(&mut a.links);
         }

@@ -66,8 +66,10 @@ pub enum Notice {
     Without(String),
     /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
     Suppressed {
-        /// Whose.
+        /// Whose: a program's, or a clock's probe.
         program: String,
+        /// On which CPU, where that is known: of clocks.
+        cpu: Option<u32>,
         /// How many at most.
         count: u64,
     },
@@ -79,9 +81,14 @@ impl std::fmt::Display for Notice {
             Notice::Message(m) => m.fmt(f),
             Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) | Notice::Without(t) => f.write_str(t),
             Notice::Unresponsive(alarm) => alarm.fmt(f),
-            Notice::Suppressed { program, count } => {
+            Notice::Suppressed { program, cpu, count } => {
                 let firings = if *count == 1 { "firing" } else { "firings" };
-                write!(f, "up to {count} {firings} of {program} suppressed by the kernel")
+                match cpu {
+                    None => write!(f, "up to {count} {firings} of {program} suppressed by the kernel"),
+                    Some(cpu) => {
+                        write!(f, "{count} {firings} of {program} on CPU {cpu} suppressed by the kernel")
+                    }
+                }
             }
         }
     }
@@ -259,6 +266,7 @@ impl<W: Output> Session<W> {
         if let Some(control) = machine.control() {
             control.become_state(Activity::Active);
         }
+        machine.activate_clocks();
         let now = Instant::now();
         let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, targets::NOTE_FIRST) };
         let program = program.clone();
@@ -482,9 +490,16 @@ impl<W: Output> Session<W> {
             let told = self.suppressed.entry(program.clone()).or_default();
             let count = total.saturating_sub(std::mem::replace(told, total));
             if count > 0 {
-                self.notices.push(Notice::Suppressed { program, count });
+                self.notices.push(Notice::Suppressed { program, cpu: None, count });
             }
         }
+    }
+
+    /// Tells of firings of clocks that were due and that no program served since the last time.
+    fn tell_missing(&mut self, online: &[u32], last: bool) {
+        let missing = self.machine.missing_firings(online, last).into_iter();
+        let tell = |(program, cpu, count)| Notice::Suppressed { program, cpu: Some(cpu), count };
+        self.notices.extend(missing.map(tell));
     }
 
     fn status(&mut self, behind: Duration) -> Result<(), Error> {
@@ -496,8 +511,9 @@ impl<W: Output> Session<W> {
             let online = bpf::sys::online_cpus();
             if online != self.cpus {
                 self.machine.follow_cpus(&online)?;
-                self.cpus = online;
+                self.cpus.clone_from(&online);
             }
+            self.tell_missing(&online, false);
         }
         Ok(())
     }
@@ -555,6 +571,9 @@ impl<W: Output> Session<W> {
     /// Stops tracing, runs END, prints what is left; the exit status. Call [`Session::take_notices`] afterwards, and
     /// drop the session to free what it holds.
     pub fn finish(&mut self) -> Result<i32, Error> {
+        if self.machine.has_counted_clocks() {
+            self.tell_missing(&bpf::sys::online_cpus(), true);
+        }
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Draining);
         }

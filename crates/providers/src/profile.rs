@@ -147,7 +147,7 @@ impl Provider for Profile {
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let all: Vec<u32> =
             env.cpus.iter().copied().filter(|c| env.only_cpu.is_none_or(|only| only == *c)).collect();
-        let due = self.due().filter(|_| env.features.has(Facility::ProbeRead));
+        let late_by = self.due().filter(|_| env.features.has(Facility::ProbeRead));
         let mut units = Vec::new();
         for probe in probes {
             let Some(Ok((tick, period))) = parse(&probe.desc.name) else {
@@ -160,14 +160,20 @@ impl Provider for Profile {
                 period,
                 chance: period / chances,
             });
-            let period = slow.map_or(period, |s| s.chance);
+            let (due, chance) = (period, slow.map_or(period, |s| s.chance));
             units.push(Unit {
                 name: probe.desc.name.to_string(),
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample { due, slow }),
-                attach: Attach::Clock { event: Counter::clock(), period, cpus, single: tick },
+                context: Rc::new(Sample { late: late_by, slow, counted: true }),
+                attach: Attach::Clock {
+                    event: Counter::clock(),
+                    period: chance,
+                    due: Some(due),
+                    cpus,
+                    single: tick,
+                },
                 interrupts: true,
             });
         }
@@ -187,9 +193,11 @@ pub(crate) struct Due {
 /// A firing of a perf event: the context begins with the interrupted registers.
 pub(crate) struct Sample {
     /// For `arg2`, where the event has a timer.
-    pub(crate) due: Option<Due>,
+    pub(crate) late: Option<Due>,
     /// A clock that has several chances a period.
     pub(crate) slow: Option<Slow>,
+    /// The firings that it serves are counted.
+    pub(crate) counted: bool,
 }
 
 /// A slow clock.
@@ -206,7 +214,7 @@ impl Sample {
     /// hands over leads to the event, whose timer is set anew only when the program is done.
     fn late(&self, b: &mut Builder, ctx: V) -> V {
         let late = b.copy(0);
-        let Some(due) = self.due else { return late };
+        let Some(due) = self.late else { return late };
         let room = b.stack(8);
         let done = b.label();
         let read = |b: &mut Builder, base: V, at: i32| {
@@ -230,9 +238,19 @@ impl Sample {
 }
 
 impl bpf::program::Context for Sample {
+    fn first(&self, b: &mut Builder) {
+        if self.counted && self.slow.is_none() {
+            bpf::routines::count_served(b, bpf::sys::cpu_numbers_end());
+        }
+    }
+
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> bpf::program::Index {
         if let Some(slow) = self.slow {
             bpf::routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
+            if self.counted {
+                // Not every chance is a firing.
+                bpf::routines::count_served(b, bpf::sys::cpu_numbers_end());
+            }
         }
         bpf::program::Index::Const(0)
     }

@@ -48,6 +48,9 @@ pub enum Attach {
         period: u64,
         /// Where.
         cpus: Vec<u32>,
+        /// Nanoseconds in which its probe is due once, where that is known: how often it did not fire is then told. A
+        /// multiple of the period where the program has several chances.
+        due: Option<u64>,
         /// Fires on one CPU and moves to another when that goes away; else also on CPUs that come.
         single: bool,
     },

@@ -127,6 +127,8 @@ pub enum MapRef {
     TracerFunctions,
     /// An empty program array: see [`crate::program::must_avoid_private_stack`].
     EmptyProgArray,
+    /// Counters of the program being built, a word for each CPU: see [`crate::routines::count_served`].
+    Served,
 }
 
 /// A 64-bit constant that does not fit an immediate, or that only the loader knows.

@@ -1,6 +1,7 @@
 //! A program: the frame around the clauses of the probes that one attachment serves.
 //!
 //! ```text
+//!  first       what the provider counts at every firing: Context         clocks only
 //!  gate        the session's activity is not mine: out                  3 instructions
 //!  index       which probe (constant, or from the context): Context
 //!  union       none of my clauses wants this probe: out                 many probes only
@@ -157,7 +158,12 @@ pub enum Index {
 
 /// The provider's part of a program: loads from the program's context. Implementations emit code and may keep nothing.
 pub trait Context {
-    /// ClauseInstance probe fired. May jump to `miss` when it is none of ours.
+    /// What every firing does first, whatever the state of the session.
+    fn first(&self, b: &mut Builder) {
+        let _ = b;
+    }
+
+    /// Which probe fired. May jump to `miss` when it is none of ours.
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> Index {
         let _ = (b, ctx, miss);
         Index::Const(0)
@@ -382,6 +388,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     let mut table = Table::default();
     let (out, idle) = (b.label(), b.label());
     let own_stack = must_avoid_private_stack(spec.kind, spec.attach);
+    spec.context.first(&mut b);
     routines::gate(&mut b, spec.activity, if own_stack { idle } else { out });
     let ctx = b.param(0);
     let index = probe_index(&mut b, spec, ctx, out);

@@ -158,6 +158,18 @@ pub fn gate(b: &mut Builder, expect: Activity, inactive: Label) {
     b.br(Jmp::Ne, state, expect as u8, inactive);
 }
 
+/// Counts a firing of a clock in [`MapRef::Served`], which has so many words.
+pub fn count_served(b: &mut Builder, words: u32) {
+    let done = b.label();
+    let cpu = b.call(Helper::GET_SMP_PROCESSOR_ID, &[]);
+    b.br(Jmp::Ge, cpu, words, done);
+    let base = b.map_value(MapRef::Served, 0);
+    let offset = b.shl(cpu, 3);
+    let word = b.add(base, offset);
+    b.atomic_add(word, 0, 1);
+    b.bind(done);
+}
+
 /// `exit(status)`: WARMUP or ACTIVE becomes DRAINING with this status; then the consumer is rung. Any other state stays,
 /// so the first exit wins.
 pub fn exit(b: &mut Builder, firing: &Firing, status: V) {

@@ -519,6 +519,15 @@ pub fn possible_cpus() -> usize {
     })
 }
 
+/// Every CPU's number is below this.
+pub fn cpu_numbers_end() -> u32 {
+    static END: OnceLock<u32> = OnceLock::new();
+    *END.get_or_init(|| {
+        let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+        cpu_list(&list).last().map_or(1, |last| last + 1)
+    })
+}
+
 /// CPUs that are online, ascending.
 pub fn online_cpus() -> Vec<u32> {
     std::fs::read_to_string("/sys/devices/system/cpu/online").map_or_else(|_| vec![0], |list| cpu_list(&list))

@@ -31,7 +31,8 @@ pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};
 pub use map::page_size;
 pub use map::{
-    Element, GracePeriod, Map, MapBtf, MapInfo, MapKind, MapSpec, Update, flags, online_cpus, possible_cpus,
+    Element, GracePeriod, Map, MapBtf, MapInfo, MapKind, MapSpec, Update, cpu_numbers_end, flags,
+    online_cpus, possible_cpus,
 };
 pub use mmap::Mmap;
 pub use modules::{ModuleChanges, ModuleEvents, Modules, modules};

