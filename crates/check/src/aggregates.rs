@@ -143,7 +143,7 @@ impl Checker<'_> {
             .zip(keys)
             .map(|((ty, column), k)| {
                 let other = match &k.value {
-                    KeyValue::Expr(e) => self.use_of(&self.coerce_key(e.clone(), *ty), *ty),
+                    KeyValue::Expr(e) => self.column_for(&self.coerce_key(e.clone(), *ty), *ty),
                     _ => k.column,
                 };
                 (*ty, column.join(other))

@@ -1,7 +1,8 @@
-//! `if` and `else`: a clause that is divided into clauses.
+//! `if` and `else`: divides a clause into several clauses.
 //!
-//! As in the original, each basic block becomes a clause of its own for the same probes, with its own record, its own
-//! enabled-probe id and its own line of output, and each condition becomes one that only computes:
+//! As in the original, each basic block becomes a clause of its own for the same probes, with its
+//! own record, enabled-probe id and line of output. Each condition becomes a clause that only
+//! computes:
 //!
 //! ```text
 //!  P /p/ { a; if (c) { b; } else { d; } e; }
@@ -15,9 +16,10 @@
 //!  P /!e/     { e; }
 //! ```
 //!
-//! where `!e` is `!this->%error`. A fault leaves its clause, so `%error` stays set and no later block of this firing runs. The
-//! original keeps the flag in `self->`; here a firing has storage of its own, which costs less and cannot be mistaken for
-//! another firing's. Clauses of ERROR have flags of their own: they run in the middle of the firing that failed.
+//! where `!e` is `!this->%error`. A fault ends its clause, so `%error` stays set and no later block
+//! of this firing runs. The original keeps the flag in `self->`. Here each firing has its own
+//! storage, which costs less and cannot be confused with that of another firing. Clauses of ERROR
+//! have their own flags, because they run in the middle of the firing that failed.
 
 use diagnostics::{Span, Tag};
 use syntax::ast;
@@ -27,17 +29,18 @@ use crate::clause::{Order, Whole};
 use crate::program::{Expr, ExprKind, Logic, Place, Repr, Scope, Stmt, StmtKind, VarId};
 use crate::session::{Checker, Checks, VarType};
 
-/// A condition that holds, or does not, where a block runs.
+/// A condition and its required value for a block to run.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
     condition: VarId,
     holds: bool,
 }
 
-/// The clause that is being divided.
+/// The state of dividing one clause.
 struct Division<'w> {
     whole: &'w Whole,
-    /// Hidden variables: a block failed or is in hand; and what they are called.
+    /// A hidden variable: 1 while a block runs and after it failed. `prefix` is the prefix of the
+    /// hidden names.
     error: VarId,
     prefix: &'static str,
     conditions: u32,
@@ -65,8 +68,8 @@ impl Checker<'_> {
         let blocks = self.clauses.len() - from;
         self.start_clause();
         let predicate = self.whole_predicate(clause, whole);
-        self.heads(&division, predicate);
-        // They run first.
+        self.predicate_clauses(&division, predicate);
+        // These clauses run first.
         if let Some(all) = self.clauses.get_mut(from..) {
             all.rotate_left(blocks);
         }
@@ -75,8 +78,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The clauses that say whether the blocks run.
-    fn heads(&mut self, division: &Division<'_>, predicate: Option<Expr>) {
+    /// Generates the clauses that evaluate the predicate.
+    fn predicate_clauses(&mut self, division: &Division<'_>, predicate: Option<Expr>) {
         let (whole, span) = (division.whole, division.whole.span);
         let start = |c: &Self, value| c.set(division.error, c.int(value, TypeId::INT, span), span);
         match predicate {
@@ -85,7 +88,7 @@ impl Checker<'_> {
                 self.end_clause(whole, span, None, body, false);
             }
             Some(predicate) => {
-                // What the predicate itself uses is in the state of the clause that has it.
+                // The attributes of the predicate count for the clause that contains it.
                 let used = std::mem::replace(&mut self.clause.attributes, probes::Attributes::STABLE);
                 let body = vec![start(self, 1)];
                 self.end_clause(whole, span, None, body, false);
@@ -96,7 +99,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The statements of a block, where the guards hold.
+    /// Divides the statements of a block. They run when the guards hold.
     fn divide(&mut self, division: &mut Division<'_>, guards: &[Guard], stmts: &[ast::Stmt]) {
         let empty = |s: &ast::Stmt| matches!(s.kind, ast::StmtKind::Empty);
         if stmts.iter().all(empty) {
@@ -121,7 +124,7 @@ impl Checker<'_> {
             if let Ok(value) = self.condition(cond) {
                 let stmt =
                     Stmt { span: cond.span, action: 1, kind: self.set(condition, value, cond.span).kind };
-                self.part(division, guards, cond.span, vec![stmt], false);
+                self.clause_of_division(division, guards, cond.span, vec![stmt], false);
             }
             for (branch, holds) in [(Some(then), true), (otherwise.as_ref(), false)] {
                 let Some(branch) = branch else { continue };
@@ -135,15 +138,16 @@ impl Checker<'_> {
         }
     }
 
-    /// A basic block.
+    /// Generates the clause of a basic block.
     fn block(&mut self, division: &Division<'_>, guards: &[Guard], stmts: &[ast::Stmt], span: Span) {
         self.start_clause();
         let (body, empty) = self.statements(stmts);
-        self.part(division, guards, span, body, empty);
+        self.clause_of_division(division, guards, span, body, empty);
     }
 
-    /// A clause of the division: runs where nothing failed and the guards hold, and says if it fails.
-    fn part(
+    /// Generates one clause of the division. It runs when nothing has failed and the guards hold,
+    /// and sets `%error` while it runs.
+    fn clause_of_division(
         &mut self,
         division: &Division<'_>,
         guards: &[Guard],
@@ -165,7 +169,7 @@ impl Checker<'_> {
         self.end_clause(division.whole, span, Some(predicate), body, empty);
     }
 
-    /// The condition of an `if`: 1 or 0.
+    /// The condition of an `if`, as 1 or 0.
     fn condition(&mut self, e: &ast::Expr) -> Checks<Expr> {
         let value = self.value(e)?;
         let message = "condition of if must be of scalar type";
@@ -177,13 +181,13 @@ impl Checker<'_> {
         Ok(Expr { kind, ty: TypeId::INT, span: e.span })
     }
 
-    /// `variable = value`, which no fault can name.
+    /// `variable = value`. Its action number 0 cannot occur in a fault.
     fn set(&self, id: VarId, value: Expr, span: Span) -> Stmt {
         let kind = ExprKind::Assign(Place::Var(id), Box::new(value));
         Stmt { span, action: 0, kind: StmtKind::Expr(Expr { kind, ty: TypeId::INT, span }) }
     }
 
-    /// A variable of the firing that no program can name.
+    /// Creates a clause-local variable with a name that no program can use.
     fn hidden(&mut self, name: &str) -> VarId {
         let repr = Repr::Int { size: 4, signed: true };
         self.var(Scope::Clause, name)

@@ -1,7 +1,8 @@
-//! What is known of each CPU when the session begins: its package, its NUMA node, its clock.
+//! Properties of CPUs that are read when the session begins: package, NUMA node, clock.
 //!
-//! No table in the kernel: which CPU is where is text. Neighbours mostly have the same answer, so the numbers of the CPUs
-//! fall into a few runs, and a tree of comparisons finds the run; on a machine of one package it is a constant.
+//! They need no table in the kernel: the lookup is compiled into the program. Neighbouring CPUs
+//! mostly have equal values, so the CPU numbers form a few runs, and a tree of comparisons finds
+//! the run. On a machine with one package the lookup is a constant.
 
 use diagnostics::Span;
 use syntax::ast;
@@ -12,8 +13,8 @@ use crate::session::{Checker, Checks};
 use crate::tables::CpuFact;
 
 impl Checker<'_> {
-    /// `_cpu_chip[cpu]` and its like; -1 for a CPU that is not known.
-    pub(crate) fn of_cpu(&mut self, fact: CpuFact, cpu: &ast::Expr, span: Span) -> Checks<Expr> {
+    /// `_cpu_chip[cpu]` and similar inlines. -1 for an unknown CPU.
+    pub(crate) fn cpu_property(&mut self, fact: CpuFact, cpu: &ast::Expr, span: Span) -> Checks<Expr> {
         let cpu = self.value(cpu)?;
         let cpu = self.convert(cpu, TypeId::INT);
         let (cpu, outer) = self.bind(cpu);
@@ -30,12 +31,12 @@ impl Checker<'_> {
                 runs.push((at, value));
             }
         }
-        let tree = self.run_of(&cpu, &runs, span);
+        let tree = self.value_of_run(&cpu, &runs, span);
         Ok(self.within(outer, tree))
     }
 
-    /// The value of the run that a CPU is in; runs by their first CPU.
-    fn run_of(&self, cpu: &Expr, runs: &[(i64, i64)], span: Span) -> Expr {
+    /// The value of the run that contains a CPU. `runs` are sorted by their first CPU.
+    fn value_of_run(&self, cpu: &Expr, runs: &[(i64, i64)], span: Span) -> Expr {
         let int = |kind| Box::new(Expr { kind, ty: TypeId::INT, span });
         match runs {
             [] => self.int(-1, TypeId::INT, span),
@@ -49,7 +50,7 @@ impl Checker<'_> {
                     left: Box::new(cpu.clone()),
                     right: int(ExprKind::Int(first)),
                 };
-                let (low, high) = (self.run_of(cpu, low, span), self.run_of(cpu, high, span));
+                let (low, high) = (self.value_of_run(cpu, low, span), self.value_of_run(cpu, high, span));
                 *int(ExprKind::Cond(int(below), Box::new(low), Box::new(high)))
             }
         }

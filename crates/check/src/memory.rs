@@ -1,7 +1,8 @@
-//! What records memory as it is: `trace()`, `print()` and `tracemem()`, and arguments of formats that are no scalars.
+//! Actions that record raw memory: `trace()`, `print()`, `tracemem()`, and format arguments that
+//! are not scalars.
 //!
-//! An object is recorded where it lies, byte for byte; what the bytes are, `print()` tells the consumer in a form of its
-//! own ([`Shape`]), for the consumer knows no types.
+//! An object is recorded from its address, byte for byte. For `print()` the consumer also gets a
+//! description of the bytes ([`Shape`]), because the consumer knows no types.
 
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use crate::program::{Expr, ExprKind, Form as PlaceForm, KeyValue, Memory, Memory
 use crate::session::{Checker, Checks, Wrong};
 use crate::tables::FunctionRow;
 
-/// The longest object or dump that a record holds.
+/// Maximum size of an object or dump in a record.
 const LONGEST: u64 = 1 << 16;
 
 impl Checker<'_> {
-    /// Where an object lies: its address, whether in user memory, and its size where that is known.
+    /// The address of an object, whether it is in user memory, and its size if known.
     fn object_address(&self, e: &Expr) -> Option<(Expr, bool, Option<u64>)> {
         match &e.kind {
             ExprKind::Deref { addr, user } => Some(((**addr).clone(), *user, self.types.size(e.ty))),
@@ -33,7 +34,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of an object: of an array not that of its address.
+    /// The type of an object. For an array, the array type and not the type of its address.
     pub(crate) fn object_type(&self, e: &Expr) -> TypeId {
         match (&e.kind, self.types.pointee(e.ty)) {
             (ExprKind::Array { bytes, .. }, Some((elem, _))) => {
@@ -44,8 +45,9 @@ impl Checker<'_> {
         }
     }
 
-    /// A value as `trace()` and `print()` record it: an array, struct or union as its bytes.
-    fn recorded_whole(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+    /// A value as `trace()` and `print()` record it. Arrays, structs and unions are recorded as
+    /// their bytes.
+    fn recorded_scalar_or_object(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
         match self.types.base_kind(e.ty) {
             Kind::Sou { .. } => {
                 self.not_incomplete(e.ty, e.span)?;
@@ -90,7 +92,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Floating-point numbers are only recorded: as the bits that they are.
+    /// Floating-point numbers can only be recorded, as raw bits.
     fn recorded_float(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
         let size = self.types.size(e.ty).unwrap_or(0) as u8;
         match (self.object_address(&e), size) {
@@ -104,7 +106,8 @@ impl Checker<'_> {
         }
     }
 
-    /// An argument of a format: a `char` array is text where it lies, a floating-point number its bits.
+    /// An argument of a format. A `char` array is recorded as text, a floating-point number as raw
+    /// bits.
     pub(crate) fn format_value(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
         match self.types.base_kind(e.ty) {
             Kind::Float { .. } => return self.recorded_float(func, e),
@@ -146,7 +149,7 @@ impl Checker<'_> {
                 let message = format!("{func}( ) may not be applied to a dynamic expression");
                 return self.fail(tag(Tag::D_TRACE_DYN, Tag::D_PRINT_DYN), arg.span, message);
             }
-            self.recorded_whole(func, value)?
+            self.recorded_scalar_or_object(func, value)?
         };
         let field = self.clause.layout.push(recorded.column.datum(self.strsize));
         self.clause.actions.push(match prints {
@@ -156,7 +159,7 @@ impl Checker<'_> {
         Ok(StmtKind::Record(vec![(field, recorded.value)]))
     }
 
-    /// What the bytes of a type are.
+    /// The description of the bytes of a type.
     fn shape(&self, ty: TypeId, depth: u32) -> Shape {
         let types = self.types;
         let name = types.name(ty).replace(" <anonymous>", "");
@@ -228,8 +231,8 @@ impl Checker<'_> {
         Ok(self.dump(addr, size, dynamic))
     }
 
-    /// `printm(n, memref(addr, size))`: at most `n` bytes of an address's memory. A reference that stands here needs no
-    /// scratch memory.
+    /// `printm(n, memref(addr, size))`: at most `n` bytes of the memory at `addr`. A `memref`
+    /// written in the call itself needs no scratch memory.
     pub(crate) fn printm(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
         let [size, memory] = args else { return Err(Wrong) };
         let message =
@@ -243,7 +246,7 @@ impl Checker<'_> {
             _ => None,
         };
         let Some([addr, length]) = reference.map(Vec::as_slice) else {
-            return self.printm_of(func, size, memory);
+            return self.printm_reference(func, size, memory);
         };
         let (addr, length) = (self.value(addr)?, self.value(length)?);
         if !self.types.is_pointer(addr.ty) && !self.types.is_integer(addr.ty) {
@@ -260,8 +263,8 @@ impl Checker<'_> {
         Ok(self.dump(addr, size, Some(length)))
     }
 
-    /// The same of a reference that a variable holds: an address, and the length behind it.
-    fn printm_of(&mut self, func: &str, size: u32, memory: &ast::Expr) -> Checks<StmtKind> {
+    /// The same for a reference in a variable: an address, followed by the length.
+    fn printm_reference(&mut self, func: &str, size: u32, memory: &ast::Expr) -> Checks<StmtKind> {
         let value = self.value(memory)?;
         let words = self.types.pointee(value.ty).is_some_and(|(to, _)| self.types.size(to) == Some(8));
         let (reference, computed) = self.bind(value);
@@ -279,7 +282,7 @@ impl Checker<'_> {
         Ok(self.dump(addr, size, Some(length)))
     }
 
-    /// `memref(address, size)`: both, in scratch memory.
+    /// `memref(address, size)`: stores both in scratch memory.
     pub(crate) fn memref(&mut self, values: Vec<Expr>, span: Span) -> Expr {
         let ty = self.types.pointer(self.types.find("uintptr_t").unwrap_or(TypeId::ULONG));
         let id = self.next_bound;

@@ -1,9 +1,10 @@
-//! What lies in memory and can be assigned: variables that are structs, unions or arrays, their members and elements, what
-//! pointers to D's own memory point to.
+//! Assignable places in memory: variables that are structs, unions or arrays, their members and
+//! elements, and the targets of pointers to D memory.
 //!
-//! Every such place is an address, which names the variable (or the element of an associative array) it is in where that
-//! is known. Whether a pointer leads to memory that may be written is known only when the program runs; but what comes
-//! from the kernel and not from a variable of the program is refused here, as the original does.
+//! Every such place is an address. If known, it names the variable (or the element of an
+//! associative array) that contains it. Whether a pointer refers to writable memory is known only
+//! at run time. But addresses that come from the kernel and not from a variable of the program are
+//! rejected here, as in the original.
 
 use diagnostics::{Span, Tag};
 use syntax::ast::{self, BinaryOp};
@@ -12,10 +13,10 @@ use types::{Kind, TypeId};
 use crate::program::{Arith, Expr, ExprKind, Form, Memory, Place, Repr, VarId};
 use crate::session::{Checker, Checks};
 
-/// Bytes of the largest variable.
+/// Maximum size of a variable in bytes.
 pub(crate) const LARGEST: u64 = 16 << 10;
 
-/// What an assignment changes.
+/// The target of an assignment.
 pub(crate) enum Target {
     /// A variable, or an element of an associative array.
     Var(Place, VarId),
@@ -25,7 +26,7 @@ pub(crate) enum Target {
     Object(Expr),
 }
 
-/// The address that an address was computed from.
+/// The address from which an address was computed.
 fn root(addr: &Expr) -> &Expr {
     match &addr.kind {
         ExprKind::Arith(_, base, _) => root(base),
@@ -35,16 +36,17 @@ fn root(addr: &Expr) -> &Expr {
 }
 
 /// True for an address in a variable of the program.
-pub(crate) fn is_own(addr: &Expr) -> bool {
+pub(crate) fn is_in_variable(addr: &Expr) -> bool {
     matches!(root(addr).kind, ExprKind::AddrVar(_) | ExprKind::ElemAddr(..))
 }
 
-/// True for an address in an element of an associative array, which is nowhere for long.
+/// True for an address in an element of an associative array. Such an address is valid only for a
+/// short time.
 pub(crate) fn in_element(addr: &Expr) -> bool {
     matches!(root(addr).kind, ExprKind::ElemAddr(..))
 }
 
-/// False for what is surely kernel memory.
+/// False for an address that is certainly in kernel memory.
 fn may_write(addr: &Expr) -> bool {
     match &root(addr).kind {
         ExprKind::AddrVar(_)
@@ -62,7 +64,7 @@ fn may_write(addr: &Expr) -> bool {
 }
 
 impl Checker<'_> {
-    /// How a variable of this type is kept, or a complaint.
+    /// The representation of a variable of this type. Reports an error if there is none.
     pub(crate) fn storable(&mut self, ty: TypeId, span: Span) -> Checks<Repr> {
         if let Some(repr) = self.repr(ty) {
             return Ok(repr);
@@ -80,7 +82,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What operator `text` is to change.
+    /// The place that operator `text` changes.
     pub(crate) fn target(&mut self, target: &ast::Expr, text: &str, span: Span) -> Checks<Target> {
         if let Some((place, id)) = self.place(target, text, span)? {
             return Ok(Target::Var(place, id));
@@ -133,7 +135,8 @@ impl Checker<'_> {
         Ok(Target::Memory(Place::Memory(Memory { addr, form }), object.ty))
     }
 
-    /// The place of a character of a string: of `s[n]`, `*s`, `*(s + n)`. Anything else is given back.
+    /// The place of a character of a string: `s[n]`, `*s`, `*(s + n)`. Any other expression is
+    /// returned unchanged.
     fn character(&mut self, e: Expr, text: &str, span: Span) -> Checks<Result<Place, Expr>> {
         let ExprKind::Call { name: "_first", args, .. } = &e.kind else { return Ok(Err(e)) };
         let [of] = &args[..] else { return Ok(Err(e)) };
@@ -160,7 +163,8 @@ impl Checker<'_> {
             ExprKind::Read(place) => {
                 Ok(Ok(Place::Char { string: Box::new(place.clone()), index: Box::new(index) }))
             }
-            // A string in memory is its bytes. (What `stringof` makes of a number is no place.)
+            // A string in memory is its bytes. (The result of `stringof` of a number is not a
+            // place.)
             ExprKind::LoadStr { addr, user: false, max: None } if self.types.is_pointer(addr.ty) => {
                 if !may_write(addr) {
                     let message = format!("operator {text} can only be applied to a writable variable");
@@ -242,10 +246,10 @@ impl Checker<'_> {
         }
     }
 
-    /// An index into an array of the program, which is looked at when the program runs.
+    /// An index into an array of the program. It is checked at run time.
     pub(crate) fn bounded(&self, pointer: &Expr, size: i64, index: Expr) -> Expr {
         match pointer.array_bytes().and_then(|bytes| (bytes as i64).checked_div(size)) {
-            Some(count) if is_own(pointer) && index.as_const().is_none() => {
+            Some(count) if is_in_variable(pointer) && index.as_const().is_none() => {
                 let (ty, span) = (index.ty, index.span);
                 Expr { kind: ExprKind::Bounded { index: Box::new(index), count }, ty, span }
             }

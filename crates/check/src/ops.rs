@@ -1,7 +1,8 @@
 //! Binary operators, `?:`, and assignment.
 //!
-//! Typing follows `types::rules`: nothing is promoted to `int`, the type of higher rank wins. Two constants are folded
-//! with the same 64-bit rule that holds at run time, so that folding cannot change an answer.
+//! Typing follows `types::rules`: nothing is promoted to `int`, and the type of higher rank wins.
+//! Constants are folded with the same 64-bit arithmetic as at run time, so that folding cannot
+//! change a result.
 
 use diagnostics::{Span, Tag};
 use syntax::ast::{self, BinaryOp};
@@ -67,7 +68,8 @@ impl Checker<'_> {
         self.fail(Tag::D_OP_INCOMPAT, span, message)
     }
 
-    /// Everything but comparisons and assignments; `text` is the operator as messages show it.
+    /// All operators except comparisons and assignments. `text` is the operator as printed in
+    /// messages.
     fn compute(&mut self, op: BinaryOp, l: Expr, r: Expr, text: &str, span: Span) -> Checks<Expr> {
         let integers = self.types.is_integer(l.ty) && self.types.is_integer(r.ty);
         match op {
@@ -149,7 +151,7 @@ impl Checker<'_> {
                 _ => self.incompatible(&l, op.text(), &r, span),
             };
         }
-        // Bytes of what is pointed to; none for `void *` and function pointers.
+        // Size of the pointer's target. `void *` and function pointers have none.
         let step = |c: &Self, e: &Expr| {
             let (target, _) = c.types.pointee(e.ty)?;
             if c.types.is_void(target) || c.types.is_function(target) {
@@ -231,7 +233,7 @@ impl Checker<'_> {
         self.not_dynamic(&[&c], "?:", cond.span)?;
         let c =
             self.scalar(c, Tag::D_OP_SCALAR, cond.span, "operator ?: expression must be of scalar type")?;
-        // A constant condition selects its arm; the other is not even typed.
+        // A constant condition selects one branch. The other branch is not even typed.
         if let Some(v) = c.as_const() {
             return self.expr(if v != 0 { then } else { otherwise });
         }
@@ -273,7 +275,7 @@ impl Checker<'_> {
         Ok(Expr { kind: ExprKind::Cond(Box::new(c), Box::new(a), Box::new(b)), ty, span })
     }
 
-    /// One of two structs: the one at one of two addresses.
+    /// A conditional expression of struct type: selects one of two addresses.
     fn conditional_object(&mut self, c: Expr, a: Expr, b: Expr, span: Span) -> Checks<Expr> {
         let ty = a.ty;
         match (a.kind, b.kind) {
@@ -359,10 +361,10 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a variable that is first assigned here.
+    /// The type of a variable at its first assignment.
     fn first_type(&mut self, id: crate::program::VarId, value: &Expr, span: Span) -> Checks<TypeId> {
         let ty = match value.kind {
-            // The characters, not where they are now.
+            // The type is `string`: the variable copies the characters, not their address.
             ExprKind::Array { .. } if self.types.is_string_like(value.ty) => TypeId::STRING,
             _ => self.types.decay(value.ty),
         };
@@ -383,7 +385,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a variable that is first counted up or computed with here.
+    /// The type of a variable whose first use is `++`, `--` or a compound assignment.
     fn count_type(&mut self, id: crate::program::VarId) -> TypeId {
         let ty = self.row_type("int64_t");
         self.vars[id.0 as usize].ty = VarType::Known(ty, crate::program::Repr::Int { size: 8, signed: true });

@@ -1,4 +1,5 @@
-//! What can be assigned by its name: variables and elements of associative arrays. Here variables come into being.
+//! Variables and elements of associative arrays as assignment targets. Their first assignment
+//! creates them.
 
 use diagnostics::{Span, Tag};
 use plane::desc::AddrForm;
@@ -6,7 +7,7 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::columns::{Column, StrUses};
-use crate::objects::{LARGEST, is_own};
+use crate::objects::{LARGEST, is_in_variable};
 use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Repr, Scope, VarId};
 use crate::session::{Checker, Checks, VarType, Wrong};
 use crate::tables::{self, VariableKind};
@@ -27,8 +28,8 @@ fn named(e: &ast::Expr) -> Option<Named<'_>> {
 }
 
 impl Checker<'_> {
-    /// The variable or element that `target` of operator `text` is; a variable that is not there yet is made. `None` when it
-    /// is something else.
+    /// The variable or element that `target` names, as the target of operator `text`. A new
+    /// variable is created. `None` when `target` is neither.
     pub(crate) fn place(
         &mut self,
         target: &ast::Expr,
@@ -37,7 +38,7 @@ impl Checker<'_> {
     ) -> Checks<Option<(Place, VarId)>> {
         if let Some(Named { scope, name }) = named(target) {
             if scope == Scope::Global {
-                self.writable(name, text, span)?;
+                self.require_variable(name, text, span)?;
             }
             let id = match self.var(scope, name) {
                 Some(id) => id,
@@ -64,8 +65,8 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// Complains about a global name that is something else than a variable.
-    fn writable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
+    /// Reports an error for a global name that is not a variable.
+    fn require_variable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
         self.scope_alone(name, span)?;
         if self.var(Scope::Global, name).is_none() {
             self.need(name);
@@ -97,7 +98,7 @@ impl Checker<'_> {
             && let tables::VariableKind::CpuFact(fact) = row.kind
             && let [cpu] = keys
         {
-            return self.of_cpu(fact, cpu, span);
+            return self.cpu_property(fact, cpu, span);
         }
         if let Some(Named { scope, name }) = named(base) {
             if scope == Scope::Global && self.var(scope, name).is_none() && tables::variable(name).is_none() {
@@ -157,11 +158,12 @@ impl Checker<'_> {
             return self.dereference(rest, span);
         }
         let size = self.types.size(target).unwrap_or(0) as i64;
-        // An array of one element at the end of a struct is C's old way to say "and more".
+        // By an old C convention, an array of one element at the end of a struct has a variable
+        // length.
         if let (Some(bytes), Some(n)) = (pointer.array_bytes(), index.as_const())
             && let Some(count) = (bytes as i64).checked_div(size)
             && !(0..count.max(1)).contains(&n)
-            && (count > 1 || n < 0 || is_own(&pointer))
+            && (count > 1 || n < 0 || is_in_variable(&pointer))
         {
             let message = format!("index outside array bounds: {n}, max allowed is {}", count - 1);
             return self.fail(Tag::D_ARR_BOUNDS, key.span, message);
@@ -181,7 +183,7 @@ impl Checker<'_> {
         self.dereference(Expr { kind: sum, ty, span }, span)
     }
 
-    /// `uregs[index]`: the index is a constant, so that the program asks for one register.
+    /// `uregs[index]`. The index must be a constant, so that the program reads one known register.
     fn register(&mut self, name: &str, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
         let row = tables::variable(name);
         self.uses_word("associative array", name, span);
@@ -214,7 +216,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The element `name[keys]`; `None` when the name is a typed scalar, which is indexed as a pointer.
+    /// The element `name[keys]`. `None` when the name is a typed scalar, which is indexed as a
+    /// pointer.
     fn element(
         &mut self,
         scope: Scope,
@@ -227,7 +230,7 @@ impl Checker<'_> {
             self.scope_alone(name, span)?;
         }
         if scope == Scope::Global && create {
-            self.writable(name, "=", span)?;
+            self.require_variable(name, "=", span)?;
         }
         let known = self.var(scope, name);
         if let Some(id) = known
@@ -321,7 +324,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the key of a known array and joins its columns.
+    /// Checks the key for a known array, and widens the array's columns as needed.
     fn match_key(&mut self, id: VarId, values: Vec<Expr>, span: Span) -> Checks<Vec<Expr>> {
         let info = self.var_info(id).clone();
         let key = info.key.clone().unwrap_or_default();
@@ -332,13 +335,14 @@ impl Checker<'_> {
         let joined: Vec<(TypeId, Column)> = key
             .iter()
             .zip(&values)
-            .map(|((ty, column), value)| (*ty, column.join(self.use_of(value, *ty))))
+            .map(|((ty, column), value)| (*ty, column.join(self.column_for(value, *ty))))
             .collect();
         self.vars[id.0 as usize].key = Some(joined);
         Ok(values)
     }
 
-    /// Number and types of keys against those of the first use; `prefix` is the name as messages show it.
+    /// Compares number and types of keys with those of the first use. `prefix` is the name as
+    /// printed in messages.
     pub(crate) fn check_signature(
         &mut self,
         prefix: &str,
@@ -369,8 +373,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A key value: strings are made strings; structs count by their members' values; an integer keeps its own type, as the column takes the widest, but is cut
-    /// to it, since two values of one type must be one key in every width.
+    /// Converts a key value. String-like values become strings, and structs become the values of
+    /// their members. An integer keeps its own type, because the column takes the widest, but is
+    /// truncated to it: equal values of one type must be one key in every width.
     pub(crate) fn coerce_key(&self, value: Expr, ty: TypeId) -> Expr {
         if self.types.is_string(ty) {
             return self.to_string(value);
@@ -384,14 +389,14 @@ impl Checker<'_> {
         self.convert(value, own)
     }
 
-    /// Bytes of a struct or union that may be a key: as much as a variable may be.
+    /// Size of a struct or union that may be a key. The limit is that of a variable.
     pub(crate) fn key_size(&self, ty: TypeId) -> Option<u32> {
         let size = self.types.size(ty).filter(|s| self.types.is_sou(ty) && (1..=LARGEST).contains(s))?;
         u32::try_from(size).ok()
     }
 
     /// The column that a key value needs at a position of type `ty`.
-    pub(crate) fn use_of(&self, value: &Expr, ty: TypeId) -> Column {
+    pub(crate) fn column_for(&self, value: &Expr, ty: TypeId) -> Column {
         match self.repr(self.types.decay(value.ty)).or_else(|| self.repr(ty)) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
             Some(Repr::Int { size, signed }) => Column::Int { size, signed },

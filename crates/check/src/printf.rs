@@ -1,7 +1,7 @@
-//! Formats against arguments.
+//! Checks the types of arguments against a format.
 //!
-//! The parser of formats is `plane::format`, which the consumer prints with; here stands only what the *types* of the
-//! arguments must be.
+//! `plane::format` parses formats, and the consumer uses the same parser to print. Only the checks
+//! of argument *types* are here.
 
 use diagnostics::{Span, Tag};
 use plane::format::{self, Amount, Piece, Takes};
@@ -9,21 +9,22 @@ use types::{Kind, TypeId};
 
 use crate::session::{Checker, Checks};
 
-/// An argument of a format as its checks see it.
+/// An argument of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FormatArg {
     pub(crate) ty: TypeId,
     pub(crate) span: Span,
 }
 
-/// What kind of format it is.
+/// The kind of action that uses a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormatUse {
-    /// `printf()`: all arguments must be used, none is an aggregation value.
+    /// `printf()`: the format must use all arguments, and none is an aggregation value.
     Printf,
-    /// `printa()`: keys may be left over; `%@` takes the aggregation's value, unsigned for `count()`.
+    /// `printa()`: keys may be unused. `%@` takes the aggregation's value, which is unsigned for
+    /// `count()`.
     Printa {
-        /// It is `count()`.
+        /// True for `count()`.
         count: bool,
     },
 }
@@ -51,8 +52,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a format; `func` is the action's name, `at` where the format stands, and argument numbers in messages
-    /// count from 2, as the format is the first.
+    /// Checks a format. `func` is the action's name, `at` the position of the format. Argument
+    /// numbers in messages count from 2, because the format is the first argument.
     pub(crate) fn check_format(
         &mut self,
         func: &str,

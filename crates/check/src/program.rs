@@ -1,16 +1,17 @@
-//! The checked program: what `lower` reads.
+//! The checked program, the input of `lower`.
 //!
-//! A second tree rather than annotations on the first one, because checking changes the shape: names become numbers,
-//! conversions that D leaves unsaid become nodes, an arm of `?:` that a constant drops is gone, and an action is no
-//! expression any more. Whoever walks this tree needs no rule of the D language: every operation says its width and
-//! sign, and every recorded value its place.
+//! It is a second tree instead of annotations on the first one, because checking changes the shape:
+//! names become numbers, implicit conversions become nodes, unreachable branches of `?:` disappear,
+//! and an action is not an expression any more. Code that walks this tree needs no rule of the D
+//! language: every operation has an explicit width and sign, and every recorded value has an
+//! explicit place.
 //!
-//! Invariants: expressions are well typed; every [`VarId`] and [`AggId`] is an index of the tables of [`Checked`];
-//! columns of keys are final (the join of all uses in the session).
+//! Invariants: expressions are well typed; every [`VarId`] and [`AggId`] is an index into the
+//! tables of [`Checked`]; columns of keys are final (the join of all uses in the session).
 
 use std::rc::Rc;
 
-/// Arithmetic on 64-bit integers, sign resolved.
+/// Arithmetic on 64-bit integers, with explicit signedness.
 pub use arith::BinOp as Arith;
 use arith::Cond;
 use diagnostics::Span;
@@ -18,7 +19,7 @@ use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
 use types::{Padding, TypeId};
 
-/// A variable of the session; index of [`Checked::vars`].
+/// A variable of the session: an index into [`Checked::vars`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VarId(pub u32);
 
@@ -35,18 +36,19 @@ pub struct Checked {
     pub strsize: u32,
 }
 
-/// A clause, or a part of one that `if` divides: then it is a clause of its own in all but its description.
+/// A clause, or a part of a clause that `if` divides. Such a part is a clause in every respect
+/// except for its description.
 #[derive(Clone, Debug)]
 pub struct Clause {
-    /// All of it.
+    /// The whole clause.
     pub span: Span,
-    /// Which of the programs it stands in.
+    /// Index of its program.
     pub program: usize,
-    /// A part of the clause before it, which `if` divides.
+    /// True when `if` divides a clause and this is a further part of the clause before it.
     pub part: bool,
-    /// What it enables.
+    /// The probe descriptions.
     pub patterns: Vec<ClausePattern>,
-    /// The probes there are for it now, each once, by id.
+    /// The probes that match now, without duplicates, by id.
     pub probes: Rc<[ProbeInfo]>,
     /// Scalar expression.
     pub predicate: Option<Expr>,
@@ -54,34 +56,34 @@ pub struct Clause {
     pub body: Vec<Stmt>,
     /// What it records, if anything.
     pub record: Option<RecordDesc>,
-    /// The least of what it uses.
+    /// The minimum of the attributes of everything it uses.
     pub attributes: Attributes,
-    /// Has an action that needs `-w`.
+    /// True when it has an action that needs `-w`.
     pub destructive: bool,
 }
 
 /// One description of a clause.
 #[derive(Clone, Debug)]
 pub struct ClausePattern {
-    /// Where it stands.
+    /// Position of the description.
     pub span: Span,
     /// What it matches.
     pub pattern: Pattern,
 }
 
-/// Where a variable lives.
+/// The scope of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// One for the session.
+    /// One instance per session.
     Global,
-    /// `self->`: one a thread.
+    /// `self->`: one instance per thread.
     Thread,
-    /// `this->`: one a firing.
+    /// `this->`: one instance per firing.
     Clause,
 }
 
 impl Scope {
-    /// What stands before the name in D.
+    /// The prefix of the name in D.
     pub fn prefix(self) -> &'static str {
         match self {
             Scope::Global => "",
@@ -91,7 +93,7 @@ impl Scope {
     }
 }
 
-/// How a value is kept.
+/// The representation of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repr {
     /// An integer or pointer.
@@ -113,15 +115,15 @@ pub enum Repr {
 /// A variable.
 #[derive(Clone, Debug)]
 pub struct Var {
-    /// Without `self->` or `this->`.
+    /// Name without `self->` or `this->`.
     pub name: String,
-    /// Where it lives.
+    /// Its scope.
     pub scope: Scope,
-    /// Its type, or its elements'.
+    /// Its type, or the type of its elements.
     pub ty: TypeId,
     /// The type's text.
     pub type_name: String,
-    /// How it is kept.
+    /// Its representation.
     pub repr: Repr,
     /// Columns of an associative array's key; `None` for a scalar.
     pub key: Option<Vec<Field>>,
@@ -132,53 +134,53 @@ pub struct Var {
 /// A statement.
 #[derive(Clone, Debug)]
 pub struct Stmt {
-    /// Where it stands.
+    /// Position of the statement.
     pub span: Span,
-    /// Its number in the clause, from 1; faults name it.
+    /// Its number in the clause, from 1. Faults refer to it.
     pub action: u16,
-    /// What it does in the kernel.
+    /// Its effect in the kernel.
     pub kind: StmtKind,
 }
 
-/// What a [`Stmt`] does in the kernel. What the consumer does for it is in the clause's [`RecordDesc`].
+/// The effect of a [`Stmt`] in the kernel. The consumer's part is in the clause's [`RecordDesc`].
 #[derive(Clone, Debug)]
 pub enum StmtKind {
-    /// Computes for the side effects.
+    /// Evaluates an expression for its side effects.
     Expr(Expr),
     /// Writes fields of the record.
     Record(Vec<(Field, KeyValue)>),
-    /// Writes the status and ends tracing.
+    /// Records the status and ends tracing.
     Exit(Field, Expr),
-    /// Aggregates.
+    /// Adds a sample to an aggregation.
     Aggregate {
-        /// Which.
+        /// The aggregation.
         agg: AggId,
-        /// One value a column.
+        /// One value per column.
         key: Vec<KeyValue>,
-        /// Arguments of the function that are computed.
+        /// Arguments of the function that are evaluated at run time.
         args: Vec<Expr>,
     },
 }
 
-/// What can be recorded or be a key column, beyond expressions.
+/// A value that can be recorded or be a key column.
 #[derive(Clone, Debug)]
 pub enum KeyValue {
-    /// Integer, pointer or string.
+    /// An integer, pointer or string.
     Expr(Expr),
     /// The bytes at an address.
     Bytes {
-        /// Where.
+        /// The address.
         addr: Expr,
-        /// In user memory.
+        /// True for user memory.
         user: bool,
-        /// At most so many of them, and where that is recorded: see `dif::ir::Op::RecordBytes`.
+        /// Maximum number of bytes, and the field that records it; see `dif::ir::Op::RecordBytes`.
         len: Option<(Field, Expr)>,
     },
     /// `stack()`, `ustack()`.
     Stack {
         /// User frames.
         user: bool,
-        /// At most so many.
+        /// Maximum number of frames.
         frames: u32,
     },
     /// `sym()`, `func()`, `mod()`.
@@ -190,20 +192,20 @@ pub enum KeyValue {
 /// A typed expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it computes.
+    /// The operation.
     pub kind: ExprKind,
     /// Its type in D.
     pub ty: TypeId,
-    /// Where it stands.
+    /// Position of the expression.
     pub span: Span,
 }
 
-/// Values that a firing provides.
+/// Built-in variables.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
     Arg(u8),
-    /// The same, known to be an address in the kernel.
+    /// The same, with a value that is known to be a kernel address.
     KernelArg(u8),
     Pid,
     Ppid,
@@ -222,7 +224,7 @@ pub enum Builtin {
     Caller,
     Ucaller,
     Ipl,
-    /// `uregs[n]`, below [`crate::tables::UREGS`]; in a thread of the kernel a fault.
+    /// `uregs[n]`, below [`crate::tables::UREGS`]. A fault in a kernel thread.
     Ureg(u8),
     Curthread,
     Execname,
@@ -233,7 +235,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// A string rather than an integer.
+    /// True for a string, false for an integer.
     pub fn is_string(self) -> bool {
         matches!(
             self,
@@ -259,7 +261,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// The comparison of integers that this is, by their signedness.
+    /// The corresponding comparison of integers with this signedness.
     pub fn cond(self, signed: bool) -> Cond {
         match (self, signed) {
             (Relation::Eq, _) => Cond::Eq,
@@ -285,7 +287,7 @@ pub enum Logic {
     Xor,
 }
 
-/// What can be assigned.
+/// A place that can be assigned to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
     /// A scalar.
@@ -294,11 +296,11 @@ pub enum Place {
     Elem(VarId, Vec<Expr>),
     /// A scalar in memory.
     Memory(Memory),
-    /// A character of a string.
+    /// One character of a string.
     Char {
-        /// The string's place.
+        /// The place of the string.
         string: Box<Place>,
-        /// Which: a fault unless it is below strsize.
+        /// The index. It faults unless it is below strsize.
         index: Box<Expr>,
     },
 }
@@ -306,13 +308,14 @@ pub enum Place {
 /// A scalar in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    /// Where it is. Where that is computed from [`ExprKind::ElemAddr`], the element is stored again.
+    /// Its address. If it is computed from [`ExprKind::ElemAddr`], the element is stored back after
+    /// a change.
     pub addr: Box<Expr>,
-    /// How it is kept there.
+    /// Its representation in memory.
     pub form: Form,
 }
 
-/// How a scalar is kept in memory.
+/// The representation of a scalar in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An integer or pointer.
@@ -322,13 +325,13 @@ pub enum Form {
         /// Sign.
         signed: bool,
     },
-    /// Some bits of an integer.
+    /// A bit-field.
     Bits {
-        /// Bytes of that.
+        /// Size of the integer that contains it, in bytes.
         size: u8,
         /// The lowest bit.
         shift: u8,
-        /// How many.
+        /// Width in bits.
         bits: u8,
         /// Sign.
         signed: bool,
@@ -337,7 +340,7 @@ pub enum Form {
     Str,
 }
 
-/// What has to do with memory and is called like a function.
+/// Memory operations that are called like functions.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryCall {
@@ -349,7 +352,7 @@ pub enum MemoryCall {
     Copyoutstr,
 }
 
-/// What an [`Expr`] computes. Integers are 64 bits wide; only [`ExprKind::Convert`] narrows.
+/// The operation of an [`Expr`]. Integers are 64 bits wide; only [`ExprKind::Convert`] narrows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// A constant.
@@ -358,11 +361,11 @@ pub enum ExprKind {
     Str(Vec<u8>),
     /// NULL as a string.
     Null,
-    /// From the firing.
+    /// A built-in variable.
     Builtin(Builtin),
     /// Reads a variable or element.
     Read(Place),
-    /// In [`ExprKind::Update`]: what the place held.
+    /// In [`ExprKind::Update`]: the old value of the place.
     Old,
     /// Minus.
     Neg(Box<Expr>),
@@ -374,9 +377,9 @@ pub enum ExprKind {
     Arith(Arith, Box<Expr>, Box<Expr>),
     /// Compares integers or pointers.
     Compare {
-        /// How.
+        /// The comparison.
         relation: Relation,
-        /// As signed numbers.
+        /// True for a signed comparison.
         signed: bool,
         /// Left.
         left: Box<Expr>,
@@ -385,11 +388,11 @@ pub enum ExprKind {
     },
     /// Compares strings, bytewise unsigned.
     CompareStr(Relation, Box<Expr>, Box<Expr>),
-    /// Logic; `And` and `Or` compute the right side only where it matters.
+    /// Logic. `And` and `Or` evaluate the right operand only when needed.
     Logic(Logic, Box<Expr>, Box<Expr>),
     /// `?:`
     Cond(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Computes both; the value of the second.
+    /// Evaluates both. The value is the second.
     Comma(Box<Expr>, Box<Expr>),
     /// The low `size` bytes (1, 2, 4), extended.
     Convert {
@@ -397,141 +400,147 @@ pub enum ExprKind {
         size: u8,
         /// Sign-extended.
         signed: bool,
-        /// Of this.
+        /// The operand.
         value: Box<Expr>,
     },
     /// 1 when the operand is not 0: conversion to `_Bool`.
     Truth(Box<Expr>),
-    /// The object at an address, not read: a struct, or what `&` is taken of. Never stands where a value is needed.
+    /// The object at an address, not read: a struct, or the operand of `&`. Never occurs where a
+    /// value is needed.
     Deref {
         /// Its address.
         addr: Box<Expr>,
-        /// In user memory.
+        /// True for user memory.
         user: bool,
     },
-    /// A translated value, of type `<DYN>`; its members are values. Never stands in a checked program.
+    /// A translated value, of type `<DYN>`. Its members are values. Never occurs in a checked
+    /// program.
     Xlated {
-        /// Index of the checker's translators.
+        /// Index of the translator in the checker.
         translator: usize,
-        /// `xlate <out *>`.
+        /// True for `xlate <out *>`.
         pointer: bool,
-        /// What is translated.
+        /// The translated expression.
         input: Box<Expr>,
     },
-    /// Computes `value` once, then `body`, in which [`ExprKind::Bound`] is it.
+    /// Evaluates `value` once, then `body`, in which [`ExprKind::Bound`] refers to the value.
     Let {
-        /// Unique in the program.
+        /// A number that is unique in the program.
         id: u32,
-        /// Computed first.
+        /// The value, evaluated first.
         value: Box<Expr>,
-        /// The value.
+        /// The expression that uses it.
         body: Box<Expr>,
     },
-    /// What the [`ExprKind::Let`] of this number computed.
+    /// The value of the [`ExprKind::Let`] with this number.
     Bound(u32),
-    /// The address of an array, in place of the array: so many bytes belong to it, 0 where nobody knows.
+    /// The address of an array, used in place of the array. `bytes` is its size, or 0 if unknown.
     Array {
-        /// Where it begins.
+        /// Address of the first element.
         addr: Box<Expr>,
         /// Its size.
         bytes: u64,
     },
     /// The address of a variable that is an object.
     AddrVar(VarId),
-    /// The address of an element that is an object: of a copy, which lasts for the statement.
+    /// The address of an element that is an object. It is the address of a copy, which lasts for
+    /// the statement.
     ElemAddr(VarId, Vec<Expr>),
-    /// An object as a key: its bytes, with zeros for what is padding.
+    /// An object as a key: its bytes, with zeros in its padding.
     KeyObject {
-        /// Where it is.
+        /// Its address.
         addr: Box<Expr>,
-        /// That is user memory.
+        /// True for user memory.
         user: bool,
-        /// Bytes.
+        /// Its size.
         size: u32,
-        /// What is padding.
+        /// Its padding.
         padding: Rc<[Padding]>,
     },
-    /// The address of a string's bytes: of a copy, which lasts for the statement.
+    /// The address of a string's bytes. It is the address of a copy, which lasts for the statement.
     StrAddr(Box<Expr>),
-    /// An index, which faults unless it is below `count`.
+    /// An index that faults unless it is below `count`.
     Bounded {
         /// The index.
         index: Box<Expr>,
-        /// Elements of the array.
+        /// Number of elements of the array.
         count: i64,
     },
-    /// Copies an object; the value is the address that was copied to.
+    /// Copies an object. The value is the destination address.
     CopyObject {
-        /// Where to.
+        /// Destination.
         dst: Box<Expr>,
-        /// Where from.
+        /// Source.
         src: Box<Expr>,
-        /// That is user memory.
+        /// True when the source is in user memory.
         user: bool,
         /// Bytes.
         size: u32,
     },
-    /// Takes, copies or writes memory.
+    /// Allocates, copies or writes memory.
     MemoryCall {
-        /// Which.
+        /// The operation.
         call: MemoryCall,
-        /// Converted to the prototype's types.
+        /// Arguments, converted to the prototype's types.
         args: Vec<Expr>,
-        /// Where bytes come from is user memory.
+        /// True when the source is in user memory.
         user: bool,
     },
     /// Reads memory, checked.
     Load {
-        /// Where.
+        /// The address.
         addr: Box<Expr>,
         /// 1, 2, 4 or 8.
         size: u8,
-        /// Sign-extended.
+        /// True to sign-extend.
         signed: bool,
-        /// In user memory.
+        /// True for user memory.
         user: bool,
     },
     /// Reads a NUL-terminated string, checked.
     LoadStr {
-        /// Where.
+        /// The address.
         addr: Box<Expr>,
-        /// In user memory.
+        /// True for user memory.
         user: bool,
-        /// At most so many bytes.
+        /// Maximum number of bytes.
         max: Option<Box<Expr>>,
     },
     /// Length of a string.
     Strlen(Box<Expr>),
-    /// A subroutine, by the name that the intermediate form has for it. Its value is within the expression's type.
+    /// A subroutine call, by the subroutine's name in DIF. Its value is within the expression's
+    /// type.
     Call {
-        /// Which.
+        /// The subroutine.
         name: &'static str,
-        /// Converted to the prototype's types; optional ones may be missing at the end.
+        /// Arguments, converted to the prototype's types. Optional arguments may be missing at the
+        /// end.
         args: Vec<Expr>,
-        /// Pointers among the arguments point into user memory.
+        /// True when pointers among the arguments point into user memory.
         user: bool,
     },
-    /// Stores; the value is what is stored.
+    /// Stores a value. The result is the stored value.
     Assign(Place, Box<Expr>),
-    /// Deletes an element (or frees a `self->` variable) by the constant 0; the value is 0 or "".
+    /// Deletes an element, or frees a `self->` variable, by assigning the constant 0. The result is
+    /// 0 or "".
     Delete(Place),
-    /// Reads, computes `new` with [`ExprKind::Old`], stores.
+    /// Reads the old value, evaluates `new` with [`ExprKind::Old`], and stores the result.
     Update {
-        /// What is changed.
+        /// The changed place.
         place: Place,
-        /// Already converted to the place's type.
+        /// The new value, already converted to the place's type.
         new: Box<Expr>,
-        /// The value is the old one.
+        /// True when the result is the old value.
         post: bool,
     },
 }
 
-/// Where a string comes from; it decides how a column keeps it.
+/// The origin of a string. It determines how a column stores the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrSource {
-    /// A constant of so many bytes.
+    /// A constant of this number of bytes.
     Const(usize),
-    /// A name of the probe: known before the firing.
+    /// A name of the probe, known before the firing.
     ProbeName,
     /// `execname`.
     Comm,
@@ -540,7 +549,7 @@ pub(crate) enum StrSource {
 }
 
 impl Expr {
-    /// The constant, if it is an integer constant.
+    /// The value of an integer constant.
     pub fn as_const(&self) -> Option<i64> {
         match self.kind {
             ExprKind::Int(v) => Some(v),
@@ -548,7 +557,7 @@ impl Expr {
         }
     }
 
-    /// The bytes of the array whose address this is.
+    /// The size in bytes of the array whose address this is.
     pub(crate) fn array_bytes(&self) -> Option<u64> {
         match self.kind {
             ExprKind::Array { bytes, .. } => Some(bytes).filter(|b| *b > 0),
@@ -556,7 +565,7 @@ impl Expr {
         }
     }
 
-    /// Where this string comes from.
+    /// The origin of this string.
     pub(crate) fn str_source(&self) -> StrSource {
         match &self.kind {
             ExprKind::Str(s) => StrSource::Const(s.len()),

@@ -1,4 +1,5 @@
-//! Parameters of the quantizing functions: constants that shape the aggregation, and must be the same at every use.
+//! Parameters of the quantizing functions. They are constants that determine the layout of the
+//! aggregation, and must be equal in every use.
 
 use diagnostics::{Span, Tag};
 use plane::desc::AggFunc;
@@ -6,8 +7,8 @@ use plane::desc::AggFunc;
 use crate::program::Expr;
 use crate::session::{Checker, Checks, Wrong};
 
-/// A parameter of `llquantize()`: its name in messages, and the tags for a wrong type, a wrong value, and a value that
-/// differs from an earlier use.
+/// A parameter of `llquantize()`: its name in messages, and the error tags for a wrong type, a
+/// wrong value, and a value that differs from an earlier use.
 struct Parameter {
     name: &'static str,
     ty: Tag,
@@ -50,7 +51,8 @@ impl Checker<'_> {
         }
     }
 
-    /// `lquantize(e, base, limit[, step[, increment]])`: its function, and the number of arguments that shape it.
+    /// `lquantize(e, base, limit[, step[, increment]])`. Returns its function and the number of
+    /// arguments that determine the layout.
     pub(crate) fn lquantize(&mut self, args: &[Expr], span: Span) -> Checks<(AggFunc, usize)> {
         let [_, base, limit, rest @ ..] = args else { return Err(Wrong) };
         let mut bound = |e: &Expr, n: u32, ty, value| {
@@ -150,7 +152,7 @@ impl Checker<'_> {
         Ok((AggFunc::Llquantize { factor, low, high, nsteps }, 4))
     }
 
-    /// The same function with other parameters than at an earlier use.
+    /// Reports an error when the same function has other parameters than in an earlier use.
     pub(crate) fn same_parameters(&mut self, old: AggFunc, new: AggFunc, span: Span) -> Checks<()> {
         let differs = |what: &str, n: usize, expected: i64, found: i64| {
             format!(

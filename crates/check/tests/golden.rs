@@ -1,6 +1,8 @@
-//! Programs and what the checker says of them: `tests/golden/*.d` to `*.out`. `UPDATE_GOLDEN=1` rewrites the answers.
+//! Golden tests: programs in `tests/golden/*.d`, the checker's output in `*.out`. `UPDATE_GOLDEN=1`
+//! rewrites the expected output.
 //!
-//! `tst.*` must be accepted, their answer is the typed program; `err.D_TAG.*` must be refused with that tag.
+//! `tst.*` must be accepted, and the output is the typed program. `err.D_TAG.*` must be rejected
+//! with that tag.
 
 #![allow(clippy::unwrap_used)]
 
@@ -71,7 +73,7 @@ fn args(function: &str, name: &str) -> Vec<ArgType> {
     }
 }
 
-/// Complaints, and the answer as text.
+/// The error messages, and the output as text.
 fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic>, String) {
     let mut map = SourceMap::default();
     let mut sink = Sink::default();
@@ -111,8 +113,8 @@ fn inputs() -> Vec<PathBuf> {
     testing::golden::inputs(&root().join("tests/golden"), "d")
 }
 
-/// What the comments at the beginning of a file ask for: `/* operand: x */`, `/* amin: Stable/Stable/Common */`,
-/// `/* version: 1.5 */`.
+/// The settings in the comments at the beginning of a file: `/* operand: x */`, `/* amin:
+/// Stable/Stable/Common */`, `/* version: 1.5 */`.
 fn settings(source: &str, options: &mut Options) {
     for line in source.lines().map_while(|l| l.strip_prefix("/* ")?.split_once(": ")) {
         let value = line.1.split(' ').next().unwrap_or_default();
@@ -125,8 +127,8 @@ fn settings(source: &str, options: &mut Options) {
     }
 }
 
-/// The tag that a file's name promises.
-fn promised(file: &Path) -> Option<&str> {
+/// The tag in a file's name.
+fn tag_of_name(file: &Path) -> Option<&str> {
     file.file_name()?.to_str()?.strip_prefix("err.")?.split('.').next()
 }
 
@@ -153,11 +155,11 @@ fn promised(file: &Path) -> Option<&str> {
 // err.D_VAR_UNDEF.*:
 // row variable.undefined-read
 #[test]
-fn golden() {
+fn programs_check_to_their_golden_output() {
     let mut wrong = Vec::new();
     testing::golden::compare(&root().join("tests/golden"), "d", "out", |input, source| {
         let (complaints, got) = checked(&[source], |o| settings(source, o));
-        match promised(input) {
+        match tag_of_name(input) {
             Some(tag) if !complaints.iter().any(|d| d.tag.name() == tag) => {
                 wrong.push(format!("{} does not give {tag}:\n{got}", input.display()));
             }
@@ -170,13 +172,19 @@ fn golden() {
 }
 
 #[test]
-fn every_tag_that_is_raised_has_its_golden_file() {
-    // What no program text can bring about while the parser complains first, or what only a fault of ours can.
+fn every_tag_that_the_checker_raises_has_a_golden_file() {
+    // Tags that no program text can cause: the parser reports the error first, or only a bug of
+    // ours can cause it.
     const NONE: [&str; 2] = ["D_DECL_SCOPE", "D_UNKNOWN"];
-    let have: BTreeSet<String> = inputs().iter().filter_map(|f| promised(f).map(String::from)).collect();
+    let have: BTreeSet<String> = inputs().iter().filter_map(|f| tag_of_name(f).map(String::from)).collect();
     let mut missing = BTreeSet::new();
-    for file in fs::read_dir(root().join("src")).unwrap() {
-        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+    let mut paths = vec![root().join("src")];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
         for rest in text.split("Tag::").skip(1) {
             let tag: String =
                 rest.chars().take_while(|c| c.is_ascii_uppercase() || matches!(c, '_' | '0'..='9')).collect();
@@ -201,7 +209,7 @@ fn programs_of_a_session_share_variables_in_order() {
 }
 
 #[test]
-fn zdefs_and_empty_are_obeyed() {
+fn zdefs_and_empty_allow_clauses_without_probes_and_actions() {
     let (complaints, _) = checked(&["nowhere:::x {}"], |o| o.zdefs = true);
     assert!(complaints.is_empty());
     let (complaints, _) = checked(&["/* */"], |o| o.empty = true);
@@ -209,18 +217,18 @@ fn zdefs_and_empty_are_obeyed() {
 }
 
 #[test]
-fn clauses_wait_for_probes_that_tell_their_types() {
+fn clauses_without_probes_are_deferred_when_their_types_are_unknown() {
     let wait = |texts: &[&str]| checked(texts, |o| o.zdefs = true);
-    // The clause is left out, and what needs it.
+    // The clause is left out, and so is a clause that depends on it.
     let (complaints, text) = wait(&["nowhere:::x { self->n = args[0]; @a[args[1]] = count(); }
         nowhere:::y /self->n/ { printa(@a); this->m = self->n; }
         nowhere:::z { other = 1; } BEGIN { trace(pid); }"]);
     assert!(complaints.is_empty(), "{text}");
     assert!(!text.contains("self->n") && text.contains("other"), "{text}");
-    // Other mistakes are said at once.
+    // Other errors are reported at once.
     let (complaints, _) = wait(&["nowhere:::x { trace(args[0]); trace(nosuch); }"]);
     assert_eq!(complaints[0].tag.name(), "D_IDENT_UNDEF");
-    // What has probes cannot wait.
+    // A clause with probes cannot be deferred.
     let (complaints, _) = wait(&["nowhere:::x { self->n = args[0]; } END { trace(self->n); }"]);
     assert_eq!(complaints[0].tag.name(), "D_VAR_UNDEF");
     assert!(complaints[0].message.contains("waits for its probes"), "{}", complaints[0].message);
@@ -230,15 +238,16 @@ fn clauses_wait_for_probes_that_tell_their_types() {
 }
 
 #[test]
-fn the_string_size_is_rounded_to_words() {
+fn strsize_is_rounded_up_to_words() {
     let (_, text) =
         checked(&["BEGIN { trace(copyinstr(arg0)); trace(sizeof (string)); }"], |o| o.strsize = 50);
     assert!(text.contains("str56@0") && text.contains("56:size_t"), "{text}");
 }
 
-/// On a stack as large as a main thread's: an unoptimized build needs several kilobytes a level.
+/// The stack is as large as a main thread's: an unoptimized build needs several kilobytes per
+/// level.
 #[test]
-fn deep_nesting_is_an_error_and_long_chains_are_not() {
+fn deep_nesting_is_rejected_and_long_chains_are_accepted() {
     let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(deep_nesting);
     thread.unwrap().join().unwrap();
 }

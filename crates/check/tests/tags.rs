@@ -1,7 +1,8 @@
-//! Every error tag of D is raised by a test, or `docs/coverage/excused.txt` says why none can be.
+//! Every error tag of D is raised by a test, or `docs/coverage/excused.txt` gives the reason why
+//! none can raise it.
 //!
-//! A golden test `err.TAG.name` of this crate raises its tag; a comment `row tag.TAG` names one that another test raises. An
-//! excuse of a tag that the sources raise is none any more.
+//! A golden test `err.TAG.name` of this crate raises its tag. A comment `row tag.TAG` names a tag
+//! that another test raises. An excuse is an error when the sources raise its tag.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +34,7 @@ fn excused() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_tag_has_its_test_or_its_reason() {
+fn every_tag_is_raised_by_a_test_or_excused_with_a_reason() {
     let in_tests = |p: &Path| p.components().any(|c| c.as_os_str() == "tests");
     let (mut tested, mut raised) = (BTreeSet::new(), BTreeSet::new());
     sources(&root().join("crates"), &|_| true, &mut |path, text| {

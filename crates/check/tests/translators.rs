@@ -1,11 +1,14 @@
-//! The translators of the D libraries against the types of the kernel that runs; also in guests.
+//! Checks the translators of the D libraries against the types of the running kernel. Also runs in
+//! guests.
 //!
-//! Every member of every translator must compile here. Where a member has alternatives, `defined()` chooses among them, and
-//! what it says on each kernel of the matrix stands in `tests/kernels/RELEASE`: this kernel must say the same as its file,
-//! and over all files each alternative must be chosen somewhere. So an alternative that no kernel needs fails, without
-//! any machine that runs all of them.
+//! Every member of every translator must compile here. When a member has alternatives, `defined()`
+//! selects one of them. `tests/kernels/RELEASE` lists the results of `defined()` for each kernel of
+//! the matrix. The running kernel must have the results in its file, and over all files each
+//! alternative must be selected somewhere. So an alternative that no kernel needs is detected
+//! without a machine that runs all kernels.
 //!
-//! `UPDATE_KERNELS=1` writes the file of the running kernel. With `BTF=PATH` and `RELEASE=6.1` that is another kernel.
+//! `UPDATE_KERNELS=1` writes the file of the running kernel. `BTF=PATH` and `RELEASE=6.1` select
+//! another kernel.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -23,7 +26,7 @@ use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
 use types::btf::{Btf, KernelBtf};
 
-/// The texts of `lib/`, by name; from the source tree, which guests see too.
+/// The texts of `lib/` by name, from the source tree, which guests see too.
 fn texts() -> BTreeMap<String, String> {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../lib");
     let files = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
@@ -46,22 +49,22 @@ fn release() -> String {
     })
 }
 
-/// Two packages, so that the table of CPUs is one.
+/// Two packages, so that the lookup of CPUs is not a constant.
 fn facts() -> Facts {
     let cpus = vec![(0, 0), (0, 0), (1, 1), (1, 1)];
     let clocks = check::ClocksOf(|| vec![2000, 2000, 3000, 3000]);
     Facts { boottime: 1, pagesize: 4096, cpus, processor_type: "x86_64", clocks, ..Facts::default() }
 }
 
-/// As in a container.
+/// The machine facts inside a container.
 fn facts_inside() -> Facts {
     Facts { pid_namespace: 4_026_532_000, ..facts() }
 }
 
-/// No library names a symbol.
-struct Nothing;
+/// Symbols for the libraries, which name none.
+struct NoSymbols;
 
-impl Symbols for Nothing {
+impl Symbols for NoSymbols {
     fn address(&self, _: Option<&str>, _: &str) -> Result<(u64, String), NoSymbol> {
         Err(NoSymbol::Name)
     }
@@ -71,7 +74,7 @@ impl Symbols for Nothing {
     }
 }
 
-/// What the checker says of a program, and the program as text.
+/// The checker's messages for a program, and the checked program as text.
 fn checked(text: &str, kernel: &Arc<KernelBtf>, facts: fn() -> Facts) -> (Vec<String>, String) {
     let (mut map, mut sink, env) = (SourceMap::default(), Sink::default(), MacroEnv::default());
     let mut libraries = Libraries::embedded();
@@ -88,7 +91,7 @@ fn checked(text: &str, kernel: &Arc<KernelBtf>, facts: fn() -> Facts) -> (Vec<St
         catalog: &catalog,
         map: &map,
         libraries: &libraries,
-        symbols: &Nothing,
+        symbols: &NoSymbols,
         options,
     };
     let out = check::check(&[program], &cx, &mut sink);
@@ -134,7 +137,7 @@ fn every_member_of_every_translator_compiles() {
     let mut count = 0;
     for (file, text) in texts() {
         for (output, input, member) in members(&file, &text) {
-            // A struct is not recorded: its first member stands for it.
+            // A struct cannot be recorded, so its first member is used instead.
             let inner = match &*member {
                 "pr_start" | "pr_time" | "pr_ctime" => ".tv_sec",
                 "pr_lwp" => ".pr_lwpid",
@@ -170,8 +173,8 @@ fn listed(release: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/kernels").join(release)
 }
 
-/// The answers of a file, by question.
-fn answers(path: &Path) -> BTreeMap<String, bool> {
+/// The results in a file, by expression.
+fn results(path: &Path) -> BTreeMap<String, bool> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().filter(|l| !l.starts_with('#'));
     lines
@@ -181,7 +184,7 @@ fn answers(path: &Path) -> BTreeMap<String, bool> {
 }
 
 #[test]
-fn this_kernel_chooses_as_its_list_says() {
+fn the_running_kernel_selects_the_alternatives_listed_for_it() {
     let Some(kernel) = kernel() else {
         println!("skipped: this kernel has no types");
         return;
@@ -204,19 +207,19 @@ fn this_kernel_chooses_as_its_list_says() {
         let lines = found.iter().map(|(q, a)| format!("{q} {}\n", u8::from(*a)));
         fs::write(&path, lines.collect::<String>()).unwrap();
     }
-    assert_eq!(found, answers(&path));
+    assert_eq!(found, results(&path));
 }
 
 // row translator.defined
 #[test]
-fn each_alternative_is_chosen_by_some_kernel() {
+fn each_alternative_is_selected_by_some_kernel() {
     let dir = listed("");
     let files: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(files.len() >= 4);
     for question in tests_of_types() {
         let mut said = [Vec::new(), Vec::new()];
         for file in &files {
-            let Some(answer) = answers(file).get(&question).copied() else {
+            let Some(answer) = results(file).get(&question).copied() else {
                 panic!("{} does not say {question}", file.display());
             };
             said[usize::from(answer)].push(file.file_name().unwrap().to_owned());
