@@ -48,7 +48,7 @@ pub(crate) struct Assembly {
 #[derive(Clone, Copy, Default)]
 struct Wanted {
     args: u64,
-    gives: bool,
+    sets_result: bool,
 }
 
 impl Wanted {
@@ -59,14 +59,14 @@ impl Wanted {
             Op::Builtin(IntBuiltin::Arg(n)) => {
                 Wanted { args: all.args | 1u64.checked_shl((*n).into()).unwrap_or(0), ..all }
             }
-            Op::Call(Subr::Return, _) => Wanted { gives: true, ..all },
+            Op::Call(Subr::Return, _) => Wanted { sets_result: true, ..all },
             _ => all,
         })
     }
 
     fn add(&mut self, other: Wanted) {
         self.args |= other.args;
-        self.gives |= other.gives;
+        self.sets_result |= other.sets_result;
     }
 }
 
@@ -97,7 +97,7 @@ fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Ite
         id: p.id,
         desc: p.desc.clone(),
         args: wanted.args,
-        gives: wanted.gives,
+        sets_result: wanted.sets_result,
     })
 }
 

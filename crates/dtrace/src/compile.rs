@@ -201,7 +201,7 @@ impl Program {
             let clauses =
                 tree.items.iter().filter_map(|i| if let Item::Clause(c) = i { Some(c) } else { None });
             for pattern in clauses.flat_map(|c| &c.probes).filter_map(pattern) {
-                if !all.contains(&pattern) && self.registry.may_come(&pattern) {
+                if !all.contains(&pattern) && self.registry.may_match_later(&pattern) {
                     all.push(pattern);
                 }
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bpf::sys::{Link, Prog, SysError};
 use probes::ProbeDesc;
 use providers::Attach;
-use providers::sites::{self, Means, Sites};
+use providers::sites::{self, AttachMethod, Sites};
 use types::btf::KernelBtf;
 
 use crate::error::Error;
@@ -34,7 +34,7 @@ pub struct Progress {
 pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
     let at_return = |a: &Attached| match &a.attach {
         Attach::Functions { on_return, .. } => *on_return,
-        Attach::Sites(sites) => sites.on_return && sites.means == Means::Multi,
+        Attach::Sites(sites) => sites.on_return && sites.method == AttachMethod::Multi,
         _ => false,
     };
     let places: Vec<usize> =
@@ -66,14 +66,14 @@ pub(crate) fn attach(
             // What fires no clauses helps as far as the kernel lets it.
             how if !a.fires => a.links = providers::attach::attach(&how, &a.prog).unwrap_or_default(),
             Attach::Sites(sites) => {
-                let refused = match sites.means {
-                    Means::Multi => {
+                let refused = match sites.method {
+                    AttachMethod::Multi => {
                         let made = sites::attach(&sites, &a.prog)?;
                         a.links = made.links;
                         made.refused
                     }
-                    Means::Fentry | Means::Modify => trampolines(a, &sites, tell)?,
-                    Means::Kprobe => kprobes(a, &sites, tell)?,
+                    AttachMethod::Fentry | AttachMethod::Modify => trampolines(a, &sites, tell)?,
+                    AttachMethod::Kprobe => kprobes(a, &sites, tell)?,
                 };
                 report(a, &sites, &refused, details);
             }
@@ -177,7 +177,7 @@ const NAMED: usize = 5;
 fn report(a: &Attached, sites: &Sites, refused: &[(Arc<ProbeDesc>, SysError)], details: &mut Vec<String>) {
     let attached = sites.sites.len() - refused.len();
     let functions = if attached == 1 { "function" } else { "functions" };
-    details.push(format!("{}: {attached} {functions} by {}", a.prog.name(), sites.means.name()));
+    details.push(format!("{}: {attached} {functions} by {}", a.prog.name(), sites.method.name()));
     if let Some((_, why)) = refused.first() {
         let names: Vec<&str> = refused.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
         let more = if refused.len() > NAMED { ", ..." } else { "" };

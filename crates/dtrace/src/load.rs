@@ -17,7 +17,7 @@ use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
 use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
-use providers::sites::{Means, Sites};
+use providers::sites::{AttachMethod, Sites};
 use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
@@ -147,7 +147,7 @@ pub(crate) fn load(
             continue;
         }
         if let Attach::Sites(sites) = &a.unit.attach
-            && matches!(sites.means, Means::Fentry | Means::Modify)
+            && matches!(sites.method, AttachMethod::Fentry | AttachMethod::Modify)
         {
             let mut image = making.image(a, number, &mut loaded.maps)?;
             let mut first = None;
@@ -222,18 +222,18 @@ pub(crate) fn load(
 
 /// What providers plan for.
 pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
-    let means = match options.text("fbtmeans").as_str() {
-        "multi" => Some(Means::Multi),
-        "fentry" => Some(Means::Fentry),
-        "kprobe" => Some(Means::Kprobe),
+    let method = match options.text("fbtmeans").as_str() {
+        "multi" => Some(AttachMethod::Multi),
+        "fentry" => Some(AttachMethod::Fentry),
+        "kprobe" => Some(AttachMethod::Kprobe),
         _ => None,
     };
     Env {
         features,
         cpus,
         only_cpu: options.maybe_number("cpu").map(|c| c as u32),
-        means,
-        one_by_one: options.number("fbtmax") as usize,
+        method,
+        single_attach_limit: options.number("fbtmax") as usize,
         first: 0,
     }
 }
@@ -393,15 +393,15 @@ fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
         Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
         Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
         Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
-        Attach::Sites(sites) => match (sites.means, sites.on_return) {
-            (Means::Multi, _) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
-            (Means::Kprobe, _) => (ProgKind::Kprobe, AttachType::None, 0),
-            (Means::Fentry, false) => (ProgKind::Tracing, AttachType::TraceFentry, 0),
-            (Means::Modify, _) => (ProgKind::Tracing, AttachType::ModifyReturn, 0),
-            (Means::Fentry, true) => (ProgKind::Tracing, AttachType::TraceFexit, 0),
+        Attach::Sites(sites) => match (sites.method, sites.on_return) {
+            (AttachMethod::Multi, _) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
+            (AttachMethod::Kprobe, _) => (ProgKind::Kprobe, AttachType::None, 0),
+            (AttachMethod::Fentry, false) => (ProgKind::Tracing, AttachType::TraceFentry, 0),
+            (AttachMethod::Modify, _) => (ProgKind::Tracing, AttachType::ModifyReturn, 0),
+            (AttachMethod::Fentry, true) => (ProgKind::Tracing, AttachType::TraceFexit, 0),
         },
         Attach::Event { .. } => (ProgKind::Tracepoint, AttachType::None, 0),
-        Attach::Own(own) => (own.kind, own.attach, 0),
+        Attach::Custom(custom) => (custom.kind, custom.attach_type, 0),
     }
 }
 

@@ -24,8 +24,8 @@ use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::stacks::Stack;
 use providers::Attach;
-use providers::attach::release_us;
-use providers::sites::Means;
+use providers::attach::detach_us;
+use providers::sites::AttachMethod;
 
 use crate::assemble::Assembly;
 use crate::clocks::{CpuClock, Schedule, Served};
@@ -406,8 +406,8 @@ impl Machine {
             // Links of tracepoints count nothing, and may be thousands; those at the entry of functions count nothing but what
             // the program itself calls.
             let tells = match &a.attach {
-                Attach::Sites(s) if s.means == Means::Multi => s.on_return,
-                Attach::Sites(s) => s.means == Means::Kprobe,
+                Attach::Sites(s) if s.method == AttachMethod::Multi => s.on_return,
+                Attach::Sites(s) => s.method == AttachMethod::Kprobe,
                 other => !providers::attach::shares_tracepoints(other),
             };
             let missed = a.links.iter().filter(|_| tells).filter_map(|l| l.info().ok()).map(|l| l.missed());
@@ -537,13 +537,13 @@ impl Machine {
 /// period (some 10 ms) when the first one goes and leaves the other. With thousands of tracepoints that is half a
 /// minute. (A process that dies closes its descriptors in the order of their numbers, and the kernel lets go in the reverse order.)
 fn take_out(attached: &mut [Attached]) -> usize {
-    let slow = |a: &Attached| if a.links.is_empty() { 0 } else { release_us(&a.attach) };
+    let slow = |a: &Attached| if a.links.is_empty() { 0 } else { detach_us(&a.attach) };
     let aside = attached.iter().map(slow).sum::<u64>() > PATIENCE_US;
     let mut left = Vec::new();
     for a in attached.iter_mut().rev() {
         a.cpus.clear();
         a.clocks.clear();
-        if aside && release_us(&a.attach) > 0 {
+        if aside && detach_us(&a.attach) > 0 {
             left.append(&mut a.links);
         }
         while a.links.pop().is_some() {}

@@ -60,7 +60,7 @@ impl Modules {
         let mut gone: BTreeSet<String> = self.known.difference(&live).cloned().collect();
         gone.extend(heard.gone);
         if !gone.is_empty() {
-            program.registry.went(&gone);
+            program.registry.modules_unloaded(&gone);
             self.known.retain(|m| !gone.contains(m));
         }
         let came: BTreeSet<String> = live.difference(&self.known).cloned().collect();
@@ -72,7 +72,7 @@ impl Modules {
         }
         self.known = live;
         let waiting = program.waiting();
-        let probes = program.registry.came(&came, &waiting.iter().collect::<Vec<_>>());
+        let probes = program.registry.modules_loaded(&came, &waiting.iter().collect::<Vec<_>>());
         (!probes.is_empty()).then_some(Came { modules: came, probes })
     }
 }

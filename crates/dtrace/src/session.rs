@@ -27,7 +27,7 @@ use diagnostics::SourceMap;
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
-use providers::attach::release_us;
+use providers::attach::detach_us;
 use providers::{Attach, Unit};
 
 use crate::assemble::{Assembled, Assembly, assemble};
@@ -619,7 +619,7 @@ impl<W: Output> Session<W> {
 /// What probes by perf cost: each takes the kernel long to let go of.
 fn events(assembly: &Assembly) -> Option<Notice> {
     let by_perf = |a: &&Assembled| matches!(a.unit.attach, Attach::Event { .. });
-    let each = assembly.units.iter().filter(by_perf).map(|a| release_us(&a.unit.attach));
+    let each = assembly.units.iter().filter(by_perf).map(|a| detach_us(&a.unit.attach));
     let (count, us) = each.fold((0, 0), |(n, sum), us| (n + 1, sum + us));
     let (s, long) = (if count == 1 { "" } else { "s" }, us / 1000);
     let text = || {

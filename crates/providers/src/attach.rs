@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use bpf::sys::{Counter, Link, PerfEvent, ProbeSite, Prog, SysError};
 
-use crate::sites::Means;
+use crate::sites::AttachMethod;
 use crate::unit::Attach;
 
 /// Attaches a program; the links hold it until they are dropped.
@@ -42,15 +42,15 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
             Link::perf_event(prog, PerfEvent::tracepoint(*id)?, 0).map(|link| vec![link])
         }
         Attach::Sites(sites) => crate::sites::attach(sites, prog).map(|made| made.links),
-        Attach::Own(own) => (own.hang)(prog),
+        Attach::Custom(custom) => (custom.attach)(prog),
     }
 }
 
 /// Microseconds the kernel takes to let go of it, about: measured, and only to tell what is slow.
-pub fn release_us(how: &Attach) -> u64 {
+pub fn detach_us(how: &Attach) -> u64 {
     match how {
-        Attach::Sites(s) if s.means == Means::Multi => 60 * s.sites.len() as u64,
-        Attach::Sites(s) => 1000 * s.means.cost_ms().1 * s.sites.len() as u64,
+        Attach::Sites(s) if s.method == AttachMethod::Multi => 60 * s.sites.len() as u64,
+        Attach::Sites(s) => 1000 * s.method.cost_ms().1 * s.sites.len() as u64,
         Attach::Event { .. } => 75_000,
         _ => 0,
     }
@@ -62,7 +62,7 @@ pub fn descriptors(how: &Attach) -> usize {
         Attach::Tracepoints(names) | Attach::EachTracepoint(names) => names.len(),
         Attach::Clock { cpus, .. } => 2 * cpus.len(),
         Attach::Event { .. } => 2,
-        Attach::Sites(s) if s.means != Means::Multi => 2 * s.sites.len(),
+        Attach::Sites(s) if s.method != AttachMethod::Multi => 2 * s.sites.len(),
         _ => 1,
     }
 }

@@ -27,5 +27,5 @@ mod trace;
 mod unit;
 
 pub use manual::{MANUALS, Manual};
-pub use registry::{Arrival, EnabledProbe, Env, Kept, Provider, Registry};
-pub use unit::{Attach, Hang, Own, Role, Unit};
+pub use registry::{EnabledProbe, Env, LoadedModules, ProbeIndex, Provider, Registry};
+pub use unit::{Attach, AttachFn, CustomAttach, Role, Unit};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use probes::{Args, Pattern, ProbeDesc, ProviderFacts};
 
 use crate::manual::Manual;
-use crate::registry::{Arrival, EnabledProbe, Env, Provider};
+use crate::registry::{EnabledProbe, Env, LoadedModules, Provider};
 use crate::trace::{self, RawProbe, Tracepoints, raw_units};
 use crate::unit::Unit;
 
@@ -59,13 +59,13 @@ impl Provider for Rawtp {
         true
     }
 
-    fn later(&self, arrival: &Arrival<'_>) -> Vec<ProbeDesc> {
+    fn later(&self, arrival: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let probe = |(group, name): &(String, String)| ProbeDesc::new("rawtp", &**group, "", &**name);
         self.0.came(arrival).iter().map(probe).collect()
     }
 
-    fn went(&self) {
-        self.0.went();
+    fn modules_unloaded(&self) {
+        self.0.modules_unloaded();
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {

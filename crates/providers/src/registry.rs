@@ -11,7 +11,7 @@ use probes::{
 };
 use types::btf::KernelBtf;
 
-use crate::sites::Means;
+use crate::sites::AttachMethod;
 use crate::trace::Tracepoints;
 use crate::unit::Unit;
 use crate::{cpc, dtrace, fbt, profile, rawtp, sdt, syscall};
@@ -26,9 +26,9 @@ pub struct Env<'a> {
     /// Trace this CPU only (`-x cpu`).
     pub only_cpu: Option<u32>,
     /// How functions of the kernel are attached to (`-x fbtmeans`); `None`: as this kernel does it best.
-    pub means: Option<Means>,
+    pub method: Option<AttachMethod>,
     /// So many functions at most are attached one by one (`-x fbtmax`).
-    pub one_by_one: usize,
+    pub single_attach_limit: usize,
     /// Id of the first probe of the provider that plans ([`Registry::plan`] sets it).
     pub first: u32,
 }
@@ -43,7 +43,7 @@ pub struct EnabledProbe {
     /// The `argN` that its clauses ask for, be it as `args[]`: bit N.
     pub args: u64,
     /// A clause gives the result of its function (`return()`).
-    pub gives: bool,
+    pub sets_result: bool,
 }
 
 /// A provider.
@@ -70,7 +70,7 @@ pub trait Provider {
         None
     }
 
-    /// The probes it always has, in id order; none where it is [`Provider::kept`].
+    /// The probes it always has, in id order; none where it is [`Provider::probe_index`].
     fn list(&self) -> Vec<ProbeDesc> {
         Vec::new()
     }
@@ -81,7 +81,7 @@ pub trait Provider {
     }
 
     /// Itself, where its probes are too many to be listed for each question.
-    fn kept(&self) -> Option<&dyn Kept> {
+    fn probe_index(&self) -> Option<&dyn ProbeIndex> {
         None
     }
 
@@ -102,13 +102,13 @@ pub trait Provider {
     }
 
     /// The probes of these modules, which were loaded after [`Provider::list`] was asked.
-    fn later(&self, modules: &Arrival<'_>) -> Vec<ProbeDesc> {
+    fn later(&self, modules: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let _ = modules;
         Vec::new()
     }
 
     /// Modules were unloaded.
-    fn went(&self) {}
+    fn modules_unloaded(&self) {}
 
     /// The types of a probe's `args[]`: see [`Catalog::args`].
     fn args(&self, probe: &ProbeDesc) -> Args {
@@ -129,7 +129,7 @@ pub trait Provider {
 
 /// A provider that keeps its probes in a form of its own and says which of them a pattern matches. The place of a probe is
 /// its id less that of the first; not every place has one.
-pub trait Kept {
+pub trait ProbeIndex {
     /// All places are below this.
     fn places(&self) -> u32;
 
@@ -142,7 +142,7 @@ pub trait Kept {
 
 /// Modules that were loaded after the probes were listed.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+pub struct LoadedModules<'a> {
     /// Their names.
     pub modules: &'a BTreeSet<String>,
     /// Modules that were unloaded since the probes were listed: what was listed of them counts no more. Of others that are among
@@ -161,7 +161,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn may_come(&self, pattern: &Pattern) -> bool {
+    fn may_match_later(&self, pattern: &Pattern) -> bool {
         self.provider.follows_modules()
             && self.is_meant(pattern, &self.provider.facts().name)
             && self.provider.may_match(pattern)
@@ -174,7 +174,7 @@ impl Entry {
 
     /// How many ids its probes take.
     fn size(&self) -> u32 {
-        match (self.provider.reserved_ids(), self.provider.kept(), self.list.get()) {
+        match (self.provider.reserved_ids(), self.provider.probe_index(), self.list.get()) {
             (Some(reserved), ..) => reserved,
             (_, Some(kept), _) => kept.places(),
             (.., Some(list)) => list.len() as u32,
@@ -284,19 +284,19 @@ impl Registry {
     }
 
     /// Whether modules that are loaded later can bring probes that a pattern matches.
-    pub fn may_come(&self, pattern: &Pattern) -> bool {
-        self.entries.iter().any(|e| e.may_come(pattern))
+    pub fn may_match_later(&self, pattern: &Pattern) -> bool {
+        self.entries.iter().any(|e| e.may_match_later(pattern))
     }
 
     /// Modules were loaded: takes in their probes, of providers that one of the patterns may mean. Their ids.
-    pub fn came(&self, modules: &BTreeSet<String>, patterns: &[&Pattern]) -> Range<u32> {
+    pub fn modules_loaded(&self, modules: &BTreeSet<String>, patterns: &[&Pattern]) -> Range<u32> {
         // Now every provider is counted: whatever is asked for later has its ids below.
         self.later_base.get_or_init(|| self.counted(self.entries.len()));
         let from = self.later_ids().end;
         let number = self.arrivals.replace(self.arrivals.get() + 1);
-        for entry in self.entries.iter().filter(|e| patterns.iter().any(|p| e.may_come(p))) {
+        for entry in self.entries.iter().filter(|e| patterns.iter().any(|p| e.may_match_later(p))) {
             let (first, gone) = (self.later_ids().end, &*self.gone.borrow());
-            let found = entry.provider.later(&Arrival { modules, gone, number, first });
+            let found = entry.provider.later(&LoadedModules { modules, gone, number, first });
             let found = found.into_iter().map(|desc| Later { desc: Arc::new(desc), gone: false });
             self.later.borrow_mut().extend(found);
         }
@@ -304,14 +304,14 @@ impl Registry {
     }
 
     /// Modules were unloaded: what they brought matches nothing any more.
-    pub fn went(&self, modules: &BTreeSet<String>) {
+    pub fn modules_unloaded(&self, modules: &BTreeSet<String>) {
         self.gone.borrow_mut().extend(modules.iter().cloned());
         for later in self.later.borrow_mut().iter_mut() {
             later.gone |= modules.contains(&*later.desc.module);
         }
         // Who was never asked for a list knows nothing that could be wrong.
         for entry in self.entries.iter().filter(|e| e.list.get().is_some()) {
-            entry.provider.went();
+            entry.provider.modules_unloaded();
         }
     }
 
@@ -333,7 +333,7 @@ impl Registry {
             for (place, desc) in (0..).zip(entry.list()) {
                 give(ProbeId(self.id(index, first, place)), desc);
             }
-            if let Some(kept) = entry.provider.kept() {
+            if let Some(kept) = entry.provider.probe_index() {
                 kept.each(&Pattern::default(), &mut |at, desc| give(ProbeId(first + at), &desc));
             }
         }
@@ -396,7 +396,7 @@ impl Catalog for Registry {
                 continue;
             }
             let before = found.len();
-            if let Some(kept) = entry.provider.kept() {
+            if let Some(kept) = entry.provider.probe_index() {
                 let first = OnceCell::new();
                 kept.each(pattern, &mut |at, desc| {
                     let first = first.get_or_init(|| self.base(index));
@@ -465,7 +465,7 @@ impl Catalog for Registry {
             }
             let place = id.0.checked_sub(self.base(index))?;
             if place < entry.size() {
-                return match entry.provider.kept() {
+                return match entry.provider.probe_index() {
                     Some(kept) => Some(self.info(id.0, &Arc::new(kept.at(place)?))),
                     None => Some(self.info(id.0, entry.list().get(place as usize)?)),
                 };
@@ -492,7 +492,7 @@ impl Catalog for Registry {
             return Vec::new();
         };
         let of = |d: &ProbeDesc| d.field(field).clone();
-        let mut all: Vec<Arc<str>> = match entry.provider.kept() {
+        let mut all: Vec<Arc<str>> = match entry.provider.probe_index() {
             Some(kept) => {
                 let mut all = Vec::new();
                 kept.each(&Pattern::default(), &mut |_, d| all.push(of(&d)));

@@ -12,7 +12,7 @@ use bpf::features::Facility;
 use probes::{ArgType, Args, Pattern, ProbeDesc, ProviderFacts};
 
 use crate::manual::Manual;
-use crate::registry::{Arrival, EnabledProbe, Env, Provider};
+use crate::registry::{EnabledProbe, Env, LoadedModules, Provider};
 use crate::trace::{self, Format, Mapped, RawProbe, Record, Tracepoints, raw_units};
 use crate::unit::{Attach, Role, Unit};
 
@@ -98,13 +98,13 @@ impl Provider for Sdt {
         true
     }
 
-    fn later(&self, arrival: &Arrival<'_>) -> Vec<ProbeDesc> {
+    fn later(&self, arrival: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let probe = |(group, name): &(String, String)| ProbeDesc::new("sdt", &**group, "", &**name);
         self.tracepoints.came(arrival).iter().map(probe).collect()
     }
 
-    fn went(&self) {
-        self.tracepoints.went();
+    fn modules_unloaded(&self) {
+        self.tracepoints.modules_unloaded();
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {

@@ -8,7 +8,7 @@ use probes::ProbeDesc;
 
 /// How functions are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum AttachMethod {
     /// All on one link (`kprobe_multi`).
     Multi,
     /// Each by a trampoline (`fentry`, `fexit`), with a copy of the program.
@@ -19,23 +19,23 @@ pub enum Means {
     Kprobe,
 }
 
-impl Means {
+impl AttachMethod {
     /// As the option names it.
     pub fn name(self) -> &'static str {
         match self {
-            Means::Multi => "kprobe_multi",
-            Means::Fentry => "fentry",
-            Means::Modify => "fmod_ret",
-            Means::Kprobe => "kprobe",
+            AttachMethod::Multi => "kprobe_multi",
+            AttachMethod::Fentry => "fentry",
+            AttachMethod::Modify => "fmod_ret",
+            AttachMethod::Kprobe => "kprobe",
         }
     }
 
     /// Milliseconds that the kernel takes to attach to one function and to let go of it, about: measured on 6.1.
     pub fn cost_ms(self) -> (u64, u64) {
         match self {
-            Means::Multi => (0, 0),
-            Means::Fentry | Means::Modify => (8, 145),
-            Means::Kprobe => (20, 95),
+            AttachMethod::Multi => (0, 0),
+            AttachMethod::Fentry | AttachMethod::Modify => (8, 145),
+            AttachMethod::Kprobe => (20, 95),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Means {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sites {
     /// How.
-    pub means: Means,
+    pub method: AttachMethod,
     /// On return instead of entry.
     pub on_return: bool,
     /// They.
@@ -64,7 +64,7 @@ pub struct Site {
 
 /// What became of many.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct AttachedSites {
     /// What holds the program.
     pub links: Vec<Link>,
     /// Functions that the kernel refused, and why.
@@ -72,8 +72,8 @@ pub struct Made {
 }
 
 /// Attaches a program to many functions: to those that the kernel takes. An error where it takes none.
-pub fn attach(all: &Sites, prog: &Prog) -> Result<Made, SysError> {
-    let mut made = Made::default();
+pub fn attach(all: &Sites, prog: &Prog) -> Result<AttachedSites, SysError> {
+    let mut made = AttachedSites::default();
     // Where the kernel hides all addresses, it finds the functions by their names.
     let hidden = all.sites.iter().all(|s| s.address == 0);
     let (mut sites, mut cookies) = (Vec::new(), Vec::new());
@@ -111,7 +111,7 @@ fn divide(
     (sites, on_return): (&[&Site], bool),
     prog: &Prog,
     cookies: &[u64],
-    made: &mut Made,
+    made: &mut AttachedSites,
 ) -> Result<(), SysError> {
     let link = if sites.iter().all(|s| s.address != 0) {
         let addresses: Vec<u64> = sites.iter().map(|s| s.address).collect();

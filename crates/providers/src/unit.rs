@@ -76,37 +76,41 @@ pub enum Attach {
     /// Kernel functions by their places in the kernel's own list; those it refuses are left out.
     Sites(Rc<Sites>),
     /// As whoever brought the provider says.
-    Own(Own),
+    Custom(CustomAttach),
 }
 
 /// A way to attach that this crate does not know: for providers that a user of the library brings along
 /// ([`crate::Registry::with`]).
 #[derive(Clone)]
-pub struct Own {
+pub struct CustomAttach {
     /// The kernel's kind of program.
     pub kind: ProgKind,
     /// How it is to be loaded.
-    pub attach: AttachType,
-    /// Hangs it in; it stays until the links are dropped.
-    pub hang: Rc<Hang>,
+    pub attach_type: AttachType,
+    /// Attaches a loaded program, until the links are dropped.
+    pub attach: Rc<AttachFn>,
 }
 
-/// Hangs a program in.
-pub type Hang = dyn Fn(&Prog) -> Result<Vec<Link>, SysError>;
+/// A function that attaches a program.
+pub type AttachFn = dyn Fn(&Prog) -> Result<Vec<Link>, SysError>;
 
-impl fmt::Debug for Own {
+impl fmt::Debug for CustomAttach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Own").field("kind", &self.kind).field("attach", &self.attach).finish_non_exhaustive()
+        f.debug_struct("CustomAttach")
+            .field("kind", &self.kind)
+            .field("attach_type", &self.attach_type)
+            .finish_non_exhaustive()
     }
 }
 
-impl PartialEq for Own {
-    fn eq(&self, other: &Own) -> bool {
-        (self.kind, self.attach) == (other.kind, other.attach) && Rc::ptr_eq(&self.hang, &other.hang)
+impl PartialEq for CustomAttach {
+    fn eq(&self, other: &CustomAttach) -> bool {
+        (self.kind, self.attach_type) == (other.kind, other.attach_type)
+            && Rc::ptr_eq(&self.attach, &other.attach)
     }
 }
 
-impl Eq for Own {}
+impl Eq for CustomAttach {}
 
 /// A context of probes without arguments.
 pub(crate) struct NoArguments;

@@ -14,7 +14,7 @@ use dtrace::options::Options;
 use dtrace::{Field, Macros, Notice, Program, Provider, Session, Source, Status, Target};
 use plane::control::DropKind;
 use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
-use providers::{Attach, EnabledProbe, Env, Own, Role, Unit};
+use providers::{Attach, CustomAttach, EnabledProbe, Env, Role, Unit};
 
 use crate::workload::dt_library_hit;
 
@@ -110,20 +110,21 @@ impl Provider for Hits {
     }
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let hang = |prog: &bpf::sys::Prog| {
+        let attach = |prog: &bpf::sys::Prog| {
             let (path, offset) =
                 (OsStr::new("/proc/self/exe"), offset_in_file(dt_library_hit as *const () as u64));
             let event = PerfEvent::uprobe(path, offset, 0, false, None)?;
             Ok(vec![Link::perf_event(prog, event, 0)?])
         };
-        let own = Own { kind: ProgKind::Kprobe, attach: AttachType::None, hang: Rc::new(hang) };
+        let custom =
+            CustomAttach { kind: ProgKind::Kprobe, attach_type: AttachType::None, attach: Rc::new(attach) };
         Ok(vec![Unit {
             name: "hits".into(),
             role: Role::Probe,
             probes: vec![(0, probes[0].clone())],
             space: 1,
             context: Rc::new(Arguments),
-            attach: Attach::Own(own),
+            attach: Attach::Custom(custom),
             interrupts: false,
         }])
     }

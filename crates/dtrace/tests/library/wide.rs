@@ -12,7 +12,7 @@ use bpf::sys::{AttachType, Link, PerfEvent, ProgKind};
 use dtrace::options::Options;
 use dtrace::{Field, Macros, Provider, Session, Source};
 use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
-use providers::{Attach, EnabledProbe, Env, Own, Role, Unit};
+use providers::{Attach, CustomAttach, EnabledProbe, Env, Role, Unit};
 
 use crate::tool::{Losses, Output, offset_in_file, to_the_end, told, workload};
 use crate::workload::dt_library_hit;
@@ -63,12 +63,13 @@ impl Provider for Wide {
     }
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let hang = |prog: &bpf::sys::Prog| {
+        let attach = |prog: &bpf::sys::Prog| {
             let at = offset_in_file(dt_library_hit as *const () as u64);
             let event = PerfEvent::uprobe(OsStr::new("/proc/self/exe"), at, 0, false, None)?;
             Ok(vec![Link::perf_event(prog, event, 0)?])
         };
-        let own = Own { kind: ProgKind::Kprobe, attach: AttachType::None, hang: Rc::new(hang) };
+        let custom =
+            CustomAttach { kind: ProgKind::Kprobe, attach_type: AttachType::None, attach: Rc::new(attach) };
         let number = |p: &EnabledProbe| {
             let digits = p.desc.function.rsplit('_').next().unwrap_or_default();
             digits.parse().unwrap_or(u32::MAX)
@@ -79,7 +80,7 @@ impl Provider for Wide {
             probes: probes.iter().map(|p| (number(p), p.clone())).collect(),
             space: all() as u32,
             context: Rc::new(Second),
-            attach: Attach::Own(own),
+            attach: Attach::Custom(custom),
             interrupts: false,
         }])
     }

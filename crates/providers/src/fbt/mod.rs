@@ -11,7 +11,7 @@ mod context;
 mod entries;
 mod functions;
 mod list;
-mod means;
+mod method;
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -24,8 +24,8 @@ use probes::{
 use types::btf::KernelBtf;
 
 use crate::manual::Manual;
-use crate::registry::{Arrival, EnabledProbe, Env, Kept, Provider};
-use crate::sites::{Means, Site, Sites};
+use crate::registry::{EnabledProbe, Env, LoadedModules, ProbeIndex, Provider};
+use crate::sites::{AttachMethod, Site, Sites};
 use crate::unit::{Attach, Role, Unit};
 use context::{ByRegisters, ByTrampoline};
 use functions::Function;
@@ -61,7 +61,7 @@ impl Shared {
     }
 
     /// Functions of modules that came later. The kernel's list has no index: it is read again, once for both providers.
-    fn came(&self, arrival: &Arrival<'_>) -> Rc<List> {
+    fn came(&self, arrival: &LoadedModules<'_>) -> Rc<List> {
         let mut came = self.came.borrow_mut();
         match &*came {
             Some((number, list)) if *number == arrival.number => list.clone(),
@@ -120,7 +120,7 @@ impl Fbt {
     }
 }
 
-impl Kept for Fbt {
+impl ProbeIndex for Fbt {
     fn places(&self) -> u32 {
         self.shared.list().map_or(0, |list| 2 * list.lines())
     }
@@ -160,7 +160,7 @@ impl Kept for Fbt {
 }
 
 impl Fbt {
-    fn unit(&self, means: Means, on_return: bool, group: Vec<(Site, &EnabledProbe)>) -> Unit {
+    fn unit(&self, method: AttachMethod, on_return: bool, group: Vec<(Site, &EnabledProbe)>) -> Unit {
         let single = group.len() == 1;
         let (sites, probes): (Vec<Site>, Vec<&EnabledProbe>) = group.into_iter().unzip();
         Unit {
@@ -168,11 +168,11 @@ impl Fbt {
             role: Role::Probe,
             space: sites.len() as u32,
             probes: (0..).zip(probes.into_iter().cloned()).collect(),
-            context: match means {
-                Means::Fentry | Means::Modify => Rc::new(ByTrampoline { on_return, single }),
-                Means::Multi | Means::Kprobe => Rc::new(ByRegisters { on_return, single }),
+            context: match method {
+                AttachMethod::Fentry | AttachMethod::Modify => Rc::new(ByTrampoline { on_return, single }),
+                AttachMethod::Multi | AttachMethod::Kprobe => Rc::new(ByRegisters { on_return, single }),
             },
-            attach: Attach::Sites(Rc::new(Sites { means, on_return, sites })),
+            attach: Attach::Sites(Rc::new(Sites { method, on_return, sites })),
             interrupts: true,
         }
     }
@@ -230,7 +230,7 @@ impl Provider for Fbt {
         NAMES.iter().any(|n| glob_matches(&pattern.name, n))
     }
 
-    fn kept(&self) -> Option<&dyn Kept> {
+    fn probe_index(&self) -> Option<&dyn ProbeIndex> {
         Some(self)
     }
 
@@ -246,7 +246,7 @@ impl Provider for Fbt {
         true
     }
 
-    fn later(&self, arrival: &Arrival<'_>) -> Vec<ProbeDesc> {
+    fn later(&self, arrival: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let list = self.shared.came(arrival);
         let (mut places, mut found) = (Vec::new(), Vec::new());
         for (line, f) in list.starting("") {
@@ -268,8 +268,8 @@ impl Provider for Fbt {
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let means = means::choose(env).map_err(|why| format!("{}: {why}", self.name))?;
-        means::confirm(means, probes.len(), env.one_by_one)?;
+        let method = method::choose(env).map_err(|why| format!("{}: {why}", self.name))?;
+        method::confirm(method, probes.len(), env.single_attach_limit)?;
         let mut sides: [(Vec<&EnabledProbe>, Vec<Function<'_>>); 2] = Default::default();
         let later = self.later.borrow();
         let find = |id: u32| {
@@ -292,23 +292,24 @@ impl Provider for Fbt {
             if side.is_empty() {
                 continue;
             }
-            let many = side.iter().filter(|p| p.gives).count() > 1;
-            let mut groups: Vec<(Means, Vec<(Site, &EnabledProbe)>)> = Vec::new();
+            let many = side.iter().filter(|p| p.sets_result).count() > 1;
+            let mut groups: Vec<(AttachMethod, Vec<(Site, &EnabledProbe)>)> = Vec::new();
             for ((probe, function), address) in side.into_iter().zip(called).zip(addresses.by_ref()) {
-                let (means, btf) = match probe.gives.then(|| means::giving(&self.kernel, &function, env)) {
-                    None => means::of_function(means, &self.kernel, &function, address, env),
-                    Some(Ok(id)) => (Means::Modify, id),
-                    // Of many, those are left out that cannot.
-                    Some(Err(_)) if many => (Means::Modify, 0),
-                    Some(Err(why)) => return Err(format!("return( ) in {}: {why}", probe.desc)),
-                };
+                let (method, btf) =
+                    match probe.sets_result.then(|| method::giving(&self.kernel, &function, env)) {
+                        None => method::of_function(method, &self.kernel, &function, address, env),
+                        Some(Ok(id)) => (AttachMethod::Modify, id),
+                        // Of many, those are left out that cannot.
+                        Some(Err(_)) if many => (AttachMethod::Modify, 0),
+                        Some(Err(why)) => return Err(format!("return( ) in {}: {why}", probe.desc)),
+                    };
                 let site = (Site { address, btf, probe: probe.desc.clone() }, probe);
-                match groups.iter_mut().find(|(m, _)| *m == means) {
+                match groups.iter_mut().find(|(m, _)| *m == method) {
                     Some((_, group)) => group.push(site),
-                    None => groups.push((means, vec![site])),
+                    None => groups.push((method, vec![site])),
                 }
             }
-            units.extend(groups.into_iter().map(|(means, group)| self.unit(means, on_return, group)));
+            units.extend(groups.into_iter().map(|(method, group)| self.unit(method, on_return, group)));
         }
         Ok(units)
     }

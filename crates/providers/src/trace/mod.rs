@@ -24,7 +24,7 @@ use std::sync::Arc;
 use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
-use crate::registry::Arrival;
+use crate::registry::LoadedModules;
 
 /// The format of an event.
 pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
@@ -89,7 +89,7 @@ impl Tracepoints {
     }
 
     /// Those that came with modules: all that were not there before. (tracefs does not say which module an event is of.)
-    pub(crate) fn came(&self, arrival: &Arrival<'_>) -> Vec<(String, String)> {
+    pub(crate) fn came(&self, arrival: &LoadedModules<'_>) -> Vec<(String, String)> {
         let mut since = self.since.borrow_mut();
         if since.arrival != Some(arrival.number) {
             let (now, known) = (events_now(), since.known(self));
@@ -102,7 +102,7 @@ impl Tracepoints {
     }
 
     /// Modules were unloaded, and perhaps their tracepoints with them.
-    pub(crate) fn went(&self) {
+    pub(crate) fn modules_unloaded(&self) {
         let mut since = self.since.borrow_mut();
         since.there = Some(since.known(self).intersection(&events_now()).cloned().collect());
     }

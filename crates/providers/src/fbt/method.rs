@@ -9,31 +9,31 @@ use types::btf::{Btf, Def, KernelBtf};
 use super::functions::Function;
 use super::list::CORE;
 use crate::registry::Env;
-use crate::sites::Means;
+use crate::sites::AttachMethod;
 
 /// What each means needs of the kernel.
-const NEEDS: [(Means, Facility); 3] = [
-    (Means::Multi, Facility::KprobeMulti),
-    (Means::Fentry, Facility::Fentry),
-    (Means::Kprobe, Facility::KprobePerf),
+const NEEDS: [(AttachMethod, Facility); 3] = [
+    (AttachMethod::Multi, Facility::KprobeMulti),
+    (AttachMethod::Fentry, Facility::Fentry),
+    (AttachMethod::Kprobe, Facility::KprobePerf),
 ];
 
 /// The means that is asked for, or the best that the kernel has.
-pub(super) fn choose(env: &Env<'_>) -> Result<Means, String> {
+pub(super) fn choose(env: &Env<'_>) -> Result<AttachMethod, String> {
     let mut why = String::new();
-    for (means, facility) in NEEDS.iter().filter(|(m, _)| env.means.is_none_or(|only| only == *m)) {
+    for (method, facility) in NEEDS.iter().filter(|(m, _)| env.method.is_none_or(|only| only == *m)) {
         match env.features.why_not(*facility) {
-            None => return Ok(*means),
-            Some(reason) => why = format!("{} ({reason})", means.name()),
+            None => return Ok(*method),
+            Some(reason) => why = format!("{} ({reason})", method.name()),
         }
     }
     Err(format!("this kernel lets no program attach to its functions by {why}"))
 }
 
 /// Where functions are attached one by one, many of them take minutes: only if the user wants it so.
-pub(super) fn confirm(means: Means, count: usize, most: usize) -> Result<(), String> {
-    let (attach, release) = means.cost_ms();
-    if means == Means::Multi || count <= most {
+pub(super) fn confirm(method: AttachMethod, count: usize, most: usize) -> Result<(), String> {
+    let (attach, release) = method.cost_ms();
+    if method == AttachMethod::Multi || count <= most {
         return Ok(());
     }
     let minutes = |ms: u64| (ms * count as u64).div_ceil(60_000);
@@ -50,14 +50,14 @@ const ARGUMENTS: usize = 6;
 
 /// The means for one function, and its id in the kernel's types where it needs one.
 pub(super) fn of_function(
-    means: Means,
+    method: AttachMethod,
     kernel: &KernelBtf,
     function: &Function<'_>,
     address: u64,
     env: &Env<'_>,
-) -> (Means, u32) {
-    if means != Means::Fentry {
-        return (means, 0);
+) -> (AttachMethod, u32) {
+    if method != AttachMethod::Fentry {
+        return (method, 0);
     }
     // The kernel looks a trampoline's function up by its name, which must be the only one.
     let typed = (function.module == CORE && address != 0).then(|| kernel.vmlinux().ok()).flatten();
@@ -67,9 +67,9 @@ pub(super) fn of_function(
             .filter(|f| !f.params.iter().any(|p| by_value(btf, p.ty)))
     });
     match id {
-        Some(f) => (Means::Fentry, f.id),
-        None if env.means.is_none() && env.features.has(Facility::KprobePerf) => (Means::Kprobe, 0),
-        None => (Means::Fentry, 0),
+        Some(f) => (AttachMethod::Fentry, f.id),
+        None if env.method.is_none() && env.features.has(Facility::KprobePerf) => (AttachMethod::Kprobe, 0),
+        None => (AttachMethod::Fentry, 0),
     }
 }
 
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn many_one_by_one_are_asked_about() {
-        assert_eq!(confirm(Means::Multi, 50_000, 1000), Ok(()));
-        assert_eq!(confirm(Means::Fentry, 1000, 1000), Ok(()));
-        let why = confirm(Means::Fentry, 38_000, 1000).unwrap_err();
+        assert_eq!(confirm(AttachMethod::Multi, 50_000, 1000), Ok(()));
+        assert_eq!(confirm(AttachMethod::Fentry, 1000, 1000), Ok(()));
+        let why = confirm(AttachMethod::Fentry, 38_000, 1000).unwrap_err();
         assert!(why.contains("38000 take it about 6 min") && why.contains("-x fbtmax=38000"), "{why}");
     }
 }
