@@ -144,7 +144,7 @@ impl KeyColumn {
             .iter()
             .map(|f| KeyColumn {
                 words: f.datum.size().div_ceil(8),
-                string: matches!(f.datum, Datum::Str { .. }),
+                string: matches!(f.datum, Datum::Str { .. } | Datum::Name { .. }),
             })
             .collect()
     }

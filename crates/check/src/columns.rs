@@ -59,7 +59,7 @@ impl StrUses {
         if self.dynamic || self.comm && (self.probe_name || self.longest >= COMM) {
             Datum::Str { size: strsize }
         } else if self.comm {
-            Datum::Str { size: strsize.min(COMM as u32) }
+            Datum::Name { size: strsize.min(COMM as u32) }
         } else {
             Datum::Interned
         }
@@ -120,7 +120,7 @@ mod tests {
     fn a_string_column_is_the_cheapest_that_holds_all_uses() {
         use StrSource::{Comm, Const, Dynamic, ProbeName};
         assert_eq!(joined(&[Const(300), ProbeName]), Datum::Interned);
-        assert_eq!(joined(&[Comm, Const(15)]), Datum::Str { size: 16 });
+        assert_eq!(joined(&[Comm, Const(15)]), Datum::Name { size: 16 });
         assert_eq!(joined(&[Comm, Const(16)]), Datum::Str { size: 256 });
         assert_eq!(joined(&[ProbeName, Comm]), Datum::Str { size: 256 });
         assert_eq!(joined(&[Const(1), Dynamic]), Datum::Str { size: 256 });

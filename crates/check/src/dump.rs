@@ -36,6 +36,7 @@ fn field(f: Field) -> String {
     let what = match f.datum {
         Datum::Int { size, signed } => format!("{}{}", if signed { 'i' } else { 'u' }, u32::from(size) * 8),
         Datum::Str { size } => format!("str{size}"),
+        Datum::Name { size } => format!("name{size}"),
         Datum::Interned => "interned".into(),
         Datum::Bytes { size } => format!("bytes{size}"),
         Datum::KernelStack { frames } => format!("stack{frames}"),

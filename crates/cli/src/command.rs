@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use diagnostics::raw;
+use diagnostics::{control, raw};
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
@@ -186,9 +186,11 @@ impl Named {
                     .and_then(|f| f.take(LONGEST_SCRIPT + 1).read_to_end(&mut bytes));
                 read.map_err(|e| {
                     let text = e.to_string();
+                    let path = control::name_text(path);
                     format!("failed to open {path}: {}", text.split(" (os error").next().unwrap_or_default())
                 })?;
                 if bytes.len() as u64 > LONGEST_SCRIPT {
+                    let path = control::name_text(path);
                     return Err(format!("failed to read {path}: longer than {} MiB", LONGEST_SCRIPT >> 20));
                 }
                 let text = raw::text(bytes);

@@ -23,16 +23,16 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-use diagnostics::raw;
+use diagnostics::{control, raw};
 
 /// Prints. Where the reader has gone, nothing: `print!` would panic.
 pub(crate) fn to_stdout(text: impl Display) {
     let _ = write!(std::io::stdout(), "{text}");
 }
 
-/// As [`to_stdout`], for what is no result.
+/// Prints what is no result. What it quotes of others cannot control a terminal.
 pub(crate) fn to_stderr(text: impl Display) {
-    let _ = write!(std::io::stderr(), "{}", raw::shown(&text.to_string()));
+    let _ = write!(std::io::stderr(), "{}", control::lines(&text.to_string()));
 }
 
 fn main() -> ExitCode {

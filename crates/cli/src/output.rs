@@ -30,6 +30,10 @@ impl dtrace::Output for Output {
     fn truncate(&mut self) -> io::Result<()> {
         self.0.truncate()
     }
+
+    fn is_terminal(&self) -> bool {
+        io::IsTerminal::is_terminal(&self.0)
+    }
 }
 
 impl Write for Output {

@@ -9,7 +9,7 @@ use dtrace::{Error, Macros, Notice, Program, Progress, Session, Source, Status, 
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
-use diagnostics::raw;
+use diagnostics::{control, raw};
 
 use crate::output::Output;
 use crate::{to_stderr, to_stdout};
@@ -52,7 +52,8 @@ pub(crate) fn run(command: Command) -> u8 {
     let out = match &command.output {
         None => Output::stdout().map_err(|e| format!("failed to open the standard output: {}", reason(&e))),
         Some(path) => {
-            Output::append(path).map_err(|e| format!("failed to open output file '{path}': {}", reason(&e)))
+            let shown = control::name_text(path);
+            Output::append(path).map_err(|e| format!("failed to open output file '{shown}': {}", reason(&e)))
         }
     };
     let out = match out {
@@ -308,6 +309,15 @@ fn tell(session: &mut Session<Output>, told: Told) {
     }
 }
 
+/// Writes a file that did not exist. Whoever can write to this directory must not choose what a file of root's is, by a link
+/// or by a file that he holds open; and what the programs ask is for its owner alone.
+fn write_new(path: &str, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut new = std::fs::File::options();
+    new.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    new.open(path)?.write_all(bytes)
+}
+
 /// `-x bpflog`: all that a report of a refused program needs, in one file.
 fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     let Error::Load(e) = error else { return };
@@ -325,8 +335,33 @@ fn report_refusal(error: &Error, program: &Program, wanted: bool) {
         program.listing(),
         e.log
     );
-    match std::fs::write(&path, text) {
+    match write_new(&path, text.as_bytes()) {
         Ok(()) => complain(format!("wrote {path}: please attach it to a report")),
         Err(e) => complain(format!("failed to write {path}: {}", reason(&e))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_ours_is_new_and_private() {
+        let dir = std::env::temp_dir().join(format!("cli-new-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+        write_new(&path("new"), b"text").unwrap();
+        let mode = std::fs::metadata(path("new")).unwrap().permissions().mode();
+        assert_eq!((std::fs::read(path("new")).unwrap(), mode & 0o777), (b"text".to_vec(), 0o600));
+        symlink(path("target"), path("link")).unwrap();
+        for taken in ["new", "link"] {
+            let e = write_new(&path(taken), b"other").unwrap_err();
+            assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert!(!std::path::Path::new(&path("target")).exists());
+        assert_eq!(std::fs::read(path("new")).unwrap(), b"text");
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
+use diagnostics::control;
 use plane::control::DropDelta;
 use plane::desc::{AggDesc, AggId, FaultKind};
 use plane::read::Batch;
@@ -245,7 +246,7 @@ impl<W: Output> Consumer<W> {
             let keys = self.store.unfetched(id);
             fetch(&mut self.store, &mut self.stacks, source, id, &keys);
             let rows = self.store.sorted(&[id], &self.tables, &self.options);
-            let mut view = View { options: &self.options, symbols: self.symbols.as_mut() };
+            let mut view = View::new(&self.options, self.symbols.as_mut(), self.out.terminal);
             self.renderer.aggregations(&mut self.out.pending, &rows, &mut view);
             drop(rows);
             self.out.hand_over()?;
@@ -296,7 +297,8 @@ impl<W: Output> Consumer<W> {
         let strand = raw.strand();
         let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, strand, items };
         let failure = |text: String| Message::Failure(library_error(raw.epid, probe, &text));
-        renderer.begin(&mut out.pending, &event, &mut View { options, symbols: symbols.as_mut() });
+        let mut view = View::new(options, symbols.as_mut(), out.terminal);
+        renderer.begin(&mut out.pending, &event, &mut view);
         for item in &event.items {
             let on_aggregations = matches!(
                 item,
@@ -309,7 +311,7 @@ impl<W: Output> Consumer<W> {
             if on_aggregations && !std::mem::replace(fresh, true) {
                 snapshot(store, stacks, symbols.as_mut(), source)?;
             }
-            let mut view = View { options, symbols: symbols.as_mut() };
+            let mut view = View::new(options, symbols.as_mut(), out.terminal);
             match item {
                 Item::Printa { format, aggs } => {
                     for id in aggs.iter() {
@@ -343,7 +345,7 @@ impl<W: Output> Consumer<W> {
                 Item::System { format, args } => {
                     let command = formatted(format, args, &mut view);
                     if let Err(e) = out.run(&command)? {
-                        let command = String::from_utf8_lossy(&command);
+                        let command = control::name(&command);
                         messages.push(failure(format!("couldn't run \"{command}\": {}", words(&e))));
                     }
                 }
@@ -351,7 +353,7 @@ impl<W: Output> Consumer<W> {
                     let path = format.map(|format| formatted(format, args, &mut view));
                     if let Err(e) = out.reopen(path.as_deref())? {
                         let path = path.unwrap_or_default();
-                        let path = String::from_utf8_lossy(&path);
+                        let path = control::name(&path);
                         messages.push(failure(format!("couldn't freopen() \"{path}\": {}", words(&e))));
                     }
                 }
@@ -362,23 +364,25 @@ impl<W: Output> Consumer<W> {
                     match source.set_option(&name, value.as_deref()) {
                         Ok(now) => *options = now,
                         Err(why) => {
-                            let to = value.map_or(String::new(), |v| format!(" to \"{v}\""));
-                            messages.push(failure(format!("couldn't set option \"{name}\"{to}: {why}")));
+                            let quoted = |text: &str| format!("\"{}\"", control::name(text.as_bytes()));
+                            let to = value.map_or(String::new(), |v| format!(" to {}", quoted(&v)));
+                            messages
+                                .push(failure(format!("couldn't set option {}{to}: {why}", quoted(&name))));
                         }
                     }
                 }
                 other => renderer.item(&mut out.pending, other, &mut view),
             }
         }
-        renderer.end(&mut out.pending, &mut View { options, symbols: symbols.as_mut() });
+        let mut view = View::new(options, symbols.as_mut(), out.terminal);
+        renderer.end(&mut out.pending, &mut view);
         Ok(())
     }
 }
 
 /// What could not be done for a record, in the words of a fault.
 fn library_error(epid: u32, p: &Probe, text: &str) -> String {
-    let Probe { id, provider, module, function, name } = p;
-    format!("error on enabled probe ID {epid} (ID {id}: {provider}:{module}:{function}:{name}): {text}")
+    format!("error on enabled probe ID {epid} (ID {}: {}): {text}", p.id, p.described())
 }
 
 /// The system's words without Rust's "(os error N)".

@@ -12,7 +12,7 @@
 //!  consumer    the loop: batches in, output and messages out
 //!  record      bytes to typed events, by the table of enabled probes
 //!  agg         the consumer's own table of aggregations, sorting
-//!  text        DTrace's text
+//!  text        DTrace's text; control characters of names and, at a terminal, of strings are escaped
 //!  output      where text goes: system(), freopen(), ftruncate()
 //!  message     faults and drops in DTrace's words
 //!  symbolizer  what is asked of whoever knows symbols

@@ -86,7 +86,7 @@ impl fmt::Display for FaultReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error on enabled probe ID {}", self.epid)?;
         if let Some(p) = &self.probe {
-            write!(f, " (ID {}: {}:{}:{}:{})", p.id, p.provider, p.module, p.function, p.name)?;
+            write!(f, " (ID {}: {})", p.id, p.described())?;
         }
         write!(f, ": {} in ", self.kind.text(self.value))?;
         match self.action {

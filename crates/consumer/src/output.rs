@@ -5,6 +5,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 /// A place for output.
@@ -12,6 +14,11 @@ pub trait Output: Write {
     /// `ftruncate()`: a file becomes empty, and what comes next stands at its start. Anything else stays as it is.
     fn truncate(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// True for a terminal, which obeys control characters. Asked once, when output begins to go there.
+    fn is_terminal(&self) -> bool {
+        false
     }
 }
 
@@ -30,17 +37,29 @@ impl Output for File {
         }
         Ok(())
     }
+
+    fn is_terminal(&self) -> bool {
+        io::IsTerminal::is_terminal(self)
+    }
 }
 
 impl<T: Output + ?Sized> Output for &mut T {
     fn truncate(&mut self) -> io::Result<()> {
         (**self).truncate()
     }
+
+    fn is_terminal(&self) -> bool {
+        (**self).is_terminal()
+    }
 }
 
 impl<T: Output + ?Sized> Output for Box<T> {
     fn truncate(&mut self) -> io::Result<()> {
         (**self).truncate()
+    }
+
+    fn is_terminal(&self) -> bool {
+        (**self).is_terminal()
     }
 }
 
@@ -55,11 +74,14 @@ pub(crate) struct Destination<W> {
     file: Option<File>,
     /// Not handed over yet.
     pub(crate) pending: Vec<u8>,
+    /// The current output is a terminal.
+    pub(crate) terminal: bool,
 }
 
 impl<W: Output> Destination<W> {
     pub(crate) fn new(first: W) -> Self {
-        Destination { first, file: None, pending: Vec::new() }
+        let terminal = first.is_terminal();
+        Destination { first, file: None, pending: Vec::new(), terminal }
     }
 
     fn current(&mut self) -> &mut dyn Output {
@@ -102,10 +124,13 @@ impl<W: Output> Destination<W> {
         self.flush()?;
         let Some(path) = path else {
             self.file = None;
+            self.terminal = self.first.is_terminal();
             return Ok(Ok(()));
         };
-        let opened = OpenOptions::new().append(true).create(true).open(std::ffi::OsStr::from_bytes(path));
-        Ok(opened.map(|file| self.file = Some(file)))
+        Ok(open_without_waiting(std::ffi::OsStr::from_bytes(path)).map(|file| {
+            self.terminal = Output::is_terminal(&file);
+            self.file = Some(file);
+        }))
     }
 
     /// `system()`: runs a command of the shell and waits for it. The outer error is one of the output.
@@ -121,5 +146,53 @@ impl<W: Output> Destination<W> {
             };
         }
         Ok(shell.status().map(|_| ()))
+    }
+}
+
+/// Opens a file at its end, and makes it where there is none, as C's `freopen()` does. A FIFO that nobody reads is an error
+/// and not a wait: the session would stop consuming, and nothing but a signal would end it.
+fn open_without_waiting(path: &std::ffi::OsStr) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(|e| match e.raw_os_error() {
+            Some(libc::ENXIO) => io::Error::new(e.kind(), "no process has it open for reading"),
+            _ => e,
+        })?;
+    // A write waits for its reader, as to any other output.
+    let fd = file.as_raw_fd();
+    // SAFETY: system calls on the status flags of a descriptor of ours.
+    let done = unsafe {
+        let status = libc::fcntl(fd, libc::F_GETFL);
+        status >= 0 && libc::fcntl(fd, libc::F_SETFL, status & !libc::O_NONBLOCK) >= 0
+    };
+    if done { Ok(file) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_fifo_that_nobody_reads_is_an_error() {
+        let path = std::env::temp_dir().join(format!("consumer-fifo-{}", std::process::id()));
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a plain system call; the name ends with a NUL.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let mut out = Destination::new(Vec::new());
+        let e = out.reopen(Some(path.as_os_str().as_bytes())).unwrap().unwrap_err();
+        assert_eq!(e.to_string(), "no process has it open for reading");
+        // With a reader it is an output that waits for it.
+        let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        out.reopen(Some(path.as_os_str().as_bytes())).unwrap().unwrap();
+        // SAFETY: as above, on a descriptor that is open.
+        let status = unsafe { libc::fcntl(out.file.as_ref().unwrap().as_raw_fd(), libc::F_GETFL) };
+        assert_eq!(status & libc::O_NONBLOCK, 0);
+        drop(reader);
+        std::fs::remove_file(path).unwrap();
     }
 }

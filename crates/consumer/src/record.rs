@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use diagnostics::control;
 use plane::desc::{Action, AddrForm, AggId, Datum, Field, RecordDesc};
 use plane::format::{self, FormatError, Piece, Takes};
 use plane::shape::Shape;
@@ -29,6 +30,14 @@ pub struct Probe {
     pub function: Arc<str>,
     /// Name.
     pub name: Arc<str>,
+}
+
+impl Probe {
+    /// Its description in full, to be printed.
+    pub(crate) fn described(&self) -> String {
+        let Probe { provider, module, function, name, .. } = self;
+        control::name(format!("{provider}:{module}:{function}:{name}").as_bytes()).into_owned()
+    }
 }
 
 /// One thing to do for a record: an [`Action`] with its format taken apart.
@@ -237,6 +246,13 @@ pub enum Value<'a> {
         /// Bytes it takes in the record, NULs included.
         size: u32,
     },
+    /// A string that a process has given itself as its name (`execname`).
+    Name {
+        /// Up to its NUL.
+        text: &'a [u8],
+        /// Bytes it takes in the record, NULs included.
+        size: u32,
+    },
     /// Memory.
     Bytes(&'a [u8]),
     /// A stack; of a process where its `tgid` is not 0.
@@ -388,6 +404,10 @@ impl<'t> Decoder<'t, '_> {
                 let bytes = data.get(at as usize..)?.get(..size as usize)?;
                 Value::Str { text: text(bytes), size }
             }
+            Datum::Name { size } => {
+                let bytes = data.get(at as usize..)?.get(..size as usize)?;
+                Value::Name { text: text(bytes), size }
+            }
             Datum::Interned => {
                 let string = self.tables.string(u32::from_le_bytes(word(data, at)?));
                 Value::Str { text: string, size: string.len() as u32 + 1 }
@@ -444,7 +464,7 @@ impl<'t> Decoder<'t, '_> {
         't: 'a,
     {
         match self.value(data, field)? {
-            Value::Str { text, .. } => Some(text),
+            Value::Str { text, .. } | Value::Name { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -458,7 +478,7 @@ impl<'t> Decoder<'t, '_> {
             Action::Print(field, shape) => Item::Print {
                 shape,
                 bytes: match self.value(data, *field)? {
-                    Value::Str { text, .. } => text,
+                    Value::Str { text, .. } | Value::Name { text, .. } => text,
                     _ => data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?,
                 },
             },

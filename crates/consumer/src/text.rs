@@ -24,16 +24,19 @@ mod printf;
 mod table;
 mod time;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use diagnostics::control;
+use plane::desc::AddrForm;
 use plane::format::Piece;
 
 use crate::agg::rows::Row;
 use crate::options::Options;
 use crate::pad::{Field, signed, string, unsigned};
 use crate::record::{Event, Flow, Item, Probe, Strand, Value};
-use crate::symbolizer::Symbolizer;
+use crate::symbolizer::{Process, Symbolizer};
 
 /// What a renderer may look at.
 pub struct View<'a> {
@@ -41,6 +44,37 @@ pub struct View<'a> {
     pub options: &'a Options,
     /// Addresses to names.
     pub symbols: &'a mut dyn Symbolizer,
+    /// The output is a terminal, which obeys control characters.
+    pub terminal: bool,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(options: &'a Options, symbols: &'a mut dyn Symbolizer, terminal: bool) -> Self {
+        View { options, symbols, terminal }
+    }
+
+    /// A string that a program asked for, as this output may have it.
+    pub(crate) fn data<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        if self.terminal { control::terminal(text) } else { Cow::Borrowed(text) }
+    }
+
+    /// The name of a kernel address, to be printed.
+    pub(crate) fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
+        printable(self.symbols.kernel(addr, form))
+    }
+
+    /// The name of an address of a process, to be printed.
+    pub(crate) fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
+        printable(self.symbols.user(process, addr, form))
+    }
+}
+
+/// A name without control characters.
+fn printable(name: String) -> String {
+    match control::name(name.as_bytes()) {
+        Cow::Borrowed(_) => name,
+        Cow::Owned(escaped) => escaped,
+    }
 }
 
 /// Turns what happened into bytes.
@@ -135,10 +169,10 @@ impl Text {
         }
         let mut name = vec![b' '; 2 * open.len()];
         name.extend_from_slice(mark.as_bytes());
-        name.extend_from_slice(probe.function.as_bytes());
+        name.extend_from_slice(control::name(probe.function.as_bytes()).as_bytes());
         if event.flow == Flow::None {
             name.push(b':');
-            name.extend_from_slice(probe.name.as_bytes());
+            name.extend_from_slice(control::name(probe.name.as_bytes()).as_bytes());
         }
         if event.flow == Flow::Entry && open.len() < DEEPEST {
             open.push(Call { provider: probe.provider.clone(), function: probe.function.clone() });
@@ -153,6 +187,8 @@ impl Text {
 /// The text of a format: a command, a name.
 pub(crate) fn formatted(format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) -> Vec<u8> {
     let mut out = Vec::new();
+    // It goes to the system and not to a terminal.
+    view.terminal = false;
     printf::printf(&mut out, format, args, view);
     out
 }
@@ -169,11 +205,13 @@ impl Renderer for Text {
             unsigned(out, u64::from(probe.id), crate::pad::Base::Decimal, Field::right(6));
             out.push(b' ');
             // `%32s` of function:name, without putting the two together first.
-            let length = probe.function.len() + 1 + probe.name.len();
+            let function = control::name(probe.function.as_bytes());
+            let name = control::name(probe.name.as_bytes());
+            let length = function.len() + 1 + name.len();
             crate::pad::fill(out, b' ', 32usize.saturating_sub(length));
-            out.extend_from_slice(probe.function.as_bytes());
+            out.extend_from_slice(function.as_bytes());
             out.push(b':');
-            out.extend_from_slice(probe.name.as_bytes());
+            out.extend_from_slice(name.as_bytes());
             out.push(b' ');
         }
     }

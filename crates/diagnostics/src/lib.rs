@@ -6,6 +6,7 @@
 //!
 //! Invariant: a span is a byte range of one file of the [`SourceMap`]; line and column are computed, never stored.
 
+pub mod control;
 pub mod raw;
 mod source;
 mod tag;

@@ -133,9 +133,11 @@ fn datum(datum: Datum, strsize: u32) -> Check {
         Datum::Int { size, .. } => {
             ensure(matches!(size, 1 | 2 | 4 | 8), || format!("an integer of {size} bytes"))
         }
-        Datum::Str { size } => ensure(size >= 8 && size.is_multiple_of(8) && size <= strsize, || {
-            format!("a string field of {size} bytes")
-        }),
+        Datum::Str { size } | Datum::Name { size } => {
+            ensure(size >= 8 && size.is_multiple_of(8) && size <= strsize, || {
+                format!("a string field of {size} bytes")
+            })
+        }
         _ => Ok(()),
     }
 }
@@ -533,7 +535,7 @@ impl<'a> FunctionCheck<'a> {
                 };
                 ensure(known, || format!("v{} is neither a constant nor a probe name", v.0))
             }
-            Datum::Str { size } => {
+            Datum::Str { size } | Datum::Name { size } => {
                 let v = next()?;
                 self.string(v, at)?;
                 // A column shorter than a string accepts only a value that is known to fit, so

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use check::{Checked, NoSymbol};
-use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
+use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag, control};
 use dif::ir::Module;
 use probes::{Catalog, Pattern, ProbeId};
 use providers::{Provider, Registry};
@@ -47,7 +47,7 @@ impl Source {
     /// What stands before "matched N probes": `script 'F'`, `description 'TEXT'`.
     pub fn title(&self) -> String {
         match self {
-            Source::Script(name, _) => format!("script '{name}'"),
+            Source::Script(name, _) => format!("script '{}'", control::name_text(name)),
             Source::Specifier(_, text) => {
                 let end = description_end(text);
                 format!("description '{}'", &text[..end])

@@ -3,10 +3,14 @@
 //! The preprocessor is a program of the system, never a library of ours; where there is none, the message says which
 //! package brings it. Its line markers (`# 12 "file"`) bring positions back to the script.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use diagnostics::raw;
+use diagnostics::{control, raw};
 use probes::Version;
 
 use crate::options::Options;
@@ -37,10 +41,41 @@ const PLAIN: [&str; 9] = [
     "__builtin_va_list=void *",
 ];
 
+/// The preprocessor. A name without a slash is looked for in the directories of `PATH` that are absolute: a `.` or an empty
+/// word in it stands for the current directory, where anybody may have put a `cpp`.
+fn find(named: &[u8]) -> Option<PathBuf> {
+    let named = Path::new(OsStr::from_bytes(named));
+    if named.as_os_str().as_bytes().contains(&b'/') {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let runs = |file: &PathBuf| {
+        let attributes = std::fs::metadata(file);
+        attributes.is_ok_and(|a| a.is_file() && a.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(named)).find(runs)
+}
+
+/// Where `#include "x"` looks first: the script's directory, and not the current one.
+fn directory(script: &str) -> OsString {
+    let script = raw::bytes(script);
+    match script.iter().rposition(|b| *b == b'/') {
+        None => ".".into(),
+        Some(0) => "/".into(),
+        Some(end) => OsString::from_vec(script[..end].to_vec()),
+    }
+}
+
 /// The script after the preprocessor; an error says what went wrong.
 pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
-    let program = options.text("cpppath");
-    let mut command = Command::new(&program);
+    let named = options.text("cpppath");
+    let program = control::name_text(&named);
+    let missing = || {
+        format!(
+            "Preprocessor not found: {program} (Debian's package cpp has it; -xcpppath names another one)"
+        )
+    };
+    let mut command = Command::new(find(&raw::bytes(&named)).ok_or_else(missing)?);
     match options.text("stdc").as_str() {
         "s" => command.arg("-traditional-cpp"),
         _ => &mut command,
@@ -58,6 +93,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     for dir in options.texts("incdir") {
         command.arg("-I").arg(dir);
     }
+    command.arg("-iquote").arg(directory(name));
     let headers = options.flag("cpphdrs");
     if headers {
         command.arg("-H");
@@ -65,19 +101,15 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     command.args(options.texts("cppargs"));
     // The list of headers is for the user; other words are shown when it fails.
     let errors = if headers { Stdio::inherit() } else { Stdio::piped() };
-    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+    // Of a file that is called "-", the preprocessor takes the current directory for its directory.
+    command.arg("/proc/self/fd/0").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
     let mut child = command.spawn().map_err(|e| {
-        if e.kind() == std::io::ErrorKind::NotFound {
-            format!(
-                "Preprocessor not found: {program} (Debian's package cpp has it; -xcpppath names another one)"
-            )
-        } else {
-            format!("{program}: {e}")
-        }
+        if e.kind() == std::io::ErrorKind::NotFound { missing() } else { format!("{program}: {e}") }
     })?;
     // The #! line is D's, not cpp's; an empty line keeps the numbers. The marker gives the text its name.
     let body = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
     let first = if text.starts_with("#!") { 2 } else { 1 };
+    let name = control::name_text(name);
     let input = format!("# {first} \"{name}\"\n{body}");
     let mut stdin = child.stdin.take();
     let feeder = std::thread::spawn(move || {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use diagnostics::{Diagnostic, Sink, SourceMap, Tag};
+use diagnostics::{Diagnostic, Sink, SourceMap, Tag, control};
 use probes::Catalog;
 use syntax::Libraries;
 use syntax::ast::{DependencyClass, Item, PragmaKind, Program};
@@ -32,7 +33,7 @@ fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String>
     let failed = |path: &Path, e: std::io::Error| {
         let text = e.to_string();
         let reason = text.split(" (os error").next().unwrap_or_default();
-        format!("failed to read D library '{}': {reason}", path.display())
+        format!("failed to read D library '{}': {reason}", control::name(path.as_os_str().as_bytes()))
     };
     let entries = fs::read_dir(dir).map_err(|e| failed(Path::new(dir), e))?;
     let mut paths: Vec<_> = entries.flatten().map(|e| e.path()).collect();

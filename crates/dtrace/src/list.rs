@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use check::program::{Clause, ClausePattern};
-use diagnostics::{Diagnostic, Sink, Tag};
+use diagnostics::{Diagnostic, Sink, Tag, control};
 use probes::{
     ArgType, Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderStability, is_glob,
 };
@@ -28,7 +28,7 @@ impl Program {
     /// Descriptions that match no probe.
     pub fn unmatched(&self) -> Vec<String> {
         let none = self.patterns().filter(|(c, p)| matched(&self.registry, c, p).next().is_none());
-        none.map(|(_, p)| p.pattern.to_string()).collect()
+        none.map(|(_, p)| control::name_text(&p.pattern.to_string()).into_owned()).collect()
     }
 
     fn patterns(&self) -> impl Iterator<Item = (&Clause, &ClausePattern)> {
@@ -42,7 +42,8 @@ impl Program {
         // A program without clauses uses nothing that could change.
         let described = descriptions.reduce(Attributes::min).unwrap_or(Attributes::STABLE);
         let stated = mine().map(|c| c.attributes).reduce(Attributes::min).unwrap_or(Attributes::STABLE);
-        let mut out = format!("\nStability attributes for {}:\n", self.titles[n].replace('\'', ""));
+        let title = self.titles[n].replace('\'', "");
+        let mut out = format!("\nStability attributes for {}:\n", control::lines(&title));
         attributes(&mut out, "Minimum Probe Description Attributes", described);
         attributes(&mut out, "Minimum Statement Attributes", stated);
         out
@@ -56,7 +57,7 @@ impl Program {
             let pattern = &described.pattern;
             let facts = self.registry.provider(&pattern.provider);
             let args = facts.as_ref().map_or(Attributes::UNSTABLE, |f| f.stability.args);
-            out.push_str(&format!("\n{pattern}\n"));
+            out.push_str(&format!("\n{}\n", control::name_text(&pattern.to_string())));
             let promise = promise(&self.registry, pattern);
             out.push_str(&promises(promise, args));
             out.push_str(&argument_types(&common_args(&self.registry, clause, described), &types));
@@ -251,12 +252,13 @@ fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
     number(out, id, 5);
     for (text, columns) in [(provider, 10), (module, 17), (function, 33)] {
         out.push(b' ');
+        let text = control::name(text.as_bytes());
         let long = if text.is_ascii() { text.len() } else { text.chars().count() };
         out.resize(out.len() + usize::saturating_sub(columns, long), b' ');
         out.extend_from_slice(text.as_bytes());
     }
     out.push(b' ');
-    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(control::name(name.as_bytes()).as_bytes());
     out.push(b'\n');
 }
 
@@ -292,6 +294,11 @@ mod tests {
         assert_eq!(
             line(1_234_567, ProbeDesc::new(names[0], names[1], names[2], names[3])),
             format!("{:5} {:>10} {:>17} {:>33} {}\n", 1_234_567, names[0], names[1], names[2], names[3])
+        );
+        let hostile = line(7, ProbeDesc::new("p", "m\u{1b}", "f\n", "n\u{9b}"));
+        assert_eq!(
+            hostile,
+            format!("{:5} {:>10} {:>17} {:>33} {}\n", 7, "p", "m\\033", "f\\n", "n\\302\\233")
         );
         assert!(line(54_321, ProbeDesc::new("p", "m", "f", "n")).starts_with("54321          p "));
     }

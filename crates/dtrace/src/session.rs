@@ -12,6 +12,7 @@
 
 mod targets;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 use bpf::features::Features;
 use consumer::{Consumer, KernelSymbols, Layout, Message, Output, Probe, ProbeRow, SlotSink};
 use consumer::{Symbolizer, SystemSymbols, Text};
-use diagnostics::SourceMap;
+use diagnostics::{SourceMap, control};
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
@@ -83,6 +84,7 @@ impl std::fmt::Display for Notice {
             Notice::Unresponsive(alarm) => alarm.fmt(f),
             Notice::Suppressed { program, cpu, count } => {
                 let firings = if *count == 1 { "firing" } else { "firings" };
+                let program = control::name_text(program);
                 match cpu {
                     None => write!(f, "up to {count} {firings} of {program} suppressed by the kernel"),
                     Some(cpu) => {
@@ -658,8 +660,13 @@ fn introduce<W: Output>(
     for desc in program.module.aggs.iter().skip(known.aggs) {
         consumer.add_aggregation(desc.clone());
     }
-    for (at, text) in (0..).zip(&assembly.strings).skip(known.strings) {
-        consumer.intern(at, text.clone());
+    for (at, text) in assembly.strings.iter().enumerate().skip(known.strings) {
+        // The program's own texts are printed as they are; those after them are names of probes.
+        let shown = match control::name(text) {
+            Cow::Owned(escaped) if at >= program.module.strings.len() => escaped.into_bytes().into(),
+            _ => text.clone(),
+        };
+        consumer.intern(at as u32, shown);
     }
     let mut layouts = Vec::new();
     for clause in &program.module.clauses {

@@ -21,6 +21,11 @@ pub enum Datum {
         /// Bytes, NUL included.
         size: u32,
     },
+    /// As `Str`: the name that a process has given itself (`execname`). Printed with its control characters escaped.
+    Name {
+        /// Bytes, NUL included.
+        size: u32,
+    },
     /// A string known before the firing (probe names, constants): a 4-byte index into the session's interned strings.
     Interned,
     /// Raw bytes.
@@ -64,7 +69,7 @@ impl Datum {
     pub fn size(self) -> u32 {
         match self {
             Datum::Int { size, .. } => u32::from(size),
-            Datum::Str { size } | Datum::Bytes { size } => size,
+            Datum::Str { size } | Datum::Name { size } | Datum::Bytes { size } => size,
             Datum::Interned => 4,
             Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => 8,
             Datum::UserAddr(_) => 16,

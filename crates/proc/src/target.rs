@@ -81,7 +81,7 @@ impl Target {
         let command = command.as_ref();
         create(command).map_err(|e| {
             let program = words(command).next().unwrap_or_default();
-            Error::Create(String::from_utf8_lossy(program).into_owned(), e)
+            Error::Create(diagnostics::control::name(program).into_owned(), e)
         })
     }
 

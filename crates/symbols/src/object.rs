@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use diagnostics::control;
+
 use crate::client::{Reader, Trouble};
 use crate::maps::MappedFile;
 use crate::open::RootKey;
@@ -128,7 +130,7 @@ impl Objects {
         let id = self.objects.len();
         let base = file.path.rsplit(|b| *b == b'/').next().filter(|n| !n.is_empty()).unwrap_or(&file.path);
         self.objects.push(Object {
-            name: String::from_utf8_lossy(base).into(),
+            name: control::name(base).into(),
             path: file.path.clone(),
             inode: file.inode,
             handle: None,
@@ -219,7 +221,7 @@ impl Objects {
                     }
                 }
                 Err(trouble) => {
-                    let path = String::from_utf8_lossy(&object.path).into_owned();
+                    let path = control::name(&object.path).into_owned();
                     blame(reader, trouble, &format!("the symbols of {path}"));
                     if trouble.is_its_own() {
                         object.barred = Some(Instant::now());

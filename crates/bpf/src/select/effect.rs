@@ -106,7 +106,7 @@ impl Clause<'_, '_> {
         let Some(record) = self.record else { return };
         let (base, at) = self.field(&record, field);
         match field.datum {
-            Datum::Str { size } => {
+            Datum::Str { size } | Datum::Name { size } => {
                 let s = self.string(value);
                 // The free bytes of a ring are zero.
                 self.write_string(s, base, at, size, true);
@@ -309,7 +309,7 @@ impl Clause<'_, '_> {
             for field in columns {
                 let count = field.datum.size().div_ceil(8);
                 match field.datum {
-                    Datum::Str { .. } => {
+                    Datum::Str { .. } | Datum::Name { .. } => {
                         let s = values.next().map_or(Str::Interned(Operand::Imm(0)), |v| self.string(*v));
                         out.extend(self.string_words(s, count));
                     }
@@ -345,7 +345,7 @@ impl Clause<'_, '_> {
         for field in columns {
             let (slot, to) = near(self.b, slot, start + field.offset, field.datum.size());
             match field.datum {
-                Datum::Str { size } => {
+                Datum::Str { size } | Datum::Name { size } => {
                     if let Some(v) = values.next() {
                         let s = self.string(*v);
                         self.write_string(s, slot, to, size, false);

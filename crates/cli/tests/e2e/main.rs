@@ -14,6 +14,7 @@ mod args;
 mod basics;
 mod builtins;
 mod command;
+mod control;
 mod cpc;
 mod deadman;
 mod documents;
@@ -64,6 +65,7 @@ const GROUPS: &[&[Test]] = &[
     basics::TESTS,
     builtins::TESTS,
     command::TESTS,
+    control::TESTS,
     stability::TESTS,
     subroutines::TESTS,
     documents::TESTS,

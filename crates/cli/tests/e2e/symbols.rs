@@ -20,6 +20,7 @@ use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, workloa
 tests! {
     libc_frames_of_programs_that_live_a_millisecond mappings_of_the_last_moment_have_names hostile_debug_links_lead_nowhere
     a_file_server_that_never_answers_is_left_behind only_the_process_s_own_perf_map_is_believed containers_have_their_own_files
+    names_of_symbols_files_and_jit_code_are_escaped
 }
 
 /// One call of each program, with its stack.
@@ -319,5 +320,27 @@ fn containers_have_their_own_files() -> Verdict {
     }
     let stripped = format!("dtsym_stripped`inside+{AFTER_CALL:#x}");
     assert_eq!(seen, [stripped, format!("perf-1.map`inside+{AFTER_CALL_IN_BODY:#x}")]);
+    Pass
+}
+
+fn names_of_symbols_files_and_jit_code_are_escaped() -> Verdict {
+    let place = Place::new("escapes");
+    let symbols = vec![("f\x1b[2J\n\x7f".into(), 0, 200, GLOBAL_FUNCTION)];
+    let named = place.program("a\x1b\n", &Elf { symbols, ..one_call() });
+    let made = place.program("made", &Elf { code: calls_from_jit_code(1), ..Elf::default() });
+    let children = vec![waiting(&named), waiting(&made)];
+    let map = PathBuf::from(format!("/tmp/perf-{}.map", children[1].id()));
+    std::fs::write(&map, format!("{JIT_ADDRESS:x} 100 m\x1b]0;t\x07\u{9b}\n")).unwrap();
+    let pid = children[1].id();
+    let o = trace_waiting(children, &[]);
+    std::fs::remove_file(&map).unwrap();
+    let o = o.code(0);
+    // The name of the process is that of its file.
+    let shown = frame(&o, "a\\033\\n");
+    assert_eq!(shown, format!("dtsym_a\\033\\n`f\\033[2J\\n\\177+{AFTER_CALL:#x}"), "{o:?}");
+    let shown = frame(&o, "made");
+    let expected = format!("perf-{pid}.map`m\\033]0;t\\a\\302\\233+{AFTER_CALL_IN_BODY:#x}");
+    assert_eq!(shown, expected, "{o:?}");
+    assert!(!o.out.contains('\x1b'), "{o:?}");
     Pass
 }

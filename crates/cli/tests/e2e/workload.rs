@@ -233,7 +233,14 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("getppid") => (0..count).for_each(|_| {
             call(libc::SYS_getppid, 0, 0, 0);
         }),
-        // Fails with EBADF.
+        // Under a name that a terminal would obey.
+        Some("renamed") => {
+            // SAFETY: a string that outlives the call.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"\x1b[31m\nx\xc2\x9b".as_ptr()) };
+            (0..count).for_each(|_| {
+                call(libc::SYS_getppid, 0, 0, 0);
+            });
+        }
         // Its children begin with the usual scheduling: a bit that the kernel keeps of it.
         Some("reset") => {
             let param = libc::sched_param { sched_priority: 0 };
@@ -245,6 +252,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 call(libc::SYS_getppid, 0, 0, 0);
             });
         }
+        // Fails with EBADF.
         Some("badclose") => (0..count).for_each(|_| {
             call(libc::SYS_close, 0x7fff_0001, 0, 0);
         }),

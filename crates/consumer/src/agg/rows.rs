@@ -116,7 +116,7 @@ fn identity(keys: &[Value<'_>]) -> Vec<u8> {
     for key in keys {
         match key {
             Value::Int(int) => out.extend_from_slice(&int.as_unsigned().to_le_bytes()),
-            Value::Str { text: bytes, .. } | Value::Bytes(bytes) => {
+            Value::Str { text: bytes, .. } | Value::Name { text: bytes, .. } | Value::Bytes(bytes) => {
                 out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
                 out.extend_from_slice(bytes);
             }
@@ -154,6 +154,10 @@ fn keys<'a>(desc: &AggDesc, raw: &'a [u8], stacks: &[Arc<Stack>], tables: &'a Ta
                     let bytes = raw.get(at..).and_then(|rest| rest.get(..size as usize)).unwrap_or_default();
                     Value::Str { text: text(bytes), size }
                 }
+                Datum::Name { size } => {
+                    let bytes = raw.get(at..).and_then(|rest| rest.get(..size as usize)).unwrap_or_default();
+                    Value::Name { text: text(bytes), size }
+                }
                 Datum::Interned => {
                     let string = tables.string(word(at) as u32);
                     Value::Str { text: string, size: string.len() as u32 + 1 }
@@ -175,7 +179,10 @@ fn compare_key(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     match (a, b) {
         // Keys compare unsigned, whatever their type: that is how the original does it.
         (Value::Int(a), Value::Int(b)) => a.as_unsigned().cmp(&b.as_unsigned()),
-        (Value::Str { text: a, .. }, Value::Str { text: b, .. }) => a.cmp(b),
+        (
+            Value::Str { text: a, .. } | Value::Name { text: a, .. },
+            Value::Str { text: b, .. } | Value::Name { text: b, .. },
+        ) => a.cmp(b),
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
         (Value::Stack(a), Value::Stack(b)) => a.tgid.cmp(&b.tgid).then_with(|| a.pcs.cmp(&b.pcs)),
         (Value::KernelAddr(a, _), Value::KernelAddr(b, _)) => a.cmp(b),

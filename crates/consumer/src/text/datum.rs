@@ -1,5 +1,6 @@
 //! The default form of a value: what `trace()` and the keys of aggregations look like.
 
+use diagnostics::control;
 use plane::desc::AddrForm;
 use plane::stacks::Stack;
 
@@ -35,18 +36,24 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
             }
         }
         Value::Str { text, size } => {
-            // A key keeps to its line.
+            // A dump has lines of its own, and a key is one line.
             let dumped = columns == TRACED && !text.iter().all(looks_like_text);
             if view.options.rawbytes || dumped {
                 let mut bytes = text.to_vec();
                 bytes.resize((*size as usize).max(text.len()), 0);
                 hexdump(out, &bytes);
             } else {
-                text_field(out, text, columns, quiet);
+                text_field(out, &view.data(text), columns, quiet);
             }
         }
+        Value::Name { text, size } if view.options.rawbytes => {
+            let mut bytes = text.to_vec();
+            bytes.resize((*size as usize).max(text.len()), 0);
+            hexdump(out, &bytes);
+        }
+        Value::Name { text, .. } => text_field(out, control::name(text).as_bytes(), columns, quiet),
         Value::Bytes(bytes) => match printable(bytes) {
-            Some(text) if !view.options.rawbytes => text_field(out, text, columns, quiet),
+            Some(text) if !view.options.rawbytes => text_field(out, &view.data(text), columns, quiet),
             _ => hexdump(out, bytes),
         },
         Value::Stack(stack) => {
@@ -54,11 +61,11 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
             frames(out, stack, indent, Field::default(), view);
         }
         Value::KernelAddr(addr, form) => {
-            let name = view.symbols.kernel(*addr, *form);
+            let name = view.kernel(*addr, *form);
             text_field(out, name.as_bytes(), KEYED, false);
         }
         Value::UserAddr { pid, addr, form } => {
-            let name = view.symbols.user(Process::now(*pid), *addr, *form);
+            let name = view.user(Process::now(*pid), *addr, *form);
             text_field(out, name.as_bytes(), KEYED, false);
         }
     }
@@ -67,11 +74,10 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
 /// The text of a string or symbol.
 pub(super) fn words(value: &Value<'_>, view: &mut View<'_>) -> Vec<u8> {
     match value {
-        Value::Str { text, .. } => text.to_vec(),
-        Value::KernelAddr(addr, form) => view.symbols.kernel(*addr, *form).into_bytes(),
-        Value::UserAddr { pid, addr, form } => {
-            view.symbols.user(Process::now(*pid), *addr, *form).into_bytes()
-        }
+        Value::Str { text, .. } => view.data(text).into_owned(),
+        Value::Name { text, .. } => control::name(text).into_owned().into_bytes(),
+        Value::KernelAddr(addr, form) => view.kernel(*addr, *form).into_bytes(),
+        Value::UserAddr { pid, addr, form } => view.user(Process::now(*pid), *addr, *form).into_bytes(),
         _ => Vec::new(),
     }
 }
@@ -176,8 +182,8 @@ pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Fie
     for pc in stack.pcs.iter().take_while(|pc| **pc != 0) {
         fill(out, b' ', indent);
         let name = match stack.tgid {
-            0 => view.symbols.kernel(*pc, AddrForm::Address),
-            _ => view.symbols.user(process, *pc, AddrForm::Address),
+            0 => view.kernel(*pc, AddrForm::Address),
+            _ => view.user(process, *pc, AddrForm::Address),
         };
         string(out, name.as_bytes(), field);
         out.push(b'\n');
@@ -193,7 +199,7 @@ mod tests {
     fn show(value: &Value<'_>, quiet: bool) -> String {
         let options = Options { quiet, ..Options::default() };
         let mut out = Vec::new();
-        traced(&mut out, value, &mut View { options: &options, symbols: &mut NoSymbols });
+        traced(&mut out, value, &mut View::new(&options, &mut NoSymbols, false));
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -226,7 +232,7 @@ mod tests {
         let e = Value::Str { text: "\u{e9}".as_bytes(), size: 4 };
         assert!(show(&e, true).contains(": c3 a9 00 00"));
         let mut out = Vec::new();
-        key(&mut out, &e, &mut View { options: &Options::default(), symbols: &mut NoSymbols });
+        key(&mut out, &e, &mut View::new(&Options::default(), &mut NoSymbols, false));
         assert_eq!(String::from_utf8_lossy(&out).trim(), "\u{e9}");
     }
 

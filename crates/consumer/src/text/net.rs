@@ -19,13 +19,10 @@ thread_local! {
     static KNOWN: RefCell<HashMap<Asked, Option<String>>> = RefCell::default();
 }
 
-/// The name of a host whose address this text is; the text itself where there is none.
-pub(super) fn host(text: &[u8]) -> Vec<u8> {
+/// The name of a host whose address this text is.
+pub(super) fn host(text: &[u8]) -> Option<String> {
     let address = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
-    match address.and_then(|a| cached(Asked::Host(a))) {
-        Some(name) => name.into_bytes(),
-        None => text.to_vec(),
-    }
+    address.and_then(|a| cached(Asked::Host(a)))
 }
 
 /// The name of a service; the number where there is none.
@@ -106,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_named_or_stay_what_they_are() {
+    fn hosts_are_named_where_the_system_has_a_name() {
         let has = std::fs::read_to_string("/etc/hosts")
             .is_ok_and(|t| t.lines().any(|l| l.split_whitespace().take(2).eq(["127.0.0.1", "localhost"])));
         if has {
-            assert_eq!(host(b"127.0.0.1"), b"localhost");
+            assert_eq!(host(b"127.0.0.1").as_deref(), Some("localhost"));
         }
-        assert_eq!(host(b"no address"), b"no address");
-        assert_eq!(host(b""), b"");
+        assert_eq!(host(b"no address"), None);
+        assert_eq!(host(b""), None);
     }
 }

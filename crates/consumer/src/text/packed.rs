@@ -28,7 +28,9 @@ const TEXT: usize = 16;
 fn key_width(row: &Row<'_>) -> Option<usize> {
     let column = |value: &Value<'_>| match value {
         Value::Int(int) => Some(1 + datum::int_columns(int.size)),
-        Value::Str { .. } | Value::KernelAddr(..) | Value::UserAddr { .. } => Some(1 + TEXT),
+        Value::Str { .. } | Value::Name { .. } | Value::KernelAddr(..) | Value::UserAddr { .. } => {
+            Some(1 + TEXT)
+        }
         Value::Bytes(_) | Value::Stack(_) => None,
     };
     row.keys.iter().map(column).sum()

@@ -11,6 +11,7 @@
 //! The first thing is named by its type, a member by type and name. Numbers are hexadecimal, 0 is `0`. Everything ends
 //! with a newline.
 
+use diagnostics::control;
 use plane::desc::AddrForm;
 use plane::shape::{Form, Member, Shape};
 
@@ -103,7 +104,7 @@ impl Pretty<'_, '_> {
         match addr {
             0 => self.text("0"),
             addr => {
-                let name = self.view.symbols.kernel(addr, AddrForm::Symbol);
+                let name = self.view.kernel(addr, AddrForm::Symbol);
                 self.text(&name);
             }
         }
@@ -119,7 +120,7 @@ impl Pretty<'_, '_> {
 
     fn string(&mut self, text: &[u8], nested: bool) {
         self.text(if nested { "[ \"" } else { "\"" });
-        self.out.extend_from_slice(text);
+        self.text(&control::name(text));
         self.text(if nested { "\" ]" } else { "\"" });
     }
 
@@ -188,7 +189,7 @@ mod tests {
     fn show(shape: &Shape, bytes: &[u8]) -> String {
         let mut out = Vec::new();
         let options = Options::default();
-        print(&mut out, shape, bytes, &mut View { options: &options, symbols: &mut NoSymbols });
+        print(&mut out, shape, bytes, &mut View::new(&options, &mut NoSymbols, false));
         String::from_utf8_lossy(&out).into_owned()
     }
 

@@ -4,7 +4,9 @@
 //! only carried out. What the checker lets pass but the types do not say (a `%d` on a symbol key) prints the argument's
 //! default form rather than nothing.
 
-use diagnostics::raw;
+use std::borrow::Cow;
+
+use diagnostics::{control, raw};
 use plane::desc::AddrForm;
 use plane::format::{Amount, Conversion, Piece, Takes};
 
@@ -118,11 +120,13 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             float(out, number, conversion.letter(), field);
         }
         (Takes::Float(_), Value::Bytes(bytes)) => float(out, extended(bytes), conversion.letter(), field),
-        (Takes::Address, Value::Str { text, .. }) => string(out, &net::host(text), field),
-        (Takes::Address, Value::Bytes(bytes)) => {
-            string(out, &net::host(crate::record::text(bytes)), field);
+        (Takes::Address, Value::Str { text, .. } | Value::Name { text, .. }) => {
+            string(out, &host(text, view), field);
         }
-        (Takes::Char, Value::Int(int)) => character(out, conversion, field, *int),
+        (Takes::Address, Value::Bytes(bytes)) => {
+            string(out, &host(crate::record::text(bytes), view), field);
+        }
+        (Takes::Char, Value::Int(int)) => character(out, conversion, field, *int, view),
         (Takes::Time, Value::Int(int)) => {
             let text = time::local(int.bits).map_or_else(
                 || int.bits.to_string(),
@@ -132,26 +136,26 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
         }
         (Takes::Port, Value::Int(int)) => string(out, net::port(int.bits as u16).as_bytes(), field),
         (Takes::KernelAddr, Value::Int(int)) => {
-            let name = view.symbols.kernel(int.as_unsigned(), AddrForm::Address);
+            let name = view.kernel(int.as_unsigned(), AddrForm::Address);
             string(out, name.as_bytes(), field);
         }
         (Takes::UserAddr, Value::Int(int)) => {
             let addr = int.as_unsigned();
             let name = match view.options.target {
-                Some(pid) => view.symbols.user(Process::now(pid), addr, AddrForm::Address),
+                Some(pid) => view.user(Process::now(pid), addr, AddrForm::Address),
                 None => format!("0x{addr:x}"),
             };
             string(out, name.as_bytes(), field);
         }
         (_, Value::KernelAddr(addr, form)) => {
-            string(out, view.symbols.kernel(*addr, *form).as_bytes(), field);
+            string(out, view.kernel(*addr, *form).as_bytes(), field);
         }
         (_, Value::UserAddr { pid, addr, form }) => {
-            string(out, view.symbols.user(Process::now(*pid), *addr, *form).as_bytes(), field);
+            string(out, view.user(Process::now(*pid), *addr, *form).as_bytes(), field);
         }
-        (_, Value::Str { text, .. }) => words(out, conversion, field, text),
+        (_, Value::Str { text, .. } | Value::Name { text, .. }) => words(out, conversion, field, text, view),
         (Takes::String, Value::Bytes(bytes)) => {
-            words(out, conversion, field, crate::record::text(bytes));
+            words(out, conversion, field, crate::record::text(bytes), view);
         }
         (_, Value::Stack(stack)) => {
             // A left-justified width is the indentation; any other pads the frames and indents by nothing.
@@ -179,24 +183,38 @@ fn extended(bytes: &[u8]) -> f64 {
     sign * value
 }
 
-fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8]) {
+fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8], view: &View<'_>) {
     if conversion.letter() == 'S' {
         string(out, &escaped(text), field);
     } else {
-        string(out, text, field);
+        data(out, text, field, view);
     }
 }
 
-fn character(out: &mut Vec<u8>, conversion: &Conversion, field: Field, int: Int) {
+/// A string of the program's. The precision counts its bytes, the width the bytes that are printed.
+fn data(out: &mut Vec<u8>, text: &[u8], field: Field, view: &View<'_>) {
+    let text = &text[..text.len().min(field.precision.unwrap_or(usize::MAX))];
+    string(out, &view.data(text), Field { precision: None, ..field });
+}
+
+/// The name of a host, which its owner chooses; the program's own string where there is none.
+fn host<'t>(text: &'t [u8], view: &View<'_>) -> Cow<'t, [u8]> {
+    match net::host(text) {
+        Some(name) => Cow::Owned(control::name(name.as_bytes()).into_owned().into_bytes()),
+        None => view.data(text),
+    }
+}
+
+fn character(out: &mut Vec<u8>, conversion: &Conversion, field: Field, int: Int, view: &View<'_>) {
     let field = Field { precision: None, ..field };
     let byte = int.bits as u8;
     match conversion.name {
         "C" => string(out, &escaped(&[byte]), field),
         "wc" | "lc" => match char::from_u32(int.as_unsigned() as u32) {
-            Some(c) => string(out, c.encode_utf8(&mut [0; 4]).as_bytes(), field),
+            Some(c) => data(out, c.encode_utf8(&mut [0; 4]).as_bytes(), field, view),
             None => string(out, b"?", field),
         },
-        _ => string(out, &[byte], field),
+        _ => data(out, &[byte], field, view),
     }
 }
 
@@ -240,7 +258,7 @@ mod tests {
         let format = plane::format::parse(format).unwrap();
         let options = Options { target: Some(7), ..Options::default() };
         let mut out = Vec::new();
-        printf(&mut out, &format, args, &mut View { options: &options, symbols: &mut NoSymbols });
+        printf(&mut out, &format, args, &mut View::new(&options, &mut NoSymbols, false));
         String::from_utf8(out).unwrap()
     }
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use consumer::{
-    Consumer, EnabledProbe, Layout, Options, Probe, Process, RawRecord, SlotSink, Source, Symbolizer, Text,
+    Consumer, EnabledProbe, Layout, Options, Output, Probe, Process, RawRecord, SlotSink, Source, Symbolizer,
+    Text,
 };
 use plane::desc::{Action, AddrForm, AggDesc, AggFunc, AggId, Datum, Field, LayoutBuilder, RecordDesc};
 use plane::ring::flags;
@@ -108,8 +109,8 @@ struct Recorded {
     data: Vec<u8>,
 }
 
-pub struct Session {
-    pub consumer: Consumer<Vec<u8>>,
+pub struct Session<W: Output = Vec<u8>> {
+    pub consumer: Consumer<W>,
     pub kernel: Kernel,
     clauses: Vec<(u32, Vec<Field>)>,
     keys: Vec<(AggDesc, Vec<Field>)>,
@@ -124,8 +125,18 @@ pub fn probe(id: u32, description: &str) -> Arc<Probe> {
 
 impl Session {
     pub fn new(options: Options) -> Self {
+        Session::with(Vec::new(), Box::new(Names), options)
+    }
+
+    pub fn output(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(self.consumer.output_mut())).into_owned()
+    }
+}
+
+impl<W: Output> Session<W> {
+    pub fn with(out: W, symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         Session {
-            consumer: Consumer::new(Vec::new(), Box::new(Text::new()), Box::new(Names), options),
+            consumer: Consumer::new(out, Box::new(Text::new()), symbols, options),
             kernel: Kernel::default(),
             clauses: Vec::new(),
             keys: Vec::new(),
@@ -230,10 +241,6 @@ impl Session {
     pub fn finish(&mut self) {
         self.drain();
         self.consumer.finish(&mut self.kernel).unwrap();
-    }
-
-    pub fn output(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(self.consumer.output_mut())).into_owned()
     }
 }
 

@@ -265,7 +265,7 @@ impl Body<'_> {
     fn column(&mut self, datum: Datum) -> Vec<Value> {
         match datum {
             Datum::Interned => vec![self.known_string()],
-            Datum::Str { .. } => vec![self.string(1)],
+            Datum::Str { .. } | Datum::Name { .. } => vec![self.string(1)],
             Datum::UserAddr(_) => vec![self.int(1), self.int(1)],
             Datum::Bytes { size } => vec![self.key_object(size)],
             _ if self.rng.one_in(2) => {

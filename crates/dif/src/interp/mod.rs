@@ -532,7 +532,7 @@ impl Frame<'_> {
             Datum::Int { size, .. } => word(0)[..usize::from(size).min(8)].to_vec(),
             Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => word(0).to_vec(),
             Datum::UserAddr(_) => [word(0), word(1)].concat(),
-            Datum::Str { size } => {
+            Datum::Str { size } | Datum::Name { size } => {
                 let mut text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();
                 text.truncate(size.saturating_sub(1) as usize);
                 text.resize(size as usize, 0);

@@ -345,6 +345,7 @@ impl Cursor {
         self.sign('(')?;
         let datum = match word.as_str() {
             "str" => Datum::Str { size: self.number()? },
+            "name" => Datum::Name { size: self.number()? },
             "bytes" => Datum::Bytes { size: self.number()? },
             "kstack" => Datum::KernelStack { frames: self.number()? },
             "ustack" => {

@@ -308,6 +308,7 @@ impl fmt::Display for FieldText {
         match self.0.datum {
             Datum::Int { size, signed } => f.write_str(name_of(INT, (size, signed))),
             Datum::Str { size } => write!(f, "str({size})"),
+            Datum::Name { size } => write!(f, "name({size})"),
             Datum::Interned => f.write_str("interned"),
             Datum::Bytes { size } => write!(f, "bytes({size})"),
             Datum::KernelStack { frames } => write!(f, "kstack({frames})"),

@@ -12,6 +12,8 @@
 use std::io;
 use std::rc::Rc;
 
+use diagnostics::control;
+
 use crate::open::Contents;
 use crate::wire::MAX_NAME;
 
@@ -418,7 +420,7 @@ impl Table {
                 continue;
             }
             text.truncate(end.unwrap_or(text.len()));
-            let name = String::from_utf8_lossy(&text);
+            let name = control::name(&text);
             let name = name.split('@').next().unwrap_or_default();
             return (!name.is_empty()).then(|| shortened(name));
         }
@@ -426,8 +428,8 @@ impl Table {
     }
 }
 
-/// A name within [`MAX_NAME`]: replacement characters are longer than what they replace.
-fn shortened(name: &str) -> String {
+/// A name within [`MAX_NAME`]: escapes are longer than what they stand for.
+pub(super) fn shortened(name: &str) -> String {
     let end = (0..=name.len().min(MAX_NAME)).rev().find(|end| name.is_char_boundary(*end));
     name[..end.unwrap_or(0)].into()
 }

@@ -9,8 +9,9 @@
 //! It is read once a change. The text is kept as it was read, with twelve bytes for each of its lines, and a line has at least
 //! six: so an index takes at most three times the size of the file.
 
-use std::fmt::Write;
+use diagnostics::control;
 
+use super::elf::shortened;
 use crate::open::{Contents, Handle, ProcessDir, Refusal, Rules};
 use crate::sys;
 use crate::wire::{Found, MAX_NAME};
@@ -159,22 +160,8 @@ impl PerfMap {
         let (start, size, name) = line(&self.text, found.at as usize)?;
         let delta = addr - start;
         let name = &name[..name.len().min(MAX_NAME)];
-        (delta < size).then(|| (delta, lossy(name)))
+        (delta < size).then(|| (delta, shortened(&control::name(name))))
     }
-}
-
-/// Text of at most [`MAX_NAME`] bytes.
-fn lossy(name: &[u8]) -> String {
-    let mut out = String::new();
-    for chunk in name.utf8_chunks() {
-        let more = if chunk.invalid().is_empty() { "" } else { "\u{fffd}" };
-        if out.len() + chunk.valid().len() + more.len() > MAX_NAME
-            || write!(out, "{}{more}", chunk.valid()).is_err()
-        {
-            break;
-        }
-    }
-    out
 }
 
 /// Where the lines of a text begin.
@@ -297,7 +284,7 @@ mod tests {
     fn names_are_text_of_bounded_length() {
         let long = "x".repeat(3 * MAX_NAME);
         let map = of(&[b"10 10 \xff\xfe\n20 10 ", long.as_bytes(), b"\n"].concat());
-        assert_eq!(map.find(0x10), Some((0, "\u{fffd}\u{fffd}".into())));
+        assert_eq!(map.find(0x10), Some((0, "\\377\\376".into())));
         assert_eq!(map.find(0x20).unwrap().1.len(), MAX_NAME);
     }
 }
