@@ -1,4 +1,5 @@
-//! Actions: the statements that record. Each decides its fields in the clause's record and what the consumer does.
+//! Actions: statements that record. Each action determines its fields in the clause's record and
+//! the consumer's action.
 
 use diagnostics::{Span, Tag};
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum, Field};
@@ -12,10 +13,10 @@ use crate::program::{Expr, ExprKind, KeyValue, Repr, StmtKind};
 use crate::session::{Checker, Checks, Wrong};
 use crate::tables::{self, ActionKind, FunctionKind, FunctionRow};
 
-/// The signal that stops a process whatever it does about signals.
+/// The stop signal, which a process cannot ignore or handle.
 const SIGSTOP: i64 = 19;
 
-/// A value that is recorded or is a key: its type, its column, and how it is computed.
+/// A value that is recorded or is a key: its type, its column, and its expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) ty: TypeId,
@@ -32,12 +33,13 @@ struct Formatted {
 }
 
 impl Checker<'_> {
-    /// Places a recorded value in the clause's record.
+    /// Allocates a field for a value in the clause's record.
     fn place_field(&mut self, column: Column) -> Field {
         self.clause.layout.push(column.datum(self.strsize))
     }
 
-    /// The action that an expression calls with a value that only records and keys can hold: `stack()`, `sym()` ….
+    /// The action that an expression calls, if only records and keys can hold its value: `stack()`,
+    /// `sym()` ….
     pub(crate) fn recordable(e: &ast::Expr) -> Option<(&'static FunctionRow, ActionKind, &[ast::Expr])> {
         let ast::ExprKind::Call { callee, args } = &e.kind else { return None };
         let ast::ExprKind::Ident(name) = &callee.kind else { return None };
@@ -48,7 +50,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A value to be recorded or to be a key column: an expression, or `stack()`, `sym()` and the like.
+    /// A value to record or to use as a key column: an expression, or `stack()`, `sym()` and
+    /// similar actions.
     pub(crate) fn recorded(&mut self, e: &ast::Expr) -> Checks<Recorded> {
         if let Some((row, kind, args)) = Self::recordable(e) {
             self.uses_word(row.kind.word(), row.name, e.span);
@@ -122,7 +125,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A constant above zero.
+    /// Requires a constant above zero.
     pub(crate) fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> Checks<u32> {
         let value = self.value(e)?;
         let signed = self.types.is_signed(value.ty);
@@ -146,7 +149,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Frames and string room of `ustack()`, or of `jstack()`, which is the same with defaults of its own.
+    /// Frames and string size of `ustack()`, or of `jstack()`, which has its own defaults.
     fn ustack_frames(&mut self, func: &str, jstack: bool, args: &[ast::Expr]) -> Checks<(u32, u32)> {
         let options = &self.cx.options;
         let (frames, strsize) = match jstack {
@@ -245,7 +248,8 @@ impl Checker<'_> {
         }
     }
 
-    /// `return()` gives the result of the function that begins: only its entry has one to give.
+    /// `return()` sets the result of the function that is entered, so it is only allowed at entry
+    /// probes.
     fn returns_from(&mut self, span: Span) -> Checks<()> {
         let fits = |p: &ProbeInfo| matches!(&*p.desc.provider, "fbt" | "rawfbt") && &*p.desc.name == "entry";
         let Some(other) = self.args.probes.iter().find(|p| !fits(p)) else { return Ok(()) };
@@ -266,7 +270,8 @@ impl Checker<'_> {
         Ok(StmtKind::Record(writes))
     }
 
-    /// `freopen("")` gives the first output back; "." is what the original's compiler makes of it, and so no name.
+    /// `freopen("")` restores the original output. The original's compiler uses "." for this, so
+    /// "." is not a file name.
     fn freopen(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
         if let [ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest @ ..] = args {
             match lit.text().as_str() {
@@ -301,14 +306,14 @@ impl Checker<'_> {
         Ok(StmtKind::Record(writes))
     }
 
-    /// A literal format and its arguments, placed in the record.
+    /// A literal format and its arguments, with fields in the record.
     fn formatted(&mut self, func: &str, args: &[ast::Expr]) -> Checks<Formatted> {
         let Some((format, args)) = args.split_first() else { return Err(Wrong) };
         let text = match &format.kind {
             ast::ExprKind::Str(lit) => lit.text(),
             _ => {
                 let value = self.typed(format)?;
-                // A string first, then a constant one.
+                // The type is checked first, then whether the string is constant.
                 let (tag, wanted) = match self.fits(TypeId::STRING, &value) {
                     true => (Tag::D_PRINTF_ARG_FMT, "string constant"),
                     false => (Tag::D_PROTO_ARG, "string"),
@@ -355,7 +360,7 @@ impl Checker<'_> {
         self.format_value(func, value)
     }
 
-    /// An argument that must be an aggregation which has been assigned; `n` counts from 1.
+    /// An argument that must be an aggregation which has been assigned. `n` counts from 1.
     fn aggregation(
         &mut self,
         func: &str,
@@ -457,7 +462,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// `clear`, `trunc`, `normalize`, `denormalize`: done by the consumer in record order.
+    /// `clear`, `trunc`, `normalize`, `denormalize`: the consumer executes these in record order.
     fn library_action(
         &mut self,
         func: &str,

@@ -12,7 +12,7 @@ use crate::session::{AggInfo, Checker, Checks, Wrong};
 use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
 
 impl Checker<'_> {
-    /// The statement `@a[keys] = value`.
+    /// Checks the statement `@a[keys] = value`.
     pub(crate) fn aggregate(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
         let name = agg.name.text.clone();
         let out = self.aggregate_inner(agg, value, span);
@@ -53,7 +53,7 @@ impl Checker<'_> {
         Ok(StmtKind::Aggregate { agg: id, key, args })
     }
 
-    /// The call of an aggregating function right of `=`.
+    /// The call of an aggregating function on the right of `=`.
     fn aggregating_call<'e>(
         &mut self,
         agg: &ast::AggRef,
@@ -71,7 +71,7 @@ impl Checker<'_> {
         self.fail(Tag::D_AGG_FUNC, value.span, message)
     }
 
-    /// The aggregation of this name, if it was used before; its function must be the same.
+    /// The aggregation of this name, if it was used before. Its function must be the same.
     fn known(&mut self, name: &str, func: AggFunc, span: Span, call: Span) -> Checks<Option<AggId>> {
         let Some(id) = self.agg(name) else { return Ok(None) };
         let info = &self.aggs[id.0 as usize];
@@ -128,7 +128,7 @@ impl Checker<'_> {
     fn match_keys(&mut self, id: AggId, keys: &[Recorded], span: Span) -> Checks<()> {
         let info = self.aggs[id.0 as usize].clone();
         let prefix = format!("@{}", info.name);
-        // Stacks and symbols are compared by type; they stand in as expressions of that type.
+        // Stacks and symbols are compared by type, so expressions of that type represent them.
         let values: Vec<Expr> = keys
             .iter()
             .map(|k| match &k.value {
@@ -153,7 +153,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The function with its parameters, and the arguments that are computed.
+    /// The function with its parameters, and the arguments that are evaluated at run time.
     fn aggregating_args(
         &mut self,
         row: &FunctionRow,
@@ -184,7 +184,7 @@ impl Checker<'_> {
             Aggregating::Lquantize => self.lquantize(&values, span)?,
             Aggregating::Llquantize => self.llquantize(&values, span)?,
         };
-        // The parameters stand between the value and the increment.
+        // The parameters are between the value and the increment.
         values.drain(1.min(values.len())..(1 + parameters).min(values.len()));
         if let [_, increment, ..] = &values[..]
             && !self.types.is_scalar(increment.ty)

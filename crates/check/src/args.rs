@@ -1,10 +1,11 @@
-//! `args[n]`: an argument of the probe as what it is.
+//! `args[n]`: typed arguments of a probe.
 //!
-//! The catalog is asked for a probe's types when a clause says `args` for the first time. A clause for several probes
-//! needs one meaning: the probes of one description must agree on the arguments that the clause uses. Where descriptions
-//! of one clause (`read:entry, write:entry`) do not agree with each other, the clause is checked once for each kind, as if
-//! it had been written so often: see [`Checker::clause`]. (The original does that for every description, and refuses
-//! descriptions with globs altogether.)
+//! The catalog is queried for a probe's argument types at the first `args` in a clause. A clause
+//! for several probes needs one meaning: the probes of one description must agree on the arguments
+//! that the clause uses. If the descriptions of a clause (`read:entry, write:entry`) do not agree
+//! with each other, the clause is checked once for each group of descriptions, as if it had been
+//! written several times; see [`Checker::clause`]. (The original does this for every description,
+//! and rejects descriptions with globs.)
 
 use std::rc::Rc;
 
@@ -16,21 +17,21 @@ use types::{Kind, TypeId};
 use crate::program::{Builtin, ClausePattern, Expr, ExprKind};
 use crate::session::{Checker, Checks, Wrong};
 
-/// One description of a clause, and the probes that it adds.
+/// One description of a clause, with the probes that no earlier description of the clause matches.
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
     pub(crate) pattern: ClausePattern,
     pub(crate) probes: Rc<[ProbeInfo]>,
 }
 
-/// What `args[]` means in the clause in hand.
+/// The meaning of `args[]` in the current clause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArgsOf {
-    /// What it is checked for; `None` outside of clauses.
+    /// The description for which the clause is checked; `None` outside of clauses.
     pub(crate) described: Option<Described>,
     /// All probes of the clause.
     pub(crate) probes: Rc<[ProbeInfo]>,
-    /// The arguments that were used.
+    /// Indexes of the arguments used.
     pub(crate) used: Vec<usize>,
 }
 
@@ -84,7 +85,7 @@ impl Checker<'_> {
         };
         let args = self.cx.catalog.args(&first.desc);
         let arg = nth(&args);
-        // Of thousands of probes the first that differs is enough.
+        // The first differing probe is enough; there may be thousands.
         let other = described.probes.iter().skip(1).find_map(|p| {
             let other = nth(&self.cx.catalog.args(&p.desc));
             (!self.same_arg(arg.as_ref(), other.as_ref())).then_some((p, other))
@@ -135,7 +136,7 @@ impl Checker<'_> {
                 && same(a.shown_type(self.types), b.shown_type(self.types))
     }
 
-    /// True when two descriptions give the arguments that were used the same meaning.
+    /// True if the used arguments have the same meaning in two descriptions.
     pub(crate) fn same_args(&self, a: &Described, b: &Described, used: &[usize]) -> bool {
         let (Some(a), Some(b)) = (a.probes.first(), b.probes.first()) else { return true };
         let (a, b) = (self.cx.catalog.args(&a.desc), self.cx.catalog.args(&b.desc));
@@ -179,7 +180,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An argument as what the kernel passes.
+    /// An argument as the kernel passes it.
     fn native_arg(&mut self, n: i64, arg: &ArgType, ty: TypeId, span: Span) -> Checks<Expr> {
         let raw = Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty: TypeId::LONG, span };
         let in_kernel = |ty| Expr { kind: ExprKind::Builtin(Builtin::KernelArg(arg.from)), ty, span };

@@ -1,4 +1,4 @@
-//! Calls: prototypes, and the subroutines.
+//! Calls: prototypes and subroutines.
 
 use diagnostics::{Span, Tag, nearest};
 use syntax::ast;
@@ -11,13 +11,13 @@ use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
 /// One parameter of a prototype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Param {
-    /// `None`: anything.
+    /// `None` accepts any type.
     ty: Option<TypeId>,
     optional: bool,
 }
 
 impl Checker<'_> {
-    /// The row of the function that is called.
+    /// The row of the called function.
     pub(crate) fn callee(&mut self, callee: &ast::Expr) -> Checks<&'static FunctionRow> {
         let ast::ExprKind::Ident(name) = &callee.kind else {
             if matches!(callee.kind, ast::ExprKind::Error) {
@@ -45,7 +45,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
     }
 
-    /// A call inside an expression: only subroutines give values.
+    /// A call in an expression. Only subroutines have values.
     pub(crate) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Checks<Expr> {
         let row = self.callee(callee)?;
         match row.kind {
@@ -56,13 +56,14 @@ impl Checker<'_> {
                         let shown = format!("{}( )", row.name);
                         self.call_inline((row.name, &shown), &inline, args, span)
                     }
-                    // The library could not be had: it has said why, or there is none.
+                    // The library is not available: the error is already reported, or no library is
+                    // loaded.
                     None => self.unsupported(span, format!("{}( ) without its library", row.name)),
                 }
             }
             FunctionKind::Subroutine(sub) => {
                 let mut values = self.values(args)?;
-                // A string that is copied from is a pointer to its characters.
+                // A string as the source of a copy is a pointer to its characters.
                 if let (Subroutine::Memory(MemoryCall::Bcopy | MemoryCall::Copyout), Some(first)) =
                     (sub, values.first_mut())
                     && self.types.is_string(first.ty)
@@ -101,24 +102,24 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks all arguments, so that each gets its complaint.
+    /// Checks all arguments, so that errors in each are reported.
     pub(crate) fn values(&mut self, args: &[ast::Expr]) -> Checks<Vec<Expr>> {
         let checked: Vec<Checks<Expr>> = args.iter().map(|a| self.typed(a)).collect();
         checked.into_iter().collect()
     }
 
-    /// An operand whose type is looked at first: a call of an action is a void value there, and is told as what it is only
-    /// where no type is asked for.
+    /// An operand whose type is checked first. There a call of an action is a void value. Only
+    /// where no type is required is it reported as an action.
     pub(crate) fn typed(&mut self, e: &ast::Expr) -> Checks<Expr> {
         if self.is_void_call(e) {
-            // No value is made of it: nothing takes a void one.
+            // No code reads this value, because no operator accepts a void operand.
             let kind = ExprKind::Bound(u32::MAX);
             return Ok(Expr { kind, ty: TypeId::VOID, span: e.span });
         }
         self.value(e)
     }
 
-    /// A call of an action or an aggregating function, which give no value.
+    /// True for a call of an action or an aggregating function, which have no value.
     pub(crate) fn is_void_call(&self, e: &ast::Expr) -> bool {
         let ast::ExprKind::Call { callee, .. } = &e.kind else { return false };
         let ast::ExprKind::Ident(name) = &callee.kind else { return false };
@@ -145,7 +146,7 @@ impl Checker<'_> {
         (params, variadic)
     }
 
-    /// The number of arguments against the row's prototype.
+    /// Compares the number of arguments with the row's prototype.
     pub(crate) fn check_length(&mut self, row: &FunctionRow, count: usize, span: Span) -> Checks<()> {
         let (params, variadic) = self.params(row);
         let required = params.iter().filter(|p| !p.optional).count();
@@ -162,7 +163,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Number and types of arguments against the row's prototype; converts them.
+    /// Compares number and types of arguments with the row's prototype, and converts them.
     pub(crate) fn check_prototype(
         &mut self,
         row: &FunctionRow,
@@ -194,9 +195,10 @@ impl Checker<'_> {
         Ok(out)
     }
 
-    /// An argument as it is passed. D's `int` says what kind of number is meant and not how wide it is: an argument keeps
-    /// its 64 bits, so that a position beyond 32 bits is behind the end and not somewhere else. Unsigned parameters are
-    /// what they say: `htons()` is of 16 bits.
+    /// An argument as it is passed. D's `int` parameter states the kind of number but not its
+    /// width: an argument keeps its 64 bits, so that a position beyond 32 bits is after the end of
+    /// a string and not elsewhere. Unsigned parameters are exact: the parameter of `htons()` has 16
+    /// bits.
     fn passed(&self, value: Expr, ty: TypeId) -> Expr {
         match self.types.as_int(ty) {
             Some(int) if int.signed && int.size < 8 => self.convert(value, TypeId::LONG),

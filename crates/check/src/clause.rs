@@ -22,16 +22,16 @@ pub(crate) struct Whole {
     pub(crate) probes: Rc<[ProbeInfo]>,
 }
 
-/// What of a clause is checked first.
+/// Which part of a clause is checked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Its actions.
+    /// The actions.
     ActionsFirst,
-    /// Its predicate.
+    /// The predicate.
     PredicateFirst,
 }
 
-/// How many of each there were.
+/// Sizes of the tables, for a rollback.
 pub(crate) struct Mark {
     vars: usize,
     aggs: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Mark {
     faults: usize,
 }
 
-/// The probes of several descriptions, each once, by id.
+/// The probes of several descriptions, without duplicates, by id.
 fn together(described: &[Described]) -> Rc<[ProbeInfo]> {
     if let [only] = described {
         return only.probes.clone();
@@ -91,8 +91,9 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a clause for these probes. As in the original the actions come first, so that a variable whose type only they
-    /// say may stand in the predicate; where they miss one, the predicate may have it, and comes first.
+    /// Checks a clause for these probes. As in the original, the actions are checked first, so that
+    /// the predicate may use a variable that only the actions define. If the actions lack a
+    /// definition, the predicate may contain it, and is checked first instead.
     fn clause_for(&mut self, clause: &ast::Clause, whole: Whole) {
         if clause.predicate.is_none() {
             return self.clause_in_order(clause, &whole, Order::ActionsFirst);
@@ -105,7 +106,7 @@ impl Checker<'_> {
         }
         let faults = self.roll_back(&before);
         self.clause_in_order(clause, &whole, Order::PredicateFirst);
-        // If it is wrong in any order, what it lacks in both is what is said.
+        // If both orders fail, the errors that they have in common are reported.
         if self.sink.iter().len() - before.faults > faults.len() {
             self.sink.take_back(before.faults);
             faults.into_iter().for_each(|f| self.sink.push(f));
@@ -128,7 +129,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Complaints are about the action list.
+    /// Errors refer to the action list.
     pub(crate) fn action_list<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.sink.enter(Some("action list"));
         let checked = check(self);
@@ -136,7 +137,7 @@ impl Checker<'_> {
         checked
     }
 
-    /// The predicate, with what options add to it.
+    /// The predicate, extended by options.
     pub(crate) fn whole_predicate(&mut self, clause: &ast::Clause, whole: &Whole) -> Option<Expr> {
         let outer = self.sink.enter(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
@@ -144,7 +145,7 @@ impl Checker<'_> {
         self.on_cpu(clause.span, predicate, &whole.probes)
     }
 
-    /// How far the session has come.
+    /// The current sizes of the tables.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             vars: self.vars.len(),
@@ -177,7 +178,7 @@ impl Checker<'_> {
         };
     }
 
-    /// Checks statements, and tells whether there was none.
+    /// Checks statements. The flag is true if there was none.
     pub(crate) fn statements(&mut self, stmts: &[ast::Stmt]) -> (Vec<Stmt>, bool) {
         let mut body = Vec::new();
         let mut empty = true;
@@ -192,7 +193,7 @@ impl Checker<'_> {
         (body, empty)
     }
 
-    /// Makes a clause, or a part of one, of what was collected since [`Checker::start_clause`].
+    /// Makes a clause, or a part of one, from what was collected since [`Checker::start_clause`].
     pub(crate) fn end_clause(
         &mut self,
         whole: &Whole,
@@ -224,14 +225,15 @@ impl Checker<'_> {
 
     fn predicate(&mut self, e: &ast::Expr) -> Checks<Expr> {
         let value = match e.kind {
-            // Of a dynamic type.
+            // It has a dynamic type.
             ast::ExprKind::Agg(_) => Expr { kind: ExprKind::Bound(u32::MAX), ty: TypeId::DYN, span: e.span },
             _ => self.typed(e)?,
         };
         self.scalar(value, Tag::D_PRED_SCALAR, e.span, "predicate result must be of scalar type")
     }
 
-    /// `-xcpu`: only on that CPU. The probes of the session itself fire wherever `dtrace` runs.
+    /// `-xcpu`: restricts a clause to that CPU. The probes of the session itself fire on the CPU on
+    /// which `dtrace` runs.
     fn on_cpu(&self, span: Span, predicate: Option<Expr>, probes: &[ProbeInfo]) -> Option<Expr> {
         let ours = |p: &ProbeInfo| &*p.desc.provider == "dtrace";
         let Some(cpu) = self.cx.options.cpu.filter(|_| !probes.iter().all(ours)) else { return predicate };
@@ -258,7 +260,7 @@ impl Checker<'_> {
         })
     }
 
-    /// What is left of a statement after constant conditions have selected their arms.
+    /// The remaining expression after constant conditions have selected their branches.
     fn selected<'e>(&mut self, mut e: &'e ast::Expr) -> Checks<&'e ast::Expr> {
         while let ast::ExprKind::Cond { cond, then, otherwise } = &e.kind {
             match self.value(cond)?.as_const() {
@@ -270,7 +272,7 @@ impl Checker<'_> {
         Ok(e)
     }
 
-    /// A statement; `None` when nothing is left to do for it.
+    /// Checks a statement; `None` if nothing remains to be executed.
     fn statement(&mut self, e: &ast::Expr) -> Checks<Option<StmtKind>> {
         let e = self.selected(e)?;
         match &e.kind {
@@ -310,7 +312,7 @@ impl Checker<'_> {
         }
         let value = self.value(e)?;
         let value = self.assigned_translated(value, e.span)?;
-        // A bare constant has no effect (what a dropped arm of `?:` leaves).
+        // A constant alone has no effect. It may remain of a dropped branch of `?:`.
         if value.as_const().is_some() {
             return Ok(None);
         }
@@ -406,7 +408,8 @@ impl Checker<'_> {
             .or_else(|| near(&pattern.function, &known(FieldKind::Function)))
             .or_else(|| near(&pattern.name, &names()))
             .or_else(|| {
-                // Of probes without functions the name is easily given as one.
+                // For probes without functions, users often write the name in place of the
+                // function.
                 let function = &pattern.function;
                 let misplaced = !function.is_empty() && pattern.name.is_empty() && names().contains(function);
                 misplaced.then(|| format!("`{function}` is a name: {}:::{function}", pattern.provider))

@@ -1,14 +1,15 @@
 //! Columns of keys, joined over all uses in the session.
 //!
-//! A key must look the same wherever it is used, but each use knows only its own expression. So a column collects what
-//! its uses are, and only when all programs are checked it becomes a [`Datum`]: the cheapest that holds them all. For
-//! strings the order is interned number, 16 bytes of `execname`, whole string; for integers it is the widest.
+//! A key must have the same layout in every use, but each use knows only its own expression. So a
+//! column collects the properties of its uses, and after all programs are checked it becomes a
+//! [`Datum`]: the cheapest that can hold them all. For strings the order is interned number, 16
+//! bytes of `execname`, whole string. For integers it is the widest.
 
 use plane::desc::{AddrForm, Datum, Field, LayoutBuilder};
 
 use crate::program::StrSource;
 
-/// Bytes that hold every `execname`, NUL included.
+/// Number of bytes that hold every `execname`, including the NUL.
 const COMM: usize = 16;
 
 /// What the uses of a column have in common so far.
@@ -34,7 +35,7 @@ pub(crate) enum Column {
     UserAddr(AddrForm),
 }
 
-/// Which sources a string column has.
+/// The origins of the strings in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StrUses {
     longest: usize,
@@ -67,7 +68,7 @@ impl StrUses {
 }
 
 impl Column {
-    /// The column that holds both.
+    /// The column that can hold values of both.
     pub(crate) fn join(self, other: Column) -> Column {
         match (self, other) {
             (Column::Int { size: a, .. }, Column::Int { size: b, .. }) if b > a => other,
@@ -87,7 +88,7 @@ impl Column {
         }
     }
 
-    /// What the column is made of.
+    /// The datum of the column.
     pub(crate) fn datum(self, strsize: u32) -> Datum {
         match self {
             Column::Int { size, signed } => Datum::Int { size, signed },
@@ -101,7 +102,7 @@ impl Column {
     }
 }
 
-/// Lays out a key; its columns and its bytes.
+/// Lays out a key. Returns its columns and its size.
 pub(crate) fn key_layout(columns: &[Column], strsize: u32) -> (Vec<Field>, u32) {
     let mut layout = LayoutBuilder::default();
     let fields = columns.iter().map(|c| layout.push_key(c.datum(strsize))).collect();

@@ -1,8 +1,9 @@
 //! Values and conversions.
 //!
-//! D computes in 64 bits and looks at the static type only where a value is cast, stored or recorded. So an expression
-//! of type `int` may hold more than 32 bits until then ("not normal"), and a conversion first cuts the value to the
-//! type it has, then extends it to the one it gets. Constants are converted here and now.
+//! D computes in 64 bits. The static type of a value matters only when it is cast, stored or
+//! recorded. Until then an expression of type `int` may have more than 32 significant bits ("not
+//! normal"). So a conversion first truncates the value to its own type, then extends it to the new
+//! type. Constants are converted at compile time.
 
 use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
@@ -16,7 +17,8 @@ pub(crate) fn cut(value: i64, size: u8, signed: bool) -> i64 {
 }
 
 impl Checker<'_> {
-    /// Turns an object in memory into its value: scalars are loaded, arrays become pointers, structs stay.
+    /// Converts an object in memory to its value: scalars are loaded, arrays become pointers,
+    /// structs are unchanged.
     pub(crate) fn rvalue(&mut self, e: Expr) -> Checks<Expr> {
         let ExprKind::Deref { addr, user } = e.kind else { return Ok(e) };
         let load = |addr, size, signed| ExprKind::Load { addr, size, signed, user };
@@ -25,7 +27,7 @@ impl Checker<'_> {
                 (load(addr, int.size, int.signed), e.ty)
             }
             Kind::Pointer { target, userland } => {
-                // A pointer found in user memory points into user memory.
+                // A pointer read from user memory points into user memory.
                 let ty = if user && !userland { self.types.user_pointer(target) } else { e.ty };
                 (load(addr, 8, false), ty)
             }
@@ -49,7 +51,7 @@ impl Checker<'_> {
         Ok(Expr { kind, ty, span: e.span })
     }
 
-    /// Complains about a struct or union of which no more than its tag is known.
+    /// Reports an error for a struct or union of which only the tag is known.
     pub(crate) fn not_incomplete(&mut self, ty: TypeId, span: Span) -> Checks<()> {
         self.types.complete(ty);
         if !matches!(self.types.base_kind(ty), Kind::Sou { complete: false, .. }) {
@@ -63,7 +65,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help)
     }
 
-    /// True when the 64 bits of the value are within its type.
+    /// True if the 64-bit value is known to be within the range of its type.
     fn normal(&self, e: &Expr, int: Int) -> bool {
         if int.size >= 8 {
             return true;
@@ -104,7 +106,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Convert { size, signed, value: Box::new(e) }, ty, span }
     }
 
-    /// Converts between integers, or views an integer as a pointer and back.
+    /// Converts between integers, or reinterprets an integer as a pointer or a pointer as an
+    /// integer.
     pub(crate) fn convert(&self, e: Expr, to: TypeId) -> Expr {
         let span = e.span;
         let from = self.types.as_int(e.ty);
@@ -120,7 +123,7 @@ impl Checker<'_> {
             if from.is_some_and(|i| i.class == IntClass::Bool) {
                 return Expr { ty: to, ..e };
             }
-            // What is beyond the type is no part of the value: a char of 256 is 0.
+            // Bits beyond the type are not part of the value: a char of 256 is 0.
             let e = match from {
                 Some(int) if !self.normal(&e, int) => self.narrow(e, int.size, int.signed),
                 _ => e,
@@ -148,7 +151,8 @@ impl Checker<'_> {
         Expr { ty: to, ..e }
     }
 
-    /// A string from what D takes for one: a string itself, `char *`, `char []`, or the constant 0.
+    /// Converts to a string what D accepts as one: a string, `char *`, `char []`, or the constant
+    /// 0.
     pub(crate) fn to_string(&self, e: Expr) -> Expr {
         let span = e.span;
         if self.types.is_string(e.ty) {
@@ -160,7 +164,8 @@ impl Checker<'_> {
         self.load_string(e, span)
     }
 
-    /// The string at an address; of an array no more than it holds, for its last byte need not be NUL.
+    /// The string at an address. An array is read up to its size, because its last byte need not be
+    /// NUL.
     pub(crate) fn load_string(&self, e: Expr, span: Span) -> Expr {
         let e = match self.characters(e) {
             Ok(text) => return Expr { span, ..text },
@@ -173,7 +178,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::LoadStr { addr, user, max }, ty: TypeId::STRING, span }
     }
 
-    /// The string whose characters an array or pointer is made of, or the value as it is.
+    /// The string from which an array or pointer to characters was made. `Err` is the unchanged
+    /// value.
     pub(crate) fn characters(&self, e: Expr) -> Result<Expr, Expr> {
         let (ty, span) = (e.ty, e.span);
         match e.kind {
@@ -194,7 +200,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An array that is made of a string's characters as that string; any other value as it is.
+    /// An array made from a string's characters, as that string. Any other value is unchanged.
     pub(crate) fn text_array(&self, e: Expr) -> Expr {
         match e.kind {
             ExprKind::Array { .. } => self.characters(e).unwrap_or_else(|e| e),
@@ -202,8 +208,8 @@ impl Checker<'_> {
         }
     }
 
-    /// An array of characters as the string it holds: what is recorded, is a key, or is the first value of a variable.
-    /// Pointers stay pointers.
+    /// An array of characters as a string, for recording, as a key, or as a variable's first value.
+    /// Pointers are unchanged.
     pub(crate) fn text_of_array(&self, e: Expr) -> Expr {
         if matches!(e.kind, ExprKind::Array { .. }) && self.types.is_string_like(e.ty) {
             return self.to_string(e);
@@ -211,7 +217,7 @@ impl Checker<'_> {
         e
     }
 
-    /// Whether an argument, key or assigned value fits a type.
+    /// True if an argument, key or assigned value fits a type.
     pub(crate) fn fits(&self, to: TypeId, e: &Expr) -> bool {
         let zero = e.as_const() == Some(0);
         if self.types.is_pointer(to) && self.types.is_integer(e.ty) {
@@ -228,7 +234,8 @@ impl Checker<'_> {
         if self.types.is_string(to) { self.to_string(e) } else { self.convert(e, to) }
     }
 
-    /// A value that is zero or not: integers and pointers. An array is neither, though its address is a pointer.
+    /// Requires a scalar: an integer or a pointer. An array is not a scalar, though its address is
+    /// a pointer.
     pub(crate) fn scalar(&mut self, e: Expr, tag: Tag, span: Span, message: &str) -> Checks<Expr> {
         let array = matches!(e.kind, ExprKind::Array { .. });
         if !array && (self.types.is_integer(e.ty) || self.types.is_pointer(e.ty)) {

@@ -10,25 +10,26 @@ use crate::program::{Repr, Scope, StrSource};
 use crate::session::{Checker, Checks, VarType, Wrong};
 use crate::tables;
 
-/// What a declarator makes of its base type.
+/// The result of applying a declarator to its base type.
 enum Declared {
     Object(TypeId),
     /// An associative array: element type and key types.
     Tuple(TypeId, Vec<(TypeId, Span)>),
 }
 
-/// What `[]` means in a declarator.
+/// The meaning of `[]` in a declarator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unsized {
     Refused,
-    /// A parameter: an array is passed as a pointer.
+    /// In a parameter: an array is passed as a pointer.
     Pointer,
-    /// The last member of a struct: what follows it in memory.
+    /// In the last member of a struct: the memory that follows the struct.
     Flexible,
 }
 
-/// `` D`name `` and `` C`name `` are types of the program and of D and C themselves, whatever the kernel calls so. (In the original
-/// these are two: what a program declares, and C's own types with those of headers. One finds the other there too.)
+/// `` D`name `` and `` C`name `` are types of the program, of D and of C, whatever types of that
+/// name the kernel has. (In the original these are two scopes: types that a program declares, and
+/// C's types with those of headers. Each finds the other's types too.)
 fn is_own_scope(module: &ast::Name) -> bool {
     matches!(module.text.as_str(), "D" | "C")
 }
@@ -83,7 +84,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What was found, or a complaint about kind (`None`: a typedef), module and name.
+    /// The type found, or an error with kind (`None`: a typedef), module and name.
     fn known_type(
         &mut self,
         found: Option<TypeId>,
@@ -105,7 +106,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_TYPE_ERR, span, message, help)
     }
 
-    /// A struct, union or enum of one scope.
+    /// A struct, union or enum in a scope.
     fn scoped_tag(&mut self, module: &ast::Name, kind: TagKind, tag: &str) -> Option<TypeId> {
         if !is_own_scope(module) {
             return self.types.find_tag_in(&module.text, kind, tag);
@@ -312,7 +313,7 @@ impl Checker<'_> {
                 }
                 DeclPartKind::Array(Some(size)) => match self.value(size)?.as_const().map(u64::try_from) {
                     Some(Ok(n)) if n > 0 => self.types.array(ty, n),
-                    // GNU C's older way to say `[]`.
+                    // GNU C's older form of `[]`.
                     Some(Ok(0)) if i == 0 && open == Unsized::Flexible && self.cx.map.is_included(d.span) => {
                         self.types.array(ty, 0)
                     }
@@ -342,7 +343,7 @@ impl Checker<'_> {
         Ok(Declared::Object(ty))
     }
 
-    /// The type that a declarator makes, where an associative array may not stand.
+    /// The type of a declarator that must not be an associative array.
     pub(crate) fn object(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<TypeId> {
         match self.declarator(base, d, userland, Unsized::Refused)? {
             Declared::Object(ty) => Ok(ty),
@@ -389,7 +390,7 @@ impl Checker<'_> {
         let included = self.cx.map.is_included(declarator.span);
         let class = d.specs.storage.map(|s| s.class);
         if included && class == Some(StorageClass::Extern) {
-            // A header's functions and variables are a process's; D has its own.
+            // Functions and variables of a header belong to a process. D has its own.
             return Ok(());
         }
         let declared = self.declarator(base, declarator, d.specs.quals.is_userland, Unsized::Refused)?;
@@ -432,7 +433,7 @@ impl Checker<'_> {
                 let message = format!("functions may not be declared as local variables: {word}");
                 return self.fail(Tag::D_DECL_BADCLASS, span, message);
             }
-            // It says what the function is, and nothing can call it.
+            // The declaration states the type of a function, which D cannot call.
             return Ok(());
         }
         if self.types.is_void(ty) {
@@ -472,7 +473,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A declared key column; a string column starts as cheap as can be, as a declaration is no use.
+    /// A declared key column. A string column starts with the cheapest representation, because a
+    /// declaration is not a use.
     fn declared_column(&mut self, ty: TypeId, i: usize, span: Span) -> Checks<Column> {
         match self.repr(self.types.decay(ty)) {
             Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),

@@ -1,4 +1,4 @@
-//! A checked program as text, for golden tests and `-x tree`.
+//! Prints a checked program as text, for golden tests and `-x tree`.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use types::Types;
 
 use crate::program::{Checked, Clause, Expr, ExprKind, Form, KeyValue, Place, StmtKind};
 
-/// The checked program, one line a fact.
+/// The text of a checked program, with one fact per line.
 pub fn dump(checked: &Checked, types: &Types) -> String {
     let mut out = String::new();
     for v in &checked.vars {

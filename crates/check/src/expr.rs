@@ -1,4 +1,4 @@
-//! Expressions: constants, names, unary operators, members, `sizeof` and its like.
+//! Expressions: constants, names, unary operators, members, `sizeof` and similar operators.
 
 use arith::UnOp;
 use diagnostics::{Span, Tag, nearest};
@@ -14,13 +14,13 @@ use crate::tables::{self, Fact, VariableKind};
 pub(crate) const MAX_DEPTH: u32 = 512;
 
 impl Checker<'_> {
-    /// Checks an expression and gives its value.
+    /// Checks an expression and returns its value.
     pub(crate) fn value(&mut self, e: &ast::Expr) -> Checks<Expr> {
         let e = self.expr(e)?;
         self.rvalue(e)
     }
 
-    /// Checks an expression; memory objects stay objects.
+    /// Checks an expression. Objects in memory remain objects.
     pub(crate) fn expr(&mut self, e: &ast::Expr) -> Checks<Expr> {
         if self.depth >= MAX_DEPTH {
             return self.fail(Tag::D_SYNTAX, e.span, "expression is nested too deeply");
@@ -79,7 +79,7 @@ impl Checker<'_> {
                     return self.symbol_as(to, addr, name, span);
                 }
                 let value = match to {
-                    // What an action gives is not even nothing.
+                    // An action has no value, not even a void one.
                     Ok(to) if !self.types.is_void(to) => self.typed(operand)?,
                     _ => self.value(operand)?,
                 };
@@ -103,7 +103,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The action that an expression calls, if it is such a call.
+    /// The action that an expression calls, if the expression is such a call.
     pub(crate) fn action_name<'e>(&self, e: &'e ast::Expr) -> Option<&'e str> {
         let ast::ExprKind::Call { callee, .. } = &e.kind else { return None };
         let ast::ExprKind::Ident(name) = &callee.kind else { return None };
@@ -174,7 +174,7 @@ impl Checker<'_> {
             let message = format!("{} '{word}' may not be referenced as scalar", row.kind.word());
             return self.fail(Tag::D_IDENT_BADREF, span, message);
         }
-        // A library first: the kernel's types are not read for a word that one of ours defines.
+        // Libraries come first: the kernel's types are not read for a name that a library defines.
         if self.types.declared_enumerator(word).is_none() && self.need(word) {
             return self.ident(name, span);
         }
@@ -192,7 +192,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
     }
 
-    /// `self` and `this` stand only before `->` and a name.
+    /// `self` and `this` are only allowed before `->` and a name.
     pub(crate) fn scope_alone(&mut self, word: &str, span: Span) -> Checks<()> {
         match word {
             "self" | "this" => {
@@ -246,7 +246,7 @@ impl Checker<'_> {
             UnaryOp::Deref => self.typed(operand)?,
             _ => self.value(operand)?,
         };
-        // What a translated pointer points to is the translated object.
+        // The target of a translated pointer is the translated object.
         if let (UnaryOp::Deref, ExprKind::Xlated { translator, pointer: true, input }) = (op, &value.kind) {
             return Ok(self.translated(*translator, false, (**input).clone(), span));
         }
@@ -267,8 +267,8 @@ impl Checker<'_> {
             }
             UnaryOp::Plus => return Ok(Expr { span, ..value }),
             UnaryOp::Neg => match (constant, self.types.as_int(ty)) {
-                // A minus and a literal are one constant: -1U is 4294967295, as in C. What has an unsigned type by a
-                // cast or a name is computed in 64 bits, as when the program runs.
+                // A minus and a literal are one constant: -1U is 4294967295, as in C. A value that
+                // is unsigned by a cast or a name is computed in 64 bits, as at run time.
                 (Some(v), Some(i)) if !i.signed && matches!(operand.kind, ast::ExprKind::Int(_)) => {
                     ExprKind::Int(crate::convert::cut(v.wrapping_neg(), i.size, false))
                 }
@@ -311,7 +311,7 @@ impl Checker<'_> {
         Ok(Expr { kind: ExprKind::Deref { addr: Box::new(value), user }, ty: target, span })
     }
 
-    /// `s + n` for a string: what is left of it from there on.
+    /// `s + n` for a string: the rest of the string from that position.
     pub(crate) fn tail(&self, s: Expr, n: Expr, span: Span) -> Expr {
         if n.as_const() == Some(0) {
             return Expr { span, ..s };
@@ -356,7 +356,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The member as an object in memory; for a bit-field, the object is the struct and the access is given.
+    /// The member as an object in memory. For a bit-field the object is the struct, and the access
+    /// is returned too.
     pub(crate) fn member(
         &mut self,
         base: &ast::Expr,
@@ -419,7 +420,7 @@ impl Checker<'_> {
         Ok((Expr { kind: ExprKind::Deref { addr, user }, ty: found.ty, span }, None))
     }
 
-    /// `.` after a translated pointer, `->` after a translated struct.
+    /// Reports `.` after a translated pointer, or `->` after a translated struct.
     fn wrong_operator<T>(&mut self, object: &Expr, arrow: bool, span: Span) -> Checks<T> {
         let ty = self.name(self.translated_type(object));
         if arrow {
@@ -430,7 +431,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_OP_SOU, span, message, Some("did you mean `->`?".into()))
     }
 
-    /// An address some bytes further on.
+    /// An address plus a number of bytes.
     pub(crate) fn displace(&self, addr: Expr, bytes: i64, span: Span) -> Expr {
         if bytes == 0 {
             return addr;
@@ -473,7 +474,7 @@ impl Checker<'_> {
                 }
                 return self.sizeof(object.ty, span);
             }
-            // Dynamic and void: of no size.
+            // Dynamic and void expressions have no size.
             ast::ExprKind::Agg(_) => return self.sizeof(TypeId::VOID, span),
             _ if self.is_void_call(operand) => return self.sizeof(TypeId::VOID, span),
             _ => {}
@@ -529,7 +530,7 @@ impl Checker<'_> {
     }
 
     fn cast(&mut self, to: TypeId, value: Expr, span: Span) -> Checks<Expr> {
-        // An array is a pointer to its elements, but not a number.
+        // An array converts to a pointer to its elements, but not to a number.
         let array = matches!(value.kind, ExprKind::Array { .. }) && self.types.is_integer(to);
         if array || !self.types.castable(to, value.ty) {
             let from = self.object_type(&value);
@@ -545,14 +546,14 @@ impl Checker<'_> {
         }
         let value = if value.as_const().is_some() { self.fold_cast(value) } else { value };
         let value = match value.kind {
-            // An array that is cast is a pointer like any other.
+            // An array in a cast is a pointer like any other.
             ExprKind::Array { addr, .. } => *addr,
             kind => Expr { kind, ..value },
         };
         Ok(Expr { span, ..self.convert(value, to) })
     }
 
-    /// A constant keeps to its own type before it is cast.
+    /// Truncates a constant to its own type before the cast.
     fn fold_cast(&self, value: Expr) -> Expr {
         match (value.as_const(), self.types.as_int(value.ty)) {
             (Some(v), Some(int)) => {

@@ -19,24 +19,24 @@ use crate::tables;
 #[derive(Clone, Debug)]
 pub(crate) struct InlineInfo {
     pub(crate) ty: TypeId,
-    /// Names and types of its parameters; `None` for one that takes none.
+    /// Names and types of its parameters; `None` for an inline without a parameter list.
     pub(crate) params: Option<Rc<[(String, TypeId)]>>,
     pub(crate) value: Rc<ast::Expr>,
-    /// Its value, where that is constant, and what that promises.
+    /// Its value, if constant, and the attributes of that value.
     pub(crate) constant: Option<(Expr, Attributes)>,
-    /// Of a library.
+    /// True if a library defines it.
     pub(crate) library: bool,
 }
 
 /// What the parameters of a prototype may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// How messages call the prototype.
+    /// Name of the prototype in messages.
     pub(crate) what: &'static str,
     pub(crate) varargs: bool,
-    /// `(void)`
+    /// True if `(void)` is allowed.
     pub(crate) void: bool,
-    /// Without names.
+    /// True if parameters without names are allowed.
     pub(crate) anonymous: bool,
 }
 
@@ -47,11 +47,12 @@ impl Rules {
     pub(crate) const INLINE: Rules = Rules { what: "inline", varargs: false, void: false, anonymous: false };
 }
 
-/// So many uses of inlines in one session are a mistake: inlines that double one another at each step.
+/// Maximum number of uses of inlines in one session. More is an error: inlines that double each
+/// other at each step.
 const MAX_USES: u32 = 1 << 16;
 
 impl Checker<'_> {
-    /// The parameters of a prototype: name (empty without), type and place of each.
+    /// The parameters of a prototype: name (may be empty), type and position of each.
     pub(crate) fn prototype(
         &mut self,
         params: &ast::Params,
@@ -144,7 +145,7 @@ impl Checker<'_> {
                 Some(list.into_iter().map(|(name, ty, _)| (name, ty)).collect::<Rc<[_]>>())
             }
         };
-        // Whatever the arguments will be.
+        // The parameters may have any value.
         let any = params
             .iter()
             .flat_map(|p| p.iter())
@@ -166,7 +167,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A value of a type of which nothing is known.
+    /// An unknown value of this type.
     pub(crate) fn unknown(&self, ty: TypeId, span: Span) -> Expr {
         let kind = ExprKind::Bound(u32::MAX);
         if self.types.is_sou(ty) {
@@ -176,7 +177,7 @@ impl Checker<'_> {
         Expr { kind, ty, span }
     }
 
-    /// The value of an inline that takes no parameters.
+    /// The value of an inline without parameters.
     pub(crate) fn use_inline(&mut self, word: &str, info: &InlineInfo, span: Span) -> Checks<Expr> {
         if info.params.is_some() {
             let message = format!("inline '{word}' may not be referenced as scalar");

@@ -1,5 +1,5 @@
-//! Tree, types and probes to a checked program: names, scopes, prototypes, formats, record layouts. Knows neither DIF
-//! nor BPF.
+//! Checks syntax trees against types and probes: names, scopes, prototypes, formats, record
+//! layouts. The result is a checked program. This crate knows neither DIF nor BPF.
 //!
 //! ```text
 //!  tables      the words of D: built-in variables, functions, what is not compiled yet
@@ -19,13 +19,14 @@
 //!  program     the result
 //! ```
 //!
-//! The one decision that shapes it: one pass in text order over all programs of the session. D gives a variable the
-//! type of its first assignment *in the text*, so order is meaning, and a second pass could only invent answers. (Within a
-//! clause the actions come before the predicate, as in the original: `clause`.) What
-//! depends on all uses, the representation of key columns, is collected during the pass and decided at its end.
+//! The main design decision: one pass in text order over all programs of the session. D gives a
+//! variable the type of its first assignment *in the text*, so the order has a meaning, and a
+//! second pass could only invent types. (Within a clause, the actions are checked before the
+//! predicate, as in the original; see `clause`.) The representation of key columns depends on all
+//! uses. It is collected during the pass and determined at the end.
 //!
-//! Every statement is checked by itself: a mistake makes one message and the next statement is looked at. A program
-//! with messages must not be lowered.
+//! Every statement is checked on its own: an error causes one message, and checking continues with
+//! the next statement. A program with errors must not be lowered.
 
 mod actions;
 mod aggregates;
@@ -67,9 +68,10 @@ pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 use program::{Repr, Var};
 use session::{Checker, VarType};
 
-/// Keys of an array or aggregation: they are all at hand at once, in registers and on the stack.
+/// Maximum number of keys of an array or aggregation. All keys are in registers and on the stack at
+/// the same time.
 const KEYS_MAX: usize = 48;
-/// Bytes of a key.
+/// Maximum size of a key in bytes.
 const KEY_BYTES_MAX: u32 = 256 << 10;
 
 /// Checks the programs of one session, in the order of the command line. The result may be lowered only if `sink` is
@@ -78,11 +80,13 @@ pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked
     check_more(programs, 0, &|_, _| true, cx, sink)
 }
 
-/// Whether the descriptions of a program (by its number) may match a probe: one that came after the program did is not its own.
+/// A filter: whether the descriptions of a program (by its number) may match a probe. A probe that
+/// appeared after the program was enabled belongs to another program.
 pub type Sees<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
 
-/// As [`check`], when the programs before `first` run already: they are looked at again for what they declare, and keep the
-/// numbers of their clauses, variables and aggregations, but the operands are those of the new ones.
+/// Like [`check`], when the programs before `first` already run. They are checked again for their
+/// declarations, and keep the numbers of their clauses, variables and aggregations. The operands
+/// are those of the new programs.
 pub fn check_more(
     programs: &[Program],
     first: usize,
@@ -128,7 +132,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Operands that no program references.
+    /// Reports operands that no program references.
     fn operands(&mut self, programs: &[Program]) {
         if self.cx.options.argref || !self.sink.is_empty() {
             return;
@@ -143,7 +147,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Keys that are too long for any kernel.
+    /// Reports keys that are too large.
     fn tuples(&mut self) {
         let arrays = self.vars.iter().filter_map(|v| Some((v.full_name(), v.key.as_ref()?)));
         let aggs = self.aggs.iter().map(|a| (format!("@{}", a.name), &a.key));

@@ -1,9 +1,10 @@
-//! Words of D libraries, checked when a program first uses them.
+//! Items of D libraries, checked when a program first uses them.
 //!
-//! A library that is parsed is not checked: a text of a thousand constants would cost every program that names one of
-//! them. The items of a library stand in a table under the words they define; a name that is nothing else makes the
-//! checker look here ([`Checker::need`]) and check the item as if it stood before the program. So the order of items and
-//! of files does not matter, and a program may declare a word of a library itself as long as it does so before use.
+//! A parsed library is not checked at once: otherwise every program that uses one of a thousand
+//! constants would pay for all. The items of a library are in a table under the names they define.
+//! For an unknown name, the checker looks in this table ([`Checker::need`]) and checks the item as
+//! if it preceded the program. So the order of items and of files does not matter. A program may
+//! declare a name of a library itself, provided it does so before using the name.
 
 use std::collections::HashMap;
 
@@ -21,13 +22,13 @@ enum Space {
     Value,
 }
 
-/// Items of libraries that wait for a use.
+/// Items of libraries that have not been used yet.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting<'a> {
     items: Vec<Option<&'a Item>>,
-    /// Which items define a word of each [`Space`].
+    /// Indexes of the items that define a name, for each [`Space`].
     words: [HashMap<&'a str, Vec<usize>>; 2],
-    /// Those that are checked whether or not they are used.
+    /// Items that are checked whether or not they are used.
     always: Vec<usize>,
 }
 
@@ -93,20 +94,21 @@ fn defined<'a>(item: &'a Item, word: &mut impl FnMut(Space, &'a str)) {
 }
 
 impl Checker<'_> {
-    /// Makes a word of a library known, other than a type's; false where no library has it, or it was made known before.
+    /// Defines a name other than a type's from the libraries. Returns false if no library has it,
+    /// or it is already defined.
     pub(crate) fn need(&mut self, word: &str) -> bool {
         self.need_in(Space::Value, word)
     }
 
-    /// As [`Checker::need`], for a type's name or tag; its translators come with it. What the program calls so is the
-    /// program's.
+    /// Like [`Checker::need`], for a type's name or tag. The type's translators are defined with
+    /// it. A name that the program defines is the program's.
     pub(crate) fn need_type(&mut self, word: &str) -> bool {
         !self.types.is_declared(word) && self.need_in(Space::Type, word)
     }
 
     fn need_in(&mut self, space: Space, word: &str) -> bool {
         let mut items = self.waiting.take(space, word);
-        // The type before those that make it.
+        // A type comes before the translators that produce it.
         items.sort_by_key(|item| matches!(item, Item::Translator(_)));
         let found = !items.is_empty();
         for item in items {
@@ -115,7 +117,7 @@ impl Checker<'_> {
         found
     }
 
-    /// Checks the libraries that the user gave whole, so that their mistakes are told.
+    /// Checks the user's own libraries entirely, so that their errors are reported.
     pub(crate) fn own_libraries(&mut self) {
         for at in std::mem::take(&mut self.waiting.always) {
             if let Some(item) = self.waiting.items.get_mut(at).and_then(Option::take) {
@@ -124,7 +126,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks an item as if it stood before the program: what surrounds its use is none of its business.
+    /// Checks an item as if it preceded the program, independent of the context of its use.
     fn library_item(&mut self, item: &Item) {
         let region = self.sink.enter(None);
         let depth = std::mem::take(&mut self.depth);
@@ -134,7 +136,7 @@ impl Checker<'_> {
                 Item::Inline(inline) => c.inline(inline),
                 Item::Declaration(d) => c.declaration(d),
                 Item::Translator(t) => c.translator(t),
-                // Clauses of a library are not enabled; its pragmas have been obeyed.
+                // Clauses of a library are not enabled. Its pragmas have been processed already.
                 Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
             });
         });

@@ -1,9 +1,10 @@
-//! What the words of a program promise, and since which version of D they exist.
+//! Stability attributes and versions of identifiers, and the pragmas that set them.
 //!
-//! Every word has a triple of stability (`Stable/Stable/Common`); what a clause promises is the least of all that it uses,
-//! component by component, and `-xamin` makes an error of a word that promises less. What is not in the tables here is
-//! Stable/Stable/Common and as old as D; `#pragma D attributes` and `#pragma D binding` say otherwise for the words of a
-//! program or a library.
+//! Every identifier has stability attributes (`Stable/Stable/Common`). The attributes of a clause
+//! are the minimum over everything it uses, component by component. With `-xamin`, using an
+//! identifier with lower attributes is an error. Identifiers that are not in these tables are
+//! Stable/Stable/Common and exist since the first version of D. `#pragma D attributes` and `#pragma
+//! D binding` set the attributes and versions of identifiers of a program or a library.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use crate::program::Scope;
 use crate::session::Checker;
 use crate::tables;
 
-/// Words that promise something else than Stable/Stable/Common.
+/// Identifiers whose attributes are not Stable/Stable/Common.
 const ATTRIBUTES: &[(&str, Attributes)] = &[
     ("curthread", Attributes::new(Stability::Stable, Stability::Private, Class::Common)),
     ("d_path", Attributes::EVOLVING),
@@ -38,7 +39,7 @@ const ATTRIBUTES: &[(&str, Attributes)] = &[
     ("rw_write_held", Attributes::EVOLVING),
 ];
 
-/// Words that are younger than D.
+/// Identifiers that are newer than the first version of D.
 const VERSIONS: &[(&str, Version)] = &[
     ("freopen", Version::new(1, 1)),
     ("func", Version::new(1, 2)),
@@ -83,22 +84,22 @@ fn row<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
     table.iter().find(|(w, _)| *w == word).map(|(_, x)| *x)
 }
 
-/// What pragmas say of words.
+/// Attributes and versions that pragmas set.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     attributes: HashMap<String, Attributes>,
     versions: HashMap<String, Version>,
-    /// Of the program in hand: words that a pragma names, and are not there yet.
+    /// Identifiers that a pragma of the current program names before their declaration.
     open: Vec<(String, &'static str, Span)>,
 }
 
 impl Checker<'_> {
-    /// True for a word that is younger than the version of D that the user asks for.
+    /// True for an identifier that is newer than the version of D that the user selected.
     pub(crate) fn is_too_young(&self, word: &str) -> bool {
         self.too_young(word).is_some()
     }
 
-    /// What to say of a word that is too young.
+    /// The message for an identifier that is too new.
     pub(crate) fn too_young(&self, word: &str) -> Option<String> {
         let wanted = self.cx.options.version?;
         let version = self.said.versions.get(word).copied().or_else(|| row(VERSIONS, word))?;
@@ -106,7 +107,7 @@ impl Checker<'_> {
             .then(|| format!("`{word}` came with D {version}; the option version asks for {wanted}"))
     }
 
-    /// A word of D is used; `kind` is what it is.
+    /// Records the use of an identifier of D. `kind` is its kind for messages.
     pub(crate) fn uses_word(&mut self, kind: &str, word: &str, span: Span) {
         let attributes = row(ATTRIBUTES, word).unwrap_or(Attributes::STABLE);
         self.uses(kind, word, attributes, span);
@@ -120,7 +121,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Something that promises so much is used.
+    /// Records the use of something with these attributes.
     pub(crate) fn uses(&mut self, kind: &str, word: &str, attributes: Attributes, span: Span) {
         self.clause.attributes = self.clause.attributes.min(attributes);
         let Some(least) = self.cx.options.amin.filter(|_| self.held == 0) else { return };
@@ -132,7 +133,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Runs `f`, and gives what it used up, instead of counting it.
+    /// Runs `f`, and returns the attributes of what it used instead of adding them to the clause.
     pub(crate) fn promise_of<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> (T, Attributes) {
         let outside = std::mem::replace(&mut self.clause.attributes, Attributes::STABLE);
         self.held += 1;
@@ -141,12 +142,12 @@ impl Checker<'_> {
         (out, std::mem::replace(&mut self.clause.attributes, outside))
     }
 
-    /// What a pragma says that a word promises.
+    /// The attributes that a pragma gives to an identifier.
     pub(crate) fn said_of(&self, word: &str) -> Option<Attributes> {
         self.said.attributes.get(word).copied()
     }
 
-    /// Pragmas of libraries count before anything is looked at.
+    /// Processes the pragmas of libraries, before anything is checked.
     pub(crate) fn library_pragmas(&mut self, program: &Program) {
         for item in &program.items {
             let Item::Pragma(pragma) = item else { continue };
@@ -169,7 +170,7 @@ impl Checker<'_> {
     /// `#pragma D attributes` and `#pragma D binding` of a program.
     pub(crate) fn pragma(&mut self, pragma: &Pragma, program: &Program) {
         match &pragma.kind {
-            // Options and dependencies are the session's affair, and were seen to before checking.
+            // The session has already processed options and dependencies.
             PragmaKind::Option { .. } | PragmaKind::DependsOn { .. } => {}
             PragmaKind::Attributes { triple, subject } => {
                 let Some(attributes) = self.triple(triple, pragma.span) else { return };
@@ -222,10 +223,11 @@ impl Checker<'_> {
         self.sink.error(Tag::D_PRAGMA_SCOPE, span, message);
     }
 
-    /// Whether a pragma may speak of a word: one that the program declares, before it or after.
+    /// True if a pragma may set attributes of this identifier: the program declares it, before or
+    /// after the pragma.
     fn may_change(&mut self, pragma: &'static str, name: &Name) -> bool {
         let word = name.text.as_str();
-        // The next translator is meant.
+        // The pragma refers to the next translator.
         if word == "translator" {
             return false;
         }
@@ -240,7 +242,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Pragmas of the program in hand that speak of nothing.
+    /// Reports pragmas of the current program whose identifier is never declared.
     pub(crate) fn unused_pragmas(&mut self) {
         for (word, pragma, span) in std::mem::take(&mut self.said.open) {
             let known = self.inlines.contains_key(&word)

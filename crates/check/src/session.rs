@@ -1,8 +1,9 @@
-//! The state of a checking run: symbol tables, the clause in hand, and the words of common complaints.
+//! The state of a checking run: symbol tables, the current clause, and common error messages.
 //!
-//! All programs of a session share one table of variables and aggregations, filled in text order: a variable has the
-//! type of its first assignment, and a use before it is an error, as in the original. A variable whose first assignment
-//! is itself wrong is *poisoned*: later uses of it fail silently, so that one mistake makes one message.
+//! All programs of a session share one table of variables and aggregations, filled in text order. A
+//! variable has the type of its first assignment, and a use before that is an error, as in the
+//! original. If the first assignment of a variable is itself an error, the variable is *poisoned*:
+//! later uses fail silently, so that one error causes one message.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use crate::tables;
 use crate::translate::{Stored, Translator};
 use crate::wait::Waits;
 
-/// What checking may consult.
+/// The inputs of checking.
 pub struct Context<'a> {
     /// Types of D, of the programs, and of the kernel.
     pub types: &'a Types,
@@ -33,7 +34,7 @@ pub struct Context<'a> {
     pub catalog: &'a dyn Catalog,
     /// The kernel's symbols.
     pub symbols: &'a dyn Symbols,
-    /// The texts, for line numbers in messages.
+    /// The source texts, for line numbers in messages.
     pub map: &'a SourceMap,
     /// The D libraries.
     pub libraries: &'a Libraries,
@@ -41,59 +42,59 @@ pub struct Context<'a> {
     pub options: Options,
 }
 
-/// Options that change what a program means.
+/// Options that affect the meaning of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of a string; rounded up to a multiple of 8.
     pub strsize: u32,
-    /// `-Z`: a description may match nothing.
+    /// `-Z`: a description may match no probe.
     pub zdefs: bool,
-    /// A program without clauses is no error.
+    /// A program without clauses is not an error.
     pub empty: bool,
     /// Frames of `stack()`.
     pub stackframes: u32,
     /// Frames of `ustack()`.
     pub ustackframes: u32,
-    /// Frames of `jstack()`.
+    /// Default number of frames of `jstack()`.
     pub jstackframes: u32,
-    /// Bytes of strings that `jstack()` may record.
+    /// Default size of the strings that `jstack()` may record.
     pub jstackstrsize: u32,
-    /// Operands of the command (`$1` first), for those that no program references.
+    /// Operands of the command (`$1` first), to detect those that no program references.
     pub operands: Vec<String>,
-    /// There is a `$target`, whose addresses `%A` names.
+    /// True if there is a `$target`, for whose addresses `%A` prints names.
     pub target: bool,
-    /// Unreferenced operands are no error.
+    /// Unreferenced operands are not an error.
     pub argref: bool,
-    /// What D libraries may know of the machine; asked for when a program uses it.
+    /// Facts about the machine for D libraries. Determined when a program uses them.
     pub facts: FactsOf,
-    /// Only what happens on this CPU is wanted.
+    /// Restricts clauses to this CPU.
     pub cpu: Option<u64>,
-    /// A word that promises less is an error.
+    /// Using an identifier with lower attributes is an error.
     pub amin: Option<Attributes>,
-    /// Words that are younger are not there.
+    /// Identifiers that are newer are undefined.
     pub version: Option<Version>,
 }
 
-/// What is known when the session begins.
+/// Facts about the machine when the session begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Nanoseconds from boot to 1970's.
+    /// Nanoseconds from 1970 to the boot.
     pub boottime: i64,
     /// Bytes of a page.
     pub pagesize: u64,
     /// Inode of the tracer's pid namespace; 0 for the initial one.
     pub pid_namespace: u32,
-    /// Package and NUMA node of each CPU, by its number; -1 where there is none.
+    /// Package and NUMA node of each CPU, by CPU number; -1 if there is none.
     pub cpus: Vec<(i32, i32)>,
-    /// The machine, as `uname -m` says it.
+    /// The machine name, as of `uname -m`.
     pub processor_type: &'static str,
-    /// What it computes floating point with.
+    /// The type of the floating-point unit.
     pub fputypes: &'static str,
     /// MHz of each CPU.
     pub clocks: ClocksOf,
 }
 
-/// How to find the clock of each CPU, which takes long on a machine of many.
+/// A function that returns the clock of each CPU. It takes long on a machine with many CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct ClocksOf(pub fn() -> Vec<i32>);
 
@@ -104,7 +105,7 @@ impl Default for ClocksOf {
 }
 
 impl PartialEq for ClocksOf {
-    /// There is one machine.
+    /// There is only one machine, so all values are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -112,12 +113,12 @@ impl PartialEq for ClocksOf {
 
 impl Eq for ClocksOf {}
 
-/// How to find [`Facts`].
+/// A function that returns [`Facts`].
 #[derive(Clone, Copy, Debug)]
 pub struct FactsOf(pub fn() -> Facts);
 
 impl PartialEq for FactsOf {
-    /// There is one machine.
+    /// There is only one machine, so all values are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -146,18 +147,18 @@ impl Default for Options {
     }
 }
 
-/// Something was wrong; the complaint has been made.
+/// An error has been reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wrong;
 
 pub(crate) type Checks<T> = Result<T, Wrong>;
 
-/// What is known of a variable's type.
+/// What is known about a variable's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VarType {
     /// Its first assignment is being checked.
     Pending,
-    /// Its first assignment was wrong.
+    /// Its first assignment was an error.
     Poisoned,
     /// Known.
     Known(TypeId, Repr),
@@ -171,7 +172,7 @@ pub(crate) struct VarInfo {
     pub(crate) ty: VarType,
     /// Type (for messages and conversions) and column of each key.
     pub(crate) key: Option<Vec<(TypeId, Column)>>,
-    /// It holds a translated pointer; `ty` is `<DYN>` then.
+    /// Set if it holds a translated pointer; then `ty` is `<DYN>`.
     pub(crate) translated: Option<Stored>,
 }
 
@@ -194,13 +195,13 @@ pub(crate) struct AggInfo {
     pub(crate) span: Span,
 }
 
-/// The clause in hand.
+/// The current clause.
 #[derive(Debug)]
 pub(crate) struct ClauseState {
     pub(crate) layout: LayoutBuilder,
     pub(crate) actions: Vec<plane::desc::Action>,
     pub(crate) attributes: Attributes,
-    /// Something in it needs `-w`.
+    /// True if something in it needs `-w`.
     pub(crate) destructive: bool,
 }
 
@@ -226,13 +227,14 @@ pub(crate) struct Checker<'a> {
     pub(crate) next_bound: u32,
     /// Of libraries, not used so far.
     pub(crate) waiting: Waiting<'a>,
-    /// What pragmas say of words.
+    /// Attributes and versions that pragmas set.
     pub(crate) said: Said,
-    /// What is used counts elsewhere than where it stands.
+    /// Nonzero while uses do not count for the clause that contains them.
     pub(crate) held: u32,
     /// Nesting of inlines in inlines.
     pub(crate) depth: u32,
-    /// What descriptions match: many clauses have the same, which may be all functions of the kernel.
+    /// Probes that descriptions match. Many clauses have the same description, which may match all
+    /// functions of the kernel.
     pub(crate) matched: HashMap<Pattern, Rc<[ProbeInfo]>>,
     pub(crate) clauses: Vec<Clause>,
     pub(crate) clause: ClauseState,
@@ -277,13 +279,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Complains.
+    /// Reports an error.
     pub(crate) fn fail<T>(&mut self, tag: Tag, span: Span, message: impl Into<String>) -> Checks<T> {
         self.sink.error(tag, span, message);
         Err(Wrong)
     }
 
-    /// Complains, with advice where there is some.
+    /// Reports an error, with a hint if there is one.
     pub(crate) fn fail_with<T>(
         &mut self,
         tag: Tag,
@@ -299,7 +301,7 @@ impl<'a> Checker<'a> {
         Err(Wrong)
     }
 
-    /// Valid D that this version does not compile.
+    /// Reports valid D that this version does not support.
     pub(crate) fn unsupported<T>(&mut self, span: Span, what: impl std::fmt::Display) -> Checks<T> {
         self.fail(Tag::D_UNSUPPORTED, span, format!("{what} is not supported yet"))
     }
@@ -308,7 +310,8 @@ impl<'a> Checker<'a> {
         self.types.name(ty)
     }
 
-    /// How a value of this type is kept in a variable, a record or a key, if it is.
+    /// The representation of a value of this type in a variable, a record or a key; `None` if it
+    /// has none.
     pub(crate) fn repr(&self, ty: TypeId) -> Option<Repr> {
         if self.types.is_string(ty) {
             return Some(Repr::Str);
@@ -364,7 +367,7 @@ impl<'a> Checker<'a> {
         nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
     }
 
-    /// Advice where a struct, union, enum or (`None`) typedef is not there.
+    /// A hint for an undefined struct, union, enum or (`None`) typedef.
     pub(crate) fn near_type(&self, kind: Option<TagKind>, wrong: &str) -> Option<String> {
         if let Some(error) = self.types.kernel_error() {
             return Some(format!("the kernel's types cannot be asked for: {error}"));
@@ -380,7 +383,7 @@ impl<'a> Checker<'a> {
         nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
     }
 
-    /// Advice where a type is declared and nowhere defined.
+    /// A hint for a type that is declared but not defined.
     pub(crate) fn near_tag(&self, ty: TypeId) -> Option<String> {
         match self.types.base_kind(ty) {
             Kind::Sou { union, tag: Some(tag), .. } => {
@@ -391,7 +394,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Advice where a module has no types.
+    /// A hint for a module without types.
     pub(crate) fn near_module(&self, module: &str) -> Option<String> {
         let kernel = self.types.kernel()?;
         if kernel.vmlinux().is_err() || kernel.module(module).is_some() {
@@ -402,7 +405,7 @@ impl<'a> Checker<'a> {
         near.or_else(|| Some(format!("module {module} is not loaded, or has no types of its own")))
     }
 
-    /// A global name whose declaration was wrong: its uses make no message of their own.
+    /// Marks a global name whose declaration was an error. Its uses report no further errors.
     pub(crate) fn poison_name(&mut self, scope: Scope, name: &str) {
         let taken = scope == Scope::Global
             && (tables::variable(name).is_some()
@@ -413,12 +416,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A constant of a type.
+    /// A constant of this type.
     pub(crate) fn int(&self, value: i64, ty: TypeId, span: Span) -> Expr {
         Expr { kind: crate::program::ExprKind::Int(value), ty, span }
     }
 
-    /// The type of a table row; `int` where the row names none that exists.
+    /// The type in a table row. `int` if the row names none that exists.
     pub(crate) fn row_type(&self, text: &str) -> TypeId {
         self.types.find(text).unwrap_or(TypeId::INT)
     }

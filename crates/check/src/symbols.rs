@@ -1,11 +1,13 @@
 //! External symbols: `` `jiffies ``, `` module`symbol ``, `` &`symbol ``.
 //!
-//! The address comes from the kernel's symbol table, which the checker asks through [`Symbols`]; the type from BTF, which
-//! has functions and the variables that each CPU has its own of, and no others. For those few that every script about
-//! Linux names there is a table ([`WELL_KNOWN`]); all the rest must say what they are: `` *(int *)&`symbol ``.
+//! The address comes from the kernel's symbol table, through [`Symbols`]. The type comes from BTF,
+//! which has the types of functions and of per-CPU variables only. A table ([`WELL_KNOWN`]) has the
+//! types of the few other symbols that are common in scripts for Linux. For the rest, the script
+//! must state the type: `` *(int *)&`symbol ``.
 //!
-//! **Variables of a CPU.** Their symbol is where the first copy would be; the copy of the CPU that the probe fires on is
-//! `__per_cpu_offset[cpu]` further. That is what both `` `symbol `` and `` &`symbol `` mean.
+//! **Per-CPU variables.** The symbol is the address of the first copy. The copy of the CPU on which
+//! the probe fires is at offset `__per_cpu_offset[cpu]`. Both `` `symbol `` and `` &`symbol ``
+//! refer to that copy.
 
 use diagnostics::{Span, Tag, nearest};
 use syntax::ast;
@@ -14,25 +16,26 @@ use types::{TypeId, Types};
 use crate::program::{Arith, Builtin, Expr, ExprKind};
 use crate::session::{Checker, Checks, did_you_mean};
 
-/// The kernel's symbol table, as the checker asks it. Nothing is read before the first question.
+/// Access to the kernel's symbol table. Nothing is read before the first query.
 pub trait Symbols {
-    /// The address of a symbol and the module it is in, looked for in one module or (without) in the kernel, else in any.
+    /// The address of a symbol and its module. Without `module`, the kernel is searched first, then
+    /// all modules.
     fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol>;
 
-    /// Names of symbols that a wrong one may have meant.
+    /// Names of symbols that a misspelled name may have meant.
     fn like(&self, wrong: &str) -> Vec<String>;
 }
 
 /// Why a symbol has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSymbol {
-    /// There is none of this name.
+    /// There is no such symbol.
     Name,
-    /// There is none of this name, and none of any variable: the kernel keeps those of functions only.
+    /// There is no such symbol. The kernel only has symbols of functions, none of variables.
     FunctionsOnly,
     /// There is no such module.
     Module,
-    /// The kernel does not tell: why.
+    /// The kernel hides its symbols, for this reason.
     Hidden(String),
 }
 
@@ -47,7 +50,7 @@ impl Symbols for () {
     }
 }
 
-/// Variables whose type BTF does not say and that has been the same in every kernel for twenty years.
+/// Variables whose type is not in BTF and has been the same in every kernel for twenty years.
 pub const WELL_KNOWN: &[(&str, &str)] = &[
     ("init_mm", "struct mm_struct"),
     ("init_pid_ns", "struct pid_namespace"),
@@ -62,11 +65,11 @@ pub const WELL_KNOWN: &[(&str, &str)] = &[
     ("system_state", "enum system_states"),
 ];
 
-/// What is known of a symbol.
+/// The meaning of a symbol.
 enum Symbol {
     /// An enumerator of the kernel.
     Constant(TypeId, i64),
-    /// Something with an address, and its type where that is known.
+    /// An object with its address, and its type if known.
     Object(Expr, Option<TypeId>),
 }
 
@@ -87,7 +90,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The reason is the way out: it is in the message, which tools and `-xerrtags` show without advice.
+    /// Reports that the type of a symbol is unknown. The way out is part of the message, because
+    /// tools and `-xerrtags` do not print help.
     fn no_type<T>(
         &mut self,
         module: Option<&ast::Name>,
@@ -103,7 +107,7 @@ impl Checker<'_> {
         self.fail(Tag::D_SYM_NOTYPES, span, message)
     }
 
-    /// The address of a symbol whose type nobody knows; `None` where it is known.
+    /// The address of a symbol of unknown type; `None` if the type is known.
     pub(crate) fn untyped_symbol(
         &mut self,
         module: Option<&ast::Name>,
@@ -116,8 +120,8 @@ impl Checker<'_> {
         }
     }
 
-    /// `` (type)`symbol ``, where only the cast says what the symbol is: a number or pointer that stands there, or a string's
-    /// characters.
+    /// `` (type)`symbol ``, for a symbol whose type only the cast gives: a number, a pointer, or a
+    /// string's characters.
     pub(crate) fn symbol_as(
         &mut self,
         to: TypeId,
@@ -195,12 +199,12 @@ impl Checker<'_> {
         self.fail_with(Tag::D_IDENT_UNDEF, span, format!("failed to resolve {full}: {what}"), help)
     }
 
-    /// Where this CPU's copy is.
+    /// The address of this CPU's copy.
     fn of_this_cpu(&mut self, first: Expr, span: Span) -> Checks<Expr> {
         let long = TypeId::ULONG;
         let table = match self.cx.symbols.address(None, "__per_cpu_offset") {
             Ok((table, _)) => self.int(table as i64, long, span),
-            // A kernel for one CPU: the first copy is the only one.
+            // A kernel for a single CPU: there is only the first copy.
             Err(_) => return Ok(first),
         };
         let cpu = Expr { kind: ExprKind::Builtin(Builtin::Cpu), ty: TypeId::INT, span };

@@ -20,25 +20,25 @@ use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
 /// A translator.
 #[derive(Clone, Debug)]
 pub(crate) struct Translator {
-    /// Struct or union that is made.
+    /// The struct or union that it produces.
     pub(crate) output: TypeId,
-    /// What is translated.
+    /// The type that it translates.
     input: TypeId,
-    /// The name it has in the members' expressions.
+    /// Name of its parameter in the members' expressions.
     name: String,
     members: Vec<(String, Rc<ast::Expr>)>,
     span: Span,
 }
 
-/// What a variable that holds a translated pointer keeps.
+/// What is known of a variable that holds a translated pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// The pointer's translator; then that of what it translates, where that is itself translated, and so on. With each,
-    /// whether it gives a pointer.
+    /// The translator of the pointer, then that of the translated value if that is itself
+    /// translated, and so on. The flag is true if the translator yields a pointer.
     chain: Vec<(usize, bool)>,
-    /// Type of the value that is kept.
+    /// Type of the stored value.
     ty: TypeId,
-    /// It is the address of an object of that type.
+    /// True if the stored value is the address of an object of that type.
     object: bool,
 }
 
@@ -92,7 +92,7 @@ impl Checker<'_> {
                 (Expr { kind: ExprKind::Array { addr: Box::new(addr), bytes }, ty, span }, outer)
             }
             _ => {
-                // An integer is cut to its type once, here.
+                // An integer is truncated to its type once, here.
                 let e = if self.types.is_integer(ty) { self.convert(e, ty) } else { e };
                 let id = self.next_bound;
                 self.next_bound += 1;
@@ -101,13 +101,13 @@ impl Checker<'_> {
         }
     }
 
-    /// `body`, with what it is bound to computed before it.
+    /// `body` inside the [`ExprKind::Let`] of a bound value, if there is one.
     pub(crate) fn within(&self, outer: Option<(u32, Box<Expr>)>, body: Expr) -> Expr {
         let Some((id, value)) = outer else { return body };
         let (ty, span) = (body.ty, body.span);
         let kind = match body.kind {
             ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Null => body.kind,
-            // What is still to be looked into keeps its shape.
+            // A translated value keeps its form, because a member access may follow.
             ExprKind::Xlated { translator, pointer, input } => {
                 let input = Box::new(self.within(Some((id, value)), *input));
                 ExprKind::Xlated { translator, pointer, input }
@@ -123,9 +123,9 @@ impl Checker<'_> {
         Expr { kind, ty, span }
     }
 
-    /// A definition.
+    /// Checks a translator definition.
     pub(crate) fn translator(&mut self, t: &ast::Translator) {
-        // A definition is no use of the types it names.
+        // The types that a definition names do not count as used.
         let (_, _): (Checks<()>, _) = self.promise_of(|c| c.define_translator(t));
     }
 
@@ -169,8 +169,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether each member of a program's own translator is of its type, used or not. What else is wrong with one is said
-    /// where it is used: it may name what is assigned later, or what this kernel does not have.
+    /// Checks the type of each member of a program's own translator, used or not. Other errors in a
+    /// member are reported where it is used: the member may name variables that are assigned later,
+    /// or types that this kernel does not have.
     fn members_fit(&mut self, t: &ast::Translator, input: TypeId) {
         if self.cx.map.kind(t.span.file) == SourceKind::Library {
             return;
@@ -184,7 +185,7 @@ impl Checker<'_> {
             let wrong = self.roll_back(&before);
             let Some(fault) = wrong.into_iter().find(|d| d.tag == Tag::D_XLATE_INCOMPAT) else { continue };
             self.sink.push(fault);
-            // Its uses make no message of their own.
+            // Uses of a bad member report no further error.
             let members = self.translators.last_mut().map_or(&mut [][..], |t| &mut t.members);
             if let Some((_, value)) = members.iter_mut().find(|(name, _)| *name == m.name.text) {
                 *value = Rc::new(ast::Expr { kind: ast::ExprKind::Error, span: value.span });
@@ -231,7 +232,7 @@ impl Checker<'_> {
         Expr { kind, ty: TypeId::DYN, span }
     }
 
-    /// The type of an expression; of a translated one, the type it is translated to.
+    /// The type of an expression. For a translated value, the type it is translated to.
     pub(crate) fn translated_type(&self, e: &Expr) -> TypeId {
         match e.kind {
             ExprKind::Xlated { translator, pointer, .. } => {
@@ -242,12 +243,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a translated value is of this type, as a member, an inline or a variable wants it.
+    /// True if a translated value has this type, for a member, an inline or a variable.
     pub(crate) fn is_translated_to(&self, e: &Expr, ty: TypeId) -> bool {
         matches!(e.kind, ExprKind::Xlated { .. }) && self.types.compatible(self.translated_type(e), ty)
     }
 
-    /// Complains about an operand that is translated.
+    /// Reports an error if an operand is a translated value.
     pub(crate) fn not_dynamic(&mut self, operands: &[&Expr], text: &str, span: Span) -> Checks<()> {
         let Some(e) = operands.iter().find(|e| matches!(e.kind, ExprKind::Xlated { .. })) else {
             return Ok(());
@@ -319,7 +320,7 @@ impl Checker<'_> {
         self.types.member(self.translators[translator].output, name).map(|m| m.ty)
     }
 
-    /// The value of a member's expression as the member's type.
+    /// The value of a member's expression, converted to the member's type.
     fn member_value(&mut self, value: Expr, ty: TypeId, word: &str) -> Checks<Expr> {
         if self.is_translated_to(&value, ty) {
             return Ok(value);
@@ -328,7 +329,7 @@ impl Checker<'_> {
             return Ok(value);
         }
         if self.types.is_array(ty) {
-            // An array stays where it is; a string stands for characters.
+            // An array is not copied. A string can stand for an array of characters.
             let elem = |c: &Self, ty| c.types.pointee(ty).map(|(elem, _)| elem);
             let same = match (elem(self, ty), elem(self, value.ty)) {
                 (Some(a), Some(b)) => self.types.compatible(a, b),
@@ -434,7 +435,7 @@ impl Checker<'_> {
         Ok(self.kept(&stored, Expr { kind, ty: kept, span }))
     }
 
-    /// The value of a statement: translated it may only be where it was stored.
+    /// The value of a statement. A translated value is only allowed if it was stored.
     pub(crate) fn assigned_translated(&mut self, value: Expr, span: Span) -> Checks<Expr> {
         let ExprKind::Xlated { input, .. } = value.kind else { return Ok(value) };
         let mut stored = *input;
@@ -448,7 +449,7 @@ impl Checker<'_> {
         self.fail(Tag::D_CG_DYN, span, message)
     }
 
-    /// The translated pointer of a variable that holds this.
+    /// The translated pointer that a variable holds.
     fn kept(&self, stored: &Stored, value: Expr) -> Expr {
         let span = value.span;
         let input = match stored.object {
@@ -483,7 +484,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type that a stored translated pointer shows.
+    /// The type of a stored translated pointer.
     pub(crate) fn stored_type(&self, stored: &Stored) -> TypeId {
         let output = stored.chain.first().and_then(|(t, _)| self.translators.get(*t)).map(|t| t.output);
         self.types.pointer(output.unwrap_or(TypeId::VOID))
@@ -513,7 +514,8 @@ impl Checker<'_> {
         self.int(i64::from(value), TypeId::INT, span)
     }
 
-    /// Whether a type is complete and has these members, each in the one before it or in what that points to.
+    /// True if a type is complete and has these members. Each member is looked up in the one before
+    /// it, or in its target.
     fn has_members(&self, ty: TypeId, path: &[ast::Name]) -> bool {
         let mut at = ty;
         for name in path {

@@ -1,7 +1,9 @@
-//! Clauses that wait (`-Z`): they match no probe yet, and say `args[]`, whose types only a probe tells.
+//! Deferred clauses (`-Z`): clauses that match no probe yet and use `args[]`, whose types only a
+//! probe determines.
 //!
-//! Such a clause is left out as a whole, with the variables and aggregations that it would have begun: it is checked when
-//! its probes come. So is one without probes that uses such a variable; one that has probes must not.
+//! Such a clause is left out entirely, with the variables and aggregations that it would define. It
+//! is checked when its probes appear. A clause without probes that uses such a variable is deferred
+//! too. For a clause with probes this is an error.
 
 use std::collections::HashSet;
 
@@ -12,14 +14,14 @@ use crate::args::Described;
 use crate::program::Scope;
 use crate::session::{Checker, Checks, Wrong};
 
-/// What waits.
+/// The state of deferring clauses.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// Variables (a scope) and aggregations that begin in a clause that waits.
+    /// Variables (with a scope) and aggregations that a deferred clause would define.
     names: HashSet<(Option<Scope>, String)>,
-    /// The clause in hand has no probes, and may wait.
+    /// True if the current clause has no probes and can be deferred.
     may: bool,
-    /// It does.
+    /// True if the current clause must be deferred.
     does: bool,
 }
 
@@ -53,7 +55,7 @@ impl Checker<'_> {
         self.waits.may
     }
 
-    /// Fails for a name that begins in a clause that waits.
+    /// Fails for a name that a deferred clause would define.
     pub(crate) fn begins_later(
         &mut self,
         tag: Tag,
