@@ -6,11 +6,13 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    destructive_needs_w a_command_runs_in_its_place a_command_of_a_header_line freopen_moves_the_output
-    freopen_that_fails_is_told ftruncate_empties_a_file setopt_changes_what_comes_next setopt_that_fails_is_told
-    raise_sends_a_signal raise_of_no_signal_is_a_fault stop_stops_the_process chill_holds_the_cpu chill_has_a_budget
-    what_linux_cannot_do_is_refused_by_name
-    jstack_is_a_ustack_with_its_own_defaults agghist_and_aggpack
+    destructive_actions_are_rejected_without_w system_output_appears_in_the_order_of_the_program
+    system_output_follows_the_row_of_its_probe freopen_redirects_the_output_and_back
+    a_failing_freopen_is_reported ftruncate_empties_a_file setopt_applies_to_later_output
+    a_failing_setopt_is_reported raise_signals_the_current_process raise_of_an_invalid_signal_faults
+    stop_stops_the_current_process chill_spins_for_the_given_time chill_beyond_its_budget_faults
+    actions_that_linux_lacks_are_rejected_by_name jstack_prints_a_user_stack_with_its_own_defaults
+    agghist_and_aggpack_print_aggregations_as_histograms
 }
 
 /// A file name of this test alone.
@@ -20,7 +22,7 @@ fn file(name: &str) -> PathBuf {
     path
 }
 
-fn destructive_needs_w() -> Verdict {
+fn destructive_actions_are_rejected_without_w() -> Verdict {
     for action in ["system(\"true\")", "freopen(\"/dev/null\")", "raise(0)", "stop()", "chill(1)"] {
         let text = format!("BEGIN {{ {action}; exit(0); }}");
         let o = dtrace(&["-n", &text]).code(1);
@@ -43,7 +45,7 @@ fn destructive_needs_w() -> Verdict {
     Pass
 }
 
-fn a_command_runs_in_its_place() -> Verdict {
+fn system_output_appears_in_the_order_of_the_program() -> Verdict {
     let text = "BEGIN { printf(\"a\\n\"); system(\"echo %s-%d; echo x >&2\", \"b\", 7); printf(\"c\\n\"); exit(0); }";
     let o = dtrace(&["-wqn", text]).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("a\nb-7\nc\n\n", "x\n"));
@@ -53,7 +55,7 @@ fn a_command_runs_in_its_place() -> Verdict {
     Pass
 }
 
-fn a_command_of_a_header_line() -> Verdict {
+fn system_output_follows_the_row_of_its_probe() -> Verdict {
     let o = dtrace(&["-wn", "BEGIN { system(\"echo hello\"); exit(0); }"]).code(0);
     let mut lines = o.out.lines();
     assert_eq!(lines.next(), Some("CPU     ID                    FUNCTION:NAME"));
@@ -64,7 +66,7 @@ fn a_command_of_a_header_line() -> Verdict {
     Pass
 }
 
-fn freopen_moves_the_output() -> Verdict {
+fn freopen_redirects_the_output_and_back() -> Verdict {
     let path = file("freopen");
     std::fs::write(&path, "before\n").unwrap();
     let text = format!(
@@ -85,7 +87,7 @@ fn freopen_moves_the_output() -> Verdict {
     Pass
 }
 
-fn freopen_that_fails_is_told() -> Verdict {
+fn a_failing_freopen_is_reported() -> Verdict {
     let o = dtrace(&["-wqn", "BEGIN { freopen(\"/nosuch/%d\", 1); printf(\"on\\n\"); exit(0); }"]).code(0);
     assert_eq!(o.out, "on\n\n", "{o:?}");
     let said = "dtrace: error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): couldn't freopen() \"/nosuch/1\": No such file or directory\n";
@@ -114,7 +116,7 @@ fn ftruncate_empties_a_file() -> Verdict {
     Pass
 }
 
-fn setopt_changes_what_comes_next() -> Verdict {
+fn setopt_applies_to_later_output() -> Verdict {
     let text = "BEGIN { @[\"b\"] = sum(1); @[\"a\"] = sum(2); printa(\"%s\", @); setopt(\"aggsortkey\"); \
                 printa(\"%s\", @); setopt(\"aggsortkey\", \"no\"); printa(\"%s\", @); exit(0); }";
     let o = dtrace(&["-qn", text]).code(0);
@@ -131,7 +133,7 @@ fn setopt_changes_what_comes_next() -> Verdict {
     Pass
 }
 
-fn setopt_that_fails_is_told() -> Verdict {
+fn a_failing_setopt_is_reported() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { setopt(\"bufsize\", \"1m\"); setopt(\"nosuch\"); setopt(\"aggrate\", \"often\"); exit(0); }",
@@ -146,7 +148,7 @@ fn setopt_that_fails_is_told() -> Verdict {
     Pass
 }
 
-fn raise_sends_a_signal() -> Verdict {
+fn raise_signals_the_current_process() -> Verdict {
     let o = dtrace(&[
         "-w",
         "-c",
@@ -161,7 +163,7 @@ fn raise_sends_a_signal() -> Verdict {
     Pass
 }
 
-fn raise_of_no_signal_is_a_fault() -> Verdict {
+fn raise_of_an_invalid_signal_faults() -> Verdict {
     let o =
         dtrace(&["-wqn", "BEGIN { raise(65); } BEGIN { raise(-1); } BEGIN { raise(0); exit(0); }"]).code(0);
     let said = |epid: u32| {
@@ -173,7 +175,7 @@ fn raise_of_no_signal_is_a_fault() -> Verdict {
     Pass
 }
 
-fn stop_stops_the_process() -> Verdict {
+fn stop_stops_the_current_process() -> Verdict {
     let o = dtrace(&[
         "-wq",
         "-xswitchrate=20ms",
@@ -190,7 +192,7 @@ fn stop_stops_the_process() -> Verdict {
     Pass
 }
 
-fn chill_holds_the_cpu() -> Verdict {
+fn chill_spins_for_the_given_time() -> Verdict {
     let text = "BEGIN { t = timestamp; chill(20000000); } BEGIN { t = timestamp - t; exit(0); } \
                 END { printf(\"%d\", t); }";
     let o = dtrace(&["-wqn", text]).code(0);
@@ -200,7 +202,7 @@ fn chill_holds_the_cpu() -> Verdict {
     Pass
 }
 
-fn chill_has_a_budget() -> Verdict {
+fn chill_beyond_its_budget_faults() -> Verdict {
     let text = "BEGIN { chill(0); } BEGIN { chill(500000001); } BEGIN { chill(-1); } BEGIN { exit(0); }";
     let o = dtrace(&["-wqn", text]).code(0);
     let said = |epid: u32| {
@@ -224,7 +226,7 @@ fn chill_has_a_budget() -> Verdict {
     panic!("{seen:?}")
 }
 
-fn what_linux_cannot_do_is_refused_by_name() -> Verdict {
+fn actions_that_linux_lacks_are_rejected_by_name() -> Verdict {
     for call in ["panic()", "breakpoint()", "pcap(arg0, 1)"] {
         let o = dtrace(&["-wn", &format!("BEGIN {{ {call}; }}")]).code(1);
         let name = call.split('(').next().unwrap_or_default();
@@ -233,7 +235,7 @@ fn what_linux_cannot_do_is_refused_by_name() -> Verdict {
     Pass
 }
 
-fn jstack_is_a_ustack_with_its_own_defaults() -> Verdict {
+fn jstack_prints_a_user_stack_with_its_own_defaults() -> Verdict {
     let run = |options: &[&str], clause: &str| {
         let program = format!("syscall::getppid:entry /pid == $target && !n++/ {{ {clause} }}");
         let work = workload("getppid", 10);
@@ -256,7 +258,7 @@ fn jstack_is_a_ustack_with_its_own_defaults() -> Verdict {
     Pass
 }
 
-fn agghist_and_aggpack() -> Verdict {
+fn agghist_and_aggpack_print_aggregations_as_histograms() -> Verdict {
     let text = "BEGIN { @[\"demerit\"] = sum(-10); @[\"wtf\"] = sum(10); @[\"bot\"] = sum(20); printa(@); \
                 setopt(\"aggzoom\"); printa(@); exit(0); }";
     let o = dtrace(&["-qn", text, "-xagghist"]).code(0);

@@ -4,12 +4,17 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    normalization_by_nothing every_function keys_of_each_kind sorted_by_value printa_formats clear_loses_nothing quantize_buckets many_keys
-    aggregation_drops_are_said all_cpus_count lquantize_compares_64_bits several_aggregations_at_once each_cpu_s_value
+    normalizing_by_zero_aborts_the_session every_aggregating_function_gives_its_value
+    keys_of_each_type_are_printed aggregations_are_printed_sorted_by_value
+    printa_applies_its_format_to_each_entry clearing_while_tracing_loses_no_count
+    values_are_counted_in_their_quantize_buckets many_keys_are_counted_exactly
+    aggregation_drops_are_reported_when_the_table_is_full counts_of_all_cpus_are_summed
+    lquantize_compares_64_bits printa_prints_several_aggregations_side_by_side
+    per_cpu_values_match_counts_by_cpu
 }
 
 // row variable.aggregation, format.aggregation-entry
-fn every_function() -> Verdict {
+fn every_aggregating_function_gives_its_value() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { @c = count(); @s = sum(5); @s = sum(-2); @mi = min(3); @mi = min(-4); @ma = max(3); @ma = max(9); \
@@ -20,7 +25,7 @@ fn every_function() -> Verdict {
     Pass
 }
 
-fn normalization_by_nothing() -> Verdict {
+fn normalizing_by_zero_aborts_the_session() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { @ = sum(7); n = 0; normalize(@, n); } BEGIN { trace(1); exit(0); }"])
         .code(1);
     assert_eq!(
@@ -31,7 +36,7 @@ fn normalization_by_nothing() -> Verdict {
     Pass
 }
 
-fn keys_of_each_kind() -> Verdict {
+fn keys_of_each_type_are_printed() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { @a[execname, 1, \"lit\", probename] = sum(2); x = \"str\"; @b[x] = sum(3); @b[x] = sum(4); exit(0); }",
@@ -44,7 +49,7 @@ fn keys_of_each_kind() -> Verdict {
 }
 
 // row sort.value
-fn sorted_by_value() -> Verdict {
+fn aggregations_are_printed_sorted_by_value() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { @[\"b\"] = sum(2); @[\"a\"] = sum(3); @[\"c\"] = sum(1); exit(0); }"])
         .code(0);
     let keys: Vec<&str> = o.out.lines().filter_map(|l| l.split_whitespace().next()).collect();
@@ -53,7 +58,7 @@ fn sorted_by_value() -> Verdict {
 }
 
 // row conversion.@
-fn printa_formats() -> Verdict {
+fn printa_applies_its_format_to_each_entry() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { @x[\"k\", 7] = sum(2); @y[\"k\", 7] = sum(5); printa(\"%s %d = %@d\\n\", @x); \
@@ -65,7 +70,7 @@ fn printa_formats() -> Verdict {
 }
 
 /// The sum of all that was printed and cleared, and of the rest, is what fired.
-fn clear_loses_nothing() -> Verdict {
+fn clearing_while_tracing_loses_no_count() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-x",
@@ -87,7 +92,7 @@ fn clear_loses_nothing() -> Verdict {
 }
 
 // row format.histogram
-fn quantize_buckets() -> Verdict {
+fn values_are_counted_in_their_quantize_buckets() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { @ = quantize(0); @ = quantize(1); @ = quantize(2); @ = quantize(3); @ = quantize(-1); exit(0); }",
@@ -106,7 +111,7 @@ fn quantize_buckets() -> Verdict {
     Pass
 }
 
-fn many_keys() -> Verdict {
+fn many_keys_are_counted_exactly() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -120,7 +125,7 @@ fn many_keys() -> Verdict {
     Pass
 }
 
-fn aggregation_drops_are_said() -> Verdict {
+fn aggregation_drops_are_reported_when_the_table_is_full() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-x",
@@ -145,7 +150,7 @@ fn aggregation_drops_are_said() -> Verdict {
     Pass
 }
 
-fn all_cpus_count() -> Verdict {
+fn counts_of_all_cpus_are_summed() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -173,7 +178,7 @@ fn lquantize_compares_64_bits() -> Verdict {
 }
 
 /// Keys that one of them lacks show 0; more values than aggregations show the last one again.
-fn several_aggregations_at_once() -> Verdict {
+fn printa_prints_several_aggregations_side_by_side() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { @x[\"a\", 1] = count(); @y[\"b\", 1] = sum(3); @y[\"a\", 1] = sum(2); @q[\"a\", 1] = quantize(3); \
@@ -196,7 +201,7 @@ fn several_aggregations_at_once() -> Verdict {
 }
 
 /// The values of the CPUs are those that the same program counts by `cpu`.
-fn each_cpu_s_value() -> Verdict {
+fn per_cpu_values_match_counts_by_cpu() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-xaggpercpu",

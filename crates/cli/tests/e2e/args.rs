@@ -3,7 +3,11 @@
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, workload};
 
-tests! { types_of_a_call_are_listed arguments_of_a_call_are_typed memory_of_the_process kinds_of_one_clause no_such_argument }
+tests! {
+    argument_types_of_a_system_call_are_listed arguments_of_a_system_call_have_their_types
+    typed_pointers_read_the_memory_of_the_process one_clause_sees_each_calls_argument_types
+    an_invalid_argument_index_is_an_error
+}
 
 /// What a kernel without the means says.
 pub(crate) fn unknown(o: &Output) -> Option<Verdict> {
@@ -18,7 +22,7 @@ pub(crate) fn types(probe: &str) -> Vec<String> {
     types.lines().map(str::trim).filter(|l| !l.is_empty()).map(String::from).collect()
 }
 
-fn types_of_a_call_are_listed() -> Verdict {
+fn argument_types_of_a_system_call_are_listed() -> Verdict {
     let entry = types("syscall::openat:entry");
     if entry == ["None"] {
         return Skip("this kernel does not say what calls take".into());
@@ -32,7 +36,7 @@ fn types_of_a_call_are_listed() -> Verdict {
 }
 
 /// The directory is -100 in the low half of a register: the upper half is whatever it is.
-fn arguments_of_a_call_are_typed() -> Verdict {
+fn arguments_of_a_system_call_have_their_types() -> Verdict {
     let script = "syscall::openat:entry /pid == $target && args[0] == -100 && args[2] == 0x80000 && \
                   stringof(args[1]) == \"/etc/hostname-that-is-not-there\"/ { @[args[0]] = count(); } \
                   END { printa(\"%d %@d\\n\", @); }";
@@ -45,7 +49,7 @@ fn arguments_of_a_call_are_typed() -> Verdict {
 }
 
 /// A buffer full of `x` of 1, 2, 4, ... 128 bytes, twice.
-fn memory_of_the_process() -> Verdict {
+fn typed_pointers_read_the_memory_of_the_process() -> Verdict {
     let script = "syscall::write:entry /pid == $target && *args[1] == 'x'/ { @ = sum(args[2]); n++; } \
                   syscall::write:return /pid == $target && args[1] == 128/ { r++; } \
                   END { printf(\"%d %d \", n, r); printa(\"%@d\\n\", @); }";
@@ -58,7 +62,7 @@ fn memory_of_the_process() -> Verdict {
 }
 
 /// One clause for calls whose first arguments differ in type: each is what it is.
-fn kinds_of_one_clause() -> Verdict {
+fn one_clause_sees_each_calls_argument_types() -> Verdict {
     let script = "syscall::close:entry, syscall::openat:entry /pid == $target && args[0] == 0x7fff0001/ \
                   { @[probefunc, args[0]] = count(); } END { printa(\"%s %d %@d\\n\", @); }";
     let o = dtrace(&["-qc", &workload("badclose", 77), "-n", script]);
@@ -71,7 +75,7 @@ fn kinds_of_one_clause() -> Verdict {
     Pass
 }
 
-fn no_such_argument() -> Verdict {
+fn an_invalid_argument_index_is_an_error() -> Verdict {
     for (script, tag, says) in [
         ("syscall::getppid:entry { trace(args[0]); }", "D_ARGS_IDX", "the probe has no typed arguments"),
         ("syscall::read:return { trace(args[2]); }", "D_ARGS_IDX", "2 arguments, args[0] to args[1]"),

@@ -4,13 +4,16 @@ use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
 
 tests! {
-    hello_world default_header empty_clause_prints_its_line end_runs_once exit_status_is_ours quiet_has_no_header
-    trace_formats_by_size printf_conversions strings_and_names order_of_clauses exit_skips_nothing_of_begin
-    predicates_choose arithmetic_is_d_s probe_names_in_begin
+    a_begin_clause_prints_hello_world a_header_and_rows_are_printed_by_default
+    an_empty_clause_prints_its_row end_runs_once the_argument_of_exit_is_the_exit_status
+    quiet_mode_prints_no_header trace_formats_a_number_by_its_size printf_applies_its_conversions
+    strings_are_compared_measured_and_printed clauses_run_in_program_order
+    clauses_of_begin_behind_exit_still_run a_clause_runs_only_when_its_predicate_is_true
+    arithmetic_follows_the_rules_of_d begin_sees_its_own_probe_name
 }
 
 // row unit.program
-fn hello_world() -> Verdict {
+fn a_begin_clause_prints_hello_world() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { printf(\"Hello World!\\n\"); exit(0); }"]).code(0);
     assert!(o.out.contains("Hello World!\n"), "{o:?}");
     assert_eq!(o.err, "dtrace: description 'BEGIN ' matched 1 probe\n");
@@ -18,7 +21,7 @@ fn hello_world() -> Verdict {
 }
 
 // row format.header, format.row
-fn default_header() -> Verdict {
+fn a_header_and_rows_are_printed_by_default() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { trace(1); exit(0); }"]).code(0);
     let lines: Vec<&str> = o.out.lines().collect();
     assert_eq!(lines[0], "CPU     ID                    FUNCTION:NAME");
@@ -29,7 +32,7 @@ fn default_header() -> Verdict {
 }
 
 // row unit.empty-clause
-fn empty_clause_prints_its_line() -> Verdict {
+fn an_empty_clause_prints_its_row() -> Verdict {
     let o = dtrace(&["-n", "BEGIN", "-n", "BEGIN { x = 1; exit(0); }"]).code(0);
     let rows = o.out.lines().filter(|l| l.contains(":BEGIN")).count();
     // Both record something: the empty clause its line, exit() its status.
@@ -49,7 +52,7 @@ fn end_runs_once() -> Verdict {
     Pass
 }
 
-fn exit_status_is_ours() -> Verdict {
+fn the_argument_of_exit_is_the_exit_status() -> Verdict {
     dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
     // The last one processed, as in the original.
     dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(2);
@@ -62,7 +65,7 @@ fn exit_status_is_ours() -> Verdict {
 }
 
 // row format.quiet
-fn quiet_has_no_header() -> Verdict {
+fn quiet_mode_prints_no_header() -> Verdict {
     let o = dtrace(&["-q", "-n", "BEGIN { printf(\"a\"); trace(5); trace(\"b\"); exit(0); }"]).code(0);
     assert_eq!(o.out, "a5b\n", "{o:?}");
     assert_eq!(o.err, "");
@@ -70,7 +73,7 @@ fn quiet_has_no_header() -> Verdict {
 }
 
 // row format.trace-integer
-fn trace_formats_by_size() -> Verdict {
+fn trace_formats_a_number_by_its_size() -> Verdict {
     let o = dtrace(&[
         "-n",
         "BEGIN { trace((char)-1); trace((short)2); trace(3); trace((long)4); trace(\"str\"); exit(0); }",
@@ -83,7 +86,7 @@ fn trace_formats_by_size() -> Verdict {
 }
 
 // row conversion.d, conversion.x, conversion.s
-fn printf_conversions() -> Verdict {
+fn printf_applies_its_conversions() -> Verdict {
     let script = "BEGIN { printf(\"%d|%5d|%-5d|%05d|%x|%X|%o|%#x|%c|%s|%10s|%-10s|%%|%u|%lld|%i\\n\", \
                   42, 42, 42, 42, 255, 255, 8, 255, 'A', \"s\", \"right\", \"left\", -1, (long long)-5, 7); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);
@@ -92,7 +95,7 @@ fn printf_conversions() -> Verdict {
 }
 
 // row type.string, format.trace-string, expression.compare-string
-fn strings_and_names() -> Verdict {
+fn strings_are_compared_measured_and_printed() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { x = \"hello\"; printf(\"%s %d %d %d\\n\", x, strlen(x), x == \"hello\", x < \"help\"); \
@@ -104,7 +107,7 @@ fn strings_and_names() -> Verdict {
 }
 
 // row unit.order, unit.clause
-fn order_of_clauses() -> Verdict {
+fn clauses_run_in_program_order() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { printf(\"1\"); } BEGIN { printf(\"2\"); }",
@@ -116,14 +119,14 @@ fn order_of_clauses() -> Verdict {
     Pass
 }
 
-fn exit_skips_nothing_of_begin() -> Verdict {
+fn clauses_of_begin_behind_exit_still_run() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { exit(0); printf(\"a\"); } BEGIN { printf(\"b\"); }"]).code(0);
     assert_eq!(o.out, "ab\n");
     Pass
 }
 
 // row predicate.scalar
-fn predicates_choose() -> Verdict {
+fn a_clause_runs_only_when_its_predicate_is_true() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN /0/ { printf(\"no\"); } BEGIN /pid == $pid && ppid > 0/ { printf(\"yes\"); } BEGIN { exit(0); }",
@@ -134,7 +137,7 @@ fn predicates_choose() -> Verdict {
 }
 
 // row expression.width, expression.division, expression.shift
-fn arithmetic_is_d_s() -> Verdict {
+fn arithmetic_follows_the_rules_of_d() -> Verdict {
     let script = "BEGIN { one = 1; big = 2147483647; m = -7; \
                   printf(\"%d %d %d %d %d %d\\n\", (int)(one << 33), (big + one), ((one << 33) >> 33), m % 3, m / 2, m >> 1); \
                   printf(\"%d %d %d\\n\", one ? 5 : 6, 1 ^^ one, !one); \
@@ -145,7 +148,7 @@ fn arithmetic_is_d_s() -> Verdict {
     Pass
 }
 
-fn probe_names_in_begin() -> Verdict {
+fn begin_sees_its_own_probe_name() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { printf(\"[%s][%s][%s][%s] %d\\n\", probeprov, probemod, probefunc, probename, id); exit(0); }",

@@ -4,13 +4,16 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    registers_are_the_callers a_kernel_thread_has_no_registers caller_is_the_second_frame
-    depths_are_the_stacks levels_of_contexts threads_have_names zones_are_containers who_and_where what_linux_has_not_is_refused
+    uregs_are_the_registers_of_the_calling_process uregs_of_a_kernel_thread_fault
+    caller_is_the_second_frame_of_the_stack stackdepth_is_the_number_of_printed_frames
+    ipl_is_the_context_level_of_the_probe threadname_is_the_name_of_the_thread
+    zonename_is_the_name_of_the_container ids_and_cpu_are_those_of_the_firing
+    built_ins_that_linux_lacks_are_rejected
 }
 
 const GETPPID: i64 = libc::SYS_getppid;
 
-fn registers_are_the_callers() -> Verdict {
+fn uregs_are_the_registers_of_the_calling_process() -> Verdict {
     // row builtin.uregs
     let o = dtrace(&[
         "-q",
@@ -41,7 +44,7 @@ fn registers_are_the_callers() -> Verdict {
     Pass
 }
 
-fn a_kernel_thread_has_no_registers() -> Verdict {
+fn uregs_of_a_kernel_thread_fault() -> Verdict {
     let script = "profile-197hz /pid == 0/ { n++; } profile-197hz /pid == 0/ { x = uregs[R_R0]; bad++; } \
                   profile-197hz /pid == 0/ { exit(0); } tick-4s { exit(1); } END { printf(\"%d %d\\n\", n > 0, bad); }";
     let o = dtrace(&["-qn", script]);
@@ -55,7 +58,7 @@ fn a_kernel_thread_has_no_registers() -> Verdict {
     Pass
 }
 
-fn caller_is_the_second_frame() -> Verdict {
+fn caller_is_the_second_frame_of_the_stack() -> Verdict {
     // row builtin.caller, builtin.ucaller
     let o = dtrace(&[
         "-q",
@@ -75,7 +78,7 @@ fn caller_is_the_second_frame() -> Verdict {
     Pass
 }
 
-fn depths_are_the_stacks() -> Verdict {
+fn stackdepth_is_the_number_of_printed_frames() -> Verdict {
     // row builtin.stackdepth, builtin.ustackdepth
     let o = dtrace(&[
         "-q",
@@ -95,7 +98,7 @@ fn depths_are_the_stacks() -> Verdict {
     Pass
 }
 
-fn levels_of_contexts() -> Verdict {
+fn ipl_is_the_context_level_of_the_probe() -> Verdict {
     // row builtin.ipl
     let o = dtrace(&[
         "-q",
@@ -115,7 +118,7 @@ fn levels_of_contexts() -> Verdict {
     Pass
 }
 
-fn threads_have_names() -> Verdict {
+fn threadname_is_the_name_of_the_thread() -> Verdict {
     // row builtin.threadname
     let o = dtrace(&[
         "-q",
@@ -129,7 +132,7 @@ fn threads_have_names() -> Verdict {
     Pass
 }
 
-fn zones_are_containers() -> Verdict {
+fn zonename_is_the_name_of_the_container() -> Verdict {
     // row builtin.zonename
     let o = dtrace(&[
         "-q",
@@ -147,7 +150,7 @@ fn zones_are_containers() -> Verdict {
     Pass
 }
 
-fn who_and_where() -> Verdict {
+fn ids_and_cpu_are_those_of_the_firing() -> Verdict {
     // row builtin.uid, builtin.gid, builtin.id, builtin.cpu
     let list = dtrace(&["-l", "-n", "syscall::getppid:entry"]).code(0);
     let id: i64 = list.out.lines().nth(1).and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap();
@@ -169,7 +172,7 @@ fn who_and_where() -> Verdict {
     Pass
 }
 
-fn what_linux_has_not_is_refused() -> Verdict {
+fn built_ins_that_linux_lacks_are_rejected() -> Verdict {
     let names = ["dispatchqaddr", "jailname", "jid", "machtimestamp", "pthread_self", "vmregs"];
     for name in names {
         let o = dtrace(&["-n", &format!("BEGIN {{ trace({name}); }}")]).code(1);

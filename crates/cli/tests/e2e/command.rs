@@ -6,22 +6,32 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{LIMIT, dtrace, finish, printed, signal, start, unread, workload};
 
 tests! {
-    usage_without_words wrong_option_is_usage version syntax_errors_are_all_reported unknown_names error_tags
-    no_such_probe zero_matches_allowed operands_are_macros unreferenced_operands script_files listing listing_ids
-    output_to_a_file compile_only intermediate_code an_unreadable_script interrupt_once interrupt_twice preprocessor
-    options_without_effect_say_so wrong_options destructive_is_refused unsupported_language_says_so by_field
-    terminated_by_sigterm readers_may_go a_reader_that_has_seen_enough_is_no_error a_full_disk_is_an_error
-    an_interrupt_ends_a_blocked_write no_probes_is_an_error titles_end_where_the_description_does only_one_cpu targets_are_told_by_name_of_signal
-    words_are_bytes listing_by_globs
+    usage_is_printed_without_arguments usage_is_printed_for_an_unknown_option the_version_is_printed
+    syntax_errors_are_all_reported unknown_names_are_errors error_tags_are_printed_on_request
+    a_description_that_matches_no_probe_is_an_error a_description_may_match_no_probe_with_z
+    operands_are_macro_variables an_unreferenced_operand_is_an_error
+    script_files_run_with_their_interpreter_line probes_are_listed_once_in_order
+    ids_of_a_listing_select_probes output_is_appended_to_the_file_of_o
+    compile_only_mode_enables_nothing intermediate_code_is_printed_on_request
+    an_unreadable_script_is_an_error an_interrupt_runs_end_and_prints_aggregations
+    a_second_interrupt_ends_at_once the_preprocessor_applies_definitions_of_the_command_line
+    an_option_without_effect_is_reported a_wrong_option_value_is_an_error
+    a_destructive_program_is_rejected_without_w unsupported_actions_are_rejected_by_name
+    probes_are_selected_by_field sigterm_ends_the_session_like_an_interrupt
+    a_closed_reader_ends_the_run_without_a_panic a_reader_that_closes_early_is_not_an_error
+    a_write_to_a_full_disk_is_an_error an_interrupt_ends_a_write_that_blocks
+    a_program_without_probes_is_an_error the_match_message_quotes_the_description_only
+    the_cpu_option_traces_one_cpu_only a_target_killed_by_a_signal_is_reported_with_its_name
+    operands_and_scripts_may_contain_any_bytes probes_are_listed_by_globs
 }
 
-fn usage_without_words() -> Verdict {
+fn usage_is_printed_without_arguments() -> Verdict {
     let o = dtrace(&[]).code(2);
     assert!(o.err.starts_with("Usage: dtrace "), "{o:?}");
     Pass
 }
 
-fn wrong_option_is_usage() -> Verdict {
+fn usage_is_printed_for_an_unknown_option() -> Verdict {
     let o = dtrace(&["-y"]).code(2);
     assert!(o.err.contains("invalid option -- 'y'"), "{o:?}");
     let o = dtrace(&["-l", "-V"]).code(2);
@@ -29,7 +39,7 @@ fn wrong_option_is_usage() -> Verdict {
     Pass
 }
 
-fn version() -> Verdict {
+fn the_version_is_printed() -> Verdict {
     let o = dtrace(&["-V"]).code(0);
     assert!(o.out.starts_with("dtrace: "), "{o:?}");
     Pass
@@ -49,7 +59,7 @@ fn syntax_errors_are_all_reported() -> Verdict {
     Pass
 }
 
-fn unknown_names() -> Verdict {
+fn unknown_names_are_errors() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { trace(execnam); }"]).code(1);
     assert!(o.err.contains("execnam") && o.err.contains("execname"), "{o:?}");
     let start = "dtrace: invalid probe specifier BEGIN { trace(execnam); }: in action list: failed to resolve execnam: ";
@@ -61,7 +71,7 @@ fn unknown_names() -> Verdict {
     Pass
 }
 
-fn error_tags() -> Verdict {
+fn error_tags_are_printed_on_request() -> Verdict {
     for (script, tag) in [
         ("BEGIN { pid = 3; }", "D_OP_WRITE"),
         ("BEGIN { @a = count(); @a = sum(1); }", "D_AGG_REDEF"),
@@ -81,7 +91,7 @@ fn error_tags() -> Verdict {
 }
 
 // row description.no-match
-fn no_such_probe() -> Verdict {
+fn a_description_that_matches_no_probe_is_an_error() -> Verdict {
     let o = dtrace(&["-n", "syscall::opennat:entry"]).code(1);
     assert!(o.err.contains("probe description syscall::opennat:entry does not match any probes"), "{o:?}");
     assert!(o.err.contains("openat"), "{o:?}");
@@ -89,14 +99,14 @@ fn no_such_probe() -> Verdict {
 }
 
 // row description.zdefs
-fn zero_matches_allowed() -> Verdict {
+fn a_description_may_match_no_probe_with_z() -> Verdict {
     let o = dtrace(&["-q", "-Z", "-n", "nosuch:::probe { trace(1); }", "-n", "BEGIN { exit(0); }"]).code(0);
     assert_eq!(o.out, "\n");
     Pass
 }
 
 // row macro.operands, macro.strings
-fn operands_are_macros() -> Verdict {
+fn operands_are_macro_variables() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s %d\\n\", $1, $$2, $3); exit($1); }", "7", "word", "-2"]);
     // -2 is an option letter to getopt: after -- it is an operand.
     assert_eq!(o.code, Some(2));
@@ -109,7 +119,7 @@ fn operands_are_macros() -> Verdict {
 }
 
 // row macro.unused
-fn unreferenced_operands() -> Verdict {
+fn an_unreferenced_operand_is_an_error() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { exit(0); }", "extra"]).code(1);
     assert!(o.err.contains("extraneous argument 'extra' ($1 is not referenced)"), "{o:?}");
     dtrace(&["-x", "argref", "-n", "BEGIN { exit(0); }", "extra"]).code(0);
@@ -117,7 +127,7 @@ fn unreferenced_operands() -> Verdict {
 }
 
 // row unit.interpreter-line
-fn script_files() -> Verdict {
+fn script_files_run_with_their_interpreter_line() -> Verdict {
     let path = std::env::temp_dir().join(format!("e2e-script-{}.d", std::process::id()));
     std::fs::write(&path, "#!/usr/sbin/dtrace -s\n#pragma D option quiet\n/* c */ BEGIN { printf(\"in %s\\n\", \"file\"); exit(0); }\n")
         .unwrap();
@@ -127,7 +137,7 @@ fn script_files() -> Verdict {
     Pass
 }
 
-fn listing() -> Verdict {
+fn probes_are_listed_once_in_order() -> Verdict {
     let o = dtrace(&["-l"]).code(0);
     let lines: Vec<&str> = o.out.lines().collect();
     assert_eq!(lines[1], "    1     dtrace                                                     BEGIN");
@@ -146,7 +156,7 @@ fn listing() -> Verdict {
     Pass
 }
 
-fn listing_ids() -> Verdict {
+fn ids_of_a_listing_select_probes() -> Verdict {
     let o = dtrace(&["-l", "-i", "3"]).code(0);
     assert!(o.out.contains("ERROR"), "{o:?}");
     let o = dtrace(&["-qi", "1{ printf(\"one\\n\"); exit(0); }"]).code(0);
@@ -154,7 +164,7 @@ fn listing_ids() -> Verdict {
     Pass
 }
 
-fn output_to_a_file() -> Verdict {
+fn output_is_appended_to_the_file_of_o() -> Verdict {
     let path = std::env::temp_dir().join(format!("e2e-out-{}", std::process::id()));
     std::fs::write(&path, "before\n").unwrap();
     let o =
@@ -166,20 +176,20 @@ fn output_to_a_file() -> Verdict {
     Pass
 }
 
-fn compile_only() -> Verdict {
+fn compile_only_mode_enables_nothing() -> Verdict {
     let o = dtrace(&["-e", "-n", "syscall:::entry { @[execname] = count(); }"]).code(0);
     assert_eq!(o.out, "");
     dtrace(&["-e", "-n", "BEGIN { x = ; }"]).code(1);
     Pass
 }
 
-fn intermediate_code() -> Verdict {
+fn intermediate_code_is_printed_on_request() -> Verdict {
     let o = dtrace(&["-Se", "-n", "BEGIN { trace(pid + 1); }"]).code(0);
     assert!(o.err.contains("add"), "{o:?}");
     Pass
 }
 
-fn an_unreadable_script() -> Verdict {
+fn an_unreadable_script_is_an_error() -> Verdict {
     let o = dtrace(&["-s", "/nonexistent/script.d"]).code(1);
     assert_eq!(o.err, "dtrace: failed to open /nonexistent/script.d: No such file or directory\n");
     let o = dtrace(&["-s", "/"]).code(1);
@@ -208,7 +218,7 @@ fn an_unreadable_script() -> Verdict {
     Pass
 }
 
-fn interrupt_once() -> Verdict {
+fn an_interrupt_runs_end_and_prints_aggregations() -> Verdict {
     let mut child = start(&[
         "-qn",
         "BEGIN { printf(\"begun\\n\"); } syscall:::entry { @[execname] = count(); } END { printf(\"end\\n\"); }",
@@ -221,7 +231,7 @@ fn interrupt_once() -> Verdict {
     Pass
 }
 
-fn interrupt_twice() -> Verdict {
+fn a_second_interrupt_ends_at_once() -> Verdict {
     let mut child =
         start(&["-qn", "BEGIN { printf(\"y\"); } tick-1ms { printf(\"x\"); } END { printf(\"end\\n\"); }"]);
     printed(&mut child);
@@ -232,7 +242,7 @@ fn interrupt_twice() -> Verdict {
     Pass
 }
 
-fn terminated_by_sigterm() -> Verdict {
+fn sigterm_ends_the_session_like_an_interrupt() -> Verdict {
     let mut child = start(&["-qn", "BEGIN { printf(\"begin\\n\"); } END { printf(\"end\\n\"); }"]);
     printed(&mut child);
     signal(&child, libc::SIGTERM);
@@ -242,7 +252,7 @@ fn terminated_by_sigterm() -> Verdict {
 }
 
 /// Nobody reads any more: an end, and no panic.
-fn readers_may_go() -> Verdict {
+fn a_closed_reader_ends_the_run_without_a_panic() -> Verdict {
     use std::os::unix::process::ExitStatusExt;
     for words in [
         &["-V"][..],
@@ -260,7 +270,7 @@ fn readers_may_go() -> Verdict {
 }
 
 // row unit.preprocessor
-fn preprocessor() -> Verdict {
+fn the_preprocessor_applies_definitions_of_the_command_line() -> Verdict {
     if std::process::Command::new("cpp").arg("--version").output().is_err() {
         return Verdict::Skip("this machine has no C preprocessor".into());
     }
@@ -272,7 +282,7 @@ fn preprocessor() -> Verdict {
     Pass
 }
 
-fn options_without_effect_say_so() -> Verdict {
+fn an_option_without_effect_is_reported() -> Verdict {
     let o = dtrace(&["-x", "nspec=4", "-n", "BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("nspec") && o.err.contains("no effect"), "{o:?}");
     // A script's own options, too.
@@ -281,7 +291,7 @@ fn options_without_effect_say_so() -> Verdict {
     Pass
 }
 
-fn wrong_options() -> Verdict {
+fn a_wrong_option_value_is_an_error() -> Verdict {
     for (words, says) in [
         (&["-x", "nosuch"][..], "failed to set -x nosuch: Invalid option name"),
         (&["-x", "bufsiz=1m"], "failed to set -x bufsiz=1m: Invalid option name (did you mean bufsize?)"),
@@ -315,19 +325,19 @@ fn wrong_options() -> Verdict {
 }
 
 // row action.not-without-w
-fn destructive_is_refused() -> Verdict {
+fn a_destructive_program_is_rejected_without_w() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { raise(9); }"]).code(1);
     assert!(o.err.ends_with("could not enable tracing: Destructive actions not allowed\n"), "{o:?}");
     Pass
 }
 
-fn unsupported_language_says_so() -> Verdict {
+fn unsupported_actions_are_rejected_by_name() -> Verdict {
     let o = dtrace(&["-n", "BEGIN { speculate(1); }"]).code(1);
     assert!(o.err.contains("speculate") && o.err.contains("not supported yet"), "{o:?}");
     Pass
 }
 
-fn by_field() -> Verdict {
+fn probes_are_selected_by_field() -> Verdict {
     let o = dtrace(&["-l", "-f", "getppid"]).code(0);
     assert_eq!(o.out.lines().count(), 3, "{o:?}");
     let o = dtrace(&["-l", "-m", "syscall:vmlinux", "-P", "profile"]).code(0);
@@ -335,7 +345,7 @@ fn by_field() -> Verdict {
     Pass
 }
 
-fn a_reader_that_has_seen_enough_is_no_error() -> Verdict {
+fn a_reader_that_closes_early_is_not_an_error() -> Verdict {
     use std::io::BufRead;
     let mut child = start(&["-n", "tick-10ms { printf(\"x\\n\"); }", "-x", "switchrate=10ms"]);
     let mut line = String::new();
@@ -351,7 +361,7 @@ fn a_reader_that_has_seen_enough_is_no_error() -> Verdict {
     Pass
 }
 
-fn a_full_disk_is_an_error() -> Verdict {
+fn a_write_to_a_full_disk_is_an_error() -> Verdict {
     let says = "dtrace: processing aborted: failed to write the output: No space left on device\n";
     for words in [
         &["-q", "-n", "BEGIN { trace(1); exit(0); }"][..],
@@ -368,7 +378,7 @@ fn a_full_disk_is_an_error() -> Verdict {
     Pass
 }
 
-fn no_probes_is_an_error() -> Verdict {
+fn a_program_without_probes_is_an_error() -> Verdict {
     let o = dtrace(&["-q"]).code(1);
     assert!(o.err.starts_with("dtrace: no probes specified"), "{o:?}");
     let o = dtrace(&["-n", "int x;"]).code(1);
@@ -378,7 +388,7 @@ fn no_probes_is_an_error() -> Verdict {
     Pass
 }
 
-fn titles_end_where_the_description_does() -> Verdict {
+fn the_match_message_quotes_the_description_only() -> Verdict {
     let words = ["-n", "int x; BEGIN { exit(x); }", "-n", "END/1/{}", "-n", "BEGIN,END{}", "-n", "dtrace:::"];
     let o = dtrace(&words).code(0);
     let titles =
@@ -389,7 +399,7 @@ fn titles_end_where_the_description_does() -> Verdict {
     Pass
 }
 
-fn only_one_cpu() -> Verdict {
+fn the_cpu_option_traces_one_cpu_only() -> Verdict {
     if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
         return Verdict::Skip("this machine has one CPU".into());
     }
@@ -414,7 +424,7 @@ fn only_one_cpu() -> Verdict {
     Pass
 }
 
-fn targets_are_told_by_name_of_signal() -> Verdict {
+fn a_target_killed_by_a_signal_is_reported_with_its_name() -> Verdict {
     let path = std::env::temp_dir().join(format!("e2e-signal-{}.sh", std::process::id()));
     std::fs::write(&path, "kill -SEGV $$\n").unwrap();
     let o = dtrace(&["-n", "BEGIN", "-c", &format!("sh {}", path.display())]).code(0);
@@ -436,7 +446,7 @@ fn writes(child: &std::process::Child) -> bool {
 }
 
 /// Nobody reads, and the pipe is full.
-fn an_interrupt_ends_a_blocked_write() -> Verdict {
+fn an_interrupt_ends_a_write_that_blocks() -> Verdict {
     let script = "BEGIN { n = 0; } tick-1ms { printf(\"%1000d\\n\", n++); } END { printf(\"end\"); }";
     let mut child = start(&["-q", "-n", script, "-x", "switchrate=10ms"]);
     let fd = std::os::fd::AsRawFd::as_raw_fd(child.stdout.as_ref().unwrap());
@@ -462,7 +472,7 @@ fn an_interrupt_ends_a_blocked_write() -> Verdict {
     Pass
 }
 
-fn words_are_bytes() -> Verdict {
+fn operands_and_scripts_may_contain_any_bytes() -> Verdict {
     use std::os::unix::ffi::OsStrExt;
     let word = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
     let mut command = std::process::Command::new(crate::tool::binary());
@@ -481,7 +491,7 @@ fn words_are_bytes() -> Verdict {
     Pass
 }
 
-fn listing_by_globs() -> Verdict {
+fn probes_are_listed_by_globs() -> Verdict {
     let rows = |words: &[&str]| -> Vec<String> {
         let o = dtrace(&[&["-l"], words].concat()).code(0);
         o.out.lines().skip(1).map(String::from).collect()

@@ -4,8 +4,9 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    cpc_is_listed cpc_counts_every_page_fault cpc_counts_in_portions cpc_modes_tell_kernel_from_user
-    hardware_without_counters_is_said cpc_names_are_checked
+    cpc_is_listed cpc_counts_every_page_fault cpc_counts_in_portions
+    cpc_modes_count_kernel_and_user_separately missing_hardware_counters_are_reported
+    cpc_names_are_checked
 }
 
 /// `None` where this kernel has no clock for programs.
@@ -52,7 +53,7 @@ fn cpc_counts_in_portions() -> Verdict {
     Pass
 }
 
-fn cpc_modes_tell_kernel_from_user() -> Verdict {
+fn cpc_modes_count_kernel_and_user_separately() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
@@ -65,7 +66,7 @@ fn cpc_modes_tell_kernel_from_user() -> Verdict {
     Pass
 }
 
-fn hardware_without_counters_is_said() -> Verdict {
+fn missing_hardware_counters_are_reported() -> Verdict {
     let o = dtrace(&["-en", "cpc:::PAPI_tot_cyc-all-1000000 { }"]);
     if o.code == Some(0) {
         return Skip("this machine has performance counters".into());

@@ -8,8 +8,9 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, Output, dtrace, finish, signal, start};
 
 tests! {
-    a_tracer_that_gets_no_time_is_aborted with_destructive_actions_it_is_only_told
-    heartbeats_are_for_sessions_that_trace a_script_that_leaves_no_time_is_stopped
+    a_tracer_that_gets_no_cpu_time_is_aborted
+    a_starved_destructive_session_is_reported_and_continues
+    heartbeats_run_only_while_probes_are_enabled a_script_that_starves_the_machine_is_stopped
 }
 
 /// Waits until the tracer has written what BEGIN printed, after which its session is active.
@@ -68,7 +69,7 @@ fn took(out: &Path, child: Child) -> (String, Output) {
     (text, o)
 }
 
-fn a_tracer_that_gets_no_time_is_aborted() -> Verdict {
+fn a_tracer_that_gets_no_cpu_time_is_aborted() -> Verdict {
     if !has_clocks() {
         return Skip("no clocks as perf events".into());
     }
@@ -84,7 +85,7 @@ fn a_tracer_that_gets_no_time_is_aborted() -> Verdict {
     Pass
 }
 
-fn with_destructive_actions_it_is_only_told() -> Verdict {
+fn a_starved_destructive_session_is_reported_and_continues() -> Verdict {
     if !has_clocks() {
         return Skip("no clocks as perf events".into());
     }
@@ -110,7 +111,7 @@ fn perf_events(child: &Child) -> usize {
     .count()
 }
 
-fn heartbeats_are_for_sessions_that_trace() -> Verdict {
+fn heartbeats_run_only_while_probes_are_enabled() -> Verdict {
     if !has_clocks() {
         return Skip("no clocks as perf events".into());
     }
@@ -147,7 +148,7 @@ fn online() -> usize {
 /// Every switch from one thread to another looks for a text of half a page in one of a page, a million comparisons and more with
 /// interrupts off, so whoever is to run waits longer than the limits for it. In guests only: nobody should run this where
 /// others work.
-fn a_script_that_leaves_no_time_is_stopped() -> Verdict {
+fn a_script_that_starves_the_machine_is_stopped() -> Verdict {
     if std::env::var_os("DTRACE_IN_VM").is_none() {
         return Skip("overloads the machine: in guests only".into());
     }

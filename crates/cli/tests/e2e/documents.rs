@@ -10,8 +10,10 @@ use std::process::{Command, Stdio};
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{binary, dtrace, finish};
 
-tests! { commands_in_the_papers_compile files_in_the_papers_are_the_files promises_name_tests_that_exist
-the_manual_page_renders_without_warnings }
+tests! {
+    commands_in_the_documentation_compile files_quoted_in_the_documentation_match_the_tree
+    tests_named_in_the_specification_exist the_manual_page_renders_without_warnings
+}
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const PAPERS: [&str; 2] = ["README.md", "docs/guide.md"];
@@ -59,7 +61,7 @@ fn words(line: &str) -> Vec<String> {
     all
 }
 
-fn commands_in_the_papers_compile() -> Verdict {
+fn commands_in_the_documentation_compile() -> Verdict {
     let mut count = 0;
     for paper in PAPERS {
         let blocks = match blocks(paper) {
@@ -108,7 +110,7 @@ fn the_manual_page_renders_without_warnings() -> Verdict {
     if ran == 0 { Skip("neither mandoc nor groff is installed".into()) } else { Pass }
 }
 
-fn files_in_the_papers_are_the_files() -> Verdict {
+fn files_quoted_in_the_documentation_match_the_tree() -> Verdict {
     let mut count = 0;
     for paper in PAPERS {
         let Ok(blocks) = blocks(paper) else { return Skip(format!("no {paper}")) };
@@ -124,7 +126,7 @@ fn files_in_the_papers_are_the_files() -> Verdict {
 }
 
 /// `path.rs: name, name` in the promises, and the benchmarks.
-fn promises_name_tests_that_exist() -> Verdict {
+fn tests_named_in_the_specification_exist() -> Verdict {
     let root = Path::new(ROOT);
     let Ok(text) = std::fs::read_to_string(root.join("SPECIFICATION.md")) else {
         return Skip("no SPECIFICATION.md".into());

@@ -5,7 +5,9 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::{all_at_once, cannot, root_is_of_a_module, suppressed};
 use crate::tool::{Output, finish, start, workload};
 
-tests! { from_the_busiest_module_to_the_file }
+tests! {
+    the_busiest_module_is_traced_down_to_the_file
+}
 
 /// The workload opens a file and reads it so many times. Others do what they do.
 const TIMES: u32 = 50;
@@ -66,7 +68,7 @@ impl Answers {
     }
 }
 
-fn from_the_busiest_module_to_the_file() -> Verdict {
+fn the_busiest_module_is_traced_down_to_the_file() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }

@@ -4,7 +4,11 @@
 use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
 
-tests! { functions_of_other_systems actions_of_other_systems variables_of_other_systems not_yet constants_of_the_libraries sizes_in_conversions }
+tests! {
+    functions_of_other_systems_are_rejected_by_name actions_of_other_systems_are_rejected_by_name
+    variables_of_other_systems_are_rejected_by_name unsupported_subroutines_are_rejected_by_name
+    constants_of_other_systems_are_rejected_by_name size_modifiers_in_conversions_are_accepted
+}
 
 /// Refused with this tag, the message saying this.
 #[track_caller]
@@ -13,7 +17,7 @@ fn refused(script: &str, tag: &str, says: &str) {
     assert!(o.err.contains(&format!("[{tag}]")) && o.err.contains(says), "{script}\n{}", o.err);
 }
 
-fn functions_of_other_systems() -> Verdict {
+fn functions_of_other_systems_are_rejected_by_name() -> Verdict {
     for call in [
         "sx_shared_held(0)",
         "sx_exclusive_held(0)",
@@ -33,7 +37,7 @@ fn functions_of_other_systems() -> Verdict {
     Pass
 }
 
-fn actions_of_other_systems() -> Verdict {
+fn actions_of_other_systems_are_rejected_by_name() -> Verdict {
     for call in ["panic()", "breakpoint()", "pcap(arg0, 1)"] {
         let name = call.split('(').next().unwrap_or(call);
         refused(&format!("BEGIN {{ {call}; }}"), "D_UNSUPPORTED", &format!("{name}( ) cannot be had"));
@@ -43,7 +47,7 @@ fn actions_of_other_systems() -> Verdict {
 }
 
 // row builtin.vmregs
-fn variables_of_other_systems() -> Verdict {
+fn variables_of_other_systems_are_rejected_by_name() -> Verdict {
     for name in ["vmregs", "jid", "jailname", "machtimestamp", "pthread_self", "dispatchqaddr"] {
         refused(
             &format!("BEGIN {{ trace({name}); }}"),
@@ -54,7 +58,7 @@ fn variables_of_other_systems() -> Verdict {
     Pass
 }
 
-fn not_yet() -> Verdict {
+fn unsupported_subroutines_are_rejected_by_name() -> Verdict {
     for (script, what) in [
         ("BEGIN { x = speculation(); }", "speculation( )"),
         ("BEGIN { speculate(1); }", "speculate( )"),
@@ -66,7 +70,7 @@ fn not_yet() -> Verdict {
     Pass
 }
 
-fn constants_of_the_libraries() -> Verdict {
+fn constants_of_other_systems_are_rejected_by_name() -> Verdict {
     let script = "BEGIN { printf(\"%d %d %d %d %d %d %d %d %d\", CLD_EXITED, SI_USER, DTRACEFLT_BADADDR, F_GETFL, \
                   IPPROTO_TCP, RW_READER, SRUN, TH_SYN, TCP_STATE_ESTABLISHED); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);
@@ -75,7 +79,7 @@ fn constants_of_the_libraries() -> Verdict {
 }
 
 // row conversion.sized, conversion.wide, conversion.P, conversion.I
-fn sizes_in_conversions() -> Verdict {
+fn size_modifiers_in_conversions_are_accepted() -> Verdict {
     let script = "BEGIN { printf(\"%hd %lld %llx %ls %wc\", (short)-5, (long long)7, (int64_t)255, \"abc\", 'x'); \
                   printf(\" %P\", (uint16_t)0); printf(\" %I\", \"no address\"); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);

@@ -4,14 +4,17 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    division_by_zero a_bad_user_address a_bad_kernel_address error_probe_has_its_arguments a_fault_in_a_predicate
-    a_fault_in_error_is_counted records_before_a_fault_are_gone bad_addresses_in_each_kind_of_probe
-    a_user_address_is_no_kernel_address null_in_the_middle_of_a_chain
-    user_memory_in_each_kind_of_probe a_page_that_is_not_there
+    division_by_zero_faults a_read_of_an_invalid_user_address_faults
+    a_read_of_an_invalid_kernel_address_faults error_gets_the_arguments_of_the_fault
+    a_fault_in_a_predicate_skips_the_clause a_fault_in_error_is_counted_as_a_drop
+    output_before_a_fault_is_discarded_with_its_clause
+    invalid_addresses_fault_in_every_kind_of_probe a_user_address_faults_when_read_as_kernel_memory
+    a_null_pointer_in_a_member_chain_faults missing_user_memory_faults_in_every_kind_of_probe
+    an_unmapped_page_is_read_where_the_program_may_sleep
 }
 
 // row unit.fault-ends-clause
-fn division_by_zero() -> Verdict {
+fn division_by_zero_faults() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { trace(1); z = 0; x = 5 / z; printf(\"no\"); } BEGIN { printf(\"next %d\\n\", x); exit(0); }",
@@ -28,7 +31,7 @@ fn division_by_zero() -> Verdict {
     Pass
 }
 
-fn a_bad_user_address() -> Verdict {
+fn a_read_of_an_invalid_user_address_faults() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { s = copyinstr(1); printf(\"no\"); } END { printf(\"end\\n\"); } BEGIN { exit(0); }",
@@ -40,14 +43,14 @@ fn a_bad_user_address() -> Verdict {
 }
 
 // row expression.load-fault
-fn a_bad_kernel_address() -> Verdict {
+fn a_read_of_an_invalid_kernel_address_faults() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { x = *(int *)0x10; printf(\"no\"); } BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("invalid address (0x10) in action #1"), "{o:?}");
     assert_eq!(o.out, "\n");
     Pass
 }
 
-fn error_probe_has_its_arguments() -> Verdict {
+fn error_gets_the_arguments_of_the_fault() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { z = 0; } BEGIN { trace(1); x = 1 / z; } \
@@ -60,21 +63,21 @@ fn error_probe_has_its_arguments() -> Verdict {
 }
 
 // row predicate.fault
-fn a_fault_in_a_predicate() -> Verdict {
+fn a_fault_in_a_predicate_skips_the_clause() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { z = 0; } BEGIN /1 \u{25} z/ { printf(\"no\"); } BEGIN { exit(0); }"])
         .code(0);
     assert!(o.err.contains("divide-by-zero in predicate"), "{o:?}");
     Pass
 }
 
-fn a_fault_in_error_is_counted() -> Verdict {
+fn a_fault_in_error_is_counted_as_a_drop() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { z = 0; x = 1 / z; } ERROR { y = 1 / z; } BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("1 error in ERROR probe enabling"), "{o:?}");
     Pass
 }
 
 // row unit.fault-discards-record
-fn records_before_a_fault_are_gone() -> Verdict {
+fn output_before_a_fault_is_discarded_with_its_clause() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -99,7 +102,7 @@ const BAD: [(&str, &str); 6] = [
     ("(int)((unsigned short *)0xdead000000000000)[8]", "0xdead000000000010"),
 ];
 
-fn bad_addresses_in_each_kind_of_probe() -> Verdict {
+fn invalid_addresses_fault_in_every_kind_of_probe() -> Verdict {
     let target = workload("getppid", 1);
     for (load, address) in BAD {
         // (probe and predicate, words before, the action that faults); the clause behind it runs all the same.
@@ -132,7 +135,7 @@ fn bad_addresses_in_each_kind_of_probe() -> Verdict {
     Pass
 }
 
-fn a_user_address_is_no_kernel_address() -> Verdict {
+fn a_user_address_faults_when_read_as_kernel_memory() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -148,7 +151,7 @@ fn a_user_address_is_no_kernel_address() -> Verdict {
     Pass
 }
 
-fn null_in_the_middle_of_a_chain() -> Verdict {
+fn a_null_pointer_in_a_member_chain_faults() -> Verdict {
     if std::fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
         return Skip("no types of the kernel".into());
     }
@@ -188,7 +191,7 @@ const BAD_USER: [(&str, &str); 6] = [
     ("*(int *)copyin(0x7ffffffff000, 4096)", "0x7ffffffff000"),
 ];
 
-fn user_memory_in_each_kind_of_probe() -> Verdict {
+fn missing_user_memory_faults_in_every_kind_of_probe() -> Verdict {
     let target = workload("getppid", 1);
     let clock = dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0);
     for (load, address) in BAD_USER {
@@ -214,7 +217,7 @@ fn user_memory_in_each_kind_of_probe() -> Verdict {
     Pass
 }
 
-fn a_page_that_is_not_there() -> Verdict {
+fn an_unmapped_page_is_read_where_the_program_may_sleep() -> Verdict {
     let waits = dtrace(&["-vV"]).code(0).out.lines().any(|l| {
         let mut words = l.split_whitespace();
         words.next() == Some("sleepable_calls") && words.next() == Some("yes")

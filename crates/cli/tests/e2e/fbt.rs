@@ -6,7 +6,12 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, workload};
 
 tests! {
-    entry_and_return_of_a_function each_of_many_is_itself a_function_of_a_module what_the_list_has what_is_missing_is_said by_every_means typed_arguments results_are_given what_has_no_other_result self_in_threads_and_interrupts
+    entry_and_return_of_a_function_are_counted each_function_of_a_glob_fires_under_its_own_name
+    a_function_of_a_module_is_traced only_traceable_functions_are_listed
+    a_kernel_without_function_tracing_is_reported every_attach_method_counts_the_same_calls
+    arguments_of_functions_have_their_types return_replaces_the_result_of_a_function
+    return_is_rejected_where_the_result_cannot_be_replaced
+    self_variables_are_separate_in_threads_and_interrupts
 }
 
 /// Why this machine cannot trace its kernel's functions, if so; asked once.
@@ -54,7 +59,7 @@ fn is_thousand(o: &Output, name: &str, program: &str) -> bool {
 /// A thousand writes of 1, 2, 4 … 128 bytes.
 const BYTES: i64 = 125 * 255;
 
-fn entry_and_return_of_a_function() -> Verdict {
+fn entry_and_return_of_a_function_are_counted() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -85,7 +90,7 @@ fn entry_and_return_of_a_function() -> Verdict {
 }
 
 /// Which of many functions fired is known by where each begins: the stack begins there, too.
-fn each_of_many_is_itself() -> Verdict {
+fn each_function_of_a_glob_fires_under_its_own_name() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -106,7 +111,7 @@ fn each_of_many_is_itself() -> Verdict {
     Pass
 }
 
-fn a_function_of_a_module() -> Verdict {
+fn a_function_of_a_module_is_traced() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -127,7 +132,7 @@ fn a_function_of_a_module() -> Verdict {
     Pass
 }
 
-fn what_the_list_has() -> Verdict {
+fn only_traceable_functions_are_listed() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -144,7 +149,7 @@ fn what_the_list_has() -> Verdict {
     Pass
 }
 
-fn what_is_missing_is_said() -> Verdict {
+fn a_kernel_without_function_tracing_is_reported() -> Verdict {
     if cannot().is_none() {
         return Skip("this kernel's functions can be traced".into());
     }
@@ -155,7 +160,7 @@ fn what_is_missing_is_said() -> Verdict {
 }
 
 /// A function that threads call, and interrupts that come meanwhile: what the thread keeps is its own.
-fn self_in_threads_and_interrupts() -> Verdict {
+fn self_variables_are_separate_in_threads_and_interrupts() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -175,7 +180,7 @@ fn self_in_threads_and_interrupts() -> Verdict {
 }
 
 /// The same calls by each means that this kernel has.
-fn by_every_means() -> Verdict {
+fn every_attach_method_counts_the_same_calls() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -208,7 +213,7 @@ fn by_every_means() -> Verdict {
     Pass
 }
 
-fn typed_arguments() -> Verdict {
+fn arguments_of_functions_have_their_types() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -232,7 +237,7 @@ fn typed_arguments() -> Verdict {
 }
 
 /// A function that asks whether something is allowed, and its answer.
-fn results_are_given() -> Verdict {
+fn return_replaces_the_result_of_a_function() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
@@ -266,7 +271,7 @@ fn results_are_given() -> Verdict {
     Pass
 }
 
-fn what_has_no_other_result() -> Verdict {
+fn return_is_rejected_where_the_result_cannot_be_replaced() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }

@@ -4,7 +4,10 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::{all_at_once, cannot, suppressed};
 use crate::tool::{Output, dtrace, finish, start, workload};
 
-tests! { calls_are_indented_to_the_column clauses_of_one_firing_are_marked a_thread_that_moves_takes_its_calls_along a_call_of_the_kernel_is_a_tree }
+tests! {
+    calls_are_indented_by_their_depth clauses_of_one_firing_get_one_arrow
+    indentation_follows_a_thread_to_another_cpu a_system_calls_functions_form_a_tree
+}
 
 /// The rows without the CPU, which is one and the same.
 #[track_caller]
@@ -17,7 +20,7 @@ fn rows(o: &Output) -> Vec<&str> {
     rows.iter().map(|r| r.get(4..).unwrap_or_default()).collect()
 }
 
-fn calls_are_indented_to_the_column() -> Verdict {
+fn calls_are_indented_by_their_depth() -> Verdict {
     let program = "syscall::getppid:entry, syscall::getppid:return /pid == $target/ { }";
     let o = dtrace(&["-F", "-c", &workload("pinned", 3), "-n", program]).code(0);
     let call = [format!("{:<41} ", " => getppid"), format!("{:<41} ", " <= getppid")];
@@ -25,7 +28,7 @@ fn calls_are_indented_to_the_column() -> Verdict {
     Pass
 }
 
-fn clauses_of_one_firing_are_marked() -> Verdict {
+fn clauses_of_one_firing_get_one_arrow() -> Verdict {
     let program = "syscall::getppid:entry /pid == $target/ { } \
                    syscall::getppid:entry /pid == $target/ { trace(1); } \
                    syscall::getppid:return /pid == $target/ { trace(2); } \
@@ -41,7 +44,7 @@ fn clauses_of_one_firing_are_marked() -> Verdict {
     Pass
 }
 
-fn a_thread_that_moves_takes_its_calls_along() -> Verdict {
+fn indentation_follows_a_thread_to_another_cpu() -> Verdict {
     let program = "syscall::sched_setaffinity: /pid == $target/ { }";
     let o = dtrace(&["-F", "-c", &workload("hop", 4), "-n", program]).code(0);
     let lines: Vec<&str> = o.out.lines().skip(1).take_while(|l| !l.is_empty()).collect();
@@ -140,7 +143,7 @@ fn trees<'o>(rows: &'o [Row<'o>]) -> Vec<Tree<'o>> {
     all
 }
 
-fn a_call_of_the_kernel_is_a_tree() -> Verdict {
+fn a_system_calls_functions_form_a_tree() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }

@@ -7,9 +7,12 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    if_and_else each_block_is_a_clause a_fault_skips_the_later_blocks blocks_of_many_firings
-    pragmas_are_obeyed macro_variables operands_are_used the_preprocessor_runs headers_of_the_system the_preprocessor_s_options
-    constants_of_the_libraries libraries_of_one_s_own libraries_depend_on_things
+    if_and_else_select_their_blocks each_block_that_records_has_its_own_row
+    a_fault_skips_the_later_blocks blocks_are_selected_in_each_of_many_firings pragmas_are_obeyed
+    macro_variables_have_the_values_of_the_process an_operand_that_no_program_uses_is_an_error
+    the_preprocessor_runs_with_c system_headers_can_be_included preprocessor_options_are_passed_on
+    constants_of_the_d_libraries_are_defined libraries_of_the_user_are_loaded
+    a_library_is_skipped_when_its_dependency_is_missing
 }
 
 /// A directory of this test, empty.
@@ -27,7 +30,7 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
 }
 
 // row if.blocks, if.nested
-fn if_and_else() -> Verdict {
+fn if_and_else_select_their_blocks() -> Verdict {
     let text = r#"
         BEGIN { x = 5; if (x > 3) printf("a"); else printf("b"); if (x > 7) printf("c"); else printf("d"); }
         BEGIN / x == 5 / {
@@ -45,7 +48,7 @@ fn if_and_else() -> Verdict {
 }
 
 /// Each block that records has its own line and its own id; an empty one has its line, one that only computes has none.
-fn each_block_is_a_clause() -> Verdict {
+fn each_block_that_records_has_its_own_row() -> Verdict {
     let text = "BEGIN { trace(epid); if (pid) { trace(epid); y = 1; } if (y) { z = 1; } if (z) { } else { trace(0); } exit(0); }";
     let o = dtrace(&["-n", text]).code(0);
     let rows: Vec<&str> = o.out.lines().filter(|l| l.contains(":BEGIN")).map(|l| l[44..].trim()).collect();
@@ -81,7 +84,7 @@ fn a_fault_skips_the_later_blocks() -> Verdict {
     Pass
 }
 
-fn blocks_of_many_firings() -> Verdict {
+fn blocks_are_selected_in_each_of_many_firings() -> Verdict {
     let text = "syscall::getppid:entry /pid == $target/ { this->n = ++n; if (this->n % 3 == 0) { @[\"fizz\"] = count(); \
         if (this->n % 5 == 0) @[\"fizzbuzz\"] = count(); } else { if (this->n % 5 == 0) @[\"buzz\"] = count(); else @[\"none\"] = count(); } }";
     let o = dtrace(&["-q", "-c", &workload("getppid", 3000), "-n", text]).code(0);
@@ -129,7 +132,7 @@ fn pragmas_are_obeyed() -> Verdict {
     Pass
 }
 
-fn macro_variables() -> Verdict {
+fn macro_variables_have_the_values_of_the_process() -> Verdict {
     let text = r#"BEGIN { printf("%s|%d|%s|%s|%d|%s|%d\n", $$0, $1, $$1, $2, $3, $$4, $target); exit(0); }"#;
     let o = dtrace(&["-qn", text, "--", "12", "a b", "-7", "name"]).code(0);
     assert_eq!(o.out, "dtrace|12|12|a b|-7|name|0\n\n");
@@ -158,7 +161,7 @@ fn macro_variables() -> Verdict {
     Pass
 }
 
-fn operands_are_used() -> Verdict {
+fn an_operand_that_no_program_uses_is_an_error() -> Verdict {
     let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($1); }", "1", "more"]).code(1);
     assert!(o.err.contains("[D_MACRO_UNUSED] extraneous argument 'more' ($2 is not referenced)"), "{o:?}");
     dtrace(&["-xargref", "-en", "BEGIN { trace($1); }", "1", "more"]).code(0);
@@ -190,7 +193,7 @@ fn have_cpp() -> bool {
 }
 
 // row cpp.predefines
-fn the_preprocessor_runs() -> Verdict {
+fn the_preprocessor_runs_with_c() -> Verdict {
     if !have_cpp() {
         return Verdict::Skip("cpp: this machine has no C preprocessor".into());
     }
@@ -217,7 +220,7 @@ fn the_preprocessor_runs() -> Verdict {
 }
 
 /// What the headers of the system say in GNU C, and what of C has no place in D.
-fn headers_of_the_system() -> Verdict {
+fn system_headers_can_be_included() -> Verdict {
     if !have_cpp() {
         return Verdict::Skip("cpp: this machine has no C preprocessor".into());
     }
@@ -255,7 +258,7 @@ fn headers_of_the_system() -> Verdict {
 }
 
 // row cpp.missing
-fn the_preprocessor_s_options() -> Verdict {
+fn preprocessor_options_are_passed_on() -> Verdict {
     let dir = directory("cppopts");
     let script = write(&dir, "x.d", "BEGIN { trace(1); }\n");
     // Without a preprocessor the message says what is missing.
@@ -294,7 +297,7 @@ fn the_preprocessor_s_options() -> Verdict {
     Pass
 }
 
-fn constants_of_the_libraries() -> Verdict {
+fn constants_of_the_d_libraries_are_defined() -> Verdict {
     let text = r#"BEGIN { printf("%d %d %d %d %x", SIGKILL, EWOULDBLOCK, AF_INET6, TCP_STATE_LISTEN, O_CREAT | O_EXCL);
         printf(" %s\n", tcp_state_string[7]); exit(0); }"#;
     let o = dtrace(&["-qn", text]).code(0);
@@ -314,7 +317,7 @@ fn constants_of_the_libraries() -> Verdict {
     Pass
 }
 
-fn libraries_of_one_s_own() -> Verdict {
+fn libraries_of_the_user_are_loaded() -> Verdict {
     let dir = directory("libs");
     let path = dir.display().to_string();
     write(
@@ -347,7 +350,7 @@ fn libraries_of_one_s_own() -> Verdict {
     Pass
 }
 
-fn libraries_depend_on_things() -> Verdict {
+fn a_library_is_skipped_when_its_dependency_is_missing() -> Verdict {
     let dir = directory("depends");
     let path = dir.display().to_string();
     write(&dir, "no.d", "#pragma D depends_on provider no_such_provider\ninline int GONE = 1;\n");

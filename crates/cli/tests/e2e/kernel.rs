@@ -4,9 +4,12 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{binary, dtrace, workload};
 
 tests! {
-    the_current_thread_is_who_the_built_ins_say chains_through_the_kernel_s_structs arrays_and_strings_in_structs
-    a_load_is_the_same_checked_or_not bit_fields arithmetic_on_pointers functions_have_an_address_and_a_type variables_of_the_kernel
-    variables_of_each_cpu types_of_modules what_the_kernel_does_not_have
+    curthread_matches_the_built_in_variables pointer_chains_through_kernel_structs_are_followed
+    arrays_and_strings_in_kernel_structs_are_read direct_and_checked_loads_give_the_same_value
+    bit_fields_of_kernel_structs_are_read pointer_arithmetic_scales_by_the_type
+    functions_have_an_address_and_a_type kernel_variables_have_their_value_and_type
+    per_cpu_variables_are_read_on_the_current_cpu types_of_modules_are_found
+    unknown_kernel_names_are_rejected_with_a_hint
 }
 
 /// Why this machine cannot say what its kernel's types are, if so.
@@ -15,7 +18,7 @@ fn no_btf() -> Option<Verdict> {
     std::fs::metadata(btf).is_err().then(|| Skip(format!("no {btf}")))
 }
 
-fn the_current_thread_is_who_the_built_ins_say() -> Verdict {
+fn curthread_matches_the_built_in_variables() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -57,7 +60,7 @@ fn hold(declare: &str, facts: &[&str]) {
     }
 }
 
-fn chains_through_the_kernel_s_structs() -> Verdict {
+fn pointer_chains_through_kernel_structs_are_followed() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -85,7 +88,7 @@ fn chains_through_the_kernel_s_structs() -> Verdict {
     Pass
 }
 
-fn arrays_and_strings_in_structs() -> Verdict {
+fn arrays_and_strings_in_kernel_structs_are_read() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -130,7 +133,7 @@ fn arrays_and_strings_in_structs() -> Verdict {
 }
 
 /// Numbers in the task itself are loaded without a helper; at a distance that is not constant they are not.
-fn a_load_is_the_same_checked_or_not() -> Verdict {
+fn direct_and_checked_loads_give_the_same_value() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -182,7 +185,7 @@ fn a_load_is_the_same_checked_or_not() -> Verdict {
     Pass
 }
 
-fn bit_fields() -> Verdict {
+fn bit_fields_of_kernel_structs_are_read() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -204,7 +207,7 @@ fn bit_fields() -> Verdict {
     Pass
 }
 
-fn arithmetic_on_pointers() -> Verdict {
+fn pointer_arithmetic_scales_by_the_type() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -247,7 +250,7 @@ fn functions_have_an_address_and_a_type() -> Verdict {
 }
 
 // row variable.external, variable.external-address
-fn variables_of_the_kernel() -> Verdict {
+fn kernel_variables_have_their_value_and_type() -> Verdict {
     if address("jiffies").is_none() {
         let o = dtrace(&["-qn", "BEGIN { trace(`jiffies); }"]).code(1);
         assert!(o.err.contains("failed to resolve `jiffies"), "{o:?}");
@@ -274,7 +277,7 @@ fn variables_of_the_kernel() -> Verdict {
     Pass
 }
 
-fn variables_of_each_cpu() -> Verdict {
+fn per_cpu_variables_are_read_on_the_current_cpu() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -285,7 +288,7 @@ fn variables_of_each_cpu() -> Verdict {
     Pass
 }
 
-fn types_of_modules() -> Verdict {
+fn types_of_modules_are_found() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
@@ -304,7 +307,7 @@ fn types_of_modules() -> Verdict {
     Pass
 }
 
-fn what_the_kernel_does_not_have() -> Verdict {
+fn unknown_kernel_names_are_rejected_with_a_hint() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }

@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 use crate::Verdict::{self, Pass};
 use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
 
-tests! { after_exit after_an_error after_kill after_kill_with_every_tracepoint after_kill_with_a_target exit_with_every_call_is_quick }
+tests! {
+    nothing_is_left_after_exit nothing_is_left_after_an_error nothing_is_left_after_sigkill
+    nothing_is_left_after_sigkill_with_every_tracepoint nothing_is_left_after_sigkill_with_a_target
+    exit_with_every_system_call_enabled_is_quick
+}
 
 /// Ids of all programs, maps and links in the kernel.
 fn ids() -> [Vec<u32>; 3] {
@@ -59,14 +63,14 @@ fn nothing_new(before: &[Vec<u32>; 3]) {
 const EVERYTHING: &str = "BEGIN { printf(\"%d\\n\", $target); } syscall::: { @[execname, probefunc] = count(); self->x[arg0] = timestamp; } \
                           profile-97hz { @s[stack(), ustack()] = count(); } tick-10ms { trace(1); }";
 
-fn after_exit() -> Verdict {
+fn nothing_is_left_after_exit() -> Verdict {
     let before = ids();
     dtrace(&["-q", "-o", "/dev/null", "-n", EVERYTHING, "-n", "tick-300ms { exit(0); }"]).code(0);
     nothing_new(&before);
     Pass
 }
 
-fn after_an_error() -> Verdict {
+fn nothing_is_left_after_an_error() -> Verdict {
     let before = ids();
     dtrace(&["-n", "BEGIN { x = ; }"]).code(1);
     dtrace(&["-c", "/nonexistent/x", "-n", EVERYTHING]).code(1);
@@ -74,7 +78,7 @@ fn after_an_error() -> Verdict {
     Pass
 }
 
-fn after_kill() -> Verdict {
+fn nothing_is_left_after_sigkill() -> Verdict {
     let before = ids();
     let mut child = start(&["-q", "-n", EVERYTHING]);
     printed(&mut child);
@@ -85,7 +89,7 @@ fn after_kill() -> Verdict {
 }
 
 /// Two programs on each of a thousand tracepoints: the kernel is slow at taking out the first of two.
-fn after_kill_with_every_tracepoint() -> Verdict {
+fn nothing_is_left_after_sigkill_with_every_tracepoint() -> Verdict {
     let before = ids();
     let script = "BEGIN { printf(\"begun\\n\"); } rawtp:::, sdt:::, syscall::: { @[probeprov] = count(); }";
     let mut child = start(&["-q", "-Zn", script]);
@@ -96,7 +100,7 @@ fn after_kill_with_every_tracepoint() -> Verdict {
     Pass
 }
 
-fn after_kill_with_a_target() -> Verdict {
+fn nothing_is_left_after_sigkill_with_a_target() -> Verdict {
     let before = ids();
     let mut child = start(&["-q", "-c", "sleep 1000", "-n", EVERYTHING]);
     printed(&mut child);
@@ -114,7 +118,7 @@ fn after_kill_with_a_target() -> Verdict {
 }
 
 /// From exit() to the end of the process, every system call probed: the time is printed, the promise is a benchmark's.
-fn exit_with_every_call_is_quick() -> Verdict {
+fn exit_with_every_system_call_enabled_is_quick() -> Verdict {
     let start = Instant::now();
     dtrace(&[
         "-q",

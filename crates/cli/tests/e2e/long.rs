@@ -6,9 +6,13 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    a_clause_of_three_hundred_statements_of_every_kind five_hundred_clauses_on_one_probe
-    a_fault_in_the_middle_of_a_long_clause a_long_program_of_error strings_of_four_kilobytes many_clause_local_variables
-    stacks_in_three_hundred_clauses two_hundred_aggregations_and_a_hundred_arrays a_long_begin_and_a_long_end more_than_a_program_can_have limits_have_names memory_of_a_thread_holds_to_the_byte
+    a_clause_of_three_hundred_statements_runs five_hundred_clauses_on_one_probe_run_in_order
+    a_fault_in_a_long_clause_ends_that_clause many_clauses_of_error_run_for_a_fault
+    strings_of_four_kilobytes_are_kept_whole many_clause_local_variables_keep_their_values
+    stacks_in_three_hundred_clauses_agree
+    two_hundred_aggregations_and_a_hundred_arrays_fit_one_program long_begin_and_end_clauses_run
+    a_program_beyond_the_limits_is_rejected a_limit_that_is_exceeded_is_named
+    thread_variables_use_their_memory_to_the_last_byte
 }
 
 /// So many calls.
@@ -22,7 +26,7 @@ fn traced(script: &str, options: &[&str]) -> crate::tool::Output {
     dtrace(&words)
 }
 
-fn a_clause_of_three_hundred_statements_of_every_kind() -> Verdict {
+fn a_clause_of_three_hundred_statements_runs() -> Verdict {
     let mut script =
         "syscall::getppid:entry /pid == $target/ { this->n = 0; self->t = timestamp; self->n = 1; this->w = 7; "
             .to_owned();
@@ -72,7 +76,7 @@ fn a_clause_of_three_hundred_statements_of_every_kind() -> Verdict {
     Pass
 }
 
-fn five_hundred_clauses_on_one_probe() -> Verdict {
+fn five_hundred_clauses_on_one_probe_run_in_order() -> Verdict {
     // An emulated CPU takes a minute for five hundred.
     let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 120 } else { 500 };
     let mut script = "int x; ".to_owned();
@@ -95,7 +99,7 @@ fn five_hundred_clauses_on_one_probe() -> Verdict {
     Pass
 }
 
-fn a_fault_in_the_middle_of_a_long_clause() -> Verdict {
+fn a_fault_in_a_long_clause_ends_that_clause() -> Verdict {
     let before: String = (0..300).map(|i| format!("x += {i}; @[{i}] = count(); ")).collect();
     let script = format!(
         "int y; syscall::getppid:entry /pid == $target/ {{ printf(\"never\"); {before} y = *(int *)8; z = 1; {before} }} \
@@ -111,7 +115,7 @@ fn a_fault_in_the_middle_of_a_long_clause() -> Verdict {
     Pass
 }
 
-fn a_long_program_of_error() -> Verdict {
+fn many_clauses_of_error_run_for_a_fault() -> Verdict {
     // Many clauses, and one that is cut; two clauses fault, of which the second still has its arguments.
     let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 40 } else { 300 };
     let mut script = "int y; syscall::getppid:entry /pid == $target/ { y = *(int *)8; } \
@@ -144,7 +148,7 @@ fn a_long_program_of_error() -> Verdict {
     Pass
 }
 
-fn strings_of_four_kilobytes() -> Verdict {
+fn strings_of_four_kilobytes_are_kept_whole() -> Verdict {
     // Not of a thread: a kernel may have less than 8 KiB for all its context levels.
     let long = "0123456789".repeat(300);
     let script = format!(
@@ -163,7 +167,7 @@ fn strings_of_four_kilobytes() -> Verdict {
     Pass
 }
 
-fn many_clause_local_variables() -> Verdict {
+fn many_clause_local_variables_keep_their_values() -> Verdict {
     let set: String = (0..120).map(|i| format!("this->v{i} = {i} + arg0 * 0; ")).collect();
     let sum: Vec<String> = (0..120).map(|i| format!("this->v{i}")).collect();
     let script =
@@ -173,7 +177,7 @@ fn many_clause_local_variables() -> Verdict {
     Pass
 }
 
-fn stacks_in_three_hundred_clauses() -> Verdict {
+fn stacks_in_three_hundred_clauses_agree() -> Verdict {
     // An emulated CPU takes a minute for more.
     let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 60 } else { 300 };
     let mut script = "int x; ".to_owned();
@@ -202,7 +206,7 @@ fn stacks_in_three_hundred_clauses() -> Verdict {
     Pass
 }
 
-fn two_hundred_aggregations_and_a_hundred_arrays() -> Verdict {
+fn two_hundred_aggregations_and_a_hundred_arrays_fit_one_program() -> Verdict {
     // More than the 64 maps that a program may use, and more than the 256 functions, if each had its own.
     let (aggs, arrays) = if std::env::var_os("DTRACE_IN_VM").is_some() { (70, 40) } else { (200, 100) };
     let mut script = "int s; ".to_owned();
@@ -246,7 +250,7 @@ fn two_hundred_aggregations_and_a_hundred_arrays() -> Verdict {
     Pass
 }
 
-fn a_long_begin_and_a_long_end() -> Verdict {
+fn long_begin_and_end_clauses_run() -> Verdict {
     let all: String = (0..400).map(|i| format!("x += {i}; printf(\"%d\\n\", x); ")).collect();
     let script = format!("BEGIN {{ {all} exit(0); }} END {{ {all} printf(\"x %d\\n\", x); }}");
     let o = dtrace(&["-qn", &script]).code(0);
@@ -255,7 +259,7 @@ fn a_long_begin_and_a_long_end() -> Verdict {
     Pass
 }
 
-fn more_than_a_program_can_have() -> Verdict {
+fn a_program_beyond_the_limits_is_rejected() -> Verdict {
     let all: String = (0..20_000).map(|i| format!("x += arg0 + {i}; ")).collect();
     let script = format!("syscall::getppid:entry {{ {all} }}");
     let path = std::env::temp_dir().join(format!("dtrace-long-{}.d", std::process::id()));
@@ -271,7 +275,7 @@ fn more_than_a_program_can_have() -> Verdict {
 }
 
 // row tag.D_UNKNOWN
-fn limits_have_names() -> Verdict {
+fn a_limit_that_is_exceeded_is_named() -> Verdict {
     let refused = |mode: &str, script: &str, said: &str| {
         let o = dtrace(&["-x", "strsize=32k", "-xerrtags", mode, "-n", script]).code(1);
         assert!(o.err.contains("[D_UNKNOWN] "), "{o:?}");
@@ -298,7 +302,7 @@ fn limits_have_names() -> Verdict {
     Pass
 }
 
-fn memory_of_a_thread_holds_to_the_byte() -> Verdict {
+fn thread_variables_use_their_memory_to_the_last_byte() -> Verdict {
     let run = |strsize: u32| {
         let script = "BEGIN { self->a = \"kept\"; } BEGIN { trace(self->a); exit(0); }";
         dtrace(&["-q", "-x", &format!("strsize={strsize}"), "-n", script])

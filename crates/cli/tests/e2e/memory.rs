@@ -4,13 +4,16 @@ use crate::tool::{Output, dtrace, workload};
 use crate::{Verdict, Verdict::Pass};
 
 tests! {
-    objects_of_each_scope bit_fields elements_that_are_structs structs_are_copied_from_the_kernel
-    pointers_into_variables stores_through_pointers_to_scratch_memory bytes_are_copied
-    the_bytes_of_a_write_are_copied_in scratch_memory_has_an_end scratch_memory_ends_with_its_clause
+    arrays_and_structs_work_in_every_scope bit_fields_of_script_structs_are_stored
+    structs_are_elements_of_associative_arrays structs_are_copied_from_the_kernel
+    pointers_into_variables_read_and_write_them stores_through_pointers_to_scratch_memory
+    bcopy_copies_bytes copyin_gets_the_bytes_of_a_write scratch_memory_beyond_its_size_faults
+    scratch_memory_is_freed_at_the_end_of_its_clause
     an_index_out_of_bounds_faults_in_every_kind_of_probe bad_pointers_fault_in_every_kind_of_probe
-    kernel_memory_is_not_written objects_are_traced_as_bytes self_objects_are_the_thread_s
-    keys_of_any_number_and_length objects_of_many_keys_are_dropped_by_name user_memory_is_written_with_leave
-    what_is_no_place_is_refused
+    a_store_to_kernel_memory_faults trace_of_an_object_prints_its_bytes
+    self_objects_are_separate_in_each_thread keys_of_any_number_and_length_are_distinguished
+    dynamic_drops_are_reported_when_object_elements_run_out copyout_writes_user_memory_with_w
+    invalid_stores_and_addresses_are_rejected
 }
 
 /// Runs a script whose BEGIN ends it.
@@ -20,7 +23,7 @@ fn begin(script: &str) -> Output {
 }
 
 // row variable.scalar-array, variable.two-dimensional, variable.struct-assignment
-fn objects_of_each_scope() -> Verdict {
+fn arrays_and_structs_work_in_every_scope() -> Verdict {
     let o = begin(
         "struct point { int x; char y; long z; }; struct line { struct point from; struct point to; };
          struct line g; self struct line t; this struct line c; int m[2][3]; this short s[4]; self char n[3];
@@ -43,7 +46,7 @@ fn objects_of_each_scope() -> Verdict {
     Pass
 }
 
-fn bit_fields() -> Verdict {
+fn bit_fields_of_script_structs_are_stored() -> Verdict {
     let o = begin(
         "struct flags { unsigned int low : 3; int signed_one : 5; unsigned int wide : 20; int last : 4; };
          struct flags f; struct flags a[int];
@@ -61,7 +64,7 @@ fn bit_fields() -> Verdict {
 }
 
 // row variable.associative-struct-value
-fn elements_that_are_structs() -> Verdict {
+fn structs_are_elements_of_associative_arrays() -> Verdict {
     let o = begin(
         "struct point { int x; int y; char s[5]; }; struct point a[int, string]; self struct point b[string];
          BEGIN {
@@ -106,7 +109,7 @@ fn structs_are_copied_from_the_kernel() -> Verdict {
     Pass
 }
 
-fn pointers_into_variables() -> Verdict {
+fn pointers_into_variables_read_and_write_them() -> Verdict {
     let o = begin(
         "struct point { int x; int y; }; struct point g[4]; self struct point t; this struct point c; int *kept;
          BEGIN {
@@ -137,7 +140,7 @@ fn stores_through_pointers_to_scratch_memory() -> Verdict {
     Pass
 }
 
-fn bytes_are_copied() -> Verdict {
+fn bcopy_copies_bytes() -> Verdict {
     let o = begin(
         "char text[16];
          BEGIN {
@@ -152,7 +155,7 @@ fn bytes_are_copied() -> Verdict {
     Pass
 }
 
-fn the_bytes_of_a_write_are_copied_in() -> Verdict {
+fn copyin_gets_the_bytes_of_a_write() -> Verdict {
     // Two numbers of 8 bytes, as the workload has them on its stack; and the same through memory that was there before.
     let o = dtrace(&[
         "-q",
@@ -171,7 +174,7 @@ fn the_bytes_of_a_write_are_copied_in() -> Verdict {
     Pass
 }
 
-fn scratch_memory_has_an_end() -> Verdict {
+fn scratch_memory_beyond_its_size_faults() -> Verdict {
     let script = "BEGIN { this->a = alloca(4000); this->b = alloca(96); printf(\"fits\\n\"); }
          BEGIN { this->a = alloca(4000); this->b = alloca(97); printf(\"no\\n\"); }
          BEGIN { this->b = alloca(-1); printf(\"no\\n\"); }
@@ -187,7 +190,7 @@ fn scratch_memory_has_an_end() -> Verdict {
     Pass
 }
 
-fn scratch_memory_ends_with_its_clause() -> Verdict {
+fn scratch_memory_is_freed_at_the_end_of_its_clause() -> Verdict {
     let o = begin(
         "int *kept;
          BEGIN { kept = (int *)alloca(8); *kept = 4; this->k = kept; printf(\"%d\\n\", *kept); }
@@ -266,7 +269,7 @@ fn bad_pointers_fault_in_every_kind_of_probe() -> Verdict {
     Pass
 }
 
-fn kernel_memory_is_not_written() -> Verdict {
+fn a_store_to_kernel_memory_faults() -> Verdict {
     if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Verdict::Skip("the kernel gives no types".into());
     }
@@ -283,7 +286,7 @@ fn kernel_memory_is_not_written() -> Verdict {
     Pass
 }
 
-fn objects_are_traced_as_bytes() -> Verdict {
+fn trace_of_an_object_prints_its_bytes() -> Verdict {
     let o = begin(
         "struct point { int x; int y; }; struct point g; short v[3]; struct point a[int];
          BEGIN { g.x = 1; g.y = 0x7a00; v[2] = 0x102; a[1] = g; trace(g); trace(v); trace(a[1]); exit(0); }",
@@ -295,7 +298,7 @@ fn objects_are_traced_as_bytes() -> Verdict {
     Pass
 }
 
-fn self_objects_are_the_thread_s() -> Verdict {
+fn self_objects_are_separate_in_each_thread() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -311,7 +314,7 @@ fn self_objects_are_the_thread_s() -> Verdict {
 }
 
 // row variable.associative-eight-keys
-fn keys_of_any_number_and_length() -> Verdict {
+fn keys_of_any_number_and_length_are_distinguished() -> Verdict {
     let o = begin(
         "string s; char c[6]; int a[int, string, char]; long t; 
          BEGIN {
@@ -335,7 +338,7 @@ fn keys_of_any_number_and_length() -> Verdict {
     Pass
 }
 
-fn objects_of_many_keys_are_dropped_by_name() -> Verdict {
+fn dynamic_drops_are_reported_when_object_elements_run_out() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-x",
@@ -352,7 +355,7 @@ fn objects_of_many_keys_are_dropped_by_name() -> Verdict {
     Pass
 }
 
-fn user_memory_is_written_with_leave() -> Verdict {
+fn copyout_writes_user_memory_with_w() -> Verdict {
     let script = "syscall::write:entry /pid == $target && arg2 == 6/ { copyoutstr(\"HE\", arg1, 2); this->p = alloca(2);
         *(short *)this->p = 0x4c4c; copyout(this->p, arg1 + 2, 2); } syscall::write:entry /pid == $target/ { copyout(\"x\", 1, 1); }";
     let words = ["-q", "-c", "/bin/echo hello", "-n", script];
@@ -368,7 +371,7 @@ fn user_memory_is_written_with_leave() -> Verdict {
     Pass
 }
 
-fn what_is_no_place_is_refused() -> Verdict {
+fn invalid_stores_and_addresses_are_rejected() -> Verdict {
     for (script, text) in [
         ("int a[5]; BEGIN { a[5] = 1; }", "index outside array bounds: 5, max allowed is 4"),
         ("BEGIN { *(int *)0 = 1; }", "operator = can only be applied to a writable variable"),

@@ -9,7 +9,10 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, signal, start};
 
 tests! {
-    functions_of_a_later_module typed_arguments_of_a_later_module tracepoints_of_a_later_module no_module_is_waited_for_without_need
+    functions_of_a_module_loaded_later_are_traced
+    arguments_of_a_module_loaded_later_have_their_types
+    tracepoints_of_a_module_loaded_later_are_traced
+    no_module_events_are_received_when_no_description_needs_them
 }
 
 /// A run whose lines are looked at while it runs.
@@ -119,7 +122,7 @@ fn read_statistic(times: u32) {
     (0..times).for_each(|_| _ = std::fs::read_to_string(STATISTIC).unwrap());
 }
 
-fn functions_of_a_later_module() -> Verdict {
+fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
     if let Some(skip) = crate::fbt::cannot().or_else(|| cannot("dummy", DUMMY)) {
         return skip;
     }
@@ -164,7 +167,7 @@ fn functions_of_a_later_module() -> Verdict {
     Pass
 }
 
-fn typed_arguments_of_a_later_module() -> Verdict {
+fn arguments_of_a_module_loaded_later_have_their_types() -> Verdict {
     if let Some(skip) = crate::fbt::cannot().or_else(|| cannot("dummy", DUMMY)) {
         return skip;
     }
@@ -205,7 +208,7 @@ fn connect_to_nobody() {
     }
 }
 
-fn tracepoints_of_a_later_module() -> Verdict {
+fn tracepoints_of_a_module_loaded_later_are_traced() -> Verdict {
     const COMMON: &str = "vmw_vsock_virtio_transport_common";
     let load: &[&str] = &["modprobe", "vsock_loopback"];
     if is_loaded(COMMON) {
@@ -234,7 +237,7 @@ fn tracepoints_of_a_later_module() -> Verdict {
 }
 
 /// Nothing of a module can match: no socket is open.
-fn no_module_is_waited_for_without_need() -> Verdict {
+fn no_module_events_are_received_when_no_description_needs_them() -> Verdict {
     if !std::path::Path::new("/proc/modules").exists() {
         return Skip("this kernel has no modules".into());
     }

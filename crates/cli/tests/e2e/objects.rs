@@ -4,8 +4,10 @@ use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
 
 tests! {
-    print_of_scalars print_of_structs print_of_arrays print_of_bit_fields print_of_what_the_kernel_has
-    trace_of_objects_is_bytes_or_text structs_are_keys_by_value tracemem_dumps floating_point_members wrong_addresses_are_faults
+    print_shows_scalars_with_their_type print_shows_the_members_of_structs
+    print_shows_the_elements_of_arrays print_shows_bit_fields print_shows_kernel_objects
+    trace_shows_objects_as_bytes_or_text structs_are_keys_by_value tracemem_dumps_memory
+    floating_point_members_are_printed print_of_an_invalid_address_faults
 }
 
 /// What a quiet BEGIN prints before the newline of the end.
@@ -15,7 +17,7 @@ fn prints(before: &str, body: &str) -> String {
     o.out.strip_suffix('\n').unwrap_or(&o.out).to_string()
 }
 
-fn print_of_scalars() -> Verdict {
+fn print_shows_scalars_with_their_type() -> Verdict {
     let out = prints(
         "enum simpson { homer, marge, bart, lisa, maggie };",
         "print((char)'a'); print((int)-1); print((unsigned int)23); print((short)456); print((unsigned short)789); \
@@ -29,7 +31,7 @@ fn print_of_scalars() -> Verdict {
     Pass
 }
 
-fn print_of_structs() -> Verdict {
+fn print_shows_the_members_of_structs() -> Verdict {
     let out = prints(
         "typedef struct forward forward_t; typedef struct foo { int a; void *b; struct { uint64_t alpha; uint64_t beta; } c; \
          ushort_t d; int e; forward_t *f; void (*g)(); union { int i; char c; } u; } foo_t;",
@@ -58,7 +60,7 @@ fn print_of_structs() -> Verdict {
     Pass
 }
 
-fn print_of_arrays() -> Verdict {
+fn print_shows_the_elements_of_arrays() -> Verdict {
     let out = prints(
         "typedef struct bar { int alpha; } bar_t; typedef struct foo { int a[3]; char b[30]; bar_t c[2]; char d[3]; } foo_t;",
         "this->f = (foo_t *)alloca(sizeof (foo_t)); bcopy(\"\", this->f, 0); this->f->a[0] = 1; this->f->a[1] = 2; \
@@ -90,7 +92,7 @@ foo_t {
     Pass
 }
 
-fn print_of_bit_fields() -> Verdict {
+fn print_shows_bit_fields() -> Verdict {
     let out = prints(
         "typedef struct foo { int a:4; int b:7; int c:1; int d:2; } foo_t;",
         "this->s = (int *)alloca(16); *this->s = 1 | 5 << 4 | 2 << 12; print(*(foo_t *)this->s);",
@@ -103,7 +105,7 @@ fn print_of_bit_fields() -> Verdict {
 }
 
 /// A type that the kernel tells, of an object that it has: the task that runs `dtrace`.
-fn print_of_what_the_kernel_has() -> Verdict {
+fn print_shows_kernel_objects() -> Verdict {
     let out = prints("", "print(*curthread); print(curthread->comm); printf(\"%d\", pid);");
     let pid = out.lines().last().and_then(|l| l.parse::<u32>().ok()).unwrap_or_default();
     assert!(out.starts_with("struct task_struct {\n    struct thread_info thread_info = {\n"), "{out:.300}");
@@ -113,7 +115,7 @@ fn print_of_what_the_kernel_has() -> Verdict {
     Pass
 }
 
-fn trace_of_objects_is_bytes_or_text() -> Verdict {
+fn trace_shows_objects_as_bytes_or_text() -> Verdict {
     let dump = |row: &str| {
         format!("\n             0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f  0123456789abcdef\n{row}\n")
     };
@@ -143,7 +145,7 @@ fn trace_of_objects_is_bytes_or_text() -> Verdict {
     Pass
 }
 
-fn tracemem_dumps() -> Verdict {
+fn tracemem_dumps_memory() -> Verdict {
     let fill = "this->p = (char *)alloca(32); *(uint64_t *)this->p = 0x6867666564636261; \
                 *(uint64_t *)(this->p + 8) = 0x7f00; *(uint64_t *)(this->p + 16) = 0x2041;";
     let head = "\n             0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f  0123456789abcdef\n";
@@ -175,7 +177,7 @@ fn tracemem_dumps() -> Verdict {
 }
 
 // row conversion.f, conversion.g, conversion.e, format.print
-fn floating_point_members() -> Verdict {
+fn floating_point_members_are_printed() -> Verdict {
     let out = prints(
         "struct n { float f; double d; char name[8]; };",
         "this->p = (char *)alloca(24); *(int *)this->p = 0x3fc00000; *(long *)(this->p + 8) = 0xbff4000000000000; \
@@ -194,7 +196,7 @@ struct n {
     Pass
 }
 
-fn wrong_addresses_are_faults() -> Verdict {
+fn print_of_an_invalid_address_faults() -> Verdict {
     for (call, at) in [
         ("tracemem(8, 16)", "0x8"),
         ("tracemem(alloca(8), 64, 9)", "0x5d01000000000000"),

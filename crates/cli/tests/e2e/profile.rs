@@ -6,7 +6,9 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    a_tick_ends_it ticks_keep_their_rate slow_ticks_fire_once_a_period profile_samples_a_spinner kernel_stacks_and_functions user_stacks both_pcs firings_know_how_late_they_are
+    a_tick_clause_can_end_the_session ticks_keep_their_rate slow_ticks_fire_once_a_period
+    profile_samples_a_busy_process profile_sees_kernel_stacks_and_functions profile_sees_user_stacks
+    exactly_one_of_arg0_and_arg1_is_set_in_a_sample arg2_of_a_tick_is_its_lateness
     firings_are_due_at_exact_times missing_firings_of_a_profile_clock_are_reported_per_cpu
     missing_firings_of_a_tick_are_reported
 }
@@ -17,7 +19,7 @@ fn clock() -> Option<Verdict> {
     (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or("no clock").to_string()))
 }
 
-fn a_tick_ends_it() -> Verdict {
+fn a_tick_clause_can_end_the_session() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
@@ -58,7 +60,7 @@ fn ticks_keep_their_rate() -> Verdict {
     Pass
 }
 
-fn profile_samples_a_spinner() -> Verdict {
+fn profile_samples_a_busy_process() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
@@ -94,7 +96,7 @@ fn firings_are_due_at_exact_times() -> Verdict {
     Pass
 }
 
-fn kernel_stacks_and_functions() -> Verdict {
+fn profile_sees_kernel_stacks_and_functions() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
@@ -111,7 +113,7 @@ fn kernel_stacks_and_functions() -> Verdict {
     Pass
 }
 
-fn user_stacks() -> Verdict {
+fn profile_sees_user_stacks() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
@@ -128,7 +130,7 @@ fn user_stacks() -> Verdict {
     Pass
 }
 
-fn both_pcs() -> Verdict {
+fn exactly_one_of_arg0_and_arg1_is_set_in_a_sample() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
@@ -145,7 +147,7 @@ fn both_pcs() -> Verdict {
     Pass
 }
 
-fn firings_know_how_late_they_are() -> Verdict {
+fn arg2_of_a_tick_is_its_lateness() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }

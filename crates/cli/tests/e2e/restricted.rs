@@ -8,7 +8,10 @@ use std::fs;
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, under, workload};
 
-tests! { without_types without_tracefs in_little_memory locked_down }
+tests! {
+    system_calls_are_traced_without_kernel_types system_calls_are_traced_without_a_tracefs_mount
+    buffers_shrink_when_memory_is_limited a_locked_down_kernel_rejects_reads_of_kernel_memory
+}
 
 /// Runs `dtrace` in a mount namespace of its own, after a piece of shell; what hinders that.
 fn hidden(prepare: &str, words: &[&str]) -> Result<Output, String> {
@@ -18,7 +21,7 @@ fn hidden(prepare: &str, words: &[&str]) -> Result<Output, String> {
     if o.code == Some(99) || o.err.contains("unshare:") { Err(o.err.trim().to_string()) } else { Ok(o) }
 }
 
-fn without_types() -> Verdict {
+fn system_calls_are_traced_without_kernel_types() -> Verdict {
     const HIDE: &str = "mount --bind /dev/null /sys/kernel/btf/vmlinux";
     let target = workload("open", 30);
     let script = "syscall::openat:entry /pid == $target && execname != \"x\"/ { self->p = copyinstr(arg1); } \
@@ -35,7 +38,7 @@ fn without_types() -> Verdict {
     Pass
 }
 
-fn without_tracefs() -> Verdict {
+fn system_calls_are_traced_without_a_tracefs_mount() -> Verdict {
     let hide =
         "for d in /sys/kernel/tracing /sys/kernel/debug; do ! [ -d $d ] || mount -t tmpfs none $d; done";
     let script = "syscall::getppid:entry /pid == $target/ { @ = count(); } profile-97hz { @p = count(); }";
@@ -46,7 +49,7 @@ fn without_tracefs() -> Verdict {
     Pass
 }
 
-fn in_little_memory() -> Verdict {
+fn buffers_shrink_when_memory_is_limited() -> Verdict {
     const GROUP: &str = "/sys/fs/cgroup/dtrace-e2e";
     let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
     if !controllers.contains("memory") {
@@ -73,7 +76,7 @@ fn in_little_memory() -> Verdict {
     }
 }
 
-fn locked_down() -> Verdict {
+fn a_locked_down_kernel_rejects_reads_of_kernel_memory() -> Verdict {
     let state = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     if !state.contains("[confidentiality]") {
         return Skip("this kernel is not locked down".into());

@@ -4,8 +4,9 @@ use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
 
 tests! {
-    listed_probes_have_three_blocks programs_have_a_report without_enabling_descriptions_are_shown
-    less_than_amin_is_an_error a_statement_promises_the_least_of_its_words versions_hide_younger_words
+    verbose_listings_show_three_blocks_of_stability verbose_mode_reports_the_stability_of_programs
+    verbose_mode_without_enabling_shows_descriptions stability_below_amin_is_an_error
+    a_statement_has_the_least_stability_of_its_names the_version_option_hides_newer_names
 }
 
 fn block(title: &str, triple: &str) -> String {
@@ -19,7 +20,7 @@ fn block(title: &str, triple: &str) -> String {
     )
 }
 
-fn listed_probes_have_three_blocks() -> Verdict {
+fn verbose_listings_show_three_blocks_of_stability() -> Verdict {
     let o = dtrace(&["-lv", "-n", "tick-7"]).code(0);
     let mut lines = o.out.splitn(3, '\n');
     assert_eq!(
@@ -38,7 +39,7 @@ fn listed_probes_have_three_blocks() -> Verdict {
 }
 
 // row stability.report
-fn programs_have_a_report() -> Verdict {
+fn verbose_mode_reports_the_stability_of_programs() -> Verdict {
     let report = |title: &str, described: &str, stated: &str| {
         format!("\nStability attributes for {title}:\n")
             + &block("Minimum Probe Description Attributes", described)
@@ -55,7 +56,7 @@ fn programs_have_a_report() -> Verdict {
 }
 
 // row pragma.attributes
-fn a_statement_promises_the_least_of_its_words() -> Verdict {
+fn a_statement_has_the_least_stability_of_its_names() -> Verdict {
     let stated = |text: &str| {
         let o = dtrace(&["-qev", "-n", text]).code(0);
         let (_, after) = o.out.split_once("Minimum Statement Attributes\n").unwrap();
@@ -81,7 +82,7 @@ fn a_statement_promises_the_least_of_its_words() -> Verdict {
 }
 
 // row stability.version
-fn versions_hide_younger_words() -> Verdict {
+fn the_version_option_hides_newer_names() -> Verdict {
     let program = "BEGIN { @ = stddev(3); exit(0); }";
     dtrace(&["-xversion=1.6", "-en", program]).code(0);
     let o = dtrace(&["-xversion=1.5", "-xerrtags", "-en", program]).code(1);
@@ -92,7 +93,7 @@ fn versions_hide_younger_words() -> Verdict {
     Pass
 }
 
-fn without_enabling_descriptions_are_shown() -> Verdict {
+fn verbose_mode_without_enabling_shows_descriptions() -> Verdict {
     let o = dtrace(&["-ev", "-n", "profile:::tick-1s { exit(0); }"]).code(0);
     let evolving = "Evolving/Evolving/Common";
     let expected = String::from("\nStability attributes for description profile:::tick-1s :\n")
@@ -107,7 +108,7 @@ fn without_enabling_descriptions_are_shown() -> Verdict {
 }
 
 // row stability.amin
-fn less_than_amin_is_an_error() -> Verdict {
+fn stability_below_amin_is_an_error() -> Verdict {
     let o = dtrace(&["-xerrtags", "-xamin=Evolving/Evolving/Common", "-n", "BEGIN { exit(0); }"]).code(1);
     let says = "[D_ATTR_MIN] attributes for description :::BEGIN (Unstable/Unstable/Common) are less than predefined minimum";
     assert!(o.err.contains(says), "{o:?}");

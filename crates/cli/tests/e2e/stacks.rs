@@ -4,8 +4,8 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    stacks_begin_where_the_probe_is stacks_of_many_clauses_are_the_same modules_and_functions_of_callers
-    addresses_of_processes_stay_numbers
+    stacks_begin_at_the_probed_function stacks_of_many_clauses_are_the_same
+    func_mod_and_sym_name_the_caller noresolve_prints_user_addresses_as_numbers
 }
 
 /// The frames that are printed, and depth and caller.
@@ -36,7 +36,7 @@ fn seen(probe: &str, more: &[&str]) -> Option<Seen> {
 
 const WANTED: &str = "pid == $target && probefunc == \"getppid\"";
 
-fn stacks_begin_where_the_probe_is() -> Verdict {
+fn stacks_begin_at_the_probed_function() -> Verdict {
     let (entry, left) = (format!("syscall:::entry /{WANTED}/"), format!("syscall:::return /{WANTED}/"));
     let raw = "rawtp:::sys_enter /pid == $target/";
     let other = ["rawtp:::sys_enter { }", "rawtp:::sys_exit { }"];
@@ -82,7 +82,7 @@ fn stacks_of_many_clauses_are_the_same() -> Verdict {
     Pass
 }
 
-fn modules_and_functions_of_callers() -> Verdict {
+fn func_mod_and_sym_name_the_caller() -> Verdict {
     let Some(Seen { frames, .. }) = seen("syscall::getppid:entry /pid == $target/", &[]) else {
         return Skip("no kernel symbols".into());
     };
@@ -97,7 +97,7 @@ fn modules_and_functions_of_callers() -> Verdict {
 }
 
 /// `-x noresolve`: of processes there are addresses, of the kernel names.
-fn addresses_of_processes_stay_numbers() -> Verdict {
+fn noresolve_prints_user_addresses_as_numbers() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { ustack(3); usym(ucaller); umod(ucaller); printf(\" %A\", ucaller); \
                   sym((uintptr_t)curthread->stack); @[ufunc(ucaller)] = count(); stack(1); }";
     let run = |more: &[&str]| {

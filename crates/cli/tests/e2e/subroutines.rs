@@ -5,9 +5,12 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    strings_are_taken_apart_and_joined numbers_and_text paths_and_documents addresses tokens_of_a_firing
-    every_one_with_strings_of_any_size faults_of_subroutines locks_are_asked files_of_descriptors
-    ancestors_of_a_process arguments_beyond_32_bits_are_no_other_numbers
+    string_subroutines_split_and_join_strings lltostr_and_strtoll_convert_numbers
+    paths_and_json_documents_are_parsed network_addresses_are_printed_as_text
+    strtok_state_is_shared_by_the_clauses_of_a_firing subroutines_work_with_every_string_size
+    subroutines_fault_on_invalid_arguments lock_subroutines_read_the_state_of_locks
+    getf_finds_the_file_of_a_descriptor progenyof_finds_the_ancestors_of_a_process
+    arguments_beyond_32_bits_are_not_truncated
 }
 
 /// What BEGIN prints with this body.
@@ -18,7 +21,7 @@ fn begin(body: &str) -> String {
     o.out.trim_end_matches('\n').to_string()
 }
 
-fn strings_are_taken_apart_and_joined() -> Verdict {
+fn string_subroutines_split_and_join_strings() -> Verdict {
     let out = begin(
         r#"s = "hello"; printf("%s|%s|%s|%s|%s|%s", substr(s, -3), substr(s, -3, 2), substr(s, 1, -1), substr(s, 9),
         substr(s, -9, 6), substr(s, 2, 0));"#,
@@ -51,7 +54,7 @@ fn strings_are_taken_apart_and_joined() -> Verdict {
     Pass
 }
 
-fn numbers_and_text() -> Verdict {
+fn lltostr_and_strtoll_convert_numbers() -> Verdict {
     let out = begin(
         r#"n = -12; m = 255; printf("%s %s %s %s %s %s", lltostr(n), lltostr(m, 16), lltostr(m, 8), lltostr(m, 2), lltostr(0, 16),
         lltostr(m, 36));"#,
@@ -72,7 +75,7 @@ fn numbers_and_text() -> Verdict {
     Pass
 }
 
-fn paths_and_documents() -> Verdict {
+fn paths_and_json_documents_are_parsed() -> Verdict {
     let out = begin(
         r#"p = "/usr/lib/x.so/"; printf("%s %s %s %s %s", basename(p), dirname(p), dirname("a"), basename("/"),
         cleanpath("/a/./b/../c//d"));"#,
@@ -87,7 +90,7 @@ fn paths_and_documents() -> Verdict {
     Pass
 }
 
-fn addresses() -> Verdict {
+fn network_addresses_are_printed_as_text() -> Verdict {
     // What the workload writes, taken for addresses: so many times 'x'.
     let o = dtrace(&[
         "-q",
@@ -122,7 +125,7 @@ fn addresses() -> Verdict {
     Pass
 }
 
-fn tokens_of_a_firing() -> Verdict {
+fn strtok_state_is_shared_by_the_clauses_of_a_firing() -> Verdict {
     // The clauses of a firing share the string; the next firing starts with none.
     let o = dtrace(&[
         "-q",
@@ -141,7 +144,7 @@ fn tokens_of_a_firing() -> Verdict {
     Pass
 }
 
-fn every_one_with_strings_of_any_size() -> Verdict {
+fn subroutines_work_with_every_string_size() -> Verdict {
     let script = r#"BEGIN {
         a = "/a/b"; b = "b";
         printf("%s %s %s %s ", basename(a), dirname(a), cleanpath(a), substr(a, 1, 2));
@@ -161,7 +164,7 @@ fn every_one_with_strings_of_any_size() -> Verdict {
     Pass
 }
 
-fn faults_of_subroutines() -> Verdict {
+fn subroutines_fault_on_invalid_arguments() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-x",
@@ -185,7 +188,7 @@ fn without_types() -> Option<Verdict> {
     none.then(|| Skip("this kernel gives no types (no BTF)".into()))
 }
 
-fn locks_are_asked() -> Verdict {
+fn lock_subroutines_read_the_state_of_locks() -> Verdict {
     if let Some(skip) = without_types() {
         return skip;
     }
@@ -212,7 +215,7 @@ fn locks_are_asked() -> Verdict {
     Pass
 }
 
-fn files_of_descriptors() -> Verdict {
+fn getf_finds_the_file_of_a_descriptor() -> Verdict {
     if let Some(skip) = without_types() {
         return skip;
     }
@@ -229,7 +232,7 @@ fn files_of_descriptors() -> Verdict {
     Pass
 }
 
-fn ancestors_of_a_process() -> Verdict {
+fn progenyof_finds_the_ancestors_of_a_process() -> Verdict {
     if let Some(skip) = without_types() {
         return skip;
     }
@@ -247,7 +250,7 @@ fn ancestors_of_a_process() -> Verdict {
     Pass
 }
 
-fn arguments_beyond_32_bits_are_no_other_numbers() -> Verdict {
+fn arguments_beyond_32_bits_are_not_truncated() -> Verdict {
     let out = begin(
         r#"s = "hello"; n = 4294967297; m = -4294967295;
         printf("%s|%s|%s|%d|%d|%d", substr(s, n), substr(s, 1, n), substr(s, m, 3), index(s, "l", n), index(s, "h", m),

@@ -7,9 +7,11 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, finish, printed, printed_more, signal, start, under, workload};
 
 tests! {
-    compiling_needs_no_privilege no_privilege_says_what_is_missing two_sessions_do_not_meet a_smaller_buffer_is_said
-    capabilities_without_root a_pid_namespace_counts_its_own
-    a_pid_namespace_knows_its_ancestors a_pid_namespace_knows_its_functions cpu_comes_and_goes every_facility_is_listed
+    compiling_needs_no_privilege a_missing_privilege_is_named two_sessions_do_not_affect_each_other
+    a_reduced_buffer_size_is_reported capabilities_are_enough_without_root
+    a_pid_namespace_uses_its_own_process_ids progenyof_works_in_a_pid_namespace
+    user_symbols_are_found_in_a_pid_namespace tracing_continues_when_a_cpu_goes_offline_and_online
+    every_facility_is_listed
 }
 
 /// A wrapper that drops root; `setpriv` is part of util-linux.
@@ -32,7 +34,7 @@ fn compiling_needs_no_privilege() -> Verdict {
     }
 }
 
-fn no_privilege_says_what_is_missing() -> Verdict {
+fn a_missing_privilege_is_named() -> Verdict {
     for probe in ["BEGIN", "syscall::getppid:entry", "syscall:::", "tick-1s"] {
         match under(&NOBODY, &["-qn", probe]) {
             None => return Skip("no setpriv".into()),
@@ -48,7 +50,7 @@ fn no_privilege_says_what_is_missing() -> Verdict {
     Pass
 }
 
-fn capabilities_without_root() -> Verdict {
+fn capabilities_are_enough_without_root() -> Verdict {
     let wrapper = [
         "setpriv",
         "--reuid=65534",
@@ -77,7 +79,7 @@ fn capabilities_without_root() -> Verdict {
     Pass
 }
 
-fn two_sessions_do_not_meet() -> Verdict {
+fn two_sessions_do_not_affect_each_other() -> Verdict {
     let mut other = start(&[
         "-qn",
         "BEGIN { printf(\"begun\\n\"); } syscall:::entry { @[execname, probefunc] = count(); } tick-1ms { n++; }",
@@ -105,7 +107,7 @@ fn two_sessions_do_not_meet() -> Verdict {
     Pass
 }
 
-fn a_smaller_buffer_is_said() -> Verdict {
+fn a_reduced_buffer_size_is_reported() -> Verdict {
     // No machine of the matrix has a tebibyte a CPU.
     let o =
         dtrace(&["-b", "1t", "-n", "tick-10ms { exit(0); } syscall::getppid:entry { trace(1); }"]).code(0);
@@ -116,7 +118,7 @@ fn a_smaller_buffer_is_said() -> Verdict {
     Pass
 }
 
-fn a_pid_namespace_counts_its_own() -> Verdict {
+fn a_pid_namespace_uses_its_own_process_ids() -> Verdict {
     let script = "BEGIN { printf(\"%d %d\\n\", pid == $pid, $pid < 100); exit(0); }";
     match under(&["unshare", "--pid", "--fork", "--mount-proc"], &["-qn", script]) {
         None => Skip("no unshare".into()),
@@ -128,7 +130,7 @@ fn a_pid_namespace_counts_its_own() -> Verdict {
     }
 }
 
-fn a_pid_namespace_knows_its_ancestors() -> Verdict {
+fn progenyof_works_in_a_pid_namespace() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { printf(\"%d %d %d %d\\n\", progenyof(1), progenyof(pid), \
         progenyof($target + 1), progenyof(0)); }";
     let target = workload("getppid", 1);
@@ -142,7 +144,7 @@ fn a_pid_namespace_knows_its_ancestors() -> Verdict {
     }
 }
 
-fn a_pid_namespace_knows_its_functions() -> Verdict {
+fn user_symbols_are_found_in_a_pid_namespace() -> Verdict {
     let script = "profile-997hz /pid == $target && arg1/ { @[ufunc(arg1)] = count(); }";
     let target = workload("cputime", 400);
     match under(&["unshare", "--pid", "--fork", "--mount-proc"], &["-q", "-c", &target, "-n", script]) {
@@ -181,7 +183,7 @@ fn busy(stop: &AtomicBool) {
     }
 }
 
-fn cpu_comes_and_goes() -> Verdict {
+fn tracing_continues_when_a_cpu_goes_offline_and_online() -> Verdict {
     if std::fs::write(SECOND, "1").is_err() {
         return Skip("no CPU can be taken away here".into());
     }

@@ -18,8 +18,10 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, workload};
 
 tests! {
-    libc_frames_of_programs_that_live_a_millisecond mappings_of_the_last_moment_have_names hostile_debug_links_lead_nowhere
-    a_file_server_that_never_answers_is_left_behind only_the_process_s_own_perf_map_is_believed containers_have_their_own_files
+    libc_frames_are_named_for_programs_that_live_a_millisecond
+    mappings_made_just_before_exit_are_named hostile_debug_links_are_not_followed
+    a_file_system_that_never_answers_does_not_block_the_tracer
+    only_the_perf_map_of_the_process_itself_is_used files_are_opened_in_the_root_of_the_process
     names_of_symbols_files_and_jit_code_are_escaped
 }
 
@@ -99,7 +101,7 @@ fn is_guest() -> bool {
     std::env::var_os("DTRACE_BIN").is_some()
 }
 
-fn libc_frames_of_programs_that_live_a_millisecond() -> Verdict {
+fn libc_frames_are_named_for_programs_that_live_a_millisecond() -> Verdict {
     let target = workload("getppid", 1);
     let mut words = vec!["-q"];
     let count = if is_guest() { 20 } else { 100 };
@@ -116,7 +118,7 @@ fn libc_frames_of_programs_that_live_a_millisecond() -> Verdict {
     Pass
 }
 
-fn mappings_of_the_last_moment_have_names() -> Verdict {
+fn mappings_made_just_before_exit_are_named() -> Verdict {
     let place = Place::new("late");
     // getppid(); return
     let code = b"\xb8\x6e\0\0\0\x0f\x05\xc3".to_vec();
@@ -146,7 +148,7 @@ fn mappings_of_the_last_moment_have_names() -> Verdict {
     Pass
 }
 
-fn hostile_debug_links_lead_nowhere() -> Verdict {
+fn hostile_debug_links_are_not_followed() -> Verdict {
     let place = Place::new("links");
     let dir = &place.0;
     // The right file, which must be believed only where debug files are.
@@ -181,7 +183,7 @@ fn hostile_debug_links_lead_nowhere() -> Verdict {
     Pass
 }
 
-fn a_file_server_that_never_answers_is_left_behind() -> Verdict {
+fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
     let place = Place::new("fuse");
     let elf = Elf { debug_link: Some((b"x".into(), 1)), ..one_call() };
     let linked = place.program("linked", &elf);
@@ -228,7 +230,7 @@ fn a_file_server_that_never_answers_is_left_behind() -> Verdict {
     Pass
 }
 
-fn only_the_process_s_own_perf_map_is_believed() -> Verdict {
+fn only_the_perf_map_of_the_process_itself_is_used() -> Verdict {
     let place = Place::new("perf");
     let made = Elf { code: calls_from_jit_code(1), ..Elf::default() };
     let names = ["good", "none", "fifo", "device", "linked", "owner", "large", "sparse", "old"];
@@ -281,7 +283,7 @@ fn child_of(pid: u32) -> Option<u32> {
     std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-fn containers_have_their_own_files() -> Verdict {
+fn files_are_opened_in_the_root_of_the_process() -> Verdict {
     let place = Place::new("root");
     for dir in ["usr/lib/debug", "tmp", "proc"] {
         std::fs::create_dir_all(place.0.join(dir)).unwrap();

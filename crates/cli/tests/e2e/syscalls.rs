@@ -4,12 +4,15 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    one_call_is_counted all_calls_are_counted_once entry_and_return_balance failed_calls a_32_bit_call_is_its_own
-    arguments_of_32_bit_calls copyinstr_of_a_path names_match_globs probefunc_of_many by_key_execname records_add_up
-    drops_add_up
+    calls_of_one_system_call_are_counted_exactly every_system_call_is_counted_once
+    each_entry_has_one_return failed_calls_set_errno a_32_bit_call_fires_the_probe_of_its_own_table
+    arguments_of_32_bit_calls_are_zero_extended copyinstr_reads_the_path_of_a_call
+    system_calls_are_matched_by_globs probefunc_names_each_of_many_calls
+    calls_are_aggregated_by_execname every_firing_is_recorded_once_in_time_order
+    recorded_and_dropped_firings_add_up
 }
 
-fn one_call_is_counted() -> Verdict {
+fn calls_of_one_system_call_are_counted_exactly() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -22,7 +25,7 @@ fn one_call_is_counted() -> Verdict {
     Pass
 }
 
-fn all_calls_are_counted_once() -> Verdict {
+fn every_system_call_is_counted_once() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -37,7 +40,7 @@ fn all_calls_are_counted_once() -> Verdict {
     Pass
 }
 
-fn entry_and_return_balance() -> Verdict {
+fn each_entry_has_one_return() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -50,7 +53,7 @@ fn entry_and_return_balance() -> Verdict {
     Pass
 }
 
-fn failed_calls() -> Verdict {
+fn failed_calls_set_errno() -> Verdict {
     let script = "syscall::close:return /pid == $target && errno == 9/ { @[arg0 == -1, arg1 == -1] = count(); } \
                   END { printa(\"%d %d %@d\\n\", @); }";
     for extra in ["", " syscall::execve:return { @x = count(); }"] {
@@ -70,7 +73,7 @@ fn failed_calls() -> Verdict {
     Pass
 }
 
-fn a_32_bit_call_is_its_own() -> Verdict {
+fn a_32_bit_call_fires_the_probe_of_its_own_table() -> Verdict {
     let status = std::process::Command::new("sh").arg("-c").arg(workload("getppid32", 1)).status().unwrap();
     if !status.success() {
         return Skip("this kernel takes no 32-bit system calls".into());
@@ -87,7 +90,7 @@ fn a_32_bit_call_is_its_own() -> Verdict {
 }
 
 // row expression.arguments
-fn arguments_of_32_bit_calls() -> Verdict {
+fn arguments_of_32_bit_calls_are_zero_extended() -> Verdict {
     for extra in ["", "syscall::execve:entry { @x = count(); }"] {
         let script = format!(
             "syscall::close:entry /pid == $target && arg0 == 0xfffffff0/ {{ @n = count(); }} {extra} \
@@ -102,7 +105,7 @@ fn arguments_of_32_bit_calls() -> Verdict {
     Pass
 }
 
-fn copyinstr_of_a_path() -> Verdict {
+fn copyinstr_reads_the_path_of_a_call() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -116,7 +119,7 @@ fn copyinstr_of_a_path() -> Verdict {
 }
 
 // row description.globs
-fn names_match_globs() -> Verdict {
+fn system_calls_are_matched_by_globs() -> Verdict {
     let o = dtrace(&["-ln", "syscall::*read*:entry"]).code(0);
     let names: Vec<&str> = o.out.lines().skip(1).filter_map(|l| l.split_whitespace().nth(3)).collect();
     for name in ["read", "pread64", "readv", "process_vm_readv", "readlinkat"] {
@@ -128,7 +131,7 @@ fn names_match_globs() -> Verdict {
     Pass
 }
 
-fn probefunc_of_many() -> Verdict {
+fn probefunc_names_each_of_many_calls() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -142,7 +145,7 @@ fn probefunc_of_many() -> Verdict {
     Pass
 }
 
-fn by_key_execname() -> Verdict {
+fn calls_are_aggregated_by_execname() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -158,7 +161,7 @@ fn by_key_execname() -> Verdict {
 }
 
 /// Every firing is a record, in time order, none twice.
-fn records_add_up() -> Verdict {
+fn every_firing_is_recorded_once_in_time_order() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-b",
@@ -177,7 +180,7 @@ fn records_add_up() -> Verdict {
 }
 
 /// Recorded + dropped = fired.
-fn drops_add_up() -> Verdict {
+fn recorded_and_dropped_firings_add_up() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-b",

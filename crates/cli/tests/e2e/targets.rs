@@ -6,8 +6,9 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
 
 tests! {
-    a_command_is_traced_from_its_start target_is_its_pid a_missing_command a_missing_process follows_a_process
-    a_killed_tracer_leaves_the_target_running
+    a_command_is_traced_from_its_start the_target_macro_is_the_pid_of_the_command
+    a_missing_command_is_an_error a_missing_process_is_an_error
+    the_session_ends_when_its_process_ends a_killed_tracer_leaves_the_target_running
 }
 
 fn a_command_is_traced_from_its_start() -> Verdict {
@@ -20,7 +21,7 @@ fn a_command_is_traced_from_its_start() -> Verdict {
     Pass
 }
 
-fn target_is_its_pid() -> Verdict {
+fn the_target_macro_is_the_pid_of_the_command() -> Verdict {
     let o = dtrace(&["-q", "-c", "true", "-n", "BEGIN { printf(\"%d\\n\", $target); }"]).code(0);
     assert!(o.out.lines().next().unwrap().parse::<i32>().unwrap() > 1, "{o:?}");
     let o = dtrace(&["-qn", "BEGIN { printf(\"%d\\n\", $target); exit(0); }"]).code(0);
@@ -28,19 +29,19 @@ fn target_is_its_pid() -> Verdict {
     Pass
 }
 
-fn a_missing_command() -> Verdict {
+fn a_missing_command_is_an_error() -> Verdict {
     let o = dtrace(&["-c", "/nonexistent/command", "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("failed to execute /nonexistent/command: No such file or directory"), "{o:?}");
     Pass
 }
 
-fn a_missing_process() -> Verdict {
+fn a_missing_process_is_an_error() -> Verdict {
     let o = dtrace(&["-p", "1073741808", "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("failed to grab pid 1073741808"), "{o:?}");
     Pass
 }
 
-fn follows_a_process() -> Verdict {
+fn the_session_ends_when_its_process_ends() -> Verdict {
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = child.id().to_string();
     let script = "BEGIN { printf(\"begun\\n\"); } END { printf(\"%d\\n\", $target); }";

@@ -4,10 +4,13 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, dtrace, finish_within, start, workload};
 
 tests! {
-    a_million_threads_leave_nothing elements_of_ended_threads_make_room deletions_and_ends_leave_nothing
-    probes_of_the_end_see_the_values what_interrupts_left_goes_too idle_threads_are_one_a_cpu
-    vtimestamp_is_cpu_time vtimestamp_leaves_our_time_out vtimestamp_never_goes_back
-    vtimestamp_of_busy_threads
+    self_variables_of_a_million_threads_are_freed elements_are_reused_after_their_thread_ends
+    deleted_elements_and_ended_threads_leave_no_element
+    probes_at_the_end_of_a_thread_see_its_variables
+    self_variables_of_interrupts_are_freed_with_the_thread
+    idle_threads_of_each_cpu_have_their_own_variables vtimestamp_advances_with_cpu_time
+    vtimestamp_excludes_the_time_of_probes vtimestamp_never_goes_back
+    vtimestamp_of_busy_threads_never_exceeds_elapsed_time
 }
 
 fn in_vm() -> bool {
@@ -26,7 +29,7 @@ fn fill(array: &str) -> String {
 const SUM: &str = "sum 136\n";
 
 // row variable.self-freed-at-exit, variable.self-not-reused
-fn a_million_threads_leave_nothing() -> Verdict {
+fn self_variables_of_a_million_threads_are_freed() -> Verdict {
     // row variable.self-freed-at-exit, variable.self-not-reused
     // With the default room, which is for some thousands of elements.
     let count = if in_vm() { 4000 } else { 1_000_000 };
@@ -45,7 +48,7 @@ fn a_million_threads_leave_nothing() -> Verdict {
     Pass
 }
 
-fn elements_of_ended_threads_make_room() -> Verdict {
+fn elements_are_reused_after_their_thread_ends() -> Verdict {
     // Sixteen elements in all: they are free again at once, and in the end all of them are.
     let count = if in_vm() { 500 } else { 20_000 };
     let o = dtrace(&[
@@ -67,7 +70,7 @@ fn elements_of_ended_threads_make_room() -> Verdict {
     Pass
 }
 
-fn deletions_and_ends_leave_nothing() -> Verdict {
+fn deleted_elements_and_ended_threads_leave_no_element() -> Verdict {
     // Elements are deleted first, last and in the middle of a thread's list; some are made again.
     let count = if in_vm() { 500 } else { 10_000 };
     let clause =
@@ -89,7 +92,7 @@ fn deletions_and_ends_leave_nothing() -> Verdict {
     Pass
 }
 
-fn probes_of_the_end_see_the_values() -> Verdict {
+fn probes_at_the_end_of_a_thread_see_its_variables() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -117,7 +120,7 @@ fn probes_of_the_end_see_the_values() -> Verdict {
 }
 
 // row variable.self-interrupt
-fn what_interrupts_left_goes_too() -> Verdict {
+fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
     // row variable.self-interrupt
     // Clocks interrupt the threads and leave elements of their own level.
     let count = if in_vm() { 500 } else { 50_000 };
@@ -142,7 +145,7 @@ fn what_interrupts_left_goes_too() -> Verdict {
     Pass
 }
 
-fn idle_threads_are_one_a_cpu() -> Verdict {
+fn idle_threads_of_each_cpu_have_their_own_variables() -> Verdict {
     // All idle threads have the number 0, and each its own variables: what a CPU's idle thread stores, no other's reads.
     let o = dtrace(&[
         "-qn",
@@ -177,7 +180,7 @@ fn times(work: &str, count: u32, script: &str) -> (i64, i64, i64) {
     (of("cpu "), of("vtime "), of("wall "))
 }
 
-fn vtimestamp_is_cpu_time() -> Verdict {
+fn vtimestamp_advances_with_cpu_time() -> Verdict {
     // row builtin.vtimestamp
     let (cpu, vtime, wall) = times("cputime", 300, "");
     // A machine's clock advances while its host does other things; interrupts are in one account and not in the other.
@@ -187,7 +190,7 @@ fn vtimestamp_is_cpu_time() -> Verdict {
     Pass
 }
 
-fn vtimestamp_leaves_our_time_out() -> Verdict {
+fn vtimestamp_excludes_the_time_of_probes() -> Verdict {
     let calls = if in_vm() { 2000 } else { 20_000 };
     let heavy = "syscall::getppid:entry /pid == $target/ { @s[stack()] = count(); @u[ustack()] = count(); \
                  @e[execname, probefunc, tid] = quantize(timestamp); @t[stack(), ustack(), tid] = avg(timestamp); }";
@@ -223,7 +226,7 @@ fn vtimestamp_never_goes_back() -> Verdict {
     Pass
 }
 
-fn vtimestamp_of_busy_threads() -> Verdict {
+fn vtimestamp_of_busy_threads_never_exceeds_elapsed_time() -> Verdict {
     // More threads than processors: clocks see them between switches. Where it finds the storage busy, which is a drop, it
     // reads 0.
     let script = "uint64_t v[int]; uint64_t first[int]; uint64_t since[int]; int more; int back; int fast; int n; \

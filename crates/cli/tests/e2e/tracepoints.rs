@@ -5,9 +5,12 @@ use crate::args::{types, unknown};
 use crate::tool::{Output, dtrace, finish, start, workload};
 
 tests! {
-    listed_by_group arguments_are_typed events_have_members calls_are_counted_by_every_means
-    members_by_every_means_are_the_same text_and_arrays_of_events all_at_once arguments_of_many thread_locals_of_a_tracepoint
-    the_cost_of_an_event_is_said no_such_probes
+    tracepoints_are_listed_by_group arguments_of_raw_tracepoints_have_their_types
+    args_of_an_event_has_its_members every_attach_method_counts_the_same_system_calls
+    event_members_are_the_same_by_every_attach_method text_and_arrays_of_events_are_read
+    all_tracepoints_can_be_enabled_at_once arguments_that_a_tracepoint_lacks_are_zero
+    a_tracepoint_sees_the_self_variables_of_its_thread the_cost_of_a_slow_event_is_reported
+    unknown_tracepoints_match_no_probe
 }
 
 /// A kernel, or a machine, without the list of events.
@@ -15,7 +18,7 @@ fn without(o: &Output) -> Option<Verdict> {
     o.err.contains("does not match any probes").then(|| Skip("tracefs is not to be had".into()))
 }
 
-fn listed_by_group() -> Verdict {
+fn tracepoints_are_listed_by_group() -> Verdict {
     let o = dtrace(&["-ln", "rawtp:sched::sched_switch, sdt:sched::sched_switch"]);
     if let Some(skip) = without(&o) {
         return skip;
@@ -30,7 +33,7 @@ fn listed_by_group() -> Verdict {
     Pass
 }
 
-fn arguments_are_typed() -> Verdict {
+fn arguments_of_raw_tracepoints_have_their_types() -> Verdict {
     if let Some(skip) = without(&dtrace(&["-ln", "sdt:sched::sched_switch"])) {
         return skip;
     }
@@ -42,7 +45,7 @@ fn arguments_are_typed() -> Verdict {
 }
 
 /// `sched_process_exit` of the target's process: its task, and the members of the event.
-fn events_have_members() -> Verdict {
+fn args_of_an_event_has_its_members() -> Verdict {
     let script = "rawtp:sched::sched_process_exit /args[0]->pid == $target/ { a++; name = stringof(args[0]->comm); } \
                   sdt:sched::sched_process_exit /args[1] == $target/ { b++; event = stringof(args[0]); } \
                   END { printf(\"%d %d %d\\n\", a, b, name == event); }";
@@ -57,7 +60,7 @@ fn events_have_members() -> Verdict {
 
 /// The system calls of a process: by the provider, by the tracepoint, by the tracepoint as an event without arguments, by one
 /// with an argument that is the tracepoint's own (`id`), and by one that only the event's record has (`args`).
-fn calls_are_counted_by_every_means() -> Verdict {
+fn every_attach_method_counts_the_same_system_calls() -> Verdict {
     let nr = libc::SYS_getppid;
     for probe in [
         "syscall::getppid:entry /pid == $target/".to_string(),
@@ -81,7 +84,7 @@ fn calls_are_counted_by_every_means() -> Verdict {
 
 /// What a table maps to the tracepoint's own arguments is what the event's record holds. The record is there when one of the
 /// members that are asked for has no row (`prev_state`).
-fn members_by_every_means_are_the_same() -> Verdict {
+fn event_members_are_the_same_by_every_attach_method() -> Verdict {
     let clause = |also: &str| {
         format!(
             "sdt:sched::sched_switch /args[1] == $target/ {{ @[stringof(args[0]) != \"\", args[1] == pid, \
@@ -101,7 +104,7 @@ fn members_by_every_means_are_the_same() -> Verdict {
 }
 
 /// A text that lies elsewhere in the record (`filename`), with what stands in the tracepoint's own arguments beside it.
-fn text_and_arrays_of_events() -> Verdict {
+fn text_and_arrays_of_events_are_read() -> Verdict {
     let script = "sdt:sched::sched_process_exec /args[1] == pid && args[0] == \"/bin/true\" && progenyof($target)/ { n++; } \
                   sdt:task::task_newtask /stringof(args[1]) == execname/ { t++; } \
                   END { printf(\"%d %d\\n\", n, t > 0); }";
@@ -116,7 +119,7 @@ fn text_and_arrays_of_events() -> Verdict {
 }
 
 /// Everything there is, and out again.
-fn all_at_once() -> Verdict {
+fn all_tracepoints_can_be_enabled_at_once() -> Verdict {
     // Kernels without cookies take a program for each.
     let everything = start(&["-qn", "rawtp:::, sdt:::, syscall::: { @ = count(); } BEGIN { exit(0); }"]);
     let o = finish(everything);
@@ -128,7 +131,7 @@ fn all_at_once() -> Verdict {
 }
 
 /// Raw arguments of tracepoints that pass one, two and more: what a tracepoint does not pass is 0.
-fn arguments_of_many() -> Verdict {
+fn arguments_that_a_tracepoint_lacks_are_zero() -> Verdict {
     let script = "rawtp:raw_syscalls::, rawtp:sched::sched_switch /pid == $target && probename == \"sys_enter\"/ \
                   { @[arg0 < 0, arg2, arg9] = count(); } END { printa(\"%d %d %d\\n\", @); }";
     let o = dtrace(&["-qc", &workload("getppid", 100), "-n", script]);
@@ -140,7 +143,7 @@ fn arguments_of_many() -> Verdict {
 }
 
 /// A value that a call leaves in the thread is seen by a tracepoint in the same call.
-fn thread_locals_of_a_tracepoint() -> Verdict {
+fn a_tracepoint_sees_the_self_variables_of_its_thread() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { self->n = 7; } \
                   rawtp:raw_syscalls::sys_exit /self->n == 7/ { n++; self->n = 0; } END { printf(\"%d\\n\", n); }";
     let o = dtrace(&["-qc", &workload("getppid", 300), "-n", script]);
@@ -153,7 +156,7 @@ fn thread_locals_of_a_tracepoint() -> Verdict {
 }
 
 /// What has to go by perf says what that costs; what a table maps to the tracepoint's arguments does not go that way.
-fn the_cost_of_an_event_is_said() -> Verdict {
+fn the_cost_of_a_slow_event_is_reported() -> Verdict {
     for (member, by_perf) in [(3, true), (1, false)] {
         let script = format!("sdt:sched::sched_switch {{ @ = sum(args[{member}]); }} BEGIN {{ exit(0); }}");
         let o = dtrace(&["-vqn", &script]);
@@ -167,7 +170,7 @@ fn the_cost_of_an_event_is_said() -> Verdict {
     Pass
 }
 
-fn no_such_probes() -> Verdict {
+fn unknown_tracepoints_match_no_probe() -> Verdict {
     if let Some(skip) = without(&dtrace(&["-ln", "rawtp:sched::sched_switch"])) {
         return skip;
     }

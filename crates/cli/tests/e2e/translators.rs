@@ -4,10 +4,13 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, under, workload};
 
 tests! {
-    arrays_of_characters_are_what_they_are_declared psinfo_of_the_current_process psinfo_of_its_thread arguments_are_one_string lwpsinfo_of_each_thread
-    files_of_a_process descriptors_without_a_file working_directories cpus_are_where_the_machine_says
-    a_translated_pointer_is_kept_and_passed_on translators_of_scripts a_member_that_is_not_there_is_its_users_error
-    every_member_loads members_promise_more_than_the_kernel paths_longer_than_a_string
+    character_arrays_of_translators_have_their_declared_type curpsinfo_describes_the_current_process
+    curpsinfo_contains_its_thread execargs_is_one_string curlwpsinfo_describes_the_current_thread
+    fds_describes_the_files_of_a_process fds_of_an_unused_descriptor_is_empty
+    cwd_and_root_are_the_directories_of_the_process curcpu_describes_the_current_cpu
+    a_translated_pointer_can_be_stored_and_passed_on scripts_can_define_translators
+    a_missing_member_is_an_error_only_where_it_is_used every_translated_member_passes_the_verifier
+    translated_members_are_more_stable_than_kernel_types paths_longer_than_strsize_are_truncated
 }
 
 /// This kernel has no types.
@@ -16,7 +19,7 @@ fn no_types() -> Option<Verdict> {
 }
 
 // row builtin.curpsinfo, expression.translated-member, translator.dynamic
-fn psinfo_of_the_current_process() -> Verdict {
+fn curpsinfo_describes_the_current_process() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -38,7 +41,7 @@ fn psinfo_of_the_current_process() -> Verdict {
     Pass
 }
 
-fn arrays_of_characters_are_what_they_are_declared() -> Verdict {
+fn character_arrays_of_translators_have_their_declared_type() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -61,7 +64,7 @@ fn arrays_of_characters_are_what_they_are_declared() -> Verdict {
     Pass
 }
 
-fn psinfo_of_its_thread() -> Verdict {
+fn curpsinfo_contains_its_thread() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -83,7 +86,7 @@ fn psinfo_of_its_thread() -> Verdict {
 }
 
 // row builtin.execargs
-fn arguments_are_one_string() -> Verdict {
+fn execargs_is_one_string() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -111,7 +114,7 @@ fn arguments_are_one_string() -> Verdict {
 }
 
 // row builtin.curlwpsinfo
-fn lwpsinfo_of_each_thread() -> Verdict {
+fn curlwpsinfo_describes_the_current_thread() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -151,7 +154,7 @@ fn mount_of(path: &str) -> (String, String) {
 }
 
 // row builtin.fds, subroutine.d_path
-fn files_of_a_process() -> Verdict {
+fn fds_describes_the_files_of_a_process() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -184,7 +187,7 @@ fn files_of_a_process() -> Verdict {
     Pass
 }
 
-fn descriptors_without_a_file() -> Verdict {
+fn fds_of_an_unused_descriptor_is_empty() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -203,7 +206,7 @@ fn descriptors_without_a_file() -> Verdict {
 }
 
 // row builtin.cwd, builtin.root
-fn working_directories() -> Verdict {
+fn cwd_and_root_are_the_directories_of_the_process() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -230,7 +233,7 @@ fn working_directories() -> Verdict {
 }
 
 // row builtin.curcpu, builtin.pset, builtin.chip, builtin.lgrp
-fn cpus_are_where_the_machine_says() -> Verdict {
+fn curcpu_describes_the_current_cpu() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "profile-100hz { @[cpu, curcpu->cpu_id, curcpu->cpu_chip, chip, curcpu->cpu_lgrp, lgrp, curcpu->cpu_pset, pset, \
@@ -266,7 +269,7 @@ fn cpus_are_where_the_machine_says() -> Verdict {
     Pass
 }
 
-fn a_translated_pointer_is_kept_and_passed_on() -> Verdict {
+fn a_translated_pointer_can_be_stored_and_passed_on() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -286,7 +289,7 @@ fn a_translated_pointer_is_kept_and_passed_on() -> Verdict {
 }
 
 // row translator.static, translator.defined
-fn translators_of_scripts() -> Verdict {
+fn scripts_can_define_translators() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -311,7 +314,7 @@ fn translators_of_scripts() -> Verdict {
 }
 
 // row translator.per-member-error
-fn a_member_that_is_not_there_is_its_users_error() -> Verdict {
+fn a_missing_member_is_an_error_only_where_it_is_used() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -334,7 +337,7 @@ fn a_member_that_is_not_there_is_its_users_error() -> Verdict {
 }
 
 /// Of every type, all members in a clause: the verifier takes what the compiler makes of them.
-fn every_member_loads() -> Verdict {
+fn every_translated_member_passes_the_verifier() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -367,7 +370,7 @@ fn every_member_loads() -> Verdict {
     Pass
 }
 
-fn members_promise_more_than_the_kernel() -> Verdict {
+fn translated_members_are_more_stable_than_kernel_types() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
@@ -379,7 +382,7 @@ fn members_promise_more_than_the_kernel() -> Verdict {
     Pass
 }
 
-fn paths_longer_than_a_string() -> Verdict {
+fn paths_longer_than_strsize_are_truncated() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }

@@ -4,13 +4,16 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{dtrace, workload};
 
 tests! {
-    strings_as_pointers characters_of_strings_are_stored
-    null_strings globals_of_each_kind associative_arrays deleting_an_element string_values self_times_a_call self_is_one_thread_s
-    self_arrays this_is_one_firing_s dynamic_drops_are_said
+    strings_are_indexed_like_pointers characters_of_a_string_can_be_assigned
+    null_strings_are_assigned_compared_and_passed_on global_variables_of_each_type_keep_their_values
+    associative_arrays_keep_their_elements assigning_zero_frees_an_element
+    string_variables_keep_their_values a_self_timestamp_measures_a_call
+    self_variables_are_separate_in_each_thread self_arrays_are_separate_in_each_thread
+    this_variables_are_separate_in_each_firing dynamic_drops_are_reported_when_memory_runs_out
 }
 
 // row expression.null-string
-fn null_strings() -> Verdict {
+fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
     // NULL is passed on, assigned and compared; what wants a text faults, and does not happen.
     let o = dtrace(&[
         "-qn",
@@ -49,7 +52,7 @@ fn null_strings() -> Verdict {
 }
 
 // row variable.global
-fn globals_of_each_kind() -> Verdict {
+fn global_variables_of_each_type_keep_their_values() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "int8_t small; string text; BEGIN { small = 300; text = \"abc\"; x += 5; x++; y = x--; ++z; \
@@ -61,7 +64,7 @@ fn globals_of_each_kind() -> Verdict {
 }
 
 // row variable.associative
-fn associative_arrays() -> Verdict {
+fn associative_arrays_keep_their_elements() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { a[1, \"x\"] = 10; a[2, \"x\"] = 20; a[1, \"y\"] = 30; b[\"k\"]++; b[\"k\"] += 4; \
@@ -73,7 +76,7 @@ fn associative_arrays() -> Verdict {
 }
 
 // row variable.associative-delete
-fn deleting_an_element() -> Verdict {
+fn assigning_zero_frees_an_element() -> Verdict {
     // Without deletion a million keys would not fit.
     let o = dtrace(&[
         "-q",
@@ -90,7 +93,7 @@ fn deleting_an_element() -> Verdict {
     Pass
 }
 
-fn string_values() -> Verdict {
+fn string_variables_keep_their_values() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { n[\"a\"] = \"first\"; n[\"b\"] = \"second\"; self->s = \"mine\"; this->t = \"now\"; \
@@ -101,7 +104,7 @@ fn string_values() -> Verdict {
     Pass
 }
 
-fn self_times_a_call() -> Verdict {
+fn a_self_timestamp_measures_a_call() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -118,7 +121,7 @@ fn self_times_a_call() -> Verdict {
 }
 
 // row variable.self
-fn self_is_one_thread_s() -> Verdict {
+fn self_variables_are_separate_in_each_thread() -> Verdict {
     // Four threads count their own calls; the main thread makes none.
     let o = dtrace(&[
         "-q",
@@ -133,7 +136,7 @@ fn self_is_one_thread_s() -> Verdict {
     Pass
 }
 
-fn self_arrays() -> Verdict {
+fn self_arrays_are_separate_in_each_thread() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -148,7 +151,7 @@ fn self_arrays() -> Verdict {
 }
 
 // row variable.this
-fn this_is_one_firing_s() -> Verdict {
+fn this_variables_are_separate_in_each_firing() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-c",
@@ -163,7 +166,7 @@ fn this_is_one_firing_s() -> Verdict {
 }
 
 // row variable.drops
-fn dynamic_drops_are_said() -> Verdict {
+fn dynamic_drops_are_reported_when_memory_runs_out() -> Verdict {
     let o = dtrace(&[
         "-q",
         "-x",
@@ -180,7 +183,7 @@ fn dynamic_drops_are_said() -> Verdict {
 }
 
 // row type.string-as-pointer, expression.null-string
-fn strings_as_pointers() -> Verdict {
+fn strings_are_indexed_like_pointers() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "string s; int x; BEGIN { s = \"hello\"; printf(\"%c%c%c|%s|%s|%d|%d|%s|%c\\n\", s[0], *(s + 1), (s + 1)[3], \
@@ -202,7 +205,7 @@ fn strings_as_pointers() -> Verdict {
     Pass
 }
 
-fn characters_of_strings_are_stored() -> Verdict {
+fn characters_of_a_string_can_be_assigned() -> Verdict {
     let script = r#"string g; self string t; string a[int]; struct named { int n; string name; }; struct named v;
         BEGIN {
             this->s = "abc"; this->s[1] = 65; *this->s += 1; i = 3; this->s[i] = 'd'; this->s[i + 2] = 'x';
