@@ -3,6 +3,7 @@
 //! `cargo xtask help` lists them. Each chore is one module; this file only hands out the words.
 
 mod coverage;
+mod docs;
 mod kernels;
 mod test;
 mod tidy;
@@ -51,6 +52,21 @@ fn bench(args: &[String]) -> Result<u8, String> {
     }
 }
 
+/// Builds `dtrace` for release and refreshes the documents' output.
+fn docs(args: &[String]) -> Result<u8, String> {
+    // A guest has no cargo.
+    if !args.iter().any(|a| a == "--inside") {
+        let status = std::process::Command::new("cargo")
+            .args(["build", "--release", "-q", "-p", "cli"])
+            .current_dir(root())
+            .status();
+        if !status.map_err(|e| format!("cargo: {e}"))?.success() {
+            return Err("docs: the build failed".into());
+        }
+    }
+    docs::command(args)
+}
+
 const HELP: &str = "\
 cargo xtask CHORE
   vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
@@ -59,6 +75,9 @@ cargo xtask CHORE
                 run every test here, and those that need a kernel in each guest
   bench [--vm KERNEL] [SECTION...]
                 build for release and compare with bpftrace and the floor, here or in a guest
+  docs [--check] [--vm KERNEL] [DOCUMENT:LINE...]
+                run the commands of the README and the guide, put their output in, and report what changed in
+                more than figures; --check writes nothing; --vm makes the blocks that need this kernel
   coverage      print the rows of D that no test names
   tidy          check the house rules that a program can check
   kernels       download and unpack the kernels
@@ -72,6 +91,7 @@ fn main() -> ExitCode {
         Some("test") => test::command(rest),
         Some("bench") => bench(rest),
         Some("coverage") => coverage::command(),
+        Some("docs") => docs(rest),
         Some("tidy") => tidy::command(),
         Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
         Some("help") | None => {

@@ -1,8 +1,8 @@
 //! The papers' examples: every `dtrace` command that the README and the user guide show compiles, and fails where the
 //! block says `fails`; every file they show is the file. And the promises' tests exist.
 //!
-//! The commands are only compiled (`-e`): what they print depends on the machine. Whoever changes one runs it and puts
-//! its output in.
+//! The commands are only compiled (`-e`): what they print depends on the machine. `cargo xtask docs` runs them and puts
+//! their output in.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
