@@ -25,7 +25,7 @@ use diagnostics::{Span, Tag};
 use syntax::ast;
 use types::TypeId;
 
-use crate::clause::{Order, Whole};
+use crate::clause::{ClauseContext, Order};
 use crate::program::{Expr, ExprKind, Logic, Place, Repr, Scope, Stmt, StmtKind, VarId};
 use crate::session::{Checker, Checks, VarType};
 
@@ -38,7 +38,7 @@ struct Guard {
 
 /// The state of dividing one clause.
 struct Division<'w> {
-    whole: &'w Whole,
+    whole: &'w ClauseContext,
     /// A hidden variable: 1 while a block runs and after it failed. `prefix` is the prefix of the
     /// hidden names.
     error: VarId,
@@ -51,7 +51,7 @@ impl Checker<'_> {
     pub(crate) fn branches(
         &mut self,
         clause: &ast::Clause,
-        whole: &Whole,
+        whole: &ClauseContext,
         stmts: &[ast::Stmt],
         order: Order,
     ) {

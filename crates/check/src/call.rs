@@ -83,14 +83,14 @@ impl Checker<'_> {
                 }
                 Ok(self.subroutine(sub, row, values, user, span))
             }
-            FunctionKind::NeverSubroutine(why) => {
+            FunctionKind::SubroutineNotOnLinux(why) => {
                 let message = format!("{}( ) cannot be had on Linux", row.name);
                 self.fail_with(Tag::D_UNSUPPORTED, span, message, Some(why.into()))
             }
-            FunctionKind::LaterSubroutine => self.unsupported(span, format!("{}( )", row.name)),
+            FunctionKind::UnsupportedSubroutine => self.unsupported(span, format!("{}( )", row.name)),
             FunctionKind::Action(_)
-            | FunctionKind::LaterAction
-            | FunctionKind::NeverAction(_)
+            | FunctionKind::UnsupportedAction
+            | FunctionKind::ActionNotOnLinux(_)
             | FunctionKind::Aggregating(_) => {
                 let message = format!(
                     "{} {}( ) may not be called from a D expression (D program context required)",

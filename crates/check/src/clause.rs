@@ -12,10 +12,10 @@ use types::TypeId;
 use crate::args::{ArgsOf, Described};
 use crate::program::{Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Stmt, StmtKind};
 use crate::session::{Checker, Checks, ClauseState, did_you_mean};
-use crate::tables::{FunctionKind, is_later_provider};
+use crate::tables::{FunctionKind, is_unsupported_provider};
 
 /// What the parts of a clause have in common.
-pub(crate) struct Whole {
+pub(crate) struct ClauseContext {
     pub(crate) span: Span,
     pub(crate) program: usize,
     pub(crate) patterns: Vec<ClausePattern>,
@@ -66,7 +66,7 @@ impl Checker<'_> {
     pub(crate) fn clause_with(&mut self, clause: &ast::Clause, program: usize, mut rest: Vec<Described>) {
         loop {
             let patterns = rest.iter().map(|d| d.pattern.clone()).collect();
-            let whole = Whole { span: clause.span, program, patterns, probes: together(&rest) };
+            let whole = ClauseContext { span: clause.span, program, patterns, probes: together(&rest) };
             let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
             let (from, faults) = (self.clauses.len(), self.sink.iter().len());
             self.args = ArgsOf { described: first, probes: whole.probes.clone(), used: Vec::new() };
@@ -94,7 +94,7 @@ impl Checker<'_> {
     /// Checks a clause for these probes. As in the original, the actions are checked first, so that
     /// the predicate may use a variable that only the actions define. If the actions lack a
     /// definition, the predicate may contain it, and is checked first instead.
-    fn clause_for(&mut self, clause: &ast::Clause, whole: Whole) {
+    fn clause_for(&mut self, clause: &ast::Clause, whole: ClauseContext) {
         if clause.predicate.is_none() {
             return self.clause_in_order(clause, &whole, Order::ActionsFirst);
         }
@@ -113,7 +113,7 @@ impl Checker<'_> {
         }
     }
 
-    fn clause_in_order(&mut self, clause: &ast::Clause, whole: &Whole, order: Order) {
+    fn clause_in_order(&mut self, clause: &ast::Clause, whole: &ClauseContext, order: Order) {
         let stmts = clause.body.as_ref().map_or(&[][..], |b| &b.stmts);
         self.start_clause();
         if stmts.iter().any(|s| matches!(s.kind, ast::StmtKind::If { .. })) {
@@ -138,7 +138,7 @@ impl Checker<'_> {
     }
 
     /// The predicate, extended by options.
-    pub(crate) fn whole_predicate(&mut self, clause: &ast::Clause, whole: &Whole) -> Option<Expr> {
+    pub(crate) fn whole_predicate(&mut self, clause: &ast::Clause, whole: &ClauseContext) -> Option<Expr> {
         let outer = self.sink.enter(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
         self.sink.enter(outer);
@@ -196,7 +196,7 @@ impl Checker<'_> {
     /// Makes a clause, or a part of one, from what was collected since [`Checker::start_clause`].
     pub(crate) fn end_clause(
         &mut self,
-        whole: &Whole,
+        whole: &ClauseContext,
         span: Span,
         predicate: Option<Expr>,
         body: Vec<Stmt>,
@@ -282,11 +282,11 @@ impl Checker<'_> {
                     FunctionKind::Action(kind) => {
                         return self.action(row, kind, args, e.span).map(Some);
                     }
-                    FunctionKind::NeverAction(why) => {
+                    FunctionKind::ActionNotOnLinux(why) => {
                         let message = format!("{}( ) cannot be had on Linux", row.name);
                         return self.fail_with(Tag::D_UNSUPPORTED, e.span, message, Some(why.into()));
                     }
-                    FunctionKind::LaterAction => {
+                    FunctionKind::UnsupportedAction => {
                         return self.unsupported(e.span, format!("{}( )", row.name));
                     }
                     _ => {}
@@ -374,7 +374,7 @@ impl Checker<'_> {
     fn no_match<T>(&mut self, pattern: &Pattern, why: &str, help: Option<String>, span: Span) -> Checks<T> {
         let later = || {
             let name = pattern.provider.as_str();
-            let missing = is_later_provider(name) && self.cx.catalog.provider(name).is_none();
+            let missing = is_unsupported_provider(name) && self.cx.catalog.provider(name).is_none();
             missing.then(|| format!("the provider `{name}` is not supported yet"))
         };
         let help = help.or_else(later).or_else(|| self.near_probe(pattern));

@@ -12,7 +12,7 @@ use crate::program::{Builtin, Expr, ExprKind};
 use crate::session::{Checker, Checks};
 
 /// The low `size` bytes of a value, extended.
-pub(crate) fn cut(value: i64, size: u8, signed: bool) -> i64 {
+pub(crate) fn truncate(value: i64, size: u8, signed: bool) -> i64 {
     arith::ext(size * 8, signed, value)
 }
 
@@ -71,7 +71,7 @@ impl Checker<'_> {
             return true;
         }
         match &e.kind {
-            ExprKind::Int(v) => cut(*v, int.size, int.signed) == *v,
+            ExprKind::Int(v) => truncate(*v, int.size, int.signed) == *v,
             ExprKind::Builtin(Builtin::Arg(_) | Builtin::KernelArg(_)) => false,
             ExprKind::Builtin(_)
             | ExprKind::Read(_)
@@ -101,7 +101,7 @@ impl Checker<'_> {
     fn narrow(&self, e: Expr, size: u8, signed: bool) -> Expr {
         let (ty, span) = (e.ty, e.span);
         if let ExprKind::Int(v) = e.kind {
-            return Expr { kind: ExprKind::Int(cut(v, size, signed)), ty, span };
+            return Expr { kind: ExprKind::Int(truncate(v, size, signed)), ty, span };
         }
         Expr { kind: ExprKind::Convert { size, signed, value: Box::new(e) }, ty, span }
     }

@@ -108,7 +108,7 @@ impl Checker<'_> {
         let ast::ExprKind::Call { callee, .. } = &e.kind else { return None };
         let ast::ExprKind::Ident(name) = &callee.kind else { return None };
         let row = tables::function(&name.text)?;
-        matches!(row.kind, tables::FunctionKind::Action(_) | tables::FunctionKind::LaterAction)
+        matches!(row.kind, tables::FunctionKind::Action(_) | tables::FunctionKind::UnsupportedAction)
             .then_some(name.text.as_str())
     }
 
@@ -122,7 +122,7 @@ impl Checker<'_> {
             return self.use_inline(word, &inline, span);
         }
         if let Some(id) = self.var(Scope::Global, word).filter(|_| !self.is_too_young(word)) {
-            if let Some(attributes) = self.said_of(word) {
+            if let Some(attributes) = self.pragma_attributes(word) {
                 self.uses("scalar", word, attributes, span);
             }
             return self.read_var(id, span);
@@ -145,7 +145,7 @@ impl Checker<'_> {
                     let message = format!("associative array '{word}' may not be referenced as scalar");
                     self.fail(Tag::D_IDENT_BADREF, span, message)
                 }
-                VariableKind::Foreign(why) => {
+                VariableKind::NotOnLinux(why) => {
                     let message = format!("built-in variable '{word}' has no meaning on Linux: {why}");
                     self.fail(Tag::D_VAR_UNSUP, span, message)
                 }
@@ -270,7 +270,7 @@ impl Checker<'_> {
                 // A minus and a literal are one constant: -1U is 4294967295, as in C. A value that
                 // is unsigned by a cast or a name is computed in 64 bits, as at run time.
                 (Some(v), Some(i)) if !i.signed && matches!(operand.kind, ast::ExprKind::Int(_)) => {
-                    ExprKind::Int(crate::convert::cut(v.wrapping_neg(), i.size, false))
+                    ExprKind::Int(crate::convert::truncate(v.wrapping_neg(), i.size, false))
                 }
                 (Some(v), _) => ExprKind::Int(arith::un(UnOp::Neg, v)),
                 (None, _) => ExprKind::Neg(Box::new(value)),
@@ -557,7 +557,7 @@ impl Checker<'_> {
     fn fold_cast(&self, value: Expr) -> Expr {
         match (value.as_const(), self.types.as_int(value.ty)) {
             (Some(v), Some(int)) => {
-                let kind = ExprKind::Int(crate::convert::cut(v, int.size, int.signed));
+                let kind = ExprKind::Int(crate::convert::truncate(v, int.size, int.signed));
                 Expr { kind, ..value }
             }
             _ => value,

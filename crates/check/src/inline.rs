@@ -185,7 +185,7 @@ impl Checker<'_> {
             return self.fail_with(Tag::D_IDENT_BADREF, span, message, Some(help));
         }
         if let Some((constant, attributes)) = &info.constant {
-            let attributes = self.said_of(word).unwrap_or(*attributes);
+            let attributes = self.pragma_attributes(word).unwrap_or(*attributes);
             self.uses("scalar", word, attributes, span);
             return Ok(Expr { span, ..constant.clone() });
         }
@@ -246,7 +246,7 @@ impl Checker<'_> {
             return self.fail(Tag::D_SYNTAX, span, message);
         }
         let (value, attributes) = self.promise_of(|c| c.with_bound(bound, |c| c.value(&info.value)));
-        let attributes = self.said_of(word).unwrap_or(attributes);
+        let attributes = self.pragma_attributes(word).unwrap_or(attributes);
         let kind = if info.params.is_some() { "associative array" } else { "scalar" };
         self.uses(kind, word, attributes, span);
         let value = value?;

@@ -62,7 +62,7 @@ use probes::ProbeId;
 use syntax::ast::{Item, Program};
 
 pub use program::Checked;
-pub use session::{ClocksOf, Context, Facts, FactsOf, Options};
+pub use session::{ClocksOf, Context, Facts, FactsReader, Options};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
 use program::{Repr, Var};
@@ -98,7 +98,7 @@ pub fn check_more(
     for library in cx.libraries.parsed() {
         checker.library_pragmas(&library.program);
     }
-    checker.own_libraries();
+    checker.user_libraries();
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
     }

@@ -118,7 +118,7 @@ impl Checker<'_> {
     }
 
     /// Checks the user's own libraries entirely, so that their errors are reported.
-    pub(crate) fn own_libraries(&mut self) {
+    pub(crate) fn user_libraries(&mut self) {
         for at in std::mem::take(&mut self.waiting.always) {
             if let Some(item) = self.waiting.items.get_mut(at).and_then(Option::take) {
                 self.library_item(item);

@@ -143,7 +143,7 @@ impl Checker<'_> {
     }
 
     /// The attributes that a pragma gives to an identifier.
-    pub(crate) fn said_of(&self, word: &str) -> Option<Attributes> {
+    pub(crate) fn pragma_attributes(&self, word: &str) -> Option<Attributes> {
         self.said.attributes.get(word).copied()
     }
 

@@ -66,7 +66,7 @@ pub struct Options {
     /// Unreferenced operands are not an error.
     pub argref: bool,
     /// Facts about the machine for D libraries. Determined when a program uses them.
-    pub facts: FactsOf,
+    pub facts: FactsReader,
     /// Restricts clauses to this CPU.
     pub cpu: Option<u64>,
     /// Using an identifier with lower attributes is an error.
@@ -115,16 +115,16 @@ impl Eq for ClocksOf {}
 
 /// A function that returns [`Facts`].
 #[derive(Clone, Copy, Debug)]
-pub struct FactsOf(pub fn() -> Facts);
+pub struct FactsReader(pub fn() -> Facts);
 
-impl PartialEq for FactsOf {
+impl PartialEq for FactsReader {
     /// There is only one machine, so all values are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for FactsOf {}
+impl Eq for FactsReader {}
 
 impl Default for Options {
     fn default() -> Self {
@@ -139,7 +139,7 @@ impl Default for Options {
             operands: Vec::new(),
             target: false,
             argref: false,
-            facts: FactsOf(Facts::default),
+            facts: FactsReader(Facts::default),
             cpu: None,
             amin: None,
             version: None,
@@ -353,7 +353,7 @@ impl<'a> Checker<'a> {
         let own = self.vars.iter().filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
         let words = tables::VARIABLES
             .iter()
-            .filter(|r| !matches!(r.kind, tables::VariableKind::Foreign(_)))
+            .filter(|r| !matches!(r.kind, tables::VariableKind::NotOnLinux(_)))
             .map(|r| r.name)
             .chain(own)
             .chain(self.inlines.keys().map(String::as_str))

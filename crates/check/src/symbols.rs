@@ -167,7 +167,7 @@ impl Checker<'_> {
                 let addr = self.int(at as i64, TypeId::ULONG, span);
                 let known = self.types.find_variable(&owner, word);
                 if let Some((ty, true)) = known {
-                    return Ok(Symbol::Object(self.of_this_cpu(addr, span)?, Some(ty)));
+                    return Ok(Symbol::Object(self.this_cpu_address(addr, span)?, Some(ty)));
                 }
                 let ty = known.map(|(ty, _)| ty).or_else(|| self.types.find_function(&owner, word));
                 return Ok(Symbol::Object(addr, ty.or_else(|| well_known(self.types, &owner, word))));
@@ -200,7 +200,7 @@ impl Checker<'_> {
     }
 
     /// The address of this CPU's copy.
-    fn of_this_cpu(&mut self, first: Expr, span: Span) -> Checks<Expr> {
+    fn this_cpu_address(&mut self, first: Expr, span: Span) -> Checks<Expr> {
         let long = TypeId::ULONG;
         let table = match self.cx.symbols.address(None, "__per_cpu_offset") {
             Ok((table, _)) => self.int(table as i64, long, span),

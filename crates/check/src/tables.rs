@@ -25,7 +25,7 @@ pub enum VariableKind {
     /// `args[]`: arguments of the probe, as what they are.
     TypedArgs,
     /// D elsewhere, and without a meaning on Linux: why.
-    Foreign(&'static str),
+    NotOnLinux(&'static str),
     /// What is known when the session begins; for D libraries.
     Fact(Fact),
     /// The same of each CPU: a table that is indexed by CPU.
@@ -153,13 +153,13 @@ pub enum FunctionKind {
     /// Stands right of `@a =`.
     Aggregating(Aggregating),
     /// Gives a value; not compiled yet.
-    LaterSubroutine,
+    UnsupportedSubroutine,
     /// Gives a value that Linux has nothing for: why.
-    NeverSubroutine(&'static str),
+    SubroutineNotOnLinux(&'static str),
     /// Is a statement; not compiled yet.
-    LaterAction,
+    UnsupportedAction,
     /// Is a statement that Linux gives no means for: why.
-    NeverAction(&'static str),
+    ActionNotOnLinux(&'static str),
 }
 
 impl FunctionKind {
@@ -167,9 +167,9 @@ impl FunctionKind {
     pub fn word(self) -> &'static str {
         match self {
             FunctionKind::Subroutine(_)
-            | FunctionKind::LaterSubroutine
-            | FunctionKind::NeverSubroutine(_) => "function",
-            FunctionKind::Action(_) | FunctionKind::LaterAction | FunctionKind::NeverAction(_) => {
+            | FunctionKind::UnsupportedSubroutine
+            | FunctionKind::SubroutineNotOnLinux(_) => "function",
+            FunctionKind::Action(_) | FunctionKind::UnsupportedAction | FunctionKind::ActionNotOnLinux(_) => {
                 "tracing function"
             }
             FunctionKind::Aggregating(_) => "aggregating function",
@@ -205,7 +205,7 @@ impl FunctionRow {
 
 /// Providers that scripts for other systems name and that are not here yet; a description of one is told so. `pid` goes
 /// with a number.
-const PROVIDERS_LATER: &[&str] = &[
+const UNSUPPORTED_PROVIDERS: &[&str] = &[
     "cpc",
     "fpuinfo",
     "fsinfo",
@@ -231,9 +231,9 @@ const PROVIDERS_LATER: &[&str] = &[
 ];
 
 /// True for the name of a provider that DTrace has elsewhere and not here yet.
-pub fn is_later_provider(name: &str) -> bool {
+pub fn is_unsupported_provider(name: &str) -> bool {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    PROVIDERS_LATER.contains(&name) || plain == "pid"
+    UNSUPPORTED_PROVIDERS.contains(&name) || plain == "pid"
 }
 
 /// Functions that change what they look at: only where the user allows it (`-w`).
@@ -300,12 +300,12 @@ mod tests {
 
     #[test]
     fn providers_of_other_systems_are_known() {
-        assert!(PROVIDERS_LATER.is_sorted());
+        assert!(UNSUPPORTED_PROVIDERS.is_sorted());
         for name in ["io", "pid", "pid123", "nfsv3"] {
-            assert!(is_later_provider(name), "{name}");
+            assert!(is_unsupported_provider(name), "{name}");
         }
         for name in ["syscall", "fbt1", "", "sycall"] {
-            assert!(!is_later_provider(name), "{name}");
+            assert!(!is_unsupported_provider(name), "{name}");
         }
     }
 }

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use check::{Context, Facts, FactsOf, NoSymbol, Options, Symbols};
+use check::{Context, Facts, FactsReader, NoSymbol, Options, Symbols};
 use diagnostics::{Sink, SourceKind, SourceMap};
 use probes::{ListCatalog, ProbeDesc};
 use syntax::ast::Item;
@@ -85,7 +85,7 @@ fn checked(text: &str, kernel: &Arc<KernelBtf>, facts: fn() -> Facts) -> (Vec<St
     let types = Types::with_kernel(kernel.clone());
     let mut catalog = ListCatalog::default();
     catalog.add(ProbeDesc::new("dtrace", "", "", "BEGIN"));
-    let options = Options { facts: FactsOf(facts), ..Options::default() };
+    let options = Options { facts: FactsReader(facts), ..Options::default() };
     let cx = Context {
         types: &types,
         catalog: &catalog,

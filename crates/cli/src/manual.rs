@@ -151,7 +151,7 @@ fn variables(page: &mut String) {
     section(page, "BUILT-IN VARIABLES", "");
     let mut rows: Vec<(&str, &str, &str)> = VARIABLES
         .iter()
-        .filter(|r| !matches!(r.kind, VariableKind::Foreign(_)) && !r.name.starts_with('_'))
+        .filter(|r| !matches!(r.kind, VariableKind::NotOnLinux(_)) && !r.name.starts_with('_'))
         // One entry stands for the ten.
         .filter(|r| !(r.name.starts_with("arg") && r.name[3..].parse::<u8>().is_ok()))
         .map(|r| match r.name {
@@ -172,7 +172,7 @@ fn variables(page: &mut String) {
         entry(page, &format!("{ty}{}", bold(name)), help);
     }
     let foreign = VARIABLES.iter().filter_map(|r| match r.kind {
-        VariableKind::Foreign(why) => Some((r.name, why)),
+        VariableKind::NotOnLinux(why) => Some((r.name, why)),
         _ => None,
     });
     refused(page, foreign);
@@ -196,20 +196,20 @@ fn macros(page: &mut String) {
 }
 
 fn functions(page: &mut String) {
-    let is_action = |k| matches!(k, FunctionKind::Action(_) | FunctionKind::LaterAction);
-    let is_subroutine = |k| matches!(k, FunctionKind::Subroutine(_) | FunctionKind::LaterSubroutine);
+    let is_action = |k| matches!(k, FunctionKind::Action(_) | FunctionKind::UnsupportedAction);
+    let is_subroutine = |k| matches!(k, FunctionKind::Subroutine(_) | FunctionKind::UnsupportedSubroutine);
     let text = "Those marked with -w change what they look at, and need that option.";
     section(page, "ACTIONS", text);
     list(page, is_action);
     let never = FUNCTIONS.iter().filter_map(|r| match r.kind {
-        FunctionKind::NeverAction(why) => Some((r.name, why)),
+        FunctionKind::ActionNotOnLinux(why) => Some((r.name, why)),
         _ => None,
     });
     refused(page, never);
     section(page, "SUBROUTINES", "An address that cannot be read is a fault.");
     list(page, is_subroutine);
     let never = FUNCTIONS.iter().filter_map(|r| match r.kind {
-        FunctionKind::NeverSubroutine(why) => Some((r.name, why)),
+        FunctionKind::SubroutineNotOnLinux(why) => Some((r.name, why)),
         _ => None,
     });
     refused(page, never);
@@ -229,7 +229,7 @@ fn list(page: &mut String, wanted: impl Fn(FunctionKind) -> bool) {
             matches!(row.kind, FunctionKind::Subroutine(_)) && row.ret != "void" && row.params != "...";
         let ret = if gives { format!("{} ", italic(row.ret)) } else { String::new() };
         let mut help = row.help.to_string();
-        if matches!(row.kind, FunctionKind::LaterAction | FunctionKind::LaterSubroutine) {
+        if matches!(row.kind, FunctionKind::UnsupportedAction | FunctionKind::UnsupportedSubroutine) {
             help.push_str(" (not supported yet)");
         }
         if is_destructive(row.name) {

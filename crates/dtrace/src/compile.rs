@@ -422,7 +422,7 @@ impl Texts {
                 operands: macros.args.clone(),
                 target: macros.target != 0,
                 argref: options.flag("argref") || before.again,
-                facts: check::FactsOf(crate::facts::of_machine),
+                facts: check::FactsReader(crate::facts::of_machine),
                 cpu: options.maybe_number("cpu"),
                 amin: probes::Attributes::parse(&options.text("amin")),
                 version: probes::Version::parse(&options.text("version")),

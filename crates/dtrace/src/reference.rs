@@ -4,7 +4,7 @@
 //! knows nothing under this library, can print them. The words that the D libraries define have their table here.
 
 pub use check::tables::{FUNCTIONS, FunctionKind, FunctionRow, VARIABLES, VariableKind, VariableRow};
-pub use check::tables::{is_destructive, is_later_provider};
+pub use check::tables::{is_destructive, is_unsupported_provider};
 pub use plane::control::DropKind;
 pub use plane::desc::FaultKind;
 pub use plane::format::MEANINGS;

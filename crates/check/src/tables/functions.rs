@@ -39,19 +39,19 @@ const fn agg(name: Text, params: Text, a: Aggregating, usage: Text, help: Text) 
 }
 
 const fn later_sub(name: Text, usage: Text, help: Text) -> FunctionRow {
-    row(name, "int", "...", FunctionKind::LaterSubroutine, usage, help)
+    row(name, "int", "...", FunctionKind::UnsupportedSubroutine, usage, help)
 }
 
 const fn nothing(name: Text, why: Text) -> FunctionRow {
-    row(name, "void", "...", FunctionKind::NeverSubroutine(why), "...", why)
+    row(name, "void", "...", FunctionKind::SubroutineNotOnLinux(why), "...", why)
 }
 
 const fn later_act(name: Text, usage: Text, help: Text) -> FunctionRow {
-    row(name, "void", "...", FunctionKind::LaterAction, usage, help)
+    row(name, "void", "...", FunctionKind::UnsupportedAction, usage, help)
 }
 
 const fn never(name: Text, why: Text) -> FunctionRow {
-    row(name, "void", "...", FunctionKind::NeverAction(why), "...", why)
+    row(name, "void", "...", FunctionKind::ActionNotOnLinux(why), "...", why)
 }
 
 /// Every function.

@@ -13,7 +13,7 @@ const fn foreign(name: &'static str, why: &'static str) -> VariableRow {
     VariableRow {
         name,
         ty: "int",
-        kind: VariableKind::Foreign(why),
+        kind: VariableKind::NotOnLinux(why),
         attributes: Attributes::STABLE,
         help: why,
     }
