@@ -639,6 +639,46 @@ fn without_a_free_scratch_slot_the_firing_is_a_counted_drop() {
     assert_eq!(run.percpu(SLOTS_TAKEN), one);
 }
 
+/// Two clauses that record, of which the first asks for the clock.
+const TWO_RECORDS: &str = r#"
+module strsize 16
+string s0 = ""
+clause "a" record 8 {
+b0:
+    reserve
+    v0:int = builtin timestamp
+    record 0:u64, v0
+    commit
+    return
+}
+clause "b" record 8 {
+b0:
+    v0:int = builtin walltimestamp
+    reserve
+    v1:int = builtin timestamp
+    record 0:u64, v1
+    commit
+    return
+}
+"#;
+
+#[test]
+fn clauses_of_a_firing_share_a_clock_that_the_slot_forgets() {
+    if !privileged("clock") {
+        return;
+    }
+    pin();
+    let mut run = Run::new(setup(TWO_RECORDS));
+    run.fire(&args(0));
+    run.fire(&args(0));
+    let times: Vec<u64> = run.records().iter().map(|r| word(&r.data, 0)).collect();
+    assert!(times.len() == 4 && times[0] > 0 && times[0] == times[1], "{times:?}");
+    assert!(times[2] > times[1] && times[2] == times[3], "{times:?}");
+    assert_eq!(run.percpu(SLOTS_TAKEN), 0);
+    let slots = 0..plane::scratch::SLOTS;
+    assert!(slots.map(|slot| run.percpu(plane::control::CLOCKS + 8 * slot)).all(|clock| clock == 0));
+}
+
 #[test]
 fn only_the_state_it_was_made_for_lets_a_program_run() {
     if !privileged("activity") {

@@ -197,7 +197,7 @@ impl Machine {
             error: loaded.error,
             next_table: loaded.next_table,
             owned: loaded.owned,
-            reader: RingReader::default(),
+            reader: RingReader::new(monotonic_ns()),
             grace: None,
             pending: RefCell::default(),
             slow: Cell::new(true),
@@ -327,8 +327,13 @@ impl Machine {
     }
 
     /// Runs BEGIN's clauses, here and now.
-    pub(crate) fn run_begin(&self) -> Result<(), SysError> {
-        run(&self.begin)
+    pub(crate) fn run_begin(&mut self) -> Result<(), SysError> {
+        run(&self.begin)?;
+        // Its records need not wait for those of probes that fire now.
+        let now = monotonic_ns();
+        let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
+        self.reader.look(&sets, now);
+        Ok(())
     }
 
     /// Runs END's clauses.
@@ -374,16 +379,24 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes the committed records, in time order; with `all`, none is held back.
-    pub(crate) fn drain(&mut self, all: bool) -> Batch {
+    /// Takes the committed records, in the order of time. What may have to stand behind one that is still made is held back for
+    /// `hold`; without, nothing is.
+    pub(crate) fn drain(&mut self, hold: Option<Duration>) -> Batch {
         let now = monotonic_ns();
         let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
-        self.reader.drain_all(&sets, now, all)
+        let hold = hold.map(|h| u64::try_from(h.as_nanos()).unwrap_or(u64::MAX));
+        self.reader.drain_all(&sets, now, hold)
+    }
+
+    /// The time until the next drain: `switchrate`, or less where the last one held records back for a firing. Most firings end
+    /// soon.
+    pub(crate) fn drain_interval(&self, switchrate: Duration) -> Duration {
+        if self.reader.waits() { switchrate.min(Duration::from_millis(2)) } else { switchrate }
     }
 
     /// Losses since the last call.
     pub(crate) fn drops(&mut self) -> Vec<DropDelta> {
-        let mut all: Vec<DropDelta> = Vec::new();
+        let mut all: Vec<DropDelta> = self.reader.take_late();
         for bank in &mut self.banks {
             let Some(percpu) = PerCpu::new(bank.percpu.words(), bank.cpus) else { continue };
             for d in bank.drops.deltas(percpu) {

@@ -425,7 +425,7 @@ impl<W: Output> Session<W> {
         let now = Instant::now();
         if ready.first().copied().unwrap_or(false) && rung == 1 || now >= self.next.switch {
             self.drain(false)?;
-            self.next.switch = now + self.every("switchrate");
+            self.next.switch = now + self.machine.drain_interval(self.every("switchrate"));
         }
         self.modules_came()?;
         if now >= self.next.aggregate {
@@ -522,7 +522,8 @@ impl<W: Output> Session<W> {
 
     fn drain(&mut self, all: bool) -> Result<(), Error> {
         self.machine.answer_doorbell();
-        let batch = self.machine.drain(all);
+        let hold = (!all).then(|| Duration::from_nanos(self.options.number("ordertimeout")));
+        let batch = self.machine.drain(hold);
         self.consume(&batch)
     }
 

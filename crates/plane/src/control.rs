@@ -18,8 +18,9 @@
 //!    64  consumed     ring: bytes ever consumed         consumer stores
 //!   128  rung         1: the doorbell was rung          0 -> 1 by programs, -> 0 by the consumer
 //!   192  slots        bit i: scratch slot i is taken    compare-exchange to take, atomic and to give back
+//!                     bit i + 8: by a firing that publishes its clock, see [`crate::order`]
 //!   256  drops[16]    one counter a kind                fetch-add
-//!   384  (room for the in-flight counts of the ring policy)
+//!   384  clocks[8]    clock of the firing in slot i     the slot's owner stores, 0 before it gives back
 //!   448  chill mark   when the interval of chill() began  programs store
 //!   456  chilled      ns held since then                 fetch-add
 //!   464  heart        six words, see [`crate::deadman`]  the CPU's heartbeat stores
@@ -70,6 +71,8 @@ pub const SLOTS_TAKEN: u32 = 192;
 pub const DROPS: u32 = 256;
 /// Room for drop counters.
 pub const DROP_KINDS_MAX: u32 = 16;
+/// Offset of the published clocks in a CPU's element: a word for each scratch slot, 0 while there is none.
+pub const CLOCKS: u32 = 384;
 
 /// Offset of the start of `chill()`'s interval in a CPU's element.
 pub const CHILL_MARK: u32 = 448;
@@ -164,11 +167,14 @@ pub enum DropKind {
     SpeculationBusy = 8,
     /// `speculation()` found no free buffer.
     SpeculationUnavailable = 9,
+    /// A record was printed behind a later one: its firing was held up for longer than the consumer waits. Nothing is lost; the
+    /// consumer counts it, no program.
+    OutOfOrder = 10,
 }
 
 impl DropKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [DropKind; 10] = [
+    pub const ALL: [DropKind; 11] = [
         DropKind::Principal,
         DropKind::Aggregation,
         DropKind::Dynamic,
@@ -179,6 +185,7 @@ impl DropKind {
         DropKind::Speculation,
         DropKind::SpeculationBusy,
         DropKind::SpeculationUnavailable,
+        DropKind::OutOfOrder,
     ];
 
     /// Offset of its counter in a CPU's element.
@@ -212,6 +219,7 @@ impl DropKind {
                 "failed speculation (no speculative buffer available)",
                 "failed speculations (no speculative buffer available)",
             ),
+            DropKind::OutOfOrder => ("ORDER", true, "record out of order", "records out of order"),
         };
         Some(DropWords { tag, per_cpu, one, many })
     }
@@ -237,6 +245,10 @@ impl DropKind {
             DropKind::Speculation => "a speculative buffer was full; set a larger specsize",
             DropKind::SpeculationBusy => "speculation() found only busy buffers; set a larger nspec",
             DropKind::SpeculationUnavailable => "speculation() found no free buffer; set a larger nspec",
+            DropKind::OutOfOrder => {
+                "nothing is lost, but a record was printed behind a later one, because its firing was held up; set a \
+                 larger ordertimeout"
+            }
         }
     }
 

@@ -12,7 +12,8 @@
 //!  control page   control   activity, epoch, exit status, drop counters
 //!                 deadman   who stops a session that leaves the machine no time
 //!  records        ring      one ring a CPU: reserve by compare-exchange, commit by exchange
-//!                 drain     the consumer's side: committed records, in order of time
+//!                 order     how the consumer knows that no earlier record will come
+//!                 read      the consumer's side: committed records, in order of time
 //!  aggregations   table     open addressing, one table a CPU and epoch
 //!                 snapshot  the consumer's side: merging and emptying the idle tables
 //!  variables      assoc     associative arrays under a sequence word
@@ -29,6 +30,7 @@ pub mod control;
 pub mod deadman;
 pub mod desc;
 pub mod format;
+pub mod order;
 pub mod owned;
 pub mod read;
 pub mod ring;

@@ -1,18 +1,20 @@
 //! The consumer's side of rings and tables: draining and emptying, over plain memory.
 //!
-//! [`RingReader::drain`] takes what is committed out of every ring and gives it back in time order. A record waits until
-//! every ring is known to have been read past its time (the *watermark*); what a writer stamped before that and reserved
-//! after it still comes, a little late. The decision that shapes it: one stable sort of what all rings gave, not a heap of
-//! cursors. Each ring's records are almost sorted runs, and the sort merges runs in linear time.
+//! [`RingReader::drain`] takes what is committed out of every ring and gives it back in the order of time. A record waits until
+//! no earlier one can come ([`crate::order`]), but no longer than it is told to. The decision that shapes it: one stable sort of what
+//! all rings gave, not a heap of cursors. Each ring's records are almost sorted runs, and the sort merges runs in linear time.
 //!
 //! [`take_table`] empties the idle side of an aggregation. Whoever calls it has turned the epoch and waited for a grace
 //! period, so nobody else touches that memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::control::{CONSUMED, PerCpu, RESERVE, RUNG};
+use crate::control::{CLOCKS, CONSUMED, DropDelta, DropKind, PerCpu, RESERVE, RUNG, SLOTS_TAKEN};
 use crate::desc::AggFunc;
-use crate::ring::{COMMIT, HEADER_SIZE, ORIGIN, TIME, read_stamp};
+use crate::order::{RingBound, SLACK, SlotBound};
+use crate::ring::{COMMIT, HEADER_SIZE, ORIGIN, TIME, flags, read_stamp};
+use crate::scratch::{PUBLISHES, SLOTS, slot_of};
 use crate::table::{BUSY, CLAIMED, EMPTY, KEY, STATE, TableShape, from_stored, shows_itself};
 
 /// A record taken out of a ring.
@@ -71,96 +73,192 @@ pub struct Rings<'a> {
     pub percpu: PerCpu<'a>,
 }
 
+/// Looks again so many times at what a running firing is about to write. It takes microseconds, and a firing usually less.
+const SPINS: u32 = 200;
+
+/// What is known of the records to come of a CPU index.
+#[derive(Debug)]
+struct Bounds {
+    ring: RingBound,
+    slots: [SlotBound; SLOTS as usize],
+    /// The reserve position of the last look.
+    reserved: u64,
+}
+
 /// Drains the rings of a session.
 #[derive(Debug, Default)]
 pub struct RingReader {
     /// Taken, and still beyond the watermark.
     held: Batch,
-    /// Up to where each ring has been read, in time.
-    read_to: Vec<u64>,
+    /// Of each ring.
+    bounds: Vec<Bounds>,
+    /// What the slots said at the last look.
+    slots: u64,
+    /// The clock of the last look.
+    looked: u64,
+    /// The time of the last record given.
+    given: u64,
+    /// Records given behind a later one, by CPU.
+    late: BTreeMap<u16, u64>,
+    /// The last drain held records back for a firing that had not ended.
+    waits: bool,
 }
 
 impl RingReader {
+    /// A reader of rings to which nothing was written before `now`, a reading of the clock of records.
+    pub fn new(now: u64) -> RingReader {
+        RingReader { looked: now, ..RingReader::default() }
+    }
+
     /// Takes what is committed. `rings` is the memory of all rings, `size` bytes each; `now` a reading of the clock of
-    /// records from before this call. With `all`, nothing is held back (the last drain).
+    /// records from before this call. A record is held back for others at most until it is `hold` nanoseconds old; with 0, not at
+    /// all.
     pub fn drain(
         &mut self,
         rings: &[AtomicU64],
         size: u32,
         percpu: PerCpu<'_>,
         now: u64,
-        all: bool,
+        hold: Option<u64>,
     ) -> Batch {
-        self.drain_all(&[Rings { memory: rings, size, percpu }], now, all)
+        self.drain_all(&[Rings { memory: rings, size, percpu }], now, hold)
     }
 
-    /// As [`RingReader::drain`], from several sets of rings: a session that has grown. New sets come last.
-    pub fn drain_all(&mut self, sets: &[Rings<'_>], now: u64, all: bool) -> Batch {
+    /// As [`RingReader::drain`], from several sets of rings: a session that has grown. New sets come last. Without `hold`
+    /// nothing is held back: no program runs any more.
+    pub fn drain_all(&mut self, sets: &[Rings<'_>], now: u64, hold: Option<u64>) -> Batch {
+        self.look(sets, now);
+        let mut least = self.slots;
         let mut fresh = std::mem::take(&mut self.held);
-        let every = || sets.iter().flat_map(|s| (0..s.percpu.count()).map(move |index| (s, index)));
-        self.read_to.resize(every().count(), 0);
-        for ((set, index), read_to) in every().zip(&mut self.read_to) {
-            let percpu = set.percpu;
+        for ((set, index), bounds) in every(sets).zip(&mut self.bounds) {
             let words = set.size as usize / 8;
             let Some(ring) = set.memory.get(index as usize * words..(index as usize + 1) * words) else {
                 continue;
             };
-            // First this, then the position: a writer that found the bell rung has reserved before it was silenced, so what
-            // it wrote is within `reserved`. The other way round a ring could fill with nobody to ring (`model` shows it).
-            percpu.word(index, RUNG).store(0, Ordering::SeqCst);
-            let reserved = percpu.word(index, RESERVE).load(Ordering::SeqCst);
-            let complete = take_ring(ring, percpu.word(index, CONSUMED), reserved, &mut fresh);
-            match complete {
-                None => *read_to = now,
-                Some(last) => *read_to = last.max(*read_to),
-            }
+            let consumed = set.percpu.word(index, CONSUMED);
+            let position = take_ring(ring, consumed, bounds.reserved, &mut fresh);
+            least = least.min(bounds.ring.bound(position));
         }
         fresh.records.sort_by_key(|r| r.time);
-        let watermark = if all { u64::MAX } else { self.read_to.iter().copied().min().unwrap_or(now) };
+        let latest = now.saturating_sub(SLACK);
+        let watermark = match hold {
+            Some(hold) => least.saturating_sub(SLACK).max(now.saturating_sub(hold)),
+            None => u64::MAX,
+        };
         let ready = fresh.records.partition_point(|r| r.time <= watermark);
-        if ready == fresh.records.len() {
-            return fresh;
+        self.waits = fresh.records.get(ready).is_some_and(|r| r.time <= latest);
+        if ready < fresh.records.len() {
+            let mut held = Batch::default();
+            for r in &fresh.records[ready..] {
+                held.push(r, fresh.bytes.get(r.start..r.start + r.len).unwrap_or_default());
+            }
+            self.held = held;
+            fresh.records.truncate(ready);
         }
-        let mut held = Batch::default();
-        for r in &fresh.records[ready..] {
-            held.push(r, fresh.bytes.get(r.start..r.start + r.len).unwrap_or_default());
+        for r in fresh.records.iter().take_while(|r| r.time < self.given) {
+            if r.flags & flags::DISCARD == 0 {
+                *self.late.entry(r.cpu).or_default() += 1;
+            }
         }
-        self.held = held;
-        fresh.records.truncate(ready);
+        self.given = fresh.records.last().map_or(self.given, |r| r.time.max(self.given));
         fresh
+    }
+
+    /// Notes who is in a firing and how far the rings are reserved. `now` is a reading of the clock from before this call. To
+    /// be called where nothing fires and soon something may: what was recorded before is then not held back by what comes.
+    pub fn look(&mut self, sets: &[Rings<'_>], now: u64) {
+        fence(Ordering::SeqCst);
+        let mut least = now;
+        for (i, (set, index)) in every(sets).enumerate() {
+            if self.bounds.len() <= i {
+                // Nothing is written to rings before they are first drained or looked at, or shortly before.
+                let consumed = set.percpu.word(index, CONSUMED).load(Ordering::Relaxed);
+                self.bounds.push(Bounds {
+                    ring: RingBound::new(self.looked, consumed),
+                    slots: std::array::from_fn(|_| SlotBound::new(self.looked)),
+                    reserved: consumed,
+                });
+            }
+            let Some(bounds) = self.bounds.get_mut(i) else { continue };
+            // The slots of an index before its ring: see `order`.
+            let slots = look_at_slots(set.percpu, index, now, &mut bounds.slots);
+            least = least.min(slots);
+            // First this, then the position: a writer that found the bell rung has reserved before it was silenced, so what
+            // it wrote is within `reserved`. The other way round a ring could fill with nobody to ring (`model` shows it).
+            set.percpu.word(index, RUNG).store(0, Ordering::SeqCst);
+            bounds.reserved = set.percpu.word(index, RESERVE).load(Ordering::SeqCst);
+            bounds.ring.look(slots, bounds.reserved);
+        }
+        self.slots = least;
+        self.looked = now;
+    }
+
+    /// The last drain held records back for a firing that had not ended: another one soon may give them.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Records that were given behind a later one, since the last call.
+    pub fn take_late(&mut self) -> Vec<DropDelta> {
+        let late = std::mem::take(&mut self.late).into_iter();
+        late.map(|(cpu, count)| DropDelta { kind: DropKind::OutOfOrder, cpu: cpu.into(), count }).collect()
     }
 }
 
-/// Takes the committed records of one ring up to `reserved`. `None` when all of it was committed, else the time of the
-/// last one before the gap.
-fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut Batch) -> Option<u64> {
+fn every<'a>(sets: &'a [Rings<'a>]) -> impl Iterator<Item = (&'a Rings<'a>, u32)> {
+    sets.iter().flat_map(|s| (0..s.percpu.count()).map(move |index| (s, index)))
+}
+
+/// What all records to come through the slots of a CPU index will not be before.
+fn look_at_slots(percpu: PerCpu<'_>, index: u32, now: u64, bounds: &mut [SlotBound]) -> u64 {
+    let mut least = now;
+    let mut spins = SPINS;
+    for bit in (0..SLOTS).map(|slot| 1u64 << slot) {
+        let slot = slot_of(bit);
+        let Some(bound) = bounds.get_mut(slot as usize) else { continue };
+        let look = || {
+            let taken = percpu.word(index, SLOTS_TAKEN).load(Ordering::SeqCst) & bit << PUBLISHES != 0;
+            (taken, percpu.word(index, CLOCKS + 8 * slot).load(Ordering::SeqCst))
+        };
+        let mut seen = look();
+        while seen == (true, 0) && spins > 0 {
+            spins -= 1;
+            std::hint::spin_loop();
+            seen = look();
+        }
+        least = least.min(bound.look(now, seen.0, seen.1));
+    }
+    least
+}
+
+/// Takes the committed records of one ring up to `reserved`, and gives the position up to which they were.
+fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut Batch) -> u64 {
     let mask = ring.len() as u64 * 8 - 1;
     let at = |position: u64| ((position & mask) / 8) as usize;
     let mut position = consumed.load(Ordering::Relaxed);
-    let mut last = 0;
-    let mut gap = false;
+    let mut spins = SPINS;
     while position < reserved {
         let place = at(position);
         let stamp = ring[place + COMMIT as usize / 8].load(Ordering::Acquire);
         let Some((length, pad)) = read_stamp(stamp, position) else {
-            gap = true;
-            break;
+            if spins == 0 {
+                break;
+            }
+            spins -= 1;
+            std::hint::spin_loop();
+            continue;
         };
         let words = length as usize / 8;
-        let Some(record) = ring.get(place..place + words) else {
-            gap = true;
-            break;
-        };
+        let Some(record) = ring.get(place..place + words) else { break };
         if !pad && length >= HEADER_SIZE {
             let word = |offset: u32| record[offset as usize / 8].load(Ordering::Relaxed);
             let origin = word(ORIGIN);
-            last = word(TIME);
             let start = out.bytes.len();
             for w in &record[HEADER_SIZE as usize / 8..] {
                 out.bytes.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes());
             }
             out.records.push(Record {
-                time: last,
+                time: word(TIME),
                 epid: origin as u32,
                 cpu: (origin >> 32) as u16,
                 flags: (origin >> 48) as u16,
@@ -173,7 +271,7 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
         position += u64::from(length);
     }
     consumed.store(position, Ordering::Release);
-    gap.then_some(last)
+    position
 }
 
 /// Receives a slot of a table: CPU index, key, value.
@@ -233,6 +331,13 @@ mod tests {
     use crate::ring::{PAD, origin, stamp};
 
     const SIZE: u32 = 4096;
+    /// Held back for as long as it takes.
+    const HOLD: Option<u64> = Some(u64::MAX);
+
+    /// A reading of the clock by which what is not later than `time` may be given.
+    fn after(time: u64) -> u64 {
+        time + SLACK
+    }
 
     fn words(bytes: u32) -> Vec<AtomicU64> {
         (0..bytes / 8).map(|_| AtomicU64::new(0)).collect()
@@ -269,10 +374,10 @@ mod tests {
         percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
         percpu.word(1, RESERVE).store(32, Ordering::Relaxed);
         let mut reader = RingReader::default();
-        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 25, false)), [10, 20]);
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, after(25), HOLD)), [10, 20]);
         assert!(rings.iter().all(|w| w.load(Ordering::Relaxed) == 0));
         assert_eq!(percpu.word(0, CONSUMED).load(Ordering::Relaxed), 64);
-        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 40, false)), [30]);
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, after(40), HOLD)), [30]);
     }
 
     #[test]
@@ -283,7 +388,7 @@ mod tests {
         let mut reader = RingReader::default();
         record(&old, 0, 10, 0);
         old_set().percpu.word(0, RESERVE).store(32, Ordering::Relaxed);
-        assert_eq!(times(&reader.drain_all(&[old_set()], 15, false)), [10]);
+        assert_eq!(times(&reader.drain_all(&[old_set()], after(15), HOLD)), [10]);
         // A ring of another size comes; what is in it counts from its first drain on.
         let new_set = Rings { memory: &new, size: 2 * SIZE, percpu: PerCpu::new(&new_control, 1).unwrap() };
         record(&old, 32, 40, 0);
@@ -291,24 +396,79 @@ mod tests {
         record(&new, 32, 50, 0);
         old_set().percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
         new_set.percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
-        assert_eq!(times(&reader.drain_all(&[old_set(), new_set], 45, false)), [30, 40]);
-        assert_eq!(times(&reader.drain_all(&[old_set(), new_set], 60, false)), [50]);
+        assert_eq!(times(&reader.drain_all(&[old_set(), new_set], after(45), HOLD)), [30, 40]);
+        assert_eq!(times(&reader.drain_all(&[old_set(), new_set], after(60), HOLD)), [50]);
     }
 
     #[test]
-    fn an_uncommitted_record_holds_what_is_later() {
+    fn an_uncommitted_record_holds_back_what_may_be_later_than_it() {
         let (rings, control) = (words(2 * SIZE), words(2 * PERCPU_STRIDE));
         let percpu = PerCpu::new(&control, 2).unwrap();
+        let mut reader = RingReader::default();
+        let drain =
+            |reader: &mut RingReader, now| times(&reader.drain(&rings, SIZE, percpu, after(now), HOLD));
         record(&rings, 0, 10, 0);
+        percpu.word(0, RESERVE).store(32, Ordering::Relaxed);
+        reader.look(&[Rings { memory: &rings, size: SIZE, percpu }], after(10));
         record(&rings, 32, 0, 0);
         record(&rings, 64, 12, 0);
         record(&rings[SIZE as usize / 8..], 0, 11, 1);
         percpu.word(0, RESERVE).store(96, Ordering::Relaxed);
         percpu.word(1, RESERVE).store(32, Ordering::Relaxed);
-        let mut reader = RingReader::default();
-        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 50, false)), [10]);
+        assert_eq!(drain(&mut reader, 5000), [10]);
+        assert!(reader.waits());
         record(&rings, 32, 11, 0);
-        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 60, false)), [11, 11, 12]);
+        assert_eq!(drain(&mut reader, 6000), [11, 11, 12]);
+        assert!(!reader.waits());
+    }
+
+    #[test]
+    fn a_firing_that_has_published_its_clock_holds_back_what_is_later() {
+        let (rings, control) = (words(SIZE), words(PERCPU_STRIDE));
+        let percpu = PerCpu::new(&control, 1).unwrap();
+        let mut reader = RingReader::default();
+        let drain = |reader: &mut RingReader, now| times(&reader.drain(&rings, SIZE, percpu, now, HOLD));
+        for (i, time) in [10, 20].into_iter().enumerate() {
+            record(&rings, 32 * i as u64, after(time), 0);
+        }
+        percpu.word(0, RESERVE).store(64, Ordering::Relaxed);
+        // The last slot, whose bit is not in the place of its number.
+        let bit = 1u64 << (SLOTS - 1);
+        percpu.word(0, SLOTS_TAKEN).store(bit | bit << PUBLISHES, Ordering::Relaxed);
+        assert_eq!(drain(&mut reader, 5000), [0; 0]);
+        percpu.word(0, CLOCKS + 8 * slot_of(bit)).store(after(after(15)), Ordering::Relaxed);
+        assert_eq!(drain(&mut reader, 6000), [after(10)]);
+        // It has recorded, and goes.
+        record(&rings, 64, after(15), 0);
+        percpu.word(0, RESERVE).store(96, Ordering::Relaxed);
+        percpu.word(0, CLOCKS + 8 * slot_of(bit)).store(0, Ordering::Relaxed);
+        // What takes a slot and records nothing holds nothing.
+        percpu.word(0, SLOTS_TAKEN).store(bit, Ordering::Relaxed);
+        assert_eq!(drain(&mut reader, 7000), [after(15), after(20)]);
+        assert_eq!(reader.take_late(), []);
+    }
+
+    #[test]
+    fn what_comes_later_than_the_limit_is_given_and_counted() {
+        let (rings, control) = (words(SIZE), words(PERCPU_STRIDE));
+        let percpu = PerCpu::new(&control, 1).unwrap();
+        let mut reader = RingReader::default();
+        let drain =
+            |reader: &mut RingReader, now| times(&reader.drain(&rings, SIZE, percpu, now, Some(5000)));
+        percpu.word(0, SLOTS_TAKEN).store(1 | 1 << PUBLISHES, Ordering::Relaxed);
+        percpu.word(0, CLOCKS).store(1500, Ordering::Relaxed);
+        record(&rings, 0, 2000, 0);
+        percpu.word(0, RESERVE).store(32, Ordering::Relaxed);
+        assert_eq!(drain(&mut reader, 6999), [0; 0]);
+        assert_eq!(drain(&mut reader, 7000), [2000]);
+        record(&rings, 32, 1500, 3);
+        record(&rings, 64, 2000, 3);
+        percpu.word(0, RESERVE).store(96, Ordering::Relaxed);
+        percpu.word(0, SLOTS_TAKEN).store(0, Ordering::Relaxed);
+        assert_eq!(drain(&mut reader, 8000), [1500, 2000]);
+        let late = DropDelta { kind: DropKind::OutOfOrder, cpu: 3, count: 1 };
+        assert_eq!(reader.take_late(), [late]);
+        assert_eq!(reader.take_late(), []);
     }
 
     #[test]
@@ -322,7 +482,7 @@ mod tests {
         record(&rings, near + 16, 5, 0);
         rings[4].store(stamp(32, 32), Ordering::Relaxed); // a lap ago
         let mut reader = RingReader::default();
-        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 9, true)), [5]);
+        assert_eq!(times(&reader.drain(&rings, SIZE, percpu, 9, None)), [5]);
         assert_eq!(percpu.word(0, CONSUMED).load(Ordering::Relaxed), near + 16 + 32);
     }
 

@@ -11,6 +11,7 @@
 //!  free = ~mask & 0xff         none: counted drop, the firing's clauses do nothing
 //!  bit  = free & -free         the lowest free slot
 //!  compare-exchange mask -> mask | bit (bounded tries)        give back: atomic and with ~bit
+//!       or mask | bit | bit << 8, if it publishes its clock   and with ~(bit | bit << 8); see [`crate::order`]
 //!  slot = (bit * 0x17 >> 5) & 7                               a different number for each of the eight bits
 //! ```
 //!
@@ -19,6 +20,8 @@
 
 /// Slots a CPU index.
 pub const SLOTS: u32 = 8;
+/// A firing that publishes its clock sets the bit that is so many places above its slot's, in the same exchange.
+pub const PUBLISHES: u32 = SLOTS;
 /// Tries to take one before the firing counts as dropped.
 pub const TRIES: u32 = 4;
 /// Makes a slot's number of its bit, with [`BIT_SHIFT`] (a de Bruijn sequence).

@@ -31,7 +31,7 @@ fn full(n: u32) -> Vec<u64> {
 }
 
 /// The probes that some of the clauses are for.
-fn together(n: u32, clauses: &[ClauseUse]) -> Vec<u64> {
+pub(super) fn together(n: u32, clauses: &[ClauseUse]) -> Vec<u64> {
     let mut words = vec![0; n.div_ceil(64) as usize];
     clauses.iter().for_each(|c| mark(&mut words, n, &c.probes));
     words

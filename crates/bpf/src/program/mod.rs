@@ -18,6 +18,7 @@
 //!
 //! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
 
+mod clock;
 mod dispatch;
 mod parts;
 mod prefault;
@@ -35,11 +36,12 @@ use crate::maps::{Area, Plan, PreemptCount};
 use crate::mir::{Builder, Helper, Label, MapRef, Operand, Param, Size, V};
 use crate::regalloc::CodegenError;
 pub use crate::routines::PathOffsets;
-use crate::routines::{self, SlotRef, words};
+use crate::routines::{self, Purpose, SlotRef, words};
 pub use crate::select::layout::Layout;
 use crate::select::layout::SlotParts;
 use crate::select::{ClauseInstance, Firing, Result, clause, d_memory, fault, near};
 use crate::sys::{AttachType, ProgKind};
+use clock::Clocks;
 use dispatch::{Table, clause_test, probe_index, union_test};
 pub use parts::Division;
 use parts::Part;
@@ -405,15 +407,21 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         routines::vtime_begin(&mut b, &cpu, runtime)
     });
     let no_slot = if account.is_some() { b.label() } else { out };
-    let slot = (divided || uses_slot(session, spec))
-        .then(|| routines::take_slot(&mut b, session.plan, &cpu, no_slot));
+    let error_divided = error_divided(session, spec);
+    let clocks = Clocks::new(session, spec, divided || error_divided);
+    let memory = divided || error_divided || uses_slot(session, spec);
+    let purpose = Purpose { memory, publishes: clocks.publishes() };
+    let slot = (memory || clocks.in_slot())
+        .then(|| routines::take_slot(&mut b, session.plan, &cpu, purpose, no_slot));
+    let address = slot.and_then(|s| s.address);
+    let clock = clocks.main(&mut b, slot.map(|s| s.number));
     let facts = match index {
         Index::V(_) if names_probe(session.module, spec) => {
             Some(ProbeTable { number: spec.table, rows: table.rows(spec.probes), stride: ROW })
         }
         _ => None,
     };
-    let this = clear_this(&mut b, session, slot.map(|s| s.address), session.layout.main, spec.clauses);
+    let this = clear_this(&mut b, session, address, session.layout.main, spec.clauses);
     let firing = Firing {
         context: spec.context,
         ctx,
@@ -421,7 +429,8 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         probes: spec.probes,
         table: facts,
         cpu,
-        slot: slot.map(|s| SlotRef { address: s.address, number: s.number }),
+        clock,
+        slot: slot.and_then(|s| Some(SlotRef { address: s.address?, number: s.number })),
         parts: session.layout.main,
         captured: None,
         this,
@@ -436,12 +445,13 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         clauses(session, spec, &mut table, &firing, &mut b, 0..spec.clauses.len(), release)?;
     }
     b.bind(release);
-    if let (Some(slot), Some(at), Some(result)) = (&slot, gives, result) {
-        let (base, at) = near(&mut b, slot.address, at, 8);
+    if let (Some(address), Some(at), Some(result)) = (address, gives, result) {
+        let (base, at) = near(&mut b, address, at, 8);
         let given = b.load(Size::B8, base, at);
         b.set(result, given);
     }
     if let Some(slot) = &slot {
+        clock.forget(&mut b, &cpu);
         routines::release_slot(&mut b, &cpu, slot);
     }
     if let Some(account) = &account {
@@ -459,7 +469,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
         b.call(Helper::TAIL_CALL, &[ctx, none, first]);
         b.exit(0);
     }
-    report(&mut b, session, spec)?;
+    report(&mut b, session, spec, clocks)?;
     let (main, subs) = b.finish();
     let code = assemble(std::iter::once(main).chain(subs).collect()).map_err(|e| {
         // Where it is not known which clause is too much, the longest is as good a place as any.
@@ -590,8 +600,11 @@ fn uses_slot(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
     let module = session.module;
     let needs = |c: &ClauseUse| session.layout.needs_slot(module, c.clause);
     let faults = || spec.clauses.iter().any(|c| may_fault(session, c.clause));
-    let error_divided = || parts::error_parts(session, spec).iter().any(|p| !matches!(p, Part::Inline(_)));
-    spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults()) || error_divided()
+    spec.clauses.iter().any(needs) || (spec.error.clauses.iter().any(needs) && faults())
+}
+
+fn error_divided(session: &Session<'_>, spec: &ProgramSpec<'_>) -> bool {
+    parts::error_parts(session, spec).iter().any(|p| !matches!(p, Part::Inline(_)))
 }
 
 fn names_probe(module: &Module, spec: &ProgramSpec<'_>) -> bool {
@@ -631,7 +644,7 @@ impl Context for ErrorContext {
 }
 
 /// The subprogram that faults call: the record of the fault, then ERROR's clauses.
-fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<()> {
+fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>, clocks: Clocks) -> Result<()> {
     let mut result = Ok(());
     b.define(fault::REPORT, &[Param::Word; 4], true, |b| {
         let (epid, head, value, number) = (b.param(0), b.param(1), b.param(2), b.param(3));
@@ -648,7 +661,9 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>) -> Res
         });
         let this = clear_this(b, session, slot.map(|s| s.address), session.layout.error, spec.error.clauses);
         let context = ErrorContext { epid, head, value };
+        let clock = clocks.error(b, number);
         let firing = Firing {
+            clock,
             context: &context,
             ctx: epid,
             index: Index::Const(0),

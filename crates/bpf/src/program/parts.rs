@@ -29,9 +29,9 @@ use super::dispatch::{Table, clause_test, union_test};
 use super::{ClauseUse, Context, ErrorContext, Index, ProgramSpec, Session, clauses, has, may_fault};
 use crate::mir::{Arg, Builder, Jmp, Label, Operand, Size, V};
 use crate::regalloc::CodegenError;
-use crate::routines::{self, SlotRef};
+use crate::routines::{self, Clock, SlotRef};
 use crate::select::layout::{STATE_ARGS, STATE_ERRNO};
-use crate::select::segment::{prepare, segment};
+use crate::select::segment::segment;
 use crate::select::split::{END, SplitClause, needs_context, stack_kind};
 use crate::select::{ClauseInstance, Firing, Result, clause};
 
@@ -213,7 +213,6 @@ pub(super) fn emit(
                 let (c, skip) = (&spec.clauses[*i], b.label());
                 let Some(split) = session.layout.split.get(&c.clause) else { continue };
                 clause_test(b, spec, table, c, firing.index, skip);
-                prepare(b, split, slot.address, at);
                 segments(session, spec, firing, b, *i, split)?;
                 b.bind(skip);
                 super::gate_behind(session, spec, b, *i, stopped);
@@ -289,7 +288,7 @@ pub(super) fn emit_error(
     b: &mut Builder,
     parts: &[Part],
 ) -> Result<()> {
-    let (Some(at), Some(slot)) = (session.layout.state, firing.slot) else { return Ok(()) };
+    let (Some(_), Some(slot)) = (session.layout.state, firing.slot) else { return Ok(()) };
     let fault = [b.param(0), b.param(1), b.param(2), slot.number].map(Arg::Word);
     let uses = spec.error.clauses;
     for part in parts {
@@ -306,7 +305,6 @@ pub(super) fn emit_error(
             }
             Part::Split(i) => {
                 let Some(split) = session.layout.split.get(&uses[*i].clause) else { continue };
-                prepare(b, split, slot.address, at);
                 let next = b.copy(0);
                 for (n, p) in split.segments.iter().enumerate() {
                     let over = b.label();
@@ -347,9 +345,9 @@ fn error_function(
     let cpu = routines::firing(b, session.plan);
     let address = routines::slot_at(b, session.plan, number, none);
     let context = ErrorContext { epid, head, value };
-    let slot = Some(SlotRef { address, number });
+    let (slot, clock) = (Some(SlotRef { address, number }), Clock::Slot(number));
     let this = outer.this.clone();
-    let firing = Firing { context: &context, ctx: epid, cpu, slot, divided: true, this, ..*outer };
+    let firing = Firing { context: &context, ctx: epid, cpu, slot, clock, divided: true, this, ..*outer };
     body(b, &firing)?;
     b.bind(none);
     Ok(())
@@ -437,6 +435,7 @@ fn function(
         ctx: address,
         index,
         cpu,
+        clock: Clock::Slot(number),
         slot: Some(SlotRef { address, number }),
         this: outer.this.clone(),
         vtime: None,

@@ -12,7 +12,7 @@
 //! ```text
 //!  mod      Firing (CPU index, control element), activity, exit, drops, doorbell
 //!  record   reserve, commit, discard, fault records
-//!  slot     scratch slots
+//!  slot     scratch slots                        clock      the firing's clock
 //!  agg      finding a key's slot                agg_value  adding to its value
 //!  assoc    associative arrays                  thread     self->, context level
 //!  memory   what an address of D's own leads to
@@ -30,6 +30,7 @@ mod agg_value;
 mod args;
 mod assoc;
 mod chill;
+mod clock;
 mod heartbeat;
 mod memory;
 mod owned;
@@ -47,13 +48,14 @@ pub use agg::aggregate;
 pub(crate) use args::args;
 pub use assoc::{assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
 pub use chill::chill;
+pub use clock::Clock;
 pub use heartbeat::heartbeat;
 pub use memory::{AddressSpace, LookupState, Object, ObjectLocation, resolve, store, unstage};
 pub use owned::end_of_thread;
 pub use path::PathOffsets;
 pub(crate) use path::{NAME, path};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call, ring};
-pub use slot::{Slot, release_slot, slot_at, take_slot};
+pub use slot::{Purpose, Slot, release_slot, slot_at, take_slot};
 pub use slow_clock::slow_clock;
 pub use stack::{CAPTURED, CAPTURED_BUFFER, StackRequest, capture_stack, captured_stack, stack};
 pub use thread::{ThreadRef, ThreadStorage, context_level, level_of, self_key_word, self_vars};

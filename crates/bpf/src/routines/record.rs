@@ -3,7 +3,7 @@
 use plane::control::{CONSUMED, DropKind, RESERVE, RUNG};
 use plane::ring::{self, COMMIT, FAULT_SIZE, FLAGS, HEADER_SIZE, ORIGIN, TIME, flags};
 
-use super::{Firing, count_drop, element, ring_doorbell};
+use super::{Clock, Firing, count_drop, element, ring_doorbell};
 use crate::maps::Plan;
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, Operand, Size, V};
 
@@ -17,6 +17,8 @@ pub struct RecordRef {
     pub header: V,
     /// The commit word to be.
     pub stamp: V,
+    /// The firing's time, where this function knows it.
+    pub time: Option<V>,
 }
 
 /// What to reserve.
@@ -26,7 +28,10 @@ pub struct Reserve {
     pub size: u32,
     /// The enabled probe.
     pub epid: Operand,
-    /// The record's time, if the clause has already read it; else the clock is read after the reservation.
+    /// The firing's clock, which is read after the reservation at the earliest: until it is read, nobody else may know that
+    /// there is this firing ([`plane::order`]).
+    pub clock: Clock,
+    /// The firing's time, where the clause has already read it.
     pub time: Option<V>,
     /// Record flags.
     pub flags: u16,
@@ -48,17 +53,16 @@ pub fn reserve_by_call(
     full: Label,
 ) -> RecordRef {
     let (epid, length) = (b.reg(what.epid), b.imm(i64::from(HEADER_SIZE + what.size)));
-    let time = what.time.unwrap_or_else(|| b.imm(0));
-    let stamp = b.call_global("dt_reserve", &[epid, length, time].map(Arg::Word), |b| {
-        let (epid, length, given) = (b.param(0), b.param(1), b.param(2));
-        let (full, known) = (b.label(), b.label());
+    let slot = match what.clock {
+        Clock::Slot(number) => number,
+        // Cannot be: a program with functions for its clauses has a slot.
+        Clock::Once | Clock::Register(_) => b.imm(0),
+    };
+    let stamp = b.call_global("dt_reserve", &[epid, length, slot].map(Arg::Word), |b| {
+        let (epid, length, slot) = (b.param(0), b.param(1), b.param(2));
+        let full = b.label();
         let firing = super::firing(b, plan);
-        let time = b.copy(given);
-        b.br(Jmp::Ne, given, 0, known);
-        let now = b.call(Helper::KTIME_GET_NS, &[]);
-        b.set(time, now);
-        b.bind(known);
-        let what = Reserve { size: 0, epid: epid.into(), time: Some(time), flags: 0 };
+        let what = Reserve { size: 0, epid: epid.into(), clock: Clock::Slot(slot), time: None, flags: 0 };
         let record = reserve_length(b, plan, &firing, &what, length.into(), full);
         b.exit(record.stamp);
         b.bind(full);
@@ -66,7 +70,7 @@ pub fn reserve_by_call(
     });
     b.br(Jmp::Eq, stamp, 0, full);
     let header = reopen(b, plan, firing, what.size, stamp, full);
-    RecordRef { header, stamp }
+    RecordRef { header, stamp, time: None }
 }
 
 /// The header of a record of `size` bytes of data, from its commit word to be; to `bad` if there is none, which cannot be.
@@ -139,7 +143,7 @@ fn reserve_length(
     let header = b.add(base, at);
     let high = b.shl(start, 21);
     let stamp = b.or(high, words);
-    let time = what.time.unwrap_or_else(|| b.call(Helper::KTIME_GET_NS, &[]));
+    let time = what.time.unwrap_or_else(|| what.clock.read(b, firing));
     b.store(Size::B8, header, TIME as i16, time);
     b.store(Size::B4, header, ORIGIN as i16, what.epid);
     b.store(Size::B2, header, ORIGIN as i16 + 4, firing.cpu);
@@ -187,7 +191,7 @@ fn reserve_length(
         ring_doorbell(b, firing);
         b.jmp(go);
     });
-    RecordRef { header, stamp }
+    RecordRef { header, stamp, time: Some(time) }
 }
 
 /// Commits a record.
@@ -217,7 +221,8 @@ pub fn fault_record(
         let (epid, head, value) = (b.param(0), b.param(1), b.param(2));
         let firing = super::firing(b, plan);
         let full = b.label();
-        let what = Reserve { size: FAULT_SIZE, epid: Operand::V(epid), time: None, flags: flags::FAULT };
+        let (clock, epid) = (Clock::Once, Operand::V(epid));
+        let what = Reserve { size: FAULT_SIZE, epid, clock, time: None, flags: flags::FAULT };
         let record = reserve(b, plan, &firing, &what, full);
         b.store(Size::B8, record.header, HEADER_SIZE as i16, head);
         b.store(Size::B8, record.header, HEADER_SIZE as i16 + 8, value);

@@ -61,13 +61,19 @@ impl FetchPoints {
                 if tasks.is_unused(inst) {
                     continue;
                 }
-                let key = match inst.op {
-                    Op::Builtin(b) => BuiltinKey::Int(b),
-                    Op::BuiltinStr(StrBuiltin::Execname) => BuiltinKey::Execname,
+                let keys: &[BuiltinKey] = match inst.op {
+                    // The wall clock's time is computed from the other one.
+                    Op::Builtin(b @ IntBuiltin::Walltimestamp) => {
+                        &[BuiltinKey::Int(b), BuiltinKey::Int(IntBuiltin::Timestamp)]
+                    }
+                    Op::Builtin(b) => &[BuiltinKey::Int(b)],
+                    Op::BuiltinStr(StrBuiltin::Execname) => &[BuiltinKey::Execname],
                     _ => continue,
                 };
-                let point = points.entry(key).or_insert(i);
-                *point = common_dominator(&idom, *point, i);
+                for key in keys {
+                    let point = points.entry(*key).or_insert(i);
+                    *point = common_dominator(&idom, *point, i);
+                }
             }
         }
         FetchPoints { points, fetched: BTreeMap::new(), task: None, thread: None, idom, first: blocks.start }
@@ -104,13 +110,7 @@ impl Clause<'_, '_> {
             return routines::self_vars(self.b, plan, &cpu, (home, create), None, missing);
         }
         let here = self.block + 1 - self.fetches.first;
-        let known = self.fetches.thread.filter(|(found, _)| {
-            let mut at = here;
-            while at > *found {
-                at = self.fetches.idom[at];
-            }
-            at == *found
-        });
+        let known = self.fetches.thread.filter(|(found, _)| dominates(&self.fetches.idom, *found, here));
         let known = known.map(|(_, value)| value);
         let thread = routines::self_vars(self.b, plan, &cpu, (home, create), known, missing)?;
         if known.is_none() {
@@ -120,7 +120,32 @@ impl Clause<'_, '_> {
     }
 }
 
-/// The nearest common_dominator dominator.
+/// True if block `x` dominates block `y`.
+fn dominates(idom: &[usize], x: usize, mut y: usize) -> bool {
+    while y > x {
+        y = idom[y];
+    }
+    y == x
+}
+
+/// Whether a clause reads the clock, and whether it may read it before it reserves its record.
+pub(crate) fn clock_before_reserve(f: &Function) -> (bool, bool) {
+    let idom = dominators(f, &(0..f.blocks.len()), &[0]);
+    let insts =
+        || (1..).zip(&f.blocks).flat_map(|(i, b)| (0..).zip(&b.insts).map(move |(n, inst)| (i, n, &inst.op)));
+    let reads = |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Timestamp | IntBuiltin::Walltimestamp));
+    let Some((block, place, _)) = insts().find(|(.., op)| **op == Op::Reserve) else {
+        return (insts().any(|(.., op)| reads(op)), false);
+    };
+    let before = |(i, n, _): (usize, u32, &Op)| match i == block {
+        true => n < place,
+        false => !dominates(&idom, block, i),
+    };
+    let mut reading = insts().filter(|(.., op)| reads(op)).peekable();
+    (reading.peek().is_some(), reading.any(before))
+}
+
+/// The nearest common dominator.
 fn common_dominator(idom: &[usize], mut x: usize, mut y: usize) -> usize {
     while x != y {
         if x > y { x = idom[x] } else { y = idom[y] }
@@ -181,6 +206,16 @@ impl Clause<'_, '_> {
         }
     }
 
+    /// The current block knows the firing's time: uses that it dominates need not read the clock.
+    pub(crate) fn know_time(&mut self, time: V) {
+        let here = self.block + 1 - self.fetches.first;
+        let key = BuiltinKey::Int(IntBuiltin::Timestamp);
+        let fetch = self.fetches.points.get(&key);
+        if fetch.is_some_and(|fetch| dominates(&self.fetches.idom, here, *fetch)) {
+            self.fetches.fetched.entry(key).or_insert(Fetched::Int(Operand::V(time)));
+        }
+    }
+
     pub(crate) fn builtin(&mut self, which: IntBuiltin) -> Operand {
         if let Some(Fetched::Int(known)) = self.fetches.fetched.get(&BuiltinKey::Int(which)) {
             return *known;
@@ -208,7 +243,7 @@ impl Clause<'_, '_> {
                 self.b.shr(both, 32)
             }
             IntBuiltin::Cpu => self.firing.cpu.cpu,
-            IntBuiltin::Timestamp => self.clock(),
+            IntBuiltin::Timestamp => self.firing.clock.read(self.b, &self.firing.cpu),
             IntBuiltin::Walltimestamp => {
                 let Operand::V(now) = self.builtin(IntBuiltin::Timestamp) else { return Operand::Imm(0) };
                 self.b.add(now, self.env.target.wall_offset)

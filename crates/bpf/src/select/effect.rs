@@ -93,11 +93,15 @@ impl Clause<'_, '_> {
             return self.error(inst.span, "a record without a description");
         };
         let epid = self.epid();
-        let what = routines::Reserve { size: desc.size, epid, time: self.time_read(), flags: 0 };
+        let (clock, time) = (self.firing.clock, self.time_read());
+        let what = routines::Reserve { size: desc.size, epid, clock, time, flags: 0 };
         let (plan, cpu, end) = (self.env.plan, self.firing.cpu, self.end);
         let reserve = if self.firing.divided { routines::reserve_by_call } else { routines::reserve };
         let record = reserve(self.b, plan, &cpu, &what, end);
         self.save_record(&record);
+        if let Some(time) = record.time {
+            self.know_time(time);
+        }
         self.record = Some(record);
         Ok(())
     }

@@ -90,7 +90,10 @@ impl Clause<'_, '_> {
         let plain = self.faults.plain;
         let (head, value, end) = (self.faults.head, self.faults.value, self.end);
         let (cpu, in_error) = (self.firing.cpu, self.firing.in_error);
-        let number = self.firing.slot.map(|s| s.number);
+        let number = match self.firing.clock {
+            routines::Clock::Slot(number) => Some(number),
+            _ => self.firing.slot.map(|s| s.number),
+        };
         self.b.out_of_line(|b| {
             if let Some(plain) = plain {
                 b.bind(plain);

@@ -75,12 +75,10 @@ pub(crate) const STATE_ARGS: u32 = 0;
 pub(crate) const STATE_ERRNO: u32 = STATE_ARGS + WORD * dif::ir::ARGS as u32;
 /// Offset of the commit word of a split clause's record in the state.
 pub(crate) const STATE_STAMP: u32 = STATE_ERRNO + 8;
-/// Offset of a split clause's time in the state.
-pub(crate) const STATE_TIME: u32 = STATE_ERRNO + 16;
 /// Offset in the state of the amount of scratch memory that a split clause has taken.
-pub(crate) const STATE_TOP: u32 = STATE_ERRNO + 24;
+pub(crate) const STATE_TOP: u32 = STATE_ERRNO + 16;
 /// Offset of a split clause's values in the state.
-pub(crate) const STATE_SAVED: u32 = STATE_ERRNO + 32;
+pub(crate) const STATE_SAVED: u32 = STATE_ERRNO + 24;
 
 /// Maximum number of `this->` integers in registers.
 const THIS_IN_REGISTERS: usize = 6;

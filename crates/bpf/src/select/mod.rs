@@ -41,6 +41,7 @@ use crate::regalloc::CodegenError;
 use crate::routines::SlotRef;
 pub(crate) use crate::routines::near;
 use builtin::FetchPoints;
+pub(crate) use builtin::clock_before_reserve;
 use layout::SlotParts;
 use split::Facts;
 use strings::{Shape, Str};
@@ -61,7 +62,9 @@ pub(crate) struct Firing<'e> {
     pub(crate) table: Option<crate::program::ProbeTable>,
     /// CPU and per-CPU control element.
     pub(crate) cpu: crate::routines::Firing,
-    /// The scratch slot, when one was taken.
+    /// Where its time is.
+    pub(crate) clock: crate::routines::Clock,
+    /// The scratch slot, when one was taken for its memory.
     pub(crate) slot: Option<SlotRef>,
     /// The offsets in the slot.
     pub(crate) parts: SlotParts,

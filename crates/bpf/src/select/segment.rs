@@ -3,11 +3,11 @@
 
 use dif::ir::{Ty, Value};
 
-use super::layout::{STATE_SAVED, STATE_STAMP, STATE_TIME, STATE_TOP, each_term_use};
+use super::layout::{STATE_SAVED, STATE_STAMP, STATE_TOP, each_term_use};
 use super::split::{Constant, END, SplitClause};
 use super::strings::{Shape, Str};
-use super::{Clause, ClauseInstance, Firing, Result, Val, effect, near};
-use crate::mir::{Builder, Helper, Jmp, Label, Operand, Size, V};
+use super::{Clause, ClauseInstance, Firing, Result, Val, effect};
+use crate::mir::{Builder, Jmp, Label, Operand, Size, V};
 use crate::program::Session;
 use crate::routines;
 
@@ -58,14 +58,6 @@ pub(crate) fn segment<'e>(
     Ok(())
 }
 
-/// Initializes the slot for a split clause.
-pub(crate) fn prepare(b: &mut Builder, split: &SplitClause, slot: V, state: u32) {
-    if split.keeps_time {
-        let (base, at) = near(b, slot, state + STATE_TIME, 8);
-        b.store(Size::B8, base, at, 0);
-    }
-}
-
 impl Clause<'_, '_> {
     /// Emits the jump to the entry block, and translates the blocks.
     fn begin(&mut self, entries: &[usize]) -> Result<()> {
@@ -100,7 +92,7 @@ impl Clause<'_, '_> {
         self.fetch_shared(usize::MAX);
         let mut reserved: Vec<Option<effect::OpenRecord>> = vec![None; self.f.blocks.len()];
         let size = self.env.module.clauses[self.number].record.as_ref().map_or(0, |r| r.size);
-        let record = effect::OpenRecord { header: self.b.var(), stamp: self.b.var() };
+        let record = effect::OpenRecord { header: self.b.var(), stamp: self.b.var(), time: None };
         let stubs: Vec<Label> = entries.iter().map(|_| self.b.label()).collect();
         for (entry, stub) in entries.iter().zip(&stubs).skip(1) {
             self.b.br(Jmp::Eq, place.next, *entry as u32, *stub);
@@ -221,24 +213,5 @@ impl Clause<'_, '_> {
     /// Saves a record that was just reserved, for other segments.
     pub(super) fn save_record(&mut self, record: &effect::OpenRecord) {
         self.set_state(STATE_STAMP, record.stamp.into());
-    }
-
-    /// The clock, as the first segment of this clause that needed it read it.
-    pub(super) fn clock(&mut self) -> V {
-        match self.segment {
-            Some(place) if place.split.keeps_time => {
-                let time = self.b.var();
-                let known = self.b.label();
-                let before = self.state(STATE_TIME);
-                self.b.set(time, before);
-                self.b.br(Jmp::Ne, before, 0, known);
-                let now = self.b.call(Helper::KTIME_GET_NS, &[]);
-                self.b.set(time, now);
-                self.set_state(STATE_TIME, time.into());
-                self.b.bind(known);
-                time
-            }
-            _ => self.b.call(Helper::KTIME_GET_NS, &[]),
-        }
     }
 }

@@ -48,8 +48,6 @@ pub(crate) struct SplitClause {
     pub(crate) words: u32,
     /// For each block, whether the record is reserved at its start.
     pub(crate) open: Vec<bool>,
-    /// Several segments read the clock, and must get the same time.
-    pub(crate) keeps_time: bool,
     /// Compile-time constants, which every segment materializes for itself.
     pub(crate) constants: BTreeMap<Value, Constant>,
     /// Values that are addresses in objects, with the object's variable.
@@ -178,21 +176,7 @@ impl SplitClause {
         let facts = Facts::new(&func, null_vars);
         let (constants, object_bases) = constants(&func);
         let (saved, words) = saved(&func, &segment_of, &facts.temps.shape, &constants);
-        let clocks = |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Timestamp | IntBuiltin::Walltimestamp));
-        let asking = segments
-            .iter()
-            .filter(|p| func.blocks[p.blocks.clone()].iter().flat_map(|b| &b.insts).any(|i| clocks(&i.op)));
-        SplitClause {
-            keeps_time: asking.count() > 1,
-            open: open(&func),
-            saved,
-            words,
-            segments,
-            constants,
-            object_bases,
-            facts,
-            func,
-        }
+        SplitClause { open: open(&func), saved, words, segments, constants, object_bases, facts, func }
     }
 }
 

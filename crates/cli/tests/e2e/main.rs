@@ -31,6 +31,7 @@ mod long;
 mod memory;
 mod modules;
 mod objects;
+mod order;
 mod profile;
 mod restricted;
 mod stability;
@@ -79,6 +80,7 @@ const GROUPS: &[&[Test]] = &[
     tracepoints::TESTS,
     profile::TESTS,
     stacks::TESTS,
+    order::TESTS,
     flow::TESTS,
     cpc::TESTS,
     fbt::TESTS,

@@ -302,6 +302,14 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 let _ = t.join();
             }
         }
+        // Four processes at once.
+        Some("processes") => {
+            let me = std::env::current_exe().unwrap_or_default();
+            let calls = ["--workload", "getppid", &count.to_string()];
+            let start = |_| std::process::Command::new(&me).args(calls).spawn();
+            let all: Vec<_> = (0..4).map(start).collect();
+            all.into_iter().flatten().for_each(|mut p| _ = p.wait());
+        }
         // Threads that live for a call.
         Some("brief") => {
             let mut stack = vec![0u64; 2048];

@@ -14,6 +14,7 @@
 //!             a ring over half full rings the bell; an empty ring refuses nothing
 //!  slots      a scratch slot has one owner; all come back
 //!  firing     slot, record, commit, release together: the string that was made is the string that is read
+//!  order      what is printed is in the order of the clocks that firings read
 //!  table      sums by key are exact through snapshots, with two entries for a key, full tables and turning epochs
 //!  values     minimum, maximum, 128-bit sums, ids of threads
 //!  assoc      a load gives a value that its key had during the load; no writer touches another key's element
@@ -48,6 +49,7 @@ mod activity;
 mod assoc;
 mod explore;
 mod firing;
+mod order;
 mod owned;
 mod ring;
 mod rings;

@@ -145,7 +145,7 @@ impl Ring {
         percpu.word(0, RESERVE).store(self.reserve, order);
         percpu.word(0, CONSUMED).store(self.consumed, order);
         percpu.word(0, RUNG).store(self.rung, order);
-        let batch = RingReader::default().drain(&memory, size as u32, percpu, 0, true);
+        let batch = RingReader::default().drain(&memory, size as u32, percpu, 0, None);
         let mut seen = 0;
         for (r, data) in batch.iter() {
             let words: Vec<u64> =

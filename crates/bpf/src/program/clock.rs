@@ -1,0 +1,90 @@
+//! Where the firings of a program keep their clock, and whether they publish it. See [`plane::order`].
+
+use dif::ir::Op;
+
+use super::dispatch::together;
+use super::{ClauseUse, ProgramSpec, Session, may_fault};
+use crate::mir::{Builder, V};
+use crate::routines::Clock;
+use crate::select::clock_before_reserve;
+
+/// What some clauses need of the firing's clock.
+#[derive(Clone, Copy, Default)]
+struct Needs {
+    /// One of them records.
+    records: bool,
+    /// Two that one probe fires ask for it; a record has a time, so who records asks.
+    shared: bool,
+    /// A record is reserved after the clock was read.
+    early: bool,
+}
+
+impl Needs {
+    fn of(session: &Session<'_>, uses: &[ClauseUse], probes: u32) -> Needs {
+        let mut needs = Needs::default();
+        // The probes whose clauses so far may have read it.
+        let mut read = vec![0; probes.div_ceil(64) as usize];
+        for c in uses {
+            let clause = &session.module.clauses[c.clause];
+            let (asks, before) = clock_before_reserve(&clause.func);
+            let records = clause.func.blocks.iter().flat_map(|b| &b.insts).any(|i| i.op == Op::Reserve);
+            if !asks && !records {
+                continue;
+            }
+            let own = together(probes, std::slice::from_ref(c));
+            let known = own.iter().zip(&read).any(|(own, read)| own & read != 0);
+            needs.records |= records;
+            needs.shared |= known;
+            needs.early |= records && (known || before);
+            read.iter_mut().zip(own).for_each(|(read, own)| *read |= own);
+        }
+        needs
+    }
+}
+
+/// The clock of a program's firings.
+#[derive(Clone, Copy)]
+pub(super) struct Clocks {
+    main: Needs,
+    error: Needs,
+    /// It is in the word of a scratch slot.
+    in_slot: bool,
+}
+
+impl Clocks {
+    /// What the program needs; `divided` where its clauses or ERROR's are functions.
+    pub(super) fn new(session: &Session<'_>, spec: &ProgramSpec<'_>, divided: bool) -> Clocks {
+        let main = Needs::of(session, spec.clauses, spec.probes.len() as u32);
+        let faults = spec.clauses.iter().any(|c| may_fault(session, c.clause));
+        let error = if faults { Needs::of(session, spec.error.clauses, 1) } else { Needs::default() };
+        Clocks { main, error, in_slot: divided || main.early || error.early }
+    }
+
+    /// It is in the word of a scratch slot, so a slot there must be.
+    pub(super) fn in_slot(&self) -> bool {
+        self.in_slot
+    }
+
+    /// A firing lets the consumer know of its clock.
+    pub(super) fn publishes(&self) -> bool {
+        self.in_slot && (self.main.records || self.error.records)
+    }
+
+    /// For the program, where `slot` is the number of its slot.
+    pub(super) fn main(&self, b: &mut Builder, slot: Option<V>) -> Clock {
+        self.keep(b, self.main, slot)
+    }
+
+    /// For the function of ERROR's clauses.
+    pub(super) fn error(&self, b: &mut Builder, slot: V) -> Clock {
+        self.keep(b, self.error, Some(slot))
+    }
+
+    fn keep(&self, b: &mut Builder, needs: Needs, slot: Option<V>) -> Clock {
+        match slot {
+            Some(number) if self.in_slot => Clock::Slot(number),
+            _ if needs.shared => Clock::Register(b.copy(0)),
+            _ => Clock::Once,
+        }
+    }
+}

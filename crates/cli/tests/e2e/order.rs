@@ -1,0 +1,174 @@
+//! Rows are printed in the order of their timestamps, whoever writes them where.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{Output, dtrace, workload};
+
+tests! {
+    rows_of_parallel_writers_are_in_the_order_of_timestamp
+    rows_of_interrupts_and_of_what_they_interrupt_are_in_the_order_of_timestamp
+    clauses_of_one_firing_have_one_timestamp
+    walltimestamp_is_timestamp_and_a_constant
+    rows_of_error_are_in_the_order_of_timestamp
+    rows_wait_for_a_firing_that_is_held_up
+    a_row_that_comes_too_late_is_printed_and_counted
+    rows_of_begin_are_printed_before_a_target_runs
+}
+
+/// Calls of each of four processes, together more than 200,000.
+const CALLS: u32 = 52_000;
+/// The process is one of them.
+const OURS: &str = "syscall::getppid:entry /ppid == $target/";
+
+/// The first number of each row.
+#[track_caller]
+fn times(o: &Output) -> Vec<u64> {
+    let first = |line: &str| line.split_whitespace().next().map(|w| w.parse().unwrap());
+    o.out.lines().filter_map(first).collect()
+}
+
+/// Fails where a row is earlier than the one before it, or something is said about losses.
+#[track_caller]
+fn in_order(o: &Output) -> Vec<u64> {
+    let times = times(o);
+    let wrong = times.windows(2).filter(|w| w[0] > w[1]).count();
+    assert_eq!(wrong, 0, "of {} rows\n{}", times.len(), o.err);
+    assert!(!o.err.contains(" drop") && !o.err.contains("out of order"), "{}", o.err);
+    times
+}
+
+/// Four processes make calls; what is enabled prints.
+#[track_caller]
+fn traced(calls: u32, script: &str) -> Output {
+    let target = workload("processes", calls);
+    let words = ["-q", "-b", "32m", "-x", "switchrate=5ms", "-c", &target, "-n", script];
+    dtrace(&words).code(0)
+}
+
+fn rows_of_parallel_writers_are_in_the_order_of_timestamp() -> Verdict {
+    let o = traced(CALLS, &format!("{OURS} {{ printf(\"%d\\n\", timestamp); }}"));
+    assert_eq!(in_order(&o).len(), 4 * CALLS as usize);
+    Pass
+}
+
+/// Both kinds of firings: those that reserve before they read the clock, and those that publish it.
+fn rows_of_interrupts_and_of_what_they_interrupt_are_in_the_order_of_timestamp() -> Verdict {
+    let o = traced(
+        CALLS,
+        &format!(
+            "profile-4999hz {{ printf(\"%d\\n\", timestamp); }} \
+         profile-4999hz /timestamp % 2/ {{ printf(\"%d\\n\", timestamp); }} \
+         syscall::getppid:return /ppid == $target/ {{ printf(\"%d\\n\", timestamp); }} \
+         {OURS} {{ self->t = timestamp; }} {OURS} {{ printf(\"%d %s\\n\", self->t, execname); self->t = 0; }}"
+        ),
+    );
+    assert!(in_order(&o).len() >= 8 * CALLS as usize);
+    Pass
+}
+
+fn clauses_of_one_firing_have_one_timestamp() -> Verdict {
+    let o = traced(
+        CALLS,
+        &format!(
+            "{OURS} {{ printf(\"%d a\\n\", timestamp); }} \
+         syscall::getppid:entry /ppid == $target && timestamp > 0/ {{ printf(\"%d b\\n\", timestamp); }}"
+        ),
+    );
+    let times = in_order(&o);
+    assert_eq!(times.len(), 8 * CALLS as usize);
+    assert!(times.chunks(2).all(|pair| pair[0] == pair[1]), "two times in one firing");
+    // Without records too.
+    let o = traced(
+        CALLS,
+        &format!(
+            "uint64_t wrong; {OURS} {{ self->t = timestamp; }} {OURS} {{ wrong += timestamp != self->t; self->t = 0; n++; }} \
+         END {{ printf(\"%d %d\\n\", n > 0, wrong); }}"
+        ),
+    );
+    assert_eq!(o.out, "1 0\n\n");
+    Pass
+}
+
+fn walltimestamp_is_timestamp_and_a_constant() -> Verdict {
+    let o = traced(
+        CALLS,
+        &format!(
+            "{OURS} {{ printf(\"%d %d\\n\", timestamp, walltimestamp - timestamp); }} \
+         syscall::getppid:entry /ppid == $target && walltimestamp % 2/ {{ printf(\"%d %d\\n\", timestamp, walltimestamp - timestamp); }}"
+        ),
+    );
+    in_order(&o);
+    let offsets: std::collections::BTreeSet<&str> =
+        o.out.lines().filter_map(|l| l.split_whitespace().nth(1)).collect();
+    assert_eq!(offsets.len(), 1, "{offsets:?}");
+    Pass
+}
+
+fn rows_of_error_are_in_the_order_of_timestamp() -> Verdict {
+    let o = traced(
+        1000,
+        &format!(
+            "{OURS} {{ printf(\"%d\\n\", timestamp); }} {OURS} {{ this->x = *(int *)0; printf(\"%d\\n\", timestamp); }} \
+         ERROR {{ printf(\"%d\\n\", timestamp); }} ERROR {{ printf(\"%d\\n\", timestamp); }}"
+        ),
+    );
+    let times = times(&o);
+    assert!(times.is_sorted(), "of {} rows", times.len());
+    assert!(times.len() >= 12_000);
+    Pass
+}
+
+/// A call that is held for 400 ms after it has read the clock, and the clocks of the machine meanwhile.
+fn held_up(ordertimeout: &str) -> Output {
+    dtrace(&[
+        "-qw",
+        "-x",
+        "switchrate=10ms",
+        "-x",
+        &format!("ordertimeout={ordertimeout}"),
+        "-c",
+        &workload("getppid", 1),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { self->t = timestamp; chill(400000000); } \
+         syscall::getppid:entry /self->t/ { printf(\"%d late\\n\", timestamp); exit(0); } \
+         profile-100hz { printf(\"%d\\n\", timestamp); }",
+    ])
+    .code(0)
+}
+
+fn rows_wait_for_a_firing_that_is_held_up() -> Verdict {
+    let o = held_up("60s");
+    let times = in_order(&o);
+    let late = o.out.lines().position(|l| l.ends_with("late")).unwrap();
+    if late + 5 >= times.len() {
+        return Skip(format!("{} ticks in 400 ms", times.len() - late));
+    }
+    Pass
+}
+
+fn a_row_that_comes_too_late_is_printed_and_counted() -> Verdict {
+    let o = held_up("20ms");
+    let times = times(&o);
+    let late = o.out.lines().position(|l| l.ends_with("late")).unwrap();
+    if times[..late].iter().all(|t| *t <= times[late]) {
+        return Skip(format!("no row of {} was printed while one was held up", times.len()));
+    }
+    assert!(o.err.contains("dtrace: 1 record out of order on CPU "), "{o:?}");
+    assert_eq!(times.windows(2).filter(|w| w[0] > w[1]).count(), 1, "{o:?}");
+    Pass
+}
+
+/// Though probes of other processes fire all the time.
+fn rows_of_begin_are_printed_before_a_target_runs() -> Verdict {
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        "/bin/echo target",
+        "-n",
+        "BEGIN { printf(\"begin\\n\"); } syscall:::entry, profile-4999hz { @ = count(); this->t = timestamp; } \
+         syscall:::entry, profile-4999hz /timestamp == 0/ { trace(1); }",
+    ])
+    .code(0);
+    let (begin, target) = (o.out.find("begin"), o.out.find("target"));
+    assert!(begin.is_some() && begin < target, "{o:?}");
+    Pass
+}
