@@ -1,4 +1,4 @@
-//! Hanging a loaded program into the kernel, as a unit says.
+//! Attaching a loaded program as its unit says.
 
 use std::ffi::CString;
 
@@ -7,7 +7,7 @@ use bpf::sys::{Counter, Link, PerfEvent, ProbeSite, Prog, SysError};
 use crate::sites::AttachMethod;
 use crate::unit::Attach;
 
-/// Attaches a program; the links hold it until they are dropped.
+/// Attaches a program. It stays attached until the links are dropped.
 pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
     match how {
         Attach::Run => Ok(Vec::new()),
@@ -31,7 +31,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
             for (cookie, name) in (0..).zip(names) {
                 match Link::raw_tracepoint(prog, name, cookie) {
                     Ok(link) => links.push(link),
-                    // Its module went since we looked.
+                    // Its module was unloaded since the tracepoints were listed.
                     Err(e) if e.errno == NO_SUCH_TRACEPOINT && names.len() > 1 => {}
                     Err(e) => return Err(e),
                 }
@@ -46,7 +46,7 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
     }
 }
 
-/// Microseconds the kernel takes to let go of it, about: measured, and only to tell what is slow.
+/// About how many microseconds the kernel takes to detach. Measured; decides only whether detaching is reported as slow.
 pub fn detach_us(how: &Attach) -> u64 {
     match how {
         Attach::Sites(s) if s.method == AttachMethod::Multi => 60 * s.sites.len() as u64,
@@ -56,7 +56,7 @@ pub fn detach_us(how: &Attach) -> u64 {
     }
 }
 
-/// How many descriptors hang a program in.
+/// How many file descriptors it takes to attach a program.
 pub fn descriptors(how: &Attach) -> usize {
     match how {
         Attach::Tracepoints(names) | Attach::EachTracepoint(names) => names.len(),
@@ -67,7 +67,7 @@ pub fn descriptors(how: &Attach) -> usize {
     }
 }
 
-/// True where other programs may be on the same tracepoints.
+/// True if other programs may be attached to the same tracepoints.
 pub fn shares_tracepoints(how: &Attach) -> bool {
     matches!(
         how,
@@ -78,7 +78,7 @@ pub fn shares_tracepoints(how: &Attach) -> bool {
 /// ENOENT.
 const NO_SUCH_TRACEPOINT: i32 = 2;
 
-/// A clock or counter on one CPU: also for CPUs that come while a session runs.
+/// Attaches a clock or counter to one CPU. Also for CPUs that come online while a session runs.
 pub fn clock(prog: &Prog, event: &Counter, period: u64, cpu: u32) -> Result<Link, SysError> {
     Link::perf_event(prog, PerfEvent::counter(event, cpu, period)?, 0)
 }

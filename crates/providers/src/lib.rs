@@ -1,16 +1,16 @@
-//! One module per provider: which probes exist, their arguments, how they attach. Knows no D.
+//! The providers: one module each, with its probes, their arguments and how they are attached. Knows no D.
 //!
 //! ```text
 //!  Registry          all providers; the checker asks it what a description matches (probes::Catalog)
 //!  Provider::plan    enabled probes -> Units: one program shape and one way to attach each
-//!  Unit              what bpf needs to build the program (context) and attach::attach to hang it in
+//!  Unit              what bpf needs to build the program (context), and attach::attach to attach it
 //! ```
 //!
-//! The one decision: a provider never sees a program, and the session never sees a tracepoint. A provider turns the set
+//! The decision that shapes it: a provider never sees a program, and the session never sees a tracepoint. A provider turns the set
 //! of enabled probes into as few [`Unit`]s as it can (one raw tracepoint for all system calls), and says for each how a
 //! firing knows its probe and its arguments ([`bpf::program::Context`]).
 //!
-//! Ids: see [`Registry`]. An id means the same probe in every session; nothing is listed before it is asked for.
+//! [`Registry`] hands out the ids of probes. An id means the same probe in every session. No provider is listed before it is needed.
 
 pub mod attach;
 mod cpc;

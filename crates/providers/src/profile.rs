@@ -1,8 +1,8 @@
 //! `profile-RATE` on every CPU and `tick-RATE` on one.
 //!
-//! Each is a software CPU clock (perf) with a fixed *period*: a clock asked for a frequency keeps adjusting itself and
-//! loses about one firing in a hundred. arg0 is the kernel program counter or 0, arg1 the user one or 0, arg2 how many
-//! nanoseconds late the firing is: the kernel's timer knows when it was due.
+//! Each is a software CPU clock of perf with a fixed *period*. (A clock with a frequency adjusts its period and loses about one
+//! firing in a hundred.) arg0 is the kernel's program counter or 0, arg1 the user program counter or 0, arg2 the lateness of the
+//! firing in nanoseconds, from the time at which the kernel's timer was due.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,12 +23,12 @@ use crate::unit::{Attach, Role, Unit};
 /// The provider.
 pub(crate) struct Profile {
     kernel: Arc<KernelBtf>,
-    /// Number of the next slow clock: no two share a word of the control page.
+    /// The number of the next slow clock, so that no two share a word of the control page.
     clocks: Cell<u32>,
 }
 
 impl Profile {
-    /// Over the types of the running kernel.
+    /// The provider, with the types of the running kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Profile {
         Profile { kernel, clocks: Cell::new(0) }
     }
@@ -43,18 +43,19 @@ impl Profile {
     }
 }
 
-/// Rates that exist without being asked for, in hertz.
+/// Rates of the listed probes, in hertz.
 const PROFILES: [u32; 7] = [97, 199, 499, 997, 1999, 4001, 4999];
 const TICKS: [u32; 6] = [1, 10, 100, 500, 1000, 5000];
 
-/// Shortest interval: 200 microseconds (5000 hz).
+/// The shortest interval: 200 microseconds (5000 hz).
 const SHORTEST: u64 = 200_000;
 
-/// A tick of this period or longer has a chance to fire every so often, see [`bpf::routines::slow_clock`].
+/// The program of a tick of this period or longer runs several times a period, at this interval: see
+/// [`bpf::routines::slow_clock`].
 const SLOW: u64 = 1_000_000_000;
 const CHANCE: u64 = 250_000_000;
 
-/// Unit names and nanoseconds; `hz` apart.
+/// Units and their nanoseconds, except `hz`.
 const UNITS: [(&str, u64); 14] = [
     ("ns", 1),
     ("nsec", 1),
@@ -72,7 +73,7 @@ const UNITS: [(&str, u64); 14] = [
     ("day", 86_400_000_000_000),
 ];
 
-/// True for `tick`, and the interval in nanoseconds. `None` where the name is no probe of this provider at all.
+/// True for `tick`, and the interval in nanoseconds. `None` if the name is no probe of this provider.
 fn parse(name: &str) -> Option<Result<(bool, u64), MatchError>> {
     let (kind, rate) = name.split_once('-')?;
     let tick = match kind {
@@ -181,22 +182,22 @@ impl Provider for Profile {
     }
 }
 
-/// Where a perf event's timer says when it was due.
+/// The offsets that lead to the time at which a perf event's timer was due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    /// In what the kernel hands a program (`struct bpf_perf_event_data_kern`): the event.
+    /// Of the event in the program's context (`struct bpf_perf_event_data_kern`).
     event: i16,
-    /// In the event.
+    /// Of the time in the event.
     expires: i32,
 }
 
-/// A firing of a perf event: the context begins with the interrupted registers.
+/// The context of a program on a perf event. It begins with the interrupted registers.
 pub(crate) struct Sample {
-    /// For `arg2`, where the event has a timer.
+    /// For `arg2`, if the event has a timer.
     pub(crate) late: Option<Due>,
-    /// A clock that has several chances a period.
+    /// A clock whose program runs several times a period.
     pub(crate) slow: Option<Slow>,
-    /// The firings that it serves are counted.
+    /// The program counts the firings that it serves.
     pub(crate) counted: bool,
 }
 
@@ -204,31 +205,31 @@ pub(crate) struct Sample {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slow {
     clock: u32,
-    /// Nanoseconds, and those from chance to chance.
+    /// Nanoseconds of a period, and between two runs of the program.
     period: u64,
     chance: u64,
 }
 
 impl Sample {
-    /// Nanoseconds since the firing was due. What the verifier shows of the context does not say; what the kernel really
-    /// hands over leads to the event, whose timer is set anew only when the program is done.
+    /// Nanoseconds since the firing was due. The context as the verifier knows it has no such time. The structure that the kernel
+    /// passes points to the event, whose timer is set again only after the program has run.
     fn late(&self, b: &mut Builder, ctx: V) -> V {
         let late = b.copy(0);
         let Some(due) = self.late else { return late };
-        let room = b.stack(8);
+        let buffer = b.stack(8);
         let done = b.label();
         let read = |b: &mut Builder, base: V, at: i32| {
-            b.slot_store(Size::B8, room, 0, 0);
+            b.slot_store(Size::B8, buffer, 0, 0);
             let from = b.add(base, at);
-            let (to, size) = (b.slot_addr(room, 0), b.imm(8));
+            let (to, size) = (b.slot_addr(buffer, 0), b.imm(8));
             let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, size, from]);
             b.br(Jmp::Ne, failed, 0, done);
-            b.slot_load(Size::B8, room, 0)
+            b.slot_load(Size::B8, buffer, 0)
         };
         let event = read(b, ctx, i32::from(due.event));
         let expires = read(b, event, due.expires);
         let now = b.call(Helper::KTIME_GET_NS, &[]);
-        // The timer's clock may be read a little earlier than ours.
+        // The timer may have read the clock a little later than this program.
         b.br(Jmp::Le, now, expires, done);
         let by = b.alu(Alu::Sub, now, expires);
         b.set(late, by);
@@ -248,7 +249,7 @@ impl bpf::program::Context for Sample {
         if let Some(slow) = self.slow {
             bpf::routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
             if self.counted {
-                // Not every chance is a firing.
+                // Not every run is a firing.
                 bpf::routines::count_served(b, bpf::sys::cpu_numbers_end());
             }
         }
@@ -261,7 +262,7 @@ impl bpf::program::Context for Sample {
             2 => return self.late(b, ctx),
             _ => return b.imm(0),
         }
-        // Kernel code runs at privilege level 0: arg0 is its counter, arg1 that of user code; the other one is 0.
+        // Kernel code runs at privilege level 0. arg0 is the program counter there, arg1 that of user code; the other one is 0.
         let done = b.label();
         let value = b.copy(0);
         let cs = b.load(Size::B8, ctx, regs::CS);

@@ -1,7 +1,7 @@
-//! `rawtp:GROUP::NAME`: the kernel's tracepoints, with the arguments that its own code passes them.
+//! `rawtp:GROUP::NAME`: the kernel's tracepoints, with the arguments that the kernel's code passes them.
 //!
-//! Their types come from the prototypes in the kernel's types (`btf_trace_NAME`), the groups from tracefs. Where tracefs is
-//! not to be had, the tracepoints are known by the prototypes alone, and their group is `vmlinux`.
+//! The types of arguments are those of the prototypes in BTF (`btf_trace_NAME`), the groups those of tracefs. Without tracefs, the
+//! list is that of the prototypes, and the group is `vmlinux`.
 
 use std::rc::Rc;
 
@@ -59,9 +59,9 @@ impl Provider for Rawtp {
         true
     }
 
-    fn later(&self, arrival: &LoadedModules<'_>) -> Vec<ProbeDesc> {
+    fn probes_of(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let probe = |(group, name): &(String, String)| ProbeDesc::new("rawtp", &**group, "", &**name);
-        self.0.came(arrival).iter().map(probe).collect()
+        self.0.added_by(loaded).iter().map(probe).collect()
     }
 
     fn modules_unloaded(&self) {
@@ -69,23 +69,23 @@ impl Provider for Rawtp {
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
-        self.0.passed(&probe.name)
+        self.0.args(&probe.name)
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let raw = |p: &EnabledProbe| RawProbe { probe: p.clone(), args: passed(&self.0, p) };
+        let raw = |p: &EnabledProbe| RawProbe { probe: p.clone(), args: argument_count(&self.0, p) };
         raw_units("rawtp", probes.iter().map(raw).collect(), env)
     }
 }
 
-/// How many arguments a probe's program may read: none where no clause asks.
-pub(crate) fn passed(tracepoints: &Tracepoints, probe: &EnabledProbe) -> u8 {
+/// How many arguments a probe's program may read: none if no clause uses one.
+fn argument_count(tracepoints: &Tracepoints, probe: &EnabledProbe) -> u8 {
     if probe.args == 0 {
         return 0;
     }
-    match tracepoints.passed(&probe.desc.name) {
+    match tracepoints.args(&probe.desc.name) {
         Ok(args) => args.len() as u8,
-        // Nobody knows: the kernel is asked for what the clauses want.
+        // Unknown. The kernel checks the ones that the clauses use.
         Err(_) => (64 - probe.args.leading_zeros()) as u8,
     }
 }

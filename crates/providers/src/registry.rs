@@ -1,4 +1,4 @@
-//! All providers, and the catalog that the checker asks.
+//! The registry of providers: it answers the checker's questions about probes, and hands out their ids.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -16,98 +16,98 @@ use crate::trace::Tracepoints;
 use crate::unit::Unit;
 use crate::{cpc, dtrace, fbt, profile, rawtp, sdt, syscall};
 
-/// What of the running system a provider plans for.
+/// The environment that a provider plans for: the running system, and options.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
-    /// Facilities of the running kernel, found by trying.
+    /// Facilities of the running kernel.
     pub features: &'a bpf::features::Features,
     /// Online CPUs.
     pub cpus: &'a [u32],
     /// Trace this CPU only (`-x cpu`).
     pub only_cpu: Option<u32>,
-    /// How functions of the kernel are attached to (`-x fbtmeans`); `None`: as this kernel does it best.
+    /// How to attach to functions of the kernel (`-x fbtmeans`). `None` chooses the best method of this kernel.
     pub method: Option<AttachMethod>,
-    /// So many functions at most are attached one by one (`-x fbtmax`).
+    /// How many functions may be attached one by one at most (`-x fbtmax`).
     pub single_attach_limit: usize,
-    /// Id of the first probe of the provider that plans ([`Registry::plan`] sets it).
+    /// The id of the provider's first probe. [`Registry::plan`] sets it.
     pub first: u32,
 }
 
 /// A probe that a session enables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnabledProbe {
-    /// Its number.
+    /// Its id.
     pub id: ProbeId,
     /// Its names.
     pub desc: Arc<ProbeDesc>,
-    /// The `argN` that its clauses ask for, be it as `args[]`: bit N.
+    /// The arguments that its clauses use, as `argN` or `args[N]`: bit N.
     pub args: u64,
-    /// A clause gives the result of its function (`return()`).
+    /// A clause sets the result of the probed function (`return()`).
     pub sets_result: bool,
 }
 
 /// A provider.
 pub trait Provider {
-    /// What is true of all its probes.
+    /// Properties of all its probes.
     fn facts(&self) -> ProviderFacts;
 
-    /// False where the pattern's globs alone show that no probe of this provider fits, so that a script about others
-    /// does not pay for its list.
+    /// False if the pattern's globs alone show that it matches no probe of this provider. The provider is then not listed.
     fn may_match(&self, pattern: &Pattern) -> bool {
         let _ = pattern;
         true
     }
 
-    /// Its probes match only a description whose provider field names it ([`Pattern::names_provider`]): they fire for what
-    /// another provider's probes fire for, and a description without a provider must not count that twice.
+    /// True if its probes match only descriptions whose provider field names it ([`Pattern::names_provider`]). Its probes fire
+    /// together with those of another provider, and a description without a provider must not count an event twice.
     fn only_by_name(&self) -> bool {
         false
     }
 
-    /// How many ids are reserved for [`Provider::list`], where the list has a known limit. Its ids then do not depend on any
-    /// list, and no other provider has to list it to know its own ids.
+    /// How many ids are reserved for [`Provider::list`], if the length of that list has a known limit. The ids of other
+    /// providers then do not depend on the list.
     fn reserved_ids(&self) -> Option<u32> {
         None
     }
 
-    /// The probes it always has, in id order; none where it is [`Provider::probe_index`].
+    /// The probes that always exist, in the order of their ids. Empty if the provider has a [`Provider::probe_index`].
     fn list(&self) -> Vec<ProbeDesc> {
         Vec::new()
     }
 
-    /// The length of [`Provider::list`], where that is known sooner than the list.
+    /// The length of [`Provider::list`]. Implemented where the length is cheaper than the list.
     fn count(&self) -> usize {
         self.list().len()
     }
 
-    /// Itself, where its probes are too many to be listed for each question.
+    /// Its index of probes, if the probes are too many for a list.
     fn probe_index(&self) -> Option<&dyn ProbeIndex> {
         None
     }
 
-    /// Why it has no probes, where it has none.
+    /// Why the provider has no probes on this system.
     fn missing(&self) -> Option<MatchError> {
         None
     }
 
-    /// The probe that a specific pattern names, where the provider makes probes on demand; an error says why it cannot.
+    /// Makes the probe that a pattern without globs names, if the provider makes probes on demand. An error says why it
+    /// cannot.
     fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
         let _ = pattern;
         None
     }
 
-    /// True where modules that are loaded later bring probes: [`Provider::later`] has them.
+    /// True if modules that are loaded later have probes of this provider: see [`Provider::probes_of`].
     fn follows_modules(&self) -> bool {
         false
     }
 
-    /// The probes of these modules, which were loaded after [`Provider::list`] was asked.
-    fn later(&self, modules: &LoadedModules<'_>) -> Vec<ProbeDesc> {
+    /// The probes of modules that were loaded after the provider was listed.
+    fn probes_of(&self, modules: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let _ = modules;
         Vec::new()
     }
 
-    /// Modules were unloaded.
+    /// Called after modules were unloaded.
     fn modules_unloaded(&self) {}
 
     /// The types of a probe's `args[]`: see [`Catalog::args`].
@@ -116,67 +116,67 @@ pub trait Provider {
         Ok(Arc::new([]))
     }
 
-    /// How the probes (all of this provider) are attached. An error says what is missing on this kernel.
+    /// Plans how to attach probes of this provider. An error says what this kernel lacks.
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String>;
 
-    /// A unit of those of the probes before whose programs, in the same firing, a program can run that may wait for pages
-    /// of the process; `None` where this kernel has none.
+    /// Plans a program that runs before those of [`Provider::plan`] in the same firing and may sleep, to bring in pages of the
+    /// process. `None` if this kernel has no such programs.
     fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
         let _ = (probes, env);
         None
     }
 }
 
-/// A provider that keeps its probes in a form of its own and says which of them a pattern matches. The place of a probe is
-/// its id less that of the first; not every place has one.
+/// The probes of a provider that has too many of them for a list. A probe's position is its id minus the provider's first id.
+/// A position may have no probe.
 pub trait ProbeIndex {
-    /// All places are below this.
-    fn places(&self) -> u32;
+    /// The number of positions.
+    fn positions(&self) -> u32;
 
-    /// Gives the probes that a pattern matches, with their places, in their order.
-    fn each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc));
+    /// Calls `give` with each probe that a pattern matches and with its position, in the order of positions.
+    fn for_each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc));
 
-    /// The probe of a place.
-    fn at(&self, place: u32) -> Option<ProbeDesc>;
+    /// The probe at a position.
+    fn get(&self, position: u32) -> Option<ProbeDesc>;
 }
 
-/// Modules that were loaded after the probes were listed.
+/// Modules that were loaded after the providers were listed.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedModules<'a> {
     /// Their names.
     pub modules: &'a BTreeSet<String>,
-    /// Modules that were unloaded since the probes were listed: what was listed of them counts no more. Of others that are among
-    /// the listed ones everything is known: they came while the list was read.
-    pub gone: &'a BTreeSet<String>,
-    /// How many there were before: providers that share a list read it once for each.
-    pub number: u32,
-    /// The id that the first probe of the provider gets; the others follow.
-    pub first: u32,
+    /// Modules that were unloaded since the providers were listed. Their listed probes no longer exist. A module that is not
+    /// among them and was listed was loaded while the list was read: its probes are known.
+    pub unloaded: &'a BTreeSet<String>,
+    /// Counts the events of loading. Providers that share a list read it once for each event.
+    pub sequence: u32,
+    /// The id of the first new probe of the provider. The others follow.
+    pub first_id: u32,
 }
 
 struct Entry {
     provider: Box<dyn Provider>,
-    /// The probes it always has, once they were asked for.
+    /// The probes that always exist, once they are needed.
     list: OnceCell<Vec<Arc<ProbeDesc>>>,
 }
 
 impl Entry {
     fn may_match_later(&self, pattern: &Pattern) -> bool {
         self.provider.follows_modules()
-            && self.is_meant(pattern, &self.provider.facts().name)
+            && self.provider_matches(pattern, &self.provider.facts().name)
             && self.provider.may_match(pattern)
     }
 
-    /// The pattern's provider field allows this provider, whose name is given.
-    fn is_meant(&self, pattern: &Pattern, name: &str) -> bool {
+    /// True if the pattern's provider field selects this provider, whose name is `name`.
+    fn provider_matches(&self, pattern: &Pattern, name: &str) -> bool {
         pattern.matches_provider(name) && (pattern.names_provider() || !self.provider.only_by_name())
     }
 
-    /// How many ids its probes take.
+    /// How many ids the provider takes.
     fn size(&self) -> u32 {
         match (self.provider.reserved_ids(), self.provider.probe_index(), self.list.get()) {
             (Some(reserved), ..) => reserved,
-            (_, Some(kept), _) => kept.places(),
+            (_, Some(probes), _) => probes.positions(),
             (.., Some(list)) => list.len() as u32,
             _ => self.provider.count() as u32,
         }
@@ -187,45 +187,46 @@ impl Entry {
     }
 }
 
-/// All providers.
+/// All providers. It divides the ids of probes into ranges, in this order:
 ///
 /// ```text
-///  1           providers whose lists have a limit: each has as many ids reserved as its list can have
-///  made        MADE ids for probes made on demand, good in their session only
-///  counted     the other providers: tracepoints, then functions, each after as many ids as the one before it has
-///  later       probes of modules that are loaded while a session runs, good in their session only
-///  SPILL       what finds no id in its range
+///  reserved    for each provider whose list has a known limit, as many ids as that limit
+///  on demand   ON_DEMAND_IDS ids for probes that are made on demand, valid in one session
+///  counted     the other providers: tracepoints, then functions; each has as many ids as probes
+///  modules     probes of modules that are loaded while a session runs, valid in one session
+///  OVERFLOW    probes for which their range is too small
 /// ```
 ///
-/// So an id means the same probe in every session as long as the kernel has the same modules; ids are as small as they can be;
-/// and naming a provider lists no other one: to name a function, the tracepoints are counted, to name a tracepoint, nothing is.
+/// So an id means the same probe in every session while the kernel has the same modules, ids are small, and a description that
+/// names one provider lists no other: for a function the tracepoints are counted, for a tracepoint nothing is.
 pub struct Registry {
     entries: Vec<Entry>,
-    /// Probes made on demand, in the order they were made.
-    made: RefCell<Vec<Arc<ProbeDesc>>>,
-    /// Probes of modules that came later, in the order they came, and the id of the first one.
-    later: RefCell<Vec<Later>>,
+    /// Probes that were made on demand, in the order of their ids.
+    on_demand: RefCell<Vec<Arc<ProbeDesc>>>,
+    /// Probes of modules that were loaded later, in the order of their ids, and the id of the first one.
+    later: RefCell<Vec<ModuleProbe>>,
     later_base: OnceCell<u32>,
-    arrivals: Cell<u32>,
-    /// Modules that were unloaded meanwhile.
-    gone: RefCell<BTreeSet<String>>,
+    load_events: Cell<u32>,
+    /// Modules that were unloaded since the providers were listed.
+    unloaded: RefCell<BTreeSet<String>>,
 }
 
-/// A probe of a module that came later.
-struct Later {
+/// A probe of a module that was loaded later.
+struct ModuleProbe {
     desc: Arc<ProbeDesc>,
     /// The module was unloaded.
-    gone: bool,
+    unloaded: bool,
 }
 
-/// So many ids are reserved for probes made on demand: a script that asks for one need not wait until the functions of the
-/// kernel are counted.
-const MADE: u32 = 300;
+/// How many ids are reserved for probes that are made on demand. Their range stands before the counted ones, so that a script
+/// that names such a probe does not count the functions of the kernel.
+const ON_DEMAND_IDS: u32 = 300;
 
-/// Ids from here on are those of probes for which their range is too small.
-const SPILL: u32 = 1 << 30;
-/// The lower bits of such an id are the probe's place; the others say whose: 0 for probes made on demand, else a provider.
-const SPILL_BITS: u32 = 20;
+/// The first id of probes for which their range is too small.
+const OVERFLOW: u32 = 1 << 30;
+/// The lower bits of such an id are the probe's position. The higher bits are 0 for probes made on demand, else 1 more than the
+/// provider's index.
+const OVERFLOW_BITS: u32 = 20;
 
 impl Registry {
     /// The providers of this system.
@@ -233,7 +234,7 @@ impl Registry {
         Registry::with(kernel, Vec::new())
     }
 
-    /// The providers of this system, and others.
+    /// The providers of this system, and those of a user of the library.
     pub fn with(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Registry {
         let tracepoints = Rc::new(Tracepoints::new(kernel.clone()));
         let mut all: Vec<Box<dyn Provider>> = vec![
@@ -245,7 +246,6 @@ impl Registry {
         all.extend(others);
         all.push(Box::new(sdt::Sdt::new(tracepoints.clone())));
         all.push(Box::new(rawtp::Rawtp(tracepoints)));
-        // They keep their probes themselves.
         all.extend(fbt::both(&kernel).map(|p| Box::new(p) as Box<dyn Provider>));
         Registry::of(all)
     }
@@ -255,11 +255,11 @@ impl Registry {
             providers.into_iter().map(|provider| Entry { provider, list: OnceCell::new() }).collect();
         Registry {
             entries,
-            made: RefCell::default(),
+            on_demand: RefCell::default(),
             later: RefCell::default(),
             later_base: OnceCell::new(),
-            arrivals: Cell::default(),
-            gone: RefCell::default(),
+            load_events: Cell::default(),
+            unloaded: RefCell::default(),
         }
     }
 
@@ -268,7 +268,7 @@ impl Registry {
         self.entries.iter().map(|e| e.provider.as_ref()).find(|p| p.facts().name == name)
     }
 
-    /// How the probes of a provider are attached.
+    /// Plans how to attach probes of a provider.
     pub fn plan(&self, provider: &str, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let at = self.entries.iter().position(|e| e.provider.facts().name == provider);
         let index = at.ok_or_else(|| format!("no provider {provider}"))?;
@@ -276,70 +276,70 @@ impl Registry {
         self.entries[index].provider.plan(probes, &env)
     }
 
-    /// Which probes a pattern selects: those whose names match, except of providers that it has to name and does not.
+    /// A test of which probes a pattern selects: those whose names match, except of providers that it would have to name.
     pub fn selects<'a>(&self, pattern: &'a Pattern) -> impl Fn(&ProbeDesc) -> bool + use<'a> {
         let excluded = self.entries.iter().filter(|e| e.provider.only_by_name() && !pattern.names_provider());
         let excluded: Vec<String> = excluded.map(|e| e.provider.facts().name).collect();
         move |desc| !excluded.iter().any(|name| **name == *desc.provider) && pattern.matches(desc)
     }
 
-    /// Whether modules that are loaded later can bring probes that a pattern matches.
+    /// True if modules that are loaded later can have probes that a pattern matches.
     pub fn may_match_later(&self, pattern: &Pattern) -> bool {
         self.entries.iter().any(|e| e.may_match_later(pattern))
     }
 
-    /// Modules were loaded: takes in their probes, of providers that one of the patterns may mean. Their ids.
+    /// Adds the probes of modules that were loaded, of the providers that one of the patterns selects. Gives their ids.
     pub fn modules_loaded(&self, modules: &BTreeSet<String>, patterns: &[&Pattern]) -> Range<u32> {
-        // Now every provider is counted: whatever is asked for later has its ids below.
+        // This counts every provider: all ids of listed probes are below.
         self.later_base.get_or_init(|| self.counted(self.entries.len()));
         let from = self.later_ids().end;
-        let number = self.arrivals.replace(self.arrivals.get() + 1);
+        let sequence = self.load_events.replace(self.load_events.get() + 1);
         for entry in self.entries.iter().filter(|e| patterns.iter().any(|p| e.may_match_later(p))) {
-            let (first, gone) = (self.later_ids().end, &*self.gone.borrow());
-            let found = entry.provider.later(&LoadedModules { modules, gone, number, first });
-            let found = found.into_iter().map(|desc| Later { desc: Arc::new(desc), gone: false });
+            let (first_id, unloaded) = (self.later_ids().end, &*self.unloaded.borrow());
+            let found = entry.provider.probes_of(&LoadedModules { modules, unloaded, sequence, first_id });
+            let found = found.into_iter().map(|desc| ModuleProbe { desc: Arc::new(desc), unloaded: false });
             self.later.borrow_mut().extend(found);
         }
         from..self.later_ids().end
     }
 
-    /// Modules were unloaded: what they brought matches nothing any more.
+    /// Removes the probes of modules that were unloaded: no pattern matches them any more.
     pub fn modules_unloaded(&self, modules: &BTreeSet<String>) {
-        self.gone.borrow_mut().extend(modules.iter().cloned());
+        self.unloaded.borrow_mut().extend(modules.iter().cloned());
         for later in self.later.borrow_mut().iter_mut() {
-            later.gone |= modules.contains(&*later.desc.module);
+            later.unloaded |= modules.contains(&*later.desc.module);
         }
-        // Who was never asked for a list knows nothing that could be wrong.
+        // A provider that was never listed has nothing to remove.
         for entry in self.entries.iter().filter(|e| e.list.get().is_some()) {
             entry.provider.modules_unloaded();
         }
     }
 
-    /// The ids of probes of later modules.
+    /// The ids of probes of modules that were loaded later.
     pub fn later_ids(&self) -> Range<u32> {
         self.later_base.get().map_or(0..0, |base| *base..*base + self.later.borrow().len() as u32)
     }
 
-    /// Whether an id is that of a probe of a later module.
+    /// True if an id is that of a probe of a module that was loaded later.
     pub fn is_later(&self, id: ProbeId) -> bool {
-        self.later_base.get().is_some_and(|base| (*base..SPILL).contains(&id.0))
+        self.later_base.get().is_some_and(|base| (*base..OVERFLOW).contains(&id.0))
     }
 
-    /// Gives every probe there is, in id order; those that are made on demand are none. None is kept, so that a list takes
-    /// no more memory than its longest line.
+    /// Calls `give` with every listed probe, in the order of ids. Probes of an index are not stored, so that `-l` needs little
+    /// memory.
     pub fn each(&self, mut give: impl FnMut(ProbeId, &ProbeDesc)) {
         for (index, entry) in self.entries.iter().enumerate() {
             let first = self.base(index);
             for (place, desc) in (0..).zip(entry.list()) {
                 give(ProbeId(self.id(index, first, place)), desc);
             }
-            if let Some(kept) = entry.provider.probe_index() {
-                kept.each(&Pattern::default(), &mut |at, desc| give(ProbeId(first + at), &desc));
+            if let Some(probes) = entry.provider.probe_index() {
+                probes.for_each(&Pattern::default(), &mut |at, desc| give(ProbeId(first + at), &desc));
             }
         }
     }
 
-    /// Id of a provider's first probe.
+    /// The id of a provider's first probe.
     fn base(&self, index: usize) -> u32 {
         match self.entries[index].provider.reserved_ids() {
             Some(_) => self.reserved(index),
@@ -347,26 +347,26 @@ impl Registry {
         }
     }
 
-    /// The first id after those that are reserved for the providers before this one.
+    /// The first id after the reserved ids of the providers before this one.
     fn reserved(&self, index: usize) -> u32 {
         1 + self.entries[..index].iter().filter_map(|e| e.provider.reserved_ids()).sum::<u32>()
     }
 
-    /// The first id after all that the providers before this one can have, where none is reserved for this one.
+    /// The first id after those of the counted providers before this one.
     fn counted(&self, index: usize) -> u32 {
         let before = self.entries[..index].iter().filter(|e| e.provider.reserved_ids().is_none());
-        self.made_base() + MADE + before.map(Entry::size).sum::<u32>()
+        self.on_demand_base() + ON_DEMAND_IDS + before.map(Entry::size).sum::<u32>()
     }
 
-    /// Id of the first probe that is made on demand.
-    fn made_base(&self) -> u32 {
+    /// The id of the first probe that is made on demand.
+    fn on_demand_base(&self) -> u32 {
         self.reserved(self.entries.len())
     }
 
-    /// The id of a listed probe of a provider whose first id is given.
+    /// The id of a provider's probe at a position of its list. `first` is the provider's first id.
     fn id(&self, index: usize, first: u32, place: u32) -> u32 {
         match self.entries[index].provider.reserved_ids() {
-            Some(reserved) if place >= reserved => SPILL + ((index as u32 + 1) << SPILL_BITS) + place,
+            Some(reserved) if place >= reserved => OVERFLOW + ((index as u32 + 1) << OVERFLOW_BITS) + place,
             _ => first + place,
         }
     }
@@ -375,13 +375,13 @@ impl Registry {
         ProbeInfo { id: ProbeId(id), desc: desc.clone() }
     }
 
-    fn made_id(&self, desc: ProbeDesc) -> ProbeInfo {
-        let mut made = self.made.borrow_mut();
+    fn on_demand_probe(&self, desc: ProbeDesc) -> ProbeInfo {
+        let mut made = self.on_demand.borrow_mut();
         let at = made.iter().position(|d| **d == desc).unwrap_or_else(|| {
             made.push(Arc::new(desc));
             made.len() - 1
         });
-        let base = if at < MADE as usize { self.made_base() } else { SPILL };
+        let base = if at < ON_DEMAND_IDS as usize { self.on_demand_base() } else { OVERFLOW };
         self.info(base + at as u32, &made[at])
     }
 }
@@ -392,13 +392,13 @@ impl Catalog for Registry {
         let mut refused = None;
         for (index, entry) in self.entries.iter().enumerate() {
             let facts = entry.provider.facts();
-            if !entry.is_meant(pattern, &facts.name) || !entry.provider.may_match(pattern) {
+            if !entry.provider_matches(pattern, &facts.name) || !entry.provider.may_match(pattern) {
                 continue;
             }
             let before = found.len();
-            if let Some(kept) = entry.provider.probe_index() {
+            if let Some(probes) = entry.provider.probe_index() {
                 let first = OnceCell::new();
-                kept.each(pattern, &mut |at, desc| {
+                probes.for_each(pattern, &mut |at, desc| {
                     let first = first.get_or_init(|| self.base(index));
                     found.push(self.info(first + at, &Arc::new(desc)));
                 });
@@ -408,7 +408,7 @@ impl Catalog for Registry {
                 continue;
             }
             let mut wanted = (0..).zip(entry.list()).filter(|(_, desc)| pattern.matches(desc)).peekable();
-            // Ids of earlier providers are counted only when a probe of this one is really wanted.
+            // The providers before this one are counted only if a probe of this one matches.
             if wanted.peek().is_some() {
                 let base = self.base(index);
                 found.extend(wanted.map(|(at, desc)| self.info(self.id(index, base, at), desc)));
@@ -418,7 +418,7 @@ impl Catalog for Registry {
             }
             if found.len() == before && pattern.is_specific() {
                 match entry.provider.make(pattern) {
-                    Some(Ok(desc)) => found.push(self.made_id(desc)),
+                    Some(Ok(desc)) => found.push(self.on_demand_probe(desc)),
                     Some(Err(e)) => refused = Some(e),
                     None => {}
                 }
@@ -426,7 +426,7 @@ impl Catalog for Registry {
         }
         let selects = self.selects(pattern);
         for (id, later) in self.later_ids().zip(self.later.borrow().iter()) {
-            if !later.gone && selects(&later.desc) {
+            if !later.unloaded && selects(&later.desc) {
                 found.push(self.info(id, &later.desc));
             }
         }
@@ -437,11 +437,11 @@ impl Catalog for Registry {
     }
 
     fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
-        let made = |at: u32| Some(self.info(id.0, self.made.borrow().get(at as usize)?));
-        if let Some(spilt) = id.0.checked_sub(SPILL) {
-            let (whose, place) = (spilt >> SPILL_BITS, spilt & ((1 << SPILL_BITS) - 1));
+        let made = |at: u32| Some(self.info(id.0, self.on_demand.borrow().get(at as usize)?));
+        if let Some(rest) = id.0.checked_sub(OVERFLOW) {
+            let (whose, place) = (rest >> OVERFLOW_BITS, rest & ((1 << OVERFLOW_BITS) - 1));
             return match whose.checked_sub(1) {
-                None if place >= MADE => made(place),
+                None if place >= ON_DEMAND_IDS => made(place),
                 None => None,
                 Some(index) => {
                     let entry = self.entries.get(index as usize)?;
@@ -450,15 +450,15 @@ impl Catalog for Registry {
                 }
             };
         }
-        let is_made = self.made_base()..self.made_base() + MADE;
-        if is_made.contains(&id.0) {
-            return made(id.0 - is_made.start);
+        let on_demand_ids = self.on_demand_base()..self.on_demand_base() + ON_DEMAND_IDS;
+        if on_demand_ids.contains(&id.0) {
+            return made(id.0 - on_demand_ids.start);
         }
         if self.is_later(id) {
             let place = id.0 - self.later_ids().start;
             return Some(self.info(id.0, &self.later.borrow().get(place as usize)?.desc));
         }
-        let reserved = id.0 < is_made.start;
+        let reserved = id.0 < on_demand_ids.start;
         for (index, entry) in self.entries.iter().enumerate() {
             if entry.provider.reserved_ids().is_some() != reserved {
                 continue;
@@ -466,7 +466,7 @@ impl Catalog for Registry {
             let place = id.0.checked_sub(self.base(index))?;
             if place < entry.size() {
                 return match entry.provider.probe_index() {
-                    Some(kept) => Some(self.info(id.0, &Arc::new(kept.at(place)?))),
+                    Some(probes) => Some(self.info(id.0, &Arc::new(probes.get(place)?))),
                     None => Some(self.info(id.0, entry.list().get(place as usize)?)),
                 };
             }
@@ -476,7 +476,7 @@ impl Catalog for Registry {
 
     fn can_mean(&self, pattern: &Pattern, provider: &str) -> bool {
         let entry = self.entries.iter().find(|e| e.provider.facts().name == provider);
-        entry.is_some_and(|e| e.is_meant(pattern, provider))
+        entry.is_some_and(|e| e.provider_matches(pattern, provider))
     }
 
     fn provider_names(&self) -> Vec<String> {
@@ -493,9 +493,9 @@ impl Catalog for Registry {
         };
         let of = |d: &ProbeDesc| d.field(field).clone();
         let mut all: Vec<Arc<str>> = match entry.provider.probe_index() {
-            Some(kept) => {
+            Some(probes) => {
                 let mut all = Vec::new();
-                kept.each(&Pattern::default(), &mut |_, d| all.push(of(&d)));
+                probes.for_each(&Pattern::default(), &mut |_, d| all.push(of(&d)));
                 all
             }
             None => entry.list().iter().map(|d| of(d)).collect(),
@@ -573,7 +573,7 @@ mod tests {
     #[test]
     fn probes_made_on_demand_have_ids_of_their_session() {
         let r = Registry::new(KernelBtf::running());
-        let base = r.made_base();
+        let base = r.on_demand_base();
         let made = find(&r, "profile:::profile-123");
         assert_eq!(made[0].0, base);
         assert_eq!(find(&r, "profile-123hz")[0].0, base + 1);
@@ -581,10 +581,10 @@ mod tests {
         assert_eq!(r.by_id(ProbeId(base)).unwrap().desc.name.as_ref(), "profile-123");
         assert_eq!(r.by_id(ProbeId(base + 2)), None);
         assert_eq!(Registry::new(KernelBtf::running()).by_id(ProbeId(base)), None);
-        for n in 0..=MADE {
+        for n in 0..=ON_DEMAND_IDS {
             let last = find(&r, &format!("tick-{}s", 2 + n))[0].clone();
             assert_eq!(r.by_id(ProbeId(last.0)).unwrap().desc.to_string(), last.1);
-            assert_eq!(last.0 >= SPILL, 2 + n >= MADE, "{last:?}");
+            assert_eq!(last.0 >= OVERFLOW, 2 + n >= ON_DEMAND_IDS, "{last:?}");
         }
     }
 

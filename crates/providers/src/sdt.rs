@@ -1,8 +1,7 @@
-//! `sdt:GROUP::NAME`: the kernel's tracepoints as events: their arguments are the members of the event's record, in order.
+//! `sdt:GROUP::NAME`: the kernel's tracepoints as events. Their arguments are the members of the event's record, in order.
 //!
-//! Where no clause asks for an argument, and where a table knows the ones that are asked for
-//! ([`mapped`](crate::trace::Mapped)), the program is on the tracepoint itself, and one serves many; else it is on the event, by
-//! perf: one each, and the kernel takes some 75 ms to let go of one.
+//! If no clause uses an argument, or a table has those that are used ([`Mapped`]), the program is attached to the raw tracepoint,
+//! and one program serves many. Else each event has a perf event and a program, and the kernel takes some 75 ms to detach each.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,18 +15,18 @@ use crate::registry::{EnabledProbe, Env, LoadedModules, Provider};
 use crate::trace::{self, Format, Mapped, RawProbe, Record, Tracepoints, raw_units};
 use crate::unit::{Attach, Role, Unit};
 
-/// Arguments at most: what the language has.
+/// The greatest number of arguments that the language has.
 const ARGS_MAX: usize = 32;
 
 /// The provider.
 pub(crate) struct Sdt {
     tracepoints: Rc<Tracepoints>,
-    /// Of events that somebody asked about.
+    /// Formats of events that were asked for.
     formats: RefCell<HashMap<String, Option<Rc<Format>>>>,
 }
 
 impl Sdt {
-    /// Over these tracepoints.
+    /// The provider over these tracepoints.
     pub(crate) fn new(tracepoints: Rc<Tracepoints>) -> Sdt {
         Sdt { tracepoints, formats: RefCell::default() }
     }
@@ -39,10 +38,10 @@ impl Sdt {
         found.clone().ok_or_else(|| format!("tracefs has no format of event {}:{}", probe.module, probe.name))
     }
 
-    /// The unit of a probe whose clauses ask for arguments.
+    /// Plans the unit of a probe whose clauses use arguments.
     fn with_arguments(&self, probe: &EnabledProbe, env: &Env<'_>) -> Result<Unit, String> {
         let format = self.format(&probe.desc)?;
-        let raw = env.features.has(Facility::RawTp).then(|| self.tracepoints.passed(&probe.desc.name));
+        let raw = env.features.has(Facility::RawTp).then(|| self.tracepoints.args(&probe.desc.name));
         let mapped = raw.and_then(|p| Mapped::of(&probe.desc.name, &format, probe.args, &p));
         let mapped = mapped.filter(|m| !m.reads_memory() || env.features.has(Facility::ProbeRead));
         let (context, attach): (Rc<dyn bpf::program::Context>, Attach) = match mapped {
@@ -98,9 +97,9 @@ impl Provider for Sdt {
         true
     }
 
-    fn later(&self, arrival: &LoadedModules<'_>) -> Vec<ProbeDesc> {
+    fn probes_of(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let probe = |(group, name): &(String, String)| ProbeDesc::new("sdt", &**group, "", &**name);
-        self.tracepoints.came(arrival).iter().map(probe).collect()
+        self.tracepoints.added_by(loaded).iter().map(probe).collect()
     }
 
     fn modules_unloaded(&self) {

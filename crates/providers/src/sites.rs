@@ -1,4 +1,4 @@
-//! Attaching one program to many functions of the kernel, some of which it may refuse.
+//! Attaching one program to many functions of the kernel, some of which the kernel may refuse.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use bpf::sys::{Link, PerfEvent, ProbeSite, Prog, SysError};
 use probes::ProbeDesc;
 
-/// How functions are attached to.
+/// A method of attaching to functions of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMethod {
-    /// All on one link (`kprobe_multi`).
+    /// All by one link (`kprobe_multi`).
     Multi,
     /// Each by a trampoline (`fentry`, `fexit`), with a copy of the program.
     Fentry,
-    /// Each by a trampoline that may give the function's result in its place (`fmod_ret`), likewise.
+    /// Each by a trampoline that may set the function's result (`fmod_ret`), with a copy of the program.
     Modify,
-    /// Each by a breakpoint, or what the kernel has in its place (`kprobe`, `kretprobe`).
+    /// Each by a kprobe or kretprobe.
     Kprobe,
 }
 
 impl AttachMethod {
-    /// As the option names it.
+    /// The name of the kernel's facility.
     pub fn name(self) -> &'static str {
         match self {
             AttachMethod::Multi => "kprobe_multi",
@@ -30,7 +30,7 @@ impl AttachMethod {
         }
     }
 
-    /// Milliseconds that the kernel takes to attach to one function and to let go of it, about: measured on 6.1.
+    /// About how many milliseconds the kernel takes to attach to one function, and to detach. Measured on 6.1.
     pub fn cost_ms(self) -> (u64, u64) {
         match self {
             AttachMethod::Multi => (0, 0),
@@ -40,41 +40,41 @@ impl AttachMethod {
     }
 }
 
-/// Kernel functions that one program serves: the cookie of each is its index.
+/// Kernel functions that one program serves. The cookie of each is its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sites {
-    /// How.
+    /// The method.
     pub method: AttachMethod,
     /// On return instead of entry.
     pub on_return: bool,
-    /// They.
+    /// The functions.
     pub sites: Vec<Site>,
 }
 
 /// A kernel function to attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Its first byte; 0 where the kernel does not tell.
+    /// The address of its first byte; 0 if the kernel does not tell.
     pub address: u64,
-    /// Its id in the kernel's types, for a trampoline; else 0.
+    /// Its BTF id, for a trampoline; else 0.
     pub btf: u32,
-    /// For messages, and for its name.
+    /// Its probe, for messages and for its name.
     pub probe: Arc<ProbeDesc>,
 }
 
-/// What became of many.
+/// The result of attaching to many functions.
 #[derive(Debug, Default)]
 pub struct AttachedSites {
-    /// What holds the program.
+    /// The links that keep the program attached.
     pub links: Vec<Link>,
     /// Functions that the kernel refused, and why.
     pub refused: Vec<(Arc<ProbeDesc>, SysError)>,
 }
 
-/// Attaches a program to many functions: to those that the kernel takes. An error where it takes none.
+/// Attaches a program to those of many functions that the kernel accepts. An error if it accepts none.
 pub fn attach(all: &Sites, prog: &Prog) -> Result<AttachedSites, SysError> {
     let mut made = AttachedSites::default();
-    // Where the kernel hides all addresses, it finds the functions by their names.
+    // If the kernel hides all addresses, it finds the functions by their names.
     let hidden = all.sites.iter().all(|s| s.address == 0);
     let (mut sites, mut cookies) = (Vec::new(), Vec::new());
     for (cookie, site) in (0u64..).zip(&all.sites) {
@@ -106,7 +106,8 @@ pub fn kprobe(all: &Sites, cookie: usize, prog: &Prog) -> Result<Link, SysError>
     Link::perf_event(prog, event, cookie as u64)
 }
 
-/// One link refuses all where the kernel refuses one, so the range is halved until only these are left.
+/// Attaches to a range of functions. The kernel refuses the whole link if it refuses one function, so the range is halved until
+/// only the refused ones are left out.
 fn divide(
     (sites, on_return): (&[&Site], bool),
     prog: &Prog,
@@ -123,7 +124,7 @@ fn divide(
     };
     match link {
         Ok(link) => made.links.push(link),
-        Err(e) if !is_of_one(e.errno) => return Err(e),
+        Err(e) if !concerns_one_function(e.errno) => return Err(e),
         Err(e) => match sites {
             [] => {}
             [one] => made.refused.push((one.probe.clone(), e)),
@@ -139,9 +140,8 @@ fn divide(
 
 const ENOENT: i32 = 2;
 
-/// Whether an error is of a function, not of the system: there is none at the address (its module went), or it may not be
-/// traced, or not now.
-const fn is_of_one(errno: i32) -> bool {
+/// True if an error concerns one function and not the system: its module was unloaded, or it may not be traced, or not now.
+const fn concerns_one_function(errno: i32) -> bool {
     const ESRCH: i32 = 3;
     const EBUSY: i32 = 16;
     const EINVAL: i32 = 22;

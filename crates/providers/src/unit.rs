@@ -1,4 +1,5 @@
-//! What a provider hands to the session: one program shape and one way to attach it.
+//! A unit: the plan of one program, from a provider to the session. It says how the program finds its probe and its arguments,
+//! and how it is attached.
 
 use std::fmt;
 use std::rc::Rc;
@@ -26,9 +27,9 @@ pub enum Role {
 /// How a program is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attach {
-    /// Not at all: the session runs it.
+    /// It is not attached: the session runs it.
     Run,
-    /// A raw tracepoint, typed by BTF.
+    /// A raw tracepoint with the kernel's types (`tp_btf`).
     TpBtf {
         /// `sys_enter`
         name: String,
@@ -40,18 +41,18 @@ pub enum Attach {
         /// `sys_enter`
         name: String,
     },
-    /// A clock, or a counter of something else, on each of these CPUs.
+    /// A clock or another perf counter, one event on each of these CPUs.
     Clock {
         /// What is counted.
         event: Counter,
-        /// What is counted between two firings: nanoseconds for the clock.
+        /// How much is counted between two runs of the program. A clock counts nanoseconds.
         period: u64,
-        /// Where.
+        /// The CPUs.
         cpus: Vec<u32>,
-        /// Nanoseconds in which its probe is due once, where that is known: how often it did not fire is then told. A
-        /// multiple of the period where the program has several chances.
+        /// Nanoseconds between two firings of its probe, if they are known: missing firings are then reported. A multiple of
+        /// the period if the program runs several times for a firing.
         due: Option<u64>,
-        /// Fires on one CPU and moves to another when that goes away; else also on CPUs that come.
+        /// Fires on one CPU, and moves to another when that CPU goes offline. Else it also fires on CPUs that come online.
         single: bool,
     },
     /// Kernel functions, all at once; the cookie of a function is the index of its probe.
@@ -63,29 +64,28 @@ pub enum Attach {
     },
     /// Raw tracepoints by name; the cookie of each is the index of its probe.
     Tracepoints(Vec<Arc<str>>),
-    /// Raw tracepoints by name, where they carry no cookie: each has a copy of the program, whose number is the index of the
-    /// probe.
+    /// Raw tracepoints by name, on kernels where they have no cookie. Each has a copy of the program; the number of the copy is
+    /// the index of its probe.
     EachTracepoint(Vec<Arc<str>>),
-    /// An event, by perf.
+    /// An event, by a perf event.
     Event {
-        /// The kernel's number of it.
+        /// The kernel's number of the event.
         id: u64,
         /// `sched:sched_switch`, for messages.
         name: String,
     },
-    /// Kernel functions by their places in the kernel's own list; those it refuses are left out.
+    /// Kernel functions from the kernel's own list. Those that the kernel refuses are left out.
     Sites(Rc<Sites>),
-    /// As whoever brought the provider says.
+    /// By a function that came with the provider.
     Custom(CustomAttach),
 }
 
-/// A way to attach that this crate does not know: for providers that a user of the library brings along
-/// ([`crate::Registry::with`]).
+/// A way to attach that this crate does not know, for providers of a user of the library ([`crate::Registry::with`]).
 #[derive(Clone)]
 pub struct CustomAttach {
     /// The kernel's kind of program.
     pub kind: ProgKind,
-    /// How it is to be loaded.
+    /// How the program is loaded.
     pub attach_type: AttachType,
     /// Attaches a loaded program, until the links are dropped.
     pub attach: Rc<AttachFn>,
@@ -116,7 +116,7 @@ impl Eq for CustomAttach {}
 pub(crate) struct NoArguments;
 
 impl Context for NoArguments {
-    /// The program.
+    /// The frame of the program itself.
     fn tracer_frames(&self) -> u8 {
         1
     }
@@ -124,18 +124,18 @@ impl Context for NoArguments {
 
 /// One program to build and attach.
 pub struct Unit {
-    /// For listings and messages.
+    /// The program's name, in the kernel's lists and in messages.
     pub name: String,
-    /// When it runs.
+    /// When the program runs.
     pub role: Role,
-    /// Its probes, each at its index.
+    /// Its probes, each with its index.
     pub probes: Vec<(u32, EnabledProbe)>,
-    /// All indexes are below this.
+    /// One more than the greatest possible index.
     pub space: u32,
-    /// How a firing knows its probe and arguments.
+    /// How a firing finds its probe and its arguments.
     pub context: Rc<dyn Context>,
-    /// How it is attached.
+    /// How the program is attached.
     pub attach: Attach,
-    /// Fires in interrupts, too: `self->` keeps a copy for each context level.
+    /// True if it also fires in interrupts. `self->` then has a copy for each context level.
     pub interrupts: bool,
 }

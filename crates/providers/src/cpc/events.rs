@@ -1,27 +1,28 @@
-//! The events that counters can count, by name.
+//! The events of perf counters, by name.
 //!
-//! Numbers: `enum perf_hw_id`, `perf_sw_ids`, `perf_hw_cache_id` and the two after it, in linux/perf_event.h. Names: those
-//! of perf with `_` for `-`, and the generic names of the original (PAPI's) where the kernel counts the same.
+//! The numbers are those of `enum perf_hw_id`, `perf_sw_ids`, `perf_hw_cache_id` and the two enums after it, in
+//! linux/perf_event.h. The names are those of perf with `_` for `-`, and the generic names of the original (PAPI's) for events that
+//! the kernel also counts.
 
 use std::sync::OnceLock;
 
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of the processor.
+    /// An event of the processor.
     Hardware,
-    /// Of the processor's caches.
+    /// An event of the processor's caches.
     Cache,
-    /// Of the processor, by its own number.
+    /// An event of the processor, by the processor's own number.
     Raw,
-    /// Time, by the kernel: counted in nanoseconds.
+    /// A clock of the kernel, counted in nanoseconds.
     Clock,
-    /// Of the kernel.
+    /// An event of the kernel.
     Software,
 }
 
 impl Kind {
-    /// `PERF_TYPE_*`.
+    /// Its `PERF_TYPE_*`.
     pub(super) fn number(self) -> u32 {
         match self {
             Kind::Hardware => 0,
@@ -31,22 +32,22 @@ impl Kind {
         }
     }
 
-    /// The processor's counters do it.
+    /// True if the processor's counters count it.
     pub(super) fn is_hardware(self) -> bool {
         matches!(self, Kind::Hardware | Kind::Cache | Kind::Raw)
     }
 }
 
-/// What a name means.
+/// An event, as perf knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
+pub(super) struct Event {
     pub(super) kind: Kind,
     pub(super) config: u64,
 }
 
 use Kind::{Cache, Clock, Hardware, Software};
 
-/// Name, kind, number.
+/// The events: name, kind, number.
 const EVENTS: &[(&str, Kind, u64)] = &[
     ("cpu_clock", Clock, 0),
     ("task_clock", Clock, 1),
@@ -69,10 +70,10 @@ const EVENTS: &[(&str, Kind, u64)] = &[
     ("ref_cycles", Hardware, 9),
 ];
 
-/// The caches and what is done with them; 65536 is a miss.
+/// The caches, and the operations on them: bit 16 of an operation is a miss.
 const CACHES: &[(&str, u64)] =
     &[("L1_dcache", 0), ("L1_icache", 1), ("LLC", 2), ("dTLB", 3), ("iTLB", 4), ("branch", 5), ("node", 6)];
-const DONE: &[(&str, u64)] = &[
+const CACHE_OPERATIONS: &[(&str, u64)] = &[
     ("loads", 0),
     ("load_misses", 1 << 16),
     ("stores", 1 << 8),
@@ -81,7 +82,7 @@ const DONE: &[(&str, u64)] = &[
     ("prefetch_misses", 1 << 16 | 2 << 8),
 ];
 
-/// Other names. The original's generic ones are PAPI's; letters of any case are the same in them.
+/// Aliases. The original's generic names are PAPI's, which are not case-sensitive.
 const ALIASES: &[(&str, &str)] = &[
     ("faults", "page_faults"),
     ("cs", "context_switches"),
@@ -109,23 +110,23 @@ const ALIASES: &[(&str, &str)] = &[
     ("PAPI_tlb_im", "iTLB_load_misses"),
 ];
 
-/// All names that are no other names, with what they mean.
-pub(super) fn all() -> &'static [(String, Meaning)] {
-    static ALL: OnceLock<Vec<(String, Meaning)>> = OnceLock::new();
+/// All events by name, without aliases.
+pub(super) fn all() -> &'static [(String, Event)] {
+    static ALL: OnceLock<Vec<(String, Event)>> = OnceLock::new();
     ALL.get_or_init(|| {
         let plain = EVENTS.iter().map(|(name, kind, config)| (name.to_string(), *kind, *config));
         let caches = CACHES.iter().flat_map(|(cache, id)| {
-            DONE.iter().map(move |(done, op)| (format!("{cache}_{done}"), Cache, id | op))
+            CACHE_OPERATIONS.iter().map(move |(done, op)| (format!("{cache}_{done}"), Cache, id | op))
         });
-        plain.chain(caches).map(|(name, kind, config)| (name, Meaning { kind, config })).collect()
+        plain.chain(caches).map(|(name, kind, config)| (name, Event { kind, config })).collect()
     })
 }
 
-/// What a name means: one of the table, another name of one, or `rN`, the processor's event of that hexadecimal number.
-pub(super) fn find(name: &str) -> Option<Meaning> {
+/// The event of a name: one of the table, an alias of one, or `rN`, the processor's event with that hexadecimal number.
+pub(super) fn find(name: &str) -> Option<Event> {
     let known = |name: &str| all().iter().find(|(n, _)| n == name).map(|(_, m)| *m);
-    if let Some(meaning) = known(name) {
-        return Some(meaning);
+    if let Some(event) = known(name) {
+        return Some(event);
     }
     let same = |alias: &str| alias == name || alias.starts_with("PAPI_") && alias.eq_ignore_ascii_case(name);
     if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| same(alias)) {
@@ -133,11 +134,11 @@ pub(super) fn find(name: &str) -> Option<Meaning> {
     }
     let digits =
         name.strip_prefix('r').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_hexdigit()))?;
-    Some(Meaning { kind: Kind::Raw, config: u64::from_str_radix(digits, 16).ok()? })
+    Some(Event { kind: Kind::Raw, config: u64::from_str_radix(digits, 16).ok()? })
 }
 
-/// The name that a wrong one may have meant.
-pub(super) fn like(wrong: &str) -> Option<String> {
+/// The event whose name is most like a wrong one.
+pub(super) fn nearest(wrong: &str) -> Option<String> {
     let plain = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
     let wanted = plain(wrong);
     let names = all().iter().map(|(n, _)| n.as_str()).chain(ALIASES.iter().map(|(alias, _)| *alias));
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_mean_the_kernels_numbers() {
+    fn names_have_the_kernels_numbers() {
         let number = |name: &str| find(name).map(|m| (m.kind.number(), m.config));
         assert_eq!(number("cpu_clock"), Some((1, 0)));
         assert_eq!(number("cs"), Some((1, 3)));
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_of_known_events_and_none_is_twice() {
+    fn aliases_are_unique_and_of_known_events() {
         let mut names: Vec<&str> =
             all().iter().map(|(n, _)| n.as_str()).chain(ALIASES.iter().map(|(a, _)| *a)).collect();
         let count = names.len();
@@ -180,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn likely_names() {
-        assert_eq!(like("CPU-clock").as_deref(), Some("cpu_clock"));
-        assert_eq!(like("page_fault").as_deref(), Some("page_faults"));
-        assert_eq!(like("nonsense"), None);
+    fn wrong_names_find_the_nearest_event() {
+        assert_eq!(nearest("CPU-clock").as_deref(), Some("cpu_clock"));
+        assert_eq!(nearest("page_fault").as_deref(), Some("page_faults"));
+        assert_eq!(nearest("nonsense"), None);
     }
 }

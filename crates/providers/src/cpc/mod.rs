@@ -1,9 +1,10 @@
 //! `cpc`: `EVENT-MODE[-UMASK]-COUNT` fires each time a CPU has counted so many events.
 //!
-//! EVENT is a name of [`events`], MODE `user`, `kernel` or `all`, UMASK a unit mask of a processor's own event, COUNT how
-//! many make a firing. Each is a perf event a CPU. arg0 is the kernel program counter or 0, arg1 the user one or 0.
+//! EVENT is a name of [`events`], MODE is `user`, `kernel` or `all`, UMASK is the unit mask of a raw event of the processor, and
+//! COUNT is the number of events for a firing. Each probe has a perf event on each CPU. arg0 is the kernel's program counter or 0,
+//! arg1 the user program counter or 0.
 //!
-//! A probe that counts what nobody has is not there: a machine without performance counters says so when it is asked for.
+//! Events that this machine cannot count have no probes. A message says so if a script names one.
 
 mod events;
 
@@ -19,23 +20,23 @@ use crate::manual::Manual;
 use crate::profile::Sample;
 use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, Role, Unit};
-use events::{Kind, Meaning};
+use events::{Event, Kind};
 
 /// The provider.
 pub(crate) struct Cpc {
-    /// The machine counts cycles, so it has performance counters.
+    /// True if the machine has performance counters: it can count cycles.
     counters: OnceCell<bool>,
 }
 
-/// Count of the probes that are there without being asked for.
+/// The count of the listed probes.
 const LISTED: u64 = 1_000_000_000;
 
-/// Least counts, so that a slip of the pen does not stop the machine: of the processor's events as in the original, of
+/// The least counts, so that a typing error does not stop the machine: of the processor's events that of the original, of
 /// clocks 10,000 firings a second.
 const LEAST_HARDWARE: u64 = 5_000;
 const LEAST_TIME: u64 = 100_000;
 
-/// Unit masks stand here in a raw event's number.
+/// The position of the unit mask in the number of a raw event.
 const UMASK_SHIFT: u32 = 8;
 
 const FORM: &str = "the form is EVENT-MODE[-UMASK]-COUNT, as in cpu_clock-all-1000000 or PAPI_tot_cyc-user-100000; \
@@ -49,8 +50,8 @@ fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
         [event, mode, umask, count] => (event, mode, Some(umask), count),
         _ => return Err(wrong(format!("invalid event \"{name}\""))),
     };
-    let Some(Meaning { kind, mut config }) = events::find(event) else {
-        let help = events::like(event).map(|like| format!("did you mean \"{like}\"?"));
+    let Some(Event { kind, mut config }) = events::find(event) else {
+        let help = events::nearest(event).map(|name| format!("did you mean \"{name}\"?"));
         return Err(MatchError {
             message: format!("unknown event \"{event}\""),
             help: help.or_else(|| Some(FORM.into())),
@@ -92,7 +93,7 @@ fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
     Ok((counter, kind, n))
 }
 
-/// Nobody can count it here. Other errors (no permission) are told when it is attached.
+/// True if this machine cannot count the event. Other errors (no permission) are reported when it is attached.
 fn is_missing(counter: &Counter, count: u64) -> bool {
     const ENOENT: i32 = 2;
     const ENODEV: i32 = 19;
@@ -104,7 +105,7 @@ fn is_missing(counter: &Counter, count: u64) -> bool {
 }
 
 impl Cpc {
-    /// Asks nothing yet.
+    /// The provider. Nothing is looked up yet.
     pub(crate) fn new() -> Cpc {
         Cpc { counters: OnceCell::new() }
     }
@@ -177,14 +178,14 @@ impl Provider for Cpc {
 
     fn list(&self) -> Vec<ProbeDesc> {
         let hardware = self.has_counters();
-        let counted = |meaning: &Meaning, name: &String| {
-            let Meaning { kind, config } = *meaning;
+        let counted = |event: &Event, name: &String| {
+            let Event { kind, config } = *event;
             let counter =
                 Counter { name: name.clone(), kind: kind.number(), config, user: true, kernel: true };
             !kind.is_hardware() || hardware && !is_missing(&counter, LISTED)
         };
-        let there = events::all().iter().filter(|(name, meaning)| counted(meaning, name));
-        there.map(|(name, _)| ProbeDesc::new("cpc", "", "", format!("{name}-all-{LISTED}"))).collect()
+        let listed = events::all().iter().filter(|(name, event)| counted(event, name));
+        listed.map(|(name, _)| ProbeDesc::new("cpc", "", "", format!("{name}-all-{LISTED}"))).collect()
     }
 
     fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
@@ -214,7 +215,7 @@ impl Provider for Cpc {
                     cpus: cpus.clone(),
                     single: false,
                 },
-                // What the kernel counts itself it counts where it happens.
+                // The kernel counts its own events in the thread that causes them.
                 interrupts: kind != Kind::Software,
             })
         };

@@ -1,21 +1,21 @@
-//! The types of a function's arguments and of its value, from the types of the kernel or of its module.
+//! The types of a function's arguments and of its result, from the BTF of the kernel or of the module.
 
 use std::sync::Arc;
 
 use probes::{ArgType, Args};
 use types::btf::{Btf, Def, KernelBtf};
 
-/// Bytes of a register.
+/// The size of a register in bytes.
 const REGISTER: u32 = 8;
 
-/// Arguments at a function's entry.
+/// The arguments at a function's entry.
 pub(super) fn at_entry(kernel: &KernelBtf, module: &str, function: &str) -> Args {
     let btf = btf(kernel, module)?;
     let function = btf.func(function).ok_or_else(|| unknown(function))?;
     let mut types = Vec::new();
     let mut register = 0;
     for param in &function.params {
-        // Three dots have no type.
+        // Variable arguments (`...`) have no type.
         if param.ty == 0 {
             break;
         }
@@ -24,12 +24,12 @@ pub(super) fn at_entry(kernel: &KernelBtf, module: &str, function: &str) -> Args
                 types.push(ArgType::btf(register, &btf, param.ty));
                 1
             }
-            // A small struct is passed in one register or two. (`args[]` of a struct is where it stands: nowhere here.)
+            // A small struct is passed in one or two registers. (It has no address, which `args[]` of a struct would be.)
             Some(size) if size <= 2 * REGISTER => {
                 types.push(ArgType::text(register, "uint64_t"));
                 size.div_ceil(REGISTER)
             }
-            // A large one is on the stack, and moves what comes behind it.
+            // A large one is on the stack, and moves the arguments after it.
             Some(_) => break,
         };
         register += in_registers as u8;
@@ -37,7 +37,7 @@ pub(super) fn at_entry(kernel: &KernelBtf, module: &str, function: &str) -> Args
     Ok(types.into())
 }
 
-/// What a function's return has: `args[1]` is the value.
+/// The arguments at a function's return: `args[1]` is the result.
 pub(super) fn at_return(kernel: &KernelBtf, module: &str, function: &str) -> Args {
     let btf = btf(kernel, module)?;
     let function = btf.func(function).ok_or_else(|| unknown(function))?;
@@ -63,7 +63,7 @@ fn unknown(function: &str) -> String {
     }
 }
 
-/// Bytes of a struct or union that is passed as it is.
+/// The size in bytes of a struct or union that is passed by value.
 fn size_by_value(btf: &Btf, ty: u32) -> Option<u32> {
     match btf.def(btf.resolve(ty)) {
         Some(Def::Sou { .. }) => btf.size(ty),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structs_in_registers_move_what_comes_behind() {
+    fn structs_in_registers_move_the_arguments_after_them() {
         let mut s = Builder::default();
         let int = s.int("int", 4, 1);
         let pointer = s.pointer(int);

@@ -1,20 +1,20 @@
-//! How a firing of a kernel function knows its probe, its arguments and its result.
+//! The contexts of programs at kernel functions: how a firing finds its probe, its arguments and its result.
 
 use bpf::arch::{FUNCTION_ARGS, regs};
 use bpf::mir::{Builder, Helper, Label, Size, V};
 use bpf::program::{Context, Index};
 
-/// By the registers at the function's first instruction, or behind its return. The cookie is the index.
+/// The context of a kprobe: the registers at the function's first instruction, or after its return. The cookie is the index.
 pub(super) struct ByRegisters {
     pub(super) on_return: bool,
-    /// One probe alone: no need to ask for the cookie.
+    /// There is one probe, so the cookie is not needed.
     pub(super) single: bool,
 }
 
-/// Bytes of a word of the stack.
+/// The size of a word of the stack in bytes.
 const WORD: i64 = 8;
 
-/// The argument whose index says how many are in registers: the first on the stack, behind the return address.
+/// Argument `n`, which is on the stack. The first such argument stands after the return address.
 fn on_stack(b: &mut Builder, sp: V, n: usize) -> V {
     let to = b.stack(8);
     b.slot_store(Size::B8, to, 0, 0);
@@ -25,10 +25,10 @@ fn on_stack(b: &mut Builder, sp: V, n: usize) -> V {
     b.slot_load(Size::B8, to, 0)
 }
 
-/// By the trampoline's account of the call. The cookie is the index.
+/// The context of a trampoline: the arguments of the call. The cookie is the index.
 pub(super) struct ByTrampoline {
     pub(super) on_return: bool,
-    /// One probe alone.
+    /// There is one probe.
     pub(super) single: bool,
 }
 
@@ -40,7 +40,7 @@ impl Context for ByTrampoline {
         Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
     }
 
-    /// A helper knows how many arguments this function has: the same code serves all.
+    /// A helper loads the argument and knows how many there are, so that the same code serves all functions.
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         if self.on_return && n != 1 {
             return b.imm(0);
@@ -57,12 +57,12 @@ impl Context for ByTrampoline {
         b.slot_load(Size::B8, to, 0)
     }
 
-    /// The program and the trampoline; behind a return, the function that has returned, too.
+    /// The program and the trampoline; at a return also the function that has returned.
     fn tracer_frames(&self) -> u8 {
         2 + u8::from(self.on_return)
     }
 
-    /// A function that has returned is no frame any more.
+    /// A function that has returned has no frame.
     fn caller_frame(&self) -> u8 {
         u8::from(!self.on_return)
     }
@@ -76,12 +76,12 @@ impl Context for ByRegisters {
         Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
     }
 
-    /// A function that has returned is no frame any more.
+    /// A function that has returned has no frame.
     fn caller_frame(&self) -> u8 {
         u8::from(!self.on_return)
     }
 
-    /// At the return, `arg0` would be the offset of the instruction that returns, which no means tells: 0.
+    /// At the return, `arg0` is 0: no kernel facility tells the offset of the return instruction.
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         match (self.on_return, n) {
             (true, 1) => b.load(Size::B8, ctx, regs::AX),

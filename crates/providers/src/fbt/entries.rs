@@ -1,10 +1,9 @@
-//! Where functions begin.
+//! The addresses of functions.
 //!
-//! A link to many functions tells its program which one fired by the address that the *symbol* has, and wants to be given
-//! that address; the kernel's list of traceable functions has the place that it patches, which on machines with checked
-//! branches lies behind an `endbr64`. The kernel looks whether there is one when a function fires, and so do we when it is
-//! attached to: in the kernel's own code ([`bpf::kernel_read`]), which is much sooner read than its symbols. These decide where that
-//! cannot be done. Without addresses in the list (kernels before 6.5) a name says where its function is if only one has it.
+//! `kprobe_multi` takes the address of the function's *symbol*. The kernel's list of traceable functions has the address of the
+//! instruction that the kernel patches; on machines with branch protection an `endbr64` stands before it. So the kernel's code is
+//! read to see whether there is one ([`bpf::peek`]), which is much faster than reading the symbols. If the code cannot be read,
+//! the symbols decide. On kernels before 6.5 the list has no addresses: there a symbol gives the address if its name is unique.
 
 use std::collections::HashMap;
 
@@ -13,7 +12,7 @@ use super::functions::Function;
 /// Length of `endbr64`.
 const ENDBR: u64 = 4;
 
-/// The first byte of each function; 0 where the kernel does not tell.
+/// The address of each function; 0 if the kernel does not tell.
 pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
     if cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
         let before: Vec<u64> = functions.iter().map(|f| f.site - ENDBR).collect();
@@ -27,7 +26,7 @@ pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
     resolve(functions, kernel.symbols().map(|s| (s.addr, s.name, s.module)))
 }
 
-/// Where checked branches may arrive: `endbr64`, `endbr32`, or what the kernel puts in its place where none does.
+/// True for `endbr64`, `endbr32`, and the instructions that the kernel puts in their place.
 fn is_endbr(word: u32) -> bool {
     const ENDBRS: [[u8; 4]; 4] = [
         [0xf3, 0x0f, 0x1e, 0xfa],
@@ -80,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_a_branch_arrives() {
+    fn branch_targets_are_recognized() {
         let word = |bytes| u32::from_le_bytes(bytes);
         assert!(is_endbr(word([0xf3, 0x0f, 0x1e, 0xfa])) && is_endbr(word([0x66, 0x0f, 0x1f, 0x00])));
         assert!(!is_endbr(word([0x90; 4])) && !is_endbr(word([0xcc; 4])) && !is_endbr(0));
     }
 
     #[test]
-    fn by_the_place_that_is_patched() {
+    fn the_patched_address_leads_to_the_symbol() {
         let all = [
             function("plain", "vmlinux", 0x100),
             function("checked", "vmlinux", 0x204),
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn by_name_where_it_is_the_only_one() {
+    fn a_unique_name_leads_to_the_symbol() {
         let all = [function("one", "vmlinux", 0), function("two", "vmlinux", 0), function("two", "nfs", 0)];
         let symbols = [
             (0x100, "one", "vmlinux"),
@@ -111,7 +110,7 @@ mod tests {
             (0x400, "two", "nfs"),
         ];
         assert_eq!(resolve(&all, symbols.into_iter()), [0x100, 0, 0x400]);
-        // Both ends of a function.
+        // Entry and return of a function.
         assert_eq!(resolve(&[all[0], all[2], all[0]], symbols.into_iter()), [0x100, 0x400, 0x100]);
     }
 }

@@ -1,32 +1,32 @@
-//! What is known of a function by its name.
+//! Properties of a function that follow from its name.
 
 /// A function that can be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Function<'l> {
     pub(super) name: &'l str,
     pub(super) module: &'l str,
-    /// Where the kernel patches it, as its list says; 0 where it does not (before 6.5).
+    /// The address that the kernel patches, from its list; 0 before 6.5.
     pub(super) site: u64,
 }
 
 impl Function<'_> {
-    /// A copy that the compiler made of a function, or a part of one: its arguments need not be those of the source.
+    /// True for a copy or part of a function that the compiler made. It may have other arguments than the function in the source.
     pub(super) fn is_clone(&self) -> bool {
         self.name.contains('.')
     }
 
-    /// Every firing runs it, so that none can be told from those of the tracer itself.
+    /// True for a function that every firing runs itself: see [`TRACER`].
     pub(super) fn is_tracer(&self) -> bool {
         TRACER_KEYS.may_have(self.name) && TRACER.binary_search(&self.name).is_ok()
     }
 
-    /// False where its return is never reached.
+    /// False for a function that never returns.
     pub(super) fn returns(&self) -> bool {
         !NORETURN_KEYS.may_have(self.name) || NORETURN.binary_search(&self.name).is_err()
     }
 }
 
-/// Which keys the names of a list have: fifty thousand names are asked for, and nearly all are in no list.
+/// A filter that most names which are not in a list do not pass. Fifty thousand names are looked up, and nearly all are in no list.
 struct Keys([u64; 4]);
 
 impl Keys {
@@ -41,7 +41,7 @@ impl Keys {
         Keys(keys)
     }
 
-    /// Of the name's length and its first and last letters.
+    /// A hash of the name's length and its first and last characters.
     const fn key(name: &[u8]) -> usize {
         let (first, last) = match name {
             [] => (0, 0),
@@ -60,10 +60,10 @@ impl Keys {
 static TRACER_KEYS: Keys = Keys::of(TRACER);
 static NORETURN_KEYS: Keys = Keys::of(NORETURN);
 
-/// Functions that the kernel itself runs around every program at a function, to walk the stack, to read user memory, to find a
-/// key or a thread's variables for one; sorted. The kernel keeps a probe from firing within a probe, so most of their firings
-/// would only be counted as lost, some thirty for each stack, and each takes a good part of a firing's time; `is_endbr` runs
-/// before that guard on kernels that look for the function's entry, and would fire once for each firing.
+/// Functions that the kernel runs around every program at a function, or that its helpers call: to walk the stack, to read user
+/// memory, to find a key or a thread's variables. Sorted. They have no probes. The kernel suppresses a firing within a firing, so
+/// most of theirs would only be counted as lost, some thirty for each stack, and each would cost a good part of a firing's time.
+/// `is_endbr` runs before the kernel's check on kernels that look for the function's entry, and would fire at each firing.
 const TRACER: &[&str] = &[
     "__bpf_get_stack",
     "__bpf_local_storage_insert_cache",
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell() {
+    fn names_show_clones_tracer_functions_and_functions_that_do_not_return() {
         assert!(NORETURN.is_sorted() && TRACER.is_sorted());
         let f = |name| Function { name, module: "vmlinux", site: 0 };
         assert!(TRACER.iter().all(|name| f(name).is_tracer()));

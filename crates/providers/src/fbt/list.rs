@@ -1,25 +1,25 @@
-//! The functions that this kernel lets be traced, as its own list in tracefs has them.
+//! The kernel's list of traceable functions, in tracefs.
 //!
-//! The list is read once, when a description first needs it, and kept as the text that it is: 50,000 lines, two megabytes.
-//! What a description asks for is looked for in the text, so that a hundred probes of a kernel cost a hundred probes and one
-//! walk, not names for all. A function is known by its line.
+//! The list is read when a description first needs it, and stored as text: 50,000 lines, two megabytes. Functions are searched in
+//! the text, so that a description costs one pass and the probes that it matches, and not a name for each function. A function
+//! is identified by its line.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use super::functions::Function;
 
-/// Module of what is in the kernel itself.
+/// The module name of functions in the kernel itself.
 pub(super) const CORE: &str = "vmlinux";
 
-/// Entries of code that is gone (a weak function that another replaced).
+/// The name of entries without a function (a weak function that another one replaced).
 const INVALID: &str = "__ftrace_invalid_address__";
 
 /// The list's text.
 #[derive(Debug, Default)]
 pub(super) struct List {
     text: String,
-    /// Where each line begins.
+    /// The offset of each line.
     lines: Vec<u32>,
 }
 
@@ -42,7 +42,7 @@ impl List {
     }
 
     pub(super) fn of(text: String) -> List {
-        // A place in the text is 32 bits.
+        // Offsets have 32 bits.
         let mut lines = Vec::with_capacity(text.len() / 32);
         let mut at = 0;
         while let (Ok(start), Some(length)) = (u32::try_from(at), text[at..].find('\n')) {
@@ -60,12 +60,12 @@ impl List {
         self.lines.len() as u32
     }
 
-    /// Whether functions of a module are in it.
+    /// True if the list has functions of a module.
     pub(super) fn has_module(&self, name: &str) -> bool {
         self.text.contains(&format!("[{name}]"))
     }
 
-    /// The functions of some modules.
+    /// A list of the functions of some modules.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> List {
         let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
         let lines =
@@ -81,12 +81,12 @@ impl List {
         function(&self.text[start..end])
     }
 
-    /// All of them whose names begin so, in the order of their lines, each with its line.
+    /// The functions whose names begin with a prefix, in the order of their lines, each with its line.
     pub(super) fn starting(&self, prefix: &str) -> impl Iterator<Item = (u32, Function<'_>)> {
         let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
         let lines = (0..).zip(self.lines.iter().map(|at| *at as usize).zip(ends));
         let bytes = self.text.as_bytes();
-        // Nearly all lines are of one form, and most have another name: these cost a comparison.
+        // Most lines have an address and another name. These cost one comparison.
         let other = move |start: usize| {
             let name = if bytes.get(start + ADDRESS) == Some(&b' ') { start + ADDRESS + 1 } else { start };
             bytes.get(name..).is_some_and(|rest| !rest.starts_with(prefix.as_bytes()))
@@ -99,24 +99,24 @@ impl List {
     }
 }
 
-/// The system's words.
+/// The system's text of an error.
 fn reason(e: &io::Error) -> String {
     e.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// In as large pieces as the kernel gives (a page): the file has no size, and one that is asked for less takes longer.
+/// Reads the file. It has no size, so the buffer is made large enough at once: small reads would take longer.
 fn text(path: &Path) -> io::Result<String> {
-    const ROOM: usize = 4 << 20;
+    const CAPACITY: usize = 4 << 20;
     let mut file = std::fs::File::open(path)?;
-    let mut bytes = Vec::with_capacity(ROOM);
+    let mut bytes = Vec::with_capacity(CAPACITY);
     file.read_to_end(&mut bytes)?;
     String::from_utf8(bytes).map_err(|_| io::Error::other("not text"))
 }
 
-/// Digits of an address.
+/// The number of digits of an address.
 const ADDRESS: usize = 16;
 
-/// `[address] name [module]`
+/// Parses a line: `[address] name [module]`.
 fn function(line: &str) -> Option<Function<'_>> {
     let mut rest = line.trim_ascii_end();
     let mut site = 0;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_the_list_are_read() {
+    fn lists_with_and_without_addresses_are_read() {
         let addresses = List::of(
             "ffffffff81002014 vfs_read\nffffffff81002084 dup\nffffffff81002084 migrate_disable\n\
              ffffffffc02ea974 dup [overlay]\nffffffffc02ea9d0 ovl.isra.0\t[overlay]\nffffffff81003000 last"
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn a_kernel_without_the_list_is_an_error() {
         let dir = std::env::temp_dir().join(format!("fbt-list-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         assert!(List::read_in(&dir).unwrap_err().contains("CONFIG_DYNAMIC_FTRACE"));

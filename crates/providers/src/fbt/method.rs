@@ -1,7 +1,7 @@
-//! Which means a kernel's functions are attached by.
+//! The choice of the method that attaches to functions of the kernel.
 //!
-//! `kprobe_multi` wherever the kernel has it: one link for all, and nothing is lost where programs are preempted. Else each
-//! function by itself: by a trampoline where the types tell the kernel what to make it of, by a kprobe where not.
+//! `kprobe_multi` if the kernel has it: one link serves all functions, and no firing is lost if a program is preempted. Else each
+//! function is attached to by itself: by a trampoline if BTF has the function, by a kprobe if not.
 
 use bpf::features::Facility;
 use types::btf::{Btf, Def, KernelBtf};
@@ -11,14 +11,14 @@ use super::list::CORE;
 use crate::registry::Env;
 use crate::sites::AttachMethod;
 
-/// What each means needs of the kernel.
+/// The facility of the kernel that each method needs.
 const NEEDS: [(AttachMethod, Facility); 3] = [
     (AttachMethod::Multi, Facility::KprobeMulti),
     (AttachMethod::Fentry, Facility::Fentry),
     (AttachMethod::Kprobe, Facility::KprobePerf),
 ];
 
-/// The means that is asked for, or the best that the kernel has.
+/// The method that the user asks for, or the best that the kernel has.
 pub(super) fn choose(env: &Env<'_>) -> Result<AttachMethod, String> {
     let mut why = String::new();
     for (method, facility) in NEEDS.iter().filter(|(m, _)| env.method.is_none_or(|only| only == *m)) {
@@ -30,25 +30,25 @@ pub(super) fn choose(env: &Env<'_>) -> Result<AttachMethod, String> {
     Err(format!("this kernel lets no program attach to its functions by {why}"))
 }
 
-/// Where functions are attached one by one, many of them take minutes: only if the user wants it so.
+/// Refuses to attach to many functions one by one, which takes minutes, unless the user allows so many.
 pub(super) fn confirm(method: AttachMethod, count: usize, most: usize) -> Result<(), String> {
-    let (attach, release) = method.cost_ms();
+    let (attach, detach) = method.cost_ms();
     if method == AttachMethod::Multi || count <= most {
         return Ok(());
     }
     let minutes = |ms: u64| (ms * count as u64).div_ceil(60_000);
     Err(format!(
-        "this kernel attaches to its functions one by one: {count} take it about {} min, and about {} min to let go of; \
+        "this kernel attaches to its functions one by one: {count} take about {} min to attach, and about {} min to detach; \
          -x fbtmax={count} allows it",
         minutes(attach),
-        minutes(release)
+        minutes(detach)
     ))
 }
 
-/// Arguments that a trampoline carries at most.
+/// The greatest number of arguments of a function that a trampoline takes.
 const ARGUMENTS: usize = 6;
 
-/// The means for one function, and its id in the kernel's types where it needs one.
+/// The method for one function, and the function's BTF id if the method needs it.
 pub(super) fn of_function(
     method: AttachMethod,
     kernel: &KernelBtf,
@@ -59,7 +59,7 @@ pub(super) fn of_function(
     if method != AttachMethod::Fentry {
         return (method, 0);
     }
-    // The kernel looks a trampoline's function up by its name, which must be the only one.
+    // The kernel finds a trampoline's function by its name, which must be unique.
     let typed = (function.module == CORE && address != 0).then(|| kernel.vmlinux().ok()).flatten();
     let id = typed.and_then(|btf| {
         btf.func(function.name)
@@ -73,9 +73,12 @@ pub(super) fn of_function(
     }
 }
 
-/// The id in the kernel's types of a function whose result a program may give: whether it may the kernel says when the program is
-/// loaded.
-pub(super) fn giving(kernel: &KernelBtf, function: &Function<'_>, env: &Env<'_>) -> Result<u32, String> {
+/// The BTF id of a function whose result a clause sets. Whether that is allowed, the kernel decides when the program is loaded.
+pub(super) fn modify_return_target(
+    kernel: &KernelBtf,
+    function: &Function<'_>,
+    env: &Env<'_>,
+) -> Result<u32, String> {
     if let Some(why) = env.features.why_not(Facility::ModifyReturn) {
         return Err(format!("this kernel lets no program give a function's result ({why})"));
     }
@@ -89,7 +92,7 @@ pub(super) fn giving(kernel: &KernelBtf, function: &Function<'_>, env: &Env<'_>)
     }
 }
 
-/// A struct that is passed as it is, which not every kernel's trampolines can.
+/// True for a struct that is passed by value. Not every kernel's trampolines support it.
 fn by_value(btf: &Btf, ty: u32) -> bool {
     ty == 0 || matches!(btf.def(btf.resolve(ty)), Some(Def::Sou { .. }))
 }
@@ -99,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_one_by_one_are_asked_about() {
+    fn attaching_to_many_functions_one_by_one_needs_the_option() {
         assert_eq!(confirm(AttachMethod::Multi, 50_000, 1000), Ok(()));
         assert_eq!(confirm(AttachMethod::Fentry, 1000, 1000), Ok(()));
         let why = confirm(AttachMethod::Fentry, 38_000, 1000).unwrap_err();
-        assert!(why.contains("38000 take it about 6 min") && why.contains("-x fbtmax=38000"), "{why}");
+        assert!(why.contains("38000 take about 6 min") && why.contains("-x fbtmax=38000"), "{why}");
     }
 }

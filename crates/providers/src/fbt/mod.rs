@@ -1,10 +1,10 @@
 //! `fbt` and `rawfbt`: entry and return of every function that the kernel lets be traced.
 //!
-//! `rawfbt` has all of them; `fbt` those whose name is that of the source. What the compiler copied or cut out
-//! (`vfs_read.isra.0`, `.part.0`, `.constprop.0`) need not have the arguments of the source.
+//! `rawfbt` has all of them. `fbt` has those that the source has: a copy or part of a function that the compiler made
+//! (`vfs_read.isra.0`, `.part.0`, `.constprop.0`) may have other arguments than the function in the source.
 //!
-//! All functions hang on one link an end (`kprobe_multi`, by address): a firing knows its probe by the link's cookie. The
-//! addresses keep functions of one name apart.
+//! One link attaches to the entries of all functions, and one to the returns (`kprobe_multi`). A firing finds its probe by the
+//! cookie. Functions are attached to by address, because several may have one name.
 
 mod args;
 mod context;
@@ -31,49 +31,50 @@ use context::{ByRegisters, ByTrampoline};
 use functions::Function;
 use list::List;
 
-/// What `fbt` and `rawfbt` share: the list, read when the first of them needs it.
+/// The list of functions that `fbt` and `rawfbt` share. It is read when one of them first needs it.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedList {
     list: OnceCell<Result<List, String>>,
-    /// Of the modules that came last, with the number of their arrival.
-    came: RefCell<Option<(u32, Rc<List>)>>,
+    /// The functions of the modules that were loaded last, with the number of that event.
+    loaded: RefCell<Option<(u32, Rc<List>)>>,
 }
 
-/// Probes of modules that came later: line and end, by their ids from `first` on.
+/// Probes of modules that were loaded later, by id: the line of the function, and whether it is the return.
 #[derive(Clone)]
-struct Later {
-    first: u32,
+struct ModuleProbes {
+    first_id: u32,
     list: Rc<List>,
     places: Rc<[(u32, bool)]>,
 }
 
-impl Later {
+impl ModuleProbes {
     fn function(&self, id: u32) -> Option<(Function<'_>, bool)> {
-        let (line, on_return) = *self.places.get(id.checked_sub(self.first)? as usize)?;
+        let (line, on_return) = *self.places.get(id.checked_sub(self.first_id)? as usize)?;
         Some((self.list.at(line)?, on_return))
     }
 }
 
-impl Shared {
+impl SharedList {
     fn list(&self) -> Result<&List, &str> {
         let list = self.list.get_or_init(List::read);
         list.as_ref().map_err(String::as_str)
     }
 
-    /// Functions of modules that came later. The kernel's list has no index: it is read again, once for both providers.
-    fn came(&self, arrival: &LoadedModules<'_>) -> Rc<List> {
-        let mut came = self.came.borrow_mut();
-        match &*came {
-            Some((number, list)) if *number == arrival.number => list.clone(),
+    /// The functions of modules that were loaded later. The kernel's list has no index, so it is read again, once for both
+    /// providers.
+    fn of_modules(&self, loaded: &LoadedModules<'_>) -> Rc<List> {
+        let mut last = self.loaded.borrow_mut();
+        match &*last {
+            Some((sequence, list)) if *sequence == loaded.sequence => list.clone(),
             _ => {
                 let listed = self.list.get().and_then(|list| list.as_ref().ok());
                 let known = |module: &str| {
-                    !arrival.gone.contains(module) && listed.is_some_and(|list| list.has_module(module))
+                    !loaded.unloaded.contains(module) && listed.is_some_and(|list| list.has_module(module))
                 };
-                let new: Vec<&String> = arrival.modules.iter().filter(|m| !known(m)).collect();
+                let new: Vec<&String> = loaded.modules.iter().filter(|m| !known(m)).collect();
                 let list = List::read().unwrap_or_default();
                 let list = Rc::new(list.only(|module| new.iter().any(|n| *n == module)));
-                *came = Some((arrival.number, list.clone()));
+                *last = Some((loaded.sequence, list.clone()));
                 list
             }
         }
@@ -83,21 +84,21 @@ impl Shared {
 /// One of the two providers.
 pub(crate) struct Fbt {
     name: &'static str,
-    /// Clones are among its functions.
+    /// It also has functions that the compiler made.
     clones: bool,
-    shared: Rc<Shared>,
+    shared: Rc<SharedList>,
     kernel: Arc<KernelBtf>,
-    later: RefCell<Vec<Later>>,
+    later: RefCell<Vec<ModuleProbes>>,
 }
 
 const NAMES: [&str; 2] = ["entry", "return"];
 
-/// Each, and whether it has clones. A function's entry and return are two places, by its line.
+/// The names of the two, and whether each has functions that the compiler made.
 const PROVIDERS: [(&str, bool); 2] = [("fbt", false), ("rawfbt", true)];
 
 /// `fbt` and `rawfbt`.
 pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
-    let shared = Rc::new(Shared::default());
+    let shared = Rc::new(SharedList::default());
     PROVIDERS.map(|(name, clones)| Fbt {
         name,
         clones,
@@ -108,9 +109,9 @@ pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
 }
 
 impl Fbt {
-    /// The function of a place, and whether it is at the return.
-    fn function(&self, place: u32) -> Option<(Function<'_>, bool)> {
-        let (line, on_return) = (place / 2, place % 2 == 1);
+    /// The function of a position, and whether the probe is at the return. Line N of the list has positions 2N and 2N + 1.
+    fn function(&self, position: u32) -> Option<(Function<'_>, bool)> {
+        let (line, on_return) = (position / 2, position % 2 == 1);
         let list = self.shared.list().ok()?;
         list.at(line).filter(|f| self.has(f, on_return)).map(|f| (f, on_return))
     }
@@ -121,11 +122,11 @@ impl Fbt {
 }
 
 impl ProbeIndex for Fbt {
-    fn places(&self) -> u32 {
+    fn positions(&self) -> u32 {
         self.shared.list().map_or(0, |list| 2 * list.lines())
     }
 
-    fn each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
+    fn for_each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
         let Ok(list) = self.shared.list() else { return };
         let provider: Arc<str> = self.name.into();
         let names = NAMES.map(|name| glob_matches(&pattern.name, name).then(|| Arc::<str>::from(name)));
@@ -135,7 +136,7 @@ impl ProbeIndex for Fbt {
             if !glob_matches(&pattern.function, f.name) {
                 continue;
             }
-            // A module's functions stand together.
+            // The functions of a module follow each other.
             if *module.0 != *f.module {
                 module = (f.module.into(), glob_matches(&pattern.module, f.module));
             }
@@ -143,18 +144,18 @@ impl ProbeIndex for Fbt {
                 continue;
             }
             let mut function: Option<Arc<str>> = None;
-            for ((on_return, name), place) in [false, true].into_iter().zip(&names).zip(2 * line..) {
+            for ((on_return, name), position) in [false, true].into_iter().zip(&names).zip(2 * line..) {
                 if let Some(name) = name.as_ref().filter(|_| self.has(&f, on_return)) {
                     let function = function.get_or_insert_with(|| f.name.into()).clone();
                     let desc = ProbeDesc::new(provider.clone(), module.0.clone(), function, name.clone());
-                    give(place, desc);
+                    give(position, desc);
                 }
             }
         }
     }
 
-    fn at(&self, place: u32) -> Option<ProbeDesc> {
-        let (f, on_return) = self.function(place)?;
+    fn get(&self, position: u32) -> Option<ProbeDesc> {
+        let (f, on_return) = self.function(position)?;
         Some(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]))
     }
 }
@@ -246,8 +247,8 @@ impl Provider for Fbt {
         true
     }
 
-    fn later(&self, arrival: &LoadedModules<'_>) -> Vec<ProbeDesc> {
-        let list = self.shared.came(arrival);
+    fn probes_of(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
+        let list = self.shared.of_modules(loaded);
         let (mut places, mut found) = (Vec::new(), Vec::new());
         for (line, f) in list.starting("") {
             for on_return in [false, true].into_iter().filter(|end| self.has(&f, *end)) {
@@ -255,7 +256,7 @@ impl Provider for Fbt {
                 found.push(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]));
             }
         }
-        let later = Later { first: arrival.first, list: list.clone(), places: places.into() };
+        let later = ModuleProbes { first_id: loaded.first_id, list: list.clone(), places: places.into() };
         self.later.borrow_mut().push(later);
         found
     }
@@ -284,7 +285,7 @@ impl Provider for Fbt {
             side.push(probe);
             called.push(function);
         }
-        // Of both ends at once: the kernel is asked once.
+        // Entries and returns together, so that the kernel's code is read once.
         let all: Vec<Function<'_>> = sides.iter().flat_map(|(_, called)| called.iter().copied()).collect();
         let mut addresses = entries::of(&all).into_iter();
         let mut units = Vec::new();
@@ -295,14 +296,16 @@ impl Provider for Fbt {
             let many = side.iter().filter(|p| p.sets_result).count() > 1;
             let mut groups: Vec<(AttachMethod, Vec<(Site, &EnabledProbe)>)> = Vec::new();
             for ((probe, function), address) in side.into_iter().zip(called).zip(addresses.by_ref()) {
-                let (method, btf) =
-                    match probe.sets_result.then(|| method::giving(&self.kernel, &function, env)) {
-                        None => method::of_function(method, &self.kernel, &function, address, env),
-                        Some(Ok(id)) => (AttachMethod::Modify, id),
-                        // Of many, those are left out that cannot.
-                        Some(Err(_)) if many => (AttachMethod::Modify, 0),
-                        Some(Err(why)) => return Err(format!("return( ) in {}: {why}", probe.desc)),
-                    };
+                let (method, btf) = match probe
+                    .sets_result
+                    .then(|| method::modify_return_target(&self.kernel, &function, env))
+                {
+                    None => method::of_function(method, &self.kernel, &function, address, env),
+                    Some(Ok(id)) => (AttachMethod::Modify, id),
+                    // Of many functions, those whose result cannot be set are left out.
+                    Some(Err(_)) if many => (AttachMethod::Modify, 0),
+                    Some(Err(why)) => return Err(format!("return( ) in {}: {why}", probe.desc)),
+                };
                 let site = (Site { address, btf, probe: probe.desc.clone() }, probe);
                 match groups.iter_mut().find(|(m, _)| *m == method) {
                     Some((_, group)) => group.push(site),

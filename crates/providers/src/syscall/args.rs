@@ -1,9 +1,9 @@
 //! The types of a call's arguments.
 //!
-//! The kernel itself says them: in tracefs, where each call that is an event has a format (most kernels); else by the
-//! function that does its work, where the compiler left one (`__do_sys_NAME`; of most calls it is inlined, and what BTF has
-//! for `__x64_sys_NAME` is one pointer to registers). A few calls, most of them for 32-bit programs only, are neither:
-//! they are in [`OTHERS`]. Every pointer that a call takes points into the process.
+//! They come from the format of the call's event in tracefs, which most kernels have. Else they come from BTF, from the function
+//! that implements the call (`__do_sys_NAME`), if the compiler did not inline it. (`__x64_sys_NAME` has only a pointer to
+//! registers.) A few calls, most of them for 32-bit programs only, have neither: their types are in [`UNTYPED`]. Every pointer argument
+//! points into the process.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use types::btf::{Btf, BtfKind, Def};
 use super::names::entry;
 use crate::trace::Place;
 
-/// Arguments of a call that a kernel may have no format of.
-const OTHERS: &[(&str, &[&str])] = &[
+/// Arguments of calls for which a kernel may have no types.
+const UNTYPED: &[(&str, &[&str])] = &[
     ("_llseek", &["unsigned int", "unsigned long", "unsigned long", "long long *", "unsigned int"]),
     ("break", &["unsigned long"]),
     ("delete_module", &["const char *", "unsigned int"]),
@@ -73,10 +73,10 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("waitpid", &["int", "int *", "int"]),
 ];
 
-/// 32-bit calls that are an event under another name.
+/// 32-bit calls whose event has another name.
 const ALIASES: [(&str, &str); 2] = [("_newselect", "select"), ("ugetrlimit", "getrlimit")];
 
-/// What the kernel may call it in the names of events and functions.
+/// The names that a call may have in the names of the kernel's events and functions.
 fn names(call: &str) -> Vec<&str> {
     let alias = ALIASES.iter().find(|(n, _)| *n == call).map(|(_, e)| *e);
     let clock = |n: &&str| n.starts_with("clock_") || n.starts_with("timer");
@@ -84,7 +84,7 @@ fn names(call: &str) -> Vec<&str> {
     [Some(entry(call)), alias, wide, call.strip_suffix("32")].into_iter().flatten().collect()
 }
 
-/// Arguments of a call at its entry.
+/// The arguments of a call at its entry.
 pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
     let names = names(call);
     let format = names.iter().find_map(|n| crate::trace::format("syscalls", &format!("sys_enter_{n}")));
@@ -92,7 +92,7 @@ pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
         let own = format.fields.iter().filter(|f| f.place == Place::Here && f.name != "__syscall_nr");
         return Ok((0..).zip(own).map(|(n, f)| ArgType::text(n, f.ty.clone()).in_process()).collect());
     }
-    if let Some((_, types)) = OTHERS.iter().find(|(n, _)| *n == call) {
+    if let Some((_, types)) = UNTYPED.iter().find(|(n, _)| *n == call) {
         return Ok((0..).zip(*types).map(|(n, ty)| ArgType::text(n, *ty).in_process()).collect());
     }
     let worker = |btf: &Arc<Btf>| names.iter().find_map(|n| worker(btf, n));
@@ -102,10 +102,10 @@ pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
     })
 }
 
-/// The parameters of the function that does the work.
+/// The parameters of the function that implements a call.
 fn worker(btf: &Arc<Btf>, call: &str) -> Option<Arc<[ArgType]>> {
     let found = ["__do_sys_", "__do_compat_sys_"].iter().find_map(|p| btf.func(&format!("{p}{call}")))?;
-    // A call without arguments is handed the registers all the same.
+    // The function of a call without arguments still takes the registers.
     let registers = |ty: u32| match btf.def(btf.resolve(ty)) {
         Some(Def::Pointer(to)) => Some(btf.resolve(to)) == btf.find(&[BtfKind::Struct], "pt_regs"),
         _ => false,
@@ -114,7 +114,7 @@ fn worker(btf: &Arc<Btf>, call: &str) -> Option<Arc<[ArgType]>> {
     Some(params.map(|(n, p)| ArgType::btf(n, btf, p.ty).in_process()).collect())
 }
 
-/// What a call returns.
+/// The arguments at a call's return: the result.
 pub(super) fn of_return() -> Args {
     Ok(Arc::new([ArgType::text(0, "long"), ArgType::text(1, "long")]))
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_stand_once_in_order() {
-        assert!(OTHERS.windows(2).all(|w| w[0].0 < w[1].0));
+    fn calls_without_types_are_sorted_and_unique() {
+        assert!(UNTYPED.windows(2).all(|w| w[0].0 < w[1].0));
     }
 }

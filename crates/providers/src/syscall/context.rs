@@ -1,4 +1,4 @@
-//! How a firing of a system call knows its probe, its arguments and its result.
+//! The contexts of programs at system calls: how a firing finds its probe, its arguments and its result.
 
 use bpf::arch::{self, regs};
 use bpf::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
@@ -6,26 +6,25 @@ use bpf::program::{Context, Index};
 
 use super::names::{IA32_BASE, SPACE};
 
-/// How saved registers are read.
+/// How the saved registers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Regs {
-    /// The verifier knows the pointer (tp_btf).
+    /// Directly: the verifier knows the pointer's type (`tp_btf`).
     Direct,
-    /// By checked reads (raw_tp, functions).
+    /// With a helper (raw tracepoints and functions).
     Checked,
 }
 
-/// How a 32-bit call is told from a 64-bit one.
+/// How a program tells a 32-bit call from a 64-bit one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompatTest {
-    /// `thread_info.status` at this offset of `task_struct`, where the registers do not tell already.
+    /// By `thread_info.status`, at this offset of `task_struct`, unless the registers already show it.
     Status(i16),
-    /// The code segment of the caller, where there is no BTF: a 64-bit program that uses `int 0x80` is taken for a
-    /// 64-bit caller.
+    /// By the caller's code segment, on kernels without BTF. A 64-bit program that uses `int 0x80` counts as a 64-bit caller.
     CodeSegment,
 }
 
-/// `sys_enter(regs, id)` and `sys_exit(regs, ret)`.
+/// The context of `sys_enter(regs, id)` and `sys_exit(regs, ret)`.
 pub(super) struct ByTracepoint {
     pub(super) on_return: bool,
     pub(super) regs: Regs,
@@ -34,7 +33,7 @@ pub(super) struct ByTracepoint {
     pub(super) wide: bool,
     /// Some probed call has a 32-bit number.
     pub(super) narrow: bool,
-    /// The numbers that are probed at all, where they are few.
+    /// The call numbers that are probed, if they are few.
     pub(super) only: Vec<u32>,
 }
 
@@ -54,17 +53,17 @@ fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
     }
 }
 
-/// Goes to `unknown` unless the registers are as the 64-bit SYSCALL instruction leaves them: next address and flags once
-/// more in cx and r11. Asking the task is a call of a helper, which costs more than all the rest of a small program (19 ns
-/// where returns are guarded), these loads nothing that can be measured. An `int 0x80` shows its caller's own cx and r11; that they are the
-/// address behind it and its flags takes a caller who wants to be taken for another.
+/// Goes to `unknown` unless the registers are as the 64-bit SYSCALL instruction leaves them: cx and r11 have copies of the next
+/// address and of the flags. Reading the task takes a call of a helper, which costs more than the rest of a small program (19 ns
+/// with return thunks); these loads cost nothing measurable. After `int 0x80`, cx and r11 are the caller's own. They equal the next
+/// address and the flags only if the caller arranges it.
 fn entered_by_syscall(b: &mut Builder, saved: V, unknown: Label) {
     for (at_entry, copy) in [(regs::IP, regs::CX), (regs::FLAGS, regs::R11)] {
         let at_entry = b.load(Size::B8, saved, at_entry);
         let copy = b.load(Size::B8, saved, copy);
         b.br(Jmp::Ne, at_entry, copy, unknown);
     }
-    // Two bytes: the rest of the word is another member on kernels that know FRED.
+    // Two bytes, because kernels with FRED have another member in the rest of the word.
     let cs = b.load(Size::B2, saved, regs::CS);
     b.br(Jmp::Ne, cs, i64::from(arch::USER_CS), unknown);
 }
@@ -99,7 +98,7 @@ impl Context for ByTracepoint {
         let saved = b.load(Size::B8, ctx, 0);
         let nr =
             if self.on_return { read(b, self.regs, saved, regs::ORIG_AX) } else { b.load(Size::B8, ctx, 8) };
-        // x32 calls share the 64-bit numbers below 512. What is no number at all (-1 after sigreturn) goes out here.
+        // x32 calls share the 64-bit numbers below 512. A value that is no call number (-1 after sigreturn) leaves here.
         let nr = b.alu32(Alu::And, nr, i64::from(!arch::X32_BIT));
         if !self.only.is_empty() {
             let probed = b.label();
@@ -124,7 +123,7 @@ impl Context for ByTracepoint {
             b.jmp(out);
         }
         b.bind(done);
-        // For the verifier, which forgets the bound across the sum on some kernels.
+        // For the verifier: on some kernels it loses the bound at the addition.
         b.update(Alu::And, index, i64::from(SPACE - 1));
         Index::V(index)
     }
@@ -156,7 +155,7 @@ impl Context for ByTracepoint {
         if self.on_return { errno(b, ctx, Returned::Tracepoint) } else { b.imm(0) }
     }
 
-    /// The program, `bpf_trace_run2`; it is not so everywhere.
+    /// The program and `bpf_trace_run2`. Some kernels differ: see [`Context::behind_tracepoint`].
     fn tracer_frames(&self) -> u8 {
         2
     }
@@ -166,11 +165,11 @@ impl Context for ByTracepoint {
     }
 }
 
-/// A function `__x64_sys_NAME(const struct pt_regs *regs)`; the cookie is the index.
+/// The context of a function `__x64_sys_NAME(const struct pt_regs *regs)`. The cookie is the index.
 pub(super) struct ByFunction {
     pub(super) on_return: bool,
     pub(super) compat: CompatTest,
-    /// One probe alone: no need to ask for the cookie.
+    /// There is one probe, so the cookie is not needed.
     pub(super) single: bool,
 }
 
@@ -191,7 +190,7 @@ impl Context for ByFunction {
         else {
             return b.imm(0);
         };
-        // The function's own first argument is the caller's saved registers.
+        // The first argument of the function points to the caller's saved registers.
         let saved = b.load(Size::B8, ctx, arch::FUNCTION_ARGS[0]);
         let value = read(b, Regs::Checked, saved, *wide);
         let value = b.copy(value);
@@ -215,12 +214,12 @@ impl Context for ByFunction {
     }
 }
 
-/// Where the result of a call stands.
+/// Where a program finds the result of a call.
 #[derive(Clone, Copy)]
 enum Returned {
-    /// Second argument of `sys_exit`.
+    /// In the second argument of `sys_exit`.
     Tracepoint,
-    /// The result register.
+    /// In the result register.
     Function,
 }
 
@@ -231,10 +230,10 @@ fn raw_result(b: &mut Builder, ctx: V, at: Returned) -> V {
     }
 }
 
-/// Results from here up, unsigned, are errors (`MAX_ERRNO`).
+/// The least result, as an unsigned number, that is an error (`MAX_ERRNO`).
 const FIRST_ERROR: i64 = -4095;
 
-/// The result as D sees it: -1 where the call failed.
+/// The result in D: -1 if the call failed.
 fn result(b: &mut Builder, ctx: V, at: Returned) -> V {
     let raw = raw_result(b, ctx, at);
     let value = b.copy(raw);
@@ -245,7 +244,7 @@ fn result(b: &mut Builder, ctx: V, at: Returned) -> V {
     value
 }
 
-/// The error of a failed call, else 0. ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516) never reach a caller: EINTR.
+/// The error of a failed call, else 0. ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516) are never seen by a caller, and are EINTR.
 fn errno(b: &mut Builder, ctx: V, at: Returned) -> V {
     let raw = raw_result(b, ctx, at);
     let value = b.copy(0);

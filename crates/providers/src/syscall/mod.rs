@@ -1,12 +1,12 @@
 //! `syscall`: entry and return of every system call of the running kernel.
 //!
-//! Two means, chosen by what is enabled and what the kernel can:
-//! - *the tracepoints* `sys_enter` and `sys_exit`: one program each, whatever the number of probes. They tax every call
+//! There are two methods. The enabled probes and the kernel's facilities decide:
+//! - *the tracepoints* `sys_enter` and `sys_exit`: one program each for any number of probes. They slow down every call
 //!   of the system (about 80 ns, the kernel's slow path).
-//! - *the functions* `__x64_sys_*` by one multi-attach: no other call is taxed and nothing is lost under preemption. For
-//!   at most [`FEW`] calls, all of which fire alike by function ([`names::functions`]).
+//! - *the functions* `__x64_sys_*` by `kprobe_multi`: no other call is slowed down, and no firing is lost under preemption. Only
+//!   for at most [`CALLS_BY_FUNCTION`] calls, each of which has the same firings by function ([`names::functions`]).
 //!
-//! In both, a failed call gives -1 in `arg0` and `arg1` and its error in `errno`; the kernel's restart codes are EINTR.
+//! With both, a failed call has -1 in `arg0` and `arg1` and its error in `errno`. The kernel's restart codes are EINTR.
 
 mod args;
 mod context;
@@ -29,27 +29,27 @@ use crate::registry::{EnabledProbe, Env, Provider};
 use crate::unit::{Attach, Role, Unit};
 use context::{ByFunction, ByTracepoint, CompatTest, Regs};
 
-/// So many calls are attached by function where the kernel can.
-const FEW: usize = 8;
+/// How many calls are attached by function at most.
+const CALLS_BY_FUNCTION: usize = 8;
 
-/// Entries and returns of the calls of both tables at most, with some to come.
+/// The number of ids: more than twice the calls of both tables.
 const IDS: u32 = 1200;
 
-/// Module of all its probes, and their names.
+/// The module of all its probes, and their names.
 const MODULE: &str = "vmlinux";
 const NAMES: [&str; 2] = ["entry", "return"];
 
 /// The provider.
 pub(crate) struct Syscall {
     kernel: Arc<KernelBtf>,
-    /// Functions of the kernel that can be system calls.
+    /// Functions of the kernel that may be system calls.
     functions: OnceCell<HashSet<String>>,
-    /// Arguments at the entry of calls that somebody asked for.
+    /// Argument types at the entry of calls, once they were asked for.
     args: RefCell<HashMap<Arc<str>, Args>>,
 }
 
 impl Syscall {
-    /// Over the types of the running kernel.
+    /// The provider, with the types of the running kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Syscall {
         Syscall { kernel, functions: OnceCell::new(), args: RefCell::default() }
     }
@@ -58,8 +58,8 @@ impl Syscall {
         self.kernel.vmlinux().ok().map(|b| &**b)
     }
 
-    /// Whether the kernel has a function; `None` where there is no BTF to tell. All that is ever asked for comes from
-    /// one walk: a thousand look-ups by name would make an index of every name first.
+    /// A test of whether the kernel has a function; `None` without BTF. One pass over the types collects all candidates, because
+    /// looking up names would first make an index of all names.
     fn has(&self) -> Option<impl Fn(&str) -> bool> {
         let btf = self.btf()?;
         let all = || {
@@ -146,7 +146,7 @@ impl Provider for Syscall {
         Ok(units)
     }
 
-    /// At the tracepoint, which comes before the function.
+    /// At the tracepoint, which fires before the function.
     fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
         let entries: Vec<&EnabledProbe> = probes.iter().filter(|p| &*p.desc.name == "entry").collect();
         if entries.is_empty() || !env.features.has(Facility::SleepableCalls) {
@@ -157,18 +157,19 @@ impl Provider for Syscall {
     }
 }
 
-/// Functions of each probed call.
+/// The functions of each probed call.
 type Functions = Vec<(String, Vec<String>)>;
 
 impl Syscall {
-    /// The functions of all probed calls, where they are few, the kernel can, and all fire alike.
+    /// The functions of all probed calls, if the calls are few, the kernel has the facilities, and all have the same firings by
+    /// function.
     fn by_function(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Functions> {
         let mut calls: Vec<&str> = probes.iter().map(|p| &*p.desc.function).collect();
         calls.sort_unstable();
         calls.dedup();
-        // A function's program reads the caller's registers by checked reads, which lockdown can forbid.
+        // The program at a function reads the caller's registers with a helper, which lockdown may forbid.
         let able = |f| env.features.has(f);
-        if calls.len() > FEW || !able(Facility::KprobeMulti) || !able(Facility::ProbeRead) {
+        if calls.len() > CALLS_BY_FUNCTION || !able(Facility::KprobeMulti) || !able(Facility::ProbeRead) {
             return None;
         }
         let has = self.has()?;
@@ -211,9 +212,9 @@ impl Syscall {
                 );
             }
         };
-        // A raw tracepoint is chosen where the types are not to be had, or not to be used.
+        // A raw tracepoint is chosen if the types are missing or cannot be used.
         let compat = if typed.is_some() { self.compat_test() } else { CompatTest::CodeSegment };
-        let context = ByTracepoint { on_return, regs, compat, wide, narrow, only: only(&indexed) };
+        let context = ByTracepoint { on_return, regs, compat, wide, narrow, only: few_numbers(&indexed) };
         Ok(Unit {
             name: format!("syscall_{}", if on_return { "return" } else { "entry" }),
             role: Role::Probe,
@@ -226,8 +227,8 @@ impl Syscall {
     }
 }
 
-/// The call numbers of a few indexes, for an early test; empty where they are many.
-fn only(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
+/// The call numbers of the indexes, for an early test; empty if they are many.
+fn few_numbers(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
     let mut numbers: Vec<u32> = indexed.iter().map(|(i, _)| i % names::IA32_BASE).collect();
     numbers.sort_unstable();
     numbers.dedup();

@@ -1,22 +1,22 @@
-//! Which system calls the running kernel has, and which kernel functions they are.
+//! The system calls of the running kernel, and the kernel functions that implement them.
 //!
-//! A probe is a *name*: a 64-bit and a 32-bit caller of `openat` fire the same probe, each through its own table. In the
-//! index space of the program a 64-bit call has its number, a 32-bit call its number plus [`IA32_BASE`].
+//! A probe has a call's *name*: `openat` of a 64-bit and of a 32-bit caller is the same probe, though the numbers differ. The
+//! program's index of a 64-bit call is its number, that of a 32-bit call its number plus [`IA32_BASE`].
 //!
-//! What the kernel has is read from the functions in its BTF (`__x64_sys_*`, and `__do_sys_*` for calls without
-//! arguments). Without BTF every call of the tables is offered: a probe on a call that the kernel lacks never fires.
+//! The functions in BTF show which calls the kernel has (`__x64_sys_*`, and `__do_sys_*` for calls without arguments). Without BTF
+//! every call of the tables has probes; those of a call that the kernel lacks never fire.
 
 use super::table::{IA32, X86_64};
 
-/// First index of 32-bit calls.
+/// The index of the first 32-bit call.
 pub(super) const IA32_BASE: u32 = 512;
-/// All indexes are below this.
+/// The number of indexes.
 pub(super) const SPACE: u32 = 1024;
 
-/// How functions begin that are system calls, in any of the ways that this file asks about.
+/// The prefixes of functions that implement system calls.
 pub(super) const PREFIXES: [&str; 4] = ["__x64_sys_", "__do_sys_", "__ia32_sys_", "__ia32_compat_sys_"];
 
-/// Calls whose function is not named after them (arch/x86/entry/syscalls/syscall_64.tbl).
+/// Calls whose function has another name (arch/x86/entry/syscalls/syscall_64.tbl).
 const ENTRIES: [(&str, &str); 6] = [
     ("stat", "newstat"),
     ("fstat", "newfstat"),
@@ -26,8 +26,8 @@ const ENTRIES: [(&str, &str); 6] = [
     ("umount2", "umount"),
 ];
 
-/// Numbers that the 32-bit table keeps for calls that no kernel of this century has.
-const GONE: [&str; 21] = [
+/// Calls that no supported kernel implements. The 32-bit table still has their numbers.
+const REMOVED: [&str; 21] = [
     "break",
     "stty",
     "gtty",
@@ -51,12 +51,12 @@ const GONE: [&str; 21] = [
     "lookup_dcookie",
 ];
 
-/// Calls that functions do not see as the tracepoints do: they return twice, never, or in another image.
+/// Calls whose function has other firings than the tracepoints: they return twice, never, or in another program.
 const ONLY_TRACEPOINT: [&str; 9] =
     ["execve", "execveat", "fork", "vfork", "clone", "clone3", "exit", "exit_group", "rt_sigreturn"];
 
-/// Calls whose 32-bit function has another name than the call (syscall_32.tbl): 16-bit ids, 32-bit times, split 64-bit
-/// arguments, old structures. By function they would be missed, or taken for another call.
+/// Calls whose 32-bit function has another name than the call (syscall_32.tbl): 16-bit ids, 32-bit times, divided 64-bit arguments,
+/// old structures. By function they would be missed or confused with another call.
 const OTHER_IN_32: [&str; 73] = [
     "chown",
     "lchown",
@@ -133,29 +133,29 @@ const OTHER_IN_32: [&str; 73] = [
     "sendfile",
 ];
 
-/// Numbers of a call: 64-bit, 32-bit.
+/// The numbers of a call: 64-bit and 32-bit.
 pub(super) fn numbers(name: &str) -> (Option<u32>, Option<u32>) {
     let of = |table: &[(u16, &str)]| table.iter().find(|(_, n)| *n == name).map(|(nr, _)| u32::from(*nr));
     (of(X86_64), of(IA32))
 }
 
-/// The kernel's name of a call in `__x64_sys_NAME`.
+/// The name of a call in `__x64_sys_NAME`.
 pub(super) fn entry(name: &str) -> &str {
     ENTRIES.iter().find(|(n, _)| *n == name).map_or(name, |(_, e)| e)
 }
 
-/// Names of the calls a kernel has, in order of their numbers, the 32-bit-only ones last. `has` tells whether the kernel
-/// has a function; `None`: there is no BTF to tell.
+/// The names of the kernel's calls, in the order of their numbers; those for 32-bit programs only are last. `has` tells whether the
+/// kernel has a function; it is `None` without BTF.
 pub(super) fn calls(has: Option<&dyn Fn(&str) -> bool>) -> Vec<&'static str> {
     let known = |prefixes: &[&str], name: &str| {
         has.is_none_or(|has| prefixes.iter().any(|p| has(&format!("{p}{name}"))))
     };
     let mut names: Vec<&'static str> = Vec::new();
     for (_, name) in X86_64 {
-        let gone = GONE.contains(name) || name.starts_with("epoll_") && name.ends_with("_old");
+        let removed = REMOVED.contains(name) || name.starts_with("epoll_") && name.ends_with("_old");
         let offered = match has {
             Some(_) => known(&["__x64_sys_", "__do_sys_"], entry(name)),
-            None => !gone,
+            None => !removed,
         };
         if offered {
             names.push(name);
@@ -164,21 +164,21 @@ pub(super) fn calls(has: Option<&dyn Fn(&str) -> bool>) -> Vec<&'static str> {
     let compat = known(&["__ia32_compat_sys_", "__ia32_sys_"], "ioctl");
     for (_, name) in IA32 {
         let only_here = !X86_64.iter().any(|(_, n)| n == name);
-        if compat && only_here && !GONE.contains(name) {
+        if compat && only_here && !REMOVED.contains(name) {
             names.push(name);
         }
     }
     names
 }
 
-/// The kernel functions that are the call, for 64-bit and 32-bit callers; `None` where they do not fire alike.
+/// The kernel functions that implement a call, for 64-bit and 32-bit callers. `None` if they have other firings than the tracepoints.
 pub(super) fn functions(name: &str, has: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
     if ONLY_TRACEPOINT.contains(&name) {
         return None;
     }
     let (wide, narrow) = numbers(name);
     let mut found = Vec::new();
-    // A call without arguments is one function for both; the 32-bit symbol is an alias of it.
+    // A call without arguments has one function for both. The 32-bit symbol is an alias.
     let bare = wide.is_some()
         && !has(&format!("__x64_sys_{}", entry(name)))
         && has(&format!("__do_sys_{}", entry(name)));
@@ -218,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn the_space_holds_both_tables() {
+    fn indexes_of_both_tables_fit() {
         assert!(X86_64.iter().all(|(nr, _)| u32::from(*nr) < IA32_BASE));
         assert!(IA32.iter().all(|(nr, _)| u32::from(*nr) + IA32_BASE < SPACE));
     }
 
     #[test]
-    fn without_btf_all_but_the_gone_are_offered() {
+    fn without_btf_every_call_that_kernels_implement_is_offered() {
         let all = calls(None);
         assert!(all.contains(&"read") && all.contains(&"waitpid") && all.contains(&"mmap2"));
         assert!(!all.contains(&"create_module") && !all.contains(&"break"));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_only_where_they_fire_alike() {
+    fn only_calls_with_the_same_firings_by_function_have_functions() {
         let has = |s: &str| !s.contains("__do_") && (!s.contains("getppid") || s == "__do_sys_getppid");
         assert_eq!(functions("execve", &has), None);
         assert_eq!(functions("getuid", &has), None, "a 32-bit getuid is getuid16");

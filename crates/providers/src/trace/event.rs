@@ -1,24 +1,23 @@
-//! Programs on events: their arguments are the members of the event's record, in order.
+//! Programs on perf events of tracepoints. Their arguments are the members of the event's record, in order.
 //!
-//! A member is a number of its own width; of an array, or of a text that lies elsewhere in the record, the address is the
-//! argument, as [`probes::ArgType`] has it. The record is in the kernel's memory, and the context's address is where it begins;
-//! but to the verifier that is a pointer, with which a script may not do what it may with a number. So the address is
-//! stored and read again by a helper, of which the verifier only knows that it is some number.
+//! A member of integer type is its value. An array, or a string elsewhere in the record, is its address, as [`probes::ArgType`] has
+//! it. The record begins at the context's address. To the verifier that address is a pointer, on which arithmetic is restricted. So
+//! the address is stored and read again by a helper, after which the verifier treats it as a number.
 
 use bpf::mir::{Alu, Builder, Helper, Size, V};
 use bpf::program::{Context, Index};
 
 use super::{Field, Place};
 
-/// The record of an event.
+/// The context of a program on a perf event: the event's record.
 pub(crate) struct Record(pub(crate) Vec<Field>);
 
-/// True for a member whose address is the argument.
+/// True if the argument is the member's address.
 pub(crate) fn by_address(field: &Field) -> bool {
     field.place != Place::Here || width(field).is_none()
 }
 
-/// A number of so many bytes.
+/// The size of a member that is an integer, else `None`.
 fn width(field: &Field) -> Option<Size> {
     if field.ty.ends_with(']') || field.size == 0 || !field.offset.is_multiple_of(field.size) {
         return None;
@@ -42,7 +41,7 @@ fn number(b: &mut Builder, ctx: V) -> V {
     b.slot_load(Size::B8, read, 0)
 }
 
-/// A number of so many bytes, as the 64 bits that D has.
+/// Extends an integer of so many bytes to 64 bits.
 pub(super) fn extend(b: &mut Builder, value: V, bytes: u16, signed: bool) -> V {
     let bits = 64 - 8 * i64::from(bytes.min(8));
     if !signed || bits == 0 {

@@ -1,4 +1,4 @@
-//! What the kernel says of an event: the file `format` of its directory in tracefs.
+//! The format of an event: the file `format` in the event's directory in tracefs.
 //!
 //! ```text
 //! ID: 316
@@ -8,10 +8,10 @@
 //!         field:__data_loc char[] name;   offset:24;      size:4; signed:0;
 //! ```
 //!
-//! A `__data_loc` member is 32 bits: where the value lies in the record (low half) and how long it is; `__rel_loc` counts
-//! from its own end.
+//! A `__data_loc` member has 32 bits: the offset of the value in the record (low half) and the length. The offset of `__rel_loc`
+//! counts from the end of the member.
 
-/// Where the value of a member lies.
+/// Where the value of a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the member.
@@ -27,24 +27,24 @@ pub(crate) enum Place {
 pub(crate) struct Field {
     /// `prev_comm`
     pub(crate) name: String,
-    /// C type text: `char [16]`, `struct page *`; `string` where the value is text elsewhere.
+    /// C type: `char [16]`, `struct page *`; `string` for a text that is stored elsewhere in the record.
     pub(crate) ty: String,
     /// Bytes from the beginning of the record.
     pub(crate) offset: u16,
     /// Bytes.
     pub(crate) size: u16,
-    /// As the kernel says.
+    /// True if the kernel says that the type is signed.
     pub(crate) signed: bool,
-    /// Where its value is.
+    /// Where the value is stored.
     pub(crate) place: Place,
 }
 
-/// An event.
+/// The format of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Its number, for perf.
+    /// The event's number, for perf.
     pub(crate) id: u64,
-    /// Its own members, without those that all events have.
+    /// The members, without those that all events have in common.
     pub(crate) fields: Vec<Field>,
 }
 
@@ -100,7 +100,7 @@ fn field(line: &str) -> Option<Field> {
     })
 }
 
-/// The dimension as a number: some kernels show the name of a constant. Then the size tells it, of bytes.
+/// The array's dimensions. Some kernels show the name of a constant; the length is then the size in bytes.
 fn array(dims: &str, size: u32) -> String {
     let inner = dims.trim_start_matches('[').split(']').next().unwrap_or("");
     match inner.parse::<u32>() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_format_is_none() {
+    fn other_text_is_no_format() {
         assert_eq!(Format::parse(""), None);
         assert_eq!(Format::parse("ID: x\n"), None);
         assert_eq!(Format::parse("ID: 7\n\tfield:;\n\tfield:int;\n").map(|f| f.fields.len()), Some(0));

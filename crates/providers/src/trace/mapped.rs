@@ -1,7 +1,7 @@
-//! Members of events that are arguments of the tracepoint, or members of what those point to.
+//! Members of events that a program on the raw tracepoint can compute from the tracepoint's arguments.
 //!
-//! For these a program on the tracepoint gives what the event's record would hold, without the record. A row is only used
-//! where the kernel's types say that it holds: the argument is such a pointer, the member is as wide as the event's.
+//! Such a member is an argument, or a member of a struct that an argument points to. The raw tracepoint is cheaper than the perf
+//! event. A row of the table is used only if the kernel's types confirm it: the argument has the type, and the member has the size.
 
 use bpf::mir::{Builder, Helper, Label, Size, V};
 use bpf::program::{Context, Index};
@@ -11,8 +11,8 @@ use types::btf::{Btf, Def};
 use super::event::{by_address, extend};
 use super::{Field, Format};
 
-/// Event, its member, the argument, and in the struct that it points to the member (`task_struct.comm`); empty: the argument
-/// itself.
+/// Event, member, argument, and the member of the struct that the argument points to (`task_struct.comm`). If that is empty, the
+/// argument itself is the value.
 type Row = (&'static str, &'static str, u8, &'static str);
 
 #[rustfmt::skip]
@@ -73,39 +73,39 @@ const ROWS: &[Row] = &[
 struct Source {
     /// The argument.
     arg: u8,
-    /// Bytes into what it points to; `None`: the argument itself.
+    /// The offset in the struct that it points to; `None` for the argument itself.
     offset: Option<i16>,
-    /// Bytes, sign; 0 bytes: the address is wanted.
+    /// Size in bytes; 0 if the value is the address.
     size: u16,
     signed: bool,
 }
 
-/// A program on a tracepoint that gives what the event's record would hold.
+/// The context of a program on a raw tracepoint whose arguments are the members of the event's record.
 #[derive(Debug)]
 pub(crate) struct Mapped(Vec<(u8, Source)>);
 
 impl Mapped {
-    /// Of an event whose members `wanted` (bit N: the one at N) are asked for; `None` where one of them has no row that holds.
-    pub(crate) fn of(event: &str, format: &Format, wanted: u64, passed: &Args) -> Option<Mapped> {
+    /// For an event of whose members those in `wanted` (bit N) are used. `None` if one of them has no confirmed row.
+    pub(crate) fn of(event: &str, format: &Format, wanted: u64, args: &Args) -> Option<Mapped> {
         let wanted = (0..64).filter(|n| wanted >> n & 1 != 0);
         let source = |n: u8| {
             let field = format.fields.get(usize::from(n))?;
             let row = ROWS.iter().find(|r| (r.0, r.1) == (event, &*field.name))?;
-            Some((n, holds(row, field, passed)?))
+            Some((n, confirmed(row, field, args)?))
         };
         wanted.map(source).collect::<Option<_>>().map(Mapped)
     }
 
-    /// True where it reads what arguments point to.
+    /// True if it reads memory that arguments point to.
     pub(crate) fn reads_memory(&self) -> bool {
         self.0.iter().any(|(_, s)| s.offset.is_some() && s.size != 0)
     }
 }
 
-/// The source that a row tells, if the kernel's types agree.
-fn holds(row: &Row, field: &Field, passed: &Args) -> Option<Source> {
+/// The source of a row, if the kernel's types confirm it.
+fn confirmed(row: &Row, field: &Field, args: &Args) -> Option<Source> {
     let &(_, _, arg, path) = row;
-    let TypeRef::Btf(btf, ty) = &passed.as_ref().ok()?.get(usize::from(arg))?.native else { return None };
+    let TypeRef::Btf(btf, ty) = &args.as_ref().ok()?.get(usize::from(arg))?.native else { return None };
     let address = by_address(field);
     let size = if address { 0 } else { field.size };
     if path.is_empty() {
@@ -116,12 +116,12 @@ fn holds(row: &Row, field: &Field, passed: &Args) -> Option<Source> {
     let (tag, member) = path.split_once('.')?;
     let target = btf.resolve(target);
     let found = btf.member(target, member).filter(|f| btf.name_of(target) == tag && f.bits.is_none())?;
-    let alike = match address {
+    let same = match address {
         true => is_text(btf, found.ty) && (field.ty == "string" || field.ty.starts_with("char [")),
         false => found.size == u32::from(field.size),
     };
     let offset = i16::try_from(found.offset()).ok()?;
-    alike.then_some(Source { arg, offset: Some(offset), size, signed: field.signed })
+    same.then_some(Source { arg, offset: Some(offset), size, signed: field.signed })
 }
 
 fn is_text(btf: &Btf, ty: u32) -> bool {
@@ -153,7 +153,7 @@ impl Context for Mapped {
         extend(b, value, s.size, s.signed)
     }
 
-    /// The program, `bpf_trace_runN`; it is not so everywhere.
+    /// The program and `bpf_trace_runN`. Some kernels differ: see [`Context::behind_tracepoint`].
     fn tracer_frames(&self) -> u8 {
         2
     }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_once_in_order() {
+    fn rows_are_sorted_and_unique() {
         assert!(ROWS.windows(2).all(|w| (w[0].0, w[0].1) < (w[1].0, w[1].1)));
     }
 }

@@ -1,9 +1,9 @@
-//! The kernel's tracepoints: what `syscall`, `sdt` and `rawtp` have in common.
+//! The kernel's tracepoints: the list that `sdt` and `rawtp` share, formats of events, and types of arguments.
 //!
-//! A tracepoint has two faces. The kernel's own code passes it *arguments* (`prev`, `next`); tracefs shows it as an *event*
-//! with a *group* and the fields of a record that is made of them (`prev_comm`, `next_pid`). A program on the tracepoint
-//! itself gets the arguments (a raw tracepoint: cheap, and let go of at once), a program on the event gets the record (perf: dearer
-//! by half, and 75 ms to let go of each).
+//! A tracepoint has two interfaces. The kernel's code passes it *arguments* (`prev`, `next`). tracefs shows it as an *event*
+//! with a *group* and the fields of a record that is made from the arguments (`prev_comm`, `next_pid`). A program on the tracepoint
+//! itself gets the arguments: this is a raw tracepoint, which is cheap and detached at once. A program on the event gets the
+//! record: this is a perf event, which costs half as much again and takes the kernel 75 ms to detach.
 
 mod event;
 mod format;
@@ -35,81 +35,81 @@ pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
     Format::parse(&fs::read_to_string(root.join("events").join(group).join(event).join("format")).ok()?)
 }
 
-/// Groups that are no tracepoints: calls are what the provider `syscall` has, the others are made by tracers.
+/// Groups whose events are no tracepoints: calls are probes of the provider `syscall`, the others are made by tracers.
 const NOT_TRACEPOINTS: [&str; 3] = ["syscalls", "ftrace", "synthetic"];
 
-/// Names of probes that every script has, and no tracepoint.
-const OTHERS: [&str; 5] = ["BEGIN", "END", "ERROR", "entry", "return"];
+/// Names of common probes that no tracepoint has.
+const NOT_TRACEPOINT_NAMES: [&str; 5] = ["BEGIN", "END", "ERROR", "entry", "return"];
 
 /// Longest list of arguments that the kernel passes (`MAX_BPF_FUNC_ARGS`).
 const ARGS_MAX: usize = 12;
 
-/// The tracepoints that there are, read when first asked for.
+/// The kernel's tracepoints. Each list is read when it is first needed.
 pub(crate) struct Tracepoints {
     kernel: Arc<KernelBtf>,
     events: OnceCell<Result<Vec<(String, String)>, String>>,
-    since: RefCell<Since>,
-    /// What tracepoints pass, of those that somebody asked about.
-    passed: RefCell<HashMap<String, Args>>,
+    changes: RefCell<EventChanges>,
+    /// The arguments of tracepoints that were asked for.
+    args: RefCell<HashMap<String, Args>>,
 }
 
-/// What became of events since they were listed.
+/// Changes to the events since they were listed.
 #[derive(Default)]
-struct Since {
-    /// The number of the last arrival of modules, and what it brought.
-    arrival: Option<u32>,
-    fresh: Vec<(String, String)>,
-    /// Those that there were when last looked at.
-    there: Option<HashSet<(String, String)>>,
+struct EventChanges {
+    /// The last event of loading modules, and the events that it added.
+    sequence: Option<u32>,
+    added: Vec<(String, String)>,
+    /// The events that existed when they were last read.
+    present: Option<HashSet<(String, String)>>,
 }
 
-impl Since {
+impl EventChanges {
     fn known(&self, tracepoints: &Tracepoints) -> HashSet<(String, String)> {
         let listed = || tracepoints.events().unwrap_or_default().iter().cloned().collect();
-        self.there.clone().unwrap_or_else(listed)
+        self.present.clone().unwrap_or_else(listed)
     }
 }
 
-/// The events that there are.
+/// Reads the events that exist now.
 fn events_now() -> HashSet<(String, String)> {
     let now = bpf::sys::tracefs().map_err(String::from).and_then(read_events);
     now.unwrap_or_default().into_iter().collect()
 }
 
 impl Tracepoints {
-    /// Those of this kernel.
+    /// The tracepoints of this kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Tracepoints {
-        Tracepoints { kernel, events: OnceCell::new(), since: RefCell::default(), passed: RefCell::default() }
+        Tracepoints { kernel, events: OnceCell::new(), changes: RefCell::default(), args: RefCell::default() }
     }
 
-    /// Group and name of those that are events, in the kernel's order; or why they cannot be listed.
+    /// Group and name of the tracepoints that are events, in the kernel's order; or why they cannot be listed.
     pub(crate) fn events(&self) -> Result<&[(String, String)], String> {
         let read = || read_events(bpf::sys::tracefs()?);
         self.events.get_or_init(read).as_deref().map_err(Clone::clone)
     }
 
-    /// Those that came with modules: all that were not there before. (tracefs does not say which module an event is of.)
-    pub(crate) fn came(&self, arrival: &LoadedModules<'_>) -> Vec<(String, String)> {
-        let mut since = self.since.borrow_mut();
-        if since.arrival != Some(arrival.number) {
-            let (now, known) = (events_now(), since.known(self));
-            // What nobody knew then may be known now.
-            self.passed.borrow_mut().retain(|_, args| args.is_ok());
-            let fresh = now.difference(&known).cloned().collect();
-            *since = Since { arrival: Some(arrival.number), fresh, there: Some(now) };
+    /// Events of modules that were loaded: all that did not exist before. (tracefs does not say which module an event is of.)
+    pub(crate) fn added_by(&self, loaded: &LoadedModules<'_>) -> Vec<(String, String)> {
+        let mut changes = self.changes.borrow_mut();
+        if changes.sequence != Some(loaded.sequence) {
+            let (now, known) = (events_now(), changes.known(self));
+            // Arguments that were unknown may be known now.
+            self.args.borrow_mut().retain(|_, args| args.is_ok());
+            let added = now.difference(&known).cloned().collect();
+            *changes = EventChanges { sequence: Some(loaded.sequence), added, present: Some(now) };
         }
-        since.fresh.clone()
+        changes.added.clone()
     }
 
-    /// Modules were unloaded, and perhaps their tracepoints with them.
+    /// Modules were unloaded, and perhaps tracepoints with them.
     pub(crate) fn modules_unloaded(&self) {
-        let mut since = self.since.borrow_mut();
-        since.there = Some(since.known(self).intersection(&events_now()).cloned().collect());
+        let mut changes = self.changes.borrow_mut();
+        changes.present = Some(changes.known(self).intersection(&events_now()).cloned().collect());
     }
 
-    /// What the kernel passes to a tracepoint, by its prototype in the kernel's types.
-    pub(crate) fn passed(&self, name: &str) -> Args {
-        let mut known = self.passed.borrow_mut();
+    /// The arguments of a tracepoint, from its prototype in the kernel's types.
+    pub(crate) fn args(&self, name: &str) -> Args {
+        let mut known = self.args.borrow_mut();
         if let Some(found) = known.get(name) {
             return found.clone();
         }
@@ -126,7 +126,7 @@ impl Tracepoints {
         args.ok_or_else(|| format!("the kernel's types have no prototype of tracepoint {name}"))
     }
 
-    /// Names that the kernel's own types have: where tracefs is not to be had.
+    /// The names of tracepoints in the kernel's types, for systems without tracefs.
     pub(crate) fn typed_names(&self) -> Vec<String> {
         let Ok(btf) = self.kernel.vmlinux() else { return Vec::new() };
         let names = btf.names(&[BtfKind::Typedef]).filter_map(|n| n.strip_prefix("btf_trace_"));
@@ -142,7 +142,7 @@ fn parameters(btf: &Arc<Btf>, typedef: u32) -> Option<Arc<[ArgType]>> {
     let Some(Def::Pointer(proto)) = btf.def(btf.resolve(typedef)) else { return None };
     let Some(Def::FuncProto { params, .. }) = btf.def(proto) else { return None };
     let arg = |(n, ty): (u8, u32)| match btf.def(btf.resolve(ty)) {
-        // By value: what is in the register.
+        // Passed by value: the content of the register.
         Some(Def::Sou { .. } | Def::Array { .. }) => ArgType::text(n, "uint64_t"),
         _ => ArgType::btf(n, btf, ty),
     };
@@ -164,14 +164,14 @@ fn read_events(root: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(own.map(|(group, name)| (group.into(), name.into())).collect())
 }
 
-/// False where a pattern cannot match a tracepoint whatever there are.
+/// False if a pattern matches no tracepoint of any kernel.
 pub(crate) fn may_match(pattern: &Pattern) -> bool {
     let name = &*pattern.name;
-    let word = is_glob(name) || !OTHERS.contains(&name) && !name.contains('-');
+    let word = is_glob(name) || !NOT_TRACEPOINT_NAMES.contains(&name) && !name.contains('-');
     (pattern.function.is_empty() || is_glob(&pattern.function)) && word
 }
 
-/// What tracepoints promise: that they are there, not what they pass.
+/// The stability of tracepoints: that they exist is evolving, their arguments are private.
 pub(crate) fn stability() -> ProviderStability {
     let evolving = Attributes::new(Stability::Evolving, Stability::Evolving, Class::ISA);
     let unknown = Attributes::new(Stability::Private, Stability::Private, Class::Unknown);
@@ -190,7 +190,7 @@ mod tests {
     use probes::FieldKind;
 
     #[test]
-    fn what_every_script_says_does_not_ask_for_tracepoints() {
+    fn common_descriptions_do_not_list_tracepoints() {
         let may = |text: &str| may_match(&Pattern::parse(text, FieldKind::Name).unwrap());
         for text in ["BEGIN", "tick-1s", "read:entry", "syscall:::entry", "profile-97"] {
             assert!(!may(text), "{text}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn tracers_events_are_no_tracepoints() {
+    fn events_made_by_tracers_are_not_listed() {
         let dir = std::env::temp_dir().join(format!("dt-events-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let all = "sched:sched_switch\nkprobes:mine\nsyscalls:sys_enter_read\nsched:mine\nsynthetic:lat\n";

@@ -1,8 +1,8 @@
-//! Programs on tracepoints themselves.
+//! Programs on raw tracepoints.
 //!
-//! One program serves all tracepoints that pass the same number of arguments: the kernel refuses a program that reads more
-//! than a tracepoint passes. It tells them apart by a cookie; where raw tracepoints carry none, each has a copy of
-//! the program, which knows its number.
+//! One program serves all tracepoints with the same number of arguments, because the kernel refuses a program that reads more
+//! arguments than its tracepoint has. The program tells the tracepoints apart by a cookie. On kernels where raw tracepoints have no
+//! cookie, each tracepoint has a copy of the program, and each copy has a number.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use crate::unit::{Attach, Role, Unit};
 
 /// A probe on a tracepoint.
 pub(crate) struct RawProbe {
-    /// It.
+    /// The probe.
     pub(crate) probe: EnabledProbe,
-    /// So many arguments are passed; 0 where nobody asks for one.
+    /// The number of arguments of the tracepoint; 0 if no clause uses one.
     pub(crate) args: u8,
 }
 
-/// The units of probes on tracepoints.
+/// Plans units for probes on raw tracepoints.
 pub(crate) fn raw_units(provider: &str, probes: Vec<RawProbe>, env: &Env<'_>) -> Result<Vec<Unit>, String> {
     if probes.is_empty() {
         return Ok(Vec::new());
@@ -31,11 +31,11 @@ pub(crate) fn raw_units(provider: &str, probes: Vec<RawProbe>, env: &Env<'_>) ->
         return Err("this kernel lets no program attach to raw tracepoints".into());
     }
     let cookies = env.features.has(Facility::RawTpCookie);
-    let mut alike: BTreeMap<u8, Vec<EnabledProbe>> = BTreeMap::new();
+    let mut by_count: BTreeMap<u8, Vec<EnabledProbe>> = BTreeMap::new();
     for p in probes {
-        alike.entry(p.args).or_default().push(p.probe);
+        by_count.entry(p.args).or_default().push(p.probe);
     }
-    Ok(alike.into_iter().map(|(args, probes)| unit(provider, args, probes, cookies)).collect())
+    Ok(by_count.into_iter().map(|(args, probes)| unit(provider, args, probes, cookies)).collect())
 }
 
 fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>, cookies: bool) -> Unit {
@@ -48,12 +48,12 @@ fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>, cookies: bool) -> U
         name,
         role: Role::Probe,
         space: probes.len() as u32,
-        context: Rc::new(Passed {
+        context: Rc::new(RawContext {
             args,
-            which: match (probes.len(), cookies) {
-                (1, _) => Which::Only,
-                (_, true) => Which::Cookie,
-                (_, false) => Which::Copy,
+            selector: match (probes.len(), cookies) {
+                (1, _) => ProbeSelector::Only,
+                (_, true) => ProbeSelector::Cookie,
+                (_, false) => ProbeSelector::Copy,
             },
         }),
         attach: match probes.len() == 1 || cookies {
@@ -65,25 +65,25 @@ fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>, cookies: bool) -> U
     }
 }
 
-/// What a raw tracepoint passes.
-struct Passed {
+/// The context of a program on raw tracepoints: the arguments, 64 bits each.
+struct RawContext {
     args: u8,
-    which: Which,
+    selector: ProbeSelector,
 }
 
-/// How a program knows its probe.
-enum Which {
+/// How a program finds its probe.
+enum ProbeSelector {
     Only,
     Cookie,
     Copy,
 }
 
-impl Context for Passed {
+impl Context for RawContext {
     fn index(&self, b: &mut Builder, ctx: V, _out: Label) -> Index {
-        match self.which {
-            Which::Only => Index::Const(0),
-            Which::Cookie => Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx])),
-            Which::Copy => Index::V(b.constant(Const::Copy)),
+        match self.selector {
+            ProbeSelector::Only => Index::Const(0),
+            ProbeSelector::Cookie => Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx])),
+            ProbeSelector::Copy => Index::V(b.constant(Const::Copy)),
         }
     }
 
@@ -91,7 +91,7 @@ impl Context for Passed {
         if n < self.args { b.load(Size::B8, ctx, 8 * i16::from(n)) } else { b.imm(0) }
     }
 
-    /// The program, `bpf_trace_runN`; it is not so everywhere.
+    /// The program and `bpf_trace_runN`. Some kernels differ: see [`Context::behind_tracepoint`].
     fn tracer_frames(&self) -> u8 {
         2
     }
