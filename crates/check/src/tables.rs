@@ -1,8 +1,9 @@
-//! The words of D: built-in variables, functions, aggregating functions.
+//! The identifiers of D: built-in variables, functions, aggregating functions.
 //!
-//! One row a word; nothing else in the compiler knows a name of the language. A word that is D but is not compiled yet
-//! has its row too, so that a script gets "not supported yet" with a place instead of "undefined". Adding a built-in is
-//! a row here and an arm in `lower`.
+//! There is one row per identifier, and nothing else in the compiler knows a name of the language.
+//! An identifier of D that is not supported yet has a row too, so that a script gets "not supported
+//! yet" with a position instead of "undefined". A new built-in needs a row here and an arm in
+//! `lower`.
 
 mod functions;
 mod variables;
@@ -13,83 +14,83 @@ use crate::program::{Builtin, MemoryCall};
 pub use functions::FUNCTIONS;
 pub use variables::VARIABLES;
 
-/// What a built-in variable is.
+/// The kind of a built-in variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableKind {
-    /// Compiled.
+    /// A variable that the compiler supports.
     Builtin(Builtin),
     /// The constant zero, of the row's type.
     Null,
     /// `uregs[]`: the saved registers of the process.
     Registers,
-    /// `args[]`: arguments of the probe, as what they are.
+    /// `args[]`: typed arguments of the probe.
     TypedArgs,
-    /// D elsewhere, and without a meaning on Linux: why.
+    /// A variable of other systems that has no meaning on Linux, with the reason.
     NotOnLinux(&'static str),
-    /// What is known when the session begins; for D libraries.
+    /// A fact that is known when the session begins, for D libraries.
     Fact(Fact),
-    /// The same of each CPU: a table that is indexed by CPU.
+    /// A fact about each CPU, in a table indexed by CPU.
     CpuFact(CpuFact),
 }
 
 /// A number or string that is known when the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// Nanoseconds from boot to 1970's.
+    /// Nanoseconds from 1970 to the boot.
     Boottime,
     /// Bytes of a page.
     Pagesize,
     /// Inode of the tracer's pid namespace; 0 for the initial one.
     PidNamespace,
-    /// The machine, a string.
+    /// The machine name, a string.
     ProcessorType,
-    /// What it computes floating point with, a string.
+    /// The type of the floating-point unit, a string.
     FpuTypes,
 }
 
 /// A number that is known of each CPU when the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuFact {
-    /// The package it is in.
+    /// The package of the CPU.
     Chip,
-    /// The NUMA node it is in.
+    /// The NUMA node of the CPU.
     Node,
-    /// Its clock in MHz.
+    /// The clock of the CPU in MHz.
     Clock,
 }
 
 /// A built-in variable.
 #[derive(Clone, Copy, Debug)]
 pub struct VariableRow {
-    /// The word.
+    /// The name.
     pub name: &'static str,
-    /// Its type; where it is none of D's own, a script that names the word makes us look at the kernel's.
+    /// Its type. If the type is not one of D's own, using the name opens the kernel's types.
     pub ty: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: VariableKind,
-    /// What it promises.
+    /// Its stability attributes.
     pub attributes: Attributes,
-    /// What its value is, one line for the manual page.
+    /// Its value, as one line for the manual page.
     pub help: &'static str,
 }
 
-/// Registers that `uregs[]` has.
+/// Number of registers in `uregs[]`.
 pub const UREGS: u8 = 26;
 
-/// Functions that give a value.
+/// Functions with a value.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subroutine {
     Copyinstr,
     Strlen,
     Strtok,
-    /// An inline of the libraries, of the same name, which takes the arguments.
+    /// An inline of the libraries with the same name, which takes the arguments.
     Library,
-    /// Takes, copies or writes memory.
+    /// Allocates, copies or writes memory.
     Memory(MemoryCall),
-    /// One that is nothing but a call, by its name in the intermediate form.
+    /// A plain call of the subroutine with this name in DIF.
     Call(&'static str),
-    /// An address and a length in scratch memory, for `printm()`.
+    /// Stores an address and a length in scratch memory, for `printm()`.
     Memref,
 }
 
@@ -143,22 +144,22 @@ pub enum Aggregating {
     Llquantize,
 }
 
-/// What a function is.
+/// The kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
-    /// Gives a value.
+    /// A subroutine: it has a value.
     Subroutine(Subroutine),
-    /// Is a statement.
+    /// An action: it is a statement.
     Action(ActionKind),
-    /// Stands right of `@a =`.
+    /// An aggregating function: the right operand of `@a =`.
     Aggregating(Aggregating),
-    /// Gives a value; not compiled yet.
+    /// A subroutine that is not supported yet.
     UnsupportedSubroutine,
-    /// Gives a value that Linux has nothing for: why.
+    /// A subroutine that cannot exist on Linux, with the reason.
     SubroutineNotOnLinux(&'static str),
-    /// Is a statement; not compiled yet.
+    /// An action that is not supported yet.
     UnsupportedAction,
-    /// Is a statement that Linux gives no means for: why.
+    /// An action that cannot exist on Linux, with the reason.
     ActionNotOnLinux(&'static str),
 }
 
@@ -180,31 +181,31 @@ impl FunctionKind {
 /// A function.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionRow {
-    /// The word.
+    /// The name.
     pub name: &'static str,
     /// Return type.
     pub ret: &'static str,
-    /// Parameter types: `@` any, `[t]` optional, `...` any number.
+    /// Parameter types: `@` is any type, `[t]` is optional, `...` is any number.
     pub params: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: FunctionKind,
-    /// What it promises.
+    /// Its stability attributes.
     pub attributes: Attributes,
     /// Its arguments as the manual page writes them: `[x]` is optional, `...` any number.
     pub usage: &'static str,
-    /// What it does or gives, one line for the manual page.
+    /// Its effect or result, as one line for the manual page.
     pub help: &'static str,
 }
 
 impl FunctionRow {
-    /// An inline of the libraries.
+    /// True for an inline of the libraries.
     pub(crate) fn is_library(&self) -> bool {
         self.kind == FunctionKind::Subroutine(Subroutine::Library)
     }
 }
 
-/// Providers that scripts for other systems name and that are not here yet; a description of one is told so. `pid` goes
-/// with a number.
+/// Providers of other systems that are not supported yet; a description that names one gets this
+/// message. The name `pid` is followed by a number.
 const UNSUPPORTED_PROVIDERS: &[&str] = &[
     "cpc",
     "fpuinfo",
@@ -230,13 +231,13 @@ const UNSUPPORTED_PROVIDERS: &[&str] = &[
     "vminfo",
 ];
 
-/// True for the name of a provider that DTrace has elsewhere and not here yet.
+/// True for the name of a provider that DTrace has on other systems and that is not supported yet.
 pub fn is_unsupported_provider(name: &str) -> bool {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
     UNSUPPORTED_PROVIDERS.contains(&name) || plain == "pid"
 }
 
-/// Functions that change what they look at: only where the user allows it (`-w`).
+/// Functions with an effect on the traced system. They require `-w`.
 const DESTRUCTIVE: &[&str] = &[
     "breakpoint",
     "chill",
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_word_stands_once() {
+    fn each_identifier_has_one_row() {
         let mut words: Vec<&str> =
             VARIABLES.iter().map(|r| r.name).chain(FUNCTIONS.iter().map(|r| r.name)).collect();
         let all = words.len();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_a_description_of_one_line() {
+    fn every_row_has_a_one_line_description() {
         let all =
             VARIABLES.iter().map(|r| (r.name, r.help)).chain(FUNCTIONS.iter().map(|r| (r.name, r.help)));
         for (name, help) in all {
@@ -292,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn destructive_words_are_functions() {
+    fn the_destructive_table_names_existing_functions() {
         assert!(DESTRUCTIVE.is_sorted());
         assert!(DESTRUCTIVE.iter().all(|name| function(name).is_some()));
         assert!(!is_destructive("ftruncate") && !is_destructive("exit"));
     }
 
     #[test]
-    fn providers_of_other_systems_are_known() {
+    fn unsupported_providers_of_other_systems_are_recognised() {
         assert!(UNSUPPORTED_PROVIDERS.is_sorted());
         for name in ["io", "pid", "pid123", "nfsv3"] {
             assert!(is_unsupported_provider(name), "{name}");

@@ -1,4 +1,4 @@
-//! The functions of D, a row each: subroutines, actions, aggregating functions.
+//! The functions of D, one row each: subroutines, actions, aggregating functions.
 
 use probes::Attributes;
 
@@ -42,7 +42,7 @@ const fn later_sub(name: Text, usage: Text, help: Text) -> FunctionRow {
     row(name, "int", "...", FunctionKind::UnsupportedSubroutine, usage, help)
 }
 
-const fn nothing(name: Text, why: Text) -> FunctionRow {
+const fn sub_not_on_linux(name: Text, why: Text) -> FunctionRow {
     row(name, "void", "...", FunctionKind::SubroutineNotOnLinux(why), "...", why)
 }
 
@@ -50,7 +50,7 @@ const fn later_act(name: Text, usage: Text, help: Text) -> FunctionRow {
     row(name, "void", "...", FunctionKind::UnsupportedAction, usage, help)
 }
 
-const fn never(name: Text, why: Text) -> FunctionRow {
+const fn act_not_on_linux(name: Text, why: Text) -> FunctionRow {
     row(name, "void", "...", FunctionKind::ActionNotOnLinux(why), "...", why)
 }
 
@@ -61,7 +61,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     agg("avg", "@", Aggregating::Avg, "x", "average"),
     call("basename", "string", "string", "path", "last component of a path"),
     mem("bcopy", "void", "void *, void *, size_t", MemoryCall::Bcopy, "from, to, n", "copy n bytes from kernel memory, a variable or scratch memory to scratch memory"),
-    never("breakpoint", "the kernel lets no program of ours enter its debugger"),
+    act_not_on_linux("breakpoint", "the kernel lets no program of ours enter its debugger"),
     act("chill", "void", "int", ActionKind::Chill, "ns", "hold the CPU for ns nanoseconds, at most half a second in each second"),
     call("cleanpath", "string", "string", "path", "the path without //, /./ and /x/../; symbolic links are not followed"),
     act("clear", "void", "...", ActionKind::Clear, "@a", "set the values of an aggregation to 0 and keep its keys"),
@@ -76,7 +76,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("_fullpath", "string", "struct path *", "p", "path from the root of the system"),
     call("_mountpoint", "string", "struct path *", "p", "mount point of a path"),
     call("d_path", "string", "struct path *", "p", "the path of a struct path, as the process sees it"),
-    nothing("ddi_pathname", "Linux has no device tree of this kind: see the args of the io provider"),
+    sub_not_on_linux("ddi_pathname", "Linux has no device tree of this kind: see the args of the io provider"),
     act("denormalize", "void", "...", ActionKind::Denormalize, "@a", "end the effect of normalize()"),
     call("dirname", "string", "string", "path", "the path without its last component"),
     later_act("discard", "id", "drop the records of a speculation"),
@@ -97,8 +97,8 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("json", "string", "string, string", "s, element", "element of a JSON document, such as \"a.b[2]\"; NULL where there is none"),
     act("jstack", "stack", "...", ActionKind::Jstack, "[frames[, strsize]]", "record the user stack, with the limits jstackframes and jstackstrsize"),
     call("link_ntop", "string", "int, void *", "type, p", "text of the hardware address at p; type is ARPHRD_ETHER or ARPHRD_INFINIBAND"),
-    nothing("kdebug_trace", "it is a facility of macOS"),
-    nothing("kdebug_trace_string", "it is a facility of macOS"),
+    sub_not_on_linux("kdebug_trace", "it is a facility of macOS"),
+    sub_not_on_linux("kdebug_trace_string", "it is a facility of macOS"),
     agg("llquantize", "@, @, @, @, @, ...", Aggregating::Llquantize, "x, factor, low, high, steps[, weight]", "distribution by powers of factor, each in equal steps"),
     call("lltostr", "string", "int64_t, [int]", "n[, base]", "text of a number"),
     agg("lquantize", "@, @, @, ...", Aggregating::Lquantize, "x, low, high[, step[, weight]]", "distribution in equal steps"),
@@ -107,25 +107,25 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("memstr", "string", "void *, char, size_t", "address, c, n", "the n - 1 bytes at an address, with the character c for each NUL"),
     agg("min", "@", Aggregating::Min, "x", "least value"),
     act("mod", "_symaddr", "uintptr_t", ActionKind::Mod, "address", "name of the kernel module at an address"),
-    nothing("msgdsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
-    nothing("msgsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
+    sub_not_on_linux("msgdsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
+    sub_not_on_linux("msgsize", "Linux has no STREAMS messages; a socket buffer has its length in its member len"),
     sub("mutex_owned", "int", "...", Subroutine::Library, "mutex", "1 where this thread holds the mutex"),
     sub("mutex_owner", "int", "...", Subroutine::Library, "mutex", "the thread that holds the mutex"),
     sub("mutex_type_adaptive", "int", "...", Subroutine::Library, "mutex", "1: all mutexes of Linux are adaptive"),
     sub("mutex_type_spin", "int", "...", Subroutine::Library, "mutex", "0: no mutex of Linux is a spin mutex"),
-    nothing("mtons", "it converts the time unit of macOS; times here are nanoseconds"),
+    sub_not_on_linux("mtons", "it converts the time unit of macOS; times here are nanoseconds"),
     act("normalize", "void", "...", ActionKind::Normalize, "@a, n", "divide the printed values of an aggregation by n"),
     sub("ntohl", "uint32_t", "uint32_t", Subroutine::Call("htonl"), "n", "32 bits in the byte order of the machine"),
     sub("ntohll", "uint64_t", "uint64_t", Subroutine::Call("htonll"), "n", "64 bits in the byte order of the machine"),
     sub("ntohs", "uint16_t", "uint16_t", Subroutine::Call("htons"), "n", "16 bits in the byte order of the machine"),
-    never("panic", "the kernel lets no program of ours stop it"),
-    never("pcap", "use tracemem( ), or tcpdump, which filters packets in the kernel"),
+    act_not_on_linux("panic", "the kernel lets no program of ours stop it"),
+    act_not_on_linux("pcap", "use tracemem( ), or tcpdump, which filters packets in the kernel"),
     act("print", "void", "@", ActionKind::Print, "x", "record a value and print it by its type, with all its members"),
     act("printa", "void", "@, ...", ActionKind::Printa, "[format, ]@a, ...", "print aggregations now; with a format, one row for each key"),
     act("printf", "void", "@, ...", ActionKind::Printf, "format, ...", "record values and print them by a format"),
     act("printm", "void", "@, @", ActionKind::Printm, "n, memref(address, length)", "record memory and print it as a dump of at most n bytes"),
     call("progenyof", "int", "pid_t", "pid", "1 where the process is pid or descends from it"),
-    nothing("ptrauth_strip", "addresses of the kernel carry no signature that D sees"),
+    sub_not_on_linux("ptrauth_strip", "addresses of the kernel carry no signature that D sees"),
     agg("quantize", "@, ...", Aggregating::Quantize, "x[, weight]", "distribution by powers of two"),
     act("raise", "void", "int", ActionKind::Raise, "signal", "send a signal to the process"),
     call("rand", "int", "", "", "random number from 0 to 2147483647; not for secrets"),
@@ -149,9 +149,9 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("strtoll", "int64_t", "string, [int]", "s[, base]", "the number at the start of s"),
     call("substr", "string", "string, int, [int]", "s, from[, n]", "part of a string; a negative from counts from the end"),
     agg("sum", "@", Aggregating::Sum, "x", "sum of the values"),
-    nothing("sx_exclusive_held", "sx locks are FreeBSD's: see rw_write_held( )"),
-    nothing("sx_isexclusive", "sx locks are FreeBSD's: see rw_iswriter( )"),
-    nothing("sx_shared_held", "sx locks are FreeBSD's: see rw_read_held( )"),
+    sub_not_on_linux("sx_exclusive_held", "sx locks are FreeBSD's: see rw_write_held( )"),
+    sub_not_on_linux("sx_isexclusive", "sx locks are FreeBSD's: see rw_iswriter( )"),
+    sub_not_on_linux("sx_shared_held", "sx locks are FreeBSD's: see rw_read_held( )"),
     act("sym", "_symaddr", "uintptr_t", ActionKind::Sym, "address", "kernel symbol at an address"),
     act("system", "void", "@, ...", ActionKind::System, "format, ...", "run a command of the shell"),
     call("tolower", "string", "string", "s", "s with small letters; ASCII only"),
@@ -164,5 +164,5 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("umod", "_usymaddr", "uintptr_t", ActionKind::Umod, "address", "file that is mapped at an address of the process"),
     act("ustack", "stack", "...", ActionKind::Ustack, "[frames]", "record the user stack"),
     act("usym", "_usymaddr", "uintptr_t", ActionKind::Usym, "address", "symbol at an address of the process"),
-    nothing("vm_kernel_addrperm", "it hides addresses of the kernel on macOS; here they are shown as they are"),
+    sub_not_on_linux("vm_kernel_addrperm", "it hides addresses of the kernel on macOS; here they are shown as they are"),
 ];

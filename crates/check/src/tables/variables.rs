@@ -1,4 +1,4 @@
-//! The built-in variables of D, a row each.
+//! The built-in variables of D, one row each.
 
 use probes::{Attributes, Class, Stability};
 
@@ -19,7 +19,7 @@ const fn foreign(name: &'static str, why: &'static str) -> VariableRow {
     }
 }
 
-/// Names with `_` before them are for D libraries.
+/// Names with a leading `_` are for D libraries.
 const fn fact(name: &'static str, ty: &'static str, kind: VariableKind, help: &'static str) -> VariableRow {
     VariableRow { name, ty, kind, attributes: Attributes::STABLE, help }
 }

@@ -1,4 +1,4 @@
-/* What is wrong once is said once: uses of a name that was declared wrongly are silent. */
+/* One error causes one message: uses of a name whose declaration failed are silent. */
 inline int f[int a] = a + 1;
 inline string s = 5;
 u64 big;

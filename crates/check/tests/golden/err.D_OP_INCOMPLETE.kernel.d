@@ -1,4 +1,4 @@
-/* The kernel only declares it; no module that is loaded defines it. */
+/* The kernel only declares this type, and no loaded module defines it. */
 BEGIN {
 	trace(curthread->mm->pgd);
 	trace(sizeof (struct mm_struct));

@@ -1,4 +1,4 @@
-/* What a clause promises is the least of what it uses; a pragma speaks for an inline whatever is in it. */
+/* The attributes of a clause are the minimum over what it uses. A pragma sets those of an inline. */
 #pragma D attributes Stable/Stable/Common covered
 inline int covered = htons(1);
 inline int uncovered = htons(1) + pid;

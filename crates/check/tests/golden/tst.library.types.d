@@ -1,4 +1,4 @@
-/* What the program has is its own, whatever a library calls so. */
+/* A name that the program defines is the program's, even if a library defines it too. */
 typedef short uint;
 typedef struct mine { int a; } processorid_t;
 typedef enum { B_FALSE = 5, B_TRUE } boolean_t;

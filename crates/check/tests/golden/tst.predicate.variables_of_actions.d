@@ -1,10 +1,10 @@
-/* Only the actions say what type these have. */
+/* Only the actions determine the types of these variables. */
 BEGIN /self->last == 0/ { self->last = 1; }
 BEGIN /!seen[pid, execname]/ { seen[pid, execname] = timestamp; }
 BEGIN /this->n < 3 && name != "x"/ { this->n = (char)4; name = execname; }
-/* The predicate has what the actions want. */
+/* The predicate defines the variable that the actions use. */
 BEGIN /(first = (short)5) != 0/ { trace(first); }
-/* Both assign: the actions' type counts. */
+/* Both assign: the type of the actions takes effect. */
 BEGIN /(both = 1) != 0/ { both = (long)2; }
 /* Divided by if. */
 BEGIN /self->depth == 0/ { if (pid > 1) { self->depth = (short)1; } else { trace(self->depth); } }
