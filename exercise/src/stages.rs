@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use check::{Context, Options};
-use diagnostics::{Sink, SourceKind, SourceMap};
+use check::{Checked, Context, Options};
+use diagnostics::{Sink, SourceKind, SourceMap, Style, report};
 use dif::ir::Module;
 use syntax::ParseMode;
 use syntax::macros::MacroEnv;
@@ -30,6 +30,12 @@ pub fn parse(text: &str) {
     }
 }
 
+/// The errors in a text as a user sees them; runs the front end alone.
+pub fn errors(text: &str) -> Vec<String> {
+    let (_, map, sink) = checked(text, 256, None);
+    report(&sink.into_sorted(), &map, Style::Excerpts)
+}
+
 /// Compiles a text to optimized DIF. `Err` is a bug: the DIF verifier rejects the code.
 pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
     let (mut module, map) = match lowered(text, strsize, kernel)? {
@@ -41,8 +47,8 @@ pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Resu
     Ok(Compiled::Module(module, map))
 }
 
-/// Compiles a text to DIF as the front end emits it.
-pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
+/// Checks a text. The program may be lowered if there are no errors.
+fn checked(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> (Checked, SourceMap, Sink) {
     let (mut map, mut sink) = (SourceMap::default(), Sink::default());
     let file = map.add(SourceKind::Script, "test.d", text);
     let macros = MacroEnv::default();
@@ -55,6 +61,12 @@ pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Resu
     let cx =
         Context { types: &types, catalog: &catalog, symbols: &(), map: &map, libraries: &libraries, options };
     let checked = check::check(&[program], &cx, &mut sink);
+    (checked, map, sink)
+}
+
+/// Compiles a text to DIF as the front end emits it.
+pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
+    let (checked, map, sink) = checked(text, strsize, kernel);
     if !sink.is_empty() {
         let messages = sink.into_sorted();
         return Ok(Compiled::Rejected(messages.iter().map(|d| d.render(&map, true) + "\n").collect()));

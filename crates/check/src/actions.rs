@@ -381,12 +381,13 @@ impl Checker<'_> {
         let name = agg.name.text.as_str();
         match self.agg(name) {
             Some(id) => Ok(id),
-            None if self.bad_aggs.iter().any(|b| b == name) => Err(Wrong),
+            None if self.is_bad_agg(name) => Err(Wrong),
             None => {
                 self.begins_later(unknown, None, name, arg.span)?;
+                self.not_doubtful(name)?;
                 let known = self.aggs.iter().map(|a| a.name.as_str());
-                let help =
-                    diagnostics::nearest(name, known).map(|n| crate::session::did_you_mean(&format!("@{n}")));
+                let near = self.sink.may_suggest().then(|| diagnostics::nearest(name, known)).flatten();
+                let help = near.map(|n| crate::session::did_you_mean(&format!("@{n}")));
                 self.fail_with(unknown, arg.span, format!("undefined aggregation: @{name}"), help)
             }
         }

@@ -16,8 +16,8 @@ impl Checker<'_> {
     pub(crate) fn aggregate(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
         let name = agg.name.text.clone();
         let out = self.aggregate_inner(agg, value, span);
-        if out.is_err() && self.agg(&name).is_none() {
-            self.bad_aggs.push(name);
+        if out.is_err() {
+            self.add_bad_agg(name);
         }
         out
     }
@@ -37,8 +37,7 @@ impl Checker<'_> {
             }
             None => {
                 let key = keys.iter().map(|k| (k.ty, k.column)).collect();
-                self.aggs.push(AggInfo { name: agg.name.text.clone(), func, key, span: agg.name.span });
-                AggId(self.aggs.len() as u32 - 1)
+                self.add_agg(AggInfo { name: agg.name.text.clone(), func, key, span: agg.name.span })
             }
         };
         let signature: Vec<TypeId> = self.aggs[id.0 as usize].key.iter().map(|(ty, _)| *ty).collect();
@@ -79,7 +78,7 @@ impl Checker<'_> {
             self.same_parameters(info.func, func, call)?;
             return Ok(Some(id));
         }
-        let (line, _) = self.cx.map.line_column(info.span.file, info.span.start);
+        let line = self.cx.map.line_number(info.span.file, info.span.start);
         let message = format!(
             "aggregation redefined: @{name}\n\t current: @{name} = {}( )\n\tprevious: @{name} = {}( ) : line {line}",
             func.name(),

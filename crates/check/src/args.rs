@@ -53,6 +53,9 @@ impl Checker<'_> {
             );
             return self.fail(Tag::D_PROTO_ARG, key.span, message);
         };
+        if self.recovery.wrong_description {
+            return Err(Wrong);
+        }
         let Some(described) = self.args.described.clone() else {
             let message = "args[ ] may not be referenced outside of a probe clause";
             return self.fail(Tag::D_ARGS_NONE, span, message);
@@ -170,6 +173,7 @@ impl Checker<'_> {
             Some(translator) => Ok(self.translated(translator, pointer, value, span)),
             None if self.types.compatible(native, shown) => Ok(Expr { ty: shown, ..value }),
             None => {
+                self.not_doubtful_type(output)?;
                 let message = format!(
                     "translator for args[{n}] from {} to {} is not defined",
                     self.name(native),

@@ -40,7 +40,11 @@ impl Checker<'_> {
             let message = format!("{kind} '{word}' may not be referenced as a function");
             return self.fail(Tag::D_FUNC_IDKIND, callee.span, message);
         }
-        let near = || nearest(word, tables::FUNCTIONS.iter().map(|r| r.name)).map(did_you_mean);
+        self.not_doubtful(word)?;
+        let near = || {
+            let words = tables::FUNCTIONS.iter().map(|r| r.name);
+            self.sink.may_suggest().then(|| nearest(word, words)).flatten().map(did_you_mean)
+        };
         let help = self.too_young(word).or_else(near);
         self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
     }

@@ -10,7 +10,9 @@ use syntax::ast;
 use types::TypeId;
 
 use crate::args::{ArgsOf, Described};
-use crate::program::{Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Stmt, StmtKind};
+use crate::program::{
+    Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Scope, Stmt, StmtKind,
+};
 use crate::session::{Checker, Checks, ClauseState, did_you_mean};
 use crate::tables::{FunctionKind, is_unsupported_provider};
 
@@ -56,11 +58,13 @@ impl Checker<'_> {
     /// the clauses that come of it.
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
         let described = self.descriptions(&clause.probes, program);
+        self.recovery.wrong_description = described.len() < clause.probes.len();
         let waits = self.cx.options.zdefs && described.iter().all(|d| d.probes.is_empty());
         match waits {
             true => self.clause_without_probes(clause, program, described),
             false => self.clause_with(clause, program, described),
         }
+        self.recovery.wrong_description = false;
     }
 
     pub(crate) fn clause_with(&mut self, clause: &ast::Clause, program: usize, mut rest: Vec<Described>) {
@@ -156,16 +160,28 @@ impl Checker<'_> {
         }
     }
 
-    /// Forgets what came after a mark; the complaints. What former clauses have keeps the keys that it was used with: they
-    /// will be used so again.
+    /// Removes what was added after a mark, and returns the errors.
     pub(crate) fn roll_back(&mut self, to: &Mark) -> Vec<Diagnostic> {
-        for var in self.vars.drain(to.vars..) {
-            self.var_names.remove(&(var.scope, var.name));
-        }
-        self.aggs.truncate(to.aggs);
-        self.bad_aggs.truncate(to.bad_aggs);
-        self.clauses.truncate(to.clauses);
+        self.forget(to);
         self.sink.take_back(to.faults)
+    }
+
+    /// Removes what was added after a mark, but for the errors; returns the names of variables (with a scope) and
+    /// aggregations. Arrays and aggregations of former clauses keep the keys that they were used with: they will be used
+    /// so again.
+    pub(crate) fn forget(&mut self, to: &Mark) -> Vec<(Option<Scope>, String)> {
+        let mut names = Vec::new();
+        for var in self.vars.drain(to.vars..) {
+            self.var_names.remove(&(var.scope, var.name.clone()));
+            names.push((Some(var.scope), var.name));
+        }
+        let aggs = self.aggs.drain(to.aggs..).map(|agg| agg.name);
+        for name in aggs.chain(self.bad_aggs.drain(to.bad_aggs..)) {
+            self.agg_names.remove(&name);
+            names.push((None, name));
+        }
+        self.clauses.truncate(to.clauses);
+        names
     }
 
     /// From here on, what is recorded belongs to a clause of its own.
@@ -383,6 +399,9 @@ impl Checker<'_> {
 
     /// The first field, from the left, that no probe has, and what is near to it.
     fn near_probe(&self, pattern: &Pattern) -> Option<String> {
+        if !self.sink.may_suggest() {
+            return None;
+        }
         let catalog = self.cx.catalog;
         let near = |wrong: &str, known: &[String]| {
             if wrong.is_empty() || is_glob(wrong) || known.iter().any(|k| k == wrong) {

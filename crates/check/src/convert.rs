@@ -61,6 +61,7 @@ impl Checker<'_> {
             "operator * cannot be applied to a forward declaration: no {} definition is available",
             self.name(ty)
         );
+        self.not_doubtful_type(ty)?;
         let help = self.near_tag(ty);
         self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help)
     }

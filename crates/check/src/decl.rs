@@ -95,6 +95,7 @@ impl Checker<'_> {
             self.uses_type(ty, span);
             return Ok(ty);
         }
+        self.not_doubtful(name)?;
         let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
         let prefix = module.map_or(String::new(), |m| format!("{}`", m.text));
         let message = format!("failed to resolve type {keyword}{prefix}{name}: Unknown type name");
@@ -208,6 +209,9 @@ impl Checker<'_> {
             LayoutError::TooBig(i) => (Tag::D_DECL_ARRBIG, i, "member too big"),
             LayoutError::NotSou => (Tag::D_UNKNOWN, 0, "not a struct or union"),
         };
+        if let (LayoutError::Incomplete(_), Some(decl)) = (error, decls.get(i)) {
+            self.not_doubtful_type(decl.ty)?;
+        }
         let at = spans.get(i).copied().unwrap_or(span);
         let name = decls.get(i).map_or("", |d| d.name.as_str());
         self.fail(tag, at, format!("{what}: {name}"))
@@ -236,14 +240,23 @@ impl Checker<'_> {
             let message = format!("type redeclared: enum {}", tag.unwrap_or_default());
             return self.fail(Tag::D_DECL_TYPERED, span, message);
         }
+        let outside = self.bound.last().cloned().unwrap_or_default();
+        let list = self.with_bound(outside, |c| c.enumerator_values(id, enumerators))?;
+        self.types.define_enum(id, &list);
+        Ok(id)
+    }
+
+    /// The values of the enumerators of `id`, each of which is bound to its value for the rest of the list.
+    fn enumerator_values<'e>(
+        &mut self,
+        id: TypeId,
+        enumerators: &'e [ast::Enumerator],
+    ) -> Checks<Vec<(&'e str, i64)>> {
         let mut list: Vec<(&str, i64)> = Vec::new();
         let mut next = 0i64;
         for e in enumerators {
             if let Some(value) = &e.value {
-                // Those before it in the list are known already.
-                let mut names = self.bound.last().cloned().unwrap_or_default();
-                names.extend(list.iter().map(|(n, v)| ((*n).to_owned(), self.int(*v, id, e.span))));
-                let Some(v) = self.with_bound(names, |c| c.known_value(value))? else {
+                let Some(v) = self.known_value(value)? else {
                     let message = format!(
                         "enumerator '{}' must be assigned to an integral constant expression",
                         e.name.text
@@ -263,19 +276,25 @@ impl Checker<'_> {
                 return self.fail(Tag::D_DECL_IDRED, e.name.span, message);
             }
             list.push((&e.name.text, next));
+            // Those after it in the list may name it.
+            let known = self.int(next, id, e.span);
+            if let Some(names) = self.bound.last_mut() {
+                names.entry(e.name.text.clone()).or_insert(known);
+            }
             next += 1;
         }
-        self.types.define_enum(id, &list);
-        Ok(id)
+        Ok(list)
     }
 
     /// The value of an expression that is to be constant; `None` for one that is not, or that names what there is not.
     fn known_value(&mut self, e: &ast::Expr) -> Checks<Option<i64>> {
-        let outside = std::mem::take(self.sink);
+        let outside = self.sink.divert();
         let value = self.value(e);
-        let inside = std::mem::replace(self.sink, outside);
+        let inside = self.sink.restore(outside);
         match value {
-            Err(Wrong) if inside.iter().all(|d| d.tag == Tag::D_IDENT_UNDEF) => Ok(None),
+            Err(Wrong) if !inside.is_empty() && inside.iter().all(|d| d.tag == Tag::D_IDENT_UNDEF) => {
+                Ok(None)
+            }
             value => {
                 inside.iter().for_each(|d| self.sink.push(d.clone()));
                 Ok(value?.as_const())
@@ -445,6 +464,7 @@ impl Checker<'_> {
         }
         if self.types.is_sou(object) && self.types.size(object).is_none() {
             let message = format!("incomplete struct/union/enum {}: {word}", self.name(ty));
+            self.not_doubtful_type(object)?;
             let help = self.near_tag(object);
             return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, help);
         }

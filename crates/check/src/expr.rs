@@ -1,13 +1,13 @@
 //! Expressions: constants, names, unary operators, members, `sizeof` and similar operators.
 
 use arith::UnOp;
-use diagnostics::{Span, Tag, nearest};
+use diagnostics::{Span, Tag};
 use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
 
 use crate::objects::in_element;
 use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
-use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
+use crate::session::{Checker, Checks, VarType, Wrong};
 use crate::tables::{self, Fact, VariableKind};
 
 /// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
@@ -187,6 +187,7 @@ impl Checker<'_> {
     /// Complains about a global name that is nothing.
     pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> Checks<T> {
         self.begins_later(Tag::D_IDENT_UNDEF, Some(Scope::Global), word, span)?;
+        self.not_doubtful(word)?;
         let help = self.too_young(word).or_else(|| self.near_name(word));
         let message = format!("failed to resolve {word}: Unknown variable name");
         self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
@@ -212,6 +213,7 @@ impl Checker<'_> {
 
     pub(crate) fn undefined<T>(&mut self, scope: Scope, name: &str, span: Span) -> Checks<T> {
         self.begins_later(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
+        self.not_doubtful(name)?;
         let help = self.near_var(scope, name);
         let message = format!("{}{name} has not yet been declared or assigned", scope.prefix());
         self.fail_with(Tag::D_VAR_UNDEF, span, message, help)
@@ -401,12 +403,12 @@ impl Checker<'_> {
             let message = format!(
                 "operator {op} cannot be applied to a forward declaration: no {type_name} definition is available"
             );
+            self.not_doubtful_type(object.ty)?;
             let help = self.near_tag(object.ty);
             return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help);
         }
         let Some(found) = self.types.member(object.ty, &name.text) else {
-            let names = self.types.member_names(object.ty);
-            let help = nearest(&name.text, names.iter().map(|n| &**n)).map(did_you_mean);
+            let help = self.near_member(object.ty, &name.text);
             let message = format!("{} is not a member of {type_name}", name.text);
             return self.fail_with(Tag::D_TYPE_MEMBER, name.span, message, help);
         };
@@ -490,6 +492,7 @@ impl Checker<'_> {
                 Ok(self.int(size as i64, ty, span))
             }
             _ => {
+                self.not_doubtful_type(ty)?;
                 let help = self.near_tag(ty);
                 let message = "cannot apply sizeof to an operand of unknown size";
                 self.fail_with(Tag::D_SIZEOF_TYPE, span, message, help)
@@ -503,8 +506,8 @@ impl Checker<'_> {
             return self.fail(Tag::D_OFFSETOF_TYPE, span, "offsetof operand must be a struct or union type");
         }
         let Some(found) = self.types.member(ty, &member.text) else {
-            let names = self.types.member_names(ty);
-            let help = nearest(&member.text, names.iter().map(|n| &**n)).map(did_you_mean);
+            self.not_doubtful_type(ty)?;
+            let help = self.near_member(ty, &member.text);
             let help = if self.types.size(ty).is_none() { self.near_tag(ty) } else { help };
             let message = format!("{} is not a member of {}", member.text, self.name(ty));
             return self.fail_with(Tag::D_TYPE_MEMBER, member.span, message, help);

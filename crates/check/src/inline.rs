@@ -4,6 +4,7 @@
 //! value, and in a predicate of another probe another meaning. What came out as a constant at its definition stays one.
 //! A parameter is a name bound to the argument, converted once ([`Checker::bind`]).
 
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use diagnostics::{SourceKind, Span, Tag};
@@ -136,8 +137,9 @@ impl Checker<'_> {
             None => None,
             Some(params) => {
                 let list = self.prototype(params, Rules::INLINE)?;
-                for (i, (name, _, span)) in list.iter().enumerate() {
-                    if list[..i].iter().any(|(n, ..)| n == name) {
+                let mut names = HashSet::with_capacity(list.len());
+                for (name, _, span) in &list {
+                    if !names.insert(name.as_str()) {
                         let message = format!("identifier redeclared: {name}");
                         return self.fail(Tag::D_DECL_IDRED, *span, message);
                     }
@@ -189,7 +191,7 @@ impl Checker<'_> {
             self.uses("scalar", word, attributes, span);
             return Ok(Expr { span, ..constant.clone() });
         }
-        self.expand(word, info, Vec::new(), span)
+        self.expand(word, info, HashMap::new(), span)
     }
 
     /// `name[arguments]`, `shown` so in messages.
@@ -211,7 +213,7 @@ impl Checker<'_> {
             );
             return self.fail(Tag::D_PROTO_LEN, span, message);
         }
-        let mut bound = Vec::with_capacity(values.len());
+        let mut bound = HashMap::with_capacity(values.len());
         let mut outer = Vec::new();
         for (i, ((name, ty), value)) in params.iter().zip(values).enumerate() {
             let translated = self.is_translated_to(&value, *ty);
@@ -226,7 +228,7 @@ impl Checker<'_> {
             }
             let value = if translated { value } else { self.coerce(value, *ty) };
             let (value, before) = self.bind(value);
-            bound.push((name.clone(), value));
+            bound.insert(name.clone(), value);
             outer.push(before);
         }
         let out = self.expand(word, info, bound, span)?;
@@ -237,7 +239,7 @@ impl Checker<'_> {
         &mut self,
         word: &str,
         info: &InlineInfo,
-        bound: Vec<(String, Expr)>,
+        bound: HashMap<String, Expr>,
         span: Span,
     ) -> Checks<Expr> {
         self.expansions += 1;

@@ -16,6 +16,7 @@
 //!  memory      trace(), print(), tracemem(): memory as it is
 //!  translate   translators, defined();  cpus: what is known of each CPU
 //!  aggregates  @a[k] = f(x); quantize: its parameters;  columns: what a key column is, joined over all uses
+//!  recovery    errors that follow from others
 //!  program     the result
 //! ```
 //!
@@ -50,6 +51,7 @@ mod printf;
 pub mod program;
 mod promise;
 mod quantize;
+mod recovery;
 mod session;
 mod symbols;
 pub mod tables;
@@ -110,21 +112,19 @@ pub fn check_more(
 impl Checker<'_> {
     fn program(&mut self, program: &Program, index: usize) {
         let mut anything = false;
+        self.doubt_unparsed(program);
         for item in &program.items {
-            match item {
-                Item::Clause(clause) => self.clause(clause, index),
-                Item::Declaration(d) => self.declaration(d),
-                Item::Inline(inline) => self.inline(inline),
-                Item::Translator(t) => self.translator(t),
+            anything |= !matches!(item, Item::Pragma(_));
+            self.recovering(item, |checker| match item {
+                Item::Clause(clause) => checker.clause(clause, index),
+                Item::Declaration(d) => checker.declaration(d),
+                Item::Inline(inline) => checker.inline(inline),
+                Item::Translator(t) => checker.translator(t),
                 Item::Provider(p) => {
-                    let _: Result<(), _> = self.unsupported(p.span, "a provider definition");
+                    let _: Result<(), _> = checker.unsupported(p.span, "a provider definition");
                 }
-                Item::Pragma(p) => {
-                    self.pragma(p, program);
-                    continue;
-                }
-            }
-            anything = true;
+                Item::Pragma(p) => checker.pragma(p, program),
+            });
         }
         self.unused_pragmas();
         if !anything && !self.cx.options.empty && self.sink.is_empty() {

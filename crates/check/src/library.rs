@@ -15,7 +15,7 @@ use crate::session::Checker;
 
 /// A struct and a variable may have one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Space {
+pub(crate) enum Space {
     /// Typedefs and tags, and under the name of the type it makes, a translator.
     Type,
     /// Inlines, variables, enumerators.
@@ -62,7 +62,7 @@ fn tag(specs: &DeclSpecs) -> Option<&str> {
 }
 
 /// The words under which a library's item is looked for.
-fn defined<'a>(item: &'a Item, word: &mut impl FnMut(Space, &'a str)) {
+pub(crate) fn defined<'a>(item: &'a Item, word: &mut impl FnMut(Space, &'a str)) {
     let by_tag = |specs: &'a DeclSpecs| tag(specs).map(|t| (Space::Type, t));
     match item {
         Item::Inline(inline) => inline.declarator.name.iter().for_each(|n| word(Space::Value, &n.text)),
@@ -132,7 +132,7 @@ impl Checker<'_> {
         let depth = std::mem::take(&mut self.depth);
         // What it names is used by the library, not by the program.
         let ((), _) = self.promise_of(|c| {
-            c.with_bound(Vec::new(), |c| match item {
+            c.with_bound(HashMap::new(), |c| match item {
                 Item::Inline(inline) => c.inline(inline),
                 Item::Declaration(d) => c.declaration(d),
                 Item::Translator(t) => c.translator(t),

@@ -248,7 +248,7 @@ impl Checker<'_> {
             let known = self.inlines.contains_key(&word)
                 || self.var(Scope::Global, &word).is_some()
                 || self.types.is_declared(&word);
-            if !known {
+            if !known && self.not_doubtful(&word).is_ok() {
                 let message = format!("unused #pragma {pragma}");
                 let help = format!("the program declares no `{word}`");
                 let d = Diagnostic::new(Tag::D_PRAGMA_UNUSED, span, message).with_help(help);

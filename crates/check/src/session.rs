@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
 use plane::desc::{AggFunc, AggId, LayoutBuilder};
@@ -21,6 +22,7 @@ use crate::inline::InlineInfo;
 use crate::library::Waiting;
 use crate::program::{Clause, Expr, Repr, Scope, VarId};
 use crate::promise::Said;
+use crate::recovery::Recovery;
 use crate::symbols::Symbols;
 use crate::tables;
 use crate::translate::{Stored, Translator};
@@ -214,7 +216,9 @@ pub(crate) struct Checker<'a> {
     pub(crate) vars: Vec<VarInfo>,
     pub(crate) var_names: HashMap<(Scope, String), VarId>,
     pub(crate) aggs: Vec<AggInfo>,
-    /// Aggregations whose first use was wrong.
+    /// Aggregations by name; `None` for those whose first use was wrong.
+    pub(crate) agg_names: HashMap<String, Option<AggId>>,
+    /// Aggregations whose first use was wrong, in order.
     pub(crate) bad_aggs: Vec<String>,
     /// Enumerators that the programs declare.
     pub(crate) enumerators: HashSet<String>,
@@ -222,8 +226,10 @@ pub(crate) struct Checker<'a> {
     /// So many uses of inlines that are no constants.
     pub(crate) expansions: u32,
     pub(crate) translators: Vec<Translator>,
+    /// Their numbers, by the tag of what they make.
+    pub(crate) translators_by_tag: HashMap<Option<Arc<str>>, Vec<usize>>,
     /// Names that stand for expressions while a stored tree is checked; only the last ones are seen.
-    pub(crate) bound: Vec<Vec<(String, Expr)>>,
+    pub(crate) bound: Vec<HashMap<String, Expr>>,
     pub(crate) next_bound: u32,
     /// Of libraries, not used so far.
     pub(crate) waiting: Waiting<'a>,
@@ -240,12 +246,14 @@ pub(crate) struct Checker<'a> {
     pub(crate) clause: ClauseState,
     pub(crate) args: ArgsOf,
     pub(crate) waits: Waits,
+    pub(crate) recovery: Recovery,
 }
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(cx: &'a Context<'a>, sees: Sees<'a>, sink: &'a mut Sink) -> Self {
         let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
         cx.types.set_strsize(u64::from(strsize));
+        let recovery = Recovery::new(sink);
         Self {
             cx,
             sees,
@@ -255,11 +263,13 @@ impl<'a> Checker<'a> {
             vars: Vec::new(),
             var_names: HashMap::new(),
             aggs: Vec::new(),
+            agg_names: HashMap::new(),
             bad_aggs: Vec::new(),
             enumerators: HashSet::new(),
             inlines: HashMap::new(),
             expansions: 0,
             translators: Vec::new(),
+            translators_by_tag: HashMap::new(),
             bound: Vec::new(),
             next_bound: 0,
             waiting: Waiting::new(cx.libraries.parsed()),
@@ -275,6 +285,7 @@ impl<'a> Checker<'a> {
             },
             args: ArgsOf::default(),
             waits: Waits::default(),
+            recovery,
             matched: HashMap::new(),
         }
     }
@@ -345,11 +356,33 @@ impl<'a> Checker<'a> {
     }
 
     pub(crate) fn agg(&self, name: &str) -> Option<AggId> {
-        self.aggs.iter().position(|a| a.name == name).map(|i| AggId(i as u32))
+        self.agg_names.get(name).copied().flatten()
+    }
+
+    /// The first use of this aggregation was wrong.
+    pub(crate) fn is_bad_agg(&self, name: &str) -> bool {
+        matches!(self.agg_names.get(name), Some(None))
+    }
+
+    pub(crate) fn add_bad_agg(&mut self, name: String) {
+        if !self.agg_names.contains_key(&name) {
+            self.agg_names.insert(name.clone(), None);
+            self.bad_aggs.push(name);
+        }
+    }
+
+    pub(crate) fn add_agg(&mut self, info: AggInfo) -> AggId {
+        let id = AggId(self.aggs.len() as u32);
+        self.agg_names.insert(info.name.clone(), Some(id));
+        self.aggs.push(info);
+        id
     }
 
     /// Advice for a global name that is not there.
     pub(crate) fn near_name(&self, wrong: &str) -> Option<String> {
+        if !self.sink.may_suggest() {
+            return None;
+        }
         let own = self.vars.iter().filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
         let words = tables::VARIABLES
             .iter()
@@ -363,6 +396,9 @@ impl<'a> Checker<'a> {
 
     /// Advice for a `self->` or `this->` name that is not there.
     pub(crate) fn near_var(&self, scope: Scope, wrong: &str) -> Option<String> {
+        if !self.sink.may_suggest() {
+            return None;
+        }
         let own = self.vars.iter().filter(|v| v.scope == scope && v.name != wrong).map(|v| v.name.as_str());
         nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
     }
@@ -372,13 +408,28 @@ impl<'a> Checker<'a> {
         if let Some(error) = self.types.kernel_error() {
             return Some(format!("the kernel's types cannot be asked for: {error}"));
         }
+        if !self.sink.may_suggest() {
+            return None;
+        }
         let names = self.types.kernel_names_like(kind, wrong);
         let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
         nearest(wrong, names.iter().map(String::as_str)).map(|n| did_you_mean(&format!("{keyword}{n}")))
     }
 
+    /// Advice for a member of a struct or union that is not there.
+    pub(crate) fn near_member(&self, ty: TypeId, wrong: &str) -> Option<String> {
+        if !self.sink.may_suggest() {
+            return None;
+        }
+        let names = self.types.member_names(ty);
+        nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
+    }
+
     /// Advice for a type that the program does not have.
     pub(crate) fn near_own_type(&self, wrong: &str) -> Option<String> {
+        if !self.sink.may_suggest() {
+            return None;
+        }
         let names = self.types.declared_names();
         nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
     }
@@ -398,6 +449,9 @@ impl<'a> Checker<'a> {
     pub(crate) fn near_module(&self, module: &str) -> Option<String> {
         let kernel = self.types.kernel()?;
         if kernel.vmlinux().is_err() || kernel.module(module).is_some() {
+            return None;
+        }
+        if !self.sink.may_suggest() {
             return None;
         }
         let names = kernel.modules();

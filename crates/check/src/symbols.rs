@@ -190,7 +190,7 @@ impl Checker<'_> {
                 ("Unknown symbol name", Some(help.into()))
             }
             NoSymbol::Name => {
-                let names = self.cx.symbols.like(word);
+                let names = if self.sink.may_suggest() { self.cx.symbols.like(word) } else { Vec::new() };
                 let prefix = scope.unwrap_or_default();
                 let near = nearest(word, names.iter().map(String::as_str));
                 ("Unknown symbol name", near.map(|n| did_you_mean(&format!("{prefix}`{n}"))))

@@ -8,14 +8,16 @@
 //!
 //! A variable can hold a translated pointer: it keeps the value that is translated, and remembers the translator.
 
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use diagnostics::{Diagnostic, SourceKind, Span, Tag, nearest};
+use diagnostics::{Diagnostic, SourceKind, Span, Tag};
 use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::program::{Expr, ExprKind, Place, Repr, VarId};
-use crate::session::{Checker, Checks, VarType, Wrong, did_you_mean};
+use crate::session::{Checker, Checks, VarType, Wrong};
 
 /// A translator.
 #[derive(Clone, Debug)]
@@ -53,7 +55,11 @@ fn is_copy(addr: &Expr) -> bool {
 
 impl Checker<'_> {
     /// Runs `f` while only these names are bound, besides the global ones.
-    pub(crate) fn with_bound<T>(&mut self, names: Vec<(String, Expr)>, f: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn with_bound<T>(
+        &mut self,
+        names: HashMap<String, Expr>,
+        f: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         self.bound.push(names);
         let out = f(self);
         self.bound.pop();
@@ -62,7 +68,7 @@ impl Checker<'_> {
 
     /// What a name of a translator or inline is bound to, here.
     pub(crate) fn bound_name(&self, name: &str) -> Option<&Expr> {
-        self.bound.last()?.iter().find(|(n, _)| n == name).map(|(_, e)| e)
+        self.bound.last()?.get(name)
     }
 
     /// A value that is used more than once: computed once, by the [`ExprKind::Let`] that [`Checker::within`] makes of the
@@ -138,13 +144,13 @@ impl Checker<'_> {
         }
         if self.types.size(output).is_none() {
             let message = format!("incomplete struct/union/enum {name}");
+            self.not_doubtful_type(output)?;
             let help = self.near_tag(output);
             return self.fail_with(Tag::D_XLATE_SOU, t.output.span, message, help);
         }
         let input = self.param(&t.input)?;
-        let known =
-            |x: &Translator| self.types.compatible(x.output, output) && self.types.compatible(x.input, input);
-        if self.translators.iter().any(known) {
+        let known = |x: &Translator| self.types.compatible(x.input, input);
+        if self.translators_to(output).any(|(_, x)| known(x)) {
             let message = format!("translator from {} to {name} has already been declared", self.name(input));
             return self.fail(Tag::D_XLATE_REDECL, t.span, message);
         }
@@ -152,8 +158,7 @@ impl Checker<'_> {
         for m in &t.members {
             let word = m.name.text.as_str();
             if self.types.member(output, word).is_none() {
-                let names = self.types.member_names(output);
-                let help = nearest(word, names.iter().map(|n| &**n)).map(did_you_mean);
+                let help = self.near_member(output, word);
                 let message = format!("translator member {word} is not a member of {name}");
                 let _: Checks<()> = self.fail_with(Tag::D_XLATE_MEMB, m.name.span, message, help);
             } else if members.iter().any(|(n, _)| n == word) {
@@ -164,6 +169,8 @@ impl Checker<'_> {
             }
         }
         let name = t.input.declarator.name.as_ref().map_or(String::new(), |n| n.text.clone());
+        let (tag, number) = (self.tag_of(output), self.translators.len());
+        self.translators_by_tag.entry(tag).or_default().push(number);
         self.translators.push(Translator { output, input, name, members, span: t.span });
         self.members_fit(t, input);
         Ok(())
@@ -195,12 +202,26 @@ impl Checker<'_> {
 
     /// The translator from a type: of that very type, else of one that such a value can be assigned to.
     pub(crate) fn find_translator(&self, output: TypeId, input: TypeId) -> Option<usize> {
-        let makes = |t: &Translator| self.types.compatible(t.output, output);
-        let all = || self.translators.iter().enumerate().filter(|(_, t)| makes(t));
+        let all = || self.translators_to(output);
         all()
             .find(|(_, t)| self.types.compatible(t.input, input))
             .or_else(|| all().find(|(_, t)| self.types.assignable(t.input, input)))
             .map(|(i, _)| i)
+    }
+
+    /// Translators that make a type, with their numbers.
+    fn translators_to(&self, output: TypeId) -> impl Iterator<Item = (usize, &Translator)> {
+        let numbers = self.translators_by_tag.get(&self.tag_of(output)).map_or(&[][..], Vec::as_slice);
+        let all = numbers.iter().filter_map(|i| Some((*i, self.translators.get(*i)?)));
+        all.filter(move |(_, t)| self.types.compatible(t.output, output))
+    }
+
+    /// The tag of a struct or union: compatible ones have the same.
+    pub(crate) fn tag_of(&self, ty: TypeId) -> Option<Arc<str>> {
+        match self.types.base_kind(ty) {
+            Kind::Sou { tag, .. } => tag,
+            _ => None,
+        }
     }
 
     /// `xlate <type> (operand)`.
@@ -219,6 +240,7 @@ impl Checker<'_> {
         let input = if sou { input } else { self.rvalue(input)? };
         let from = self.translated_type(&input);
         let Some(translator) = self.find_translator(output, from) else {
+            self.not_doubtful_type(output)?;
             let message = format!("cannot translate from \"{}\" to \"{}\"", self.name(from), self.name(to));
             return self.fail(Tag::D_XLATE_NONE, span, message);
         };
@@ -267,8 +289,7 @@ impl Checker<'_> {
         let value = t.members.iter().find(|(n, _)| *n == name.text).map(|(_, v)| v.clone());
         let word = name.text.as_str();
         let Some(member) = self.types.member(output, word) else {
-            let names = self.types.member_names(output);
-            let help = nearest(word, names.iter().map(|n| &**n)).map(did_you_mean);
+            let help = self.near_member(output, word);
             let message = format!("{word} is not a member of {}", self.name(output));
             return self.fail_with(Tag::D_TYPE_MEMBER, name.span, message, help);
         };
@@ -278,10 +299,10 @@ impl Checker<'_> {
         };
         let (input, outer) = self.bind(*input);
         let library = self.cx.map.kind(file) == SourceKind::Library;
-        let outside = std::mem::take(self.sink);
+        let outside = self.sink.divert();
         // A member promises what the translator does, whatever that reads.
         let (out, _) = self.promise_of(|c| {
-            c.with_bound(vec![(argument, input)], |c| {
+            c.with_bound(HashMap::from([(argument, input)]), |c| {
                 let mut value = c.expr(&value)?;
                 if library {
                     // What its reader then does wrong with it is said where it is used.
@@ -290,7 +311,7 @@ impl Checker<'_> {
                 c.member_value(value, member.ty, word)
             })
         });
-        let inside = std::mem::replace(self.sink, outside);
+        let inside = self.sink.restore(outside);
         for d in inside.into_sorted() {
             // Who uses the member is to blame, or the kernel; not a library that the reader did not write.
             let d = match library {
@@ -313,7 +334,7 @@ impl Checker<'_> {
 
     /// The declared type of a member of a translated value.
     pub(crate) fn translated_member_type(&mut self, base: &ast::Expr, name: &str) -> Option<TypeId> {
-        let outside = std::mem::take(self.sink);
+        let outside = self.sink.divert();
         let base = self.expr(base);
         *self.sink = outside;
         let Ok(Expr { kind: ExprKind::Xlated { translator, .. }, .. }) = base else { return None };
@@ -507,7 +528,7 @@ impl Checker<'_> {
 
     /// `defined(type)`, `defined(type, member.member)`: 1 or 0 by the types of the program and of the kernel that runs.
     pub(crate) fn defined(&mut self, ty: &ast::TypeName, path: &[ast::Name], span: Span) -> Expr {
-        let outside = std::mem::take(self.sink);
+        let outside = self.sink.divert();
         let found = self.type_name(ty);
         *self.sink = outside;
         let value = found.is_ok_and(|ty| self.has_members(ty, path));

@@ -33,20 +33,15 @@ impl Checker<'_> {
         program: usize,
         described: Vec<Described>,
     ) {
-        let (vars, names, aggs) = (self.vars.clone(), self.var_names.clone(), self.aggs.clone());
-        let (clauses, bad) = (self.clauses.len(), self.bad_aggs.len());
+        let before = self.mark();
         (self.waits.may, self.waits.does) = (true, false);
         self.clause_with(clause, program, described);
         self.waits.may = false;
         if !self.waits.does {
             return;
         }
-        let begun = self.vars.iter().skip(vars.len()).map(|v| (Some(v.scope), v.name.clone()));
-        let aggregations = self.aggs.iter().skip(aggs.len()).map(|a| a.name.clone());
-        let aggregations = aggregations.chain(self.bad_aggs.drain(bad..)).map(|name| (None, name));
-        self.waits.names.extend(begun.chain(aggregations));
-        (self.vars, self.var_names, self.aggs) = (vars, names, aggs);
-        self.clauses.truncate(clauses);
+        let begun = self.forget(&before);
+        self.waits.names.extend(begun);
     }
 
     /// The clause in hand cannot be checked without probes: true if it can wait for some.

@@ -82,8 +82,15 @@ fn tell_idle(options: &Options) {
     options.idle().for_each(|name| complain(format!("option '{name}' has no effect yet")));
 }
 
-fn compile(sources: &[Source], macros: &Macros, options: &mut Options) -> Result<Program, u8> {
-    let program = dtrace::compile(sources, macros, options);
+fn compile(
+    command: &Command,
+    sources: &[Source],
+    macros: &Macros,
+    options: &mut Options,
+) -> Result<Program, u8> {
+    let runs = command.mode == Mode::Trace && !command.compile_only;
+    let compile = if runs { dtrace::compile } else { dtrace::compile_only };
+    let program = compile(sources, macros, options);
     // Only now: a script sets options, too.
     tell_idle(options);
     program.map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
@@ -105,7 +112,7 @@ fn list(command: Command, out: Output) -> u8 {
             Ok(sources) => sources,
             Err(code) => return Ok(code),
         };
-        let program = match compile(&sources, &macros(&command, 0), &mut options) {
+        let program = match compile(&command, &sources, &macros(&command, 0), &mut options) {
             Ok(program) => program,
             Err(code) => return Ok(code),
         };
@@ -158,7 +165,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
     };
     let mut options = command.options.clone();
     let target = targets.first().map_or(0, |t| t.pid() as u64);
-    let program = match compile(&sources, &macros(&command, target), &mut options) {
+    let program = match compile(&command, &sources, &macros(&command, target), &mut options) {
         Ok(program) => program,
         Err(code) => return code,
     };

@@ -1,8 +1,11 @@
 //! Spans, error tags and messages with carets. Knows nothing else.
 //!
-//! Every complaint about a D program is a [`Diagnostic`]: a tag of the DTrace list ([`Tag`]), a text, and the place it
-//! speaks of. Stages collect them in a [`Sink`] and go on, so that one run reports all that is wrong; only the command
-//! decides how they look ([`Diagnostic::render`]).
+//! Every error in a D program is a [`Diagnostic`]: a tag of the DTrace list ([`Tag`]), a message, and the text it is
+//! about. Stages collect them in a [`Sink`] and continue, so that one run reports all that is wrong; only the command
+//! decides how they are printed ([`report`]).
+//!
+//! A program decides neither how much is printed about it nor how long that takes: messages and source lines are cut,
+//! only the first errors are shown, and similar names are searched for a limited number of times.
 //!
 //! Invariant: a span is a byte range of one file of the [`SourceMap`]; line and column are computed, never stored.
 
@@ -11,15 +14,32 @@ pub mod raw;
 mod source;
 mod tag;
 
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 pub use source::{FileId, SourceKind, SourceMap, Span};
 pub use tag::Tag;
 
-/// One complaint about a program.
+/// Errors shown in full; of the others only the number is reported.
+const SHOWN: usize = 20;
+/// Characters of a message: names and types in it may be as long as the program.
+const MESSAGE_CHARS: usize = 1000;
+/// Characters of a command-line program that are repeated before each of its errors.
+const SPECIFIER_CHARS: usize = 240;
+/// Searches for a similar name in a compilation. Each compares the wrong name with every known one, of which the kernel
+/// alone has more than 100,000.
+const SUGGESTIONS: u32 = 40;
+/// Bytes of a wrong name that a similar one is searched for.
+const NEAREST_BYTES: usize = 128;
+
+/// One error in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The DTrace error tag, shown under `-xerrtags`.
     pub tag: Tag,
-    /// What it speaks of; `None` where there is no text to point at.
+    /// The text it is about; `None` where there is no text to point at.
     pub span: Option<Span>,
     /// The message, lower case, without a final full stop. Further lines are tab-indented, as in DTrace.
     pub message: String,
@@ -27,17 +47,62 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// The part of a clause it was found in, named where there is no line to name.
     pub region: Option<&'static str>,
+    /// The clause or declaration whose check found it; `None` for the errors of the parser. Set by [`Sink::push`].
+    pub item: Option<Span>,
+    /// Its number among the errors of the compilation. Set by [`Sink::push`].
+    pub sequence: u32,
+}
+
+/// How errors are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// For people: every error with its source line and a caret, the first 20 in full.
+    Excerpts,
+    /// For programs (`-xerrtags`): the original's form, the first error alone, with its tag and without its source.
+    Tagged,
+}
+
+/// The text of at most `limit` characters.
+fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Errors as they are printed, one string each, without `dtrace: `. `errors` are in source order ([`Sink::into_sorted`]).
+pub fn report(errors: &[Diagnostic], map: &SourceMap, style: Style) -> Vec<String> {
+    match style {
+        // The original parses and checks one item after the other, and stops at the first error.
+        Style::Tagged => {
+            let first = errors.iter().min_by_key(|d| {
+                let place = d.item.or(d.span).map(|s| (s.file, s.start));
+                (place, d.sequence)
+            });
+            first.map(|d| d.tagged(map)).into_iter().collect()
+        }
+        Style::Excerpts => {
+            let mut all: Vec<String> = errors.iter().take(SHOWN).map(|d| d.render(map, false)).collect();
+            match errors.len().saturating_sub(SHOWN) {
+                0 => {}
+                1 => all.push("1 more error is not shown".into()),
+                more => all.push(format!("{more} more errors are not shown")),
+            }
+            all
+        }
+    }
 }
 
 impl Diagnostic {
-    /// A complaint about `span`.
+    /// An error in the text of `span`.
     pub fn new(tag: Tag, span: Span, message: impl Into<String>) -> Self {
-        Self { tag, span: Some(span), message: message.into(), help: Vec::new(), region: None }
+        Self { span: Some(span), ..Self::bare(tag, message) }
     }
 
-    /// A complaint that no text can be shown for.
+    /// An error that no text can be shown for.
     pub fn bare(tag: Tag, message: impl Into<String>) -> Self {
-        Self { tag, span: None, message: message.into(), help: Vec::new(), region: None }
+        let message = message.into();
+        Self { tag, span: None, message, help: Vec::new(), region: None, item: None, sequence: 0 }
     }
 
     /// Adds a line that says what would be right.
@@ -47,10 +112,35 @@ impl Diagnostic {
         self
     }
 
-    /// The complaint in DTrace's form, with the source line and a caret below it:
+    /// The error in the original's form, with its tag: `failed to compile script F: [D_TAG] line N: text`.
+    pub fn tagged(&self, map: &SourceMap) -> String {
+        let (tag, message) = (self.tag.name(), &self.message);
+        let Some(span) = self.span else { return format!("[{tag}] {message}") };
+        let line = map.line_number(span.file, span.start);
+        let name = map.name(span.file);
+        match map.kind(span.file) {
+            SourceKind::Script => {
+                let (origin, shown) = map.line_origin(span.file, line);
+                let place = if origin == name {
+                    format!("line {shown}")
+                } else {
+                    format!("\"{origin}\", line {shown}")
+                };
+                format!("failed to compile script {name}: [{tag}] {place}: {message}")
+            }
+            SourceKind::Library => format!("[{tag}] \"{name}\", line {line}: {message}"),
+            SourceKind::Specifier => {
+                let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
+                let text = map.text(span.file).trim_end();
+                format!("invalid probe specifier {text}: [{tag}] {region}{message}")
+            }
+        }
+    }
+
+    /// The error with the source line and a caret below it:
     ///
     /// ```text
-    /// failed to compile script x.d: line 3: [D_SYNTAX] syntax error near "}"
+    /// failed to compile script x.d: line 3: syntax error near "}"
     ///   --> x.d:3:23
     ///    |
     ///  3 | syscall:::entry { x = }
@@ -58,7 +148,7 @@ impl Diagnostic {
     ///    = help: ...
     /// ```
     ///
-    /// The tag stands there only when `tags` is set. The caller adds `dtrace: ` before it.
+    /// With `tags` the tag stands before the message, for tests. The caller adds `dtrace: ` before it.
     pub fn render(&self, map: &SourceMap, tags: bool) -> String {
         let tag = if tags { format!("[{}] ", self.tag.name()) } else { String::new() };
         let mut out = String::new();
@@ -68,8 +158,7 @@ impl Diagnostic {
                 let (line, column) = map.line_column(span.file, span.start);
                 match map.kind(span.file) {
                     SourceKind::Script => {
-                        let name = map.line_origin(span.file, line).0;
-                        let shown = map.line_origin(span.file, line).1;
+                        let (name, shown) = map.line_origin(span.file, line);
                         out.push_str(&format!(
                             "failed to compile script {name}: line {shown}: {tag}{}",
                             self.message
@@ -85,7 +174,7 @@ impl Diagnostic {
                         let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
                         out.push_str(&format!(
                             "invalid probe specifier {}: {tag}{region}{}",
-                            map.text(span.file).trim_end(),
+                            cut(map.text(span.file).trim_end(), SPECIFIER_CHARS),
                             self.message
                         ));
                         out.push_str(&map.excerpt(span, "command line", line.into(), column));
@@ -101,23 +190,45 @@ impl Diagnostic {
     }
 }
 
-/// Where the stages leave their complaints.
+/// Collects the errors of a compilation.
 #[derive(Debug, Default)]
 pub struct Sink {
     diagnostics: Vec<Diagnostic>,
+    /// Hashes of tag, place and message of those.
+    known: HashSet<u64>,
     region: Option<&'static str>,
+    item: Option<Span>,
+    suggestions: Cell<u32>,
+}
+
+fn identity(d: &Diagnostic) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (d.tag, d.span, &d.message).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Sink {
-    /// From now on complaints are about this part of a clause: `predicate`, `action list`. Gives what it was before.
+    /// From now on errors are about this part of a clause: `predicate`, `action list`. Returns what it was before.
     pub fn enter(&mut self, region: Option<&'static str>) -> Option<&'static str> {
         std::mem::replace(&mut self.region, region)
     }
 
-    /// Adds a complaint; the same complaint about the same place is kept once.
+    /// From now on errors are found while this clause or declaration is checked.
+    pub fn enter_item(&mut self, item: Option<Span>) {
+        self.item = item;
+    }
+
+    /// Adds an error; the same error at the same place is kept once.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
-        diagnostic.region = diagnostic.region.or(self.region);
-        if !self.diagnostics.contains(&diagnostic) {
+        for text in std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.help) {
+            if let Cow::Owned(short) = cut(text, MESSAGE_CHARS) {
+                *text = short;
+            }
+        }
+        if self.known.insert(identity(&diagnostic)) {
+            diagnostic.region = diagnostic.region.or(self.region);
+            diagnostic.item = diagnostic.item.or(self.item);
+            diagnostic.sequence = self.diagnostics.len() as u32;
             self.diagnostics.push(diagnostic);
         }
     }
@@ -127,9 +238,37 @@ impl Sink {
         self.push(Diagnostic::new(tag, span, message));
     }
 
-    /// Takes back what was added behind the first `kept` complaints: an attempt that is made again in another way.
+    /// Removes and returns what was added after the first `kept` errors: those of an attempt that is repeated in another way.
     pub fn take_back(&mut self, kept: usize) -> Vec<Diagnostic> {
-        self.diagnostics.split_off(kept.min(self.diagnostics.len()))
+        let taken = self.diagnostics.split_off(kept.min(self.diagnostics.len()));
+        for diagnostic in &taken {
+            self.known.remove(&identity(diagnostic));
+        }
+        taken
+    }
+
+    /// Permission to search for a similar name, which takes long: given a limited number of times.
+    pub fn may_suggest(&self) -> bool {
+        let made = self.suggestions.get();
+        self.suggestions.set(made.saturating_add(1));
+        made < SUGGESTIONS
+    }
+
+    /// Replaces this sink with an empty one, for errors that are looked at before they are kept; returns the old one.
+    pub fn divert(&mut self) -> Sink {
+        let inner = Sink {
+            region: self.region,
+            item: self.item,
+            suggestions: self.suggestions.clone(),
+            ..Sink::default()
+        };
+        std::mem::replace(self, inner)
+    }
+
+    /// Ends [`Sink::divert`]: puts the old sink back and returns the errors since.
+    pub fn restore(&mut self, outer: Sink) -> Sink {
+        outer.suggestions.set(self.suggestions.get());
+        std::mem::replace(self, outer)
     }
 
     /// True when nothing was wrong.
@@ -137,13 +276,13 @@ impl Sink {
         self.diagnostics.is_empty()
     }
 
-    /// All complaints, in source order.
+    /// All errors, in source order.
     pub fn into_sorted(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|d| d.span.map(|s| (s.file, s.start)));
         self.diagnostics
     }
 
-    /// All complaints, in the order they were made.
+    /// All errors, in the order they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.diagnostics.iter()
     }
@@ -154,8 +293,13 @@ impl Sink {
 /// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer
 /// word's length; of two as near, the one that has more of its letters (`prinf`: `printf`, not `print`).
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if wrong.len() > NEAREST_BYTES {
+        return None;
+    }
+    let near = |k: &&str| k.len().abs_diff(wrong.len()) * 3 <= wrong.len().max(k.len());
     known
         .into_iter()
+        .filter(near)
         .map(|k| (distance(wrong, k), std::cmp::Reverse(shared(wrong, k)), k.len().abs_diff(wrong.len()), k))
         .filter(|(d, _, _, k)| *d * 3 <= wrong.len().max(k.len()))
         .min()
@@ -217,6 +361,76 @@ mod tests {
         let text = d.render(&map, false);
         assert!(text.starts_with("invalid probe specifier BEGIN { x }: failed to resolve x"), "{text}");
         assert!(text.ends_with("= help: did you mean `y`?"), "{text}");
+    }
+
+    #[test]
+    fn the_tagged_form_is_the_first_error_alone_without_its_source() {
+        let mut map = SourceMap::default();
+        let f = map.add(SourceKind::Script, "x.d", "BEGIN /y/ { trace(x); }\n# 7 \"inc.h\"\nEND { z; }\n");
+        map.set_origin(f, 3, "inc.h", 7);
+        let mut sink = Sink::default();
+        sink.enter_item(Some(Span::new(f, 0, 23)));
+        sink.push(
+            Diagnostic::new(Tag::D_IDENT_UNDEF, Span::new(f, 18, 19), "x\n\tprototype: p").with_help("h"),
+        );
+        sink.error(Tag::D_IDENT_UNDEF, Span::new(f, 7, 8), "y");
+        let errors = sink.into_sorted();
+        // Actions are checked before the predicate.
+        let tagged = report(&errors, &map, Style::Tagged);
+        assert_eq!(tagged, ["failed to compile script x.d: [D_IDENT_UNDEF] line 1: x\n\tprototype: p"]);
+        let included = Diagnostic::new(Tag::D_SYNTAX, Span::new(f, 44, 45), "z");
+        let text = included.tagged(&map);
+        assert_eq!(text, "failed to compile script x.d: [D_SYNTAX] \"inc.h\", line 7: z");
+        let f = map.add(SourceKind::Specifier, "", "BEGIN { x }");
+        let mut inside = Diagnostic::new(Tag::D_SYNTAX, Span::new(f, 8, 9), "x");
+        inside.region = Some("action list");
+        assert_eq!(inside.tagged(&map), "invalid probe specifier BEGIN { x }: [D_SYNTAX] in action list: x");
+    }
+
+    #[test]
+    fn what_is_printed_is_bounded_when_lines_names_and_errors_are_many_and_long() {
+        let mut map = SourceMap::default();
+        let text = "x".repeat(100_000);
+        let f = map.add(SourceKind::Script, "x.d", text.clone());
+        let mut sink = Sink::default();
+        for at in 0..50_000 {
+            sink.error(Tag::D_SYNTAX, Span::new(f, at, 100_000), text.clone());
+        }
+        let shown = report(&sink.into_sorted(), &map, Style::Excerpts);
+        assert_eq!(shown.len(), 21);
+        assert_eq!(shown[20], "49980 more errors are not shown");
+        assert!(shown.iter().all(|m| m.len() < 1500), "{}", shown[0]);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_to_the_neighbourhood_of_the_caret() {
+        let mut map = SourceMap::default();
+        let text = format!("{}here{}", "a".repeat(500), "b".repeat(500));
+        let f = map.add(SourceKind::Script, "x.d", text);
+        let d = Diagnostic::new(Tag::D_SYNTAX, Span::new(f, 500, 504), "m");
+        let rendered = d.render(&map, false);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert_eq!(lines[1], "  --> x.d:1:501");
+        let at = lines[3].find("here").unwrap();
+        assert_eq!(lines[4].find("^^^^"), Some(at));
+        assert!(
+            lines[3].len() <= 110 && lines[3].ends_with("bbb...") && lines[3].contains(" ...aaa"),
+            "{rendered}"
+        );
+    }
+
+    #[test]
+    fn an_error_is_kept_once_and_may_come_again_when_taken_back() {
+        let mut map = SourceMap::default();
+        let f = map.add(SourceKind::Script, "x.d", "BEGIN");
+        let mut sink = Sink::default();
+        let push = |sink: &mut Sink| sink.error(Tag::D_SYNTAX, Span::new(f, 0, 5), "m");
+        push(&mut sink);
+        push(&mut sink);
+        assert_eq!(sink.iter().len(), 1);
+        assert_eq!(sink.take_back(0).len(), 1);
+        push(&mut sink);
+        assert_eq!(sink.iter().len(), 1);
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub enum SourceKind {
     Library,
 }
 
+/// Characters of a source line that are shown.
+const EXCERPT_CHARS: usize = 96;
+/// Of those, how many stand before the caret where a line is longer.
+const EXCERPT_BEFORE: usize = 40;
+
 #[derive(Clone, Debug)]
 struct Source {
     kind: SourceKind,
@@ -101,13 +106,18 @@ impl SourceMap {
         self.text(span.file).get(span.start as usize..span.end as usize).unwrap_or("")
     }
 
-    /// Physical line and column of a byte, both from 1; columns count characters.
+    /// Physical line of a byte, from 1.
+    pub fn line_number(&self, file: FileId, offset: u32) -> u32 {
+        self.source(file).lines.partition_point(|start| *start <= offset) as u32
+    }
+
+    /// Physical line and column of a byte, both from 1; columns count characters, so this takes as long as the line is.
     pub fn line_column(&self, file: FileId, offset: u32) -> (u32, u32) {
         let s = self.source(file);
-        let line = s.lines.partition_point(|start| *start <= offset);
-        let start = s.lines[line.saturating_sub(1)] as usize;
+        let line = self.line_number(file, offset);
+        let start = s.lines[line.saturating_sub(1) as usize] as usize;
         let upto = s.text.get(start..(offset as usize).min(s.text.len())).unwrap_or("");
-        (line as u32, upto.chars().count() as u32 + 1)
+        (line, upto.chars().count() as u32 + 1)
     }
 
     /// A physical line, from 1, without its end.
@@ -117,41 +127,54 @@ impl SourceMap {
         start.and_then(|at| s.text.get(at..)).and_then(|rest| rest.lines().next()).unwrap_or("")
     }
 
-    /// Says that from physical line `at` on the text is line `line` of `name` (cpp's `# line "file"`, `#line`).
+    /// From physical line `at` on the text is line `line` of `name` (cpp's `# line "file"`, `#line`).
     pub fn set_origin(&mut self, file: FileId, at: u32, name: impl Into<String>, line: u64) {
-        self.sources[file.0 as usize].origins.push((at, name.into(), line));
+        let origins = &mut self.sources[file.0 as usize].origins;
+        let place = origins.partition_point(|(known, _, _)| *known <= at);
+        origins.insert(place, (at, name.into(), line));
+    }
+
+    /// The last line marker before a physical line.
+    fn origin(&self, file: FileId, physical: u32) -> Option<&(u32, String, u64)> {
+        let origins = &self.source(file).origins;
+        origins.get(..origins.partition_point(|(at, _, _)| *at <= physical)).and_then(<[_]>::last)
     }
 
     /// File name and line to show for a physical line, after line markers.
     pub fn line_origin(&self, file: FileId, physical: u32) -> (String, u64) {
-        let s = self.source(file);
-        match s.origins.iter().rev().find(|(at, _, _)| *at <= physical) {
+        match self.origin(file, physical) {
             Some((at, name, line)) => (name.clone(), line.saturating_add(u64::from(physical - at))),
-            None => (s.name.clone(), physical.into()),
+            None => (self.name(file).to_string(), physical.into()),
         }
     }
 
     /// A preprocessor brought this text from another file: a header.
     pub fn is_included(&self, span: Span) -> bool {
-        let s = self.source(span.file);
-        let (physical, _) = self.line_column(span.file, span.start);
-        let origin = s.origins.iter().rev().find(|(at, _, _)| *at <= physical);
-        origin.is_some_and(|(_, name, _)| *name != s.name)
+        let physical = self.line_number(span.file, span.start);
+        self.origin(span.file, physical).is_some_and(|(_, name, _)| name != self.name(span.file))
     }
 
-    /// `--> name:line:column`, the line's text and a caret line, each after a newline.
+    /// `--> name:line:column`, the line's text near the column and a caret line, each after a newline.
     pub(crate) fn excerpt(&self, span: Span, name: &str, shown: u64, column: u32) -> String {
-        let s = self.source(span.file);
-        let (line, _) = self.line_column(span.file, span.start);
-        let start = s.lines[line as usize - 1] as usize;
-        let text = s.text[start..].lines().next().unwrap_or("");
+        let line = self.line_number(span.file, span.start);
+        let text = self.line(span.file, line);
+        let before = column as usize - 1;
+        let skipped =
+            if text.chars().nth(EXCERPT_CHARS).is_some() { before.saturating_sub(EXCERPT_BEFORE) } else { 0 };
+        let mut rest = text.chars().skip(skipped);
+        let part: String = rest.by_ref().take(EXCERPT_CHARS).collect();
+        let (head, tail) =
+            (if skipped > 0 { "..." } else { "" }, if rest.next().is_some() { "..." } else { "" });
         let number = shown.to_string();
         let pad = " ".repeat(number.len());
         let lead: String =
-            text.chars().take(column as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let room = text.chars().count().saturating_sub(column as usize - 1).max(1);
-        let carets =
-            "^".repeat(self.snippet(span).lines().next().map_or(1, |l| l.chars().count()).clamp(1, room));
-        format!("\n {pad}--> {name}:{shown}:{column}\n {pad} |\n {number} | {text}\n {pad} | {lead}{carets}")
+            part.chars().take(before - skipped).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let lead = format!("{}{lead}", " ".repeat(head.len()));
+        let free = part.chars().count().saturating_sub(before - skipped).max(1);
+        let wide = self.snippet(span).lines().next().map_or(1, |l| l.chars().take(free).count());
+        let carets = "^".repeat(wide.clamp(1, free));
+        format!(
+            "\n {pad}--> {name}:{shown}:{column}\n {pad} |\n {number} | {head}{part}{tail}\n {pad} | {lead}{carets}"
+        )
     }
 }

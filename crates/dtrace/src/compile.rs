@@ -141,8 +141,34 @@ pub fn compile(
     compile_with(sources, macros, options, Vec::new())
 }
 
+/// As [`compile`], for a program that does not run: option values that only a session refuses are no error.
+pub fn compile_only(
+    sources: &[Source],
+    macros: &Macros,
+    options: &mut Options,
+) -> Result<Program, (SourceMap, Error)> {
+    compile_for(Purpose::Show, sources, macros, options, Vec::new())
+}
+
 /// As [`compile`], with providers of one's own beside those of the system.
 pub fn compile_with(
+    sources: &[Source],
+    macros: &Macros,
+    options: &mut Options,
+    providers: Vec<Box<dyn Provider>>,
+) -> Result<Program, (SourceMap, Error)> {
+    compile_for(Purpose::Trace, sources, macros, options, providers)
+}
+
+/// What a program is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Trace,
+    Show,
+}
+
+fn compile_for(
+    purpose: Purpose,
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
@@ -155,6 +181,12 @@ pub fn compile_with(
     let mut texts = Texts { libraries, ..Texts::default() };
     let kernel = KernelBtf::running();
     if let Err(e) = texts.parse(sources, macros, options, &kernel, false) {
+        return Err((texts.map, e));
+    }
+    // Before any probe is looked for, which may take long.
+    if purpose == Purpose::Trace
+        && let Err(e) = crate::session::refusal::refuse_options(options, &bpf::sys::online_cpus())
+    {
         return Err((texts.map, e));
     }
     let modules = modules_now(options);

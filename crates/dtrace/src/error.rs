@@ -5,7 +5,7 @@ use std::fmt;
 use bpf::load::LoadError;
 use bpf::regalloc::CodegenError;
 use bpf::sys::SysError;
-use diagnostics::{Diagnostic, SourceMap};
+use diagnostics::{Diagnostic, SourceMap, Style};
 
 /// Everything that can go wrong.
 #[derive(Debug)]
@@ -51,12 +51,14 @@ impl Error {
         }
     }
 
-    /// The messages, one for each complaint, without `dtrace: `.
+    /// The messages, without `dtrace: `; `tags` is the option `errtags`.
     pub fn messages(&self, map: &SourceMap, tags: bool) -> Vec<String> {
+        let style = if tags { Style::Tagged } else { Style::Excerpts };
         match self {
-            Error::Program(all) => all.iter().map(|d| d.render(map, tags)).collect(),
+            Error::Program(all) => diagnostics::report(all, map, style),
             Error::Codegen(CodegenError { span: Some(span), message }) => {
-                vec![Diagnostic::new(diagnostics::Tag::D_UNKNOWN, *span, message.clone()).render(map, tags)]
+                let error = Diagnostic::new(diagnostics::Tag::D_UNKNOWN, *span, message.clone());
+                diagnostics::report(&[error], map, style)
             }
             other => vec![other.to_string()],
         }

@@ -43,7 +43,7 @@ mod session;
 
 pub use consumer::Output;
 
-pub use compile::{Field, Macros, Program, Source, compile, compile_with};
+pub use compile::{Field, Macros, Program, Source, compile, compile_only, compile_with};
 pub use deadman::Alarm;
 pub use error::Error;
 pub use hang::Progress;

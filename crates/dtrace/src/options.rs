@@ -150,7 +150,7 @@ pub const TABLE: &[Row] = &[
     row("dynvarsize", Run, Size, "1m", true, "room for associative arrays and thread-local arrays"),
     row("empty", Compile, Flag, "", true, "a program may be empty"),
     row("encoding", Compile, Word(&["ascii", "utf8"]), "ascii", true, "characters of distributions"),
-    row("errtags", Compile, Flag, "", true, "put its tag before each error message"),
+    row("errtags", Compile, Flag, "", true, "print the first error in one line, with its tag, for programs"),
     row(
         "evaltime",
         Compile,

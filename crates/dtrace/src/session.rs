@@ -10,6 +10,7 @@
 //! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
 //! program runs any more, so the drain that follows is complete, and END sees everything before it.
 
+pub(crate) mod refusal;
 mod targets;
 
 use std::borrow::Cow;
@@ -185,30 +186,6 @@ fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options
     }
 }
 
-/// Settings that this version refuses rather than ignore.
-fn refuse(options: &Options, program: &Program, cpus: &[u32]) -> Result<(), Error> {
-    let refused = |name: &str, why: &str| {
-        Err(Error::Setting(format!(
-            "failed to set option '{name}': {} is not supported yet ({why})",
-            options.text(name)
-        )))
-    };
-    if options.text("bufpolicy") != "switch" {
-        return refused("bufpolicy", "only switch is");
-    }
-    if options.text("evaltime") != "exec" {
-        return refused("evaltime", "only exec is");
-    }
-    let cpu = options.maybe_number("cpu");
-    if let Some(cpu) = cpu.filter(|cpu| !cpus.iter().any(|c| u64::from(*c) == *cpu)) {
-        return Err(Error::Setting(format!("failed to set option 'cpu': there is no CPU {cpu} online")));
-    }
-    if program.is_destructive() && !options.flag("destructive") {
-        return Err(Error::Setting("could not enable tracing: Destructive actions not allowed".into()));
-    }
-    Ok(())
-}
-
 impl<W: Output> Session<W> {
     /// Enables everything, runs BEGIN, and lets the targets go.
     pub fn start(
@@ -242,7 +219,7 @@ impl<W: Output> Session<W> {
         interrupted: impl Fn() -> bool + Send + 'static,
     ) -> Result<Session<W>, Error> {
         let cpus = bpf::sys::online_cpus();
-        refuse(&options, program, &cpus)?;
+        refusal::refuse(&options, program, &cpus)?;
         let features = Features::running();
         let env = env(&options, features, &cpus);
         let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
@@ -331,7 +308,7 @@ impl<W: Output> Session<W> {
             return Err(Error::Setting("could not enable tracing: the session is over".into()));
         }
         let cpus = bpf::sys::online_cpus();
-        refuse(&options, &more, &cpus)?;
+        refusal::refuse(&options, &more, &cpus)?;
         let features = Features::running();
         let env = env(&options, features, &cpus);
         let assembly = assemble(&more, &env, self.next_epid).map_err(Error::plan)?;

@@ -9,6 +9,8 @@
 //! markers, operands referenced) is therefore idempotent or done only beyond [`Lexer::done_to`].
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use diagnostics::{Diagnostic, FileId, Sink, SourceMap, Span, Tag, nearest, raw};
@@ -34,6 +36,8 @@ pub(crate) struct Lexer<'a> {
     done_to: usize,
     /// End of the last token, where "end of input" is shown.
     last_end: usize,
+    /// Names that the text assigns to, once they were asked for.
+    assigned: OnceCell<HashSet<Box<str>>>,
     /// Pragmas met and not yet taken by the parser.
     pub(crate) pragmas: Vec<Pragma>,
     /// See `Program::operands_used`.
@@ -66,6 +70,7 @@ impl<'a> Lexer<'a> {
             fresh_line: true,
             done_to: 0,
             last_end: 0,
+            assigned: OnceCell::new(),
             pragmas: Vec::new(),
             operands_used: vec![false; macros.args.len() + 1],
         }
@@ -112,7 +117,7 @@ impl<'a> Lexer<'a> {
 
     /// Line number to show to the user for `span`.
     pub(crate) fn line(&self, span: Span) -> u64 {
-        let (line, _) = self.map.line_column(self.file, span.start);
+        let line = self.map.line_number(self.file, span.start);
         self.map.line_origin(self.file, line).1
     }
 

@@ -86,6 +86,7 @@ impl Inner {
             Def::Typedef { name, target } => {
                 let ty = self.push(Kind::Typedef { name: name.into(), target: TypeId::VOID }, Body::None);
                 self.imported.insert((source, id), ty);
+                self.of_kernel.insert(ty);
                 let to = self.import(source, target, depth - 1);
                 if let Some(Entry { kind: Kind::Typedef { target, .. }, .. }) =
                     self.entries.get_mut(ty.0 as usize)
@@ -152,6 +153,7 @@ impl Inner {
             Def::Datasec { .. } | Def::DeclTag => TypeId::VOID,
         };
         self.imported.insert((source, id), ty);
+        self.of_kernel.insert(ty);
         ty
     }
 

@@ -5,6 +5,7 @@
 //! there is no tail padding. `struct { int a; int b:3; char c[4]; }` has 9 bytes. Imported structs
 //! have the size and offsets of their source.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::model::{Body, Inner, Kind, TypeId, Types};
@@ -257,12 +258,13 @@ impl Types {
 
     fn lay_out(&self, union: bool, decls: &[MemberDecl]) -> Result<(Vec<Member>, u64), LayoutError> {
         let mut members: Vec<Member> = Vec::with_capacity(decls.len());
+        let mut names = HashSet::with_capacity(decls.len());
         let mut next = 0u64; // first free bit
         let mut end = 0u64; // last used bit + 1
         for (i, decl) in decls.iter().enumerate() {
             let size = self.size(decl.ty).ok_or(LayoutError::Incomplete(i))?;
             let size_bits = size.checked_mul(8).ok_or(LayoutError::TooBig(i))?;
-            if !decl.name.is_empty() && members.iter().any(|m| *m.name == *decl.name) {
+            if !decl.name.is_empty() && !names.insert(decl.name.as_str()) {
                 return Err(LayoutError::Duplicate(i));
             }
             let start = if union { 0 } else { next };

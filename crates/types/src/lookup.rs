@@ -222,15 +222,17 @@ impl Types {
     /// True for a type name that D or the program declares. Names of the kernel do not count.
     pub fn is_declared(&self, name: &str) -> bool {
         let inner = self.read();
-        inner.typedefs.contains_key(name) || inner.tags.keys().any(|(_, tag)| **tag == *name)
+        let tag: Arc<str> = name.into();
+        let tagged = |kind| inner.tags.contains_key(&(kind, tag.clone()));
+        inner.typedefs.contains_key(name)
+            || [TagKind::Struct, TagKind::Union, TagKind::Enum].into_iter().any(tagged)
     }
 
     /// True for a struct, union, enum or typedef that comes from the kernel.
     pub fn is_from_kernel(&self, id: TypeId) -> bool {
         let named = |kind: &Kind| matches!(kind, Kind::Sou { .. } | Kind::Enum { .. } | Kind::Typedef { .. });
         let inner = self.read();
-        inner.entries.get(id.0 as usize).is_some_and(|e| named(&e.kind))
-            && inner.imported.values().any(|imported| *imported == id)
+        inner.entries.get(id.0 as usize).is_some_and(|e| named(&e.kind)) && inner.of_kernel.contains(&id)
     }
 
     /// The value of an enumerator of one enumeration. Used for comparisons whose left operand has

@@ -6,7 +6,7 @@
 //! complete or not.
 
 use std::cell::{Ref, RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::btf::{Btf, KernelBtf};
@@ -259,6 +259,8 @@ pub(crate) struct Inner {
     /// BTF blobs from which types were imported.
     pub(crate) sources: Vec<Arc<Btf>>,
     pub(crate) imported: HashMap<(u32, u32), TypeId>,
+    /// The values of `imported`.
+    pub(crate) of_kernel: HashSet<TypeId>,
     pub(crate) kernel: Option<Arc<KernelBtf>>,
     /// Cached results of lookups in the kernel, by "struct tag" or "typedef name".
     pub(crate) kernel_lookups: HashMap<String, Option<TypeId>>,
@@ -290,6 +292,7 @@ impl Types {
             constants: HashMap::new(),
             sources: Vec::new(),
             imported: HashMap::new(),
+            of_kernel: HashSet::new(),
             kernel: None,
             kernel_lookups: HashMap::new(),
             defining: Vec::new(),

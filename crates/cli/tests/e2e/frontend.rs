@@ -107,26 +107,32 @@ fn pragmas_are_obeyed() -> Verdict {
     ]);
     assert_eq!(o.code(0).out, "16\n");
     for (line, says) in [
-        ("#pragma D option quite", "[D_PRAGMA_OPTSET] failed to set option 'quite': Invalid option name"),
+        (
+            "#pragma D option quite",
+            "[D_PRAGMA_OPTSET] line 1: failed to set option 'quite': Invalid option name",
+        ),
         (
             "#pragma D option strsize=x",
-            "[D_PRAGMA_OPTSET] failed to set option 'strsize': Invalid value for specified option",
+            "[D_PRAGMA_OPTSET] line 1: failed to set option 'strsize': Invalid value for specified option",
         ),
-        ("#pragma D depends_on provider nothing", "[D_PRAGMA_DEPEND] program requires provider nothing"),
+        (
+            "#pragma D depends_on provider nothing",
+            "[D_PRAGMA_DEPEND] line 1: program requires provider nothing",
+        ),
         (
             "#pragma D depends_on module no_such_module",
-            "[D_PRAGMA_DEPEND] program requires module no_such_module",
+            "[D_PRAGMA_DEPEND] line 1: program requires module no_such_module",
         ),
-        ("#pragma D nonsense", "[D_PRAGMA_INVAL] invalid D pragma: nonsense"),
-        ("#error not for this system", "[D_PRAGERR] #error: not for this system"),
-        ("#nonsense", "[D_PRAGCTL_INVAL] invalid control directive: #nonsense"),
+        ("#pragma D nonsense", "[D_PRAGMA_INVAL] line 1: invalid D pragma: nonsense"),
+        ("#error not for this system", "[D_PRAGERR] line 1: #error: not for this system"),
+        ("#nonsense", "[D_PRAGCTL_INVAL] line 1: invalid control directive: #nonsense"),
     ] {
         let o = dtrace(&["-xerrtags", "-es", &script(&format!("{line}\nBEGIN {{ exit(0); }}\n"))]).code(1);
-        assert!(o.err.contains(&format!("x.d: line 1: {says}")), "{line}: {o:?}");
+        assert!(o.err.contains(&format!("x.d: {says}")), "{line}: {o:?}");
     }
     let o =
         dtrace(&["-xerrtags", "-es", &script("#line 70 \"origin.d\"\nBEGIN { trace(nothing); }\n")]).code(1);
-    assert!(o.err.contains("failed to compile script origin.d: line 70: [D_IDENT_UNDEF]"), "{o:?}");
+    assert!(o.err.contains("x.d: [D_IDENT_UNDEF] \"origin.d\", line 70: "), "{o:?}");
     dtrace(&["-es", &script("#pragma D depends_on provider syscall\n#pragma D depends_on library signal.d\n#ident \"x\"\nBEGIN { exit(0); }\n")]).code(0);
     let _ = fs::remove_dir_all(&dir);
     Pass
@@ -342,7 +348,7 @@ fn libraries_of_the_user_are_loaded() -> Verdict {
     // A mistake in one is told, whoever uses it.
     write(&dir, "b.d", "inline int FROM_B =\n\t41 + nothing;\n");
     let o = dtrace(&["-L", &path, "-xerrtags", "-en", "BEGIN { trace(1); }"]).code(1);
-    let expected = format!("dtrace: \"{path}/b.d\", line 2: [D_IDENT_UNDEF] failed to resolve nothing: ");
+    let expected = format!("dtrace: [D_IDENT_UNDEF] \"{path}/b.d\", line 2: failed to resolve nothing: ");
     assert!(o.err.contains(&expected), "{o:?}");
     let o = dtrace(&["-L", "/nonexistent", "-en", "BEGIN { trace(1); }"]).code(1);
     assert!(o.err.contains("failed to read D library '/nonexistent': No such file or directory"), "{o:?}");
@@ -368,7 +374,7 @@ fn a_library_is_skipped_when_its_dependency_is_missing() -> Verdict {
     }
     let script = write(&dir, "script", "#pragma D depends_on library no.d\nBEGIN { exit(0); }\n");
     let o = dtrace(&["-L", &path, "-xerrtags", "-es", &script]).code(1);
-    assert!(o.err.contains("[D_PRAGMA_DEPEND] program requires library no.d"), "{o:?}");
+    assert!(o.err.contains("[D_PRAGMA_DEPEND] line 1: program requires library no.d"), "{o:?}");
     let _ = fs::remove_dir_all(&dir);
     Pass
 }

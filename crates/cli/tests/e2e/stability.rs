@@ -87,6 +87,7 @@ fn the_version_option_hides_newer_names() -> Verdict {
     dtrace(&["-xversion=1.6", "-en", program]).code(0);
     let o = dtrace(&["-xversion=1.5", "-xerrtags", "-en", program]).code(1);
     assert!(o.err.contains("[D_FUNC_UNDEF] in action list: undefined function name: stddev"), "{o:?}");
+    let o = dtrace(&["-xversion=1.5", "-en", program]).code(1);
     assert!(o.err.contains("`stddev` came with D 1.6; the option version asks for 1.5"), "{o:?}");
     let o = dtrace(&["-xversion=1.99", "-en", program]);
     assert!(o.err.contains("Invalid value for specified option"), "{o:?}");

@@ -134,7 +134,7 @@ impl Lexer<'_> {
     /// `# 12 "file" flags`: the line after this one is line 12 of `file`.
     fn line_marker(&mut self, number: &Word, rest: &[Word], end: usize) {
         let Some(line) = number.number() else { return };
-        let (physical, _) = self.map.line_column(self.file, end as u32);
+        let physical = self.map.line_number(self.file, end as u32);
         let name = match rest.first() {
             Some(file) if file.quoted => file.text().to_owned(),
             _ => self.map.line_origin(self.file, physical).0,

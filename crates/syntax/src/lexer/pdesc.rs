@@ -1,5 +1,6 @@
 //! Probe descriptions.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use diagnostics::{Diagnostic, Span, Tag};
@@ -12,6 +13,27 @@ use crate::macros::Expansion;
 /// A letter of a probe description.
 fn is_letter(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-$:_.?*\\[]!`".contains(&b)
+}
+
+/// Every name that a text assigns to, or counts up or down.
+fn assigned(text: &str) -> HashSet<Box<str>> {
+    const ASSIGNS: [&str; 12] = ["++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '`');
+    let mut names = HashSet::new();
+    let mut at = 0;
+    while let Some(start) = text[at..].find(is_word).map(|i| at + i) {
+        let end = text[start..].find(|c| !is_word(c)).map_or(text.len(), |i| start + i);
+        let (before, after) = (text[at..start].trim_end(), text[end..].trim_start());
+        if after.starts_with('=') && !after.starts_with("==")
+            || ASSIGNS.iter().any(|op| after.starts_with(op))
+            || before.ends_with("++")
+            || before.ends_with("--")
+        {
+            names.insert(text[start..end].into());
+        }
+        at = end;
+    }
+    names
 }
 
 impl Lexer<'_> {
@@ -49,23 +71,10 @@ impl Lexer<'_> {
         }
     }
 
-    /// The text assigns to this name, or counts it up or down, somewhere: it is a variable.
+    /// The text assigns to this name, or counts it up or down, somewhere: it is a variable. The first question reads the
+    /// whole text; the others do not.
     pub(crate) fn assigns(&self, name: &str) -> bool {
-        const ASSIGNS: [&str; 10] = ["++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="];
-        let word = |b: Option<char>| b.is_some_and(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '`'));
-        self.text.match_indices(name).any(|(at, _)| {
-            let (before, after) = (&self.text[..at], &self.text[at + name.len()..]);
-            if word(before.chars().next_back()) || word(after.chars().next()) {
-                return false;
-            }
-            let (before, after) = (before.trim_end(), after.trim_start());
-            after.starts_with('=') && !after.starts_with("==")
-                || ASSIGNS.iter().any(|op| after.starts_with(op))
-                || after.starts_with("<<=")
-                || after.starts_with(">>=")
-                || before.ends_with("++")
-                || before.ends_with("--")
-        })
+        self.assigned.get_or_init(|| assigned(&self.text)).contains(name)
     }
 
     /// Takes a word as a probe description.
