@@ -1,10 +1,10 @@
 //! `cargo xtask coverage`: the rows of D that no test names.
 //!
 //! `docs/coverage/rows.txt` has the rows and says how a test names one; `docs/coverage/excused.txt` has those that need no
-//! test yet, each with its reason. What is in neither way accounted for is printed, and so is an excuse that is none any
-//! more; exit status 1 then.
+//! test yet, each with its reason. A row that is neither tested nor excused is printed, and so is an excuse that is no
+//! longer needed; then the exit status is 1.
 //!
-//! Tests are everything under a `tests` directory, and what stands behind `#[cfg(test)]` in a source file.
+//! Tests are the files under a `tests` directory, and the code after `#[cfg(test)]` in a source file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ enum Named {
     Text(Vec<String>),
 }
 
-/// All that tests say.
+/// The text of all tests.
 #[derive(Default)]
 struct Tests {
     text: String,
@@ -64,7 +64,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Lines that say something.
+/// Lines that are neither empty nor comments.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'))
 }

@@ -37,7 +37,7 @@ fn io<T>(what: &Path, result: std::io::Result<T>) -> Result<T, String> {
     result.map_err(|e| format!("{}: {e}", what.display()))
 }
 
-/// Installs what the VM tier needs and unpacks the kernels that are missing.
+/// Installs the programs that guests need and unpacks the missing kernels.
 pub(crate) fn fetch(names: &[&str]) -> Result<(), String> {
     let missing: Vec<&str> = TOOLS.iter().filter(|(_, p)| !Path::new(p).exists()).map(|(n, _)| *n).collect();
     if !missing.is_empty() {

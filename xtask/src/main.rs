@@ -1,6 +1,6 @@
-//! Project chores: the VM tier, the test run, benchmarks, tidy, generated pages.
+//! Project tasks: virtual machines, the test run, benchmarks, the output in the documents, coverage, tidy.
 //!
-//! `cargo xtask help` lists them. Each chore is one module; this file only hands out the words.
+//! `cargo xtask help` lists them. Each task is one module; this file dispatches.
 
 mod coverage;
 mod docs;
@@ -12,18 +12,18 @@ mod vm;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The repository's top.
+/// The top directory of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
-/// Where what is downloaded and booted lives.
+/// The directory of downloaded kernels and of guests.
 pub(crate) fn vm_dir() -> PathBuf {
     std::env::var_os("DTRACE_VM_DIR").map_or_else(|| root().join("target/vm"), PathBuf::from)
 }
 
-/// Builds for release and runs the harness under `benches/`, here or in a guest.
+/// Builds for release and runs the benchmarks, here or in a guest.
 fn bench(args: &[String]) -> Result<u8, String> {
     let status = std::process::Command::new("cargo")
         .args(["build", "--release", "-q", "-p", "cli", "-p", "benches"])
@@ -68,13 +68,13 @@ fn docs(args: &[String]) -> Result<u8, String> {
 }
 
 const HELP: &str = "\
-cargo xtask CHORE
+cargo xtask TASK
   vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
                 boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
   test [--host|--vm] [KERNEL...]
                 run every test here, and those that need a kernel in each guest
   bench [--vm KERNEL] [SECTION...]
-                build for release and compare with bpftrace and the floor, here or in a guest
+                build for release and compare with bpftrace and the minimal cost, here or in a guest
   docs [--check] [--vm KERNEL] [DOCUMENT:LINE...]
                 run the commands of the README and the guide, put their output in, and report what changed in
                 more than figures; --check writes nothing; --vm makes the blocks that need this kernel
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(0)
         }
-        Some(other) => Err(format!("no chore {other}\n{HELP}")),
+        Some(other) => Err(format!("no task {other}\n{HELP}")),
     };
     match done {
         Ok(code) => ExitCode::from(code),

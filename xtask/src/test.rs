@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything, on this machine's kernel and on the kernels of the matrix.
+//! `cargo xtask test`: runs all tests on this machine's kernel, and those that need a kernel on the kernels of the matrix.
 //!
 //! On the host, `cargo test` runs all tests of the workspace. Then the tests that need a kernel (end to end, and the
-//! kernel side of `bpf`) run again in two boots of each stock kernel. A guest that QEMU's fault kills is booted again and
-//! counted. Where the VM tier cannot be had (no root, no packages), it is reported as skipped, with the reason.
+//! kernel side of `bpf`) run again in two boots of each stock kernel. A guest that crashes by QEMU's fault is booted again and
+//! counted. Where guests are not available (no root, no packages), they are reported as skipped, with the reason.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,11 +35,11 @@ enum Part {
     /// The end-to-end tests that the filter names.
     EndToEnd(&'static str),
     /// The other test programs.
-    Rooms,
+    Crates,
 }
 
 /// Each kernel is booted once for each of them: the longest first, so that no CPU is idle at the end.
-const PARTS: [Part; 2] = [Part::EndToEnd(""), Part::Rooms];
+const PARTS: [Part; 2] = [Part::EndToEnd(""), Part::Crates];
 
 /// A boot in which only some end-to-end tests run, because of its kernel command line.
 const SPECIAL: [Boot<'static>; 1] = [("6.12", "lockdown=confidentiality", Part::EndToEnd("locked_down"))];
@@ -72,7 +72,7 @@ fn is_own_closing(line: &str) -> bool {
     line.split_whitespace().nth(1) == Some("passed,")
 }
 
-/// Copies what passes through and keeps it.
+/// A writer that copies its data to the terminal and keeps it.
 struct Tee(Vec<u8>);
 
 impl Write for Tee {
@@ -107,7 +107,7 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
     }
     let mut deaths = 0;
     if vm {
-        // A build that fails is an error; what this machine cannot have is skipped.
+        // A failed build is an error; a facility that this machine lacks is skipped.
         let programs = guest_programs()?;
         match crate::kernels::fetch(&kernels) {
             Err(why) => {
@@ -225,7 +225,7 @@ fn in_guests(boots: &[Boot<'_>], programs: &Programs) -> Vec<Booted> {
                     let text = String::from_utf8_lossy(&output).into_owned();
                     let what = match boot.2 {
                         Part::EndToEnd(_) => "end to end",
-                        Part::Rooms => "rooms",
+                        Part::Crates => "crates",
                     };
                     println!(
                         "== kernel {} {}: {what}, {} s\n{text}",
@@ -249,7 +249,7 @@ fn script(part: Part, programs: &Programs) -> String {
     let mut script = format!("export DTRACE_BIN={}; bad=0\n", programs.dtrace.display());
     let (end_to_end, filter) = match part {
         Part::EndToEnd(filter) => (true, filter),
-        Part::Rooms => (false, ""),
+        Part::Crates => (false, ""),
     };
     for (test, rounds) in programs.tests.iter().filter(|t| (t.0 == programs.e2e) == end_to_end) {
         if *rounds > 0 {
@@ -284,7 +284,7 @@ mod tests {
         let programs = Programs { dtrace: "/t/dtrace".into(), tests, e2e: "/t/e2e".into() };
         let head = "export DTRACE_BIN=/t/dtrace; bad=0\n";
         assert_eq!(
-            script(Part::Rooms, &programs),
+            script(Part::Crates, &programs),
             format!(
                 "{head}/t/routines --test-threads=1  || bad=1\nROUNDS=25 /t/programs --test-threads=1  || bad=1\n\
                  exit $bad\n"

@@ -1,13 +1,13 @@
-//! `cargo xtask tidy`: what of the house rules a program can check.
+//! `cargo xtask tidy`: the house rules that a program can check.
 //!
-//! Directions of dependencies between the rooms, file length, no `unwrap` outside tests, an essay at the head of every
+//! Directions of dependencies between crates, file length, no `unwrap` outside tests, an essay at the head of every
 //! module. Prints each breach as `file:line: what`; exit status 1 when there is one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms, each may use those before it.
-const ROOMS: [&str; 16] = [
+/// The crates; each may depend on those before it.
+const CRATES: [&str; 16] = [
     "arith",
     "diagnostics",
     "syntax",
@@ -26,8 +26,8 @@ const ROOMS: [&str; 16] = [
     "cli",
 ];
 
-/// What a room must not know although it stands above it.
-const WALLS: [(&str, &[&str]); 7] = [
+/// Crates that a crate must not depend on although they are before it.
+const FORBIDDEN: [(&str, &[&str]); 7] = [
     ("syntax", &["types"]),
     ("plane", &["syntax", "types", "probes"]),
     ("dif", &["syntax", "types", "probes", "check"]),
@@ -58,9 +58,9 @@ const LONGEST: usize = 700;
 /// `cargo xtask tidy`
 pub(crate) fn command() -> Result<u8, String> {
     let mut breaches = Vec::new();
-    for (index, room) in ROOMS.iter().enumerate() {
-        let dir = crate::root().join("crates").join(room);
-        dependencies(&dir, room, index, &mut breaches)?;
+    for (index, krate) in CRATES.iter().enumerate() {
+        let dir = crate::root().join("crates").join(krate);
+        dependencies(&dir, krate, index, &mut breaches)?;
         let mut files = Vec::new();
         walk(&dir.join("src"), &mut files)?;
         for file in files {
@@ -74,18 +74,18 @@ pub(crate) fn command() -> Result<u8, String> {
     Ok(u8::from(!breaches.is_empty()))
 }
 
-fn dependencies(dir: &Path, room: &str, index: usize, breaches: &mut Vec<String>) -> Result<(), String> {
+fn dependencies(dir: &Path, krate: &str, index: usize, breaches: &mut Vec<String>) -> Result<(), String> {
     let manifest = dir.join("Cargo.toml");
     let text = fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
     let used = text.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
     for (line, dependency) in
         used.lines().enumerate().filter_map(|(n, l)| Some((n, l.split(['.', ' ', '=']).next()?)))
     {
-        let Some(at) = ROOMS.iter().position(|r| *r == dependency) else { continue };
-        let walled = WALLS.iter().any(|(r, not)| *r == room && not.contains(&dependency));
-        if at >= index || walled {
+        let Some(at) = CRATES.iter().position(|r| *r == dependency) else { continue };
+        let forbidden = FORBIDDEN.iter().any(|(of, not)| *of == krate && not.contains(&dependency));
+        if at >= index || forbidden {
             breaches.push(format!(
-                "{}: [dependencies] line {line}: {room} must not know {dependency}",
+                "{}: [dependencies] line {line}: {krate} must not know {dependency}",
                 manifest.display()
             ));
         }

@@ -1,11 +1,11 @@
 //! Boots a stock kernel in QEMU (software emulation) on this machine's own root and runs one command in it.
 //!
-//! The guest's root is the host's `/`, read-only through 9p under an overlay in the guest's memory: what was built here
-//! runs there, and nothing the guest writes stays. Output and exit status come back through a second 9p directory.
+//! The guest's root is the host's `/`, read-only through 9p under an overlay in the guest's memory: programs that were
+//! built here run there, and all that the guest writes is lost. Output and exit status return through a second 9p directory.
 //!
-//! QEMU 7.2 has a fault: one emulated CPU can run kernel text that another has just patched, and the guest dies of
-//! `Oops: int3` or a panic. So the emulated CPUs run in turn on one thread, and a guest that dies that way is booted
-//! again ([`run`] retries and counts); a command that kills two guests is to blame itself.
+//! QEMU 7.2 has a fault: one emulated CPU can run kernel text that another has just patched, and the guest crashes with
+//! `Oops: int3` or a panic. So the emulated CPUs run in turn on one thread, and a guest that crashes that way is booted
+//! once more ([`run`] retries and counts). If it crashes again, the command is the cause.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What to boot.
+/// A guest to boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
     pub(crate) kernel: String,
@@ -48,7 +48,7 @@ pub(crate) enum Ended {
     Status(u8),
     /// The emulator's fault, with the console's last lines.
     Emulator(String),
-    /// No exit status for another reason, likewise.
+    /// No exit status for another reason, with the console's last lines.
     Lost(String),
 }
 
@@ -98,7 +98,7 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("vm: {text} is no number"))
 }
 
-/// Runs `command`, once more where the emulator killed the guest; also how many guests died so.
+/// Runs `command`, and runs it once more if the emulator's fault crashed the guest. Also returns the number of crashes.
 pub(crate) fn run(guest: &Guest, command: &[String], out: &mut dyn Write) -> Result<(Ended, u32), String> {
     match boot(guest, command, out)? {
         Ended::Emulator(console) => {
@@ -233,7 +233,7 @@ fn first(dir: &Path, prefix: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{}: nothing named {prefix}*", dir.display()))
 }
 
-/// Busybox, the modules that reach the root, and `init`.
+/// Makes the initial file system: busybox, the modules that mount the root, and `init`.
 fn initrd(kernel: &str, work: &Path) -> Result<PathBuf, String> {
     let fail = |e: std::io::Error| format!("vm: initrd: {e}");
     let tree = work.join("tree");

@@ -1,4 +1,4 @@
-//! What the words of a command line mean together.
+//! Interprets the arguments of the command line together.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,12 +28,12 @@ pub(crate) enum Mode {
     Help,
 }
 
-/// A program that was named and is not read yet.
+/// A program that the command line names, not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// `-s file`
     File(String),
-    /// The rest.
+    /// `-n`, `-f`, `-m`, `-P`, `-i`: the description is in the argument.
     Text(Field, String),
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Wanted {
     Pid(i32),
 }
 
-/// A command line, understood.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) mode: Mode,
@@ -61,18 +61,18 @@ pub(crate) struct Command {
     pub(crate) verbose: bool,
 }
 
-/// Why there is no command.
+/// An error in the command line.
 #[derive(Debug)]
 pub(crate) enum Wrong {
-    /// The usage text is in order. Exit status 2.
+    /// The usage text is printed. Exit status 2.
     Usage(Option<String>),
-    /// The words do not go together: a message is enough. Exit status 2.
+    /// Options exclude each other: only the message is printed. Exit status 2.
     Words(String),
-    /// A word is understood and cannot be had: as anything else that fails, exit status 1.
+    /// The value of an option is wrong. Exit status 1, as for other failures.
     Value(String),
 }
 
-/// Reads the words.
+/// Parses the arguments.
 pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
     if words.is_empty() {
         return Err(Wrong::Usage(None));
@@ -116,9 +116,9 @@ impl Command {
             'n' | 'i' => self.programs.push(text(Field::Name)),
             's' => self.programs.push(Named::File(value.into())),
             'c' => self.targets.push(Wanted::Run(value.into())),
-            // As strtol() reads it: with blanks before the number. Who has it from a program may have some behind it, too.
+            // As strtol() does, blanks before the number are permitted. The output of a program may also have blanks after it.
             'p' => match value.trim().parse() {
-                // Named twice, it is still one process.
+                // A process may be named twice.
                 Ok(pid) if self.targets.contains(&Wanted::Pid(pid)) => {}
                 Ok(pid) => self.targets.push(Wanted::Pid(pid)),
                 Err(_) => return Err(Wrong::Value(format!("invalid pid: {value}"))),
@@ -158,7 +158,7 @@ impl Command {
         Ok(())
     }
 
-    /// Sets an option, in the user's words.
+    /// Sets an option. Messages quote `words`, the user's spelling.
     fn set(&mut self, name: &str, value: Option<&str>, words: &str) -> Result<(), Wrong> {
         if raw::is_raw(words) {
             return Err(Wrong::Value(format!("failed to set {words}: it is not UTF-8")));
@@ -194,7 +194,7 @@ impl Named {
                     return Err(format!("failed to read {path}: longer than {} MiB", LONGEST_SCRIPT >> 20));
                 }
                 let text = raw::text(bytes);
-                // Some editors put a mark there.
+                // Some editors write a byte order mark.
                 let text = text.strip_prefix('\u{feff}').map(String::from).unwrap_or(text);
                 Ok(Source::Script(path.clone(), text))
             }

@@ -1,8 +1,8 @@
 //! The table of command-line options, and the parser that reads it.
 //!
 //! One row an option; `--help`, the manual page (`manual`) and the parser use the table. Options and operands may be interleaved,
-//! as with getopt restarted after each operand. The parser only sorts words into [`Word`]s; what they mean together is
-//! for the command to say.
+//! as with getopt restarted after each operand. The parser only classifies the arguments as [`Word`]s; `command`
+//! interprets them.
 
 /// One option.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Flag {
     pub(crate) letter: char,
     /// Name of its argument; empty when it takes none.
     pub(crate) arg: &'static str,
-    /// The `-x` option it is short for; empty when it is none.
+    /// The `-x` option that it abbreviates; empty when there is none.
     pub(crate) option: &'static str,
     /// What it does, in a few words; for `--help`.
     pub(crate) brief: &'static str,
@@ -71,7 +71,7 @@ pub(crate) const TABLE: &[Flag] = &[
 /// Options that are known and not supported yet.
 pub(crate) const NOT_YET: &str = "aAGh3";
 
-/// One word of the command line, understood.
+/// A classified argument of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// An option, with its argument where it takes one.
@@ -82,7 +82,7 @@ pub(crate) enum Word {
     Help,
 }
 
-/// Sorts the words; the message of the first that is wrong.
+/// Classifies the arguments. An error is the message about the first wrong one.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
     let mut out = Vec::new();
     let mut rest = words.iter();

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a readable descriptor, and how many came.
+//! SIGINT, SIGTERM and SIGHUP as a readable descriptor, and their number.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// Interrupts since the start. Written by the handler.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-/// Interrupts that were heard: what ends has begun to end.
+/// Interrupts that were handled: the end of the session has begun.
 static HEARD: AtomicU32 = AtomicU32::new(0);
 /// The descriptor the handler writes to.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// Catches interrupts while it lives (until the process ends: a handler is never taken back).
+/// Catches interrupts. The handlers stay until the process ends.
 pub(crate) struct Interrupts {
     event: OwnedFd,
 }
@@ -19,8 +19,8 @@ pub(crate) struct Interrupts {
 extern "C" fn handler(_: libc::c_int) {
     COUNT.fetch_add(1, Ordering::SeqCst);
     let one = 1u64;
-    // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error changes nothing: the count is what
-    // counts. errno is put back, because the interrupted code may be about to read it.
+    // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error has no effect, because the count is
+    // enough. errno is restored, because the interrupted code may read it next.
     unsafe {
         let errno = *libc::__errno_location();
         libc::write(EVENT.load(Ordering::SeqCst), (&raw const one).cast(), 8);
@@ -28,17 +28,17 @@ extern "C" fn handler(_: libc::c_int) {
     }
 }
 
-/// How many came.
+/// The number of interrupts since the start.
 pub(crate) fn count() -> u32 {
     COUNT.load(Ordering::SeqCst)
 }
 
-/// Those that came so far are heard.
+/// Marks all interrupts so far as handled.
 pub(crate) fn hear() {
     HEARD.store(count(), Ordering::SeqCst);
 }
 
-/// True when one came that was not heard yet.
+/// True when an interrupt is not handled yet.
 pub(crate) fn is_pending() -> bool {
     count() > HEARD.load(Ordering::SeqCst)
 }
@@ -72,7 +72,7 @@ impl Interrupts {
         Ok(Interrupts { event })
     }
 
-    /// Readable from the first one on.
+    /// Readable after the first interrupt.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

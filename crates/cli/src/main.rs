@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  flags      the table of options and their parser
-//!  command    what the words mean together
+//!  command    a parsed command line
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  output     where results go
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use diagnostics::{control, raw};
 
-/// Prints. Where the reader has gone, nothing: `print!` would panic.
+/// Prints. Does nothing when the reader has closed the pipe, where `print!` would panic.
 pub(crate) fn to_stdout(text: impl Display) {
     let _ = write!(std::io::stdout(), "{text}");
 }

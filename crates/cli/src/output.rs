@@ -1,8 +1,8 @@
-//! Where results go.
+//! The output of results: standard output or a file.
 //!
-//! A reader may stop reading and stay (a pager, a terminal after `^S`): a write then waits for ever, and the user who
-//! interrupts twice must still get the prompt back. So a write that a signal ended is not simply made again, as the
-//! standard library does: the number of interrupts is looked at first. The signal handler is installed without
+//! A reader may stop reading without closing (a pager, a terminal after `^S`). A write then blocks for ever, and a second
+//! interrupt must still end the command. So a write that a signal interrupted is not simply repeated, as the standard
+//! library does: the number of interrupts is checked first. The signal handler is installed without
 //! `SA_RESTART` for this.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ impl Output {
         Ok(Output(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
     }
 
-    /// A file, at its end.
+    /// A file that is appended to.
     pub(crate) fn append(path: &str) -> io::Result<Output> {
         Ok(Output(File::options().append(true).create(true).open(crate::command::file_of(path))?))
     }

@@ -21,7 +21,7 @@ fn complain(text: impl std::fmt::Display) {
     to_stderr(format!("dtrace: {text}\n"));
 }
 
-/// The system's words without Rust's "(os error N)".
+/// The system's message without Rust's "(os error N)".
 fn reason(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
@@ -32,7 +32,7 @@ fn complain_all(messages: Vec<String>) -> u8 {
     1
 }
 
-/// Does what the command says; its exit status.
+/// Executes the command and returns the exit status.
 pub(crate) fn run(command: Command) -> u8 {
     match command.mode {
         Mode::Version => {
@@ -66,7 +66,7 @@ pub(crate) fn run(command: Command) -> u8 {
     }
 }
 
-/// All programs, read.
+/// Reads all programs.
 fn sources(command: &Command) -> Result<Vec<Source>, u8> {
     command.programs.iter().map(|p| p.read()).collect::<Result<_, _>>().map_err(|e| {
         complain(e);
@@ -91,7 +91,7 @@ fn compile(
     let runs = command.mode == Mode::Trace && !command.compile_only;
     let compile = if runs { dtrace::compile } else { dtrace::compile_only };
     let program = compile(sources, macros, options);
-    // Only now: a script sets options, too.
+    // After compiling, because scripts set options too.
     tell_idle(options);
     program.map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
 }
@@ -105,7 +105,7 @@ fn list(command: Command, out: Output) -> u8 {
             return Ok(0);
         }
         let mut options = command.options.clone();
-        // Nothing matched is said here, in the words of a listing.
+        // `list` reports descriptions that match nothing in its own words.
         let _ = options.set("zdefs", None);
         let _ = options.set("argref", None);
         let sources = match sources(&command) {
@@ -211,7 +211,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
     };
     match follow(&mut session, &interrupts, told) {
         Ok(status) => status,
-        // The output had no reader, and the user did not wait.
+        // Nobody read the output, and the user interrupted twice.
         Err(Error::Output(_)) if interrupt::count() > 1 => {
             session.abort();
             1
@@ -224,10 +224,10 @@ fn trace(command: Command, mut out: Output) -> u8 {
     }
 }
 
-/// How often the progress of a long enabling is said.
+/// Interval of progress messages during a long enabling.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// What is said of the programs before they run: how many probes, and with `-v` what they promise.
+/// Reports the number of matched probes, and with `-v` the stability of the programs, before they run.
 fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Output) -> io::Result<()> {
     for (n, title) in program.titles.iter().enumerate() {
         if !quiet && !command.compile_only {
@@ -242,7 +242,7 @@ fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Output
     out.flush()
 }
 
-/// An error ends the command; a reader of the output who has seen enough is none.
+/// Reports the error that ends the command. A closed pipe is no error: its reader needs no more.
 fn failed(error: &Error, program: &Program, tags: bool) -> u8 {
     match error {
         Error::Output(e) => failed_output(e),
@@ -258,12 +258,12 @@ fn failed_output(e: &io::Error) -> u8 {
     1
 }
 
-/// Works until the end; the exit status.
+/// Runs the session to its end and returns the exit status.
 fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) -> Result<u8, Error> {
     loop {
         tell(session, told);
         if interrupt::count() > 0 {
-            // The user's ^C stands on this line.
+            // The terminal echoed ^C on this line.
             session.newline()?;
             break;
         }
@@ -275,7 +275,7 @@ fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) ->
         session.abort();
         return Ok(1);
     }
-    // That a target has ended is said before what is printed because of it.
+    // The end of a target is reported before the results that it causes.
     tell(session, told);
     interrupt::hear();
     let status = session.finish()?;
@@ -283,7 +283,7 @@ fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) ->
     Ok(status as u8)
 }
 
-/// Which notices the user wants.
+/// The notices that are printed.
 #[derive(Clone, Copy)]
 struct Told {
     quiet: bool,
@@ -291,8 +291,8 @@ struct Told {
     resize: bool,
 }
 
-/// Bytes of messages that are written at once. A flood of faults is ten thousands of them, and where every function is traced each
-/// write is hundreds of firings: one at a time they would be told for minutes, in which nothing else is heard.
+/// Bytes of messages in one write. There can be ten thousands of faults, and where every function is traced, each write
+/// causes hundreds of firings. Written one by one, they would block the main loop for minutes.
 const AT_ONCE: usize = 64 << 10;
 
 fn tell(session: &mut Session<Output>, told: Told) {
@@ -325,7 +325,7 @@ fn write_new(path: &str, bytes: &[u8]) -> io::Result<()> {
     new.open(path)?.write_all(bytes)
 }
 
-/// `-x bpflog`: all that a report of a refused program needs, in one file.
+/// `-x bpflog`: writes a file with all that a report about a refused program needs.
 fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     let Error::Load(e) = error else { return };
     if !e.is_rejection() || (e.is_too_complex() && !wanted) {
