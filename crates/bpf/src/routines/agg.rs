@@ -1,8 +1,9 @@
-//! Aggregations: from a key to its slot. The layout and the reasons are in [`plane::table`].
+//! Aggregations: from a key to its slot. [`plane::table`] describes the layout and its reasons.
 //!
-//! Inline stands what most firings do: no key, or the key's first slot holds it. The rest is a subprogram an aggregation,
-//! `dt_find_N(table, hash, key address)`: bounded probing, claiming, comparing. It gives an offset, not an address,
-//! so that the caller's bounds check is one and the same for both ways.
+//! The common cases are inline: no key, or the key's first slot holds it. All others use one
+//! subprogram for each aggregation, `dt_find_N(table, hash, key address)`, which does the bounded
+//! probing, claiming and comparing. The subprogram returns an offset and not an address, so that
+//! the caller's bounds check covers both paths.
 
 use plane::control::{DropKind, EPOCH};
 use plane::table::{
@@ -15,8 +16,9 @@ use super::{Firing, KEY_WORDS_MAX, Key, count_drop, element, key_address, near};
 use crate::maps::{AggPlan, Area, KeyColumn, Plan};
 use crate::mir::{Alu, Arg, Builder, Jmp, Label, MapRef, Operand, Size, V};
 
-/// Adds a sample to aggregation `agg` under `key`. `args`: none for count; the value; then, for the quantize family, the
-/// increment if there is one. No room is a counted aggregation drop.
+/// Adds a sample to aggregation `agg` under `key`. `args` is empty for count, else the value, and
+/// for the quantize family an optional increment. When the table is full, an aggregation drop is
+/// counted.
 pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: Key<'_>, args: &[Operand]) {
     let (Some(of), Some(area)) = (plan.aggs.get(agg as usize), plan.agg(agg)) else { return };
     let (done, drop) = (b.label(), b.label());
@@ -26,7 +28,7 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
         b.jmp(done);
     });
     let table = table_index(b, of, firing);
-    // The address of the slot less TABLE_HEADER, which is added where it costs nothing.
+    // The address of the slot minus TABLE_HEADER, which is added in the instructions' offsets.
     let slot = b.var();
     if of.shape.key_size == 0 {
         let base = element(b, area, table, firing.words, drop);
@@ -49,8 +51,8 @@ pub fn aggregate(b: &mut Builder, plan: &Plan, firing: &Firing, agg: u32, key: K
     b.bind(done);
 }
 
-/// Keys of more bytes are written and compared by functions of their own: the verifier walks the loop over slots once for
-/// each slot.
+/// Keys of more bytes are written and compared by separate functions, because the verifier
+/// processes the loop over slots once for each slot.
 const KEY_INLINE: u32 = 64;
 
 struct SlotSearch {
@@ -60,7 +62,7 @@ struct SlotSearch {
     drop: Label,
 }
 
-/// (epoch & 1) * n + CPU index: its bound is plain to the verifier.
+/// (epoch & 1) * n + CPU index. The verifier sees its bound.
 fn table_index(b: &mut Builder, of: &AggPlan, firing: &Firing) -> V {
     let control = b.map_value(MapRef::Control, EPOCH);
     let epoch = b.load(Size::B8, control, 0);
@@ -72,7 +74,7 @@ fn table_index(b: &mut Builder, of: &AggPlan, firing: &Firing) -> V {
     b.add(first, firing.index)
 }
 
-/// A keyless slot whose value does not show that it has data says so in its state.
+/// Marks a keyless slot as used, where the value alone does not show that.
 fn mark(b: &mut Builder, slot: V) {
     let (fresh, marked) = (b.label(), b.label());
     let state = b.load(Size::B8, slot, (TABLE_HEADER + STATE) as i16);
@@ -109,19 +111,20 @@ fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &SlotSea
     b.bind(hit);
     b.out_of_line(|b| {
         b.bind(slow);
-        // Asked for again, not kept: nothing but the key stays alive for this path.
+        // Computed again instead of kept, so that only the key stays live on this path.
         let table = table_index(b, of, firing);
         let address = key_address(b, firing, key);
         let mut args = vec![Arg::Word(table), Arg::Word(hash), Arg::Memory(address, shape.key_size)];
         let mut name = format!("dt_find_{}", at.agg);
-        // Aggregations that share a map also share the function, if they are alike: it is told which is meant.
+        // Aggregations that share a map also share the function if they have the same shape. An
+        // argument says which is meant.
         if shape.table_size < area.stride {
             let (first, TableShape { stride, slots_log2, .. }) = (of.location.map, shape);
             name = format!("dt_find_{first}_{stride}_{slots_log2}{}", signature(&of.columns));
             args.push(Arg::Word(b.imm(i64::from(area.at))));
         }
         let offset = b.call_global(&name, &args, |b| find_body(b, of, area));
-        // Slots are whole words apart, of which the verifier knows nothing here.
+        // Slots are whole words apart, which the verifier does not know here.
         let offset = b.and(offset, -8);
         b.br(Jmp::Gt, offset, last, at.drop);
         let base = element(b, area, table, firing.words, at.drop);
@@ -131,7 +134,7 @@ fn find(b: &mut Builder, of: &AggPlan, area: Area, firing: &Firing, at: &SlotSea
     });
 }
 
-/// The first slot to look at: the high bits of the hash.
+/// The first slot to probe: the high bits of the hash.
 fn slot_index(b: &mut Builder, shape: TableShape, hash: V) -> V {
     if shape.slots_log2 == 0 { b.imm(0) } else { b.shr(hash, 64 - shape.slots_log2) }
 }
@@ -204,7 +207,7 @@ fn signature(columns: &[KeyColumn]) -> String {
     columns.iter().map(|c| format!("_{}{}", if c.string { "s" } else { "i" }, c.words)).collect()
 }
 
-/// Falls through when both keys are equal.
+/// Jumps to `other` when the keys differ.
 fn compare_keys(b: &mut Builder, columns: &[KeyColumn], there: V, key: V, other: Label) {
     let mut at = 0;
     for column in columns {
@@ -233,11 +236,12 @@ fn compare_keys(b: &mut Builder, columns: &[KeyColumn], there: V, key: V, other:
     }
 }
 
-/// Long columns are looked at by groups of so many bytes: the verifier keeps at most 8,192 branches in mind. They are padded
-/// with zeros, so it does no harm to go on behind the end of a string in one.
+/// Long columns are compared in groups of so many bytes, because the verifier keeps at most 8,192
+/// branches. Columns are zero-padded, so comparing beyond a string's end within a group does no
+/// harm.
 const GROUP: i16 = 256;
 
-/// True behind the last word of a group, or of a run that is shorter.
+/// True behind the last word of a group or of a shorter run.
 fn ends_group(at: i16, bytes: u32) -> bool {
     let next = at + 8;
     next % GROUP == 0 || next as u32 == bytes % RUN
@@ -265,7 +269,7 @@ fn same_long(b: &mut Builder, bytes: u32) {
     b.exit(0);
 }
 
-/// The hash of a key, the same in both forms.
+/// The hash of a key, the same for both forms of a key.
 pub(crate) fn key_hash(b: &mut Builder, columns: &[KeyColumn], key: Key<'_>) -> V {
     match key {
         Key::Words(words) => {
@@ -286,7 +290,7 @@ pub(crate) fn key_hash(b: &mut Builder, columns: &[KeyColumn], key: Key<'_>) -> 
     }
 }
 
-/// `plane::table::hash`, one word.
+/// `plane::table::hash` for one word.
 fn mix(b: &mut Builder, h: V, word: V, multiplier: V, first: bool) {
     if first {
         b.set(h, word);
@@ -298,7 +302,8 @@ fn mix(b: &mut Builder, h: V, word: V, multiplier: V, first: bool) {
     b.update(Alu::Mul, h, multiplier);
 }
 
-/// Over all words; but where the key is too long for registers anyway, strings only up to their end.
+/// Hashes all words. Of keys that are too long for registers, strings are hashed only up to their
+/// end.
 fn hash_body(b: &mut Builder, columns: &[KeyColumn]) {
     let key = b.param(0);
     let long = columns.iter().map(|c| c.words as usize).sum::<usize>() > KEY_WORDS_MAX;
@@ -334,7 +339,7 @@ fn hash_body(b: &mut Builder, columns: &[KeyColumn]) {
     b.exit(h);
 }
 
-/// A hash with the words of a long column mixed in.
+/// Mixes the words of a long column into a hash.
 fn mix_long(b: &mut Builder, column: &KeyColumn) {
     let (from, given) = (b.param(0), b.param(1));
     let multiplier = b.imm(HASH_MULTIPLIER as i64);

@@ -1,26 +1,29 @@
-//! Adding a sample to a value. Every word is changed by one atomic operation; what several words mean together
-//! (count and sum of an average, the halves of a square sum) is consistent once nobody is in the table, and only
-//! then does the consumer look.
+//! Adding a sample to an aggregation's value.
+//!
+//! Every word is changed by one atomic operation. Values of several words (count and sum of an
+//! average, the halves of a square sum) are consistent once no program uses the table. The consumer
+//! reads the table only then.
 
 use plane::desc::{AggFunc, QUANTIZE_BUCKETS, QUANTIZE_ZERO};
 use plane::table::llquantize_steps;
 
 use crate::mir::{Alu, Arg, Builder, Jmp, Label, Operand, Size, V};
 
-/// Lost compare-exchanges of a minimum or maximum after which the sample counts as dropped.
+/// Maximum number of lost compare-exchanges of a minimum or maximum. After that, the sample is
+/// dropped.
 const TRIES: u32 = 8;
 
-/// What to add, and where.
+/// A sample, and the value to which it is added.
 pub(super) struct Sample {
-    /// Address that `offset` counts from.
+    /// The address from which `offset` counts.
     pub(super) slot: V,
     /// Offset of the value.
     pub(super) offset: i16,
-    /// Counts a drop.
+    /// Jumped to when the sample is dropped.
     pub(super) drop: Label,
     /// The sample.
     pub(super) value: Operand,
-    /// What a bucket grows by.
+    /// The increment of a bucket.
     pub(super) increment: Operand,
 }
 
@@ -86,7 +89,7 @@ fn add_to_bucket(b: &mut Builder, s: &Sample, bucket: V, buckets: u32) {
     b.atomic_add(word, s.offset, s.increment);
 }
 
-/// Keeps the greater of the stored form ([`plane::table::to_stored`]) and what is there.
+/// Stores the sample ([`plane::table::to_stored`]) if it is greater than the stored value.
 fn extreme(b: &mut Builder, func: AggFunc, s: &Sample) {
     let value = b.reg(s.value);
     let stored = if func == AggFunc::Min {
@@ -114,9 +117,9 @@ fn extreme(b: &mut Builder, func: AggFunc, s: &Sample) {
     });
 }
 
-/// The square of a signed value as low and high word.
+/// The square of a signed value, as low and high word.
 fn square(b: &mut Builder, value: V) -> (V, V) {
-    // |value|, without a branch; i64::MIN becomes 2^63, which is right unsigned.
+    // value| without a branch. i64::MIN becomes 2^63, which is correct as an unsigned number.
     let sign = b.sar(value, 63);
     let magnitude = b.xor(value, sign);
     let magnitude = b.sub(magnitude, sign);
@@ -136,7 +139,7 @@ fn square(b: &mut Builder, value: V) -> (V, V) {
     (low, high)
 }
 
-/// Adds 128 bits: the old low word says whether it overflowed.
+/// Adds 128 bits. The old low word shows whether the addition overflowed.
 fn add_wide(b: &mut Builder, base: V, at: i16, low: V, high: V) {
     let old = b.atomic_fetch(crate::mir::AtomicOp::Add, Size::B8, base, at, low);
     let sum = b.add(old, low);
@@ -148,8 +151,9 @@ fn add_wide(b: &mut Builder, base: V, at: i16, low: V, high: V) {
     b.atomic_add(base, at + 8, carried);
 }
 
-/// [`plane::desc::quantize_bucket`]: a binary search for the highest bit. A function of its own, because to the verifier
-/// each of its 127 outcomes is a path; what it returns is just a number.
+/// [`plane::desc::quantize_bucket`]: a binary search for the highest bit. A function of its own,
+/// because each of the 127 results would be a path for the verifier. Its result is one unknown
+/// number.
 fn quantize_body(b: &mut Builder) {
     let value = b.param(0);
     let (zero, negative, log) = (b.label(), b.label(), b.label());
@@ -166,7 +170,7 @@ fn quantize_body(b: &mut Builder) {
         b.update(Alu::Add, n, shift);
         b.bind(less);
     }
-    // i64::MIN alone has 63; it shares the last bucket with -2^62.
+    // i64::MIN alone has bit 63. It shares the last bucket with -2^62.
     let fits = b.label();
     b.br(Jmp::Le, n, QUANTIZE_ZERO - 1, fits);
     b.set(n, QUANTIZE_ZERO - 1);
@@ -184,7 +188,7 @@ fn quantize_body(b: &mut Builder) {
     b.exit(QUANTIZE_ZERO);
 }
 
-/// [`plane::table::llquantize_bucket`], its loop over magnitudes unrolled.
+/// [`plane::table::llquantize_bucket`] with its loop over magnitudes unrolled.
 fn llquantize_body(b: &mut Builder, func: AggFunc) {
     let value = b.param(0);
     let steps = llquantize_steps(func);

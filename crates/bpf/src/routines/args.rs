@@ -1,12 +1,13 @@
-//! The arguments of a process: strings one behind the other, made one string.
+//! The arguments of a process: consecutive strings, joined to one string.
 
 use crate::mir::{Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words::{each_word, zero};
 
 const LOW7: i64 = 0x7f7f_7f7f_7f7f_7f7f;
 
-/// Writes what is between two addresses of the process, a space for each NUL but the last, into the `strsize` bytes at `to`,
-/// zero behind it. Gives 0, else it could not be read.
+/// Writes the bytes between two addresses of the process to the `strsize` bytes at `to`, with each
+/// NUL but the last replaced by a space and zeros behind the end. Returns 0, or another value when
+/// they cannot be read.
 pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V {
     let takes = [Arg::Memory(to, strsize), Arg::Word(start), Arg::Word(end)];
     b.call_global("dt_args", &takes, |b| {

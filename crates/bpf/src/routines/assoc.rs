@@ -1,9 +1,10 @@
-//! Associative arrays: load, store, delete. The sequence word and why it is safe are in [`plane::assoc`].
+//! Associative arrays: load, store, delete. [`plane::assoc`] describes the sequence word and why it
+//! is safe.
 //!
-//! Each is a subprogram an array, `dt_load_N` and so on, with the key (its address, or the scratch slot it is
-//! in) and its hash.
-//! Where `plane::assoc` says that a reader takes the word before and after, the loads are plain: on x86-64 loads are not
-//! reordered with loads. An architecture where they are needs a barrier there.
+//! Each operation is a subprogram for each array, `dt_load_N` and so on. Its arguments are the key
+//! (its address, or the scratch slot that contains it) and the key's hash. Where `plane::assoc`
+//! says that a reader loads the sequence word before and after, the loads are plain, because x86-64
+//! does not reorder loads. Other architectures may need a barrier there.
 
 use dif::ir::VarId;
 use plane::assoc::{DATA, GONE, KEYHASH, LOCKED, TIME_SHIFT, TRIES, WORD, WRITE, value_size};
@@ -19,11 +20,11 @@ const EEXIST: i64 = -17;
 const ENOENT: i64 = -2;
 const NOEXIST: i64 = 1;
 
-/// The array of a subprogram.
+/// The map of an array.
 #[derive(Clone, Copy)]
 enum Array {
     Separate(VarId),
-    /// One of several.
+    /// One of several in a map of arrays, found at run time.
     Found(V),
 }
 
@@ -43,7 +44,7 @@ impl ArrayKey {
     }
 }
 
-/// An operation on an array's element.
+/// An operation on an element of an array.
 struct Access<'a> {
     plan: &'a Plan,
     firing: &'a Firing,
@@ -60,8 +61,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Calls the subprogram `name` with the key, its hash, and `more`. `body` gets the place there. `image` is a
-    /// place in the scratch slot that it knows.
+    /// Calls the subprogram `name` with the key, the key's hash, and `more`. `body` gets the array
+    /// and key. `image` is an address in the scratch slot that `body` uses.
     fn call(
         &self,
         b: &mut Builder,
@@ -70,7 +71,7 @@ impl<'a> Access<'a> {
         image: Option<InSlot>,
         body: impl FnOnce(&mut Builder, ArrayKey),
     ) -> V {
-        // Arrays that are reached together share the function too: it is told which is meant.
+        // Arrays that share a map also share the function. An argument says which is meant.
         let mut name = match self.of.shared {
             Some(shared) => format!("dt_{name}_of_{}", shared.first),
             None => format!("dt_{name}_{}", self.var.0),
@@ -83,7 +84,7 @@ impl<'a> Access<'a> {
                 Arg::Word(place.slot.number)
             }
         };
-        // ERROR's clauses have other places in the slot.
+        // ERROR's clauses use other offsets in the slot.
         if let Some(image) = image {
             name += &format!("_{}", image.offset);
         }
@@ -105,7 +106,8 @@ impl<'a> Access<'a> {
                 map
             });
             let key = match self.key {
-                // Copied, because here it is no stack, and a key must be in one (or in a map).
+                // Copied, because the key is in no stack or map here, and the helper requires one
+                // of the two.
                 Key::Words(words) => {
                     let own = b.stack(self.of.key_size());
                     for at in (0..8 * words.len() as i16).step_by(8) {
@@ -127,13 +129,14 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Counts a dynamic drop; the subprogram asks for its CPU only here.
+/// Counts a dynamic drop. The subprogram looks its CPU up only here.
 fn count(b: &mut Builder, plan: &Plan) {
     let firing = super::firing(b, plan);
     count_drop(b, &firing, DropKind::Dynamic);
 }
 
-/// The element's integer; 0 when there is none, or (a counted dynamic drop) when it is busy.
+/// Loads an element's integer. 0 when there is no element, or (with a counted dynamic drop) when
+/// the element is busy.
 pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) -> V {
     let Some(a) = Access::new(plan, firing, var, key) else { return b.imm(0) };
     a.call(b, "load", &[], None, |b, at| {
@@ -150,8 +153,8 @@ pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
     })
 }
 
-/// The element's string, to `to` (strsize bytes in a scratch slot); empty when there is none, or when it is busy (a
-/// counted dynamic drop).
+/// Loads an element's string to `to` (strsize bytes in a scratch slot). Empty when there is no
+/// element, or (with a counted dynamic drop) when the element is busy.
 pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>, to: V) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     let bytes = a.of.data;
@@ -169,7 +172,8 @@ pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
     });
 }
 
-/// Stores the element's integer; no memory, or busy, is a counted dynamic drop.
+/// Stores an element's integer. When memory is exhausted or the element is busy, a dynamic drop is
+/// counted.
 pub fn assoc_store_int(
     b: &mut Builder,
     plan: &Plan,
@@ -188,8 +192,9 @@ pub fn assoc_store_int(
     });
 }
 
-/// Stores the element's string from `from` (strsize bytes, padded with zeros). `image` is room in a scratch slot for a
-/// whole map value, `plane::assoc::value_size(strsize)`. No memory, or busy, is a counted dynamic drop.
+/// Stores an element's string from `from` (strsize bytes, zero-padded). `image` is space in a
+/// scratch slot for a whole map value, `plane::assoc::value_size(strsize)`. When memory is
+/// exhausted or the element is busy, a dynamic drop is counted.
 pub fn assoc_store_str(
     b: &mut Builder,
     plan: &Plan,
@@ -215,7 +220,7 @@ pub fn assoc_store_str(
     });
 }
 
-/// Deletes the element; busy is a counted dynamic drop.
+/// Deletes an element. When the element is busy, a dynamic drop is counted.
 pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     a.call(b, "delete", &[], None, |b, at| {
@@ -225,7 +230,7 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
             let word = b.load(Size::B8, element, WORD as i16);
             b.br(Jmp::Set, word, GONE as u32, done);
             lock(b, element, word, LOCKED | GONE, retry);
-            // Behind the delete, the element may be another key's.
+            // After the deletion, the element may belong to another key.
             let node = a.of.heads.map(|_| {
                 let at = b.add(element, value_size(a.of.data));
                 b.load(Size::B8, at, 0)
@@ -254,8 +259,8 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
     });
 }
 
-/// Writes `body` with a label that tries again; falls through, a dynamic drop counted, when the tries are used up. `body`
-/// ends with a jump or falls into another try.
+/// Emits `body` with a label that retries. Falls through with a counted dynamic drop when the
+/// retries are exhausted. `body` must end with a jump or fall into another retry.
 fn attempts(b: &mut Builder, plan: &Plan, body: impl FnOnce(&mut Builder, Label)) {
     let (again, retry) = (b.label(), b.label());
     let tries = b.copy(TRIES);
@@ -267,7 +272,7 @@ fn attempts(b: &mut Builder, plan: &Plan, body: impl FnOnce(&mut Builder, Label)
     count(b, plan);
 }
 
-/// The element of the key at this address.
+/// The element of a key.
 fn lookup(b: &mut Builder, at: ArrayKey, missing: Label) -> V {
     let map = at.map(b);
     let element = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at.key]);
@@ -275,7 +280,8 @@ fn lookup(b: &mut Builder, at: ArrayKey, missing: Label) -> V {
     element
 }
 
-/// Locks the element by exchanging `word`, the even one that was just read, if the element is still that of our key.
+/// Locks an element by exchanging `word`, the even sequence word that was just read. Retries when
+/// the element has changed its key or sequence word.
 fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
     b.br(Jmp::Set, word, LOCKED as u32, retry);
     let hash = b.load(Size::B8, element, KEYHASH as i16);
@@ -286,8 +292,8 @@ fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
     b.br(Jmp::Ne, old, word, retry);
 }
 
-/// Reads an element under its sequence word: to `done` when `take` has read it whole, to `missing` when there is none;
-/// falls through when it stayed busy.
+/// Reads an element under its sequence word. Jumps to `done` when `take` has read a consistent
+/// value, to `missing` when there is no element. Falls through when the element stayed busy.
 fn read(
     b: &mut Builder,
     a: &Access<'_>,
@@ -309,7 +315,7 @@ fn read(
     });
 }
 
-/// Stores: in place under the lock, or by an insert that is published once it stands whole.
+/// Stores: in place under the lock, or by inserting a complete element.
 fn store(b: &mut Builder, a: &Access<'_>, at: ArrayKey, image: V, put: impl Fn(&mut Builder, V)) {
     let (done, insert) = (b.label(), b.label());
     attempts(b, a.plan, |b, retry| {
@@ -334,7 +340,7 @@ fn store(b: &mut Builder, a: &Access<'_>, at: ArrayKey, image: V, put: impl Fn(&
         let map = at.map(b);
         let flags = b.imm(NOEXIST);
         let r = b.call(Helper::MAP_UPDATE_ELEM, &[map, at.key, image, flags]);
-        // Somebody was faster: then it is a store.
+        // Another context inserted the element first, so this becomes a store in place.
         b.br(Jmp::Eq, r, EEXIST, if link.is_some() { exists } else { retry });
         if let Some(link) = &link {
             let linked = b.label();
@@ -349,7 +355,7 @@ fn store(b: &mut Builder, a: &Access<'_>, at: ArrayKey, image: V, put: impl Fn(&
         } else {
             b.br(Jmp::Ne, r, 0, failed);
         }
-        // Nobody can have deleted it: it is locked.
+        // The element is locked, so it cannot have been deleted.
         let element = lookup(b, at, done);
         b.xchg(element, WORD as i16, word);
         b.jmp(done);

@@ -1,18 +1,19 @@
 //! `chill()`: holds the CPU for a time, within a budget.
 //!
-//! The wait is a loop that reads the clock. A program's loop must be bounded, and one bound large enough for half a second
-//! would take the verifier as long as the wait; so there are two functions, looked at once each, and one calls the other
-//! in a loop of its own: [`TURNS`] times [`TURNS`] readings, more than any clock can be read in that time.
+//! The wait is a loop that reads the clock. A program's loop must be bounded, and the verifier
+//! would need too long for one loop with a bound large enough for half a second. So two functions,
+//! each verified once, are nested: [`TURNS`] times [`TURNS`] readings of the clock take longer than
+//! the longest wait.
 
 use plane::control::{CHILL_INTERVAL, CHILL_MARK, CHILL_MOST, CHILLED};
 
 use super::Firing;
 use crate::mir::{Arg, AtomicOp, Builder, Helper, Jmp, Label, Size, V};
 
-/// Readings of the clock in a turn, and turns.
+/// Clock readings of the inner loop, and iterations of the outer loop.
 const TURNS: i64 = 8192;
 
-/// Holds the CPU for so many nanoseconds; to `bad`, at once, when that is more than it may be held.
+/// Holds the CPU for so many nanoseconds. Jumps to `bad` at once when that exceeds the budget.
 pub fn chill(b: &mut Builder, firing: &Firing, nanoseconds: V, bad: Label) {
     let (same, over) = (b.label(), b.label());
     b.br(Jmp::Gt, nanoseconds, CHILL_MOST as i64, bad);
@@ -23,7 +24,7 @@ pub fn chill(b: &mut Builder, firing: &Firing, nanoseconds: V, bad: Label) {
     b.store(Size::B8, firing.percpu, CHILL_MARK as i16, start);
     b.store(Size::B8, firing.percpu, CHILLED as i16, 0);
     b.bind(same);
-    // Taken from the budget first: another context may come in between.
+    // Subtracted from the budget first, because another context may interrupt.
     let held = b.atomic_fetch(AtomicOp::Add, Size::B8, firing.percpu, CHILLED as i16, nanoseconds);
     let held = b.add(held, nanoseconds);
     b.br(Jmp::Gt, held, CHILL_MOST as i64, over);
@@ -51,7 +52,8 @@ pub fn chill(b: &mut Builder, firing: &Firing, nanoseconds: V, bad: Label) {
     });
 }
 
-/// A function's body that does `turn` until it is done, which gives 1, or often enough, which gives 0.
+/// Emits a loop that repeats `turn` until it is done, and then returns 1. Returns 0 when the
+/// iterations are exhausted.
 fn turns(b: &mut Builder, turn: impl FnOnce(&mut Builder, Label)) {
     let (again, done) = (b.label(), b.label());
     let left = b.copy(TURNS);

@@ -1,4 +1,4 @@
-//! The heartbeat: [`plane::deadman::Heart::beat`] in the kernel.
+//! The heartbeat: the kernel side of [`plane::deadman::Heart::beat`].
 
 use plane::control::{
     ACTIVITY, ALARM, Activity, HEART_LAST, HEART_LATE, HEART_SEEN, HEART_SILENT, LIFE, SHOWN_LATE,
@@ -10,7 +10,8 @@ use super::{firing, gate};
 use crate::maps::Plan;
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Size, V};
 
-/// The whole program. With `kills` an alarm ends the session, else it is only told.
+/// Emits the whole program. With `kills` an alarm ends the session, else the alarm is only
+/// reported.
 pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     let (out, after, fresh, counted, in_time) = (b.label(), b.label(), b.label(), b.label(), b.label());
     gate(b, Activity::Active, out);
@@ -50,7 +51,7 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     b.bind(counted);
     b.store(Size::B8, cpu, HEART_SILENT as i16, silent);
     show(b, cpu, SHOWN_SILENT, silent);
-    // A CPU that was idle, of some kernels, is late and saw the consumer live.
+    // On some kernels a CPU that was idle is late although the consumer was alive.
     let lived = b.label();
     b.br(Jmp::Eq, silent, 0, lived);
     show(b, cpu, SHOWN_LATE, late);
@@ -72,7 +73,7 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     b.exit(0);
 }
 
-/// Keeps the greatest for the consumer.
+/// Keeps the maximum, for the consumer.
 fn show(b: &mut Builder, cpu: V, at: u32, value: V) {
     let less = b.label();
     let shown = b.load(Size::B8, cpu, at as i16);
@@ -86,7 +87,7 @@ fn alarm(b: &mut Builder, why: Reason, kills: bool, out: Label) {
     b.store(Size::B8, control, 0, why as i64);
     if kills {
         let control = b.map_value(MapRef::Control, ACTIVITY);
-        // Whoever ended the session at the same moment has won.
+        // If the session is ended elsewhere at the same time, that end wins.
         let (from, to) = (activity_word(Activity::Active, 0), activity_word(Activity::Killed, 0));
         b.cmpxchg(control, 0, from as i64, to as i64);
     }

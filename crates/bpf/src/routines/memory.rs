@@ -1,10 +1,11 @@
-//! D's own memory: what an address leads to that was not known before the firing.
+//! D memory: resolving an address that is known only at run time.
 //!
-//! The addresses are those of [`dif::memory`]. Each function is a chain of tests, one for each variable that is an object,
-//! and is there once in a program. The decision that shapes it: *an address becomes a number.* A function that is verified on
-//! its own can return no pointer, so it stores the pointer in the scratch slot and reads it back, and its caller gives
-//! the number to the kernel's reading helpers, which take any. So one function serves every kind of read. Writes
-//! are made where the pointer is still one.
+//! [`dif::memory`] defines the addresses. Each function here is a chain of tests, one for each
+//! variable that is an object. A program has each function once. The decision that shapes it: *an
+//! address becomes a number.* A global function cannot return a pointer, so it stores the pointer
+//! in the scratch slot and loads it back as a number. Its caller passes the number to the kernel's
+//! read helpers, which accept any. So one function serves every kind of read. Writes are made
+//! inside the function, where the pointer is still typed.
 
 use dif::memory::SCRATCH;
 
@@ -12,46 +13,46 @@ use super::{Firing, ThreadStorage, self_vars, slot_at};
 use crate::maps::Plan;
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum ObjectLocation {
     /// At this offset of the scratch slot.
     Slot(u32),
     /// At this offset of the value of a one-element map.
     Map(MapRef, u32),
-    /// The thread's, at this offset.
+    /// In the thread's variables, at this offset.
     Thread(ThreadStorage, u32),
 }
 
 /// A variable that is an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
-    /// The high half of its address.
+    /// The high half of the object's address.
     pub high: u32,
-    /// Bytes.
+    /// The object's size in bytes.
     pub size: u32,
-    /// Where it is.
+    /// The object's location.
     pub location: ObjectLocation,
 }
 
-/// All that can have an address.
+/// Everything that has a D address.
 #[derive(Clone, Debug)]
 pub struct AddressSpace {
-    /// Distinguishes the functions for clauses of probes from those for ERROR's.
+    /// Suffix of function names: the clauses of probes and those of ERROR have different functions.
     pub name: &'static str,
     /// The variables.
     pub objects: Vec<Object>,
-    /// Offset of two words of the slot.
+    /// Offset of two words in the slot for the result of a look-up.
     pub word: u32,
-    /// Offset of an object on its way to a variable.
+    /// Offset of the stage buffer, for an object that is copied to a variable.
     pub stage: u32,
     /// Offset of scratch memory.
     pub scratch: u32,
-    /// Bytes of it.
+    /// Bytes of scratch memory.
     pub cap: u32,
 }
 
-/// What a lookup needs to know of the firing.
+/// The state of the firing that a look-up needs.
 #[derive(Clone, Copy, Debug)]
 pub struct LookupState {
     /// Number of the scratch slot.
@@ -60,8 +61,9 @@ pub struct LookupState {
     pub top: V,
 }
 
-/// The machine's address of `len` bytes at an address of D's own memory, as a number; 0 when not all of them are D's. The
-/// second word of the slot tells how many bytes there are up to the end.
+/// Resolves an address of D memory to a machine address, as a number. 0 when not all of its `len`
+/// bytes are D memory. The second word in the slot receives the number of bytes up to the end of
+/// the object.
 pub fn resolve(b: &mut Builder, plan: &Plan, space: &AddressSpace, addr: V, len: V, at: LookupState) -> V {
     let args = [addr, len, at.slot, at.top].map(Arg::Word);
     b.call_global(&format!("dt_resolve{}", space.name), &args, |b| {
@@ -105,7 +107,8 @@ pub fn resolve(b: &mut Builder, plan: &Plan, space: &AddressSpace, addr: V, len:
     })
 }
 
-/// Stores the low bytes of `value` at an address of D's own memory; 0 when it is none.
+/// Stores the low bytes of `value` at an address of D memory. Returns 0 when the address is
+/// invalid.
 pub fn store(
     b: &mut Builder,
     plan: &Plan,
@@ -139,7 +142,8 @@ pub fn store(
     })
 }
 
-/// Copies `bytes` from the stage to an address of D's own memory; 0 when it is none.
+/// Copies `bytes` from the stage buffer to an address of D memory. Returns 0 when the address is
+/// invalid.
 pub fn unstage(
     b: &mut Builder,
     plan: &Plan,
@@ -175,8 +179,9 @@ pub fn unstage(
     })
 }
 
-/// In a function whose first argument is the address and whose fourth says how much is taken: a pointer to `bytes` bytes of
-/// scratch memory; to `other` when the address is something else.
+/// A pointer to `bytes` bytes of scratch memory, in a function whose first parameter is the address
+/// and whose fourth is the number of bytes taken. Jumps to `other` when the address is not in
+/// scratch memory.
 fn scratch(b: &mut Builder, space: &AddressSpace, slot: V, bytes: u32, (other, bad): (Label, Label)) -> V {
     let tag = b.shr(b.param(0), 48);
     b.br(Jmp::Ne, tag, (SCRATCH >> 48) as u32, other);
@@ -189,8 +194,8 @@ fn scratch(b: &mut Builder, space: &AddressSpace, slot: V, bytes: u32, (other, b
     b.add(first, off)
 }
 
-/// Writes `found` for each variable, with its base and the offset within, which is at most its size; falls through when the
-/// address is no variable's.
+/// Emits `found` for each variable, with the variable's base and the offset inside, which is at
+/// most the variable's size. Falls through when the address belongs to no variable.
 fn each(
     b: &mut Builder,
     plan: &Plan,

@@ -1,13 +1,14 @@
-//! The kernel side of the data plane: what programs do with the structures of `plane`.
+//! The kernel side of the data plane: operations of programs on the structures of `plane`.
 //!
-//! Each routine writes MIR for one operation, inline where it is short and a subprogram where the usual case does not
-//! come by. All sizes come from a [`Plan`]. The decision that shapes it: *a routine never fails upwards*. What cannot be done
-//! is counted on the spot (one atomic add on the CPU's page) and the routine goes where the caller said, or gives 0; so
-//! no caller can forget a drop.
+//! Each routine emits MIR for one operation. Short code and common cases are inline, rare cases are
+//! subprograms. All sizes come from a [`Plan`]. The decision that shapes the routines: *a routine
+//! never passes a failure up*. A failed operation counts a drop itself (one atomic add on the CPU's
+//! page) and then jumps to the caller's label or returns 0. So no caller can forget a drop.
 //!
-//! The verifier of 6.1 must see every bound: positions are masked and then compared against `size - length` before a
-//! pointer is made; what comes back from a subprogram (an offset) is compared again; an offset never comes out of a
-//! chain of branches with a different constant in each, because the rest of the program would be walked for each.
+//! The verifier of 6.1 must see every bound. Positions are masked and then compared with `size -
+//! length` before they become pointers. A subprogram's result (an offset) is compared again. An
+//! offset never comes from a chain of branches with a different constant in each, because the
+//! verifier would process the rest of the program for each.
 //!
 //! ```text
 //!  mod      Firing (CPU index, control element), activity, exit, drops, doorbell
@@ -15,14 +16,14 @@
 //!  slot     scratch slots                        clock      the firing's clock
 //!  agg      finding a key's slot                agg_value  adding to its value
 //!  assoc    associative arrays                  thread     self->, context level
-//!  memory   what an address of D's own leads to
-//!  chill    holding the CPU                       heartbeat  watching over the session
-//!  beat     slow clocks
+//!  memory   resolving addresses of D memory
+//!  chill    holding the CPU                     heartbeat  supervising the session
+//!  slow_clock  slow clocks
 //!  owned    elements of self-> arrays and their threads
 //!  vtime    vtimestamp
-//!  tracer_frames   which frames of a stack are ours
-//!  stack    stacks into the stack store          words      zeroing, copying, comparing memory
-//!  path     names of files                       args       of a process
+//!  tracer_frames  the tracer's own frames in a stack
+//!  stack    stacks into the stack store         words      zeroing, copying, comparing memory
+//!  path     names of files                      args       arguments of a process
 //! ```
 
 mod agg;
@@ -68,10 +69,11 @@ use plane::control::{self, Activity, DropKind};
 use crate::maps::{Area, Plan};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, StackSlot, V};
 
-/// The most words of a key that is given in registers; longer keys are given in memory.
+/// Maximum number of words of a key in registers. Longer keys are in memory.
 pub const KEY_WORDS_MAX: usize = 6;
 
-/// What every routine wants to know of the firing. Make one in each function (they are registers).
+/// The state of the firing that every routine needs. Each function creates its own, because the
+/// fields are registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Firing {
     /// The real CPU.
@@ -82,35 +84,35 @@ pub struct Firing {
     pub percpu: V,
     /// Address of the CPU's ring, where the function has looked it up.
     pub ring: Option<V>,
-    /// Room for keys on the stack, shared by all routines of the function.
+    /// Space for keys on the stack, shared by all routines of the function.
     pub(crate) words: StackSlot,
 }
 
 /// A key of an aggregation or associative array.
 #[derive(Clone, Copy, Debug)]
 pub enum Key<'a> {
-    /// At most [`KEY_WORDS_MAX`] words; none for a keyless aggregation.
+    /// At most [`KEY_WORDS_MAX`] words. Empty for a keyless aggregation.
     Words(&'a [V]),
-    /// The key, laid out as its columns say.
+    /// The key in memory, in the layout of its columns.
     Slot(InSlot),
 }
 
-/// A scratch slot as clauses know it.
+/// A scratch slot, as clauses refer to it.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotRef {
-    /// Its address.
+    /// The slot's address.
     pub address: V,
-    /// Its number among all slots.
+    /// The slot's number among all slots.
     pub number: V,
 }
 
-/// A place in a scratch slot. A function that is verified on its own finds it by the number, because to kernels as old as
-/// 6.1 an address that it was given is no key or value of a map.
+/// A position in a scratch slot. A global function finds the slot by its number: kernels as old as
+/// 6.1 do not accept an address that is a parameter as a key or value of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct InSlot {
     /// The slot.
     pub slot: SlotRef,
-    /// Bytes from its start.
+    /// Offset from the slot's start.
     pub offset: u32,
 }
 
@@ -121,7 +123,7 @@ impl InSlot {
     }
 }
 
-/// Asks for the CPU: the start of every function that calls routines.
+/// Determines the CPU. Every function that calls routines starts with this.
 pub fn firing(b: &mut Builder, plan: &Plan) -> Firing {
     let cpu = b.call(Helper::GET_SMP_PROCESSOR_ID, &[]);
     let words = b.stack(8 * (KEY_WORDS_MAX as u32 + 1));
@@ -142,7 +144,7 @@ fn firing_on(b: &mut Builder, plan: &Plan, cpu: V, words: StackSlot) -> Firing {
         b.bind(late);
         b.update(Alu::Mod, index, plan.cpus);
         b.br(Jmp::Lt, index, plan.cpus, ok);
-        // Cannot be, but the verifier does not follow a modulus.
+        // Never taken, but the verifier does not know the bound of a modulus.
         b.set(index, 0);
         b.jmp(ok);
     });
@@ -152,15 +154,15 @@ fn firing_on(b: &mut Builder, plan: &Plan, cpu: V, words: StackSlot) -> Firing {
     Firing { cpu, index, percpu, ring: None, words }
 }
 
-/// Goes to `inactive` unless the session's activity is `expect`: first in every program (probes `Active`, BEGIN `Warmup`,
-/// END `Draining`; ERROR is part of the program that faulted).
+/// Jumps to `inactive` unless the session's activity is `expect`: `Active` for probes, `Warmup` for
+/// BEGIN, `Draining` for END. ERROR is part of the program that faulted.
 pub fn gate(b: &mut Builder, expect: Activity, inactive: Label) {
     let control = b.map_value(MapRef::Control, control::ACTIVITY);
     let state = b.load(Size::B1, control, 0);
     b.br(Jmp::Ne, state, expect as u8, inactive);
 }
 
-/// Counts a firing of a clock in [`MapRef::Served`], which has so many words.
+/// Counts a firing of a clock in [`MapRef::Served`], which has `words` words.
 pub fn count_served(b: &mut Builder, words: u32) {
     let done = b.label();
     let cpu = b.call(Helper::GET_SMP_PROCESSOR_ID, &[]);
@@ -172,15 +174,16 @@ pub fn count_served(b: &mut Builder, words: u32) {
     b.bind(done);
 }
 
-/// `exit(status)`: WARMUP or ACTIVE becomes DRAINING with this status; then the consumer is rung. Any other state stays,
-/// so the first exit wins.
+/// `exit(status)`: changes WARMUP or ACTIVE to DRAINING with this status, and wakes the consumer.
+/// Any other state is kept, so the first exit wins.
 pub fn exit(b: &mut Builder, firing: &Firing, status: V) {
     b.call_global("dt_exit", &[Arg::Word(status)], |b| {
         let control = b.map_value(MapRef::Control, control::ACTIVITY);
         let high = b.shl(b.param(0), 32);
         let draining = b.or(high, Activity::Draining as u8);
         let done = b.label();
-        // BEGIN's state first: if the consumer turns it to ACTIVE in between, the second attempt finds that.
+        // BEGIN's state first. If the consumer changes it to ACTIVE in between, the second attempt
+        // succeeds.
         for from in [Activity::Warmup, Activity::Active] {
             let expected = control::activity_word(from, 0) as i64;
             let old = b.cmpxchg(control, 0, expected, draining);
@@ -219,8 +222,8 @@ pub(crate) fn ring_doorbell(b: &mut Builder, firing: &Firing) {
     });
 }
 
-/// The address of element `index` (whose bound the verifier knows, or which is constant) of an area; to `bad` if there
-/// is none, which cannot be.
+/// The address of element `index` of an area. The verifier must know the bound of `index`, or
+/// `index` is constant. Jumps to `bad` if there is no such element, which does not happen.
 pub(crate) fn element(
     b: &mut Builder,
     area: Area,
@@ -249,7 +252,7 @@ pub(crate) fn element(
     if area.at == 0 { base } else { b.add(base, area.at) }
 }
 
-/// The key's address: words go to the stack.
+/// The key's address. Words are written to the stack.
 pub(crate) fn key_address(b: &mut Builder, firing: &Firing, key: Key<'_>) -> V {
     match key {
         Key::Slot(place) => place.address(b),
@@ -262,7 +265,8 @@ pub(crate) fn key_address(b: &mut Builder, firing: &Firing, key: Key<'_>) -> V {
     }
 }
 
-/// `base + at` as loads and stores of `bytes` bytes from there name it, whose own offsets reach 32 KiB.
+/// `base + at` as base and offset for loads and stores of `bytes` bytes. Their offsets reach 32
+/// KiB.
 pub(crate) fn near(b: &mut Builder, base: V, at: u32, bytes: u32) -> (V, i16) {
     match i16::try_from(u64::from(at) + u64::from(bytes)) {
         Ok(_) => (base, at as i16),

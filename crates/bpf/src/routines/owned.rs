@@ -1,4 +1,5 @@
-//! Elements of `self->` arrays end with their thread. The lists, and why they need no lock, are in [`plane::owned`].
+//! Elements of `self->` arrays, which are deleted when their thread ends. [`plane::owned`]
+//! describes the lists, and why they need no lock.
 
 use dif::ir::VarId;
 use plane::assoc::value_size;
@@ -12,13 +13,14 @@ use super::{context_level, count_drop, element};
 use crate::maps::{Heads, Plan, VarPlan};
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 
-/// Elements that are deleted between two looks at the list.
-const AT_ONCE: u32 = 512;
-/// Such looks at a level: more elements than an array can have.
-const TIMES: u32 = 2048;
+/// Maximum number of elements that one call deletes.
+const BATCH: u32 = 512;
+/// Maximum number of such calls for a context level. Together they delete more elements than an
+/// array can have.
+const BATCHES: u32 = 2048;
 
-/// The head of the current thread's list at a context level; to `none` where the thread has no storage. With `create` it is
-/// made, except in an NMI.
+/// The head of the current thread's list at a context level. Jumps to `none` where the thread has
+/// no storage. With `create` the storage is created, except in an NMI.
 fn head(b: &mut Builder, plan: &Plan, var: VarId, (level, create): (V, bool), none: Label) -> V {
     let (map, at) = match plan.vars.get(var.0 as usize) {
         Some(VarPlan::Assoc(a)) => match a.heads {
@@ -27,7 +29,8 @@ fn head(b: &mut Builder, plan: &Plan, var: VarId, (level, create): (V, bool), no
         },
         _ => (MapRef::Heads(var.0), 0),
     };
-    // The session's is there already: an element's key begins with the thread's id, which is in it.
+    // The session's common storage exists already, because an element's key begins with the
+    // thread's id, which is stored there.
     let create = create && map == MapRef::Heads(var.0);
     let value = storage(b, map, level, create);
     b.br(Jmp::Eq, value, 0, none);
@@ -37,7 +40,7 @@ fn head(b: &mut Builder, plan: &Plan, var: VarId, (level, create): (V, bool), no
     b.add(first, offset)
 }
 
-/// The node of a number; to `none` where there is none.
+/// The node with a number. Jumps to `none` where there is no such node.
 fn node(b: &mut Builder, plan: &Plan, var: VarId, number: impl Into<Operand>, none: Label) -> V {
     let area = plan.nodes(var.0);
     let number = number.into();
@@ -48,7 +51,7 @@ fn node(b: &mut Builder, plan: &Plan, var: VarId, number: impl Into<Operand>, no
     element(b, area, number, key, none)
 }
 
-/// Takes a free node: its number, 0 where there is none.
+/// Allocates a free node and returns its number, 0 where there is none.
 fn take(b: &mut Builder, plan: &Plan, var: VarId) -> V {
     b.call_global(&format!("dt_node_take_{}", var.0), &[], |b| {
         let count = plan.nodes(var.0).count;
@@ -69,7 +72,7 @@ fn take(b: &mut Builder, plan: &Plan, var: VarId) -> V {
         b.update(Alu::Sub, tries, 1);
         b.br(Jmp::Ne, tries, 0, again);
         b.bind(fresh);
-        // Looked at first, so that it does not grow for ever.
+        // Tested first, so that the counter does not grow for ever.
         let taken = b.load(Size::B8, first, FRESH as i16);
         b.br(Jmp::Ge, taken, count - 1, none);
         let taken = b.atomic_fetch(AtomicOp::Add, Size::B8, first, FRESH as i16, 1);
@@ -81,7 +84,7 @@ fn take(b: &mut Builder, plan: &Plan, var: VarId) -> V {
     })
 }
 
-/// The word of free nodes that begins with this one, after `word`.
+/// The free-list word that begins with this node, following `word`.
 fn tagged(b: &mut Builder, word: V, number: V) -> V {
     let tag = b.shr(word, TAG_SHIFT);
     let tag = b.add(tag, 1);
@@ -90,7 +93,8 @@ fn tagged(b: &mut Builder, word: V, number: V) -> V {
     b.or(tag, number)
 }
 
-/// Gives a node back. One that cannot be given back, because all others do so all the time, is lost: a counted dynamic drop.
+/// Frees a node. When the compare-exchange loses too often, the node is lost and a dynamic drop is
+/// counted.
 fn give(b: &mut Builder, plan: &Plan, var: VarId, number: V) {
     b.call_global(&format!("dt_node_give_{}", var.0), &[Arg::Word(number)], |b| {
         let number = b.param(0);
@@ -116,7 +120,7 @@ fn give(b: &mut Builder, plan: &Plan, var: VarId, number: V) {
     });
 }
 
-/// A node for an element that is about to be inserted.
+/// The node of an element that is about to be inserted.
 pub(super) struct Link {
     var: VarId,
     number: V,
@@ -125,7 +129,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Takes one, writes the key into it and its number into the value's image; to `none` where there is none to be had.
+    /// Allocates a node, writes the key into the node, and the node's number into the value's
+    /// image. Jumps to `none` where there is no node.
     pub(super) fn take(b: &mut Builder, plan: &Plan, var: VarId, (key, image): (V, V), none: Label) -> Link {
         let (key_size, data) = match plan.vars.get(var.0 as usize) {
             Some(VarPlan::Assoc(a)) => (a.key_size(), a.data),
@@ -143,12 +148,12 @@ impl Link {
         Link { var, number, node, head }
     }
 
-    /// There is no element after all.
+    /// Frees the node, because the element was not inserted.
     pub(super) fn give_back(&self, b: &mut Builder, plan: &Plan) {
         give(b, plan, self.var, self.number);
     }
 
-    /// Makes it the first of its list.
+    /// Makes the node the first of its list.
     pub(super) fn first(&self, b: &mut Builder, plan: &Plan) {
         let alone = b.label();
         let next = b.load(Size::B8, self.head, 0);
@@ -162,7 +167,8 @@ impl Link {
     }
 }
 
-/// Takes a node out of the current thread's list at the level that runs, and gives it back; to `none` where there is no list.
+/// Removes a node from the current thread's list at the current level, and frees the node. Jumps to
+/// `none` where there is no list.
 pub(super) fn release(b: &mut Builder, plan: &Plan, var: VarId, number: V, none: Label) {
     let level = context_level(b, plan);
     let head = head(b, plan, var, (level, false), none);
@@ -184,8 +190,8 @@ pub(super) fn release(b: &mut Builder, plan: &Plan, var: VarId, number: V, none:
     give(b, plan, var, number);
 }
 
-/// The program of the `sched_switch` that a thread does not come back from: deletes its elements of the `self->` arrays from
-/// variable `first` on. `state` is the offset of `__state` in the task.
+/// The program for the last `sched_switch` of a thread. Deletes the thread's elements of the
+/// `self->` arrays from variable `first` on. `state` is the offset of `__state` in the task.
 pub fn end_of_thread(b: &mut Builder, plan: &Plan, first: u32, state: i16) {
     let out = b.label();
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
@@ -208,11 +214,12 @@ fn each_level(b: &mut Builder, plan: &Plan, var: VarId) {
     b.exit(0);
 }
 
-/// Deletes the elements of a level. The verifier walks each turn of a loop, and none of what the loop calls.
+/// Deletes the elements of a level. The verifier processes every iteration of a loop, but not the
+/// functions that the loop calls.
 fn whole_level(b: &mut Builder, plan: &Plan, var: VarId) {
     let (again, done) = (b.label(), b.label());
     let level = b.param(0);
-    let times = b.copy(TIMES);
+    let times = b.copy(BATCHES);
     b.bind(again);
     let more = b.call_global(&format!("dt_end_some_{}", var.0), &[Arg::Word(level)], |b| some(b, plan, var));
     b.br(Jmp::Eq, more, 0, done);
@@ -222,12 +229,12 @@ fn whole_level(b: &mut Builder, plan: &Plan, var: VarId) {
     b.exit(0);
 }
 
-/// Deletes some elements of a level; 1 where there are more.
+/// Deletes some elements of a level. Returns 1 where there are more.
 fn some(b: &mut Builder, plan: &Plan, var: VarId) {
     let (again, none) = (b.label(), b.label());
     let level = b.param(0);
     let head = head(b, plan, var, (level, false), none);
-    let left = b.copy(AT_ONCE);
+    let left = b.copy(BATCH);
     b.bind(again);
     let number = b.load(Size::B8, head, 0);
     b.br(Jmp::Eq, number, 0, none);

@@ -1,5 +1,5 @@
-//! The path of a file: from its name upwards, from directory to directory and from mount to mount, to the root of the
-//! current process, or past it to that of the mount namespace.
+//! The path of a file: from its name upwards, through directories and mounts, to the root of the
+//! current process. A file outside of that root gets its path from the root of the mount namespace.
 //!
 //! ```text
 //!  dentry ──d_parent──► dentry ──d_parent──► dentry = mnt_root of its mount
@@ -8,24 +8,26 @@
 //!                                            dentry ... = mnt_root of a mount that is its own parent
 //! ```
 //!
-//! A path is written from its end, but where its end is, only its length says; so the way up is gone twice, once to
-//! measure and once to write. The alternative, to remember each step, needs more stack than a program has. If somebody
-//! renames a directory in between, the second way ends elsewhere than at the first byte, and the name is not known.
+//! A path is written from its end, whose position depends on the length. So the walk is done twice,
+//! once to measure and once to write. The alternative, to remember each step, needs more stack than
+//! a program has. If a directory is renamed in between, the second walk does not end at the first
+//! byte, and the path is unknown.
 //!
-//! Nothing is locked, every step is a checked read, and a loop of [`STEPS`] steps is the longest way.
+//! Nothing is locked, every step is a checked read, and a walk has at most [`STEPS`] steps.
 
 use dif::subr::PathOf;
 
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
 use crate::routines::words::zero;
 
-/// Directories and mounts of the longest path.
+/// Maximum number of directories and mounts on a path.
 const STEPS: i64 = 256;
 
-/// The longest name of one directory, and what is written beyond the room's end when a path is too long.
+/// The longest name of one directory. Up to this many bytes are written beyond the buffer's end
+/// when a path is too long.
 pub(crate) const NAME: u32 = 256;
 
-/// Where the kernel keeps what a path is made of: bytes from the start of each struct.
+/// Offsets of the members that make up a path, in bytes from the start of their struct.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathOffsets {
@@ -49,23 +51,24 @@ pub struct PathOffsets {
     pub mnt_root: i16,
 }
 
-/// The state of the walk, on the stack: words.
+/// Words of the walk's state, on the stack.
 const DENTRY: i16 = 0;
 const MOUNT: i16 = 8;
 const ROOT: i16 = 16;
-/// Bytes of the path: counted up by the first walk and down by the second.
+/// Bytes of the path: counted up by the first walk, counted down by the second.
 const LENGTH: i16 = 24;
 const ROOM: i16 = 32;
-/// Not 0 when something could not be read, or was too far.
-const WRONG: i16 = 40;
+/// Not 0 when a read failed or the path has too many steps.
+const FAILED: i16 = 40;
 const SCRATCH: i16 = 48;
-/// Where to stop: a dentry and its mount.
+/// Where the walk stops: a dentry and its mount.
 const TOP: i16 = 56;
 const TOP_MOUNT: i16 = 64;
 const STATE: u32 = 72;
 
-/// Writes the path of the `struct path` at `path` into the `strsize` + [`NAME`] bytes at `room`: `strsize` bytes, zero behind
-/// the path. Gives 0, else the address could not be read.
+/// Writes the path of the `struct path` at `path` to `room`, which has `strsize` + [`NAME`] bytes:
+/// `strsize` bytes, zero behind the path. Returns 0, or another value when the address cannot be
+/// read.
 pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path: V, of: PathOf) -> V {
     let bytes = strsize + NAME;
     let name = match of {
@@ -78,15 +81,16 @@ pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path
         let state = b.stack(STATE);
         let (bad, lost) = (b.label(), b.label());
         zero(b, room, 0, bytes);
-        // Counted from a number that the verifier does not know: it would follow a known one through every step.
+        // Counted from a number that the verifier does not know. It would follow a known number
+        // through every step.
         b.slot_store(Size::B8, state, LENGTH, path);
-        b.slot_store(Size::B8, state, WRONG, 0);
+        b.slot_store(Size::B8, state, FAILED, 0);
         b.slot_store(Size::B8, state, SCRATCH, 0);
         b.slot_store(Size::B8, state, ROOM, room);
         top(b, o, state, of);
         start(b, o, state, path, of, bad);
         walk(b, o, state, None);
-        let wrong = b.slot_load(Size::B8, state, WRONG);
+        let wrong = b.slot_load(Size::B8, state, FAILED);
         b.br(Jmp::Ne, wrong, 0, lost);
         let length = b.slot_load(Size::B8, state, LENGTH);
         let length = b.sub(length, path);
@@ -98,7 +102,7 @@ pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path
         b.bind(some);
         start(b, o, state, path, of, bad);
         walk(b, o, state, Some(strsize));
-        let wrong = b.slot_load(Size::B8, state, WRONG);
+        let wrong = b.slot_load(Size::B8, state, FAILED);
         b.br(Jmp::Ne, wrong, 0, lost);
         let length = b.slot_load(Size::B8, state, LENGTH);
         b.br(Jmp::Ne, length, 0, lost);
@@ -133,7 +137,7 @@ fn read_to(b: &mut Builder, dst: V, addr: V, off: i16, bad: Label) {
     b.br(Jmp::Ne, wrong, 0, bad);
 }
 
-/// Where to stop. A process that ends has no root any more.
+/// Reads where to stop. An exiting process has no root any more.
 fn top(b: &mut Builder, o: &PathOffsets, state: StackSlot, of: PathOf) {
     b.slot_store(Size::B8, state, TOP, 0);
     b.slot_store(Size::B8, state, TOP_MOUNT, 0);
@@ -153,7 +157,7 @@ fn top(b: &mut Builder, o: &PathOffsets, state: StackSlot, of: PathOf) {
     b.bind(none);
 }
 
-/// To the file itself, or to the root of its mount.
+/// Starts the walk at the file, or at the root of its mount.
 fn start(b: &mut Builder, o: &PathOffsets, state: StackSlot, path: V, of: PathOf, bad: Label) {
     read(b, state, DENTRY, path, o.dentry, bad);
     read(b, state, MOUNT, path, o.mnt, bad);
@@ -167,7 +171,7 @@ fn start(b: &mut Builder, o: &PathOffsets, state: StackSlot, path: V, of: PathOf
     }
 }
 
-/// All the way up; with `write`, names are written into a room of so many bytes.
+/// Does the whole walk. With `write`, names are written to a buffer of so many bytes.
 fn walk(b: &mut Builder, o: &PathOffsets, state: StackSlot, write: Option<u32>) {
     let name = if write.is_some() { "dt_path_write" } else { "dt_path_measure" };
     let step = b.sub_addr(name, 2, |b| step(b, o, write));
@@ -175,11 +179,11 @@ fn walk(b: &mut Builder, o: &PathOffsets, state: StackSlot, write: Option<u32>) 
     b.call(Helper::LOOP, &[steps, step, state, flags]);
 }
 
-/// One step: `step(number, state)`, 1 to stop.
+/// One step: `step(number, state)`, which returns 1 to stop.
 fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
     let state = b.param(1);
     let (wrong, stop, next, cross) = (b.label(), b.label(), b.label(), b.label());
-    // The last step that is made is one too many.
+    // Reaching the last step means that the path has too many.
     let number = b.param(0);
     b.br(Jmp::Ge, number, STEPS - 1, wrong);
     let field = |b: &mut Builder, to: i16, addr: V, off: i16, wrong: Label| {
@@ -197,7 +201,7 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
     b.bind(inside);
     let root = b.load(Size::B8, state, ROOT);
     b.br(Jmp::Eq, dentry, root, cross);
-    // The two words of the name: hash and length, and where it is.
+    // The two words of the name: hash and length, and the name's address.
     let length = field(b, SCRATCH, dentry, o.name_len, wrong);
     let length = b.and(length, 0xff);
     let whole = b.load(Size::B8, state, LENGTH);
@@ -206,10 +210,12 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
         let left = b.sub(whole, length);
         let left = b.sub(left, 1);
         b.store(Size::B8, state, LENGTH, left);
-        // The same again: what is known of a copy would be known of what was stored, and never end.
+        // Computed again. The verifier would transfer its knowledge of a copy to the stored value,
+        // and the loop would not converge.
         let at = b.add(length, 1);
         let at = b.sub(whole, at);
-        // What does not fit is left out, and so is what a rename has made negative.
+        // A name that does not fit is left out. So is one whose offset became negative because of a
+        // rename.
         let beyond = b.label();
         b.br(Jmp::Ge, at, strsize, beyond);
         let room = b.load(Size::B8, state, ROOM);
@@ -225,7 +231,7 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
         b.store(Size::B8, state, LENGTH, sum);
     }
     let parent = field(b, SCRATCH, dentry, o.parent, wrong);
-    // The root of a file system that is mounted nowhere.
+    // The root of a file system that is not mounted.
     b.br(Jmp::Eq, parent, dentry, stop);
     b.store(Size::B8, state, DENTRY, parent);
     b.jmp(next);
@@ -239,13 +245,14 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
     b.bind(next);
     b.exit(0);
     b.bind(wrong);
-    b.store(Size::B8, state, WRONG, 1);
+    b.store(Size::B8, state, FAILED, 1);
     b.bind(stop);
     b.exit(1);
 }
 
 impl PathOffsets {
-    /// Offsets by the path of a member: `dentry.d_name.len`. `None` when the kernel has not all of them.
+    /// Finds the offsets by the members' paths, such as `dentry.d_name.len`. `None` when the kernel
+    /// lacks one of them.
     pub fn find(offset: impl Fn(&str) -> Option<i16>) -> Option<PathOffsets> {
         Some(PathOffsets {
             fs: offset("task_struct.fs")?,

@@ -1,4 +1,5 @@
-//! Records: reserve, commit, discard, and the record of a fault. The layout and the reasons are in [`plane::ring`].
+//! Records: reserve, commit, discard, and fault records. [`plane::ring`] describes the layout and
+//! its reasons.
 
 use plane::control::{CONSUMED, DropKind, RESERVE, RUNG};
 use plane::ring::{self, COMMIT, FAULT_SIZE, FLAGS, HEADER_SIZE, ORIGIN, TIME, flags};
@@ -7,44 +8,47 @@ use super::{Clock, Firing, count_drop, element, ring_doorbell};
 use crate::maps::Plan;
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, Operand, Size, V};
 
-/// Lost compare-exchanges after which a reservation counts as dropped. Each loss means that another context reserved.
+/// Maximum number of lost compare-exchanges. After that, the reservation counts as dropped. Each
+/// loss means that another context reserved a record.
 const TRIES: u32 = 8;
 
 /// A reserved record.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordRef {
-    /// Address of the header; data is at [`HEADER_SIZE`]. The verifier knows its whole length.
+    /// Address of the header. The data is at [`HEADER_SIZE`]. The verifier knows the record's whole
+    /// length.
     pub header: V,
-    /// The commit word to be.
+    /// The commit word to be written.
     pub stamp: V,
     /// The firing's time, where this function knows it.
     pub time: Option<V>,
 }
 
-/// What to reserve.
+/// The parameters of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve {
     /// Bytes of data, a multiple of 8.
     pub size: u32,
     /// The enabled probe.
     pub epid: Operand,
-    /// The firing's clock, which is read after the reservation at the earliest: until it is read, nobody else may know that
-    /// there is this firing ([`plane::order`]).
+    /// How the firing reads its clock. The clock is read after the reservation at the earliest. Until
+    /// then, no other context may learn of this firing ([`plane::order`]).
     pub clock: Clock,
-    /// The firing's time, where the clause has already read it.
+    /// The firing's time, if the clause has already read the clock.
     pub time: Option<V>,
     /// Record flags.
     pub flags: u16,
 }
 
-/// Reserves a record and writes its header. A full ring is a counted principal drop and goes to `full`. The data is
-/// zero; write it at `header + HEADER_SIZE + offset`, then [`commit`] or [`discard`].
+/// Reserves a record and writes its header. When the ring is full, counts a principal drop and
+/// jumps to `full`. The data is zero and may be written at `header + HEADER_SIZE + offset`, before
+/// [`commit`] or [`discard`].
 pub fn reserve(b: &mut Builder, plan: &Plan, firing: &Firing, what: &Reserve, full: Label) -> RecordRef {
     let length = HEADER_SIZE + what.size;
     reserve_length(b, plan, firing, what, length.into(), full)
 }
 
-/// The same by a function, which a program with many clauses has once.
+/// The same as a function, which a program with many clauses has once.
 pub fn reserve_by_call(
     b: &mut Builder,
     plan: &Plan,
@@ -73,7 +77,8 @@ pub fn reserve_by_call(
     RecordRef { header, stamp, time: None }
 }
 
-/// The header of a record of `size` bytes of data, from its commit word to be; to `bad` if there is none, which cannot be.
+/// The header of a record of `size` bytes of data, from its commit word. Jumps to `bad` if there is
+/// none, which does not happen.
 pub fn reopen(b: &mut Builder, plan: &Plan, firing: &Firing, size: u32, stamp: V, bad: Label) -> V {
     let last = i64::from(plan.ring_size) - i64::from(HEADER_SIZE + size);
     let base = match firing.ring {
@@ -86,12 +91,13 @@ pub fn reopen(b: &mut Builder, plan: &Plan, firing: &Firing, size: u32, stamp: V
     b.add(base, at)
 }
 
-/// The CPU's ring; to `bad` if there is none, which cannot be.
+/// The CPU's ring. Jumps to `bad` if there is none, which does not happen.
 pub fn ring(b: &mut Builder, plan: &Plan, firing: &Firing, bad: Label) -> V {
     element(b, plan.rings(), firing.index, firing.words, bad)
 }
 
-/// Reserves `length` bytes, which the verifier need not know: of the record's place it then knows that a header fits.
+/// Reserves `length` bytes, a number that the verifier need not know. It then knows of the record's
+/// address that a header fits.
 fn reserve_length(
     b: &mut Builder,
     plan: &Plan,
@@ -119,7 +125,7 @@ fn reserve_length(
     let (again, tight, fits, lost, pad, ready, half, go) =
         (b.label(), b.label(), b.label(), b.label(), b.label(), b.label(), b.label(), b.label());
     let tries = b.copy(TRIES);
-    // Where the record starts: the position, or the ring's start after a pad.
+    // The record's start: the position, or the ring's start behind a pad.
     let start = b.var();
     b.bind(again);
     let position = b.load(Size::B8, firing.percpu, RESERVE as i16);
@@ -130,9 +136,11 @@ fn reserve_length(
     let end = b.add(start, length);
     let consumed = b.load(Size::B8, firing.percpu, CONSUMED as i16);
     let used = b.sub(end, consumed);
-    // A flood of faults leaves room for what clauses record, above all for the exit() that ends it.
+    // A flood of faults leaves space for the records of clauses, above all for the exit() that ends
+    // it.
     let most = if what.flags & flags::FAULT == 0 { size } else { size - size / 8 };
-    // Signed: if we were held up since we read the position, the consumer may have passed us; the exchange will fail.
+    // Signed: if this context was delayed since it read the position, the consumer may have passed
+    // it. The exchange then fails.
     b.br(Jmp::Sgt, used, most, drop);
     let old = b.cmpxchg(firing.percpu, RESERVE as i16, position, end);
     b.br(Jmp::Ne, old, position, lost);
@@ -199,13 +207,14 @@ pub fn commit(b: &mut Builder, record: &RecordRef) {
     b.atomic(AtomicOp::Xchg, Size::B8, record.header, COMMIT as i16, record.stamp);
 }
 
-/// Commits a record as discarded: its clause faulted.
+/// Commits a record as discarded, because its clause faulted.
 pub fn discard(b: &mut Builder, record: &RecordRef) {
     b.store(Size::B2, record.header, FLAGS as i16, flags::DISCARD);
     commit(b, record);
 }
 
-/// Writes the record of a fault: `head` is [`ring::Fault::head`] (a constant), `value` the address or offending value.
+/// Writes a fault record. `head` is [`ring::Fault::head`] (a constant), `value` the address or
+/// offending value.
 pub fn fault_record(
     b: &mut Builder,
     plan: &Plan,

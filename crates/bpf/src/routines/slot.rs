@@ -1,4 +1,4 @@
-//! Scratch slots: see [`plane::scratch`].
+//! Scratch slots. [`plane::scratch`] describes them.
 
 use plane::control::{DropKind, SLOTS_TAKEN};
 use plane::scratch::{BIT_MULTIPLIER, BIT_SHIFT, PUBLISHES, SLOTS, TRIES};
@@ -7,27 +7,29 @@ use super::{Firing, count_drop, element};
 use crate::maps::Plan;
 use crate::mir::{Alu, AtomicOp, Builder, Jmp, Label, Size, V};
 
-/// A slot that this firing has taken.
+/// A scratch slot that this firing has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Its memory, [`Plan::slot_size`] bytes, if that was asked for. It holds what the last user left.
+    /// The slot's memory of [`Plan::slot_size`] bytes, if it was requested. It still contains the data
+    /// of its last user.
     pub address: Option<V>,
-    /// What it is in the mask, for [`release_slot`].
+    /// The slot's bits in the mask, for [`release_slot`].
     pub bits: V,
-    /// Its number among all slots: what a function of the same program gives to [`slot_at`].
+    /// The slot's number among all slots. A function of the same program passes it to [`slot_at`].
     pub number: V,
 }
 
-/// What a slot is taken for.
+/// The purpose for which a slot is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purpose {
     /// Its memory.
     pub memory: bool,
-    /// Its clock, for which the consumer waits with later records (see [`plane::order`]).
+    /// Its clock. The consumer holds later records back until the clock is cleared (see
+    /// [`plane::order`]).
     pub publishes: bool,
 }
 
-/// Takes a slot; none free is a counted drop and goes to `none`.
+/// Takes a slot. When none is free, counts a drop and jumps to `none`.
 pub fn take_slot(b: &mut Builder, plan: &Plan, firing: &Firing, purpose: Purpose, none: Label) -> Slot {
     let (again, lost, drop) = (b.label(), b.label(), b.label());
     let all = (1i64 << SLOTS) - 1;
@@ -65,13 +67,14 @@ pub fn take_slot(b: &mut Builder, plan: &Plan, firing: &Firing, purpose: Purpose
     Slot { address, bits, number }
 }
 
-/// Gives a slot back.
+/// Releases a slot.
 pub fn release_slot(b: &mut Builder, firing: &Firing, slot: &Slot) {
     let keep = b.xor(slot.bits, -1);
     b.atomic(AtomicOp::And, Size::B8, firing.percpu, SLOTS_TAKEN as i16, keep);
 }
 
-/// The memory of the slot with this number, in a function that was given the number; to `bad` if there is none.
+/// The memory of the slot with this number, in a function that has the number as a parameter. Jumps
+/// to `bad` if there is none.
 pub fn slot_at(b: &mut Builder, plan: &Plan, number: V, bad: Label) -> V {
     let key = b.stack(8);
     b.br(Jmp::Ge, number, plan.slots().count, bad);

@@ -1,4 +1,5 @@
-//! Stacks: taken into a scratch slot, hashed, kept once in the stack store. See [`plane::stacks`].
+//! Stacks: captured into a scratch slot, hashed, and stored once in the stack store.
+//! [`plane::stacks`] describes the store.
 
 use plane::control::DropKind;
 use plane::stacks::{EXEC, FRAMES_MAX, NFRAMES, PCS, TGID};
@@ -8,24 +9,26 @@ use super::{Firing, count_drop};
 use crate::maps::Plan;
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 
-/// What stack to take.
+/// The parameters of a stack capture.
 #[derive(Clone, Copy, Debug)]
 pub struct StackRequest {
-    /// The program's context, or a stack of its own for programs that must fake one.
+    /// The program's context, or a substitute on the stack for programs whose context the helper
+    /// does not accept.
     pub ctx: V,
-    /// The process's stack instead of the kernel's.
+    /// Captures the process's stack instead of the kernel's.
     pub user: bool,
-    /// Frames at most.
+    /// Maximum number of frames.
     pub frames: u32,
-    /// Innermost frames to leave out.
+    /// Number of innermost frames to skip.
     pub skip: Operand,
-    /// The process (tgid, the tracer's namespace), for user stacks; 0 for kernel stacks.
+    /// The process (tgid in the tracer's namespace) for user stacks, 0 for kernel stacks.
     pub tgid: Operand,
-    /// Room in a scratch slot for `plane::stacks::value_size(plan.stack_frames)` bytes.
+    /// A buffer of `plane::stacks::value_size(plan.stack_frames)` bytes in a scratch slot.
     pub buffer: V,
 }
 
-/// Takes a stack; its id, or 0 when there is none to take. A full store is a counted stack drop and gives 0 too.
+/// Captures and stores a stack. Returns its id, or 0 when there is no stack. When the store is
+/// full, counts a stack drop and returns 0.
 pub fn stack(b: &mut Builder, plan: &Plan, firing: &Firing, what: &StackRequest) -> V {
     let frames = what.frames.clamp(1, plan.stack_frames.clamp(1, FRAMES_MAX));
     let none = b.label();
@@ -36,7 +39,8 @@ pub fn stack(b: &mut Builder, plan: &Plan, firing: &Firing, what: &StackRequest)
     keep(b, firing, (what.buffer, count, frames), what.tgid, none)
 }
 
-/// Captures a stack for [`captured_stack`]: its frames, as many as there may be, and at `place` how many there are.
+/// Captures a stack for [`captured_stack`]: its frames, up to the maximum, and their number at
+/// `place`.
 pub fn capture_stack(b: &mut Builder, ctx: V, place: V, which: (bool, Operand)) {
     let (done, count) = (b.label(), b.copy(0));
     let pcs = b.add(place, CAPTURED_BUFFER + PCS);
@@ -51,10 +55,10 @@ pub fn capture_stack(b: &mut Builder, ctx: V, place: V, which: (bool, Operand)) 
 /// Bytes of a captured stack.
 pub const CAPTURED: u32 = CAPTURED_BUFFER + plane::stacks::value_size(FRAMES_MAX);
 
-/// Where its frames are, as the store has them, behind their number.
+/// Offset of the frames, in the store's format, behind their number.
 pub const CAPTURED_BUFFER: u32 = 8;
 
-/// What [`stack`] gives, of the stack that was captured at `place`.
+/// Returns what [`stack`] returns, for the stack that was captured at `place`.
 pub fn captured_stack(
     b: &mut Builder,
     plan: &Plan,
@@ -75,7 +79,8 @@ pub fn captured_stack(
 }
 
 impl Builder {
-    /// Bytes of frames that are now at `pcs`, at most `frames`; not positive where there are none.
+    /// Captures at most `frames` frames to `pcs`. Returns their bytes, which are not positive where
+    /// there is no stack.
     fn call_stack(&mut self, ctx: V, pcs: V, frames: u32, (user, skip): (bool, Operand)) -> V {
         const USER_STACK: i64 = 1 << 8;
         let room = self.imm(i64::from(8 * frames));
@@ -88,7 +93,8 @@ impl Builder {
     }
 }
 
-/// Puts `count` frames in the store, if they are not there: their id. Comes from `none` with 0.
+/// Stores `count` frames, if they are not stored yet, and returns their id. Control comes from
+/// `none` with 0.
 fn keep(
     b: &mut Builder,
     firing: &Firing,
@@ -130,7 +136,7 @@ fn keep(
     id
 }
 
-/// The hash of the process and the first `count` frames; never 0.
+/// The hash of the process and the first `count` frames, never 0.
 fn hash_body(b: &mut Builder, frames: u32) {
     let (buffer, count) = (b.param(0), b.param(1));
     let (again, end) = (b.label(), b.label());

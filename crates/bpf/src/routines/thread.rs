@@ -1,4 +1,5 @@
-//! `self->`: the thread's value, the context level, the key word of `self->` arrays. See [`plane::thread`].
+//! `self->`: the thread's value, the context level, the key word of `self->` arrays.
+//! [`plane::thread`] describes the layout.
 
 use plane::control::{DropKind, UNIQUE};
 use plane::thread::{LEVELS, THREAD_ID, ThreadShape, preempt_count};
@@ -10,16 +11,19 @@ use crate::mir::{AtomicOp, Builder, Const, Helper, Jmp, Label, MapRef, Size, V};
 /// The current thread's value.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRef {
-    /// Its address. Where it is given to [`self_vars`] again: that, or 0 where there was none.
+    /// Address of the value. When passed to [`self_vars`] again, that address, or 0 where there was
+    /// no value.
     pub value: V,
-    /// Address of the variables of the level that runs; offsets are those of [`crate::maps::VarPlan::Thread`].
+    /// Address of the variables of the current level. [`crate::maps::VarPlan::Thread`] gives their
+    /// offsets.
     pub vars: V,
-    /// The level, 0 to 3.
+    /// The current level, 0 to 3.
     pub level: V,
 }
 
-/// The context level that runs: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI; [`Plan::level`] where
-/// that is known beforehand. By arithmetic, not branches: to the verifier it is one number, not four programs.
+/// The current context level: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI. [`Plan::level`]
+/// where the level is fixed. Computed without branches, so that the verifier sees one number and
+/// not four programs.
 pub fn context_level(b: &mut Builder, plan: &Plan) -> V {
     match plan.preempt_count {
         Some(at) => level_of(b, at),
@@ -27,12 +31,12 @@ pub fn context_level(b: &mut Builder, plan: &Plan) -> V {
     }
 }
 
-/// The context level by the kernel's preempt count.
+/// The context level according to the kernel's preempt count.
 pub fn level_of(b: &mut Builder, at: PreemptCount) -> V {
     let variable = b.constant(Const::Ksym(at.ksym));
     let mine = b.call(Helper::THIS_CPU_PTR, &[variable]);
     let count = b.load(Size::B4, mine, at.offset);
-    // Adding a field's mask carries out of the field if it is not zero.
+    // Adding a field's mask carries out of the field exactly when the field is not zero.
     let carried = |b: &mut Builder, mask: u32| {
         let field = b.and(count, mask);
         let sum = b.add(field, mask);
@@ -50,18 +54,19 @@ pub fn level_of(b: &mut Builder, at: PreemptCount) -> V {
     b.or(high, low)
 }
 
-/// Where variables of `self->` are.
+/// The storage of `self->` variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadStorage {
-    /// In the session's store: the first ones, and the thread's id.
+    /// In the session's common storage: the first variables, and the thread's id.
     Common,
-    /// Alone, in the task storage of this variable.
+    /// In the task storage of this variable.
     Alone(u32, ThreadShape),
 }
 
-/// The thread's variables of a home. With `create` (a store) they are made, except in an NMI, and what cannot be made is a counted
-/// dynamic drop; without (a load) a thread that has none goes to `missing` too, and its variables are 0. `known` is the
-/// value that was asked for earlier in this firing: it stays where it is, and asking is two calls.
+/// The thread's variables in a storage. With `create` (for a store) they are created, except in an
+/// NMI. When that fails, counts a dynamic drop and jumps to `missing`. Without `create` (for a
+/// load), a thread without variables jumps to `missing` too, and its variables read as 0. `known`
+/// is the result of an earlier look-up in this firing, which saves another one.
 pub fn self_vars(
     b: &mut Builder,
     plan: &Plan,
@@ -139,8 +144,9 @@ pub(super) fn storage(b: &mut Builder, map: MapRef, level: V, create: bool) -> V
     b.call(Helper::TASK_STORAGE_GET, &[map, task, nothing, flags])
 }
 
-/// The first key word of an element of a `self->` array: the thread's id (given on first use) and the level. The thread's
-/// value must have been made: [`self_vars`] with `create` for a store; a load without it has no element.
+/// The first key word of an element of a `self->` array: the thread's id (assigned on first use)
+/// and the level. The thread's value must exist. A store creates the value by [`self_vars`].
+/// Without a value, a load finds no element.
 pub fn self_key_word(b: &mut Builder, thread: &ThreadRef) -> V {
     let (fresh, known, mine) = (b.label(), b.label(), b.label());
     let id = b.load(Size::B8, thread.value, THREAD_ID as i16);
@@ -151,7 +157,7 @@ pub fn self_key_word(b: &mut Builder, thread: &ThreadRef) -> V {
         let counter = b.map_value(MapRef::Control, UNIQUE);
         let last = b.atomic_fetch(AtomicOp::Add, Size::B8, counter, 0, 1);
         let next = b.add(last, 1);
-        // An interrupt may give the thread its id between.
+        // An interrupt may assign the id in between.
         let old = b.cmpxchg(thread.value, THREAD_ID as i16, 0, next);
         b.set(id, old);
         b.br(Jmp::Eq, old, 0, mine);

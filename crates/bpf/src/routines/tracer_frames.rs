@@ -1,28 +1,31 @@
-//! Which frames of a stack are the tracer's own.
+//! The frames of a kernel stack that belong to the tracer.
 //!
-//! Between a tracepoint and a program there are the functions that hand the firing on: always `bpf_trace_runN`, on some kernels
-//! `__bpf_trace_NAME` before it (where the compiler made no jump of its last call), and `__traceiter_NAME` whenever somebody
-//! else has the tracepoint, too. So the number of frames to leave out changes while a session runs, and is found anew
-//! with each stack: a look at its first frames, in a table of all these functions.
+//! Between a tracepoint and a program there are the functions that dispatch the firing: always
+//! `bpf_trace_runN`, on some kernels `__bpf_trace_NAME` before it (where the compiler made no tail
+//! call), and `__traceiter_NAME` when the tracepoint has another user too. So the number of frames
+//! to skip changes while a session runs. The routine determines that number for each stack, by
+//! looking its first frames up in a table of all these functions.
 
 use crate::mir::{Alu, Arg, Builder, Helper, MapRef, Operand, Size, V};
 use crate::program::{Context, Target};
 
-/// Entries of the table: a power of two. The kernel has some 3,000 such functions.
+/// Entries of the table, a power of two. The kernel has some 3,000 such functions.
 const ENTRIES: usize = 1 << STEPS;
 const STEPS: u32 = 13;
-/// Bytes of an entry: where a function starts, and how long it is.
+/// Bytes of an entry: the start of a function, and its length.
 const ENTRY_SHIFT: u32 = 4;
 
-/// Frames that are looked at.
-const LOOKED_AT: u32 = 4;
+/// Number of frames that are looked up.
+const FRAMES_CHECKED: u32 = 4;
 
-/// Kernel addresses are not below.
+/// Lowest kernel address.
 const KERNEL: u64 = 1 << 63;
 
-/// The table of functions (first and next behind the last byte) for [`MapRef::TracerFunctions`]; `None` for too many.
+/// The table of functions for [`MapRef::TracerFunctions`], from ranges (start, end). `None` when
+/// there are too many.
 pub fn tracer_functions(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
-    // The first is never looked at but found where all others are greater; nothing is in it.
+    // The first entry is never compared. It is the result when all others are greater, and contains
+    // no function.
     let mut entries = vec![(KERNEL, 0)];
     entries
         .extend(ranges.iter().filter(|(start, _)| *start > KERNEL).map(|(start, end)| (*start, end - start)));
@@ -40,15 +43,15 @@ pub fn tracer_functions(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
     )
 }
 
-/// How many of the innermost kernel frames to leave out.
+/// The number of innermost kernel frames to skip.
 pub(crate) fn tracer_frames(b: &mut Builder, target: &Target, context: &dyn Context, ctx: V) -> Operand {
     let usual = i64::from(context.tracer_frames());
     if !(target.tracer_functions && context.behind_tracepoint()) {
         return Operand::Imm(usual);
     }
-    let bytes = 8 * LOOKED_AT;
+    let bytes = 8 * FRAMES_CHECKED;
     let room = b.stack(bytes);
-    for i in 0..LOOKED_AT as i16 {
+    for i in 0..FRAMES_CHECKED as i16 {
         b.slot_store(Size::B8, room, 8 * i, 0);
     }
     let (to, size, flags) = (b.slot_addr(room, 0), b.imm(i64::from(bytes)), b.imm(0));
@@ -58,10 +61,10 @@ pub(crate) fn tracer_frames(b: &mut Builder, target: &Target, context: &dyn Cont
         let frames = b.param(0);
         let table = b.map_value(MapRef::TracerFunctions, 0);
         let own = b.copy(usual);
-        for i in 0..LOOKED_AT as i16 {
+        for i in 0..FRAMES_CHECKED as i16 {
             let pc = b.load(Size::B8, frames, 8 * i);
             let hit = is_in(b, table, pc);
-            // own = hit ? i + 1 : own, without a branch: the search is verified once.
+            // own = hit ? i + 1 : own, without a branch, so that the search is verified once.
             let count = b.imm(i64::from(i) + 1);
             let more = b.sub(count, own);
             let more = b.mul(more, hit);
@@ -69,7 +72,7 @@ pub(crate) fn tracer_frames(b: &mut Builder, target: &Target, context: &dyn Cont
         }
         b.exit(own);
     });
-    // For the verifier, which knows no bounds of what a function gives.
+    // Masked for the verifier, which knows no bounds of a function's result.
     Operand::V(b.and(own, 7))
 }
 
@@ -84,7 +87,7 @@ fn is_in(b: &mut Builder, table: V, pc: V) -> V {
         let next = b.add(at, 1i64 << step);
         let start = entry(b, next);
         let start = b.load(Size::B8, start, 0);
-        // Kernel addresses differ by less than half of all there is: the sign says which is greater.
+        // Kernel addresses differ by less than 2^63, so the sign says which is greater.
         let beyond = b.sub(pc, start);
         let before = b.shr(beyond, 63);
         let from = b.xor(before, 1);
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_full() {
+    fn the_table_is_sorted_and_padded_to_its_size() {
         let text = KERNEL + 0x7fff_ff81_0000_0000;
         let table = tracer_functions(&[(text + 64, text + 80), (text, text + 32), (16, 20)]).unwrap();
         assert_eq!(table.len(), ENTRIES << ENTRY_SHIFT);

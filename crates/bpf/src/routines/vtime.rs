@@ -1,4 +1,4 @@
-//! `vtimestamp`: the account of the current thread. See [`plane::vtime`].
+//! `vtimestamp`: the CPU-time account of the current thread. [`plane::vtime`] describes it.
 
 use plane::control::DropKind;
 use plane::vtime::{BEGINS, FROZEN, LAST, MADE, OURS, RAW, SINCE, STATE, TOTAL};
@@ -6,10 +6,10 @@ use plane::vtime::{BEGINS, FROZEN, LAST, MADE, OURS, RAW, SINCE, STATE, TOTAL};
 use super::{Firing, count_drop};
 use crate::mir::{Alu, Builder, Helper, Jmp, MapRef, Size, V};
 
-/// What a program knows of the account.
+/// The account as a program sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
-    /// Its address where this program is the one that froze it, else 0.
+    /// The account's address if this program froze it, else 0.
     frozen: V,
     /// The value.
     pub value: V,
@@ -20,19 +20,20 @@ fn account(b: &mut Builder, task: V, create: bool) -> V {
     b.call(Helper::TASK_STORAGE_GET, &[map, task, nothing, flags])
 }
 
-/// Nanoseconds on the CPU by now.
+/// Nanoseconds on the CPU until now.
 fn raw(b: &mut Builder, account: V) -> V {
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     let total = b.load(Size::B8, account, TOTAL as i16);
     let since = b.load(Size::B8, account, SINCE as i16);
     let (sum, done, begun) = (b.copy(total), b.label(), b.label());
     b.br(Jmp::Ne, since, 0, begun);
-    // Nobody saw it begin: it begins now. Where a switch is in progress and the stay is over, the next switch finds a stay
-    // without an end, of which counts no more than was shown.
+    // The start of this stay on the CPU was not observed, so the stay begins now. If a switch is in
+    // progress and the stay is already over, the next switch finds a stay without an end, and
+    // counts no more of it than was shown.
     b.store(Size::B8, account, SINCE as i16, now);
     b.jmp(done);
     b.bind(begun);
-    // Clocks of two CPUs may differ.
+    // The clocks of two CPUs may differ.
     b.br(Jmp::Lt, now, since, done);
     let stay = b.sub(now, since);
     b.update(Alu::Add, sum, stay);
@@ -40,9 +41,10 @@ fn raw(b: &mut Builder, account: V) -> V {
     sum
 }
 
-/// First in a program of a session that knows `vtimestamp`: freezes the thread's account. `runtime` is given where the program
-/// reads the value, and is the offset of the kernel's own account in the task: an account is made then, and what cannot be
-/// made is a counted dynamic drop and reads 0.
+/// Freezes the thread's account. This is the first operation of a program in a session that uses
+/// `vtimestamp`. `runtime` is given where the program reads the value: the offset of the kernel's
+/// own account in the task. The account is then created. When that fails, counts a dynamic drop,
+/// and the value reads 0.
 pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Account {
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
     let found = account(b, task, runtime.is_some());
@@ -50,7 +52,7 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
     let (none, made, nested, begins, done) = (b.label(), b.label(), b.label(), b.label(), b.label());
     b.br(Jmp::Eq, found, 0, none);
     if runtime.is_none() {
-        // Whoever is making it was interrupted.
+        // The context that creates the account was interrupted.
         let stands = b.load(Size::B8, found, MADE as i16);
         b.br(Jmp::Eq, stands, 0, done);
     }
@@ -75,7 +77,7 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
     let net = b.copy(difference);
     let onward = b.label();
     b.br(Jmp::Sge, net, last, onward);
-    // In the middle of a switch the stay that ends may be in neither term.
+    // During a switch, the stay that ends may be missing from both terms.
     b.set(net, last);
     b.bind(onward);
     b.set(value, net);
@@ -102,7 +104,8 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
     Account { frozen, value }
 }
 
-/// Last in such a program: what it took is ours.
+/// Unfreezes the account, as the last operation of such a program. The time since [`vtime_begin`]
+/// belongs to the tracer.
 pub fn vtime_end(b: &mut Builder, account: &Account) {
     let done = b.label();
     b.br(Jmp::Eq, account.frozen, 0, done);
@@ -117,7 +120,7 @@ pub fn vtime_end(b: &mut Builder, account: &Account) {
     b.bind(done);
 }
 
-/// The frozen value, in a function of a program that froze it.
+/// The frozen value, in a function of a program that froze the account.
 pub fn vtime_frozen(b: &mut Builder) -> V {
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
     let found = account(b, task, false);
@@ -135,7 +138,7 @@ pub fn vtime_frozen(b: &mut Builder) -> V {
     value
 }
 
-/// The program of `sched_switch(preempt, prev, next)`, typed: ends a stay and begins another.
+/// The typed program for `sched_switch(preempt, prev, next)`: ends one stay and begins another.
 pub fn vtime_switch(b: &mut Builder) {
     let ctx = b.param(0);
     let (from, to, next, begins, out) = (b.label(), b.label(), b.label(), b.label(), b.label());
@@ -147,7 +150,7 @@ pub fn vtime_switch(b: &mut Builder) {
     b.bind(from);
     let since = b.load(Size::B8, found, SINCE as i16);
     b.br(Jmp::Eq, since, 0, next);
-    // First, so that who interrupts us does not count the stay twice.
+    // First, so that an interrupting context does not count the stay twice.
     b.store(Size::B8, found, SINCE as i16, 0);
     b.br(Jmp::Lt, now, since, next);
     let total = b.load(Size::B8, found, TOTAL as i16);
@@ -160,8 +163,9 @@ pub fn vtime_switch(b: &mut Builder) {
     b.br(Jmp::Ne, found, 0, to);
     b.jmp(out);
     b.bind(to);
-    // Nobody saw the last stay's end (the account was made, or a stay begun, after this program had run): of it counts
-    // what was shown, for when the thread left is not known.
+    // The end of the last stay was not observed (the account was created, or a stay begun, after
+    // this program ran). When the thread left the CPU is unknown, so only the time that was shown
+    // counts.
     let since = b.load(Size::B8, found, SINCE as i16);
     b.br(Jmp::Eq, since, 0, begins);
     let last = b.load(Size::B8, found, LAST as i16);

@@ -1,23 +1,25 @@
-//! Memory by words: zeroing, copying and comparing strings and keys.
+//! Memory in words: zeroing, copying and comparing strings and keys.
 //!
-//! Short stretches are a straight run of instructions. Long ones are functions that are verified once, whatever calls
-//! them: a string of 4 KiB is a thousand instructions, which the verifier would else walk through at each place. Very long
-//! ones are loops of such runs: offsets in loads and stores reach 32 KiB, and so do jumps.
+//! Short memory is processed by a straight run of instructions. Long memory is processed by
+//! functions that are verified once for all callers: a string of 4 KiB takes a thousand
+//! instructions, which the verifier would otherwise process at each use. Very long memory is
+//! processed by a loop of such runs, since offsets in loads and stores, and jumps, reach only 32
+//! KiB.
 
 use crate::mir::{Alu, Arg, Builder, Jmp, Label, Operand, Size, V};
 
-/// More bytes than this are a function.
+/// Above this number of bytes, a function is used.
 const INLINE: u32 = 64;
-/// More bytes than this are a loop of runs of so many.
+/// Above this number of bytes, a loop of runs of this size is used.
 pub(crate) const RUN: u32 = 1024;
 
-/// True for stretches that are walked by a loop.
+/// True for memory that is processed by a loop.
 pub(crate) fn is_long(bytes: u32) -> bool {
     bytes > 2 * RUN
 }
 
-/// Calls `f` for each word of `bytes` (a multiple of 8): with pointers, an offset to them, and how many bytes came before
-/// the pointers.
+/// Calls `f` for each word of `bytes` (a multiple of 8) with pointers, an offset to the pointers,
+/// and the number of bytes before the pointers.
 pub(crate) fn each_word(
     b: &mut Builder,
     pointers: &[V],
@@ -74,7 +76,8 @@ pub(crate) fn copy_words(b: &mut Builder, to: V, from: V, bytes: u32) {
     });
 }
 
-/// Negative, zero or positive as the string at `p` is less, equal or greater.
+/// Negative, zero or positive when the string at `p` is less than, equal to, or greater than the
+/// string at `q`.
 pub(crate) fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
     let args = [Arg::Memory(p, bytes), Arg::Memory(q, bytes)];
     b.call_global(&format!("compare_{bytes}"), &args, |b| {
@@ -104,7 +107,7 @@ pub(crate) fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
     })
 }
 
-/// Bytes before the NUL of the string at `p`, which has room for `bytes`.
+/// Number of bytes before the NUL of the string at `p`, which has at most `bytes`.
 pub(crate) fn length(b: &mut Builder, p: V, bytes: u32) -> V {
     b.call_global("strlen", &[Arg::Memory(p, bytes)], |b| {
         let p = b.param(0);
@@ -131,7 +134,8 @@ pub(crate) fn length(b: &mut Builder, p: V, bytes: u32) -> V {
     })
 }
 
-/// 0x80 in each byte of `w` that is zero, the lowest exactly (those above a zero byte may be wrong).
+/// 0x80 in each byte of `w` that is zero. Only the lowest is exact, bytes above a zero byte may be
+/// wrong.
 pub(crate) fn zero_bytes(b: &mut Builder, w: V) -> V {
     let low = b.sub(w, 0x0101_0101_0101_0101_i64);
     let inverse = b.xor(w, -1);
@@ -139,7 +143,7 @@ pub(crate) fn zero_bytes(b: &mut Builder, w: V) -> V {
     b.and(t, 0x8080_8080_8080_8080_u64)
 }
 
-/// Bytes before the first zero byte, from the mask of [`zero_bytes`], which is not 0.
+/// Number of bytes before the first zero byte, from the mask of [`zero_bytes`], which is not 0.
 pub(crate) fn length_in_word(b: &mut Builder, mask: V) -> V {
     let negative = b.neg(mask);
     let lowest = b.and(mask, negative);
@@ -150,7 +154,8 @@ pub(crate) fn length_in_word(b: &mut Builder, mask: V) -> V {
     b.shr(sum, 56)
 }
 
-/// Goes to `end` when the word's last byte is NUL: then the rest of a padded string is zero.
+/// Jumps to `end` when the word's last byte is NUL, because the rest of a padded string is then
+/// zero.
 pub(crate) fn end_of_string(b: &mut Builder, word: V, end: Label) {
     let top = b.shr(word, 56);
     b.br(Jmp::Eq, top, 0, end);
