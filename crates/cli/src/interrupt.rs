@@ -43,6 +43,24 @@ pub(crate) fn is_pending() -> bool {
     count() > HEARD.load(Ordering::SeqCst)
 }
 
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// A write beyond the limit of a file's size (`ulimit -f`) is an error with a message: by default its signal kills. It is
+/// handled and not ignored, because commands that are run would inherit that.
+pub(crate) fn outlive_file_size_limit() {
+    // SAFETY: an all-zero sigaction is valid; the handler does nothing and lives for ever.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut old);
+        if old.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut());
+        }
+    }
+}
+
 impl Interrupts {
     /// Starts to catch. SIGPIPE is ignored, so that a closed pipe is an error of the write.
     pub(crate) fn catch() -> io::Result<Interrupts> {

@@ -25,9 +25,10 @@ use std::process::ExitCode;
 
 use diagnostics::{control, raw};
 
-/// Prints. Does nothing when the reader has closed the pipe, where `print!` would panic.
-pub(crate) fn to_stdout(text: impl Display) {
-    let _ = write!(std::io::stdout(), "{text}");
+/// Prints a text that is all the command was asked for; the exit status.
+pub(crate) fn to_stdout(text: impl Display) -> u8 {
+    let printed = output::Output::stdout().and_then(|mut out| out.write_all(text.to_string().as_bytes()));
+    printed.map_or_else(|e| run::failed_output(&e), |()| status::SUCCESS.code)
 }
 
 /// Prints what is no result. What it quotes of others cannot control a terminal.
@@ -36,10 +37,10 @@ pub(crate) fn to_stderr(text: impl Display) {
 }
 
 fn main() -> ExitCode {
+    interrupt::outlive_file_size_limit();
     let words: Vec<String> = std::env::args_os().skip(1).map(|w| raw::text(w.into_vec())).collect();
     if words.first().is_some_and(|w| w == "--manual-page") {
-        to_stdout(manual::page());
-        return ExitCode::from(status::SUCCESS.code);
+        return ExitCode::from(to_stdout(manual::page()));
     }
     match command::parse(&words) {
         Ok(command) => ExitCode::from(run::run(command)),

@@ -32,22 +32,49 @@ fn complain_all(messages: Vec<String>) -> u8 {
     1
 }
 
+/// Descriptors without which not even the kernel's lists of probes can be read.
+const FEWEST_DESCRIPTORS: usize = 8;
+
+/// Bytes of address space without which reading the kernel's types or symbols would end in an abort.
+const LEAST_MEMORY: u64 = 24 << 20;
+
+/// An error where the user's limits are so low that probes would seem not to exist, or that there is no memory to say anything.
+fn limits_suffice() -> Result<(), String> {
+    let some = (0..FEWEST_DESCRIPTORS).map(|_| std::fs::File::open("/dev/null"));
+    let all: Result<Vec<_>, io::Error> = some.collect();
+    match all {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            return Err(format!("{}: raise `ulimit -n`", reason(&e)));
+        }
+        _ => {}
+    }
+    let mut memory = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel fills the struct.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut memory) };
+    match memory.rlim_cur < LEAST_MEMORY {
+        true => Err(format!("less than {} MiB of memory are allowed: raise `ulimit -v`", LEAST_MEMORY >> 20)),
+        false => Ok(()),
+    }
+}
+
 /// Executes the command and returns the exit status.
 pub(crate) fn run(command: Command) -> u8 {
     match command.mode {
         Mode::Version => {
-            to_stdout(format!("dtrace: {VERSION}\n"));
+            let mut text = format!("dtrace: {VERSION}\n");
             if command.verbose {
-                to_stdout(format!("dtrace for Linux {}\n", env!("CARGO_PKG_VERSION")));
-                to_stdout(dtrace::facilities());
+                text.push_str(&format!("dtrace for Linux {}\n", env!("CARGO_PKG_VERSION")));
+                text.push_str(&dtrace::facilities());
             }
-            return 0;
+            return to_stdout(text);
         }
         Mode::Help => {
-            to_stdout(flags::usage());
-            return 0;
+            return to_stdout(flags::usage());
         }
         Mode::List | Mode::Trace => {}
+    }
+    if let Err(e) = limits_suffice() {
+        return complain_all(vec![format!("could not enable tracing: {e}")]);
     }
     let out = match &command.output {
         None => Output::stdout().map_err(|e| format!("failed to open the standard output: {}", reason(&e))),
@@ -151,7 +178,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
     let interrupts = match Interrupts::catch() {
         Ok(interrupts) => interrupts,
         Err(e) => {
-            complain(format!("failed to catch signals: {e}"));
+            complain(format!("failed to catch signals: {}", reason(&e)));
             return 1;
         }
     };
@@ -250,7 +277,8 @@ fn failed(error: &Error, program: &Program, tags: bool) -> u8 {
     }
 }
 
-fn failed_output(e: &io::Error) -> u8 {
+/// A failed write; the exit status. A reader who has seen enough is no failure.
+pub(crate) fn failed_output(e: &io::Error) -> u8 {
     if e.kind() == io::ErrorKind::BrokenPipe {
         return 0;
     }

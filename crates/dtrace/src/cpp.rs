@@ -112,14 +112,14 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let name = control::name_text(name);
     let input = format!("# {first} \"{name}\"\n{body}");
     let mut stdin = child.stdin.take();
-    let feeder = std::thread::spawn(move || {
+    let feeder = std::thread::Builder::new().spawn(move || {
         if let Some(pipe) = stdin.as_mut() {
             // A preprocessor that stops reading says why itself.
             let _ = pipe.write_all(&raw::bytes(&input));
         }
     });
     let out = child.wait_with_output().map_err(|e| format!("{program}: {e}"))?;
-    let _ = feeder.join();
+    let _ = feeder.map_err(|e| format!("{program}: {e}"))?.join();
     if !out.status.success() {
         let why = String::from_utf8_lossy(&out.stderr);
         return Err(format!("failed to preprocess {name}:\n{}", why.trim_end()));

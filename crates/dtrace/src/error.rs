@@ -37,10 +37,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// A provider's refusal. Who may not trace at all learns that, rather than what the kernel then seems to lack.
+    /// A provider's refusal. A facility is found by trying, and a try also fails for want of privilege or of descriptors:
+    /// then that is the message, and not what the kernel seems to lack.
     pub(crate) fn plan(text: String) -> Error {
-        let able = bpf::features::Capabilities::of_this_thread().can_trace();
-        if able { Error::Provider(text) } else { Error::Privilege(text) }
+        if let Some(missing) = bpf::sys::missing_privilege() {
+            return Error::Privilege(missing);
+        }
+        bpf::sys::out_of_files().map_or(Error::Provider(text), Error::System)
     }
 
     /// What the consumer could not go on after.

@@ -6,6 +6,7 @@
 
 use crate::features::{Capabilities, Lockdown};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A failed system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub struct SysError {
 impl SysError {
     /// The failure `errno` of an attempt, with a hint where the system's state explains it.
     pub fn new(what: impl Into<String>, errno: i32) -> SysError {
+        if matches!(errno, libc::EMFILE | libc::ENFILE) {
+            RAN_OUT_OF_FILES.store(true, Ordering::Relaxed);
+        }
         SysError { what: what.into(), errno, hint: hint(errno) }
     }
 
@@ -75,7 +79,18 @@ fn hint(errno: i32) -> Option<String> {
     }
 }
 
-fn permission_hint() -> Option<String> {
+/// Some system call of this crate failed for want of descriptors.
+static RAN_OUT_OF_FILES: AtomicBool = AtomicBool::new(false);
+
+/// The error to report when a system call of this crate has failed for want of descriptors: what was found missing by trying
+/// may be there.
+pub fn out_of_files() -> Option<SysError> {
+    let ran_out = RAN_OUT_OF_FILES.load(Ordering::Relaxed);
+    ran_out.then(|| SysError::new("try what this kernel has", libc::EMFILE))
+}
+
+/// What this process lacks to trace at all, whatever the kernel has: capabilities, or being in the initial user namespace.
+pub fn missing_privilege() -> Option<String> {
     let caps = Capabilities::of_this_thread();
     if !caps.can_trace() {
         let missing: Vec<&str> = [("CAP_BPF", caps.bpf), ("CAP_PERFMON", caps.perfmon)]
@@ -85,11 +100,20 @@ fn permission_hint() -> Option<String> {
             .collect();
         return Some(format!("needs {}, or root", missing.join(" and ")));
     }
+    in_user_namespace().then(|| "capabilities of a user namespace do not count here".into())
+}
+
+fn permission_hint() -> Option<String> {
+    if let Some(missing) = missing_privilege() {
+        return Some(missing);
+    }
     match Lockdown::of_this_kernel() {
         Lockdown::None => {}
         state => return Some(format!("the kernel is locked down: {state}")),
     }
-    in_user_namespace().then(|| "capabilities of a user namespace do not count here".into())
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let filtered = status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+    filtered.then(|| "perhaps a seccomp filter of this process or container refuses it".into())
 }
 
 fn in_user_namespace() -> bool {

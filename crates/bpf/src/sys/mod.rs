@@ -25,7 +25,7 @@ mod tracefs;
 
 pub use background_close::close_in_background;
 pub use doorbell::Doorbell;
-pub use error::SysError;
+pub use error::{SysError, missing_privilege, out_of_files};
 pub use fd_limit::raise_fd_limit;
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};

@@ -23,6 +23,7 @@ tests! {
     a_program_without_probes_is_an_error the_match_message_quotes_the_description_only
     the_cpu_option_traces_one_cpu_only a_target_killed_by_a_signal_is_reported_with_its_name
     operands_and_scripts_may_contain_any_bytes probes_are_listed_by_globs
+    a_closed_output_is_an_error a_limit_of_file_size_is_an_error texts_that_cannot_be_written_are_errors
 }
 
 fn usage_is_printed_without_arguments() -> Verdict {
@@ -545,5 +546,59 @@ fn probes_are_listed_by_globs() -> Verdict {
     // Each form ends where its field does.
     let o = dtrace(&["-l", "-P", "syscall:vmlinux"]).code(1);
     assert!(o.err.contains("Overspecified probe description"), "{o:?}");
+    Pass
+}
+
+/// A shell that changes its surroundings and then runs the command.
+fn in_shell<'a>(before: &'a str, words: &[&'a str]) -> Option<crate::tool::Output> {
+    let script = format!("{before}; exec \"$0\" \"$@\"");
+    crate::tool::under(&["sh", "-c", &script], words)
+}
+
+fn a_closed_output_is_an_error() -> Verdict {
+    let says = "dtrace: failed to open the standard output: Bad file descriptor\n";
+    for words in [&["-qn", "BEGIN { trace(1); exit(0); }"][..], &["-l", "-P", "dtrace"]] {
+        let o = in_shell("exec >&-", words).unwrap().code(1);
+        assert_eq!(o.err, says, "{words:?}");
+        // Where the output is a file, nobody misses it.
+        let path = std::env::temp_dir().join(format!("e2e-closed-{}", std::process::id()));
+        let words = [&["-o", path.to_str().unwrap()], words].concat();
+        in_shell("exec >&-", &words).unwrap().code(0);
+        let _ = std::fs::remove_file(path);
+    }
+    // A null device is an output like any other, however it is opened.
+    in_shell("exec 1<>/dev/null", &["-qn", "BEGIN { trace(1); exit(0); }"]).unwrap().code(0);
+    Pass
+}
+
+fn texts_that_cannot_be_written_are_errors() -> Verdict {
+    for (before, reason) in
+        [("exec >&-", "Bad file descriptor"), ("exec >/dev/full", "No space left on device")]
+    {
+        for word in ["-V", "-vV", "--help", "--manual-page"] {
+            let o = in_shell(before, &[word]).unwrap().code(1);
+            let says = format!("dtrace: processing aborted: failed to write the output: {reason}\n");
+            assert_eq!(o.err, says, "{before} {word}");
+        }
+    }
+    Pass
+}
+
+fn a_limit_of_file_size_is_an_error() -> Verdict {
+    let path = std::env::temp_dir().join(format!("e2e-size-{}", std::process::id()));
+    let file = path.to_str().unwrap();
+    let long = "BEGIN { printf(\"%9999s\\n\", \"x\"); exit(0); }";
+    for words in [&["-o", file, "-qn", long][..], &["-o", file, "-l", "-P", "syscall"]] {
+        let o = in_shell("ulimit -f 4", words).unwrap().code(1);
+        let _ = std::fs::remove_file(&path);
+        let says = "dtrace: processing aborted: failed to write the output: File too large\n";
+        assert_eq!(o.err, says, "{words:?}");
+    }
+    // A command that is run has the signal as ever.
+    let script = format!("BEGIN {{ system(\"head -c 9999 /dev/zero > {file}; echo $?\"); exit(0); }}");
+    let o = in_shell("ulimit -f 4", &["-wqn", &script]).unwrap().code(0);
+    let _ = std::fs::remove_file(&path);
+    // 128 and the signal's number.
+    assert_eq!(o.out, format!("{}\n\n", 128 + libc::SIGXFSZ), "{o:?}");
     Pass
 }

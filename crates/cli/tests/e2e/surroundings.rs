@@ -12,6 +12,8 @@ tests! {
     a_pid_namespace_uses_its_own_process_ids progenyof_works_in_a_pid_namespace
     user_symbols_are_found_in_a_pid_namespace tracing_continues_when_a_cpu_goes_offline_and_online
     every_facility_is_listed
+    a_user_namespace_is_told_from_a_kernel_that_lacks_something too_few_descriptors_are_told_from_a_kernel_that_lacks_something
+    too_little_address_space_has_a_message
 }
 
 /// A wrapper that drops root; `setpriv` is part of util-linux.
@@ -228,5 +230,74 @@ fn every_facility_is_listed() -> Verdict {
         assert!(o.out.contains(word), "{word}: {o:?}");
     }
     print!("{}", o.out);
+    Pass
+}
+
+fn a_user_namespace_is_told_from_a_kernel_that_lacks_something() -> Verdict {
+    for probe in [
+        "BEGIN",
+        "syscall::getppid:entry",
+        "syscall:::",
+        "tick-1s",
+        "rawtp:::sched_switch",
+        "fbt::vfs_read:entry",
+    ] {
+        match under(&["unshare", "--user", "--map-root-user"], &["-qn", probe]) {
+            None => return Skip("no unshare".into()),
+            Some(o) if o.err.contains("unshare:") => return Skip(o.err.trim().to_string()),
+            // Some lists are hidden there.
+            Some(o) if o.err.contains("does not match any probes") => {
+                o.code(1);
+            }
+            Some(o) => {
+                let o = o.code(1);
+                let privilege =
+                    "dtrace: DTrace requires additional privileges: root, or CAP_BPF and CAP_PERFMON (";
+                let why = "capabilities of a user namespace do not count here";
+                assert!(o.err.starts_with(privilege) && o.err.contains(why), "{probe}: {o:?}");
+            }
+        }
+    }
+    Pass
+}
+
+fn too_few_descriptors_are_told_from_a_kernel_that_lacks_something() -> Verdict {
+    let scripts = [
+        "BEGIN { exit(0); }",
+        "syscall:::entry { @[execname] = count(); } tick-10ms { exit(0); }",
+        "syscall::getppid:entry, BEGIN { exit(0); }",
+        "profile-97hz { @[stack()] = count(); } tick-10ms { exit(0); }",
+        "sdt:::sched_switch, rawtp:::sched_switch { self->x = 1; } tick-10ms { exit(0); }",
+    ];
+    for script in scripts {
+        for limit in [4, 6, 8, 10, 12, 14, 16, 20, 24, 28] {
+            // The hard limit as well, and without the privilege to raise it.
+            let shell = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+            let wrapper = ["sh", "-c", &shell];
+            let Some(o) = under(&wrapper, &["-qn", script]) else { return Skip("no shell".into()) };
+            // The loader has not found the C library.
+            if o.code == Some(127) {
+                continue;
+            }
+            let said = o.err.contains("oo many open files");
+            assert!(o.code == Some(0) || o.code == Some(1) && said, "{limit} {script}: {o:?}");
+        }
+    }
+    Pass
+}
+
+fn too_little_address_space_has_a_message() -> Verdict {
+    let wrapper = ["sh", "-c", "ulimit -v 20000; exec \"$0\" \"$@\""];
+    let Some(o) = under(&wrapper, &["-qn", "syscall:::entry { @[execname] = count(); }"]) else {
+        return Skip("no shell".into());
+    };
+    // A loader that finds no place for the program says so itself.
+    if o.err.contains("loading shared libraries") || o.err.contains("map segment") {
+        return Skip(o.err.trim().into());
+    }
+    let o = o.code(1);
+    let says =
+        "dtrace: could not enable tracing: less than 24 MiB of memory are allowed: raise `ulimit -v`\n";
+    assert_eq!(o.err, says, "{o:?}");
     Pass
 }
