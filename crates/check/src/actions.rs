@@ -10,7 +10,7 @@ use types::TypeId;
 use crate::columns::{Column, StrUses};
 use crate::printf::{FormatArg, FormatUse};
 use crate::program::{Expr, ExprKind, KeyValue, Repr, StmtKind};
-use crate::session::{Checker, Checks, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported};
 use crate::tables::{self, ActionKind, FunctionKind, FunctionRow};
 
 /// The stop signal, which a process cannot ignore or handle.
@@ -52,7 +52,7 @@ impl Checker<'_> {
 
     /// A value to record or to use as a key column: an expression, or `stack()`, `sym()` and
     /// similar actions.
-    pub(crate) fn recorded(&mut self, e: &ast::Expr) -> Checks<Recorded> {
+    pub(crate) fn recorded(&mut self, e: &ast::Expr) -> CheckResult<Recorded> {
         if let Some((row, kind, args)) = Self::recordable(e) {
             self.uses_word(row.kind.word(), row.name, e.span);
             return self.special(row, kind, args, e.span);
@@ -61,7 +61,7 @@ impl Checker<'_> {
         self.recorded_value(value)
     }
 
-    pub(crate) fn recorded_value(&mut self, value: Expr) -> Checks<Recorded> {
+    pub(crate) fn recorded_value(&mut self, value: Expr) -> CheckResult<Recorded> {
         let span = value.span;
         let value = self.text_of_array(value);
         if let ExprKind::Array { .. } | ExprKind::Deref { .. } = value.kind {
@@ -89,7 +89,7 @@ impl Checker<'_> {
         kind: ActionKind,
         args: &[ast::Expr],
         span: Span,
-    ) -> Checks<Recorded> {
+    ) -> CheckResult<Recorded> {
         let form = match kind {
             ActionKind::Sym | ActionKind::Usym => AddrForm::Symbol,
             ActionKind::Func | ActionKind::Ufunc => AddrForm::Function,
@@ -112,7 +112,7 @@ impl Checker<'_> {
             _ => {
                 let values = self.values(args)?;
                 let mut values = self.check_prototype(row, values, span)?;
-                let Some(addr) = values.pop() else { return Err(Wrong) };
+                let Some(addr) = values.pop() else { return Err(ErrorReported) };
                 let ty = self.row_type(row.ret);
                 let user = ty == TypeId::USYMADDR;
                 let (column, value) = if user {
@@ -126,7 +126,7 @@ impl Checker<'_> {
     }
 
     /// Requires a constant above zero.
-    pub(crate) fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> Checks<u32> {
+    pub(crate) fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> CheckResult<u32> {
         let value = self.value(e)?;
         let signed = self.types.is_signed(value.ty);
         match value.as_const() {
@@ -135,7 +135,7 @@ impl Checker<'_> {
         }
     }
 
-    fn stack_frames(&mut self, args: &[ast::Expr]) -> Checks<u32> {
+    fn stack_frames(&mut self, args: &[ast::Expr]) -> CheckResult<u32> {
         match args {
             [] => Ok(self.cx.options.stackframes),
             [frames] => self.positive(
@@ -150,7 +150,7 @@ impl Checker<'_> {
     }
 
     /// Frames and string size of `ustack()`, or of `jstack()`, which has its own defaults.
-    fn ustack_frames(&mut self, func: &str, jstack: bool, args: &[ast::Expr]) -> Checks<(u32, u32)> {
+    fn ustack_frames(&mut self, func: &str, jstack: bool, args: &[ast::Expr]) -> CheckResult<(u32, u32)> {
         let options = &self.cx.options;
         let (frames, strsize) = match jstack {
             true => (options.jstackframes, options.jstackstrsize),
@@ -193,7 +193,7 @@ impl Checker<'_> {
         kind: ActionKind,
         args: &[ast::Expr],
         span: Span,
-    ) -> Checks<StmtKind> {
+    ) -> CheckResult<StmtKind> {
         if row.ret != "void" {
             let recorded = self.special(row, kind, args, span)?;
             let field = self.place_field(recorded.column);
@@ -210,7 +210,7 @@ impl Checker<'_> {
             ActionKind::Exit => {
                 let values = self.values(args)?;
                 let mut values = self.check_prototype(row, values, span)?;
-                let Some(status) = values.pop() else { return Err(Wrong) };
+                let Some(status) = values.pop() else { return Err(ErrorReported) };
                 let status = self.convert(status, TypeId::INT);
                 let field = self.place_field(Column::Int { size: 4, signed: true });
                 self.clause.actions.push(Action::Exit(field));
@@ -250,7 +250,7 @@ impl Checker<'_> {
 
     /// `return()` sets the result of the function that is entered, so it is only allowed at entry
     /// probes.
-    fn returns_from(&mut self, span: Span) -> Checks<()> {
+    fn returns_from(&mut self, span: Span) -> CheckResult<()> {
         let fits = |p: &ProbeInfo| matches!(&*p.desc.provider, "fbt" | "rawfbt") && &*p.desc.name == "entry";
         let Some(other) = self.args.probes.iter().find(|p| !fits(p)) else { return Ok(()) };
         let message = format!("return( ) may not be used in a clause of {}", other.desc);
@@ -264,7 +264,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_ACT_RETURN, span, message, Some(help.into()))
     }
 
-    fn printf(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+    fn printf(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<StmtKind> {
         let Formatted { text, fields: args, writes } = self.formatted(func, args)?;
         self.clause.actions.push(Action::Printf { format: text, args });
         Ok(StmtKind::Record(writes))
@@ -272,7 +272,7 @@ impl Checker<'_> {
 
     /// `freopen("")` restores the original output. The original's compiler uses "." for this, so
     /// "." is not a file name.
-    fn freopen(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+    fn freopen(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<StmtKind> {
         if let [ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest @ ..] = args {
             match lit.text().as_str() {
                 "" if rest.is_empty() => {
@@ -291,7 +291,7 @@ impl Checker<'_> {
         Ok(StmtKind::Record(writes))
     }
 
-    fn setopt(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> Checks<StmtKind> {
+    fn setopt(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> CheckResult<StmtKind> {
         let values = self.values(args)?;
         let values = self.check_prototype(row, values, span)?;
         let mut writes: Vec<(Field, KeyValue)> = Vec::new();
@@ -307,8 +307,8 @@ impl Checker<'_> {
     }
 
     /// A literal format and its arguments, with fields in the record.
-    fn formatted(&mut self, func: &str, args: &[ast::Expr]) -> Checks<Formatted> {
-        let Some((format, args)) = args.split_first() else { return Err(Wrong) };
+    fn formatted(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<Formatted> {
+        let Some((format, args)) = args.split_first() else { return Err(ErrorReported) };
         let text = match &format.kind {
             ast::ExprKind::Str(lit) => lit.text(),
             _ => {
@@ -330,11 +330,11 @@ impl Checker<'_> {
         for arg in args {
             match self.format_argument(func, arg) {
                 Ok(value) => recorded.push(value),
-                Err(Wrong) => wrong = true,
+                Err(ErrorReported) => wrong = true,
             }
         }
         if wrong {
-            return Err(Wrong);
+            return Err(ErrorReported);
         }
         let types: Vec<FormatArg> = recorded.iter().map(|r| FormatArg { ty: r.ty, span: r.span }).collect();
         self.check_format(func, &text, format.span, FormatUse::Printf, &types)?;
@@ -348,7 +348,7 @@ impl Checker<'_> {
         Ok(Formatted { text, fields, writes })
     }
 
-    fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> Checks<Recorded> {
+    fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> CheckResult<Recorded> {
         if Self::recordable(arg).is_some() {
             return self.recorded(arg);
         }
@@ -368,7 +368,7 @@ impl Checker<'_> {
         n: usize,
         wrong_kind: Tag,
         unknown: Tag,
-    ) -> Checks<AggId> {
+    ) -> CheckResult<AggId> {
         let ast::ExprKind::Agg(agg) = &arg.kind else {
             let value = self.value(arg)?;
             let message = format!(
@@ -381,10 +381,10 @@ impl Checker<'_> {
         let name = agg.name.text.as_str();
         match self.agg(name) {
             Some(id) => Ok(id),
-            None if self.is_bad_agg(name) => Err(Wrong),
+            None if self.is_bad_agg(name) => Err(ErrorReported),
             None => {
-                self.begins_later(unknown, None, name, arg.span)?;
-                self.not_doubtful(name)?;
+                self.require_not_deferred(unknown, None, name, arg.span)?;
+                self.require_not_doubtful(name)?;
                 let known = self.aggs.iter().map(|a| a.name.as_str());
                 let near = self.sink.may_suggest().then(|| diagnostics::nearest(name, known)).flatten();
                 let help = near.map(|n| crate::session::did_you_mean(&format!("@{n}")));
@@ -393,7 +393,7 @@ impl Checker<'_> {
         }
     }
 
-    fn printa(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
+    fn printa(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<StmtKind> {
         let (format, rest, first) = match args.split_first() {
             Some((ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest)) => {
                 (Some((lit.text(), *span)), rest, 2)
@@ -406,7 +406,7 @@ impl Checker<'_> {
             let span = args.first().map(|a| a.span);
             return match span {
                 Some(span) => self.fail(Tag::D_PRINTA_PROTO, span, message),
-                None => Err(Wrong),
+                None => Err(ErrorReported),
             };
         }
         let mut aggs: Vec<AggId> = Vec::with_capacity(rest.len());
@@ -428,7 +428,7 @@ impl Checker<'_> {
         Ok(StmtKind::Record(Vec::new()))
     }
 
-    fn same_keys(&mut self, left: AggId, right: AggId, span: Span) -> Checks<()> {
+    fn same_keys(&mut self, left: AggId, right: AggId, span: Span) -> CheckResult<()> {
         let (l, r) = (self.aggs[left.0 as usize].clone(), self.aggs[right.0 as usize].clone());
         let (n, m) = (l.key.len(), r.key.len());
         if n != m {
@@ -470,7 +470,7 @@ impl Checker<'_> {
         kind: ActionKind,
         args: &[ast::Expr],
         span: Span,
-    ) -> Checks<StmtKind> {
+    ) -> CheckResult<StmtKind> {
         let (least, most, tags) = match kind {
             ActionKind::Clear => {
                 (1, 1, (Tag::D_CLEAR_PROTO, Tag::D_CLEAR_AGGARG, Tag::D_CLEAR_AGGBAD, Tag::D_UNKNOWN))

@@ -8,12 +8,17 @@ use types::TypeId;
 use crate::actions::Recorded;
 use crate::columns::Column;
 use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
-use crate::session::{AggInfo, Checker, Checks, Wrong};
+use crate::session::{AggInfo, CheckResult, Checker, ErrorReported};
 use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
 
 impl Checker<'_> {
     /// Checks the statement `@a[keys] = value`.
-    pub(crate) fn aggregate(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
+    pub(crate) fn aggregate(
+        &mut self,
+        agg: &ast::AggRef,
+        value: &ast::Expr,
+        span: Span,
+    ) -> CheckResult<StmtKind> {
         let name = agg.name.text.clone();
         let out = self.aggregate_inner(agg, value, span);
         if out.is_err() {
@@ -22,12 +27,12 @@ impl Checker<'_> {
         out
     }
 
-    fn aggregate_inner(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> Checks<StmtKind> {
+    fn aggregate_inner(&mut self, agg: &ast::AggRef, value: &ast::Expr, span: Span) -> CheckResult<StmtKind> {
         let (row, function, args) = self.aggregating_call(agg, value)?;
-        let keys: Vec<Checks<Recorded>> =
+        let keys: Vec<CheckResult<Recorded>> =
             agg.keys.iter().flatten().map(|k| self.aggregation_key(k)).collect();
         let args = self.aggregating_args(row, function, args, value.span);
-        let keys = keys.into_iter().collect::<Checks<Vec<Recorded>>>()?;
+        let keys = keys.into_iter().collect::<CheckResult<Vec<Recorded>>>()?;
         let (func, args) = args?;
         let known = self.known(&agg.name.text, func, agg.name.span, value.span)?;
         let id = match known {
@@ -57,21 +62,21 @@ impl Checker<'_> {
         &mut self,
         agg: &ast::AggRef,
         value: &'e ast::Expr,
-    ) -> Checks<(&'static FunctionRow, Aggregating, &'e [ast::Expr])> {
+    ) -> CheckResult<(&'static FunctionRow, Aggregating, &'e [ast::Expr])> {
         if let ast::ExprKind::Call { callee, args } = &value.kind {
             let row = self.callee(callee)?;
             if let FunctionKind::Aggregating(function) = row.kind {
                 return Ok((row, function, args));
             }
         } else if matches!(value.kind, ast::ExprKind::Error) {
-            return Err(Wrong);
+            return Err(ErrorReported);
         }
         let message = format!("@{} must be assigned the result of an aggregating function", agg.name.text);
         self.fail(Tag::D_AGG_FUNC, value.span, message)
     }
 
     /// The aggregation of this name, if it was used before. Its function must be the same.
-    fn known(&mut self, name: &str, func: AggFunc, span: Span, call: Span) -> Checks<Option<AggId>> {
+    fn known(&mut self, name: &str, func: AggFunc, span: Span, call: Span) -> CheckResult<Option<AggId>> {
         let Some(id) = self.agg(name) else { return Ok(None) };
         let info = &self.aggs[id.0 as usize];
         if info.func.name() == func.name() {
@@ -87,7 +92,7 @@ impl Checker<'_> {
         self.fail(Tag::D_AGG_REDEF, span, message)
     }
 
-    fn aggregation_key(&mut self, e: &ast::Expr) -> Checks<Recorded> {
+    fn aggregation_key(&mut self, e: &ast::Expr) -> CheckResult<Recorded> {
         if let ast::ExprKind::Agg(_) = e.kind {
             return self.fail(
                 Tag::D_KEY_TYPE,
@@ -124,7 +129,7 @@ impl Checker<'_> {
         Ok(recorded)
     }
 
-    fn match_keys(&mut self, id: AggId, keys: &[Recorded], span: Span) -> Checks<()> {
+    fn match_keys(&mut self, id: AggId, keys: &[Recorded], span: Span) -> CheckResult<()> {
         let info = self.aggs[id.0 as usize].clone();
         let prefix = format!("@{}", info.name);
         // Stacks and symbols are compared by type, so expressions of that type represent them.
@@ -159,7 +164,7 @@ impl Checker<'_> {
         function: Aggregating,
         args: &[ast::Expr],
         span: Span,
-    ) -> Checks<(AggFunc, Vec<Expr>)> {
+    ) -> CheckResult<(AggFunc, Vec<Expr>)> {
         self.check_length(row, args.len(), span)?;
         if function == Aggregating::Quantize && args.len() > 2 {
             let message = "quantize( ) prototype mismatch: too many arguments";

@@ -15,20 +15,20 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::program::{Builtin, ClausePattern, Expr, ExprKind};
-use crate::session::{Checker, Checks, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported};
 
 /// One description of a clause, with the probes that no earlier description of the clause matches.
 #[derive(Clone, Debug)]
-pub(crate) struct Described {
+pub(crate) struct DescriptionMatch {
     pub(crate) pattern: ClausePattern,
     pub(crate) probes: Rc<[ProbeInfo]>,
 }
 
 /// The meaning of `args[]` in the current clause.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ArgsOf {
+pub(crate) struct ArgsContext {
     /// The description for which the clause is checked; `None` outside of clauses.
-    pub(crate) described: Option<Described>,
+    pub(crate) described: Option<DescriptionMatch>,
     /// All probes of the clause.
     pub(crate) probes: Rc<[ProbeInfo]>,
     /// Indexes of the arguments used.
@@ -37,7 +37,7 @@ pub(crate) struct ArgsOf {
 
 impl Checker<'_> {
     /// `args[keys]`
-    pub(crate) fn typed_arg(&mut self, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
+    pub(crate) fn typed_arg(&mut self, keys: &[ast::Expr], span: Span) -> CheckResult<Expr> {
         self.uses_word("associative array", "args", span);
         let [key] = keys else {
             let n = keys.len();
@@ -54,7 +54,7 @@ impl Checker<'_> {
             return self.fail(Tag::D_PROTO_ARG, key.span, message);
         };
         if self.recovery.wrong_description {
-            return Err(Wrong);
+            return Err(ErrorReported);
         }
         let Some(described) = self.args.described.clone() else {
             let message = "args[ ] may not be referenced outside of a probe clause";
@@ -70,11 +70,17 @@ impl Checker<'_> {
     }
 
     /// Argument `n` of the probes of a description.
-    fn common_arg(&mut self, described: &Described, n: i64, at: Span, span: Span) -> Checks<ArgType> {
+    fn common_arg(
+        &mut self,
+        described: &DescriptionMatch,
+        n: i64,
+        at: Span,
+        span: Span,
+    ) -> CheckResult<ArgType> {
         let text = described.pattern.pattern.to_string();
         let Some(first) = described.probes.first() else {
-            if self.waits() {
-                return Err(Wrong);
+            if self.defer_clause() {
+                return Err(ErrorReported);
             }
             let message = format!(
                 "args[ ] may not be referenced because probe description {text} matches no probe: \
@@ -140,7 +146,7 @@ impl Checker<'_> {
     }
 
     /// True if the used arguments have the same meaning in two descriptions.
-    pub(crate) fn same_args(&self, a: &Described, b: &Described, used: &[usize]) -> bool {
+    pub(crate) fn same_args(&self, a: &DescriptionMatch, b: &DescriptionMatch, used: &[usize]) -> bool {
         let (Some(a), Some(b)) = (a.probes.first(), b.probes.first()) else { return true };
         let (a, b) = (self.cx.catalog.args(&a.desc), self.cx.catalog.args(&b.desc));
         let (Ok(a), Ok(b)) = (a, b) else { return false };
@@ -148,7 +154,7 @@ impl Checker<'_> {
     }
 
     /// The value of an argument.
-    fn arg_value(&mut self, n: i64, arg: &ArgType, span: Span) -> Checks<Expr> {
+    fn arg_value(&mut self, n: i64, arg: &ArgType, span: Span) -> CheckResult<Expr> {
         let unknown = |what: &str| format!("failed to resolve {what} type for args[{n}]: Unknown type name");
         let Some(native) = arg.native_type(self.types) else {
             let message = unknown("native");
@@ -173,7 +179,7 @@ impl Checker<'_> {
             Some(translator) => Ok(self.translated(translator, pointer, value, span)),
             None if self.types.compatible(native, shown) => Ok(Expr { ty: shown, ..value }),
             None => {
-                self.not_doubtful_type(output)?;
+                self.require_type_not_doubtful(output)?;
                 let message = format!(
                     "translator for args[{n}] from {} to {} is not defined",
                     self.name(native),
@@ -185,7 +191,7 @@ impl Checker<'_> {
     }
 
     /// An argument as the kernel passes it.
-    fn native_arg(&mut self, n: i64, arg: &ArgType, ty: TypeId, span: Span) -> Checks<Expr> {
+    fn native_arg(&mut self, n: i64, arg: &ArgType, ty: TypeId, span: Span) -> CheckResult<Expr> {
         let raw = Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty: TypeId::LONG, span };
         let in_kernel = |ty| Expr { kind: ExprKind::Builtin(Builtin::KernelArg(arg.from)), ty, span };
         match self.types.base_kind(ty) {

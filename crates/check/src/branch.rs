@@ -27,7 +27,7 @@ use types::TypeId;
 
 use crate::clause::{ClauseContext, Order};
 use crate::program::{Expr, ExprKind, Logic, Place, Repr, Scope, Stmt, StmtKind, VarId};
-use crate::session::{Checker, Checks, VarType};
+use crate::session::{CheckResult, Checker, VarType};
 
 /// A condition and its required value for a block to run.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Checker<'_> {
         }
         let blocks = self.clauses.len() - from;
         self.start_clause();
-        let predicate = self.whole_predicate(clause, whole);
+        let predicate = self.full_predicate(clause, whole);
         self.predicate_clauses(&division, predicate);
         // These clauses run first.
         if let Some(all) = self.clauses.get_mut(from..) {
@@ -170,7 +170,7 @@ impl Checker<'_> {
     }
 
     /// The condition of an `if`, as 1 or 0.
-    fn condition(&mut self, e: &ast::Expr) -> Checks<Expr> {
+    fn condition(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         let value = self.value(e)?;
         let message = "condition of if must be of scalar type";
         let value = self.scalar(value, Tag::D_OP_SCALAR, e.span, message)?;

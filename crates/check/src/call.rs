@@ -5,7 +5,7 @@ use syntax::ast;
 use types::TypeId;
 
 use crate::program::{Expr, ExprKind, MemoryCall, Scope};
-use crate::session::{Checker, Checks, Wrong, did_you_mean};
+use crate::session::{CheckResult, Checker, ErrorReported, did_you_mean};
 use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
 
 /// One parameter of a prototype.
@@ -18,15 +18,15 @@ struct Param {
 
 impl Checker<'_> {
     /// The row of the called function.
-    pub(crate) fn callee(&mut self, callee: &ast::Expr) -> Checks<&'static FunctionRow> {
+    pub(crate) fn callee(&mut self, callee: &ast::Expr) -> CheckResult<&'static FunctionRow> {
         let ast::ExprKind::Ident(name) = &callee.kind else {
             if matches!(callee.kind, ast::ExprKind::Error) {
-                return Err(Wrong);
+                return Err(ErrorReported);
             }
             return self.fail(Tag::D_FUNC_IDENT, callee.span, "function designator is not of function type");
         };
         let word = name.text.as_str();
-        if let Some(row) = tables::function(word).filter(|_| !self.is_too_young(word)) {
+        if let Some(row) = tables::function(word).filter(|_| !self.is_too_new(word)) {
             self.uses_word(row.kind.word(), word, callee.span);
             self.clause.destructive |= tables::is_destructive(word);
             return Ok(row);
@@ -40,21 +40,21 @@ impl Checker<'_> {
             let message = format!("{kind} '{word}' may not be referenced as a function");
             return self.fail(Tag::D_FUNC_IDKIND, callee.span, message);
         }
-        self.not_doubtful(word)?;
+        self.require_not_doubtful(word)?;
         let near = || {
             let words = tables::FUNCTIONS.iter().map(|r| r.name);
             self.sink.may_suggest().then(|| nearest(word, words)).flatten().map(did_you_mean)
         };
-        let help = self.too_young(word).or_else(near);
+        let help = self.version_error(word).or_else(near);
         self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
     }
 
     /// A call in an expression. Only subroutines have values.
-    pub(crate) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Checks<Expr> {
+    pub(crate) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> CheckResult<Expr> {
         let row = self.callee(callee)?;
         match row.kind {
             FunctionKind::Subroutine(Subroutine::Library) => {
-                self.need(row.name);
+                self.define_from_libraries(row.name);
                 match self.inlines.get(row.name).cloned() {
                     Some(inline) => {
                         let shown = format!("{}( )", row.name);
@@ -107,14 +107,14 @@ impl Checker<'_> {
     }
 
     /// Checks all arguments, so that errors in each are reported.
-    pub(crate) fn values(&mut self, args: &[ast::Expr]) -> Checks<Vec<Expr>> {
-        let checked: Vec<Checks<Expr>> = args.iter().map(|a| self.typed(a)).collect();
+    pub(crate) fn values(&mut self, args: &[ast::Expr]) -> CheckResult<Vec<Expr>> {
+        let checked: Vec<CheckResult<Expr>> = args.iter().map(|a| self.typed(a)).collect();
         checked.into_iter().collect()
     }
 
     /// An operand whose type is checked first. There a call of an action is a void value. Only
     /// where no type is required is it reported as an action.
-    pub(crate) fn typed(&mut self, e: &ast::Expr) -> Checks<Expr> {
+    pub(crate) fn typed(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         if self.is_void_call(e) {
             // No code reads this value, because no operator accepts a void operand.
             let kind = ExprKind::Bound(u32::MAX);
@@ -151,7 +151,7 @@ impl Checker<'_> {
     }
 
     /// Compares the number of arguments with the row's prototype.
-    pub(crate) fn check_length(&mut self, row: &FunctionRow, count: usize, span: Span) -> Checks<()> {
+    pub(crate) fn check_length(&mut self, row: &FunctionRow, count: usize, span: Span) -> CheckResult<()> {
         let (params, variadic) = self.params(row);
         let required = params.iter().filter(|p| !p.optional).count();
         let optional = required < params.len();
@@ -173,7 +173,7 @@ impl Checker<'_> {
         row: &FunctionRow,
         values: Vec<Expr>,
         span: Span,
-    ) -> Checks<Vec<Expr>> {
+    ) -> CheckResult<Vec<Expr>> {
         self.check_length(row, values.len(), span)?;
         let (params, _) = self.params(row);
         let mut out = Vec::with_capacity(values.len());
@@ -194,7 +194,7 @@ impl Checker<'_> {
                 let help = cast.then(|| format!("a cast makes a number of the address: ({})", self.name(ty)));
                 return self.fail_with(Tag::D_PROTO_ARG, value.span, message, help);
             }
-            out.push(self.passed(value, ty));
+            out.push(self.argument_value(value, ty));
         }
         Ok(out)
     }
@@ -203,7 +203,7 @@ impl Checker<'_> {
     /// width: an argument keeps its 64 bits, so that a position beyond 32 bits is after the end of
     /// a string and not elsewhere. Unsigned parameters are exact: the parameter of `htons()` has 16
     /// bits.
-    fn passed(&self, value: Expr, ty: TypeId) -> Expr {
+    fn argument_value(&self, value: Expr, ty: TypeId) -> Expr {
         match self.types.as_int(ty) {
             Some(int) if int.signed && int.size < 8 => self.convert(value, TypeId::LONG),
             _ => self.coerce(value, ty),

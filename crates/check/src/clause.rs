@@ -9,11 +9,11 @@ use syntax::ast;
 
 use types::TypeId;
 
-use crate::args::{ArgsOf, Described};
+use crate::args::{ArgsContext, DescriptionMatch};
 use crate::program::{
     Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Scope, Stmt, StmtKind,
 };
-use crate::session::{Checker, Checks, ClauseState, did_you_mean};
+use crate::session::{CheckResult, Checker, ClauseState, did_you_mean};
 use crate::tables::{FunctionKind, is_unsupported_provider};
 
 /// What the parts of a clause have in common.
@@ -43,7 +43,7 @@ pub(crate) struct Mark {
 }
 
 /// The probes of several descriptions, without duplicates, by id.
-fn together(described: &[Described]) -> Rc<[ProbeInfo]> {
+fn distinct_probes(described: &[DescriptionMatch]) -> Rc<[ProbeInfo]> {
     if let [only] = described {
         return only.probes.clone();
     }
@@ -54,35 +54,41 @@ fn together(described: &[Described]) -> Rc<[ProbeInfo]> {
 }
 
 impl Checker<'_> {
-    /// Checks a clause: more than once where its descriptions give `args[]` more than one meaning. Each probe is in one of
-    /// the clauses that come of it.
+    /// Checks a clause. If its descriptions give `args[]` different meanings, the clause is checked
+    /// once for each meaning. Each probe is in one of the resulting clauses.
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
         let described = self.descriptions(&clause.probes, program);
         self.recovery.wrong_description = described.len() < clause.probes.len();
-        let waits = self.cx.options.zdefs && described.iter().all(|d| d.probes.is_empty());
-        match waits {
+        let deferral = self.cx.options.zdefs && described.iter().all(|d| d.probes.is_empty());
+        match deferral {
             true => self.clause_without_probes(clause, program, described),
             false => self.clause_with(clause, program, described),
         }
         self.recovery.wrong_description = false;
     }
 
-    pub(crate) fn clause_with(&mut self, clause: &ast::Clause, program: usize, mut rest: Vec<Described>) {
+    pub(crate) fn clause_with(
+        &mut self,
+        clause: &ast::Clause,
+        program: usize,
+        mut rest: Vec<DescriptionMatch>,
+    ) {
         loop {
             let patterns = rest.iter().map(|d| d.pattern.clone()).collect();
-            let whole = ClauseContext { span: clause.span, program, patterns, probes: together(&rest) };
+            let whole =
+                ClauseContext { span: clause.span, program, patterns, probes: distinct_probes(&rest) };
             let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
             let (from, faults) = (self.clauses.len(), self.sink.iter().len());
-            self.args = ArgsOf { described: first, probes: whole.probes.clone(), used: Vec::new() };
+            self.args = ArgsContext { described: first, probes: whole.probes.clone(), used: Vec::new() };
             self.clause_for(clause, whole);
-            let ArgsOf { described, used, .. } = std::mem::take(&mut self.args);
+            let ArgsContext { described, used, .. } = std::mem::take(&mut self.args);
             let Some(first) = described.filter(|_| !used.is_empty()) else { return };
             let (mine, mut others): (Vec<_>, Vec<_>) =
                 rest.into_iter().partition(|d| self.same_args(&first, d, &used));
             if others.is_empty() || self.sink.iter().len() > faults {
                 return;
             }
-            let probes = together(&mine);
+            let probes = distinct_probes(&mine);
             for clause in self.clauses.get_mut(from..).unwrap_or_default() {
                 clause.patterns = mine.iter().map(|d| d.pattern.clone()).collect();
                 clause.probes = probes.clone();
@@ -124,10 +130,10 @@ impl Checker<'_> {
             self.branches(clause, whole, stmts, order);
         } else if order == Order::ActionsFirst {
             let (body, empty) = self.action_list(|c| c.statements(stmts));
-            let predicate = self.whole_predicate(clause, whole);
+            let predicate = self.full_predicate(clause, whole);
             self.end_clause(whole, whole.span, predicate, body, empty);
         } else {
-            let predicate = self.whole_predicate(clause, whole);
+            let predicate = self.full_predicate(clause, whole);
             let (body, empty) = self.action_list(|c| c.statements(stmts));
             self.end_clause(whole, whole.span, predicate, body, empty);
         }
@@ -142,11 +148,11 @@ impl Checker<'_> {
     }
 
     /// The predicate, extended by options.
-    pub(crate) fn whole_predicate(&mut self, clause: &ast::Clause, whole: &ClauseContext) -> Option<Expr> {
+    pub(crate) fn full_predicate(&mut self, clause: &ast::Clause, whole: &ClauseContext) -> Option<Expr> {
         let outer = self.sink.enter(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
         self.sink.enter(outer);
-        self.on_cpu(clause.span, predicate, &whole.probes)
+        self.restrict_to_cpu(clause.span, predicate, &whole.probes)
     }
 
     /// The current sizes of the tables.
@@ -166,9 +172,9 @@ impl Checker<'_> {
         self.sink.take_back(to.faults)
     }
 
-    /// Removes what was added after a mark, but for the errors; returns the names of variables (with a scope) and
-    /// aggregations. Arrays and aggregations of former clauses keep the keys that they were used with: they will be used
-    /// so again.
+    /// Removes what was added after a mark, except for the errors. Returns the names of the removed
+    /// variables (with a scope) and aggregations. Arrays and aggregations of earlier clauses keep
+    /// the key columns of the removed uses, because the next attempt will use them in the same way.
     pub(crate) fn forget(&mut self, to: &Mark) -> Vec<(Option<Scope>, String)> {
         let mut names = Vec::new();
         for var in self.vars.drain(to.vars..) {
@@ -184,7 +190,7 @@ impl Checker<'_> {
         names
     }
 
-    /// From here on, what is recorded belongs to a clause of its own.
+    /// Starts a clause: later recorded values belong to it.
     pub(crate) fn start_clause(&mut self) {
         self.clause = ClauseState {
             layout: LayoutBuilder::default(),
@@ -239,7 +245,7 @@ impl Checker<'_> {
         });
     }
 
-    fn predicate(&mut self, e: &ast::Expr) -> Checks<Expr> {
+    fn predicate(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         let value = match e.kind {
             // It has a dynamic type.
             ast::ExprKind::Agg(_) => Expr { kind: ExprKind::Bound(u32::MAX), ty: TypeId::DYN, span: e.span },
@@ -250,7 +256,7 @@ impl Checker<'_> {
 
     /// `-xcpu`: restricts a clause to that CPU. The probes of the session itself fire on the CPU on
     /// which `dtrace` runs.
-    fn on_cpu(&self, span: Span, predicate: Option<Expr>, probes: &[ProbeInfo]) -> Option<Expr> {
+    fn restrict_to_cpu(&self, span: Span, predicate: Option<Expr>, probes: &[ProbeInfo]) -> Option<Expr> {
         let ours = |p: &ProbeInfo| &*p.desc.provider == "dtrace";
         let Some(cpu) = self.cx.options.cpu.filter(|_| !probes.iter().all(ours)) else { return predicate };
         let both = |l: Expr, logic, r: Expr| Expr {
@@ -277,7 +283,7 @@ impl Checker<'_> {
     }
 
     /// The remaining expression after constant conditions have selected their branches.
-    fn selected<'e>(&mut self, mut e: &'e ast::Expr) -> Checks<&'e ast::Expr> {
+    fn selected<'e>(&mut self, mut e: &'e ast::Expr) -> CheckResult<&'e ast::Expr> {
         while let ast::ExprKind::Cond { cond, then, otherwise } = &e.kind {
             match self.value(cond)?.as_const() {
                 Some(0) => e = otherwise,
@@ -289,7 +295,7 @@ impl Checker<'_> {
     }
 
     /// Checks a statement; `None` if nothing remains to be executed.
-    fn statement(&mut self, e: &ast::Expr) -> Checks<Option<StmtKind>> {
+    fn statement(&mut self, e: &ast::Expr) -> CheckResult<Option<StmtKind>> {
         let e = self.selected(e)?;
         match &e.kind {
             ast::ExprKind::Call { callee, args } => {
@@ -335,7 +341,7 @@ impl Checker<'_> {
         Ok(Some(StmtKind::Expr(value)))
     }
 
-    fn descriptions(&mut self, descs: &[ast::ProbeDesc], program: usize) -> Vec<Described> {
+    fn descriptions(&mut self, descs: &[ast::ProbeDesc], program: usize) -> Vec<DescriptionMatch> {
         let mut all = Vec::with_capacity(descs.len());
         for desc in descs {
             if let Ok((pattern, mut probes)) = self.description(desc) {
@@ -343,13 +349,13 @@ impl Checker<'_> {
                     probes = probes.iter().filter(|p| (self.sees)(program, p.id)).cloned().collect();
                 }
                 let pattern = ClausePattern { span: desc.span, pattern };
-                all.push(Described { pattern, probes });
+                all.push(DescriptionMatch { pattern, probes });
             }
         }
         all
     }
 
-    fn description(&mut self, desc: &ast::ProbeDesc) -> Checks<(Pattern, Rc<[ProbeInfo]>)> {
+    fn description(&mut self, desc: &ast::ProbeDesc) -> CheckResult<(Pattern, Rc<[ProbeInfo]>)> {
         let fields = match &desc.kind {
             ast::ProbeDescKind::Id(id) => {
                 return match self.cx.catalog.by_id(ProbeId(*id)) {
@@ -387,7 +393,13 @@ impl Checker<'_> {
         }
     }
 
-    fn no_match<T>(&mut self, pattern: &Pattern, why: &str, help: Option<String>, span: Span) -> Checks<T> {
+    fn no_match<T>(
+        &mut self,
+        pattern: &Pattern,
+        why: &str,
+        help: Option<String>,
+        span: Span,
+    ) -> CheckResult<T> {
         let later = || {
             let name = pattern.provider.as_str();
             let missing = is_unsupported_provider(name) && self.cx.catalog.provider(name).is_none();
@@ -397,7 +409,7 @@ impl Checker<'_> {
         self.fail_with(Tag::D_PDESC_ZERO, span, format!("probe description {pattern} {why}"), help)
     }
 
-    /// The first field, from the left, that no probe has, and what is near to it.
+    /// Finds the first field from the left that matches no probe, and suggests a similar name.
     fn near_probe(&self, pattern: &Pattern) -> Option<String> {
         if !self.sink.may_suggest() {
             return None;

@@ -9,7 +9,7 @@ use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
 
 use crate::program::{Builtin, Expr, ExprKind};
-use crate::session::{Checker, Checks};
+use crate::session::{CheckResult, Checker};
 
 /// The low `size` bytes of a value, extended.
 pub(crate) fn truncate(value: i64, size: u8, signed: bool) -> i64 {
@@ -19,7 +19,7 @@ pub(crate) fn truncate(value: i64, size: u8, signed: bool) -> i64 {
 impl Checker<'_> {
     /// Converts an object in memory to its value: scalars are loaded, arrays become pointers,
     /// structs are unchanged.
-    pub(crate) fn rvalue(&mut self, e: Expr) -> Checks<Expr> {
+    pub(crate) fn rvalue(&mut self, e: Expr) -> CheckResult<Expr> {
         let ExprKind::Deref { addr, user } = e.kind else { return Ok(e) };
         let load = |addr, size, signed| ExprKind::Load { addr, size, signed, user };
         let (kind, ty) = match self.types.base_kind(e.ty) {
@@ -43,7 +43,7 @@ impl Checker<'_> {
                 return self.unsupported(e.span, format!("a value of type \"{name}\""));
             }
             Kind::Sou { .. } => {
-                self.not_incomplete(e.ty, e.span)?;
+                self.require_complete(e.ty, e.span)?;
                 return Ok(Expr { kind: ExprKind::Deref { addr, user }, ..e });
             }
             _ => return Ok(Expr { kind: ExprKind::Deref { addr, user }, ..e }),
@@ -52,7 +52,7 @@ impl Checker<'_> {
     }
 
     /// Reports an error for a struct or union of which only the tag is known.
-    pub(crate) fn not_incomplete(&mut self, ty: TypeId, span: Span) -> Checks<()> {
+    pub(crate) fn require_complete(&mut self, ty: TypeId, span: Span) -> CheckResult<()> {
         self.types.complete(ty);
         if !matches!(self.types.base_kind(ty), Kind::Sou { complete: false, .. }) {
             return Ok(());
@@ -61,7 +61,7 @@ impl Checker<'_> {
             "operator * cannot be applied to a forward declaration: no {} definition is available",
             self.name(ty)
         );
-        self.not_doubtful_type(ty)?;
+        self.require_type_not_doubtful(ty)?;
         let help = self.near_tag(ty);
         self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help)
     }
@@ -237,7 +237,7 @@ impl Checker<'_> {
 
     /// Requires a scalar: an integer or a pointer. An array is not a scalar, though its address is
     /// a pointer.
-    pub(crate) fn scalar(&mut self, e: Expr, tag: Tag, span: Span, message: &str) -> Checks<Expr> {
+    pub(crate) fn scalar(&mut self, e: Expr, tag: Tag, span: Span, message: &str) -> CheckResult<Expr> {
         let array = matches!(e.kind, ExprKind::Array { .. });
         if !array && (self.types.is_integer(e.ty) || self.types.is_pointer(e.ty)) {
             Ok(e)

@@ -9,12 +9,12 @@ use syntax::ast;
 use types::TypeId;
 
 use crate::program::{Expr, ExprKind, Relation};
-use crate::session::{Checker, Checks};
+use crate::session::{CheckResult, Checker};
 use crate::tables::CpuFact;
 
 impl Checker<'_> {
     /// `_cpu_chip[cpu]` and similar inlines. -1 for an unknown CPU.
-    pub(crate) fn cpu_property(&mut self, fact: CpuFact, cpu: &ast::Expr, span: Span) -> Checks<Expr> {
+    pub(crate) fn cpu_property(&mut self, fact: CpuFact, cpu: &ast::Expr, span: Span) -> CheckResult<Expr> {
         let cpu = self.value(cpu)?;
         let cpu = self.convert(cpu, TypeId::INT);
         let (cpu, outer) = self.bind(cpu);

@@ -5,9 +5,9 @@ use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
 use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 
 use crate::columns::{Column, StrUses};
-use crate::inline::Rules;
+use crate::inline::PrototypeRules;
 use crate::program::{Repr, Scope, StrSource};
-use crate::session::{Checker, Checks, VarType, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables;
 
 /// The result of applying a declarator to its base type.
@@ -35,7 +35,7 @@ fn is_own_scope(module: &ast::Name) -> bool {
 }
 
 impl Checker<'_> {
-    pub(crate) fn type_name(&mut self, name: &ast::TypeName) -> Checks<TypeId> {
+    pub(crate) fn type_name(&mut self, name: &ast::TypeName) -> CheckResult<TypeId> {
         let base = self.specs(&name.specs)?;
         match self.declarator(base, &name.declarator, name.specs.quals.is_userland, Unsized::Refused)? {
             Declared::Object(ty) => Ok(ty),
@@ -45,7 +45,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(crate) fn specs(&mut self, specs: &ast::DeclSpecs) -> Checks<TypeId> {
+    pub(crate) fn specs(&mut self, specs: &ast::DeclSpecs) -> CheckResult<TypeId> {
         let base = self.base(&specs.ty)?;
         let mut quals = Quals::NONE;
         for (set, q) in [
@@ -60,16 +60,16 @@ impl Checker<'_> {
         Ok(if quals.is_empty() { base } else { self.types.qualified(base, quals) })
     }
 
-    fn base(&mut self, spec: &ast::TypeSpec) -> Checks<TypeId> {
+    fn base(&mut self, spec: &ast::TypeSpec) -> CheckResult<TypeId> {
         match &spec.kind {
-            TypeSpecKind::Error => Err(Wrong),
+            TypeSpecKind::Error => Err(ErrorReported),
             TypeSpecKind::Void => Ok(TypeId::VOID),
             TypeSpecKind::String => Ok(TypeId::STRING),
             TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
             TypeSpecKind::Named { module, name } => {
                 let own = module.as_ref().is_some_and(is_own_scope);
                 if own || module.is_none() {
-                    self.need_type(&name.text);
+                    self.define_type_from_libraries(&name.text);
                 }
                 let found = match module {
                     Some(_) if own => self.types.declared_type(&name.text),
@@ -90,12 +90,12 @@ impl Checker<'_> {
         found: Option<TypeId>,
         (kind, module, name): (Option<TagKind>, Option<&ast::Name>, &str),
         span: Span,
-    ) -> Checks<TypeId> {
+    ) -> CheckResult<TypeId> {
         if let Some(ty) = found {
             self.uses_type(ty, span);
             return Ok(ty);
         }
-        self.not_doubtful(name)?;
+        self.require_not_doubtful(name)?;
         let keyword = kind.map_or(String::new(), |k| format!("{} ", k.keyword()));
         let prefix = module.map_or(String::new(), |m| format!("{}`", m.text));
         let message = format!("failed to resolve type {keyword}{prefix}{name}: Unknown type name");
@@ -112,19 +112,19 @@ impl Checker<'_> {
         if !is_own_scope(module) {
             return self.types.find_tag_in(&module.text, kind, tag);
         }
-        self.need_type(tag);
+        self.define_type_from_libraries(tag);
         self.types.declared_tag(kind, tag)
     }
 
-    /// What a program defines has no module before its name.
-    fn unscoped(&mut self, module: Option<&ast::Name>, tag: Option<&str>, span: Span) -> Checks<()> {
+    /// Reports a module before the name of a definition.
+    fn unscoped(&mut self, module: Option<&ast::Name>, tag: Option<&str>, span: Span) -> CheckResult<()> {
         let Some(module) = module else { return Ok(()) };
         let name = format!("{}`{}", module.text, tag.unwrap_or_default());
         let message = format!("D scoping operator may not be used in a declaration name ({name})");
         self.fail(Tag::D_DECL_SCOPE, span, message)
     }
 
-    fn record_type(&mut self, record: &ast::RecordSpec, span: Span) -> Checks<TypeId> {
+    fn record_type(&mut self, record: &ast::RecordSpec, span: Span) -> CheckResult<TypeId> {
         let kind = if record.is_union { TagKind::Union } else { TagKind::Struct };
         let tag = record.tag.as_ref().map(|t| t.text.as_str());
         if record.members.is_some() {
@@ -136,7 +136,7 @@ impl Checker<'_> {
         }
         let Some(members) = &record.members else {
             let tag = tag.unwrap_or_default();
-            self.need_type(tag);
+            self.define_type_from_libraries(tag);
             return Ok(match self.types.find_tag(kind, tag) {
                 Some(ty) => {
                     self.uses_type(ty, span);
@@ -197,7 +197,7 @@ impl Checker<'_> {
         decls: &[MemberDecl],
         spans: &[Span],
         span: Span,
-    ) -> Checks<T> {
+    ) -> CheckResult<T> {
         let (tag, i, what) = match error {
             LayoutError::BitFieldSize(i) => (Tag::D_DECL_BFSIZE, i, "bit-field too big for its type"),
             LayoutError::BitFieldType(i) => (Tag::D_DECL_BFTYPE, i, "invalid type for bit-field"),
@@ -210,14 +210,14 @@ impl Checker<'_> {
             LayoutError::NotSou => (Tag::D_UNKNOWN, 0, "not a struct or union"),
         };
         if let (LayoutError::Incomplete(_), Some(decl)) = (error, decls.get(i)) {
-            self.not_doubtful_type(decl.ty)?;
+            self.require_type_not_doubtful(decl.ty)?;
         }
         let at = spans.get(i).copied().unwrap_or(span);
         let name = decls.get(i).map_or("", |d| d.name.as_str());
         self.fail(tag, at, format!("{what}: {name}"))
     }
 
-    fn enum_type(&mut self, spec: &ast::EnumSpec, span: Span) -> Checks<TypeId> {
+    fn enum_type(&mut self, spec: &ast::EnumSpec, span: Span) -> CheckResult<TypeId> {
         let tag = spec.tag.as_ref().map(|t| t.text.as_str());
         if spec.enumerators.is_some() {
             self.unscoped(spec.module.as_ref(), tag, span)?;
@@ -228,7 +228,7 @@ impl Checker<'_> {
         }
         let Some(enumerators) = &spec.enumerators else {
             let tag = tag.unwrap_or_default();
-            self.need_type(tag);
+            self.define_type_from_libraries(tag);
             let found = self.types.find_tag(TagKind::Enum, tag);
             return self.known_type(found, (Some(TagKind::Enum), None, tag), span);
         };
@@ -246,12 +246,13 @@ impl Checker<'_> {
         Ok(id)
     }
 
-    /// The values of the enumerators of `id`, each of which is bound to its value for the rest of the list.
+    /// The values of the enumerators of `id`. Each enumerator is bound to its value for the rest of
+    /// the list.
     fn enumerator_values<'e>(
         &mut self,
         id: TypeId,
         enumerators: &'e [ast::Enumerator],
-    ) -> Checks<Vec<(&'e str, i64)>> {
+    ) -> CheckResult<Vec<(&'e str, i64)>> {
         let mut list: Vec<(&str, i64)> = Vec::new();
         let mut next = 0i64;
         for e in enumerators {
@@ -286,13 +287,16 @@ impl Checker<'_> {
         Ok(list)
     }
 
-    /// The value of an expression that is to be constant; `None` for one that is not, or that names what there is not.
-    fn known_value(&mut self, e: &ast::Expr) -> Checks<Option<i64>> {
+    /// The value of an expression that must be constant. `None` if it is not constant, or names
+    /// something that does not exist.
+    fn known_value(&mut self, e: &ast::Expr) -> CheckResult<Option<i64>> {
         let outside = self.sink.divert();
         let value = self.value(e);
         let inside = self.sink.restore(outside);
         match value {
-            Err(Wrong) if !inside.is_empty() && inside.iter().all(|d| d.tag == Tag::D_IDENT_UNDEF) => {
+            Err(ErrorReported)
+                if !inside.is_empty() && inside.iter().all(|d| d.tag == Tag::D_IDENT_UNDEF) =>
+            {
                 Ok(None)
             }
             value => {
@@ -308,7 +312,7 @@ impl Checker<'_> {
         d: &ast::Declarator,
         userland: bool,
         open: Unsized,
-    ) -> Checks<Declared> {
+    ) -> CheckResult<Declared> {
         let mut ty = base;
         for (i, part) in d.parts.iter().enumerate().rev() {
             ty = match &part.kind {
@@ -342,7 +346,7 @@ impl Checker<'_> {
                     }
                 },
                 DeclPartKind::Tuple(params) if i == 0 => {
-                    let keys = self.prototype(params, Rules::ARRAY)?;
+                    let keys = self.prototype(params, PrototypeRules::ARRAY)?;
                     return Ok(Declared::Tuple(ty, keys.into_iter().map(|(_, ty, at)| (ty, at)).collect()));
                 }
                 DeclPartKind::Tuple(_) => {
@@ -353,7 +357,7 @@ impl Checker<'_> {
                     );
                 }
                 DeclPartKind::Function(params) => {
-                    let list = self.prototype(params, Rules::FUNCTION)?;
+                    let list = self.prototype(params, PrototypeRules::FUNCTION)?;
                     let list: Vec<TypeId> = list.into_iter().map(|(_, ty, _)| ty).collect();
                     self.types.function(ty, &list, params.varargs.is_some())
                 }
@@ -363,14 +367,19 @@ impl Checker<'_> {
     }
 
     /// The type of a declarator that must not be an associative array.
-    pub(crate) fn object(&mut self, base: TypeId, d: &ast::Declarator, userland: bool) -> Checks<TypeId> {
+    pub(crate) fn object(
+        &mut self,
+        base: TypeId,
+        d: &ast::Declarator,
+        userland: bool,
+    ) -> CheckResult<TypeId> {
         match self.declarator(base, d, userland, Unsized::Refused)? {
             Declared::Object(ty) => Ok(ty),
             Declared::Tuple(..) => self.fail(Tag::D_DECL_DYNOBJ, d.span, "cannot have dynamic object here"),
         }
     }
 
-    pub(crate) fn param(&mut self, p: &ast::Param) -> Checks<TypeId> {
+    pub(crate) fn param(&mut self, p: &ast::Param) -> CheckResult<TypeId> {
         let base = self.specs(&p.specs)?;
         match self.declarator(base, &p.declarator, p.specs.quals.is_userland, Unsized::Pointer)? {
             Declared::Object(ty) => Ok(ty),
@@ -405,7 +414,12 @@ impl Checker<'_> {
         }
     }
 
-    fn declare(&mut self, d: &ast::Declaration, base: TypeId, declarator: &ast::Declarator) -> Checks<()> {
+    fn declare(
+        &mut self,
+        d: &ast::Declaration,
+        base: TypeId,
+        declarator: &ast::Declarator,
+    ) -> CheckResult<()> {
         let included = self.cx.map.is_included(declarator.span);
         let class = d.specs.storage.map(|s| s.class);
         if included && class == Some(StorageClass::Extern) {
@@ -464,7 +478,7 @@ impl Checker<'_> {
         }
         if self.types.is_sou(object) && self.types.size(object).is_none() {
             let message = format!("incomplete struct/union/enum {}: {word}", self.name(ty));
-            self.not_doubtful_type(object)?;
+            self.require_type_not_doubtful(object)?;
             let help = self.near_tag(object);
             return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, help);
         }
@@ -495,7 +509,7 @@ impl Checker<'_> {
 
     /// A declared key column. A string column starts with the cheapest representation, because a
     /// declaration is not a use.
-    fn declared_column(&mut self, ty: TypeId, i: usize, span: Span) -> Checks<Column> {
+    fn declared_column(&mut self, ty: TypeId, i: usize, span: Span) -> CheckResult<Column> {
         match self.repr(self.types.decay(ty)) {
             Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),
             Some(Repr::Str) => Ok(Column::Str(StrUses::of(StrSource::Const(0)))),
@@ -511,7 +525,13 @@ impl Checker<'_> {
         }
     }
 
-    fn declare_typedef(&mut self, word: &str, declared: Declared, span: Span, included: bool) -> Checks<()> {
+    fn declare_typedef(
+        &mut self,
+        word: &str,
+        declared: Declared,
+        span: Span,
+        included: bool,
+    ) -> CheckResult<()> {
         let Declared::Object(ty) = declared else {
             return self.fail(
                 Tag::D_DECL_DYNOBJ,
@@ -527,8 +547,8 @@ impl Checker<'_> {
             return self.fail(Tag::D_DECL_IDRED, span, message);
         }
         if let Some(old) = self.types.declared_typedef(word) {
-            // The same again is harmless: several programs may bring the same header. A header does not take D's own
-            // names (`id_t`, `pid_t`) from it.
+            // Declaring the same typedef again is harmless: several programs may include the same
+            // header. A header does not replace D's own names (`id_t`, `pid_t`).
             if included || self.types.compatible(old, ty) {
                 return Ok(());
             }
@@ -544,7 +564,7 @@ impl Checker<'_> {
         ty: TypeId,
         keys: Option<Vec<(TypeId, Span)>>,
         span: Span,
-    ) -> Checks<()> {
+    ) -> CheckResult<()> {
         let info = self.var_info(id).clone();
         let VarType::Known(old, _) = info.ty else { return Ok(()) };
         let same_keys = match (&info.key, &keys) {

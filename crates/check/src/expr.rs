@@ -7,21 +7,22 @@ use types::{Kind, TypeId};
 
 use crate::objects::in_element;
 use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
-use crate::session::{Checker, Checks, VarType, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables::{self, Fact, VariableKind};
 
-/// Nesting of expressions that is certainly a mistake; deeper ones would exhaust the stack.
+/// Maximum nesting of expressions. Deeper nesting is certainly an error, and would overflow the
+/// stack.
 pub(crate) const MAX_DEPTH: u32 = 512;
 
 impl Checker<'_> {
     /// Checks an expression and returns its value.
-    pub(crate) fn value(&mut self, e: &ast::Expr) -> Checks<Expr> {
+    pub(crate) fn value(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         let e = self.expr(e)?;
         self.rvalue(e)
     }
 
     /// Checks an expression. Objects in memory remain objects.
-    pub(crate) fn expr(&mut self, e: &ast::Expr) -> Checks<Expr> {
+    pub(crate) fn expr(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         if self.depth >= MAX_DEPTH {
             return self.fail(Tag::D_SYNTAX, e.span, "expression is nested too deeply");
         }
@@ -31,11 +32,11 @@ impl Checker<'_> {
         out
     }
 
-    fn expr_kind(&mut self, e: &ast::Expr) -> Checks<Expr> {
+    fn expr_kind(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         use ast::ExprKind as K;
         let span = e.span;
         match &e.kind {
-            K::Error => Err(Wrong),
+            K::Error => Err(ErrorReported),
             K::Int(lit) => Ok(self.int(lit.value as i64, int_type(lit.ty()), span)),
             K::Char(value) => Ok(self.int(*value as i64, TypeId::INT, span)),
             K::Str(lit) => Ok(Expr { kind: ExprKind::Str(lit.bytes.clone()), ty: TypeId::STRING, span }),
@@ -96,7 +97,7 @@ impl Checker<'_> {
                 }
                 let (left, right) = (self.value(left), self.value(right));
                 let (left, right) = (left?, right?);
-                self.not_dynamic(&[&left, &right], ",", span)?;
+                self.reject_dynamic(&[&left, &right], ",", span)?;
                 let ty = right.ty;
                 Ok(Expr { kind: ExprKind::Comma(Box::new(left), Box::new(right)), ty, span })
             }
@@ -112,22 +113,22 @@ impl Checker<'_> {
             .then_some(name.text.as_str())
     }
 
-    fn ident(&mut self, name: &ast::Name, span: Span) -> Checks<Expr> {
+    fn ident(&mut self, name: &ast::Name, span: Span) -> CheckResult<Expr> {
         let word = name.text.as_str();
         self.scope_alone(word, span)?;
         if let Some(bound) = self.bound_name(word) {
             return Ok(Expr { span, ..bound.clone() });
         }
-        if let Some(inline) = self.inlines.get(word).cloned().filter(|_| !self.is_too_young(word)) {
+        if let Some(inline) = self.inlines.get(word).cloned().filter(|_| !self.is_too_new(word)) {
             return self.use_inline(word, &inline, span);
         }
-        if let Some(id) = self.var(Scope::Global, word).filter(|_| !self.is_too_young(word)) {
+        if let Some(id) = self.var(Scope::Global, word).filter(|_| !self.is_too_new(word)) {
             if let Some(attributes) = self.pragma_attributes(word) {
                 self.uses("scalar", word, attributes, span);
             }
             return self.read_var(id, span);
         }
-        if let Some(row) = tables::variable(word).filter(|_| !self.is_too_young(word)) {
+        if let Some(row) = tables::variable(word).filter(|_| !self.is_too_new(word)) {
             self.uses_word("scalar", word, span);
             return match row.kind {
                 VariableKind::Builtin(builtin) => {
@@ -175,7 +176,7 @@ impl Checker<'_> {
             return self.fail(Tag::D_IDENT_BADREF, span, message);
         }
         // Libraries come first: the kernel's types are not read for a name that a library defines.
-        if self.types.declared_enumerator(word).is_none() && self.need(word) {
+        if self.types.declared_enumerator(word).is_none() && self.define_from_libraries(word) {
             return self.ident(name, span);
         }
         if let Some((ty, value)) = self.types.find_enumerator(word) {
@@ -184,17 +185,17 @@ impl Checker<'_> {
         self.unknown_name(word, span)
     }
 
-    /// Complains about a global name that is nothing.
-    pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> Checks<T> {
-        self.begins_later(Tag::D_IDENT_UNDEF, Some(Scope::Global), word, span)?;
-        self.not_doubtful(word)?;
-        let help = self.too_young(word).or_else(|| self.near_name(word));
+    /// Reports an undefined global name.
+    pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> CheckResult<T> {
+        self.require_not_deferred(Tag::D_IDENT_UNDEF, Some(Scope::Global), word, span)?;
+        self.require_not_doubtful(word)?;
+        let help = self.version_error(word).or_else(|| self.near_name(word));
         let message = format!("failed to resolve {word}: Unknown variable name");
         self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
     }
 
     /// `self` and `this` are only allowed before `->` and a name.
-    pub(crate) fn scope_alone(&mut self, word: &str, span: Span) -> Checks<()> {
+    pub(crate) fn scope_alone(&mut self, word: &str, span: Span) -> CheckResult<()> {
         match word {
             "self" | "this" => {
                 let message = format!("{word} must be followed by operator -> and the name of a variable");
@@ -204,22 +205,22 @@ impl Checker<'_> {
         }
     }
 
-    fn scoped(&mut self, scope: Scope, name: &ast::Name, span: Span) -> Checks<Expr> {
+    fn scoped(&mut self, scope: Scope, name: &ast::Name, span: Span) -> CheckResult<Expr> {
         match self.var(scope, &name.text) {
             Some(id) => self.read_var(id, span),
             None => self.undefined(scope, &name.text, span),
         }
     }
 
-    pub(crate) fn undefined<T>(&mut self, scope: Scope, name: &str, span: Span) -> Checks<T> {
-        self.begins_later(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
-        self.not_doubtful(name)?;
+    pub(crate) fn undefined<T>(&mut self, scope: Scope, name: &str, span: Span) -> CheckResult<T> {
+        self.require_not_deferred(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
+        self.require_not_doubtful(name)?;
         let help = self.near_var(scope, name);
         let message = format!("{}{name} has not yet been declared or assigned", scope.prefix());
         self.fail_with(Tag::D_VAR_UNDEF, span, message, help)
     }
 
-    fn read_var(&mut self, id: VarId, span: Span) -> Checks<Expr> {
+    fn read_var(&mut self, id: VarId, span: Span) -> CheckResult<Expr> {
         let info = self.var_info(id);
         if info.key.is_some() {
             let message =
@@ -228,7 +229,7 @@ impl Checker<'_> {
         }
         match info.ty {
             VarType::Known(ty, _) => Ok(self.read_place(Place::Var(id), id, ty, span)),
-            VarType::Poisoned => Err(Wrong),
+            VarType::Poisoned => Err(ErrorReported),
             VarType::Pending => {
                 let (scope, name) = (info.scope, info.name.clone());
                 self.undefined(scope, &name, span)
@@ -236,7 +237,7 @@ impl Checker<'_> {
         }
     }
 
-    fn unary(&mut self, op: UnaryOp, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+    fn unary(&mut self, op: UnaryOp, operand: &ast::Expr, span: Span) -> CheckResult<Expr> {
         match op {
             UnaryOp::PreInc | UnaryOp::PreDec => {
                 return self.step(operand, op == UnaryOp::PreDec, false, span);
@@ -252,7 +253,7 @@ impl Checker<'_> {
         if let (UnaryOp::Deref, ExprKind::Xlated { translator, pointer: true, input }) = (op, &value.kind) {
             return Ok(self.translated(*translator, false, (**input).clone(), span));
         }
-        self.not_dynamic(&[&value], op.text(), span)?;
+        self.reject_dynamic(&[&value], op.text(), span)?;
         let integer = self.types.is_integer(value.ty);
         let constant = value.as_const();
         let ty = value.ty;
@@ -295,7 +296,7 @@ impl Checker<'_> {
     }
 
     /// `*e`
-    pub(crate) fn dereference(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+    pub(crate) fn dereference(&mut self, value: Expr, span: Span) -> CheckResult<Expr> {
         let value = self.text_array(value);
         if self.types.is_string(value.ty) {
             let kind = ExprKind::Call { name: "_first", args: vec![value], user: false };
@@ -323,7 +324,7 @@ impl Checker<'_> {
         Expr { kind, ty: TypeId::STRING, span }
     }
 
-    fn address_of(&mut self, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+    fn address_of(&mut self, operand: &ast::Expr, span: Span) -> CheckResult<Expr> {
         use ast::ExprKind as K;
         let object = match &operand.kind {
             K::Symbol { module, name } => return self.symbol_address(module.as_ref(), name, span),
@@ -366,7 +367,7 @@ impl Checker<'_> {
         arrow: bool,
         name: &ast::Name,
         span: Span,
-    ) -> Checks<(Expr, Option<types::ResolvedMember>)> {
+    ) -> CheckResult<(Expr, Option<types::ResolvedMember>)> {
         let op = if arrow { "->" } else { "." };
         let object = if arrow { self.value(base)? } else { self.expr(base)? };
         if let ExprKind::Xlated { pointer, .. } = object.kind {
@@ -403,7 +404,7 @@ impl Checker<'_> {
             let message = format!(
                 "operator {op} cannot be applied to a forward declaration: no {type_name} definition is available"
             );
-            self.not_doubtful_type(object.ty)?;
+            self.require_type_not_doubtful(object.ty)?;
             let help = self.near_tag(object.ty);
             return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help);
         }
@@ -423,7 +424,7 @@ impl Checker<'_> {
     }
 
     /// Reports `.` after a translated pointer, or `->` after a translated struct.
-    fn wrong_operator<T>(&mut self, object: &Expr, arrow: bool, span: Span) -> Checks<T> {
+    fn wrong_operator<T>(&mut self, object: &Expr, arrow: bool, span: Span) -> CheckResult<T> {
         let ty = self.name(self.translated_type(object));
         if arrow {
             return self.fail(Tag::D_OP_PTR, span, "operator -> must be applied to a pointer");
@@ -443,8 +444,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Arith(Arith::Add, Box::new(addr), by), ty, span }
     }
 
-    /// Reads a bit-field: load, shift up, shift down with its sign.
-    fn bit_field(&mut self, object: Expr, found: types::ResolvedMember) -> Checks<Expr> {
+    /// Reads a bit-field: loads, shifts left, and shifts right with its sign.
+    fn bit_field(&mut self, object: Expr, found: types::ResolvedMember) -> CheckResult<Expr> {
         let span = object.span;
         let (Some(access), ExprKind::Deref { addr, user }) = (found.bit_access(), object.kind) else {
             return self.unsupported(span, "a bit-field that crosses a word");
@@ -460,7 +461,7 @@ impl Checker<'_> {
         Ok(Expr { kind: ExprKind::Arith(op, long(up), down), ty: found.ty, span })
     }
 
-    fn sizeof_expr(&mut self, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+    fn sizeof_expr(&mut self, operand: &ast::Expr, span: Span) -> CheckResult<Expr> {
         match &operand.kind {
             ast::ExprKind::Str(lit) => {
                 let ty = self.row_type("size_t");
@@ -485,14 +486,14 @@ impl Checker<'_> {
         self.sizeof(object.ty, span)
     }
 
-    fn sizeof(&mut self, ty: TypeId, span: Span) -> Checks<Expr> {
+    fn sizeof(&mut self, ty: TypeId, span: Span) -> CheckResult<Expr> {
         match self.types.size(ty) {
             Some(size) if size > 0 => {
                 let ty = self.row_type("size_t");
                 Ok(self.int(size as i64, ty, span))
             }
             _ => {
-                self.not_doubtful_type(ty)?;
+                self.require_type_not_doubtful(ty)?;
                 let help = self.near_tag(ty);
                 let message = "cannot apply sizeof to an operand of unknown size";
                 self.fail_with(Tag::D_SIZEOF_TYPE, span, message, help)
@@ -500,13 +501,13 @@ impl Checker<'_> {
         }
     }
 
-    fn offsetof(&mut self, ty: &ast::TypeName, member: &ast::Name, span: Span) -> Checks<Expr> {
+    fn offsetof(&mut self, ty: &ast::TypeName, member: &ast::Name, span: Span) -> CheckResult<Expr> {
         let ty = self.type_name(ty)?;
         if !self.types.is_sou(ty) {
             return self.fail(Tag::D_OFFSETOF_TYPE, span, "offsetof operand must be a struct or union type");
         }
         let Some(found) = self.types.member(ty, &member.text) else {
-            self.not_doubtful_type(ty)?;
+            self.require_type_not_doubtful(ty)?;
             let help = self.near_member(ty, &member.text);
             let help = if self.types.size(ty).is_none() { self.near_tag(ty) } else { help };
             let message = format!("{} is not a member of {}", member.text, self.name(ty));
@@ -520,7 +521,7 @@ impl Checker<'_> {
         Ok(self.int(found.offset() as i64, size_t, span))
     }
 
-    pub(crate) fn stringof(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+    pub(crate) fn stringof(&mut self, value: Expr, span: Span) -> CheckResult<Expr> {
         if self.types.is_string(value.ty) {
             return Ok(Expr { span, ..value });
         }
@@ -532,7 +533,7 @@ impl Checker<'_> {
         Ok(self.load_string(value, span))
     }
 
-    fn cast(&mut self, to: TypeId, value: Expr, span: Span) -> Checks<Expr> {
+    fn cast(&mut self, to: TypeId, value: Expr, span: Span) -> CheckResult<Expr> {
         // An array converts to a pointer to its elements, but not to a number.
         let array = matches!(value.kind, ExprKind::Array { .. }) && self.types.is_integer(to);
         if array || !self.types.castable(to, value.ty) {

@@ -1,8 +1,9 @@
 //! Inlines: names that stand for expressions.
 //!
-//! An inline keeps its tree and is checked anew at each use, because D evaluates it anew: what it reads may have another
-//! value, and in a predicate of another probe another meaning. What came out as a constant at its definition stays one.
-//! A parameter is a name bound to the argument, converted once ([`Checker::bind`]).
+//! An inline is stored as a tree and checked again at each use, because D evaluates it at each use:
+//! the variables in it may have other values, and built-ins in the predicate of another probe
+//! another meaning. An inline that is constant at its definition stays constant. A parameter is a
+//! name bound to the argument, which is converted once ([`Checker::bind`]).
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use syntax::ast;
 use types::TypeId;
 
 use crate::program::{Expr, ExprKind, Scope};
-use crate::session::{Checker, Checks};
+use crate::session::{CheckResult, Checker};
 use crate::tables;
 
 /// An inline.
@@ -31,7 +32,7 @@ pub(crate) struct InlineInfo {
 
 /// What the parameters of a prototype may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct PrototypeRules {
     /// Name of the prototype in messages.
     pub(crate) what: &'static str,
     pub(crate) varargs: bool,
@@ -41,11 +42,13 @@ pub(crate) struct Rules {
     pub(crate) anonymous: bool,
 }
 
-impl Rules {
-    pub(crate) const FUNCTION: Rules = Rules { what: "function", varargs: true, void: true, anonymous: true };
-    pub(crate) const ARRAY: Rules =
-        Rules { what: "associative array", varargs: false, void: false, anonymous: true };
-    pub(crate) const INLINE: Rules = Rules { what: "inline", varargs: false, void: false, anonymous: false };
+impl PrototypeRules {
+    pub(crate) const FUNCTION: PrototypeRules =
+        PrototypeRules { what: "function", varargs: true, void: true, anonymous: true };
+    pub(crate) const ARRAY: PrototypeRules =
+        PrototypeRules { what: "associative array", varargs: false, void: false, anonymous: true };
+    pub(crate) const INLINE: PrototypeRules =
+        PrototypeRules { what: "inline", varargs: false, void: false, anonymous: false };
 }
 
 /// Maximum number of uses of inlines in one session. More is an error: inlines that double each
@@ -57,8 +60,8 @@ impl Checker<'_> {
     pub(crate) fn prototype(
         &mut self,
         params: &ast::Params,
-        rules: Rules,
-    ) -> Checks<Vec<(String, TypeId, Span)>> {
+        rules: PrototypeRules,
+    ) -> CheckResult<Vec<(String, TypeId, Span)>> {
         let what = rules.what;
         if let Some(span) = params.varargs.filter(|_| !rules.varargs) {
             let message = format!("{what} prototype may not use a variable-length argument list");
@@ -109,7 +112,7 @@ impl Checker<'_> {
         }
     }
 
-    fn inline_inner(&mut self, inline: &ast::Inline) -> Checks<()> {
+    fn inline_inner(&mut self, inline: &ast::Inline) -> CheckResult<()> {
         let base = self.specs(&inline.specs)?;
         let ty = self.object(base, &inline.declarator, inline.specs.quals.is_userland)?;
         let Some(name) = &inline.declarator.name else {
@@ -136,7 +139,7 @@ impl Checker<'_> {
         let params = match &inline.params {
             None => None,
             Some(params) => {
-                let list = self.prototype(params, Rules::INLINE)?;
+                let list = self.prototype(params, PrototypeRules::INLINE)?;
                 let mut names = HashSet::with_capacity(list.len());
                 for (name, _, span) in &list {
                     if !names.insert(name.as_str()) {
@@ -153,7 +156,7 @@ impl Checker<'_> {
             .flat_map(|p| p.iter())
             .map(|(name, ty)| (name.clone(), self.unknown(*ty, name_span(inline))));
         let any = any.collect();
-        let (value, attributes) = self.promise_of(|c| c.with_bound(any, |c| c.value(&inline.value)));
+        let (value, attributes) = self.collect_attributes(|c| c.with_bound(any, |c| c.value(&inline.value)));
         let value = value?;
         if !self.fits(ty, &value) && !self.is_translated_to(&value, ty) {
             let message = format!(
@@ -180,7 +183,7 @@ impl Checker<'_> {
     }
 
     /// The value of an inline without parameters.
-    pub(crate) fn use_inline(&mut self, word: &str, info: &InlineInfo, span: Span) -> Checks<Expr> {
+    pub(crate) fn use_inline(&mut self, word: &str, info: &InlineInfo, span: Span) -> CheckResult<Expr> {
         if info.params.is_some() {
             let message = format!("inline '{word}' may not be referenced as scalar");
             let help = format!("it takes parameters: {word}[…]");
@@ -194,14 +197,14 @@ impl Checker<'_> {
         self.expand(word, info, HashMap::new(), span)
     }
 
-    /// `name[arguments]`, `shown` so in messages.
+    /// `name[arguments]`. Messages print it as `shown`.
     pub(crate) fn call_inline(
         &mut self,
         (word, shown): (&str, &str),
         info: &InlineInfo,
         args: &[ast::Expr],
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         let params = info.params.clone().unwrap_or_default();
         let values = self.values(args)?;
         if params.len() != values.len() {
@@ -241,13 +244,13 @@ impl Checker<'_> {
         info: &InlineInfo,
         bound: HashMap<String, Expr>,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         self.expansions += 1;
         if self.expansions > MAX_USES {
             let message = format!("too many uses of inlines: {word}");
             return self.fail(Tag::D_SYNTAX, span, message);
         }
-        let (value, attributes) = self.promise_of(|c| c.with_bound(bound, |c| c.value(&info.value)));
+        let (value, attributes) = self.collect_attributes(|c| c.with_bound(bound, |c| c.value(&info.value)));
         let attributes = self.pragma_attributes(word).unwrap_or(attributes);
         let kind = if info.params.is_some() { "associative array" } else { "scalar" };
         self.uses(kind, word, attributes, span);

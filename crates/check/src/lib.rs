@@ -2,21 +2,24 @@
 //! layouts. The result is a checked program. This crate knows neither DIF nor BPF.
 //!
 //! ```text
-//!  tables      the words of D: built-in variables, functions, what is not compiled yet
-//!  session     symbol tables and the clause in hand
-//!  clause      descriptions (asked of the probe catalog), predicate, statements;  branch: if and else
+//!  tables      the identifiers of D: built-in variables, functions, unsupported ones
+//!  session     symbol tables and the current clause
+//!  clause      descriptions (matched by the probe catalog), predicate, statements
+//!  branch      if and else
 //!  decl        types, variables;  inline: inlines and prototypes
-//!  symbols     what stands in the kernel's memory under a name
-//!  expr ops    expressions; convert: values and widths; places, objects: what can be assigned
-//!  args        args[]: arguments of the probe by their types;  wait: clauses whose probes are still to come
-//!  promise     stability and versions of words, and the pragmas on them
-//!  library     words of D libraries, at their first use
+//!  symbols     symbols of the kernel
+//!  expr ops    expressions;  convert: values and widths
+//!  places      variables and elements as assignment targets;  objects: memory as a target
+//!  args        args[]: typed arguments of the probe
+//!  deferred    clauses that are deferred until they have probes
+//!  attributes  stability and versions of identifiers, and their pragmas
+//!  library     items of D libraries, at their first use
 //!  call        prototypes and subroutines
-//!  actions     what records; printf: formats against types
-//!  memory      trace(), print(), tracemem(): memory as it is
-//!  translate   translators, defined();  cpus: what is known of each CPU
-//!  aggregates  @a[k] = f(x); quantize: its parameters;  columns: what a key column is, joined over all uses
-//!  recovery    errors that follow from others
+//!  actions     actions that record;  printf: formats and types
+//!  memory      trace(), print(), tracemem(): raw memory
+//!  translate   translators, defined();  cpus: properties of CPUs
+//!  aggregates  @a[k] = f(x);  quantize: its parameters;  columns: key columns, joined over all uses
+//!  recovery    suppresses errors that only follow from other errors
 //!  program     the result
 //! ```
 //!
@@ -32,6 +35,7 @@
 mod actions;
 mod aggregates;
 mod args;
+mod attributes;
 mod branch;
 mod call;
 mod clause;
@@ -39,6 +43,7 @@ mod columns;
 mod convert;
 mod cpus;
 mod decl;
+mod deferred;
 pub mod dump;
 mod expr;
 mod inline;
@@ -49,14 +54,12 @@ mod ops;
 mod places;
 mod printf;
 pub mod program;
-mod promise;
 mod quantize;
 mod recovery;
 mod session;
 mod symbols;
 pub mod tables;
 mod translate;
-mod wait;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
@@ -64,7 +67,7 @@ use probes::ProbeId;
 use syntax::ast::{Item, Program};
 
 pub use program::Checked;
-pub use session::{ClocksOf, Context, Facts, FactsReader, Options};
+pub use session::{ClocksReader, Context, Facts, FactsReader, Options};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
 use program::{Repr, Var};
@@ -76,15 +79,15 @@ const KEYS_MAX: usize = 48;
 /// Maximum size of a key in bytes.
 const KEY_BYTES_MAX: u32 = 256 << 10;
 
-/// Checks the programs of one session, in the order of the command line. The result may be lowered only if `sink` is
-/// empty.
+/// Checks the programs of one session, in the order of the command line. The result may be lowered
+/// only if `sink` is empty.
 pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked {
     check_more(programs, 0, &|_, _| true, cx, sink)
 }
 
 /// A filter: whether the descriptions of a program (by its number) may match a probe. A probe that
 /// appeared after the program was enabled belongs to another program.
-pub type Sees<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
+pub type MatchFilter<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
 
 /// Like [`check`], when the programs before `first` already run. They are checked again for their
 /// declarations, and keep the numbers of their clauses, variables and aggregations. The operands
@@ -92,7 +95,7 @@ pub type Sees<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
 pub fn check_more(
     programs: &[Program],
     first: usize,
-    sees: Sees<'_>,
+    sees: MatchFilter<'_>,
     cx: &Context<'_>,
     sink: &mut Sink,
 ) -> Checked {
@@ -104,8 +107,8 @@ pub fn check_more(
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
     }
-    checker.operands(programs.get(first..).unwrap_or_default());
-    checker.tuples();
+    checker.check_operands(programs.get(first..).unwrap_or_default());
+    checker.check_key_sizes();
     checker.finish()
 }
 
@@ -133,7 +136,7 @@ impl Checker<'_> {
     }
 
     /// Reports operands that no program references.
-    fn operands(&mut self, programs: &[Program]) {
+    fn check_operands(&mut self, programs: &[Program]) {
         if self.cx.options.argref || !self.sink.is_empty() {
             return;
         }
@@ -148,7 +151,7 @@ impl Checker<'_> {
     }
 
     /// Reports keys that are too large.
-    fn tuples(&mut self) {
+    fn check_key_sizes(&mut self) {
         let arrays = self.vars.iter().filter_map(|v| Some((v.full_name(), v.key.as_ref()?)));
         let aggs = self.aggs.iter().map(|a| (format!("@{}", a.name), &a.key));
         for (name, key) in arrays.chain(aggs) {

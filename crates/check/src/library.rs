@@ -2,7 +2,7 @@
 //!
 //! A parsed library is not checked at once: otherwise every program that uses one of a thousand
 //! constants would pay for all. The items of a library are in a table under the names they define.
-//! For an unknown name, the checker looks in this table ([`Checker::need`]) and checks the item as
+//! For an unknown name, the checker looks in this table ([`Checker::define_from_libraries`]) and checks the item as
 //! if it preceded the program. So the order of items and of files does not matter. A program may
 //! declare a name of a library itself, provided it does so before using the name.
 
@@ -13,10 +13,10 @@ use syntax::library::Library;
 
 use crate::session::Checker;
 
-/// A struct and a variable may have one name.
+/// Namespaces: a struct and a variable may have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Space {
-    /// Typedefs and tags, and under the name of the type it makes, a translator.
+    /// Typedefs and tags. A translator is in this namespace under the name of the type it produces.
     Type,
     /// Inlines, variables, enumerators.
     Value,
@@ -24,7 +24,7 @@ pub(crate) enum Space {
 
 /// Items of libraries that have not been used yet.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting<'a> {
+pub(crate) struct UnusedItems<'a> {
     items: Vec<Option<&'a Item>>,
     /// Indexes of the items that define a name, for each [`Space`].
     words: [HashMap<&'a str, Vec<usize>>; 2],
@@ -32,7 +32,7 @@ pub(crate) struct Waiting<'a> {
     always: Vec<usize>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> UnusedItems<'a> {
     pub(crate) fn new(libraries: &'a [Library]) -> Self {
         let mut out = Self::default();
         let all = libraries.iter().flat_map(|l| l.program.items.iter().map(|item| (item, l.always)));
@@ -61,7 +61,7 @@ fn tag(specs: &DeclSpecs) -> Option<&str> {
     }
 }
 
-/// The words under which a library's item is looked for.
+/// Calls `word` for each name under which a library's item is looked up.
 pub(crate) fn defined<'a>(item: &'a Item, word: &mut impl FnMut(Space, &'a str)) {
     let by_tag = |specs: &'a DeclSpecs| tag(specs).map(|t| (Space::Type, t));
     match item {
@@ -96,18 +96,18 @@ pub(crate) fn defined<'a>(item: &'a Item, word: &mut impl FnMut(Space, &'a str))
 impl Checker<'_> {
     /// Defines a name other than a type's from the libraries. Returns false if no library has it,
     /// or it is already defined.
-    pub(crate) fn need(&mut self, word: &str) -> bool {
-        self.need_in(Space::Value, word)
+    pub(crate) fn define_from_libraries(&mut self, word: &str) -> bool {
+        self.define_in(Space::Value, word)
     }
 
-    /// Like [`Checker::need`], for a type's name or tag. The type's translators are defined with
+    /// Like [`Checker::define_from_libraries`], for a type's name or tag. The type's translators are defined with
     /// it. A name that the program defines is the program's.
-    pub(crate) fn need_type(&mut self, word: &str) -> bool {
-        !self.types.is_declared(word) && self.need_in(Space::Type, word)
+    pub(crate) fn define_type_from_libraries(&mut self, word: &str) -> bool {
+        !self.types.is_declared(word) && self.define_in(Space::Type, word)
     }
 
-    fn need_in(&mut self, space: Space, word: &str) -> bool {
-        let mut items = self.waiting.take(space, word);
+    fn define_in(&mut self, space: Space, word: &str) -> bool {
+        let mut items = self.library_items.take(space, word);
         // A type comes before the translators that produce it.
         items.sort_by_key(|item| matches!(item, Item::Translator(_)));
         let found = !items.is_empty();
@@ -119,8 +119,8 @@ impl Checker<'_> {
 
     /// Checks the user's own libraries entirely, so that their errors are reported.
     pub(crate) fn user_libraries(&mut self) {
-        for at in std::mem::take(&mut self.waiting.always) {
-            if let Some(item) = self.waiting.items.get_mut(at).and_then(Option::take) {
+        for at in std::mem::take(&mut self.library_items.always) {
+            if let Some(item) = self.library_items.items.get_mut(at).and_then(Option::take) {
                 self.library_item(item);
             }
         }
@@ -130,8 +130,8 @@ impl Checker<'_> {
     fn library_item(&mut self, item: &Item) {
         let region = self.sink.enter(None);
         let depth = std::mem::take(&mut self.depth);
-        // What it names is used by the library, not by the program.
-        let ((), _) = self.promise_of(|c| {
+        // The library uses the names in the item, not the program.
+        let ((), _) = self.collect_attributes(|c| {
             c.with_bound(HashMap::new(), |c| match item {
                 Item::Inline(inline) => c.inline(inline),
                 Item::Declaration(d) => c.declaration(d),

@@ -15,7 +15,7 @@ use types::{BitAccess, IntClass, Kind, TypeId};
 use crate::actions::Recorded;
 use crate::columns::Column;
 use crate::program::{Expr, ExprKind, Form as PlaceForm, KeyValue, Memory, MemoryCall, Place, StmtKind};
-use crate::session::{Checker, Checks, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported};
 use crate::tables::FunctionRow;
 
 /// Maximum size of an object or dump in a record.
@@ -47,10 +47,10 @@ impl Checker<'_> {
 
     /// A value as `trace()` and `print()` record it. Arrays, structs and unions are recorded as
     /// their bytes.
-    fn recorded_scalar_or_object(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+    fn recorded_scalar_or_object(&mut self, func: &str, e: Expr) -> CheckResult<Recorded> {
         match self.types.base_kind(e.ty) {
             Kind::Sou { .. } => {
-                self.not_incomplete(e.ty, e.span)?;
+                self.require_complete(e.ty, e.span)?;
                 self.recorded_object(func, e)
             }
             Kind::Float { .. } => self.recorded_float(func, e),
@@ -65,7 +65,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(crate) fn recorded_object(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+    pub(crate) fn recorded_object(&mut self, func: &str, e: Expr) -> CheckResult<Recorded> {
         let (ty, span) = (self.object_type(&e), e.span);
         let name = self.name(ty);
         let Some((addr, user, size)) = self.object_address(&e) else {
@@ -93,7 +93,7 @@ impl Checker<'_> {
     }
 
     /// Floating-point numbers can only be recorded, as raw bits.
-    fn recorded_float(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+    fn recorded_float(&mut self, func: &str, e: Expr) -> CheckResult<Recorded> {
         let size = self.types.size(e.ty).unwrap_or(0) as u8;
         match (self.object_address(&e), size) {
             (Some((addr, user, _)), 4 | 8) => {
@@ -108,7 +108,7 @@ impl Checker<'_> {
 
     /// An argument of a format. A `char` array is recorded as text, a floating-point number as raw
     /// bits.
-    pub(crate) fn format_value(&mut self, func: &str, e: Expr) -> Checks<Recorded> {
+    pub(crate) fn format_value(&mut self, func: &str, e: Expr) -> CheckResult<Recorded> {
         match self.types.base_kind(e.ty) {
             Kind::Float { .. } => return self.recorded_float(func, e),
             Kind::Sou { .. } => return self.recorded_object(func, e),
@@ -129,7 +129,7 @@ impl Checker<'_> {
     }
 
     /// `trace(e)` and `print(e)`.
-    pub(crate) fn trace(&mut self, func: &str, arg: &ast::Expr) -> Checks<StmtKind> {
+    pub(crate) fn trace(&mut self, func: &str, arg: &ast::Expr) -> CheckResult<StmtKind> {
         let prints = func == "print";
         let tag = |trace, print| if prints { print } else { trace };
         if let ast::ExprKind::Agg(_) = arg.kind {
@@ -195,7 +195,12 @@ impl Checker<'_> {
     }
 
     /// `tracemem(addr, n[, dynamic])`.
-    pub(crate) fn tracemem(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> Checks<StmtKind> {
+    pub(crate) fn tracemem(
+        &mut self,
+        row: &FunctionRow,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> CheckResult<StmtKind> {
         let func = row.name;
         let (addr, size, dynamic) = match args {
             [addr, size] => (addr, size, None),
@@ -233,8 +238,8 @@ impl Checker<'_> {
 
     /// `printm(n, memref(addr, size))`: at most `n` bytes of the memory at `addr`. A `memref`
     /// written in the call itself needs no scratch memory.
-    pub(crate) fn printm(&mut self, func: &str, args: &[ast::Expr]) -> Checks<StmtKind> {
-        let [size, memory] = args else { return Err(Wrong) };
+    pub(crate) fn printm(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<StmtKind> {
+        let [size, memory] = args else { return Err(ErrorReported) };
         let message =
             format!("{func}( ) argument #1 must be a non-zero positive integral constant expression");
         let size = self.positive(size, Tag::D_PRINTM_SIZE, &message)?;
@@ -264,7 +269,7 @@ impl Checker<'_> {
     }
 
     /// The same for a reference in a variable: an address, followed by the length.
-    fn printm_reference(&mut self, func: &str, size: u32, memory: &ast::Expr) -> Checks<StmtKind> {
+    fn printm_reference(&mut self, func: &str, size: u32, memory: &ast::Expr) -> CheckResult<StmtKind> {
         let value = self.value(memory)?;
         let words = self.types.pointee(value.ty).is_some_and(|(to, _)| self.types.size(to) == Some(8));
         let (reference, computed) = self.bind(value);

@@ -11,7 +11,7 @@ use syntax::ast::{self, BinaryOp};
 use types::{Kind, TypeId};
 
 use crate::program::{Arith, Expr, ExprKind, Form, Memory, Place, Repr, VarId};
-use crate::session::{Checker, Checks};
+use crate::session::{CheckResult, Checker};
 
 /// Maximum size of a variable in bytes.
 pub(crate) const LARGEST: u64 = 16 << 10;
@@ -65,7 +65,7 @@ fn may_write(addr: &Expr) -> bool {
 
 impl Checker<'_> {
     /// The representation of a variable of this type. Reports an error if there is none.
-    pub(crate) fn storable(&mut self, ty: TypeId, span: Span) -> Checks<Repr> {
+    pub(crate) fn storable(&mut self, ty: TypeId, span: Span) -> CheckResult<Repr> {
         if let Some(repr) = self.repr(ty) {
             return Ok(repr);
         }
@@ -83,7 +83,7 @@ impl Checker<'_> {
     }
 
     /// The place that operator `text` changes.
-    pub(crate) fn target(&mut self, target: &ast::Expr, text: &str, span: Span) -> Checks<Target> {
+    pub(crate) fn target(&mut self, target: &ast::Expr, text: &str, span: Span) -> CheckResult<Target> {
         if let Some((place, id)) = self.place(target, text, span)? {
             return Ok(Target::Var(place, id));
         }
@@ -137,7 +137,7 @@ impl Checker<'_> {
 
     /// The place of a character of a string: `s[n]`, `*s`, `*(s + n)`. Any other expression is
     /// returned unchanged.
-    fn character(&mut self, e: Expr, text: &str, span: Span) -> Checks<Result<Place, Expr>> {
+    fn character(&mut self, e: Expr, text: &str, span: Span) -> CheckResult<Result<Place, Expr>> {
         let ExprKind::Call { name: "_first", args, .. } = &e.kind else { return Ok(Err(e)) };
         let [of] = &args[..] else { return Ok(Err(e)) };
         let (mut string, mut index) = (of, None);
@@ -199,8 +199,8 @@ impl Checker<'_> {
         value: Expr,
         text: &str,
         span: Span,
-    ) -> Checks<Expr> {
-        self.not_dynamic(&[&value], text, span)?;
+    ) -> CheckResult<Expr> {
+        self.reject_dynamic(&[&value], text, span)?;
         match op {
             None => self.store(place, ty, value, text, span),
             Some(op) => {
@@ -218,8 +218,8 @@ impl Checker<'_> {
         value: Expr,
         text: &str,
         span: Span,
-    ) -> Checks<Expr> {
-        self.not_dynamic(&[&value], text, span)?;
+    ) -> CheckResult<Expr> {
+        self.reject_dynamic(&[&value], text, span)?;
         let ty = object.ty;
         if self.types.is_array(ty) {
             let name = self.name(ty);

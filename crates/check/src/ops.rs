@@ -10,7 +10,7 @@ use types::TypeId;
 
 use crate::objects::Target;
 use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation, Repr};
-use crate::session::{Checker, Checks, VarType};
+use crate::session::{CheckResult, Checker, VarType};
 
 fn relation(op: BinaryOp) -> Option<Relation> {
     Some(match op {
@@ -31,7 +31,7 @@ impl Checker<'_> {
         left: &ast::Expr,
         right: &ast::Expr,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         let l = self.value(left);
         if let (Ok(l), Some(relation), ast::ExprKind::Ident(name)) = (&l, relation(op), &right.kind)
             && self.types.is_enum(l.ty)
@@ -52,14 +52,14 @@ impl Checker<'_> {
         }
         let r = self.value(right);
         let (l, r) = (l?, r?);
-        self.not_dynamic(&[&l, &r], op.text(), span)?;
+        self.reject_dynamic(&[&l, &r], op.text(), span)?;
         if let Some(relation) = relation(op) {
             return self.compare(relation, op, l, r, span);
         }
         self.compute(op, l, r, op.text(), span)
     }
 
-    pub(crate) fn incompatible<T>(&mut self, l: &Expr, text: &str, r: &Expr, span: Span) -> Checks<T> {
+    pub(crate) fn incompatible<T>(&mut self, l: &Expr, text: &str, r: &Expr, span: Span) -> CheckResult<T> {
         let message = format!(
             "operands have incompatible types: \"{}\" {text} \"{}\"",
             self.name(l.ty),
@@ -70,7 +70,7 @@ impl Checker<'_> {
 
     /// All operators except comparisons and assignments. `text` is the operator as printed in
     /// messages.
-    fn compute(&mut self, op: BinaryOp, l: Expr, r: Expr, text: &str, span: Span) -> Checks<Expr> {
+    fn compute(&mut self, op: BinaryOp, l: Expr, r: Expr, text: &str, span: Span) -> CheckResult<Expr> {
         let integers = self.types.is_integer(l.ty) && self.types.is_integer(r.ty);
         match op {
             BinaryOp::BitAnd
@@ -122,7 +122,7 @@ impl Checker<'_> {
         Ok(Expr { kind: ExprKind::Arith(op, Box::new(l), Box::new(r)), ty, span })
     }
 
-    fn logic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
+    fn logic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> CheckResult<Expr> {
         let message = format!("operator {} requires operands of scalar type", op.text());
         let l = self.scalar(l, Tag::D_OP_SCALAR, span, &message)?;
         let r = self.scalar(r, Tag::D_OP_SCALAR, span, &message)?;
@@ -143,7 +143,7 @@ impl Checker<'_> {
     }
 
     /// `p + n`, `n + p`, `p - n`, `p - q`.
-    fn pointer_arithmetic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
+    fn pointer_arithmetic(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> CheckResult<Expr> {
         if self.types.is_string(l.ty) || self.types.is_string(r.ty) {
             return match (self.types.is_integer(l.ty), self.types.is_integer(r.ty)) {
                 (false, true) if op == BinaryOp::Add => Ok(self.tail(l, r, span)),
@@ -197,7 +197,14 @@ impl Checker<'_> {
         Ok(Expr { kind: ExprKind::Arith(arith, Box::new(pointer), Box::new(by)), ty, span })
     }
 
-    fn compare(&mut self, relation: Relation, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Checks<Expr> {
+    fn compare(
+        &mut self,
+        relation: Relation,
+        op: BinaryOp,
+        l: Expr,
+        r: Expr,
+        span: Span,
+    ) -> CheckResult<Expr> {
         let t = self.types;
         let int = |kind| Ok(Expr { kind, ty: TypeId::INT, span });
         if t.is_integer(l.ty) && t.is_integer(r.ty) {
@@ -228,9 +235,9 @@ impl Checker<'_> {
         then: &ast::Expr,
         otherwise: &ast::Expr,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         let c = self.value(cond)?;
-        self.not_dynamic(&[&c], "?:", cond.span)?;
+        self.reject_dynamic(&[&c], "?:", cond.span)?;
         let c =
             self.scalar(c, Tag::D_OP_SCALAR, cond.span, "operator ?: expression must be of scalar type")?;
         // A constant condition selects one branch. The other branch is not even typed.
@@ -244,7 +251,7 @@ impl Checker<'_> {
         }
         let (a, b) = (self.value(then), self.value(otherwise));
         let (a, b) = (a?, b?);
-        self.not_dynamic(&[&a, &b], "?:", span)?;
+        self.reject_dynamic(&[&a, &b], "?:", span)?;
         let t = self.types;
         let zero = |e: &Expr| e.as_const() == Some(0);
         let ty = if t.is_integer(a.ty) && t.is_integer(b.ty) {
@@ -276,7 +283,7 @@ impl Checker<'_> {
     }
 
     /// A conditional expression of struct type: selects one of two addresses.
-    fn conditional_object(&mut self, c: Expr, a: Expr, b: Expr, span: Span) -> Checks<Expr> {
+    fn conditional_object(&mut self, c: Expr, a: Expr, b: Expr, span: Span) -> CheckResult<Expr> {
         let ty = a.ty;
         match (a.kind, b.kind) {
             (ExprKind::Deref { addr: a, user }, ExprKind::Deref { addr: b, user: other })
@@ -297,7 +304,7 @@ impl Checker<'_> {
         target: &ast::Expr,
         value: &ast::Expr,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         let text = op.map_or("=".to_string(), |op| format!("{}=", op.text()));
         let (place, id) = match self.target(target, &text, span)? {
             Target::Var(place, id) => (place, id),
@@ -321,18 +328,18 @@ impl Checker<'_> {
         if op.is_none() && matches!(value.kind, ExprKind::Xlated { .. }) {
             return self.store_translated(place, id, value, span);
         }
-        if self.not_dynamic(&[&value], &text, span).is_err() {
+        if self.reject_dynamic(&[&value], &text, span).is_err() {
             self.poison(id);
-            return Err(crate::session::Wrong);
+            return Err(crate::session::ErrorReported);
         }
         if op.is_none()
-            && let Some(kind) = self.forget_translated(place.clone(), id, &value)
+            && let Some(kind) = self.clear_translated(place.clone(), id, &value)
         {
             return Ok(Expr { kind, ty: TypeId::INT, span });
         }
         let known = match self.var_info(id).ty {
             VarType::Known(ty, _) => Some(ty),
-            VarType::Poisoned => return Err(crate::session::Wrong),
+            VarType::Poisoned => return Err(crate::session::ErrorReported),
             VarType::Pending => None,
         };
         match op {
@@ -362,7 +369,7 @@ impl Checker<'_> {
     }
 
     /// The type of a variable at its first assignment.
-    fn first_type(&mut self, id: crate::program::VarId, value: &Expr, span: Span) -> Checks<TypeId> {
+    fn first_type(&mut self, id: crate::program::VarId, value: &Expr, span: Span) -> CheckResult<TypeId> {
         let ty = match value.kind {
             // The type is `string`: the variable copies the characters, not their address.
             ExprKind::Array { .. } if self.types.is_string_like(value.ty) => TypeId::STRING,
@@ -406,7 +413,7 @@ impl Checker<'_> {
         value: Expr,
         text: &str,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         if !self.fits(ty, &value) {
             let l = Expr { kind: ExprKind::Old, ty, span };
             return self.incompatible(&l, text, &value, span);
@@ -427,7 +434,7 @@ impl Checker<'_> {
         text: &str,
         post: bool,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         let ty = old.ty;
         if self.types.is_array(ty) {
             let name = self.name(ty);
@@ -456,12 +463,18 @@ impl Checker<'_> {
     }
 
     /// `++` and `--`.
-    pub(crate) fn step(&mut self, operand: &ast::Expr, down: bool, post: bool, span: Span) -> Checks<Expr> {
+    pub(crate) fn step(
+        &mut self,
+        operand: &ast::Expr,
+        down: bool,
+        post: bool,
+        span: Span,
+    ) -> CheckResult<Expr> {
         let text = if down { "--" } else { "++" };
         let (place, ty) = match self.target(operand, text, span)? {
             Target::Var(place, id) => match self.var_info(id).ty {
                 VarType::Known(ty, _) => (place, ty),
-                VarType::Poisoned => return Err(crate::session::Wrong),
+                VarType::Poisoned => return Err(crate::session::ErrorReported),
                 VarType::Pending => (place, self.count_type(id)),
             },
             Target::Memory(place, ty) => (place, ty),

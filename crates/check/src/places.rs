@@ -9,7 +9,7 @@ use types::{Kind, TypeId};
 use crate::columns::{Column, StrUses};
 use crate::objects::{LARGEST, is_in_variable};
 use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Repr, Scope, VarId};
-use crate::session::{Checker, Checks, VarType, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables::{self, VariableKind};
 
 /// A variable that an expression names.
@@ -35,7 +35,7 @@ impl Checker<'_> {
         target: &ast::Expr,
         text: &str,
         span: Span,
-    ) -> Checks<Option<(Place, VarId)>> {
+    ) -> CheckResult<Option<(Place, VarId)>> {
         if let Some(Named { scope, name }) = named(target) {
             if scope == Scope::Global {
                 self.require_variable(name, text, span)?;
@@ -66,10 +66,10 @@ impl Checker<'_> {
     }
 
     /// Reports an error for a global name that is not a variable.
-    fn require_variable(&mut self, name: &str, text: &str, span: Span) -> Checks<()> {
+    fn require_variable(&mut self, name: &str, text: &str, span: Span) -> CheckResult<()> {
         self.scope_alone(name, span)?;
         if self.var(Scope::Global, name).is_none() {
-            self.need(name);
+            self.define_from_libraries(name);
         }
         if self.inlines.contains_key(name) || self.bound_name(name).is_some() {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
@@ -87,7 +87,7 @@ impl Checker<'_> {
     }
 
     /// `base[keys]` as a value.
-    pub(crate) fn index(&mut self, base: &ast::Expr, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
+    pub(crate) fn index(&mut self, base: &ast::Expr, keys: &[ast::Expr], span: Span) -> CheckResult<Expr> {
         if let ast::ExprKind::Agg(agg) = &base.kind {
             let message =
                 format!("improper attempt to reference @{} as a multi-dimensional array", agg.name.text);
@@ -102,7 +102,7 @@ impl Checker<'_> {
         }
         if let Some(Named { scope, name }) = named(base) {
             if scope == Scope::Global && self.var(scope, name).is_none() && tables::variable(name).is_none() {
-                self.need(name);
+                self.define_from_libraries(name);
             }
             let inline = self.inlines.get(name).filter(|i| scope == Scope::Global && i.params.is_some());
             if let (Some(inline), None) = (inline.cloned(), self.bound_name(name)) {
@@ -126,7 +126,7 @@ impl Checker<'_> {
             if !builtin && let Some((id, values)) = self.element(scope, name, keys, false, span)? {
                 return match self.var_info(id).ty {
                     VarType::Known(ty, _) => Ok(self.read_place(Place::Elem(id, values), id, ty, span)),
-                    VarType::Poisoned => Err(Wrong),
+                    VarType::Poisoned => Err(ErrorReported),
                     VarType::Pending => self.undefined(scope, name, span),
                 };
             }
@@ -184,7 +184,7 @@ impl Checker<'_> {
     }
 
     /// `uregs[index]`. The index must be a constant, so that the program reads one known register.
-    fn register(&mut self, name: &str, keys: &[ast::Expr], span: Span) -> Checks<Expr> {
+    fn register(&mut self, name: &str, keys: &[ast::Expr], span: Span) -> CheckResult<Expr> {
         let row = tables::variable(name);
         self.uses_word("associative array", name, span);
         let [key] = keys else {
@@ -225,7 +225,7 @@ impl Checker<'_> {
         keys: &[ast::Expr],
         create: bool,
         span: Span,
-    ) -> Checks<Option<(VarId, Vec<Expr>)>> {
+    ) -> CheckResult<Option<(VarId, Vec<Expr>)>> {
         if scope == Scope::Global {
             self.scope_alone(name, span)?;
         }
@@ -238,7 +238,7 @@ impl Checker<'_> {
         {
             return match self.var_info(id).ty {
                 VarType::Known(..) => Ok(None),
-                VarType::Poisoned => Err(Wrong),
+                VarType::Poisoned => Err(ErrorReported),
                 VarType::Pending => self.undefined(scope, name, span),
             };
         }
@@ -272,7 +272,7 @@ impl Checker<'_> {
             if let Some(given) = given {
                 let message =
                     format!("{given} expression may not be used as associative array index: key #{}", i + 1);
-                let _: Checks<()> = self.fail(Tag::D_KEY_TYPE, key.span, message);
+                let _: CheckResult<()> = self.fail(Tag::D_KEY_TYPE, key.span, message);
                 wrong = true;
                 continue;
             }
@@ -285,12 +285,12 @@ impl Checker<'_> {
             if known.is_none() {
                 self.add_var(scope, name, VarType::Poisoned, Some(Vec::new()));
             }
-            return Err(Wrong);
+            return Err(ErrorReported);
         }
         let id = match known {
             Some(id) => {
                 if self.var_info(id).ty == VarType::Poisoned {
-                    return Err(Wrong);
+                    return Err(ErrorReported);
                 }
                 values = self.match_key(id, values, span)?;
                 id
@@ -310,7 +310,7 @@ impl Checker<'_> {
     }
 
     /// Type and column of a key expression at its first use.
-    pub(crate) fn key_column(&mut self, value: &Expr, what: &str, i: usize) -> Checks<(TypeId, Column)> {
+    pub(crate) fn key_column(&mut self, value: &Expr, what: &str, i: usize) -> CheckResult<(TypeId, Column)> {
         let ty = self.types.decay(value.ty);
         match self.repr(ty).filter(|_| !matches!(value.kind, ExprKind::Array { .. })) {
             Some(Repr::Str) => Ok((ty, Column::Str(StrUses::of(value.str_source())))),
@@ -325,7 +325,7 @@ impl Checker<'_> {
     }
 
     /// Checks the key for a known array, and widens the array's columns as needed.
-    fn match_key(&mut self, id: VarId, values: Vec<Expr>, span: Span) -> Checks<Vec<Expr>> {
+    fn match_key(&mut self, id: VarId, values: Vec<Expr>, span: Span) -> CheckResult<Vec<Expr>> {
         let info = self.var_info(id).clone();
         let key = info.key.clone().unwrap_or_default();
         let prefix = info.full_name();
@@ -349,7 +349,7 @@ impl Checker<'_> {
         key: &[(TypeId, Column)],
         values: &[Expr],
         span: Span,
-    ) -> Checks<()> {
+    ) -> CheckResult<()> {
         if key.len() != values.len() {
             let s = if values.len() == 1 { "" } else { "s" };
             let message = format!(

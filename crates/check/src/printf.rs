@@ -7,7 +7,7 @@ use diagnostics::{Span, Tag};
 use plane::format::{self, Amount, Piece, Takes};
 use types::{Kind, TypeId};
 
-use crate::session::{Checker, Checks};
+use crate::session::{CheckResult, Checker};
 
 /// An argument of a format.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Checker<'_> {
         at: Span,
         usage: FormatUse,
         args: &[FormatArg],
-    ) -> Checks<()> {
+    ) -> CheckResult<()> {
         if text.is_empty() {
             return self.fail(Tag::D_PRINTF_FMT_EMPTY, at, format!("{func}( ) format string is empty"));
         }

@@ -5,7 +5,7 @@ use diagnostics::{Span, Tag};
 use plane::desc::AggFunc;
 
 use crate::program::Expr;
-use crate::session::{Checker, Checks, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported};
 
 /// A parameter of `llquantize()`: its name in messages, and the error tags for a wrong type, a
 /// wrong value, and a value that differs from an earlier use.
@@ -44,7 +44,7 @@ const LLQUANTIZE: [Parameter; 4] = [
 ];
 
 impl Checker<'_> {
-    fn constant(&mut self, e: &Expr, ty: Tag, message: String) -> Checks<i64> {
+    fn constant(&mut self, e: &Expr, ty: Tag, message: String) -> CheckResult<i64> {
         match e.as_const() {
             Some(v) if self.types.is_integer(e.ty) => Ok(v),
             _ => self.fail(ty, e.span, message),
@@ -53,8 +53,8 @@ impl Checker<'_> {
 
     /// `lquantize(e, base, limit[, step[, increment]])`. Returns its function and the number of
     /// arguments that determine the layout.
-    pub(crate) fn lquantize(&mut self, args: &[Expr], span: Span) -> Checks<(AggFunc, usize)> {
-        let [_, base, limit, rest @ ..] = args else { return Err(Wrong) };
+    pub(crate) fn lquantize(&mut self, args: &[Expr], span: Span) -> CheckResult<(AggFunc, usize)> {
+        let [_, base, limit, rest @ ..] = args else { return Err(ErrorReported) };
         let mut bound = |e: &Expr, n: u32, ty, value| {
             let message = format!("lquantize( ) argument #{n} must be an integer constant");
             let v = self.constant(e, ty, message)?;
@@ -103,7 +103,7 @@ impl Checker<'_> {
     }
 
     /// `llquantize(e, factor, low, high, nsteps[, increment])`.
-    pub(crate) fn llquantize(&mut self, args: &[Expr], span: Span) -> Checks<(AggFunc, usize)> {
+    pub(crate) fn llquantize(&mut self, args: &[Expr], span: Span) -> CheckResult<(AggFunc, usize)> {
         let mut values = [0u16; 4];
         for (i, (p, e)) in LLQUANTIZE.iter().zip(args.iter().skip(1)).enumerate() {
             let n = i + 1;
@@ -153,7 +153,7 @@ impl Checker<'_> {
     }
 
     /// Reports an error when the same function has other parameters than in an earlier use.
-    pub(crate) fn same_parameters(&mut self, old: AggFunc, new: AggFunc, span: Span) -> Checks<()> {
+    pub(crate) fn same_parameters(&mut self, old: AggFunc, new: AggFunc, span: Span) -> CheckResult<()> {
         let differs = |what: &str, n: usize, expected: i64, found: i64| {
             format!(
                 "{}( ) {what} (argument #{n}) doesn't match previous declaration: expected {expected}, found \

@@ -1,12 +1,14 @@
-//! Errors that only follow from other errors are not reported.
+//! Suppresses errors that only follow from other errors.
 //!
-//! - A clause with a syntax error is checked for the variables that it assigns, and its other errors are dropped.
-//! - A name that an erroneous declaration would have made, or that stands in text that could not be parsed, is *doubtful*:
-//!   that it is unknown is no error.
-//! - The probes of a clause are not known where a description of it matches nothing, so `args[]` has no types there.
+//! - A clause with a syntax error is checked for the variables that it assigns. Its other errors
+//!   are dropped.
+//! - A name is *doubtful* if an erroneous declaration would have defined it, or if it occurs in
+//!   text that could not be parsed. Using an undefined doubtful name is not reported.
+//! - If a description of a clause matches nothing, the probes of the clause are unknown, so
+//!   `args[]` has no types there.
 //!
-//! A variable or aggregation whose first assignment is wrong is poisoned, which the symbol tables know ([`crate::session`]),
-//! and an expression with a wrong operand has no type ([`Wrong`]).
+//! A variable or aggregation whose first assignment is an error is poisoned in the symbol tables
+//! ([`crate::session`]). An expression with an erroneous operand has no type ([`ErrorReported`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,26 +17,26 @@ use syntax::ast::{Item, Program};
 use types::{Kind, TypeId};
 
 use crate::library;
-use crate::session::{Checker, Checks, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported};
 
-/// What is known of errors so far.
+/// The errors that affect later checks.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    /// Where the parser found errors, sorted.
+    /// Positions of the parser's errors, sorted.
     syntax: HashMap<FileId, Vec<u32>>,
-    /// Names of which no error is reported.
+    /// Doubtful names, for which no error is reported.
     doubtful: HashSet<String>,
-    /// A description of the clause being checked is wrong.
+    /// True if a description of the current clause is an error.
     pub(crate) wrong_description: bool,
 }
 
-/// An error in a `#` line leaves the text around it as it is.
+/// An error in a `#` line does not affect the text around it.
 fn is_pragma(tag: Tag) -> bool {
     tag.name().starts_with("D_PRAG")
 }
 
 impl Recovery {
-    /// From the errors of the parser.
+    /// Creates the state from the parser's errors.
     pub(crate) fn new(sink: &Sink) -> Self {
         let mut syntax: HashMap<FileId, Vec<u32>> = HashMap::new();
         for span in sink.iter().filter(|d| !is_pragma(d.tag)).filter_map(|d| d.span) {
@@ -53,7 +55,8 @@ impl Recovery {
 }
 
 impl Checker<'_> {
-    /// Checks a program's item with `check`; what only follows from its errors is not reported, then or later.
+    /// Checks a program's item with `check`, and suppresses errors that only follow from the item's
+    /// errors, now or later.
     pub(crate) fn recovering(&mut self, item: &Item, check: impl FnOnce(&mut Self)) {
         let before = self.sink.iter().len();
         self.sink.enter_item(Some(item.span()));
@@ -68,11 +71,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Every word of text that could not be parsed is doubtful: from the item with a syntax error to the next item.
+    /// Marks every identifier in unparsed text as doubtful: from an item with a syntax error to the
+    /// next item.
     pub(crate) fn doubt_unparsed(&mut self, program: &Program) {
         let Some(errors) = self.recovery.syntax.get(&program.file) else { return };
         let mut starts: Vec<u32> = program.items.iter().map(|i| i.span().start).collect();
-        // A pragma inside a clause is an item after it.
+        // A pragma inside a clause is parsed as an item after the clause.
         starts.sort_unstable();
         let mut done = 0;
         for at in errors {
@@ -89,15 +93,17 @@ impl Checker<'_> {
         }
     }
 
-    /// Fails silently for a name whose declaration is wrong.
-    pub(crate) fn not_doubtful(&self, name: &str) -> Checks<()> {
-        if self.recovery.doubtful.contains(name) { Err(Wrong) } else { Ok(()) }
+    /// Fails silently if the declaration of a name is an error.
+    pub(crate) fn require_not_doubtful(&self, name: &str) -> CheckResult<()> {
+        if self.recovery.doubtful.contains(name) { Err(ErrorReported) } else { Ok(()) }
     }
 
-    /// Fails silently for a type whose declaration is wrong.
-    pub(crate) fn not_doubtful_type(&self, ty: TypeId) -> Checks<()> {
+    /// Fails silently if the declaration of a type is an error.
+    pub(crate) fn require_type_not_doubtful(&self, ty: TypeId) -> CheckResult<()> {
         match self.types.base_kind(ty) {
-            Kind::Sou { tag: Some(tag), .. } | Kind::Enum { tag: Some(tag), .. } => self.not_doubtful(&tag),
+            Kind::Sou { tag: Some(tag), .. } | Kind::Enum { tag: Some(tag), .. } => {
+                self.require_not_doubtful(&tag)
+            }
             _ => Ok(()),
         }
     }

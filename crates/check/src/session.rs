@@ -15,18 +15,18 @@ use probes::{Attributes, Catalog, Pattern, ProbeInfo, Version};
 use syntax::Libraries;
 use types::{Kind, TagKind, TypeId, Types};
 
-use crate::Sees;
-use crate::args::ArgsOf;
+use crate::MatchFilter;
+use crate::args::ArgsContext;
+use crate::attributes::PragmaAttributes;
 use crate::columns::Column;
+use crate::deferred::DeferralState;
 use crate::inline::InlineInfo;
-use crate::library::Waiting;
+use crate::library::UnusedItems;
 use crate::program::{Clause, Expr, Repr, Scope, VarId};
-use crate::promise::Said;
 use crate::recovery::Recovery;
 use crate::symbols::Symbols;
 use crate::tables;
-use crate::translate::{Stored, Translator};
-use crate::wait::Waits;
+use crate::translate::{StoredTranslation, Translator};
 
 /// The inputs of checking.
 pub struct Context<'a> {
@@ -93,27 +93,27 @@ pub struct Facts {
     /// The type of the floating-point unit.
     pub fputypes: &'static str,
     /// MHz of each CPU.
-    pub clocks: ClocksOf,
+    pub clocks: ClocksReader,
 }
 
 /// A function that returns the clock of each CPU. It takes long on a machine with many CPUs.
 #[derive(Clone, Copy, Debug)]
-pub struct ClocksOf(pub fn() -> Vec<i32>);
+pub struct ClocksReader(pub fn() -> Vec<i32>);
 
-impl Default for ClocksOf {
+impl Default for ClocksReader {
     fn default() -> Self {
         Self(Vec::new)
     }
 }
 
-impl PartialEq for ClocksOf {
+impl PartialEq for ClocksReader {
     /// There is only one machine, so all values are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for ClocksOf {}
+impl Eq for ClocksReader {}
 
 /// A function that returns [`Facts`].
 #[derive(Clone, Copy, Debug)]
@@ -151,9 +151,9 @@ impl Default for Options {
 
 /// An error has been reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wrong;
+pub(crate) struct ErrorReported;
 
-pub(crate) type Checks<T> = Result<T, Wrong>;
+pub(crate) type CheckResult<T> = Result<T, ErrorReported>;
 
 /// What is known about a variable's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ pub(crate) struct VarInfo {
     /// Type (for messages and conversions) and column of each key.
     pub(crate) key: Option<Vec<(TypeId, Column)>>,
     /// Set if it holds a translated pointer; then `ty` is `<DYN>`.
-    pub(crate) translated: Option<Stored>,
+    pub(crate) translated: Option<StoredTranslation>,
 }
 
 impl VarInfo {
@@ -209,34 +209,34 @@ pub(crate) struct ClauseState {
 
 pub(crate) struct Checker<'a> {
     pub(crate) cx: &'a Context<'a>,
-    pub(crate) sees: Sees<'a>,
+    pub(crate) sees: MatchFilter<'a>,
     pub(crate) types: &'a Types,
     pub(crate) sink: &'a mut Sink,
     pub(crate) strsize: u32,
     pub(crate) vars: Vec<VarInfo>,
     pub(crate) var_names: HashMap<(Scope, String), VarId>,
     pub(crate) aggs: Vec<AggInfo>,
-    /// Aggregations by name; `None` for those whose first use was wrong.
+    /// Aggregations by name; `None` if the first use was an error.
     pub(crate) agg_names: HashMap<String, Option<AggId>>,
-    /// Aggregations whose first use was wrong, in order.
+    /// Aggregations whose first use was an error, in order.
     pub(crate) bad_aggs: Vec<String>,
     /// Enumerators that the programs declare.
     pub(crate) enumerators: HashSet<String>,
     pub(crate) inlines: HashMap<String, InlineInfo>,
-    /// So many uses of inlines that are no constants.
+    /// Number of uses of inlines that are not constant.
     pub(crate) expansions: u32,
     pub(crate) translators: Vec<Translator>,
-    /// Their numbers, by the tag of what they make.
+    /// Indexes of translators, by the tag of the type that they produce.
     pub(crate) translators_by_tag: HashMap<Option<Arc<str>>, Vec<usize>>,
-    /// Names that stand for expressions while a stored tree is checked; only the last ones are seen.
+    /// Names bound to expressions while a stored tree is checked. Only the last set is visible.
     pub(crate) bound: Vec<HashMap<String, Expr>>,
     pub(crate) next_bound: u32,
-    /// Of libraries, not used so far.
-    pub(crate) waiting: Waiting<'a>,
+    /// Items of libraries that have not been used yet.
+    pub(crate) library_items: UnusedItems<'a>,
     /// Attributes and versions that pragmas set.
-    pub(crate) said: Said,
+    pub(crate) pragmas: PragmaAttributes,
     /// Nonzero while uses do not count for the clause that contains them.
-    pub(crate) held: u32,
+    pub(crate) suspended: u32,
     /// Nesting of inlines in inlines.
     pub(crate) depth: u32,
     /// Probes that descriptions match. Many clauses have the same description, which may match all
@@ -244,13 +244,13 @@ pub(crate) struct Checker<'a> {
     pub(crate) matched: HashMap<Pattern, Rc<[ProbeInfo]>>,
     pub(crate) clauses: Vec<Clause>,
     pub(crate) clause: ClauseState,
-    pub(crate) args: ArgsOf,
-    pub(crate) waits: Waits,
+    pub(crate) args: ArgsContext,
+    pub(crate) deferral: DeferralState,
     pub(crate) recovery: Recovery,
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(cx: &'a Context<'a>, sees: Sees<'a>, sink: &'a mut Sink) -> Self {
+    pub(crate) fn new(cx: &'a Context<'a>, sees: MatchFilter<'a>, sink: &'a mut Sink) -> Self {
         let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
         cx.types.set_strsize(u64::from(strsize));
         let recovery = Recovery::new(sink);
@@ -272,9 +272,9 @@ impl<'a> Checker<'a> {
             translators_by_tag: HashMap::new(),
             bound: Vec::new(),
             next_bound: 0,
-            waiting: Waiting::new(cx.libraries.parsed()),
-            said: Said::default(),
-            held: 0,
+            library_items: UnusedItems::new(cx.libraries.parsed()),
+            pragmas: PragmaAttributes::default(),
+            suspended: 0,
             depth: 0,
             clauses: Vec::new(),
             clause: ClauseState {
@@ -283,17 +283,17 @@ impl<'a> Checker<'a> {
                 attributes: Attributes::STABLE,
                 destructive: false,
             },
-            args: ArgsOf::default(),
-            waits: Waits::default(),
+            args: ArgsContext::default(),
+            deferral: DeferralState::default(),
             recovery,
             matched: HashMap::new(),
         }
     }
 
     /// Reports an error.
-    pub(crate) fn fail<T>(&mut self, tag: Tag, span: Span, message: impl Into<String>) -> Checks<T> {
+    pub(crate) fn fail<T>(&mut self, tag: Tag, span: Span, message: impl Into<String>) -> CheckResult<T> {
         self.sink.error(tag, span, message);
-        Err(Wrong)
+        Err(ErrorReported)
     }
 
     /// Reports an error, with a hint if there is one.
@@ -303,17 +303,17 @@ impl<'a> Checker<'a> {
         span: Span,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Checks<T> {
+    ) -> CheckResult<T> {
         let mut diagnostic = Diagnostic::new(tag, span, message);
         if let Some(help) = help {
             diagnostic = diagnostic.with_help(help);
         }
         self.sink.push(diagnostic);
-        Err(Wrong)
+        Err(ErrorReported)
     }
 
     /// Reports valid D that this version does not support.
-    pub(crate) fn unsupported<T>(&mut self, span: Span, what: impl std::fmt::Display) -> Checks<T> {
+    pub(crate) fn unsupported<T>(&mut self, span: Span, what: impl std::fmt::Display) -> CheckResult<T> {
         self.fail(Tag::D_UNSUPPORTED, span, format!("{what} is not supported yet"))
     }
 
@@ -359,7 +359,7 @@ impl<'a> Checker<'a> {
         self.agg_names.get(name).copied().flatten()
     }
 
-    /// The first use of this aggregation was wrong.
+    /// Marks an aggregation whose first use is an error.
     pub(crate) fn is_bad_agg(&self, name: &str) -> bool {
         matches!(self.agg_names.get(name), Some(None))
     }
@@ -378,7 +378,7 @@ impl<'a> Checker<'a> {
         id
     }
 
-    /// Advice for a global name that is not there.
+    /// A hint for an undefined global name.
     pub(crate) fn near_name(&self, wrong: &str) -> Option<String> {
         if !self.sink.may_suggest() {
             return None;
@@ -394,7 +394,7 @@ impl<'a> Checker<'a> {
         nearest(wrong, words).map(did_you_mean)
     }
 
-    /// Advice for a `self->` or `this->` name that is not there.
+    /// A hint for an undefined `self->` or `this->` name.
     pub(crate) fn near_var(&self, scope: Scope, wrong: &str) -> Option<String> {
         if !self.sink.may_suggest() {
             return None;
@@ -416,7 +416,7 @@ impl<'a> Checker<'a> {
         nearest(wrong, names.iter().map(String::as_str)).map(|n| did_you_mean(&format!("{keyword}{n}")))
     }
 
-    /// Advice for a member of a struct or union that is not there.
+    /// A hint for an unknown member of a struct or union.
     pub(crate) fn near_member(&self, ty: TypeId, wrong: &str) -> Option<String> {
         if !self.sink.may_suggest() {
             return None;
@@ -425,7 +425,7 @@ impl<'a> Checker<'a> {
         nearest(wrong, names.iter().map(|n| &**n)).map(did_you_mean)
     }
 
-    /// Advice for a type that the program does not have.
+    /// A hint for a type that the program does not define.
     pub(crate) fn near_own_type(&self, wrong: &str) -> Option<String> {
         if !self.sink.may_suggest() {
             return None;

@@ -14,7 +14,7 @@ use syntax::ast;
 use types::{TypeId, Types};
 
 use crate::program::{Arith, Builtin, Expr, ExprKind};
-use crate::session::{Checker, Checks, did_you_mean};
+use crate::session::{CheckResult, Checker, did_you_mean};
 
 /// Access to the kernel's symbol table. Nothing is read before the first query.
 pub trait Symbols {
@@ -80,7 +80,7 @@ impl Checker<'_> {
         module: Option<&ast::Name>,
         name: &ast::Name,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         match self.find_symbol(module, name, span)? {
             Symbol::Constant(ty, value) => Ok(self.int(value, ty, span)),
             Symbol::Object(addr, Some(ty)) => {
@@ -98,7 +98,7 @@ impl Checker<'_> {
         name: &ast::Name,
         ty: &str,
         span: Span,
-    ) -> Checks<T> {
+    ) -> CheckResult<T> {
         let full = full_name(module, name);
         let cast = if ty == "int" { format!(" or (int){full}") } else { String::new() };
         let message = format!(
@@ -113,7 +113,7 @@ impl Checker<'_> {
         module: Option<&ast::Name>,
         name: &ast::Name,
         span: Span,
-    ) -> Checks<Option<Expr>> {
+    ) -> CheckResult<Option<Expr>> {
         match self.find_symbol(module, name, span)? {
             Symbol::Object(addr, None) => Ok(Some(addr)),
             Symbol::Object(_, Some(_)) | Symbol::Constant(..) => Ok(None),
@@ -128,7 +128,7 @@ impl Checker<'_> {
         addr: Expr,
         (module, name): (Option<&ast::Name>, &ast::Name),
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         if self.types.is_string(to) {
             return Ok(self.load_string(addr, span));
         }
@@ -146,7 +146,7 @@ impl Checker<'_> {
         module: Option<&ast::Name>,
         name: &ast::Name,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         match self.find_symbol(module, name, span)? {
             Symbol::Constant(..) => {
                 self.fail(Tag::D_ADDROF_LVAL, span, "unacceptable operand for unary & operator")
@@ -158,7 +158,12 @@ impl Checker<'_> {
         }
     }
 
-    fn find_symbol(&mut self, module: Option<&ast::Name>, name: &ast::Name, span: Span) -> Checks<Symbol> {
+    fn find_symbol(
+        &mut self,
+        module: Option<&ast::Name>,
+        name: &ast::Name,
+        span: Span,
+    ) -> CheckResult<Symbol> {
         self.uses("external symbol", &full_name(module, name), probes::Attributes::PRIVATE, span);
         let scope = module.map(|m| m.text.as_str());
         let word = name.text.as_str();
@@ -200,7 +205,7 @@ impl Checker<'_> {
     }
 
     /// The address of this CPU's copy.
-    fn this_cpu_address(&mut self, first: Expr, span: Span) -> Checks<Expr> {
+    fn this_cpu_address(&mut self, first: Expr, span: Span) -> CheckResult<Expr> {
         let long = TypeId::ULONG;
         let table = match self.cx.symbols.address(None, "__per_cpu_offset") {
             Ok((table, _)) => self.int(table as i64, long, span),

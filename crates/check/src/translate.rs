@@ -1,12 +1,15 @@
-//! Translators: one type seen as another, member by member.
+//! Translators: view a value of one type as another type, member by member.
 //!
-//! `xlate <out *> (value)` gives no object: it gives a value that remembers its translator ([`ExprKind::Xlated`], of type
-//! `<DYN>`), and `->member` on it is the member's expression with the value in the place of the translator's name. The
-//! decision that shapes it: a member's expression stays a tree until a script uses that member, and is typed then,
-//! against the types of the kernel that runs. So a translator may name what this kernel does not have, and only who asks
-//! for that member hears of it; and what nobody asks for costs nothing.
+//! `xlate <out *> (value)` does not create an object. It creates a value that remembers its
+//! translator ([`ExprKind::Xlated`], of type `<DYN>`). `->member` on such a value is the member's
+//! expression with the value substituted for the translator's parameter. The main design decision:
+//! a member's expression stays a tree until a script uses the member, and is typed only then,
+//! against the types of the running kernel. So a translator may use types and members that this
+//! kernel does not have: only a script that uses the affected member gets an error. And an unused
+//! member costs nothing.
 //!
-//! A variable can hold a translated pointer: it keeps the value that is translated, and remembers the translator.
+//! A variable can hold a translated pointer. It stores the value to translate, and remembers the
+//! translator.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,7 +20,7 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::program::{Expr, ExprKind, Place, Repr, VarId};
-use crate::session::{Checker, Checks, VarType, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 
 /// A translator.
 #[derive(Clone, Debug)]
@@ -34,7 +37,7 @@ pub(crate) struct Translator {
 
 /// What is known of a variable that holds a translated pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct StoredTranslation {
     /// The translator of the pointer, then that of the translated value if that is itself
     /// translated, and so on. The flag is true if the translator yields a pointer.
     chain: Vec<(usize, bool)>,
@@ -66,13 +69,14 @@ impl Checker<'_> {
         out
     }
 
-    /// What a name of a translator or inline is bound to, here.
+    /// The expression to which a name of a translator or inline is bound here.
     pub(crate) fn bound_name(&self, name: &str) -> Option<&Expr> {
         self.bound.last()?.get(name)
     }
 
-    /// A value that is used more than once: computed once, by the [`ExprKind::Let`] that [`Checker::within`] makes of the
-    /// second result. What costs nothing to say again has none.
+    /// Binds a value that is used more than once. The second result is the value to compute first;
+    /// [`Checker::within`] makes an [`ExprKind::Let`] of it. It is `None` if computing the value
+    /// again costs nothing.
     pub(crate) fn bind(&mut self, e: Expr) -> (Expr, Option<(u32, Box<Expr>)>) {
         let (ty, span) = (e.ty, e.span);
         match e.kind {
@@ -132,10 +136,10 @@ impl Checker<'_> {
     /// Checks a translator definition.
     pub(crate) fn translator(&mut self, t: &ast::Translator) {
         // The types that a definition names do not count as used.
-        let (_, _): (Checks<()>, _) = self.promise_of(|c| c.define_translator(t));
+        let (_, _): (CheckResult<()>, _) = self.collect_attributes(|c| c.define_translator(t));
     }
 
-    fn define_translator(&mut self, t: &ast::Translator) -> Checks<()> {
+    fn define_translator(&mut self, t: &ast::Translator) -> CheckResult<()> {
         let output = self.type_name(&t.output)?;
         let name = self.name(output);
         if !self.types.is_sou(output) {
@@ -144,7 +148,7 @@ impl Checker<'_> {
         }
         if self.types.size(output).is_none() {
             let message = format!("incomplete struct/union/enum {name}");
-            self.not_doubtful_type(output)?;
+            self.require_type_not_doubtful(output)?;
             let help = self.near_tag(output);
             return self.fail_with(Tag::D_XLATE_SOU, t.output.span, message, help);
         }
@@ -160,10 +164,10 @@ impl Checker<'_> {
             if self.types.member(output, word).is_none() {
                 let help = self.near_member(output, word);
                 let message = format!("translator member {word} is not a member of {name}");
-                let _: Checks<()> = self.fail_with(Tag::D_XLATE_MEMB, m.name.span, message, help);
+                let _: CheckResult<()> = self.fail_with(Tag::D_XLATE_MEMB, m.name.span, message, help);
             } else if members.iter().any(|(n, _)| n == word) {
                 let message = format!("translator member {word} has already been defined");
-                let _: Checks<()> = self.fail(Tag::D_XLATE_REDECL, m.name.span, message);
+                let _: CheckResult<()> = self.fail(Tag::D_XLATE_REDECL, m.name.span, message);
             } else {
                 members.push((word.to_string(), Rc::new(m.value.clone())));
             }
@@ -172,14 +176,14 @@ impl Checker<'_> {
         let (tag, number) = (self.tag_of(output), self.translators.len());
         self.translators_by_tag.entry(tag).or_default().push(number);
         self.translators.push(Translator { output, input, name, members, span: t.span });
-        self.members_fit(t, input);
+        self.check_member_types(t, input);
         Ok(())
     }
 
     /// Checks the type of each member of a program's own translator, used or not. Other errors in a
     /// member are reported where it is used: the member may name variables that are assigned later,
     /// or types that this kernel does not have.
-    fn members_fit(&mut self, t: &ast::Translator, input: TypeId) {
+    fn check_member_types(&mut self, t: &ast::Translator, input: TypeId) {
         if self.cx.map.kind(t.span.file) == SourceKind::Library {
             return;
         }
@@ -188,7 +192,7 @@ impl Checker<'_> {
             let before = self.mark();
             let input = self.unknown(input, t.input.span);
             let whole = self.translated(translator, false, input, m.name.span);
-            let _: Checks<Expr> = self.translated_member(whole, &m.name, m.name.span);
+            let _: CheckResult<Expr> = self.translated_member(whole, &m.name, m.name.span);
             let wrong = self.roll_back(&before);
             let Some(fault) = wrong.into_iter().find(|d| d.tag == Tag::D_XLATE_INCOMPAT) else { continue };
             self.sink.push(fault);
@@ -200,7 +204,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The translator from a type: of that very type, else of one that such a value can be assigned to.
+    /// The translator for a type: one from exactly this type, otherwise one from a type that this
+    /// type can be assigned to.
     pub(crate) fn find_translator(&self, output: TypeId, input: TypeId) -> Option<usize> {
         let all = || self.translators_to(output);
         all()
@@ -209,14 +214,14 @@ impl Checker<'_> {
             .map(|(i, _)| i)
     }
 
-    /// Translators that make a type, with their numbers.
+    /// The translators that produce a type, with their indexes.
     fn translators_to(&self, output: TypeId) -> impl Iterator<Item = (usize, &Translator)> {
         let numbers = self.translators_by_tag.get(&self.tag_of(output)).map_or(&[][..], Vec::as_slice);
         let all = numbers.iter().filter_map(|i| Some((*i, self.translators.get(*i)?)));
         all.filter(move |(_, t)| self.types.compatible(t.output, output))
     }
 
-    /// The tag of a struct or union: compatible ones have the same.
+    /// The tag of a struct or union. Compatible types have equal tags.
     pub(crate) fn tag_of(&self, ty: TypeId) -> Option<Arc<str>> {
         match self.types.base_kind(ty) {
             Kind::Sou { tag, .. } => tag,
@@ -225,7 +230,7 @@ impl Checker<'_> {
     }
 
     /// `xlate <type> (operand)`.
-    pub(crate) fn xlate(&mut self, ty: &ast::TypeName, operand: &ast::Expr, span: Span) -> Checks<Expr> {
+    pub(crate) fn xlate(&mut self, ty: &ast::TypeName, operand: &ast::Expr, span: Span) -> CheckResult<Expr> {
         let to = self.type_name(ty)?;
         let input = self.expr(operand)?;
         let (output, pointer) = match self.types.base_kind(to) {
@@ -240,7 +245,7 @@ impl Checker<'_> {
         let input = if sou { input } else { self.rvalue(input)? };
         let from = self.translated_type(&input);
         let Some(translator) = self.find_translator(output, from) else {
-            self.not_doubtful_type(output)?;
+            self.require_type_not_doubtful(output)?;
             let message = format!("cannot translate from \"{}\" to \"{}\"", self.name(from), self.name(to));
             return self.fail(Tag::D_XLATE_NONE, span, message);
         };
@@ -271,7 +276,7 @@ impl Checker<'_> {
     }
 
     /// Reports an error if an operand is a translated value.
-    pub(crate) fn not_dynamic(&mut self, operands: &[&Expr], text: &str, span: Span) -> Checks<()> {
+    pub(crate) fn reject_dynamic(&mut self, operands: &[&Expr], text: &str, span: Span) -> CheckResult<()> {
         let Some(e) = operands.iter().find(|e| matches!(e.kind, ExprKind::Xlated { .. })) else {
             return Ok(());
         };
@@ -282,7 +287,7 @@ impl Checker<'_> {
     }
 
     /// A member of a translated value: the translator's expression for it.
-    pub(crate) fn translated_member(&mut self, e: Expr, name: &ast::Name, span: Span) -> Checks<Expr> {
+    pub(crate) fn translated_member(&mut self, e: Expr, name: &ast::Name, span: Span) -> CheckResult<Expr> {
         let ExprKind::Xlated { translator, input, .. } = e.kind else { return Ok(e) };
         let t = &self.translators[translator];
         let (output, argument, file) = (t.output, t.name.clone(), t.span.file);
@@ -300,12 +305,12 @@ impl Checker<'_> {
         let (input, outer) = self.bind(*input);
         let library = self.cx.map.kind(file) == SourceKind::Library;
         let outside = self.sink.divert();
-        // A member promises what the translator does, whatever that reads.
-        let (out, _) = self.promise_of(|c| {
+        // A member has the stability of the translator, whatever it reads.
+        let (out, _) = self.collect_attributes(|c| {
             c.with_bound(HashMap::from([(argument, input)]), |c| {
                 let mut value = c.expr(&value)?;
                 if library {
-                    // What its reader then does wrong with it is said where it is used.
+                    // Later errors in using the value are reported at the use.
                     value.span = span;
                 }
                 c.member_value(value, member.ty, word)
@@ -313,7 +318,8 @@ impl Checker<'_> {
         });
         let inside = self.sink.restore(outside);
         for d in inside.into_sorted() {
-            // Who uses the member is to blame, or the kernel; not a library that the reader did not write.
+            // The error is reported at the use of the member, or blames the kernel. A library that
+            // the user did not write is not blamed.
             let d = match library {
                 true => Diagnostic {
                     span: Some(span),
@@ -342,7 +348,7 @@ impl Checker<'_> {
     }
 
     /// The value of a member's expression, converted to the member's type.
-    fn member_value(&mut self, value: Expr, ty: TypeId, word: &str) -> Checks<Expr> {
+    fn member_value(&mut self, value: Expr, ty: TypeId, word: &str) -> CheckResult<Expr> {
         if self.is_translated_to(&value, ty) {
             return Ok(value);
         }
@@ -391,9 +397,9 @@ impl Checker<'_> {
         id: VarId,
         value: Expr,
         span: Span,
-    ) -> Checks<Expr> {
+    ) -> CheckResult<Expr> {
         let ty = self.translated_type(&value);
-        let ExprKind::Xlated { translator, pointer, input } = value.kind else { return Err(Wrong) };
+        let ExprKind::Xlated { translator, pointer, input } = value.kind else { return Err(ErrorReported) };
         if !pointer {
             self.poison(id);
             let message = "operator = operands cannot be of dynamic type";
@@ -414,7 +420,7 @@ impl Checker<'_> {
             let help = "an element of an associative array is a copy, which the pointer would outlive";
             return self.fail_with(Tag::D_OP_DYN, span, message, Some(help.into()));
         }
-        let stored = Stored { chain, ty: input.ty, object };
+        let stored = StoredTranslation { chain, ty: input.ty, object };
         let input = match input.kind {
             ExprKind::Deref { addr, user } if object => {
                 let ty = match user {
@@ -436,7 +442,7 @@ impl Checker<'_> {
                 var.ty = VarType::Known(TypeId::DYN, repr);
                 var.translated = Some(stored.clone());
             }
-            VarType::Poisoned => return Err(Wrong),
+            VarType::Poisoned => return Err(ErrorReported),
             VarType::Known(old, _) if self.var_info(id).translated.as_ref() != Some(&stored) => {
                 let old = match &self.var_info(id).translated {
                     Some(stored) => self.stored_type(stored),
@@ -451,13 +457,13 @@ impl Checker<'_> {
             }
             VarType::Known(..) => {}
         }
-        let kept = input.ty;
+        let input_type = input.ty;
         let kind = ExprKind::Assign(place, Box::new(input));
-        Ok(self.kept(&stored, Expr { kind, ty: kept, span }))
+        Ok(self.stored_pointer(&stored, Expr { kind, ty: input_type, span }))
     }
 
     /// The value of a statement. A translated value is only allowed if it was stored.
-    pub(crate) fn assigned_translated(&mut self, value: Expr, span: Span) -> Checks<Expr> {
+    pub(crate) fn assigned_translated(&mut self, value: Expr, span: Span) -> CheckResult<Expr> {
         let ExprKind::Xlated { input, .. } = value.kind else { return Ok(value) };
         let mut stored = *input;
         while let ExprKind::Xlated { input, .. } | ExprKind::Deref { addr: input, .. } = stored.kind {
@@ -471,7 +477,7 @@ impl Checker<'_> {
     }
 
     /// The translated pointer that a variable holds.
-    fn kept(&self, stored: &Stored, value: Expr) -> Expr {
+    fn stored_pointer(&self, stored: &StoredTranslation, value: Expr) -> Expr {
         let span = value.span;
         let input = match stored.object {
             false => Expr { ty: stored.ty, ..value },
@@ -500,19 +506,19 @@ impl Checker<'_> {
             None => read,
             Some(stored) => {
                 let ty = if stored.object { self.types.pointer(stored.ty) } else { stored.ty };
-                self.kept(stored, Expr { ty, ..read })
+                self.stored_pointer(stored, Expr { ty, ..read })
             }
         }
     }
 
     /// The type of a stored translated pointer.
-    pub(crate) fn stored_type(&self, stored: &Stored) -> TypeId {
+    pub(crate) fn stored_type(&self, stored: &StoredTranslation) -> TypeId {
         let output = stored.chain.first().and_then(|(t, _)| self.translators.get(*t)).map(|t| t.output);
         self.types.pointer(output.unwrap_or(TypeId::VOID))
     }
 
     /// Assignment of the constant 0 to a variable that holds a translated pointer.
-    pub(crate) fn forget_translated(&self, place: Place, id: VarId, value: &Expr) -> Option<ExprKind> {
+    pub(crate) fn clear_translated(&self, place: Place, id: VarId, value: &Expr) -> Option<ExprKind> {
         let stored = self.var_info(id).translated.clone()?;
         (value.as_const() == Some(0)).then_some(())?;
         if matches!(place, Place::Elem(..)) {
@@ -526,7 +532,8 @@ impl Checker<'_> {
         Some(ExprKind::Assign(place, Box::new(zero)))
     }
 
-    /// `defined(type)`, `defined(type, member.member)`: 1 or 0 by the types of the program and of the kernel that runs.
+    /// `defined(type)`, `defined(type, member.member)`: 1 or 0 according to the types of the
+    /// program and of the running kernel.
     pub(crate) fn defined(&mut self, ty: &ast::TypeName, path: &[ast::Name], span: Span) -> Expr {
         let outside = self.sink.divert();
         let found = self.type_name(ty);

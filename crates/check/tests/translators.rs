@@ -52,7 +52,7 @@ fn release() -> String {
 /// Two packages, so that the lookup of CPUs is not a constant.
 fn facts() -> Facts {
     let cpus = vec![(0, 0), (0, 0), (1, 1), (1, 1)];
-    let clocks = check::ClocksOf(|| vec![2000, 2000, 3000, 3000]);
+    let clocks = check::ClocksReader(|| vec![2000, 2000, 3000, 3000]);
     Facts { boottime: 1, pagesize: 4096, cpus, processor_type: "x86_64", clocks, ..Facts::default() }
 }
 
@@ -217,13 +217,16 @@ fn each_alternative_is_selected_by_some_kernel() {
     let files: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(files.len() >= 4);
     for question in tests_of_types() {
-        let mut said = [Vec::new(), Vec::new()];
+        let mut choices = [Vec::new(), Vec::new()];
         for file in &files {
             let Some(answer) = results(file).get(&question).copied() else {
                 panic!("{} does not say {question}", file.display());
             };
-            said[usize::from(answer)].push(file.file_name().unwrap().to_owned());
+            choices[usize::from(answer)].push(file.file_name().unwrap().to_owned());
         }
-        assert!(!said[0].is_empty() && !said[1].is_empty(), "{question} is the same everywhere: {said:?}");
+        assert!(
+            !choices[0].is_empty() && !choices[1].is_empty(),
+            "{question} is the same everywhere: {choices:?}"
+        );
     }
 }

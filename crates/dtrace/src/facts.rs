@@ -208,7 +208,7 @@ pub(crate) fn of_machine() -> check::Facts {
         cpus: cpus.collect(),
         processor_type: std::env::consts::ARCH,
         fputypes: if cfg!(target_arch = "x86_64") { "i387 compatible" } else { "" },
-        clocks: check::ClocksOf(clocks),
+        clocks: check::ClocksReader(clocks),
     }
 }
 

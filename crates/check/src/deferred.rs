@@ -10,13 +10,13 @@ use std::collections::HashSet;
 use diagnostics::{Span, Tag};
 use syntax::ast;
 
-use crate::args::Described;
+use crate::args::DescriptionMatch;
 use crate::program::Scope;
-use crate::session::{Checker, Checks, Wrong};
+use crate::session::{CheckResult, Checker, ErrorReported};
 
 /// The state of deferring clauses.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct DeferralState {
     /// Variables (with a scope) and aggregations that a deferred clause would define.
     names: HashSet<(Option<Scope>, String)>,
     /// True if the current clause has no probes and can be deferred.
@@ -31,38 +31,39 @@ impl Checker<'_> {
         &mut self,
         clause: &ast::Clause,
         program: usize,
-        described: Vec<Described>,
+        described: Vec<DescriptionMatch>,
     ) {
         let before = self.mark();
-        (self.waits.may, self.waits.does) = (true, false);
+        (self.deferral.may, self.deferral.does) = (true, false);
         self.clause_with(clause, program, described);
-        self.waits.may = false;
-        if !self.waits.does {
+        self.deferral.may = false;
+        if !self.deferral.does {
             return;
         }
         let begun = self.forget(&before);
-        self.waits.names.extend(begun);
+        self.deferral.names.extend(begun);
     }
 
-    /// The clause in hand cannot be checked without probes: true if it can wait for some.
-    pub(crate) fn waits(&mut self) -> bool {
-        self.waits.does |= self.waits.may;
-        self.waits.may
+    /// Called when the current clause cannot be checked without probes. Returns true if it can be
+    /// deferred.
+    pub(crate) fn defer_clause(&mut self) -> bool {
+        self.deferral.does |= self.deferral.may;
+        self.deferral.may
     }
 
     /// Fails for a name that a deferred clause would define.
-    pub(crate) fn begins_later(
+    pub(crate) fn require_not_deferred(
         &mut self,
         tag: Tag,
         scope: Option<Scope>,
         name: &str,
         span: Span,
-    ) -> Checks<()> {
-        if !self.waits.names.contains(&(scope, name.to_string())) {
+    ) -> CheckResult<()> {
+        if !self.deferral.names.contains(&(scope, name.to_string())) {
             return Ok(());
         }
-        if self.waits() {
-            return Err(Wrong);
+        if self.defer_clause() {
+            return Err(ErrorReported);
         }
         let prefix = scope.map_or("@", Scope::prefix);
         let message =

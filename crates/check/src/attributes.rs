@@ -86,7 +86,7 @@ fn row<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
 
 /// Attributes and versions that pragmas set.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct PragmaAttributes {
     attributes: HashMap<String, Attributes>,
     versions: HashMap<String, Version>,
     /// Identifiers that a pragma of the current program names before their declaration.
@@ -95,14 +95,14 @@ pub(crate) struct Said {
 
 impl Checker<'_> {
     /// True for an identifier that is newer than the version of D that the user selected.
-    pub(crate) fn is_too_young(&self, word: &str) -> bool {
-        self.too_young(word).is_some()
+    pub(crate) fn is_too_new(&self, word: &str) -> bool {
+        self.version_error(word).is_some()
     }
 
     /// The message for an identifier that is too new.
-    pub(crate) fn too_young(&self, word: &str) -> Option<String> {
+    pub(crate) fn version_error(&self, word: &str) -> Option<String> {
         let wanted = self.cx.options.version?;
-        let version = self.said.versions.get(word).copied().or_else(|| row(VERSIONS, word))?;
+        let version = self.pragmas.versions.get(word).copied().or_else(|| row(VERSIONS, word))?;
         (version > wanted)
             .then(|| format!("`{word}` came with D {version}; the option version asks for {wanted}"))
     }
@@ -113,7 +113,7 @@ impl Checker<'_> {
         self.uses(kind, word, attributes, span);
     }
 
-    /// A type is named: those of the kernel promise nothing.
+    /// Records the use of a type. Types of the kernel are Private.
     pub(crate) fn uses_type(&mut self, ty: TypeId, span: Span) {
         if self.types.is_from_kernel(ty) {
             let name = self.name(ty);
@@ -124,7 +124,7 @@ impl Checker<'_> {
     /// Records the use of something with these attributes.
     pub(crate) fn uses(&mut self, kind: &str, word: &str, attributes: Attributes, span: Span) {
         self.clause.attributes = self.clause.attributes.min(attributes);
-        let Some(least) = self.cx.options.amin.filter(|_| self.held == 0) else { return };
+        let Some(least) = self.cx.options.amin.filter(|_| self.suspended == 0) else { return };
         if !attributes.at_least(least) {
             let call = if kind.ends_with("function") { "( )" } else { "" };
             let message =
@@ -134,17 +134,17 @@ impl Checker<'_> {
     }
 
     /// Runs `f`, and returns the attributes of what it used instead of adding them to the clause.
-    pub(crate) fn promise_of<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> (T, Attributes) {
+    pub(crate) fn collect_attributes<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> (T, Attributes) {
         let outside = std::mem::replace(&mut self.clause.attributes, Attributes::STABLE);
-        self.held += 1;
+        self.suspended += 1;
         let out = f(self);
-        self.held -= 1;
+        self.suspended -= 1;
         (out, std::mem::replace(&mut self.clause.attributes, outside))
     }
 
     /// The attributes that a pragma gives to an identifier.
     pub(crate) fn pragma_attributes(&self, word: &str) -> Option<Attributes> {
-        self.said.attributes.get(word).copied()
+        self.pragmas.attributes.get(word).copied()
     }
 
     /// Processes the pragmas of libraries, before anything is checked.
@@ -154,12 +154,12 @@ impl Checker<'_> {
             match &pragma.kind {
                 PragmaKind::Attributes { triple, subject: AttributeSubject::Ident(name) } => {
                     if let Some(attributes) = self.triple(triple, pragma.span) {
-                        self.said.attributes.insert(name.text.clone(), attributes);
+                        self.pragmas.attributes.insert(name.text.clone(), attributes);
                     }
                 }
                 PragmaKind::Binding { version, name } => {
                     if let Some(version) = self.version(version, pragma.span) {
-                        self.said.versions.insert(name.text.clone(), version);
+                        self.pragmas.versions.insert(name.text.clone(), version);
                     }
                 }
                 _ => {}
@@ -183,16 +183,16 @@ impl Checker<'_> {
                         }
                     }
                     AttributeSubject::Ident(name) => {
-                        if self.may_change("attributes", name) {
-                            self.said.attributes.insert(name.text.clone(), attributes);
+                        if self.may_set("attributes", name) {
+                            self.pragmas.attributes.insert(name.text.clone(), attributes);
                         }
                     }
                 }
             }
             PragmaKind::Binding { version, name } => {
                 let Some(version) = self.version(version, pragma.span) else { return };
-                if self.may_change("binding", name) {
-                    self.said.versions.insert(name.text.clone(), version);
+                if self.may_set("binding", name) {
+                    self.pragmas.versions.insert(name.text.clone(), version);
                 }
             }
         }
@@ -225,7 +225,7 @@ impl Checker<'_> {
 
     /// True if a pragma may set attributes of this identifier: the program declares it, before or
     /// after the pragma.
-    fn may_change(&mut self, pragma: &'static str, name: &Name) -> bool {
+    fn may_set(&mut self, pragma: &'static str, name: &Name) -> bool {
         let word = name.text.as_str();
         // The pragma refers to the next translator.
         if word == "translator" {
@@ -238,17 +238,17 @@ impl Checker<'_> {
             self.out_of_scope(pragma, word, name.span);
             return false;
         }
-        self.said.open.push((word.to_string(), pragma, name.span));
+        self.pragmas.open.push((word.to_string(), pragma, name.span));
         true
     }
 
     /// Reports pragmas of the current program whose identifier is never declared.
     pub(crate) fn unused_pragmas(&mut self) {
-        for (word, pragma, span) in std::mem::take(&mut self.said.open) {
+        for (word, pragma, span) in std::mem::take(&mut self.pragmas.open) {
             let known = self.inlines.contains_key(&word)
                 || self.var(Scope::Global, &word).is_some()
                 || self.types.is_declared(&word);
-            if !known && self.not_doubtful(&word).is_ok() {
+            if !known && self.require_not_doubtful(&word).is_ok() {
                 let message = format!("unused #pragma {pragma}");
                 let help = format!("the program declares no `{word}`");
                 let d = Diagnostic::new(Tag::D_PRAGMA_UNUSED, span, message).with_help(help);
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_speak_of_words_that_there_are() {
+    fn attribute_and_version_tables_name_existing_identifiers() {
         let words = ATTRIBUTES.iter().map(|(w, _)| w).chain(VERSIONS.iter().map(|(w, _)| w));
         for word in words {
             assert!(tables::variable(word).is_some() || tables::function(word).is_some(), "{word}");
