@@ -1,26 +1,27 @@
-//! Firings of clocks that were due and that no program served.
+//! Counting the firings of clocks that were due and that no program served.
 //!
-//! The kernel holds clocks back, and counts nowhere what it held back: that of an idle CPU after some hundred firings, that of a virtual
-//! CPU while its host runs something else, and each while another program runs on its CPU. So a clock's program counts the firings that
-//! it serves, first of all and whatever the session's state, in a word for each CPU ([`bpf::routines::count_served`]). How many were
-//! due is known: the kernel's timer counts whole periods of the monotonic clock from the moment at which the event was started on
-//! its CPU.
+//! The kernel delays or skips timer interrupts and does not count them: those of an idle CPU after some hundred firings, those of a
+//! virtual CPU while its host runs something else, and each one during another program on its CPU. So a clock's program counts the
+//! firings that it serves, before it tests the session's state, in a word for each CPU ([`bpf::routines::count_served`]). The number of
+//! firings that were due follows from the time: the kernel's timer counts whole periods of the monotonic clock since the event
+//! started on its CPU.
 //!
 //! ```text
-//!  start        the event's timer starts; its own counter of nanoseconds says when that was
-//!  ACTIVE       what is missing until here is nobody's loss
-//!  now and then due - served - missing at ACTIVE, less what was told before
+//!  start     the event's timer starts; the event's own counter of nanoseconds gives the time
+//!  ACTIVE    firings that are missing before this are not reported
+//!  report    missing = due - served - missing at ACTIVE; reported = missing - reported before
 //! ```
 //!
-//! A firing may be due and about to be served, and the start is known to some microseconds: so up to [`TOLERANCE`] missing firings are
-//! none, and while the session runs the last one is not counted. A clock of a CPU that goes offline goes with what was told of it.
+//! A firing may be due and not served yet, and the start is known to some microseconds. So up to [`TOLERANCE`] missing firings
+//! are not reported, and while the session runs the last one is not counted. When a CPU goes offline, its clock is dropped together
+//! with what was missing since the last report.
 
 use bpf::sys::{Link, Mmap, monotonic_ns};
 
-/// So many missing firings are within the error of measurement.
+/// The greatest number of missing firings that is not reported: the error of measurement.
 const TOLERANCE: i64 = 2;
 
-/// The counters of a clock's program.
+/// The counters of served firings of a clock's program.
 pub(crate) struct Served {
     /// The probe's name.
     pub(crate) name: String,
@@ -41,67 +42,68 @@ impl Served {
 pub(crate) struct Schedule {
     /// Nanoseconds between two firings.
     pub(crate) period: u64,
-    /// Nanoseconds between two interrupts of the timer: less than the period where a firing may be late by some of them.
-    pub(crate) chance: u64,
+    /// Nanoseconds between two runs of the program. Less than the period if a firing may be late by some of them.
+    pub(crate) interval: u64,
 }
 
 impl Schedule {
-    /// How many firings should have been served so long after the start.
+    /// How many firings should have been served at this time after the start.
     fn due(self, since_start: u64) -> i64 {
-        match self.chance < self.period {
-            // The last one may still be served at a later chance.
+        match self.interval < self.period {
+            // The last one may still be served by a later run.
             true => self.nearest(since_start) - 1,
             false => (since_start / self.period.max(1)) as i64,
         }
     }
 
-    /// The number of periods that the program sees: its clock and the timer may differ a little.
+    /// The number of periods that the program computes at this time after the start. It allows for a small difference between the
+    /// timer and its clock.
     fn nearest(self, since_start: u64) -> i64 {
-        (since_start.saturating_add(self.chance / 2) / self.period.max(1)) as i64
+        (since_start.saturating_add(self.interval / 2) / self.period.max(1)) as i64
     }
 
-    /// How many firings are no loss where the session became active so long after the start.
+    /// How many firings are not expected if the session became active at this time after the start.
     fn before_active(self, since_start: u64) -> i64 {
-        if self.chance >= self.period {
+        if self.interval >= self.period {
             return self.due(since_start);
         }
-        // At the first chance the program leaves out what has passed, if that is more than one period.
-        let first = since_start.div_ceil(self.chance.max(1)) * self.chance;
+        // The first run of the program skips the periods that have passed if they are more than one.
+        let first = since_start.div_ceil(self.interval.max(1)) * self.interval;
         match self.nearest(first) {
             0 | 1 => 0,
             passed => passed,
         }
     }
 
-    /// How many firings must be missing at least to be a loss.
+    /// The greatest number of missing firings that is not reported.
     fn tolerance(self) -> i64 {
-        if self.chance < self.period { 0 } else { TOLERANCE }
+        if self.interval < self.period { 0 } else { TOLERANCE }
     }
 }
 
-/// A clock of one CPU.
+/// A clock on one CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuClock {
     cpu: u32,
     schedule: Schedule,
     /// When its timer started.
     start: u64,
-    /// The counter's value then.
+    /// The counter's value at the start.
     served: i64,
-    /// Firings that are no loss: those before the session was active.
+    /// Firings that were missing, or are not expected, because the session was not active yet.
     before: i64,
-    /// What was told.
-    told: i64,
+    /// Missing firings that were reported.
+    reported: i64,
 }
 
 impl CpuClock {
-    /// The clock of a CPU that `link` holds.
+    /// The clock of a CPU, whose event `link` has.
     pub(crate) fn new(cpu: u32, schedule: Schedule, served: &Served, link: &Link) -> CpuClock {
-        let start = start_of(link, schedule.chance);
-        CpuClock { cpu, schedule, start, served: served.on(cpu), before: 0, told: 0 }
+        let start = start_of(link, schedule.interval);
+        CpuClock { cpu, schedule, start, served: served.on(cpu), before: 0, reported: 0 }
     }
 
-    /// The session is active from now on.
+    /// The session has become active.
     pub(crate) fn become_active(&mut self, served: &Served, now: u64) {
         self.before = self.schedule.before_active(now.saturating_sub(self.start));
         if self.schedule.tolerance() > 0 {
@@ -109,7 +111,7 @@ impl CpuClock {
         }
     }
 
-    /// How many more firings are missing than were told before; with `last`, none is under way.
+    /// The number of missing firings that were not reported before. `last`: the session ends, so no firing is still to be served.
     pub(crate) fn take_missing(&mut self, served: &Served, now: u64, last: bool) -> u64 {
         self.take(self.missing(served.on(self.cpu), now), last)
     }
@@ -118,12 +120,12 @@ impl CpuClock {
         if missing <= self.schedule.tolerance() {
             return 0;
         }
-        let under_way = i64::from(!last && self.schedule.tolerance() > 0);
-        let more = missing - under_way - self.told;
+        let unserved = i64::from(!last && self.schedule.tolerance() > 0);
+        let more = missing - unserved - self.reported;
         if more <= 0 {
             return 0;
         }
-        self.told += more;
+        self.reported += more;
         more as u64
     }
 
@@ -138,9 +140,9 @@ impl CpuClock {
     }
 }
 
-/// When an event's timer started: now, less the nanoseconds that the event has counted. It is asked several times where the answer
-/// takes long, for the moment to which it belongs is known no better.
-fn start_of(link: &Link, chance: u64) -> u64 {
+/// When an event's timer started: now minus the nanoseconds that the event has counted. If reading takes long, the time of the count
+/// is uncertain, and the event is read again.
+fn start_of(link: &Link, interval: u64) -> u64 {
     const TRIES: usize = 5;
     const EXACT: u64 = 50_000;
     let mut best = (u64::MAX, monotonic_ns());
@@ -151,7 +153,7 @@ fn start_of(link: &Link, chance: u64) -> u64 {
         if took < best.0 {
             best = (took, (before + took / 2).saturating_sub(counted));
         }
-        if took <= EXACT.min(chance / 4) {
+        if took <= EXACT.min(interval / 4) {
             break;
         }
     }
@@ -163,15 +165,15 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const FAST: Schedule = Schedule { period: 10 * MS, chance: 10 * MS };
-    const SLOW: Schedule = Schedule { period: 1000 * MS, chance: 250 * MS };
+    const FAST: Schedule = Schedule { period: 10 * MS, interval: 10 * MS };
+    const SLOW: Schedule = Schedule { period: 1000 * MS, interval: 250 * MS };
 
     fn clock(schedule: Schedule, before: i64) -> CpuClock {
-        CpuClock { cpu: 0, schedule, start: 5, served: 7, before, told: 0 }
+        CpuClock { cpu: 0, schedule, start: 5, served: 7, before, reported: 0 }
     }
 
     #[test]
-    fn what_is_within_the_error_of_measurement_is_no_loss() {
+    fn missing_firings_within_the_error_of_measurement_are_not_reported() {
         let clock = clock(FAST, 0);
         assert_eq!(clock.missing(7 + 10, 5 + 100 * MS), 0);
         assert_eq!(clock.missing(7 + 10, 5 + 99 * MS), -1);
@@ -179,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn firings_before_the_session_is_active_are_no_loss() {
+    fn firings_missing_before_the_session_is_active_are_not_reported() {
         let mut clock = clock(FAST, 0);
         clock.before = FAST.before_active(50 * MS);
         assert_eq!(clock.missing(7, 5 + 100 * MS), 5);
-        // The program leaves out what passed till its first chance.
+        // The program skips the periods before its first run.
         for (active, first) in
             [(0, 0), (800, 0), (1100, 0), (1300, 0), (1600, 0), (1700, 0), (1800, 2), (5300, 5), (5900, 6)]
         {
@@ -192,17 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_once_and_the_firing_under_way_at_the_end() {
+    fn a_missing_firing_is_reported_once() {
         let mut clock = clock(FAST, 0);
-        let told = [(2, false), (3, false), (3, false), (10, false), (9, false), (10, true), (10, true)]
+        let reported = [(2, false), (3, false), (3, false), (10, false), (9, false), (10, true), (10, true)]
             .map(|(missing, last)| clock.take(missing, last));
-        assert_eq!(told, [0, 2, 0, 7, 0, 1, 0]);
+        assert_eq!(reported, [0, 2, 0, 7, 0, 1, 0]);
         let mut slow = self::clock(SLOW, 0);
         assert_eq!([0, 1, 1, 2].map(|missing| slow.take(missing, false)), [0, 1, 0, 1]);
     }
 
     #[test]
-    fn a_slow_clock_is_late_and_not_lost_within_its_period() {
+    fn a_slow_clock_may_fire_late_within_its_period() {
         let clock = clock(SLOW, 0);
         for (at, due) in [(500, 0), (1000, 0), (1800, 0), (1900, 1), (2800, 1), (2900, 2)] {
             assert_eq!(clock.missing(7, 5 + at * MS), due, "{at}");

@@ -49,9 +49,9 @@ pub(crate) struct Attached {
     pub(crate) links: Vec<Link>,
     /// CPUs that have a clock, in the order of `links`.
     pub(crate) cpus: Vec<u32>,
-    /// Counts firings that a clock serves, where it is known how many are due.
+    /// Counters of the firings that a clock serves, if it is known how many are due.
     pub(crate) served: Option<Served>,
-    /// The clocks of which that is known.
+    /// The clocks of single CPUs, if it is known how many firings are due.
     pub(crate) clocks: Vec<CpuClock>,
 }
 
@@ -82,7 +82,7 @@ impl Attached {
         match providers::attach::clock(&self.prog, event, *period, cpu) {
             Ok(link) => {
                 if let (Some(due), Some(served)) = (due, &self.served) {
-                    let schedule = Schedule { period: *due, chance: *period };
+                    let schedule = Schedule { period: *due, interval: *period };
                     self.clocks.push(CpuClock::new(cpu, schedule, served, &link));
                 }
                 self.links.push(link);
@@ -438,7 +438,7 @@ impl Machine {
         Ok(all)
     }
 
-    /// Firings of clocks count from now on.
+    /// The session has become active: from now on, missing firings of clocks are reported.
     pub(crate) fn activate_clocks(&mut self) {
         let now = monotonic_ns();
         for Attached { served, clocks, .. } in &mut self.attached {
@@ -448,13 +448,13 @@ impl Machine {
         }
     }
 
-    /// It is known of some clock how many firings are due.
+    /// True if there is a clock whose missing firings are reported.
     pub(crate) fn has_counted_clocks(&self) -> bool {
         self.attached.iter().any(|a| !a.clocks.is_empty())
     }
 
-    /// Firings of clocks that were due and not served since the last call: probe, CPU, and how many. Of CPUs that are `online`
-    /// alone, for the others' clocks stand. With `last` the session is at its end.
+    /// Firings of clocks that were due and not served since the last call: probe, CPU and number. Only of `online` CPUs, because
+    /// the clocks of others have stopped. `last`: the session ends.
     pub(crate) fn missing_firings(&mut self, online: &[u32], last: bool) -> Vec<(String, u32, u64)> {
         let mut all = Vec::new();
         for Attached { served, clocks, .. } in &mut self.attached {
