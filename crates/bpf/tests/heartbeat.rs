@@ -1,4 +1,4 @@
-//! The heartbeat in the kernel does what [`plane::deadman::Heart::beat`] says.
+//! The heartbeat in the kernel does what [`plane::deadman::HeartbeatState::beat`] says.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd;
 
 use bpf::sys::{Prog, ProgKind, monotonic_ns};
 use plane::control::{
-    ACTIVITY, ALARM, Activity, HEART_LAST, HEART_LATE, HEART_SEEN, HEART_SILENT, LIFE, SHOWN_LATE,
-    SHOWN_SILENT,
+    ACTIVITY, ALARM, Activity, HEARTBEAT_LAST, HEARTBEAT_LATE, HEARTBEAT_SEEN, HEARTBEAT_SILENT, LIFE,
+    SHOWN_LATE, SHOWN_SILENT,
 };
-use plane::deadman::{Heart, Limits, Reason};
+use plane::deadman::{HeartbeatState, Limits, Reason};
 use session::{Run, Setup, pin, privileged};
 
 /// A second in this test: a guest has not run for as long as the real limits.
@@ -30,15 +30,22 @@ fn program(run: &Run, limits: Limits, kills: bool) -> Prog {
 }
 
 /// A beat in the kernel and one by the model, from the same state; both must come out alike.
-fn beat(run: &Run, prog: &Prog, limits: Limits, kills: bool, before: Heart, life: u64) -> Option<Reason> {
+fn beat(
+    run: &Run,
+    prog: &Prog,
+    limits: Limits,
+    kills: bool,
+    before: HeartbeatState,
+    life: u64,
+) -> Option<Reason> {
     run.set_control(ACTIVITY, Activity::Active as u64);
     run.set_control(ALARM, 0);
     run.set_control(LIFE, life);
     for (at, value) in [
-        (HEART_LAST, before.last),
-        (HEART_SEEN, before.seen),
-        (HEART_SILENT, before.silent),
-        (HEART_LATE, before.late),
+        (HEARTBEAT_LAST, before.last),
+        (HEARTBEAT_SEEN, before.seen),
+        (HEARTBEAT_SILENT, before.silent),
+        (HEARTBEAT_LATE, before.late),
         (SHOWN_LATE, S),
         (SHOWN_SILENT, S),
     ] {
@@ -46,11 +53,15 @@ fn beat(run: &Run, prog: &Prog, limits: Limits, kills: bool, before: Heart, life
     }
     prog.test_run(&[], None).unwrap();
     let word = |at| run.percpu(at);
-    let now = word(HEART_LAST);
+    let now = word(HEARTBEAT_LAST);
     let mut model = before;
     let why = model.beat(now, life, limits);
-    let kernel =
-        Heart { last: now, seen: word(HEART_SEEN), silent: word(HEART_SILENT), late: word(HEART_LATE) };
+    let kernel = HeartbeatState {
+        last: now,
+        seen: word(HEARTBEAT_SEEN),
+        silent: word(HEARTBEAT_SILENT),
+        late: word(HEARTBEAT_LATE),
+    };
     assert_eq!(kernel, model, "from {before:?} at {now}, life {life}, {limits:?}");
     let lived = model.silent == 0;
     let shown_late = if lived { S } else { model.late.max(S) };
@@ -80,14 +91,15 @@ fn the_kernel_decides_as_the_model() {
                     for seen in [7, 8] {
                         let now = monotonic_ns();
                         let last = if ago == 0 { 0 } else { now.saturating_sub(ago).max(1) };
-                        let why = beat(&run, &prog, limits, kills, Heart { last, seen, silent, late }, 8);
+                        let why =
+                            beat(&run, &prog, limits, kills, HeartbeatState { last, seen, silent, late }, 8);
                         alarms[why.map_or(0, |w| w as usize)] += 1;
                     }
                 }
             }
             // A clock behind that of the beat before.
             let last = monotonic_ns() + 3600 * S;
-            beat(&run, &prog, limits, kills, Heart { last, ..Heart::default() }, 1);
+            beat(&run, &prog, limits, kills, HeartbeatState { last, ..HeartbeatState::default() }, 1);
         }
     }
     assert!(alarms.iter().all(|n| *n > 0), "{alarms:?}");
@@ -103,8 +115,8 @@ fn it_watches_only_while_a_session_works() {
     let prog = program(&run, LIMITS, true);
     for state in [Activity::Warmup, Activity::Draining, Activity::Stopped, Activity::Killed] {
         run.set_control(ACTIVITY, state as u64);
-        run.set_percpu(HEART_SILENT, 40 * S);
+        run.set_percpu(HEARTBEAT_SILENT, 40 * S);
         prog.test_run(&[], None).unwrap();
-        assert_eq!((run.activity(), run.percpu(HEART_LAST)), (state as u64, 0));
+        assert_eq!((run.activity(), run.percpu(HEARTBEAT_LAST)), (state as u64, 0));
     }
 }

@@ -4,7 +4,7 @@
 //! of argument *types* are here.
 
 use diagnostics::{Span, Tag};
-use plane::format::{self, Amount, Piece, Takes};
+use plane::format::{self, Amount, ConversionArg, Piece};
 use types::{Kind, TypeId};
 
 use crate::session::{CheckResult, Checker};
@@ -30,25 +30,29 @@ pub(crate) enum FormatUse {
 }
 
 impl Checker<'_> {
-    fn takes(&self, takes: Takes, ty: TypeId) -> bool {
+    fn takes(&self, takes: ConversionArg, ty: TypeId) -> bool {
         let t = self.types;
         let kind = t.base_kind(ty);
         let int = t.as_int(ty);
         match takes {
-            Takes::KernelAddr => int.is_some() || t.is_pointer(ty) || kind == Kind::Symaddr,
-            Takes::UserAddr => {
+            ConversionArg::KernelAddr => int.is_some() || t.is_pointer(ty) || kind == Kind::Symaddr,
+            ConversionArg::UserAddr => {
                 kind == Kind::Usymaddr || self.cx.options.target && (int.is_some() || t.is_pointer(ty))
             }
-            Takes::Pointer => int.is_some() || t.is_pointer(ty),
-            Takes::Char => int.is_some_and(|i| i.size <= 4),
-            Takes::AnyInt | Takes::Signed(0) | Takes::Unsigned(0) => int.is_some(),
-            Takes::Signed(size) | Takes::Unsigned(size) => int.is_some_and(|i| i.size == size),
-            Takes::Float(size) => matches!(kind, Kind::Float { size: s } if s == size || size == 8),
-            Takes::String | Takes::Address => t.is_string(ty) || t.is_array(ty) && t.is_string_like(ty),
-            Takes::Stack => kind == Kind::Stack,
-            Takes::Time => int.is_some_and(|i| i.size == 8),
-            Takes::Port => int.is_some_and(|i| i.size == 2),
-            Takes::Nothing => true,
+            ConversionArg::Pointer => int.is_some() || t.is_pointer(ty),
+            ConversionArg::Char => int.is_some_and(|i| i.size <= 4),
+            ConversionArg::AnyInt | ConversionArg::Signed(0) | ConversionArg::Unsigned(0) => int.is_some(),
+            ConversionArg::Signed(size) | ConversionArg::Unsigned(size) => {
+                int.is_some_and(|i| i.size == size)
+            }
+            ConversionArg::Float(size) => matches!(kind, Kind::Float { size: s } if s == size || size == 8),
+            ConversionArg::String | ConversionArg::Address => {
+                t.is_string(ty) || t.is_array(ty) && t.is_string_like(ty)
+            }
+            ConversionArg::Stack => kind == Kind::Stack,
+            ConversionArg::Time => int.is_some_and(|i| i.size == 8),
+            ConversionArg::Port => int.is_some_and(|i| i.size == 2),
+            ConversionArg::Nothing => true,
         }
     }
 
@@ -114,11 +118,11 @@ impl Checker<'_> {
                 next += 1;
                 (format!("argument #{}", next + 1), arg.ty, arg.span)
             };
-            if !self.takes(c.takes, ty) {
+            if !self.takes(c.arg, ty) {
                 let message = format!(
                     "{func}( ) {what} is incompatible with conversion #{number} prototype:\n\
                      \tconversion: %{name}\n\t prototype: {}\n\t  argument: {}",
-                    c.takes.describe(),
+                    c.arg.describe(),
                     self.name(ty)
                 );
                 return self.fail(Tag::D_PRINTF_ARG_TYPE, span, message);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use plane::desc::{Action, AddrForm, AggId, Datum, Field, RecordDesc};
-use plane::format::{self, FormatError, Piece, Takes};
+use plane::format::{self, ConversionArg, FormatError, Piece};
 use plane::shape::Shape;
 use plane::stacks::Stack;
 
@@ -88,7 +88,7 @@ impl Layout {
     /// True when addresses of processes are shown by name: by their type, or by the format they are printed with.
     pub(crate) fn names_user_addresses(&self) -> bool {
         let by_format = |piece: &Piece| match piece {
-            Piece::Conversion(conversion) => conversion.takes == Takes::UserAddr,
+            Piece::Conversion(conversion) => conversion.arg == ConversionArg::UserAddr,
             Piece::Text(_) => false,
         };
         let format = |step: &Step| match step {

@@ -1,40 +1,42 @@
 //! The control page and the per-CPU control elements: activity, epoch, drop counters.
 //!
-//! Everything here is a 64-bit word that several contexts change, so each has one rule about who changes it and how.
-//! Words that are hot on different sides stand on different cache lines. The decision that shapes it: *zero is the
-//! initial value of every word*, so a fresh map needs no set-up and a one-shot session touches no page it does not use.
+//! Everything here is a 64-bit word that several contexts change, and each word has one rule that
+//! says who changes it and how. Words that different sides change often are on different cache
+//! lines. The key decision: *the initial value of every word is zero*. So a new map needs no
+//! initialization, and a short session touches no page that it does not use.
 //!
 //! ```text
 //!  control page (one element of CONTROL_SIZE bytes)
 //!     0  activity     exit status << 32 | state       compare-exchange only
 //!    64  epoch        aggregation epoch                 consumer adds 1, programs read
-//!   128  unique       ids of threads, ever growing      fetch-add
-//!   192  life         the consumer's signs of life      consumer adds 1
+//!   128  unique       thread ids, only increasing       fetch-add
+//!   192  life         heartbeats of the consumer        consumer adds 1
 //!   256  alarm        see [`crate::deadman`]            heartbeats store
-//!   320  ticks[472]   periods when a slow clock fired   its program stores
+//!   320  ticks[472]   last period of each slow clock    its program stores
 //!
-//!  per-CPU control (PERCPU_STRIDE bytes a CPU index, all in one element)
+//!  per-CPU control (PERCPU_STRIDE bytes per CPU index, all in one element)
 //!     0  reserve      ring: bytes ever reserved         compare-exchange by programs
 //!    64  consumed     ring: bytes ever consumed         consumer stores
 //!   128  rung         1: the doorbell was rung          0 -> 1 by programs, -> 0 by the consumer
-//!   192  slots        bit i: scratch slot i is taken    compare-exchange to take, atomic and to give back
+//!   192  slots        bit i: scratch slot i is taken    compare-exchange; atomic and to release
 //!                     bit i + 8: by a firing that publishes its clock, see [`crate::order`]
-//!   256  drops[16]    one counter a kind                fetch-add
-//!   384  clocks[8]    clock of the firing in slot i     the slot's owner stores, 0 before it gives back
-//!   448  chill mark   when the interval of chill() began  programs store
-//!   456  chilled      ns held since then                 fetch-add
-//!   464  heart        six words, see [`crate::deadman`]  the CPU's heartbeat stores
+//!   256  drops[16]    one counter per kind              fetch-add
+//!   384  clocks[8]    clock of the firing in slot i     the slot's owner stores; 0 at release
+//!   448  chill mark   start of the interval of chill()  programs store
+//!   456  chilled      ns of chill() since then          fetch-add
+//!   464  heartbeat    six words, see [`crate::deadman`]  the CPU's heartbeat stores
 //! ```
 //!
 //! ```text
-//!  WARMUP ──BEGIN done──> ACTIVE ──exit(), ^C, target gone──> DRAINING ──END done──> STOPPED
+//!  WARMUP ──BEGIN done──> ACTIVE ──exit(), ^C, target ended──> DRAINING ──END done──> STOPPED
 //!     └───────exit() in BEGIN────────────────────────────────────^
-//!  ACTIVE ──a heartbeat's alarm──> KILLED
+//!  ACTIVE ──alarm of a heartbeat──> KILLED
 //! ```
 //!
-//! **CPU index.** Per-CPU structures are made for `n` CPUs, those online at start. A CPU whose number is below `n` has
-//! its own; any other shares that of number mod `n`. Sharing is correct because every word is changed by atomic
-//! operations; so a CPU that comes late needs no new map.
+//! **CPU index.** Per-CPU structures are made for the `n` CPUs that are online at the start. A CPU
+//! whose number is below `n` has its own. Any other CPU shares those of its number mod `n`. Sharing
+//! is correct because every word is changed by atomic operations. So a CPU that comes online later
+//! needs no new map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,13 +50,13 @@ pub const ACTIVITY: u32 = 0;
 pub const EPOCH: u32 = 64;
 /// Offset of the counter of unique ids in the control page.
 pub const UNIQUE: u32 = 128;
-/// Offset of the consumer's signs of life in the control page.
+/// Offset of the consumer's heartbeat counter in the control page.
 pub const LIFE: u32 = 192;
 /// Offset of the alarm word in the control page.
 pub const ALARM: u32 = 256;
 /// Offset of the words of slow clocks in the control page.
 pub const TICKS: u32 = 320;
-/// As many there are; a clock's number is taken modulo this.
+/// Number of these words; the number of a clock is taken modulo this.
 pub const TICKS_MAX: u32 = (CONTROL_SIZE - TICKS) / 8;
 
 /// Bytes of a CPU's control element.
@@ -69,9 +71,10 @@ pub const RUNG: u32 = 128;
 pub const SLOTS_TAKEN: u32 = 192;
 /// Offset of the drop counters in a CPU's element.
 pub const DROPS: u32 = 256;
-/// Room for drop counters.
+/// Space for drop counters, in kinds.
 pub const DROP_KINDS_MAX: u32 = 16;
-/// Offset of the published clocks in a CPU's element: a word for each scratch slot, 0 while there is none.
+/// Offset of the published clocks in a CPU's element: a word for each scratch slot, 0 while there
+/// is none.
 pub const CLOCKS: u32 = 384;
 
 /// Offset of the start of `chill()`'s interval in a CPU's element.
@@ -79,27 +82,27 @@ pub const CHILL_MARK: u32 = 448;
 /// Offset of the nanoseconds that `chill()` held the CPU in its interval.
 pub const CHILLED: u32 = 456;
 /// Offset of the time of a CPU's last heartbeat.
-pub const HEART_LAST: u32 = 464;
-/// Offset of the signs of life that it saw.
-pub const HEART_SEEN: u32 = 472;
-/// Offset of the nanoseconds without another.
-pub const HEART_SILENT: u32 = 480;
-/// Offset of its lateness.
-pub const HEART_LATE: u32 = 488;
-/// Offset of the greatest lateness since the consumer looked.
+pub const HEARTBEAT_LAST: u32 = 464;
+/// Offset of the consumer's counter at that heartbeat.
+pub const HEARTBEAT_SEEN: u32 = 472;
+/// Offset of the nanoseconds since that counter changed.
+pub const HEARTBEAT_SILENT: u32 = 480;
+/// Offset of the lateness of that heartbeat.
+pub const HEARTBEAT_LATE: u32 = 488;
+/// Offset of the greatest lateness since the consumer last read it.
 pub const SHOWN_LATE: u32 = 496;
-/// Offset of the longest silence since the consumer looked.
+/// Offset of the longest silence since the consumer last read it.
 pub const SHOWN_SILENT: u32 = 504;
 /// `chill()`'s interval in nanoseconds.
 pub const CHILL_INTERVAL: u64 = 1_000_000_000;
-/// So long `chill()` may hold a CPU in each interval.
+/// Nanoseconds for which `chill()` may hold a CPU in each interval.
 pub const CHILL_MOST: u64 = 500_000_000;
 
-/// What the session does: the low 8 bits of the activity word.
+/// State of the session: the low 8 bits of the activity word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Activity {
-    /// Being enabled; only BEGIN fires.
+    /// Probes are being enabled; only BEGIN fires.
     Warmup = 0,
     /// Every probe fires.
     Active = 1,
@@ -107,7 +110,7 @@ pub enum Activity {
     Draining = 2,
     /// Nothing fires any more.
     Stopped = 3,
-    /// Nothing fires any more, and the session was given up.
+    /// Nothing fires any more; the session was stopped for overloading the machine.
     Killed = 4,
 }
 
@@ -147,7 +150,7 @@ pub const fn exit_status(word: u64) -> i32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropKind {
-    /// A record (or fault record) found no room in its ring; the clause did nothing.
+    /// A record (or fault record) did not fit into its ring; the clause did nothing.
     Principal = 0,
     /// An aggregation found no slot for its key, or lost too many races for its word.
     Aggregation = 1,
@@ -155,7 +158,7 @@ pub enum DropKind {
     Dynamic = 2,
     /// A firing found no free scratch slot; its clauses did nothing.
     Scratch = 3,
-    /// A stack found no room in the stack store.
+    /// The stack store was full.
     Stack = 4,
     /// A clause of ERROR faulted.
     DoubleError = 5,
@@ -167,8 +170,8 @@ pub enum DropKind {
     SpeculationBusy = 8,
     /// `speculation()` found no free buffer.
     SpeculationUnavailable = 9,
-    /// A record was printed behind a later one: its firing was held up for longer than the consumer waits. Nothing is lost; the
-    /// consumer counts it, no program.
+    /// A record was printed after a later one: its firing was delayed for longer than the consumer
+    /// waits. Nothing is lost. The consumer counts these; programs do not.
     OutOfOrder = 10,
 }
 
@@ -193,8 +196,8 @@ impl DropKind {
         DROPS + 8 * self as u32
     }
 
-    /// DTrace's tag (`-x droptags`), and how a report reads: with the CPU or over all, and the words for one and many.
-    /// `None` for what loses nothing.
+    /// DTrace's tag (`-x droptags`) and the words of a report. `None` for a kind that loses
+    /// nothing.
     pub const fn words(self) -> Option<DropWords> {
         let (tag, per_cpu, one, many) = match self {
             DropKind::Principal => ("PRINCIPAL", true, "drop", "drops"),
@@ -224,7 +227,7 @@ impl DropKind {
         Some(DropWords { tag, per_cpu, one, many })
     }
 
-    /// What was lost, and what helps; for the manual page.
+    /// The loss and its remedy, for the manual page.
     pub const fn help(self) -> &'static str {
         match self {
             DropKind::Principal => {
@@ -252,7 +255,8 @@ impl DropKind {
         }
     }
 
-    /// DTrace's line for `count` drops, without the `dtrace: ` before it; `None` for what loses nothing.
+    /// DTrace's line for `count` drops, without the prefix `dtrace: `; `None` for a kind that loses
+    /// nothing.
     pub fn message(self, count: u64, cpu: u32) -> Option<String> {
         let words = self.words()?;
         let what = if count == 1 { words.one } else { words.many };
@@ -265,7 +269,7 @@ impl DropKind {
 pub struct DropWords {
     /// After `DTRACEDROP_`.
     pub tag: &'static str,
-    /// Counted for each CPU, and reported so.
+    /// Counted and reported for each CPU.
     pub per_cpu: bool,
     /// For a count of one.
     pub one: &'static str,
@@ -273,14 +277,14 @@ pub struct DropWords {
     pub many: &'static str,
 }
 
-/// The control page as the consumer sees it.
+/// The consumer's view of the control page.
 #[derive(Clone, Copy, Debug)]
 pub struct Control<'a> {
     words: &'a [AtomicU64],
 }
 
 impl<'a> Control<'a> {
-    /// A view of a control page; `None` when it is too small.
+    /// A view of a control page; `None` if the memory is too small.
     pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
         (words.len() * 8 >= CONTROL_SIZE as usize).then_some(Self { words })
     }
@@ -295,8 +299,9 @@ impl<'a> Control<'a> {
         (Activity::of(word), exit_status(word))
     }
 
-    /// Goes to `next` if the state machine has the edge from where we are; keeps the exit status. Gives the state that
-    /// was found: the change was made when that one [may become](Activity::may_become) `next`.
+    /// Changes the state to `next` if the state machine has the edge; keeps the exit status.
+    /// Returns the previous state: the change was made if that one [may
+    /// become](Activity::may_become) `next`.
     pub fn become_state(&self, next: Activity) -> Activity {
         let word = self.word(ACTIVITY);
         let mut found = word.load(Ordering::SeqCst);
@@ -313,29 +318,29 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// A sign of life.
+    /// Counts a heartbeat of the consumer.
     pub fn live(&self) {
         self.word(LIFE).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The limit that a heartbeat found passed since the last call.
+    /// The limit that a heartbeat found exceeded since the last call.
     pub fn take_alarm(&self) -> Option<Reason> {
         Reason::of(self.word(ALARM).swap(0, Ordering::SeqCst))
     }
 
-    /// The side (0 or 1) that programs update now.
+    /// The side (0 or 1) that programs currently update.
     pub fn side(&self) -> u32 {
         (self.word(EPOCH).load(Ordering::SeqCst) & 1) as u32
     }
 
-    /// Turns the epoch; the side that was in use until now. It is idle after a grace period, and only then may it be
-    /// read and emptied.
+    /// Advances the epoch and returns the side that was in use. That side is idle after a grace
+    /// period, and may only then be read and emptied.
     pub fn flip(&self) -> u32 {
         (self.word(EPOCH).fetch_add(1, Ordering::SeqCst) & 1) as u32
     }
 }
 
-/// The per-CPU control elements as the consumer sees them, and the drops already reported.
+/// The consumer's view of the per-CPU control elements.
 #[derive(Clone, Copy, Debug)]
 pub struct PerCpu<'a> {
     words: &'a [AtomicU64],
@@ -343,13 +348,13 @@ pub struct PerCpu<'a> {
 }
 
 impl<'a> PerCpu<'a> {
-    /// A view of `count` elements; `None` when the memory is too small.
+    /// A view of `count` elements; `None` if the memory is too small.
     pub fn new(words: &'a [AtomicU64], count: u32) -> Option<Self> {
         (words.len() as u64 * 8 >= u64::from(count) * u64::from(PERCPU_STRIDE))
             .then_some(Self { words, count })
     }
 
-    /// CPU indices.
+    /// Number of CPU indices.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -359,8 +364,8 @@ impl<'a> PerCpu<'a> {
         &self.words[(index * PERCPU_STRIDE + offset) as usize / 8]
     }
 
-    /// The greatest lateness of heartbeats that saw no sign of life, and the longest silence of the consumer, on all CPUs since
-    /// the last call.
+    /// The greatest lateness of heartbeats while the consumer was silent, and the longest silence
+    /// of the consumer, over all CPUs since the last call.
     pub fn take_lag(&self) -> (u64, u64) {
         let most = |offset| {
             let each = (0..self.count).map(|index| self.word(index, offset).swap(0, Ordering::Relaxed));
@@ -386,14 +391,15 @@ pub struct DropDelta {
     pub count: u64,
 }
 
-/// What was already reported.
+/// The counts that were already reported.
 #[derive(Clone, Debug, Default)]
 pub struct DropTracker {
     seen: Vec<[u64; DropKind::ALL.len()]>,
 }
 
 impl DropTracker {
-    /// What was dropped since the last call, by kind and then CPU index; kinds that are not per CPU are summed.
+    /// The drops since the last call, by kind and then CPU index. Kinds that are not per CPU are
+    /// summed.
     pub fn deltas(&mut self, percpu: PerCpu<'_>) -> Vec<DropDelta> {
         self.seen.resize(percpu.count() as usize, [0; DropKind::ALL.len()]);
         let mut out: Vec<DropDelta> = Vec::new();
@@ -439,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_session_that_works_is_killed() {
+    fn only_an_active_session_is_killed() {
         let page = memory(CONTROL_SIZE);
         let control = Control::new(&page).unwrap();
         for from in [Activity::Warmup, Activity::Draining, Activity::Stopped] {
@@ -454,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_reported_once_and_in_dtraces_words() {
+    fn drops_are_reported_once_in_dtraces_words() {
         let cpus = memory(2 * PERCPU_STRIDE);
         let percpu = PerCpu::new(&cpus, 2).unwrap();
         let mut tracker = DropTracker::default();
@@ -468,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_drop_kinds_are_their_places() {
+    fn a_drop_kind_s_number_is_its_index() {
         for (i, kind) in DropKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, i);
         }

@@ -1,12 +1,13 @@
-//! What a record, a key and an aggregation value are made of.
+//! Descriptions of records, keys and aggregation values.
 //!
-//! The checker decides these shapes, the back end writes them, the consumer reads and prints them. Offsets are bytes.
+//! The checker defines these layouts, the back end writes them, and the consumer reads and prints
+//! them. Offsets are in bytes.
 
 use std::sync::Arc;
 
 use crate::shape::Shape;
 
-/// What the bytes of one column mean.
+/// The type of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Datum {
     /// An integer of `size` bytes (1, 2, 4 or 8), stored little-endian.
@@ -21,12 +22,14 @@ pub enum Datum {
         /// Bytes, NUL included.
         size: u32,
     },
-    /// As `Str`: the name that a process has given itself (`execname`). Printed with its control characters escaped.
+    /// As `Str`: the name that a process has given itself (`execname`). Printed with its control
+    /// characters escaped.
     Name {
         /// Bytes, NUL included.
         size: u32,
     },
-    /// A string known before the firing (probe names, constants): a 4-byte index into the session's interned strings.
+    /// A string known before the firing (probe names, constants): a 4-byte index into the session's
+    /// interned strings.
     Interned,
     /// Raw bytes.
     Bytes {
@@ -38,7 +41,8 @@ pub enum Datum {
         /// Frames at most.
         frames: u32,
     },
-    /// A user stack: 8 bytes, the id of an entry of the stack store (the entry holds pid and exec generation).
+    /// A user stack: 8 bytes, the id of an entry of the stack store (the entry holds pid and exec
+    /// generation).
     UserStack {
         /// Frames at most.
         frames: u32,
@@ -47,7 +51,8 @@ pub enum Datum {
     },
     /// An address to be printed as a kernel symbol: 8 bytes.
     KernelAddr(AddrForm),
-    /// An address in a process: 16 bytes, the address and the process id (tgid in the tracer's pid namespace).
+    /// An address in a process: 16 bytes, the address and the process id (tgid in the tracer's pid
+    /// namespace).
     UserAddr(AddrForm),
 }
 
@@ -97,11 +102,11 @@ impl Datum {
 pub struct Field {
     /// Bytes from the start of the record's data (after the header) or of the key.
     pub offset: u32,
-    /// What stands there.
+    /// Its type.
     pub datum: Datum,
 }
 
-/// Lays columns out one after the other at their natural alignment.
+/// Lays out columns in order, at their natural alignment.
 #[derive(Clone, Debug, Default)]
 pub struct LayoutBuilder {
     at: u32,
@@ -116,8 +121,9 @@ impl LayoutBuilder {
         Field { offset, datum }
     }
 
-    /// Places the next column of a *key*: keys are whole 64-bit words, so that the kernel compares and hashes them by
-    /// words. A shorter column is zero-padded to its word (an int is stored zero-extended in its `size` bytes).
+    /// Places the next column of a *key*. Keys are whole 64-bit words, so that programs compare and
+    /// hash them by words. A shorter column is zero-padded to a word (an int is stored
+    /// zero-extended in its `size` bytes).
     pub fn push_key(&mut self, datum: Datum) -> Field {
         self.at = self.at.div_ceil(8) * 8;
         let field = self.push(datum);
@@ -125,7 +131,7 @@ impl LayoutBuilder {
         field
     }
 
-    /// Bytes in all, rounded up to 8.
+    /// Total bytes, rounded up to 8.
     pub fn size(&self) -> u32 {
         self.at.div_ceil(8) * 8
     }
@@ -135,7 +141,7 @@ impl LayoutBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AggId(pub u32);
 
-/// An aggregating function and what its value holds (all words are 64 bits, in this order).
+/// An aggregating function, with the words of its value (64 bits each, in this order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggFunc {
     /// `count()`: one word.
@@ -179,8 +185,8 @@ pub const QUANTIZE_BUCKETS: u32 = 127;
 /// The bucket of zero.
 pub const QUANTIZE_ZERO: u32 = 63;
 
-/// The quantize bucket a value falls into: zero in bucket 63, `2^k ..= 2^(k+1)-1` in 64 + k, and negative values mirrored
-/// in 62 - k; what is below `-2^62` shares bucket 0.
+/// The quantize bucket of a value: zero in bucket 63, `2^k ..= 2^(k+1)-1` in 64 + k, and negative
+/// values mirrored in 62 - k. Values below `-2^62` share bucket 0.
 pub fn quantize_bucket(value: i64) -> usize {
     let zero = QUANTIZE_ZERO as usize;
     let magnitude = value.unsigned_abs();
@@ -208,7 +214,7 @@ impl AggFunc {
         }
     }
 
-    /// What each word holds before the first sample.
+    /// The value of each word before the first sample.
     pub fn initial_word(self) -> u64 {
         match self {
             AggFunc::Min => i64::MAX as u64,
@@ -246,10 +252,11 @@ pub struct AggDesc {
     pub key_size: u32,
 }
 
-/// One thing the consumer does for a record, in program order.
+/// One action of the consumer for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// `trace(e)`; `sym()` and the like as statements; `stack()`, `ustack()`: print the field in its default form.
+    /// `trace(e)`; `sym()` and the like as statements; `stack()`, `ustack()`: print the field in
+    /// its default form.
     Trace(Field),
     /// `print(e)`: the field by its type.
     Print(Field, Arc<Shape>),
@@ -293,7 +300,8 @@ pub enum Action {
     },
     /// `freopen(format, ...)`: output goes to the end of a file.
     Freopen {
-        /// The literal format, escapes resolved; `None` gives the first output back (`freopen("")`).
+        /// The literal format, escapes resolved; `None` gives the first output back
+        /// (`freopen("")`).
         format: Option<String>,
         /// One field an argument.
         args: Vec<Field>,
@@ -311,10 +319,10 @@ pub enum Action {
     None,
 }
 
-/// The record of one clause: what its bytes are and what is done with them.
+/// The record of one clause: its size and the actions of the consumer.
 ///
-/// A clause that records nothing (only assignments, only aggregations) has no record and no [`RecordDesc`]. An empty
-/// clause has one with the single action [`Action::None`] and no data.
+/// A clause that records nothing (only assignments, only aggregations) has no record and no
+/// [`RecordDesc`]. An empty clause has one with the single action [`Action::None`] and no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordDesc {
     /// Bytes of data after the header, a multiple of 8.

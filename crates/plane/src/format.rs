@@ -1,14 +1,14 @@
-//! Formats of `printf()` and `printa()`: text to conversions.
+//! Formats of `printf()` and `printa()`: the parser from text to conversions.
 //!
-//! Two crates read formats: the checker, which decides whether an argument fits, and the consumer, which prints. They
-//! must agree on where a conversion ends, what its flags are and which argument it takes, so there is one parser, here,
-//! in the contract between them; and one table ([`CONVERSIONS`]) that says what each conversion takes. Neither side
-//! hands the format to the C library: the set of conversions and the meaning of `%d` (signed as its argument is) are
-//! D's own.
+//! Two crates read formats: the checker, which decides whether an argument fits, and the consumer,
+//! which prints. They must agree on where a conversion ends, on its flags and on its argument. So
+//! there is one parser, in the crate that both share, and one table ([`CONVERSIONS`]) of the
+//! arguments that conversions accept. Neither side passes the format to the C library: the set of
+//! conversions and the meaning of `%d` (signed if its argument is) are D's own.
 
-/// What a conversion wants of its argument.
+/// The argument that a conversion accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Takes {
+pub enum ConversionArg {
     /// Integer or pointer, shown as a kernel symbol with offset.
     KernelAddr,
     /// Integer or pointer, shown as a symbol of the process.
@@ -39,88 +39,90 @@ pub enum Takes {
     Nothing,
 }
 
-impl Takes {
-    /// What it takes, in the words of DTrace's messages.
+impl ConversionArg {
+    /// The accepted argument, in the words of DTrace's messages.
     pub fn describe(self) -> &'static str {
         match self {
-            Takes::KernelAddr | Takes::Pointer => "pointer or integer",
-            Takes::UserAddr => "pointer or integer (with -p/-c) or _usymaddr (without -p/-c)",
-            Takes::Char => "char, short, or int",
-            Takes::AnyInt | Takes::Signed(0) | Takes::Unsigned(0) => "char, short, int, long, or long long",
-            Takes::Signed(2) => "short",
-            Takes::Unsigned(2) => "unsigned short",
-            Takes::Signed(_) => "long or long long",
-            Takes::Unsigned(_) => "unsigned long or unsigned long long",
-            Takes::Float(4) => "float",
-            Takes::Float(8) => "double",
-            Takes::Float(_) => "long double",
-            Takes::String => "char [] or string (or use stringof)",
-            Takes::Stack => "stack",
-            Takes::Time => "int64_t",
-            Takes::Address => "char [] or string (or use stringof)",
-            Takes::Port => "uint16_t",
-            Takes::Nothing => "nothing",
+            ConversionArg::KernelAddr | ConversionArg::Pointer => "pointer or integer",
+            ConversionArg::UserAddr => "pointer or integer (with -p/-c) or _usymaddr (without -p/-c)",
+            ConversionArg::Char => "char, short, or int",
+            ConversionArg::AnyInt | ConversionArg::Signed(0) | ConversionArg::Unsigned(0) => {
+                "char, short, int, long, or long long"
+            }
+            ConversionArg::Signed(2) => "short",
+            ConversionArg::Unsigned(2) => "unsigned short",
+            ConversionArg::Signed(_) => "long or long long",
+            ConversionArg::Unsigned(_) => "unsigned long or unsigned long long",
+            ConversionArg::Float(4) => "float",
+            ConversionArg::Float(8) => "double",
+            ConversionArg::Float(_) => "long double",
+            ConversionArg::String => "char [] or string (or use stringof)",
+            ConversionArg::Stack => "stack",
+            ConversionArg::Time => "int64_t",
+            ConversionArg::Address => "char [] or string (or use stringof)",
+            ConversionArg::Port => "uint16_t",
+            ConversionArg::Nothing => "nothing",
         }
     }
 }
 
-/// Every conversion by its name (size letters included), and what it takes.
-pub const CONVERSIONS: &[(&str, Takes)] = &[
-    ("%", Takes::Nothing),
-    ("a", Takes::KernelAddr),
-    ("A", Takes::UserAddr),
-    ("c", Takes::Char),
-    ("lc", Takes::Char),
-    ("wc", Takes::Char),
-    ("C", Takes::Char),
-    ("d", Takes::AnyInt),
-    ("hd", Takes::Signed(2)),
-    ("ld", Takes::Signed(8)),
-    ("lld", Takes::Signed(8)),
-    ("e", Takes::Float(8)),
-    ("E", Takes::Float(8)),
-    ("f", Takes::Float(8)),
-    ("g", Takes::Float(8)),
-    ("G", Takes::Float(8)),
-    ("Le", Takes::Float(16)),
-    ("LE", Takes::Float(16)),
-    ("Lf", Takes::Float(16)),
-    ("Lg", Takes::Float(16)),
-    ("LG", Takes::Float(16)),
-    ("i", Takes::Signed(0)),
-    ("hi", Takes::Signed(2)),
-    ("li", Takes::Signed(8)),
-    ("lli", Takes::Signed(8)),
-    ("I", Takes::Address),
-    ("k", Takes::Stack),
-    ("o", Takes::Unsigned(0)),
-    ("ho", Takes::Unsigned(2)),
-    ("lo", Takes::Unsigned(8)),
-    ("llo", Takes::Unsigned(8)),
-    ("p", Takes::Pointer),
-    ("P", Takes::Port),
-    ("s", Takes::String),
-    ("ls", Takes::String),
-    ("ws", Takes::String),
-    ("S", Takes::String),
-    ("T", Takes::Time),
-    ("u", Takes::Unsigned(0)),
-    ("hu", Takes::Unsigned(2)),
-    ("lu", Takes::Unsigned(8)),
-    ("llu", Takes::Unsigned(8)),
-    ("x", Takes::Unsigned(0)),
-    ("hx", Takes::Unsigned(2)),
-    ("lx", Takes::Unsigned(8)),
-    ("llx", Takes::Unsigned(8)),
-    ("X", Takes::Unsigned(0)),
-    ("hX", Takes::Unsigned(2)),
-    ("lX", Takes::Unsigned(8)),
-    ("llX", Takes::Unsigned(8)),
-    ("Y", Takes::Time),
+/// Every conversion by its name (including size letters), with the argument that it accepts.
+pub const CONVERSIONS: &[(&str, ConversionArg)] = &[
+    ("%", ConversionArg::Nothing),
+    ("a", ConversionArg::KernelAddr),
+    ("A", ConversionArg::UserAddr),
+    ("c", ConversionArg::Char),
+    ("lc", ConversionArg::Char),
+    ("wc", ConversionArg::Char),
+    ("C", ConversionArg::Char),
+    ("d", ConversionArg::AnyInt),
+    ("hd", ConversionArg::Signed(2)),
+    ("ld", ConversionArg::Signed(8)),
+    ("lld", ConversionArg::Signed(8)),
+    ("e", ConversionArg::Float(8)),
+    ("E", ConversionArg::Float(8)),
+    ("f", ConversionArg::Float(8)),
+    ("g", ConversionArg::Float(8)),
+    ("G", ConversionArg::Float(8)),
+    ("Le", ConversionArg::Float(16)),
+    ("LE", ConversionArg::Float(16)),
+    ("Lf", ConversionArg::Float(16)),
+    ("Lg", ConversionArg::Float(16)),
+    ("LG", ConversionArg::Float(16)),
+    ("i", ConversionArg::Signed(0)),
+    ("hi", ConversionArg::Signed(2)),
+    ("li", ConversionArg::Signed(8)),
+    ("lli", ConversionArg::Signed(8)),
+    ("I", ConversionArg::Address),
+    ("k", ConversionArg::Stack),
+    ("o", ConversionArg::Unsigned(0)),
+    ("ho", ConversionArg::Unsigned(2)),
+    ("lo", ConversionArg::Unsigned(8)),
+    ("llo", ConversionArg::Unsigned(8)),
+    ("p", ConversionArg::Pointer),
+    ("P", ConversionArg::Port),
+    ("s", ConversionArg::String),
+    ("ls", ConversionArg::String),
+    ("ws", ConversionArg::String),
+    ("S", ConversionArg::String),
+    ("T", ConversionArg::Time),
+    ("u", ConversionArg::Unsigned(0)),
+    ("hu", ConversionArg::Unsigned(2)),
+    ("lu", ConversionArg::Unsigned(8)),
+    ("llu", ConversionArg::Unsigned(8)),
+    ("x", ConversionArg::Unsigned(0)),
+    ("hx", ConversionArg::Unsigned(2)),
+    ("lx", ConversionArg::Unsigned(8)),
+    ("llx", ConversionArg::Unsigned(8)),
+    ("X", ConversionArg::Unsigned(0)),
+    ("hX", ConversionArg::Unsigned(2)),
+    ("lX", ConversionArg::Unsigned(8)),
+    ("llX", ConversionArg::Unsigned(8)),
+    ("Y", ConversionArg::Time),
 ];
 
-/// Conversions of one meaning, for the manual page: their names, the argument, what is shown. Every name of
-/// [`CONVERSIONS`] is in one row.
+/// Conversions of one meaning, for the manual page: their names, the argument, what is shown. Every
+/// name of [`CONVERSIONS`] is in one row.
 pub const MEANINGS: &[(&[&str], &str, &str)] = &[
     (&["d"], "integer", "decimal, with the sign of its type"),
     (&["i"], "integer", "decimal, signed"),
@@ -160,12 +162,12 @@ pub enum Amount {
 /// One conversion of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Its place among the conversions of the format, `%%` counted too, from 1; messages name it.
+    /// Its number among the conversions of the format, including `%%`, from 1; used in messages.
     pub number: u32,
     /// Size letters and conversion letter: `d`, `llx`, `s`.
     pub name: &'static str,
-    /// What it takes.
-    pub takes: Takes,
+    /// The argument that it accepts.
+    pub arg: ConversionArg,
     /// `-`
     pub left: bool,
     /// `+`
@@ -178,13 +180,13 @@ pub struct Conversion {
     pub zero: bool,
     /// `'`
     pub group: bool,
-    /// `@`: takes the value of the next aggregation.
+    /// `@`: prints the value of the next aggregation.
     pub aggregation: bool,
     /// Least width; `?` gives 16, the digits of a pointer.
     pub width: Amount,
     /// Digits or longest length.
     pub precision: Amount,
-    /// As it stands in the format, `%` included.
+    /// Its text in the format, including `%`.
     pub text: String,
 }
 
@@ -204,7 +206,7 @@ pub enum Piece {
     Conversion(Conversion),
 }
 
-/// What is wrong with a format; `number` counts conversions from 1.
+/// An error in a format; `number` counts conversions from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// The format ends within a conversion.
@@ -216,7 +218,7 @@ pub enum FormatError {
     Unknown {
         /// Which conversion.
         number: u32,
-        /// Its text, `%` included.
+        /// Its text, including `%`.
         text: String,
     },
     /// A width or precision too large for an `int`.
@@ -242,7 +244,7 @@ impl std::fmt::Display for FormatError {
     }
 }
 
-/// Takes a format apart. Neighbouring text, `%%` included, is one piece.
+/// Parses a format. Adjacent text, including `%%`, is one piece.
 pub fn parse(format: &str) -> Result<Vec<Piece>, FormatError> {
     let mut pieces = Vec::new();
     let mut text = String::new();
@@ -255,7 +257,7 @@ pub fn parse(format: &str) -> Result<Vec<Piece>, FormatError> {
         }
         number += 1;
         let conversion = conversion(format, start, number, &mut rest)?;
-        if conversion.takes == Takes::Nothing {
+        if conversion.arg == ConversionArg::Nothing {
             text.push('%');
             continue;
         }
@@ -272,7 +274,8 @@ pub fn parse(format: &str) -> Result<Vec<Piece>, FormatError> {
 
 type Rest<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-/// The conversion whose `%` is at `start`; flags, width, precision and size in any order, as the original takes them.
+/// Parses the conversion whose `%` is at `start`. Flags, width, precision and size may come in any
+/// order, as in the original.
 fn conversion(
     format: &str,
     start: usize,
@@ -282,7 +285,7 @@ fn conversion(
     let mut out = Conversion {
         number,
         name: "%",
-        takes: Takes::Nothing,
+        arg: ConversionArg::Nothing,
         left: false,
         plus: false,
         space: false,
@@ -331,10 +334,10 @@ fn conversion(
             _ => {
                 size.push(c);
                 let text = &format[start..at + c.len_utf8()];
-                let Some((name, takes)) = CONVERSIONS.iter().find(|(name, _)| *name == size) else {
+                let Some((name, arg)) = CONVERSIONS.iter().find(|(name, _)| *name == size) else {
                     return Err(FormatError::Unknown { number, text: text.into() });
                 };
-                (out.name, out.takes, out.text) = (name, *takes, text.into());
+                (out.name, out.arg, out.text) = (name, *arg, text.into());
                 return Ok(out);
             }
         }
@@ -384,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_formats_say_which_conversion() {
+    fn errors_of_formats_name_the_conversion() {
         assert_eq!(parse("%d %"), Err(FormatError::Truncated { number: 2 }));
         assert_eq!(parse("%lq"), Err(FormatError::Unknown { number: 1, text: "%lq".into() }));
         assert_eq!(parse("%n"), Err(FormatError::Unknown { number: 1, text: "%n".into() }));

@@ -1,28 +1,29 @@
-//! The data plane's contract: what is recorded where, in memory that kernel programs and the consumer share.
-//! Knows neither D nor BPF.
+//! The contract of the data plane: the layout of the memory that kernel programs and the consumer
+//! share. This crate knows neither D nor BPF.
 //!
-//! Two sides meet here. The back end (`bpf`) emits programs that write these structures; the consumer reads them. Both
-//! take every offset, size and state from this crate, so that neither can drift. The algorithms of the kernel side are
-//! written a second time here as Rust state machines (`model`), which the model explorer runs through every
-//! interleaving of nested and preempted contexts.
+//! The back end (`bpf`) emits programs that write these structures. The consumer reads them. Both
+//! take every offset, size and state from this crate, so that the two sides cannot diverge. The
+//! algorithms of the kernel side are written a second time here, as Rust state machines (`model`).
+//! The model explorer runs them through every interleaving of nested and preempted contexts.
 //!
 //! ```text
-//!  descriptions   desc      what a record, a key, an aggregation value is made of
-//!                 shape     what print() shows of a type
+//!  descriptions   desc      columns of records and keys; values of aggregations
+//!                 shape     the type tree that print() shows
+//!                 format    formats of printf() and printa()
 //!  control page   control   activity, epoch, exit status, drop counters
-//!                 deadman   who stops a session that leaves the machine no time
-//!  records        ring      one ring a CPU: reserve by compare-exchange, commit by exchange
-//!                 order     how the consumer knows that no earlier record will come
-//!                 read      the consumer's side: committed records, in order of time
-//!  aggregations   table     open addressing, one table a CPU and epoch
-//!                 snapshot  the consumer's side: merging and emptying the idle tables
-//!  variables      assoc     associative arrays under a sequence word
-//!                 thread    `self->`: one value a thread, one struct a context level
-//!                 owned     elements of `self->` arrays, a list a thread and level
-//!                 vtime     a thread's time on the CPU
-//!  stacks         stacks    each stack once, under its hash
+//!                 deadman   stops a session that overloads the machine
+//!  records        ring      one ring per CPU: reserve by compare-exchange, commit by exchange
+//!                 order     the watermark: no earlier record will come
+//!                 read      consumer side: committed records, in the order of time
+//!  aggregations   table     open addressing, one table per CPU and epoch
+//!                 read      consumer side: merges and empties the idle tables
+//!  variables      assoc     associative arrays with a sequence word per element
+//!                 thread    `self->`: one value per thread, one struct per context level
+//!                 owned     elements of `self->` arrays: one list per thread and level
+//!                 vtime     the CPU time of a thread
+//!  stacks         stacks    stores each stack once, under its hash
 //!  scratch        scratch   memory of one firing
-//!  proof          model     the algorithms above in every interleaving
+//!  verification   model     the algorithms above in every interleaving
 //! ```
 
 pub mod assoc;

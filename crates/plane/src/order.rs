@@ -1,70 +1,75 @@
-//! The order of records: how the consumer knows that no earlier record will come.
+//! The order of records: the watermark, below which no further record will come.
 //!
-//! A firing reads the clock once. That reading is `timestamp` in all its clauses and the time of all its records, and
-//! records are printed in the order of their times. So the consumer may print a record only when every firing that read an
-//! earlier clock has delivered. The latest such time is the *watermark*. The decision that shapes it: *a firing is
-//! visible to the consumer before it reads the clock*, by an atomic operation that it makes anyway. Whoever is not visible
-//! yet will read a clock later than the consumer's own. There are two ways to be visible:
+//! A firing reads the clock once. That value is `timestamp` in all its clauses and the time of all
+//! its records. Records are printed in the order of their times. So the consumer may print a record
+//! only when every firing that read an earlier clock has committed its records. The latest such
+//! time is the *watermark*. The key decision: *a firing is visible to the consumer before it reads
+//! the clock*, through an atomic operation that it performs anyway. A firing that is not visible yet
+//! will read a later clock than the consumer did. There are two ways to become visible:
 //!
 //! ```text
-//!  the usual way, one clause that records      clauses that record after another one has asked for the clock
+//!  usual: one clause records                   a clause asks for the clock before another records
 //!
-//!    reserve     compare-exchange, RESERVE       take a slot    compare-exchange, SLOTS_TAKEN: bits i and i + 8
+//!    reserve     compare-exchange, RESERVE       take a slot    compare-exchange, SLOTS_TAKEN:
+//!                                                               bits i and i + 8
 //!    read the clock                              read the clock
 //!    write, commit                               store it       CLOCKS[i], plain
 //!                                                reserve, write, commit (each record)
 //!                                                store 0        CLOCKS[i], plain
-//!                                                give back      atomic and, SLOTS_TAKEN
+//!                                                release        atomic and, SLOTS_TAKEN
 //! ```
 //!
-//! In the first, the reserved record itself holds the consumer back, at no cost. In the second, a bit beside the slot's own
-//! in the mask says that its firing will read a clock and record, and [`crate::control::CLOCKS`] has the clock as soon as it is
-//! known. The consumer goes the other way:
+//! In the first case the reserved record itself holds the consumer back, at no cost. In the second
+//! case a bit next to the slot's own bit says that its firing will read a clock and record.
+//! [`crate::control::CLOCKS`] has the clock as soon as it is known. The consumer proceeds in the
+//! other direction:
 //!
 //! ```text
 //!  read the clock: `now`
-//!  look at the slots        not taken: now       with a clock: that clock       without: the `now` of the last look
-//!                                                                               at which it was not without
-//!  look at RESERVE of each ring; then take what is committed
-//!                           all of it: now       up to a gap: the least of the CPU's slots at the last look at which
-//!                                                RESERVE was not yet beyond the gap
-//!  watermark = the least of all these
+//!  read the slots           free: now          with a clock: that clock
+//!                           without a clock: the `now` of the last look at which this was not so
+//!  read RESERVE of each ring, then take the committed records
+//!                           all of them: now   up to a gap: the bound of the CPU's slots at the
+//!                                              last look at which RESERVE was not beyond the gap
+//!  watermark = the least of these bounds
 //! ```
 //!
-//! Slots before rings, because a firing reserves while it has its slot: a slot that was given back has left all its records below
-//! RESERVE. Behind a gap may be records, committed or not, of firings that published and have gone; they had not reserved at the
-//! look that bounds the gap, so that look saw their clocks, or they read them later. `model::order` tries this in every order of steps,
-//! and with each step missing or moved.
+//! Slots are read before rings, because a firing reserves while it holds its slot. So all records
+//! of a firing that has released its slot are below RESERVE. After a gap there may be records of
+//! firings that published their clocks and have ended. They had not reserved at the look that
+//! bounds the gap. So that look saw their clocks, or they read the clock later. `model::order`
+//! checks this in every order of steps, and checks that each step is needed.
 //!
-//! **Bounded.** A firing can be held up for long (its thread lost the CPU, `chill()`). So the watermark is never further
-//! behind than the option `ordertimeout`; what comes later than that is printed where it comes, and counted
-//! ([`crate::control::DropKind::OutOfOrder`]).
+//! **Bounded.** A firing can be delayed for long (its thread lost the CPU, or `chill()`). So the
+//! watermark is never further behind than the option `ordertimeout`. Records that come after that
+//! time are printed late and counted ([`crate::control::DropKind::OutOfOrder`]).
 //!
-//! **Two clocks that are nearly one.** `bpf_ktime_get_ns()` and `clock_gettime(CLOCK_MONOTONIC)` read the same counter, but while
-//! the kernel adjusts the clock two readers may use two slopes for some nanoseconds (`ktime_get_mono_fast_ns()`,
-//! kernel/time/timekeeping.c), and the consumer's loads may run ahead of its reading of the counter. [`SLACK`] is far more than
-//! either. On the writer's side nothing is reordered: a locked instruction is complete before `rdtsc_ordered()` reads the
+//! **Two readers of one clock.** `bpf_ktime_get_ns()` and `clock_gettime(CLOCK_MONOTONIC)` read the
+//! same counter. But while the kernel adjusts the clock, two readers may use two slopes for some
+//! nanoseconds (`ktime_get_mono_fast_ns()`, kernel/time/timekeeping.c), and the consumer's loads may
+//! be executed before its read of the counter. [`SLACK`] is far more than either. On the writer's
+//! side nothing is reordered: a locked instruction has completed before `rdtsc_ordered()` reads the
 //! counter.
 
 use std::collections::VecDeque;
 
-/// The watermark stays so many nanoseconds behind the clock.
+/// Nanoseconds by which the watermark stays behind the bounds.
 pub const SLACK: u64 = 1_000;
 
-/// What a slot, by looks at it, says of records to come.
+/// Lower bound for future records of the firing in a scratch slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotBound {
     known: u64,
 }
 
 impl SlotBound {
-    /// Before the first look; nothing had fired at `now`.
+    /// The state before the first look; nothing had fired at `now`.
     pub fn new(now: u64) -> SlotBound {
         SlotBound { known: now }
     }
 
-    /// A look at it after `now`: is it taken by a firing that will record, and what is that firing's clock, 0 for none yet. Gives
-    /// what all records to come through the slot will not be before.
+    /// Records a look at the slot after `now`. `taken`: by a firing that publishes its clock.
+    /// `clock`: that clock, or 0 if it is not known yet. Returns the bound.
     pub fn look(&mut self, now: u64, taken: bool, clock: u64) -> u64 {
         match (taken, clock) {
             (true, 0) => self.known,
@@ -80,33 +85,34 @@ impl SlotBound {
     }
 }
 
-/// Looks that are remembered while a record stays uncommitted.
+/// Number of looks that are kept while a record stays uncommitted.
 const LOOKS: usize = 64;
 
-/// What a ring, by looks at its reserve position, says of records to come.
+/// Lower bound for future records of a ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RingBound {
-    /// Of each look what records to come will not be before, and the reserve position; the oldest first.
+    /// The bound of the slots and the reserve position at each look, oldest first.
     looks: VecDeque<(u64, u64)>,
 }
 
 impl RingBound {
-    /// Before the first drain; the ring was at `reserve` after `now`.
+    /// The state before the first look; the reserve position was `reserve` after `now`.
     pub fn new(now: u64, reserve: u64) -> RingBound {
         RingBound { looks: VecDeque::from([(now, reserve)]) }
     }
 
-    /// A look at the reserve position, after the slots of the CPU index said that nothing to come through them is before `least`.
+    /// Records a look at the reserve position. `least` is the bound of the CPU index's slots, which
+    /// were read before.
     pub fn look(&mut self, least: u64, reserve: u64) {
-        // A look that is forgotten leaves the older one, which is a lower bound too.
+        // Dropping a look is safe: the previous one is a lower bound too.
         if self.looks.len() >= LOOKS || self.looks.back().is_some_and(|(_, last)| *last == reserve) {
             self.looks.pop_back();
         }
         self.looks.push_back((least, reserve));
     }
 
-    /// All is taken up to `position`, and what is there is not committed or not reserved. Gives what all records from there
-    /// on will not be before.
+    /// The bound of all records from `position` on, which is the first position that is not
+    /// committed.
     pub fn bound(&mut self, position: u64) -> u64 {
         while self.looks.get(1).is_some_and(|(_, reserve)| *reserve <= position) {
             self.looks.pop_front();
@@ -145,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_bounded_and_forgotten_ones_bound_from_below() {
+    fn the_number_of_looks_is_bounded() {
         let mut ring = RingBound::new(1, 0);
         for i in 1..1000 {
             ring.look(1 + i, 8 * i);

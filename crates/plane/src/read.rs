@@ -1,11 +1,13 @@
-//! The consumer's side of rings and tables: draining and emptying, over plain memory.
+//! The consumer side of rings and tables: draining and emptying, over plain memory.
 //!
-//! [`RingReader::drain`] takes what is committed out of every ring and gives it back in the order of time. A record waits until
-//! no earlier one can come ([`crate::order`]), but no longer than it is told to. The decision that shapes it: one stable sort of what
-//! all rings gave, not a heap of cursors. Each ring's records are almost sorted runs, and the sort merges runs in linear time.
+//! [`RingReader::drain`] removes committed records from every ring and returns them in the order of
+//! time. A record is held back until no earlier record can come ([`crate::order`]), but not longer
+//! than a given limit. The key decision: one stable sort of the records of all rings instead of a
+//! heap of cursors. The records of each ring are almost sorted runs, and the sort merges runs in
+//! linear time.
 //!
-//! [`take_table`] empties the idle side of an aggregation. Whoever calls it has turned the epoch and waited for a grace
-//! period, so nobody else touches that memory.
+//! [`take_table`] empties the idle side of an aggregation. The caller has advanced the epoch and
+//! waited for a grace period, so nobody else uses that memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -62,7 +64,7 @@ impl Batch {
     }
 }
 
-/// Rings that were made together: one for each CPU index.
+/// A set of rings that were created together: one for each CPU index.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings<'a> {
     /// Their memory, `size` bytes each.
@@ -73,46 +75,48 @@ pub struct Rings<'a> {
     pub percpu: PerCpu<'a>,
 }
 
-/// Looks again so many times at what a running firing is about to write. It takes microseconds, and a firing usually less.
+/// Number of times that a word is read again while a running firing is about to write it. The reads
+/// take microseconds; a firing usually takes less.
 const SPINS: u32 = 200;
 
-/// What is known of the records to come of a CPU index.
+/// Lower bounds for the times of future records of a CPU index.
 #[derive(Debug)]
 struct Bounds {
     ring: RingBound,
     slots: [SlotBound; SLOTS as usize],
-    /// The reserve position of the last look.
+    /// The reserve position at the last look.
     reserved: u64,
 }
 
 /// Drains the rings of a session.
 #[derive(Debug, Default)]
 pub struct RingReader {
-    /// Taken, and still beyond the watermark.
+    /// Removed from the rings, and later than the watermark.
     held: Batch,
-    /// Of each ring.
+    /// The bounds of each ring.
     bounds: Vec<Bounds>,
-    /// What the slots said at the last look.
+    /// The lower bound over all slots at the last look.
     slots: u64,
     /// The clock of the last look.
     looked: u64,
-    /// The time of the last record given.
+    /// The time of the last record returned.
     given: u64,
-    /// Records given behind a later one, by CPU.
+    /// Number of records that were returned after a later one, by CPU.
     late: BTreeMap<u16, u64>,
-    /// The last drain held records back for a firing that had not ended.
+    /// The last drain held records back because of a firing that had not ended.
     waits: bool,
 }
 
 impl RingReader {
-    /// A reader of rings to which nothing was written before `now`, a reading of the clock of records.
+    /// A reader of rings that were empty at `now` (monotonic nanoseconds).
     pub fn new(now: u64) -> RingReader {
         RingReader { looked: now, ..RingReader::default() }
     }
 
-    /// Takes what is committed. `rings` is the memory of all rings, `size` bytes each; `now` a reading of the clock of
-    /// records from before this call. A record is held back for others at most until it is `hold` nanoseconds old; with 0, not at
-    /// all.
+    /// Removes committed records. `rings` is the memory of all rings, `size` bytes each. `now` is a
+    /// reading of the monotonic clock from before this call. A record is held back at most until it
+    /// is `hold` nanoseconds old. Without `hold` all records are returned; no program may be
+    /// running.
     pub fn drain(
         &mut self,
         rings: &[AtomicU64],
@@ -124,8 +128,8 @@ impl RingReader {
         self.drain_all(&[Rings { memory: rings, size, percpu }], now, hold)
     }
 
-    /// As [`RingReader::drain`], from several sets of rings: a session that has grown. New sets come last. Without `hold`
-    /// nothing is held back: no program runs any more.
+    /// Like [`RingReader::drain`], for several sets of rings: in a session to which programs were
+    /// added. New sets come last.
     pub fn drain_all(&mut self, sets: &[Rings<'_>], now: u64, hold: Option<u64>) -> Batch {
         self.look(sets, now);
         let mut least = self.slots;
@@ -164,14 +168,15 @@ impl RingReader {
         fresh
     }
 
-    /// Notes who is in a firing and how far the rings are reserved. `now` is a reading of the clock from before this call. To
-    /// be called where nothing fires and soon something may: what was recorded before is then not held back by what comes.
+    /// Notes which firings are running and the reserve positions of the rings. `now` is a reading
+    /// of the clock from before this call. Call it before probes start to fire: then records from
+    /// before are not held back by later firings.
     pub fn look(&mut self, sets: &[Rings<'_>], now: u64) {
         fence(Ordering::SeqCst);
         let mut least = now;
         for (i, (set, index)) in every(sets).enumerate() {
             if self.bounds.len() <= i {
-                // Nothing is written to rings before they are first drained or looked at, or shortly before.
+                // New rings were empty at the last look.
                 let consumed = set.percpu.word(index, CONSUMED).load(Ordering::Relaxed);
                 self.bounds.push(Bounds {
                     ring: RingBound::new(self.looked, consumed),
@@ -180,11 +185,12 @@ impl RingReader {
                 });
             }
             let Some(bounds) = self.bounds.get_mut(i) else { continue };
-            // The slots of an index before its ring: see `order`.
+            // The slots are read before the ring: see `order`.
             let slots = look_at_slots(set.percpu, index, now, &mut bounds.slots);
             least = least.min(slots);
-            // First this, then the position: a writer that found the bell rung has reserved before it was silenced, so what
-            // it wrote is within `reserved`. The other way round a ring could fill with nobody to ring (`model` shows it).
+            // The doorbell is reset before the position is read. So a writer that found it rung has
+            // reserved before, and its record is below `reserved`. In the other order a ring could
+            // fill without a doorbell (shown by `model`).
             set.percpu.word(index, RUNG).store(0, Ordering::SeqCst);
             bounds.reserved = set.percpu.word(index, RESERVE).load(Ordering::SeqCst);
             bounds.ring.look(slots, bounds.reserved);
@@ -193,12 +199,13 @@ impl RingReader {
         self.looked = now;
     }
 
-    /// The last drain held records back for a firing that had not ended: another one soon may give them.
+    /// True if the last drain held records back because of a firing that had not ended. Another
+    /// drain soon may return them.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Records that were given behind a later one, since the last call.
+    /// Counts of records that were returned after a later one, since the last call.
     pub fn take_late(&mut self) -> Vec<DropDelta> {
         let late = std::mem::take(&mut self.late).into_iter();
         late.map(|(cpu, count)| DropDelta { kind: DropKind::OutOfOrder, cpu: cpu.into(), count }).collect()
@@ -209,7 +216,7 @@ fn every<'a>(sets: &'a [Rings<'a>]) -> impl Iterator<Item = (&'a Rings<'a>, u32)
     sets.iter().flat_map(|s| (0..s.percpu.count()).map(move |index| (s, index)))
 }
 
-/// What all records to come through the slots of a CPU index will not be before.
+/// A lower bound for the times of future records of all firings that hold a slot of a CPU index.
 fn look_at_slots(percpu: PerCpu<'_>, index: u32, now: u64, bounds: &mut [SlotBound]) -> u64 {
     let mut least = now;
     let mut spins = SPINS;
@@ -231,7 +238,8 @@ fn look_at_slots(percpu: PerCpu<'_>, index: u32, now: u64, bounds: &mut [SlotBou
     least
 }
 
-/// Takes the committed records of one ring up to `reserved`, and gives the position up to which they were.
+/// Removes the committed records of one ring up to `reserved`. Returns the position of the first
+/// record that is not committed, or `reserved`.
 fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut Batch) -> u64 {
     let mask = ring.len() as u64 * 8 - 1;
     let at = |position: u64| ((position & mask) / 8) as usize;
@@ -266,7 +274,7 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
                 len: length as usize - HEADER_SIZE as usize,
             });
         }
-        // What is given back is zero: padding is never a former record's data.
+        // Free space is zero, so padding never holds data of an earlier record.
         record.iter().for_each(|w| w.store(0, Ordering::Relaxed));
         position += u64::from(length);
     }
@@ -277,9 +285,9 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
 /// Receives a slot of a table: CPU index, key, value.
 pub type TableSink<'a> = dyn FnMut(u32, &[u8], &[u64]) + 'a;
 
-/// Empties the tables of one side. The memory holds the tables of both sides for `n` CPU indices, from an offset on and so
-/// many bytes apart; `sink` receives each key
-/// with its value in the words of [`AggFunc`], and the CPU index whose table it was in. A key comes as often as it stands there.
+/// Empties the tables of one side. The memory holds the tables of both sides for `n` CPU indices,
+/// starting at an offset, with a stride in bytes. `sink` receives each key with its value in the
+/// words of [`AggFunc`], and the CPU index of its table. A key may occur several times.
 pub fn take_table(
     (memory, at, stride): (&[AtomicU64], u32, u32),
     (func, shape): (AggFunc, TableShape),
@@ -331,10 +339,10 @@ mod tests {
     use crate::ring::{PAD, origin, stamp};
 
     const SIZE: u32 = 4096;
-    /// Held back for as long as it takes.
+    /// No limit.
     const HOLD: Option<u64> = Some(u64::MAX);
 
-    /// A reading of the clock by which what is not later than `time` may be given.
+    /// The earliest clock reading at which a record of `time` may be returned.
     fn after(time: u64) -> u64 {
         time + SLACK
     }
@@ -365,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_merged_by_time_and_given_back_empty() {
+    fn rings_are_merged_by_time_and_left_empty() {
         let (rings, control) = (words(2 * SIZE), words(2 * PERCPU_STRIDE));
         let percpu = PerCpu::new(&control, 2).unwrap();
         record(&rings, 0, 10, 0);
@@ -401,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uncommitted_record_holds_back_what_may_be_later_than_it() {
+    fn an_uncommitted_record_holds_back_later_records() {
         let (rings, control) = (words(2 * SIZE), words(2 * PERCPU_STRIDE));
         let percpu = PerCpu::new(&control, 2).unwrap();
         let mut reader = RingReader::default();
@@ -423,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_firing_that_has_published_its_clock_holds_back_what_is_later() {
+    fn a_published_clock_holds_back_later_records() {
         let (rings, control) = (words(SIZE), words(PERCPU_STRIDE));
         let percpu = PerCpu::new(&control, 1).unwrap();
         let mut reader = RingReader::default();
@@ -438,18 +446,18 @@ mod tests {
         assert_eq!(drain(&mut reader, 5000), [0; 0]);
         percpu.word(0, CLOCKS + 8 * slot_of(bit)).store(after(after(15)), Ordering::Relaxed);
         assert_eq!(drain(&mut reader, 6000), [after(10)]);
-        // It has recorded, and goes.
+        // It commits and releases the slot.
         record(&rings, 64, after(15), 0);
         percpu.word(0, RESERVE).store(96, Ordering::Relaxed);
         percpu.word(0, CLOCKS + 8 * slot_of(bit)).store(0, Ordering::Relaxed);
-        // What takes a slot and records nothing holds nothing.
+        // A firing that does not publish holds nothing back.
         percpu.word(0, SLOTS_TAKEN).store(bit, Ordering::Relaxed);
         assert_eq!(drain(&mut reader, 7000), [after(15), after(20)]);
         assert_eq!(reader.take_late(), []);
     }
 
     #[test]
-    fn what_comes_later_than_the_limit_is_given_and_counted() {
+    fn records_that_come_after_the_limit_are_returned_and_counted() {
         let (rings, control) = (words(SIZE), words(PERCPU_STRIDE));
         let percpu = PerCpu::new(&control, 1).unwrap();
         let mut reader = RingReader::default();
@@ -472,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn pads_are_skipped_and_former_laps_are_not_believed() {
+    fn pads_are_skipped_and_stamps_of_earlier_laps_are_ignored() {
         let (rings, control) = (words(SIZE), words(PERCPU_STRIDE));
         let percpu = PerCpu::new(&control, 1).unwrap();
         let near = u64::from(SIZE) - 16;
@@ -487,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_emptied() {
+    fn take_table_returns_each_key_and_zeroes_the_table() {
         let shape = TableShape::new(AggFunc::Count, 8, 1024);
         let memory = words(shape.total(1) as u32);
         let base = shape.table_size as usize / 8; // side 1
@@ -507,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn keyless_values_show_themselves() {
+    fn keyless_values_are_returned_only_if_they_have_data() {
         for (func, state, word, expected) in [
             (AggFunc::Count, 0, 3u64, Some(3)),
             (AggFunc::Count, 0, 0, None),

@@ -1,26 +1,27 @@
-//! The shape of bytes that `print()` shows: a type, told to someone who knows no types.
+//! The type tree by which `print()` shows bytes.
 //!
-//! The checker makes it of a type, the consumer prints by it. It says what each byte means and how C calls it, and nothing
-//! about how types relate; so it is a tree, cut at pointers. The text form is for DIF's listings.
+//! The checker makes a shape from a type, and the consumer prints by it. A shape gives the meaning
+//! of each byte and its name in C. It has no relations between types, so it is a tree that ends at
+//! pointers. Its text form is for DIF listings.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What some bytes are.
+/// The type of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Their type as C writes it; `struct` alone for one without a tag.
     pub name: Arc<str>,
-    /// Their number.
+    /// Number of bytes.
     pub size: u32,
-    /// What they mean.
+    /// Their meaning.
     pub form: Form,
 }
 
-/// What bytes mean.
+/// The meaning of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An integer, shown in hexadecimal; also what is not known any better.
+    /// An integer, shown in hexadecimal; also bytes of unknown meaning.
     Int,
     /// A character.
     Char,
@@ -30,7 +31,7 @@ pub enum Form {
     Pointer,
     /// The address of a function of the kernel.
     FunctionPointer,
-    /// One of these values.
+    /// An enumeration.
     Enum {
         /// Sign-extended.
         signed: bool,
@@ -39,7 +40,7 @@ pub enum Form {
     },
     /// Text up to its NUL.
     String,
-    /// Equal things, one after the other.
+    /// An array.
     Array(Arc<Shape>),
     /// A struct or union.
     Sou(Arc<[Member]>),
@@ -54,11 +55,11 @@ pub struct Member {
     pub offset: u32,
     /// Of a bit-field: the bits below it in the bytes at `offset`, and its width.
     pub bits: Option<(u8, u8)>,
-    /// What stands there.
+    /// Its type.
     pub shape: Shape,
 }
 
-/// The deepest nesting that is told; what is deeper is bytes.
+/// Maximum nesting; anything deeper is shown as bytes.
 pub const DEPTH: u32 = 32;
 
 impl Form {
@@ -78,8 +79,8 @@ impl Form {
     }
 }
 
-/// `(letter size "name" parts…)`; a part of an enumeration is `"name" value`, of a struct `"name" offset shape` or
-/// `"name" offset shift/width shape`.
+/// `(letter size "name" parts…)`; a part of an enumeration is `"name" value`, of a struct `"name"
+/// offset shape` or `"name" offset shift/width shape`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({} {} {:?}", self.form.letter(), self.size, self.name)?;
@@ -139,7 +140,8 @@ impl Reader<'_> {
         number.parse().map_err(|_| "no number in a shape".to_string())
     }
 
-    /// A name between quotes. Names are identifiers and C's declarators: nothing in them is escaped.
+    /// A name between quotes. Names are identifiers and C's declarators: nothing in them is
+    /// escaped.
     fn name(&mut self) -> Result<Arc<str>, String> {
         self.skip('"')?;
         let end = self.rest.find('"').ok_or("no end of a name")?;
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_written_is_the_shape_read() {
+    fn a_shape_survives_writing_and_reading() {
         let names: Arc<[(Arc<str>, i64)]> = [("a".into(), -1), ("b".into(), 7)].into();
         let member = |name: &str, offset, bits, shape| Member { name: name.into(), offset, bits, shape };
         let array = Shape { name: "int [3]".into(), size: 12, form: Form::Array(Arc::new(int("int", 4))) };
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shape_is_refused() {
+    fn malformed_shapes_are_rejected() {
         let deep = "(a 1 \"\" ".repeat(100);
         for text in [
             "",

@@ -1,16 +1,18 @@
-//! The stack store: each different stack once, in a preallocated BPF hash from its hash to its frames.
+//! The stack store: a preallocated BPF hash map from the hash of a stack to its frames. Each
+//! different stack is stored once.
 //!
-//! A record or key holds 8 bytes, the hash; 0 says the stack could not be taken. The decision that shapes it: a 64-bit hash
-//! of the frames *is* the id. The kernel's own stack maps use 32 bits and either lose or overwrite what collides; here
-//! two of a million stacks collide with probability 3e-8, and nothing is ever overwritten, so an id that was recorded
-//! means the same stack until the session ends. User stacks hash their process too, since the same addresses mean
-//! something else elsewhere.
+//! A record or key holds 8 bytes, the hash; 0 means that the stack could not be taken. The key
+//! decision: a 64-bit hash of the frames *is* the id. The kernel's own stack maps use 32 bits and
+//! either lose or overwrite stacks that collide. Here two of a million stacks collide with
+//! probability 3e-8, and nothing is ever overwritten. So a recorded id names the same stack until
+//! the session ends. The hash of a user stack includes its process, because the same addresses mean
+//! other code in another process.
 //!
 //! ```text
 //!  key    u64  hash
 //!  value  +0  tgid     u32   0 for kernel stacks
 //!         +4  nframes  u32
-//!         +8  exec     u64   generation of the process's image (0 for now)
+//!         +8  exec     u64   generation of the process's image (always 0 so far)
 //!         +16 pcs[frames]    the first nframes are valid
 //! ```
 
@@ -22,9 +24,9 @@ pub const NFRAMES: u32 = 4;
 pub const EXEC: u32 = 8;
 /// Offset of the frames.
 pub const PCS: u32 = 16;
-/// The most frames a stack may have here (`kernel.perf_event_max_stack`'s default).
+/// Maximum number of frames of a stack (`kernel.perf_event_max_stack`'s default).
 pub const FRAMES_MAX: u32 = 127;
-/// Stacks that fit the store of a session.
+/// Capacity of the store, in stacks.
 pub const STACKS: u32 = 8192;
 
 /// Bytes of a value for stacks of at most `frames` frames.
@@ -32,7 +34,7 @@ pub const fn value_size(frames: u32) -> u32 {
     PCS + 8 * frames
 }
 
-/// A stack out of the store.
+/// A stack read from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// Process (tgid, the tracer's namespace; 0 outside of it); 0 for kernel stacks.

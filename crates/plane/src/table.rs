@@ -1,24 +1,27 @@
-//! Aggregations: open addressing, one table a CPU index and epoch.
+//! Aggregations: hash tables with open addressing, one per CPU index and epoch.
 //!
-//! An aggregation's map holds `2 * n` tables: those of even epochs for all CPU indices, then those of odd epochs. A
-//! program adds to the table of (epoch & 1, its CPU index); the consumer turns the epoch, waits until nobody can still be
-//! in the side it left, merges that side into its own table and zeroes it. So a key leaves the kernel, and nothing is
-//! lost to a snapshot. The decision that shapes it: *every word of an empty table is zero*, the values too. `min` and `max`
-//! are kept in a form in which 0 is "nothing yet" and a greater unsigned word wins ([`to_stored`]); so a slot needs no
-//! initial value, a keyless aggregation needs no claim, and emptying is zeroing.
+//! The map of an aggregation holds `2 * n` tables: those of even epochs for all CPU indices, then
+//! those of odd epochs. A program updates the table of (epoch & 1, its CPU index). The consumer
+//! advances the epoch, waits until no program can still use the old side, merges that side into its
+//! own table and zeroes it. So keys leave the kernel, and a snapshot loses nothing. The key
+//! decision: *every word of an empty table is zero*, including the values. `min` and `max` are
+//! stored in a form in which 0 means "no data" and the greater unsigned word wins ([`to_stored`]).
+//! So a slot needs no initial value, a keyless aggregation needs no claim, and emptying is zeroing.
 //!
 //! ```text
 //!  table                                        slot (stride bytes)
-//!    0  claimed   slots ever claimed              +0  state   0 EMPTY, 1 BUSY, else the key's tag (hash | 2)
-//!   64  slot 0                                    +8  key     key_size bytes, whole words
-//!       slot 1 …  (a power of two)                 …  value   value_size bytes
+//!    0  claimed   slots ever claimed              +0  state   0 EMPTY, 1 BUSY, else the key's tag
+//!   64  slot 0                                                (hash | 2)
+//!       slot 1 …  (a power of two)                +8  key     key_size bytes, whole words
+//!                                                  …  value   value_size bytes
 //!
-//!  EMPTY ──compare-exchange──> BUSY ──key written, exchange──> tag      (nobody goes back; the consumer zeroes)
+//!  EMPTY ──compare-exchange──> BUSY ──key written, exchange──> tag      (only the consumer resets)
 //! ```
 //!
-//! Whoever meets a BUSY slot or another key takes the next one, so a key may stand twice: the consumer merges by key
-//! anyway. Probing is bounded by [`PROBES`]; no slot found is a counted aggregation drop. A keyless aggregation has one
-//! slot a table, whose state becomes 1 with the first sample where the value does not show it.
+//! A program that finds a BUSY slot or another key tries the next slot. So a key may occur twice;
+//! the consumer merges by key anyway. Probing is bounded by [`PROBES`]; finding no slot is a
+//! counted aggregation drop. A keyless aggregation has one slot per table. Its state becomes 1 with
+//! the first sample, unless the value itself shows that there is one.
 
 use crate::desc::AggFunc;
 
@@ -34,16 +37,17 @@ pub const KEY: u32 = 8;
 pub const EMPTY: u64 = 0;
 /// Slot state: the key is being written. Also "has data" of a keyless slot.
 pub const BUSY: u64 = 1;
-/// Slots looked at before the aggregation is dropped. Step `i` goes `i` slots further.
+/// Slots that are tried before the aggregation is dropped. Step `i` advances by `i` slots.
 pub const PROBES: u32 = 24;
 /// The multiplier of the hash (2^64 / golden ratio, odd).
 pub const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The most bytes of a map value that kernels before 6.7 allow (their largest contiguous allocation).
+/// The largest map value that kernels before 6.7 allow, in bytes (their largest contiguous
+/// allocation).
 pub const VALUE_MAX_OLD: u64 = 4 << 20;
-/// Tables get no more slots than this, whatever the room.
+/// Maximum number of slots of a table.
 pub const SLOTS_MAX: u32 = 1 << 16;
 
-/// The hash of a key's words. The slot is taken from its high bits, the tag is the whole of it.
+/// The hash of a key's words. Its high bits select the slot; the tag is all of it.
 pub fn hash(words: &[u64]) -> u64 {
     let mut h: u64 = 0;
     for (i, &w) in words.iter().enumerate() {
@@ -60,30 +64,30 @@ pub const fn tag(hash: u64) -> u64 {
     hash | 2
 }
 
-/// Where an aggregation's tables, slots and values are.
+/// The layout of an aggregation's tables, slots and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableShape {
     /// Bytes of the key; 0 when there is none.
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// Bytes from slot to slot.
+    /// Bytes per slot.
     pub stride: u32,
     /// log2 of the slots of a table.
     pub slots_log2: u32,
-    /// Bytes from table to table.
+    /// Bytes per table.
     pub table_size: u32,
 }
 
 impl TableShape {
-    /// The shape of a table of at most `room` bytes (at least one slot).
-    pub fn new(func: AggFunc, key_size: u32, room: u64) -> TableShape {
+    /// The shape of a table of at most `bytes` bytes (at least one slot).
+    pub fn new(func: AggFunc, key_size: u32, bytes: u64) -> TableShape {
         let value_size = func.value_size();
         let stride = KEY + key_size + value_size;
         let slots_log2 = if key_size == 0 {
             0
         } else {
-            let fit = room.saturating_sub(u64::from(TABLE_HEADER)) / u64::from(stride);
+            let fit = bytes.saturating_sub(u64::from(TABLE_HEADER)) / u64::from(stride);
             fit.clamp(1, u64::from(SLOTS_MAX)).ilog2()
         };
         let table_size = (TABLE_HEADER + (stride << slots_log2)).div_ceil(64) * 64;
@@ -116,13 +120,13 @@ impl TableShape {
     }
 }
 
-/// True when a keyless slot's value alone shows whether it has data: it has a count that grows by one.
+/// True if the value of a keyless slot shows whether there is data: it has a count.
 pub fn shows_itself(func: AggFunc) -> bool {
     matches!(func, AggFunc::Count | AggFunc::Avg | AggFunc::Stddev)
 }
 
-/// A `min` or `max` sample as it is kept: 0 is the worst there is, a greater unsigned word wins. Other functions keep
-/// their words as they are.
+/// The stored form of a `min` or `max` sample: 0 is the worst value, and the greater unsigned word
+/// wins. Other functions store their words unchanged.
 pub fn to_stored(func: AggFunc, value: i64) -> u64 {
     match func {
         AggFunc::Min => (i64::MAX as u64).wrapping_sub(value as u64),
@@ -131,7 +135,7 @@ pub fn to_stored(func: AggFunc, value: i64) -> u64 {
     }
 }
 
-/// The word of [`crate::desc::AggFunc`]'s value for a kept one.
+/// The inverse of [`to_stored`].
 pub fn from_stored(func: AggFunc, word: u64) -> u64 {
     match func {
         AggFunc::Min => (i64::MAX as u64).wrapping_sub(word),
@@ -168,8 +172,8 @@ pub fn merge(func: AggFunc, into: &mut [u64], from: &[u64]) {
     }
 }
 
-/// A magnitude of `llquantize`: values from `from` up to `below` fall into buckets of `width`, the first of which is
-/// `first`; `after` is the first bucket beyond.
+/// A magnitude of `llquantize`: values from `from` up to `below` fall into buckets of `width`, the
+/// first of which is `first`; `after` is the first bucket beyond.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogStep {
@@ -180,8 +184,8 @@ pub struct LogStep {
     pub after: u32,
 }
 
-/// The magnitudes of an `llquantize`, ascending; the first is everything below the lowest. Stops where 64 bits end. Empty
-/// for other functions.
+/// The magnitudes of an `llquantize`, ascending; the first is everything below the lowest. Stops
+/// where 64 bits end. Empty for other functions.
 pub fn llquantize_steps(func: AggFunc) -> Vec<LogStep> {
     let AggFunc::Llquantize { factor, low, high, nsteps } = func else { return Vec::new() };
     let (factor, nsteps) = (i64::from(factor.max(2)), i64::from(nsteps.max(1)));
@@ -215,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_extremes_keep_their_order_and_start_at_nothing() {
+    fn stored_extremes_keep_their_order_and_start_at_zero() {
         let samples = [i64::MIN, -5, -1, 0, 1, 7, i64::MAX];
         for pair in samples.windows(2) {
             assert!(to_stored(AggFunc::Max, pair[0]) < to_stored(AggFunc::Max, pair[1]));
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_its_room() {
+    fn a_table_fits_its_size_limit() {
         for key_size in [0, 8, 16, 264] {
             for func in [AggFunc::Count, AggFunc::Stddev, AggFunc::Quantize] {
                 let s = TableShape::new(func, key_size, 2 << 20);
@@ -244,7 +248,8 @@ mod tests {
 
     #[test]
     fn llquantize_buckets_are_linear_within_a_magnitude() {
-        // llquantize(e, 10, 0, 2, 10): below 1, 1..9 by 1, 10..90 by 10, 100..900 by 100, 1000 and above.
+        // llquantize(e, 10, 0, 2, 10): below 1, 1..9 by 1, 10..90 by 10, 100..900 by 100, 1000 and
+        // above.
         let func = AggFunc::Llquantize { factor: 10, low: 0, high: 2, nsteps: 10 };
         for (value, bucket) in [
             (-5, 0),

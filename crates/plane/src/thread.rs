@@ -1,32 +1,37 @@
-//! `self->`: one task-storage value a thread for the whole session, with a struct for each context level.
+//! `self->`: one task-storage value per thread for the whole session, with one struct per context
+//! level.
 //!
-//! An interrupt is not the thread that it interrupted, so `self->x` in an interrupt must not be the thread's: each level
-//! that an enabled probe can reach has its own copy. The decision that shapes it: *one* map and one struct with a place
-//! for every variable. Creating task storage costs 670 ns, getting it 16; a map a variable would pay both for each. (What a
-//! running session is given later has such a map: the struct cannot grow under the programs that use it.)
+//! An interrupt is not the thread that it interrupts, so `self->x` in an interrupt must not be the
+//! thread's `self->x`. Each level that an enabled probe can reach has its own copy. The key
+//! decision: *one* map and one struct with a field for every variable. Creating task storage costs
+//! 670 ns and a look-up 16 ns; a map per variable would pay both for each variable. (A variable
+//! that is added to a running session has its own map, because the struct cannot grow while
+//! programs use it.)
 //!
 //! ```text
-//!  value   +0  thread id  u64  0 until given (control page's `unique` + 1): first word of keys of self-> arrays
-//!          +8  level 0: thread       vars: 8 bytes an integer, strsize a string
+//!  value   +0  thread id  u64  0 until assigned (control page's `unique` + 1): first word of
+//!                              the keys of self-> arrays
+//!          +8  level 0: thread       vars: 8 bytes per integer, strsize per string
 //!              level 1: soft interrupt
 //!              level 2: hard interrupt
 //!              level 3: NMI
-//!          +…  heads of the lists of each self-> array: see [`crate::owned`]
+//!          +…  list heads of each self-> array: see [`crate::owned`]
 //! ```
 //!
-//! Within a level a thread's programs run one after the other, so plain stores will do. The value is not created in an
-//! NMI (the allocator is not safe there on every kernel): that store is a counted dynamic drop.
+//! Within a level the programs of a thread run one after the other, so plain stores are enough. The
+//! value is not created in an NMI, because the allocator is not safe there on every kernel. Such a
+//! store is a counted dynamic drop.
 
 /// Offset of the thread id.
 pub const THREAD_ID: u32 = 0;
 /// Offset of the first level's variables.
 pub const LEVELS: u32 = 8;
-/// Context levels there are.
+/// Number of context levels.
 pub const LEVELS_MAX: u32 = 4;
 
-/// Bits of the kernel's preempt count that say which level runs.
+/// Bits of the kernel's preempt count that tell the context level.
 pub mod preempt_count {
-    /// Serving a soft interrupt.
+    /// In a soft interrupt.
     pub const SOFTIRQ: u32 = 0x100;
     /// In a hard interrupt.
     pub const HARDIRQ: u32 = 0xf_0000;
@@ -34,14 +39,14 @@ pub mod preempt_count {
     pub const NMI: u32 = 0xf0_0000;
 }
 
-/// Where things are in the value.
+/// The layout of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadShape {
-    /// Levels kept, 1 to 4. A higher level than these shares the last.
+    /// Number of levels, 1 to 4. A level beyond them uses the last one.
     pub levels: u32,
     /// Bytes of a level's variables.
     pub level_size: u32,
-    /// `self->` arrays whose heads are here.
+    /// Number of `self->` arrays whose list heads are in the value.
     pub arrays: u32,
 }
 
@@ -51,7 +56,7 @@ impl ThreadShape {
         self.heads(self.arrays)
     }
 
-    /// Where the heads of an array are.
+    /// Offset of the list heads of an array.
     pub const fn heads(self, array: u32) -> u32 {
         LEVELS + self.levels * self.level_size + array * crate::owned::HEADS
     }

@@ -1,8 +1,8 @@
-//! The heartbeat: the kernel side of [`plane::deadman::Heart::beat`].
+//! The heartbeat: the kernel side of [`plane::deadman::HeartbeatState::beat`].
 
 use plane::control::{
-    ACTIVITY, ALARM, Activity, HEART_LAST, HEART_LATE, HEART_SEEN, HEART_SILENT, LIFE, SHOWN_LATE,
-    SHOWN_SILENT, activity_word,
+    ACTIVITY, ALARM, Activity, HEARTBEAT_LAST, HEARTBEAT_LATE, HEARTBEAT_SEEN, HEARTBEAT_SILENT, LIFE,
+    SHOWN_LATE, SHOWN_SILENT, activity_word,
 };
 use plane::deadman::{Limits, Reason};
 
@@ -17,39 +17,39 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     gate(b, Activity::Active, out);
     let cpu = firing(b, plan).percpu;
     let now = b.call(Helper::KTIME_GET_NS, &[]);
-    let last = b.load(Size::B8, cpu, HEART_LAST as i16);
-    b.store(Size::B8, cpu, HEART_LAST as i16, now);
+    let last = b.load(Size::B8, cpu, HEARTBEAT_LAST as i16);
+    b.store(Size::B8, cpu, HEARTBEAT_LAST as i16, now);
     let since = b.copy(0);
     b.br(Jmp::Eq, last, 0, after);
     b.br(Jmp::Lt, now, last, after);
     let passed = b.sub(now, last);
     b.set(since, passed);
     b.bind(after);
-    let before = b.load(Size::B8, cpu, HEART_LATE as i16);
+    let before = b.load(Size::B8, cpu, HEARTBEAT_LATE as i16);
     let interval = b.imm(limits.interval as i64);
     let late = b.copy(0);
     b.br(Jmp::Le, since, interval, in_time);
     let over = b.sub(since, interval);
     b.set(late, over);
     b.bind(in_time);
-    b.store(Size::B8, cpu, HEART_LATE as i16, late);
+    b.store(Size::B8, cpu, HEARTBEAT_LATE as i16, late);
     let life = b.map_value(MapRef::Control, LIFE);
     let life = b.load(Size::B8, life, 0);
-    let seen = b.load(Size::B8, cpu, HEART_SEEN as i16);
+    let seen = b.load(Size::B8, cpu, HEARTBEAT_SEEN as i16);
     let silent = b.copy(0);
     b.br(Jmp::Ne, life, seen, fresh);
-    let (most, counts) = (b.imm(limits.most() as i64), b.label());
+    let (most, counts) = (b.imm(limits.max_step() as i64), b.label());
     b.br(Jmp::Le, since, most, counts);
     b.set(since, most);
     b.bind(counts);
-    let so_far = b.load(Size::B8, cpu, HEART_SILENT as i16);
+    let so_far = b.load(Size::B8, cpu, HEARTBEAT_SILENT as i16);
     b.set(silent, so_far);
     b.update(Alu::Add, silent, since);
     b.jmp(counted);
     b.bind(fresh);
-    b.store(Size::B8, cpu, HEART_SEEN as i16, life);
+    b.store(Size::B8, cpu, HEARTBEAT_SEEN as i16, life);
     b.bind(counted);
-    b.store(Size::B8, cpu, HEART_SILENT as i16, silent);
+    b.store(Size::B8, cpu, HEARTBEAT_SILENT as i16, silent);
     show(b, cpu, SHOWN_SILENT, silent);
     // On some kernels a CPU that was idle is late although the consumer was alive.
     let lived = b.label();

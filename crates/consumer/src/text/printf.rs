@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use diagnostics::{control, raw};
 use plane::desc::AddrForm;
-use plane::format::{Amount, Conversion, Piece, Takes};
+use plane::format::{Amount, Conversion, ConversionArg, Piece};
 
 use super::{View, datum, histogram, net, time};
 use crate::agg::rows::{Cell, Row};
@@ -99,10 +99,14 @@ fn value_of(out: &mut Vec<u8>, conversion: &Conversion, field: Field, cell: &Cel
 }
 
 fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Value<'_>, view: &mut View<'_>) {
-    match (conversion.takes, value) {
-        (Takes::AnyInt, Value::Int(int)) if !int.signed => unsigned(out, int.bits, Base::Decimal, field),
-        (Takes::AnyInt | Takes::Signed(_), Value::Int(int)) => signed(out, int.as_signed(), field),
-        (Takes::Unsigned(_) | Takes::Pointer, Value::Int(int)) => {
+    match (conversion.arg, value) {
+        (ConversionArg::AnyInt, Value::Int(int)) if !int.signed => {
+            unsigned(out, int.bits, Base::Decimal, field)
+        }
+        (ConversionArg::AnyInt | ConversionArg::Signed(_), Value::Int(int)) => {
+            signed(out, int.as_signed(), field)
+        }
+        (ConversionArg::Unsigned(_) | ConversionArg::Pointer, Value::Int(int)) => {
             let base = match conversion.letter() {
                 'o' => Base::Octal,
                 'x' | 'p' => Base::LowerHex,
@@ -111,7 +115,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             };
             unsigned(out, int.as_unsigned(), base, field);
         }
-        (Takes::Float(_), Value::Int(int)) => {
+        (ConversionArg::Float(_), Value::Int(int)) => {
             let number = if int.size == 4 {
                 f64::from(f32::from_bits(int.bits as u32))
             } else {
@@ -119,27 +123,29 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             };
             float(out, number, conversion.letter(), field);
         }
-        (Takes::Float(_), Value::Bytes(bytes)) => float(out, extended(bytes), conversion.letter(), field),
-        (Takes::Address, Value::Str { text, .. } | Value::Name { text, .. }) => {
+        (ConversionArg::Float(_), Value::Bytes(bytes)) => {
+            float(out, extended(bytes), conversion.letter(), field)
+        }
+        (ConversionArg::Address, Value::Str { text, .. } | Value::Name { text, .. }) => {
             string(out, &host(text, view), field);
         }
-        (Takes::Address, Value::Bytes(bytes)) => {
+        (ConversionArg::Address, Value::Bytes(bytes)) => {
             string(out, &host(crate::record::text(bytes), view), field);
         }
-        (Takes::Char, Value::Int(int)) => character(out, conversion, field, *int, view),
-        (Takes::Time, Value::Int(int)) => {
+        (ConversionArg::Char, Value::Int(int)) => character(out, conversion, field, *int, view),
+        (ConversionArg::Time, Value::Int(int)) => {
             let text = time::local(int.bits).map_or_else(
                 || int.bits.to_string(),
                 |t| if conversion.letter() == 'T' { t.rfc822() } else { t.plain() },
             );
             string(out, text.as_bytes(), field);
         }
-        (Takes::Port, Value::Int(int)) => string(out, net::port(int.bits as u16).as_bytes(), field),
-        (Takes::KernelAddr, Value::Int(int)) => {
+        (ConversionArg::Port, Value::Int(int)) => string(out, net::port(int.bits as u16).as_bytes(), field),
+        (ConversionArg::KernelAddr, Value::Int(int)) => {
             let name = view.kernel(int.as_unsigned(), AddrForm::Address);
             string(out, name.as_bytes(), field);
         }
-        (Takes::UserAddr, Value::Int(int)) => {
+        (ConversionArg::UserAddr, Value::Int(int)) => {
             let addr = int.as_unsigned();
             let name = match view.options.target {
                 Some(pid) => view.user(Process::now(pid), addr, AddrForm::Address),
@@ -154,7 +160,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             string(out, view.user(Process::now(*pid), *addr, *form).as_bytes(), field);
         }
         (_, Value::Str { text, .. } | Value::Name { text, .. }) => words(out, conversion, field, text, view),
-        (Takes::String, Value::Bytes(bytes)) => {
+        (ConversionArg::String, Value::Bytes(bytes)) => {
             words(out, conversion, field, crate::record::text(bytes), view);
         }
         (_, Value::Stack(stack)) => {

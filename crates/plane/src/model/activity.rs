@@ -1,20 +1,24 @@
-//! Activity: the edges of [`crate::control`]'s word, `exit()`, and the order in which a session ends.
+//! Activity: the edges of the word of [`crate::control`], `exit()`, and the order in which a session
+//! ends.
 //!
 //! ```text
-//!  consumer   BEGIN's program (test_run) · ACTIVE · … · DRAINING · grace · drain · END's program · drain · STOPPED
-//!  firings    load the word; ACTIVE: first clause (a record, perhaps exit()); the word again; second clause (a record)
+//!  consumer   BEGIN's program (test_run) · ACTIVE · … · DRAINING · grace period · drain ·
+//!             END's program · drain · STOPPED
+//!  firings    load the word; ACTIVE: first clause (a record, perhaps exit()); load it again;
+//!             second clause (a record)
 //!  heartbeat  load the word; ACTIVE: KILLED, after which the consumer gives up
 //! ```
 //!
-//! A record is one step here (`rings` shows that it may be), a drain takes all there are. What must hold: probes record
-//! nothing before ACTIVE and nothing after the grace period, END's clauses see all records of probes drained, every record is
-//! drained once, no program runs to an end that nobody waits for, and the first `exit()` gives the status. Or the heartbeat was
-//! first: then nobody's exit() has won and END does not run.
+//! A record is one step here (`rings` shows that this is valid), and a drain takes all records. The
+//! properties: probes record nothing before ACTIVE and nothing after the grace period. When END's
+//! clauses run, all records of probes have been drained. Every record is drained once. No program
+//! runs to an end that nobody waits for. The first `exit()` determines the status. If the heartbeat
+//! is first, no exit() has succeeded and END does not run.
 
 use super::explore::{Phase, Step, World};
 use crate::control::{Activity, activity_word, exit_status};
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const EXIT_IN_BEGIN: u32 = 1;
     pub(in super::super) const EXIT_WON: u32 = 2;
@@ -29,42 +33,42 @@ pub(super) mod seen {
     pub(in super::super) const GIVEN_UP: u32 = 1024;
 }
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Broken {
-    No,
-    /// DRAINING, and the drain at once.
+pub(super) enum Mutation {
+    None,
+    /// The drain follows DRAINING without a grace period.
     NoGrace,
-    /// ACTIVE is stored, whatever the word has become.
+    /// ACTIVE is stored without looking at the word.
     PlainActivation,
-    /// DRAINING is stored over what was loaded a step before.
+    /// DRAINING is stored over the value that was loaded a step before.
     PlainDraining,
     /// exit() stores DRAINING and its status.
     PlainExit,
-    /// A program does not look at the word.
+    /// A program does not test the word.
     NoGate,
-    /// After a clause with exit() the next one runs too.
+    /// The clause after one with exit() runs too.
     NoSecondGate,
     /// END runs before the drain.
     EarlyEnd,
     /// The heartbeat stores KILLED.
     PlainKill,
-    /// The consumer does not look for KILLED.
+    /// The consumer does not test for KILLED.
     NoGivingUp,
 }
 
-/// What the parties do.
+/// The actions of the parties.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
-    /// The status that BEGIN gives to exit(), if it does.
+    /// The status of exit() in BEGIN, if BEGIN calls it.
     pub(super) begin_exit: Option<u8>,
-    /// For each firing of each party: the status its first clause gives to exit(), if it does.
+    /// For each firing of each party: the status of exit() in its first clause, if it calls it.
     pub(super) firings: &'static [&'static [Option<u8>]],
-    /// The consumer ends the session by itself (`^C`); else it waits for an exit().
+    /// The consumer ends the session itself (`^C`); else it waits for an exit().
     pub(super) interrupted: bool,
-    /// A heartbeat finds a limit passed.
+    /// A heartbeat finds a limit exceeded.
     pub(super) alarm: bool,
-    pub(super) broken: Broken,
+    pub(super) mutation: Mutation,
 }
 
 #[derive(Clone)]
@@ -76,17 +80,17 @@ pub(super) struct Session {
 #[derive(Clone, Hash)]
 struct State {
     word: u64,
-    /// Records committed and not drained, by probes and by BEGIN and END.
+    /// Records that are committed and not drained, of probes and of BEGIN and END.
     records: u8,
     drained: u8,
     recorded: u8,
     parties: [Party; 3],
     consumer: Consumer,
-    heart: Heart,
+    heartbeat: Heartbeat,
     killed: bool,
     found: u64,
     waits: u8,
-    /// The status of the exchange that won.
+    /// The status of the exchange that succeeded.
     first_exit: Option<u8>,
     graced: bool,
     ended: bool,
@@ -110,7 +114,7 @@ enum At {
 }
 
 #[derive(Clone, Copy, Hash, PartialEq, Eq)]
-enum Heart {
+enum Heartbeat {
     Gate,
     Kill,
     Done,
@@ -149,7 +153,7 @@ impl Session {
             recorded: 0,
             parties: Default::default(),
             consumer: Consumer::Begin,
-            heart: if setup.alarm { Heart::Gate } else { Heart::Done },
+            heartbeat: if setup.alarm { Heartbeat::Gate } else { Heartbeat::Done },
             killed: false,
             found: 0,
             waits: 0,
@@ -168,8 +172,8 @@ impl Session {
         let mut over = false;
         let step = match at {
             At::Gate | At::Regate => {
-                let skips = setup.broken == Broken::NoGate && at == At::Gate
-                    || setup.broken == Broken::NoSecondGate && at == At::Regate;
+                let skips = setup.mutation == Mutation::NoGate && at == At::Gate
+                    || setup.mutation == Mutation::NoSecondGate && at == At::Regate;
                 over = !active && !skips;
                 let next = if at == At::Gate { At::First } else { At::Second };
                 s.parties[party].at = next;
@@ -192,7 +196,7 @@ impl Session {
             }
             At::Exit => {
                 let attempt = s.parties[party].attempt;
-                let (done, step) = s.exit(attempt, exits.unwrap_or(0), setup.broken);
+                let (done, step) = s.exit(attempt, exits.unwrap_or(0), setup.mutation);
                 s.parties[party].attempt += 1;
                 if done {
                     s.parties[party].at = At::Regate;
@@ -211,12 +215,12 @@ impl Session {
     fn beat(&mut self) -> Step {
         let s = &mut self.state;
         let active = s.word == activity_word(Activity::Active, 0);
-        if s.heart == Heart::Gate {
-            s.heart = if active { Heart::Kill } else { Heart::Done };
+        if s.heartbeat == Heartbeat::Gate {
+            s.heartbeat = if active { Heartbeat::Kill } else { Heartbeat::Done };
             return Step::of("the heartbeat loads the activity");
         }
-        s.heart = Heart::Done;
-        if active || self.setup.broken == Broken::PlainKill {
+        s.heartbeat = Heartbeat::Done;
+        if active || self.setup.mutation == Mutation::PlainKill {
             s.word = activity_word(Activity::Killed, 0);
             s.killed = true;
             return Step::seeing("the heartbeat kills", seen::KILLED);
@@ -234,11 +238,11 @@ impl Session {
                 (next, Step::of("BEGIN records"))
             }
             Consumer::BeginExit(attempt) => {
-                let (done, step) = s.exit(attempt, setup.begin_exit.unwrap_or(0), setup.broken);
+                let (done, step) = s.exit(attempt, setup.begin_exit.unwrap_or(0), setup.mutation);
                 let next = if done { Consumer::Activate } else { Consumer::BeginExit(attempt + 1) };
                 (next, Step { seen: step.seen | seen::EXIT_IN_BEGIN, ..step })
             }
-            Consumer::Activate if setup.broken == Broken::PlainActivation => {
+            Consumer::Activate if setup.mutation == Mutation::PlainActivation => {
                 s.word = activity_word(Activity::Active, 0);
                 (Consumer::Work, Step::of("store ACTIVE"))
             }
@@ -248,23 +252,23 @@ impl Session {
             }
             Consumer::Work => (Consumer::Drain, Step::of("stop waiting")),
             Consumer::Drain
-                if Activity::of(s.word) == Activity::Killed && setup.broken != Broken::NoGivingUp =>
+                if Activity::of(s.word) == Activity::Killed && setup.mutation != Mutation::NoGivingUp =>
             {
                 (Consumer::Stop, Step::seeing("give up", seen::GIVEN_UP))
             }
             Consumer::Drain => s.look(Activity::Draining, Consumer::DrainExchange, Consumer::Grace),
             Consumer::DrainExchange => {
-                let plain = setup.broken == Broken::PlainDraining;
+                let plain = setup.mutation == Mutation::PlainDraining;
                 s.change(Activity::Draining, plain, Consumer::Drain, Consumer::Grace)
             }
             Consumer::Grace => {
                 let firing = (0..).zip(&s.parties).filter(|(_, p)| p.at != At::Gate);
                 s.waits = firing.fold(0, |waits, (i, _)| waits | 1 << i);
                 let waited = if s.waits != 0 { seen::WAITED } else { 0 };
-                if setup.broken == Broken::NoGrace {
+                if setup.mutation == Mutation::NoGrace {
                     s.waits = 0;
                 }
-                let early = setup.broken == Broken::EarlyEnd;
+                let early = setup.mutation == Mutation::EarlyEnd;
                 (
                     if early { Consumer::EndGate } else { Consumer::Take },
                     Step::seeing("begin a grace period", waited),
@@ -305,7 +309,7 @@ impl Session {
 }
 
 impl State {
-    /// A record of `who`; is it allowed now?
+    /// Adds a record of `who`, and checks that it is allowed now.
     fn record(&mut self, who: &str) -> Result<(), String> {
         let ours = matches!(who, "BEGIN" | "END");
         let begun = !matches!(self.consumer, Consumer::Begin | Consumer::BeginExit(_));
@@ -321,10 +325,10 @@ impl State {
         self.drained += std::mem::take(&mut self.records);
     }
 
-    /// `exit(status)`: an exchange from WARMUP, then one from ACTIVE; true when it is over.
-    fn exit(&mut self, attempt: u8, status: u8, broken: Broken) -> (bool, Step) {
+    /// `exit(status)`: an exchange from WARMUP, then one from ACTIVE; true when it is done.
+    fn exit(&mut self, attempt: u8, status: u8, mutation: Mutation) -> (bool, Step) {
         let from = [Activity::Warmup, Activity::Active][usize::from(attempt.min(1))];
-        let plain = broken == Broken::PlainExit;
+        let plain = mutation == Mutation::PlainExit;
         if self.word == activity_word(from, 0) || plain {
             self.word = activity_word(Activity::Draining, u32::from(status));
             self.first_exit.get_or_insert(status);
@@ -360,17 +364,17 @@ impl World for Session {
     }
 
     fn level(&self, party: usize) -> Option<u8> {
-        // The heartbeat is above all that fires.
+        // The heartbeat interrupts every firing.
         (party != self.setup.firings.len()).then_some(party as u8)
     }
 
     fn phase(&self, party: usize) -> Phase {
         let s = &self.state;
         if party > self.setup.firings.len() {
-            return match s.heart {
-                Heart::Gate => Phase::Idle,
-                Heart::Kill => Phase::Running,
-                Heart::Done => Phase::Finished,
+            return match s.heartbeat {
+                Heartbeat::Gate => Phase::Idle,
+                Heartbeat::Kill => Phase::Running,
+                Heartbeat::Done => Phase::Finished,
             };
         }
         let Some(firings) = self.setup.firings.get(party) else {
@@ -422,16 +426,16 @@ mod tests {
     use super::super::explore::{Schedule, caught, holds};
     use super::*;
 
-    /// Two exit with different status, one only records; the user interrupts at any time.
+    /// Two parties exit with different statuses, one only records; the user interrupts at any time.
     const RACE: Setup = Setup {
         begin_exit: None,
         firings: &[&[None, Some(3)], &[Some(4), None], &[None]],
         interrupted: true,
         alarm: false,
-        broken: Broken::No,
+        mutation: Mutation::None,
     };
 
-    /// A session that is to be killed, while one exits and the user interrupts.
+    /// A session that the heartbeat kills, while one party exits and the user interrupts.
     const ALARM: Setup = Setup { firings: &[&[None], &[Some(4), None]], alarm: true, ..RACE };
 
     fn both(setup: Setup) -> u32 {
@@ -439,8 +443,8 @@ mod tests {
             | holds(Session::new(setup), Schedule::Preempted).seen
     }
 
-    fn breaks(setup: Setup, broken: Broken, words: &str) {
-        caught(Session::new(Setup { broken, ..setup }), Schedule::Preempted, words);
+    fn breaks(setup: Setup, mutation: Mutation, words: &str) {
+        caught(Session::new(Setup { mutation, ..setup }), Schedule::Preempted, words);
     }
 
     #[test]
@@ -454,42 +458,42 @@ mod tests {
 
     #[test]
     fn draining_without_a_grace_period_is_caught() {
-        breaks(RACE, Broken::NoGrace, "outside of the session's time");
+        breaks(RACE, Mutation::NoGrace, "outside of the session's time");
     }
 
     #[test]
     fn activating_over_an_exit_is_caught() {
         let begin = Setup { begin_exit: Some(7), firings: &[&[None]], ..RACE };
-        breaks(begin, Broken::PlainActivation, "status 0, the first was Some(7)");
+        breaks(begin, Mutation::PlainActivation, "status 0, the first was Some(7)");
     }
 
     #[test]
     fn draining_over_an_exit_is_caught() {
-        breaks(RACE, Broken::PlainDraining, "status 0, the first was");
+        breaks(RACE, Mutation::PlainDraining, "status 0, the first was");
     }
 
     #[test]
     fn an_exit_that_stores_is_caught() {
-        breaks(RACE, Broken::PlainExit, "status");
+        breaks(RACE, Mutation::PlainExit, "status");
     }
 
     #[test]
-    fn a_program_without_gate_is_caught() {
-        breaks(RACE, Broken::NoGate, "outside of the session's time");
+    fn a_program_without_the_activity_test_is_caught() {
+        breaks(RACE, Mutation::NoGate, "outside of the session's time");
     }
 
     #[test]
     fn a_clause_after_exit_is_caught() {
-        breaks(RACE, Broken::NoSecondGate, "a clause ran after exit()");
+        breaks(RACE, Mutation::NoSecondGate, "a clause ran after exit()");
     }
 
     #[test]
-    fn an_end_before_the_drain_is_caught() {
-        breaks(RACE, Broken::EarlyEnd, "undrained");
+    fn running_end_before_the_drain_is_caught() {
+        breaks(RACE, Mutation::EarlyEnd, "undrained");
     }
 
     #[test]
-    fn a_killed_session_did_not_end_and_the_other_way_round() {
+    fn a_session_is_either_killed_or_ended() {
         let all = seen::KILLED | seen::KILL_LOST | seen::GIVEN_UP | seen::EXIT_WON | seen::EXIT_LOST;
         assert_eq!(both(ALARM) & all, all);
         let begin = both(Setup { begin_exit: Some(7), ..ALARM });
@@ -498,11 +502,11 @@ mod tests {
 
     #[test]
     fn killing_over_an_exit_is_caught() {
-        breaks(ALARM, Broken::PlainKill, "a session that ended was killed");
+        breaks(ALARM, Mutation::PlainKill, "a session that ended was killed");
     }
 
     #[test]
-    fn ending_what_was_killed_is_caught() {
-        breaks(ALARM, Broken::NoGivingUp, "END does not fire");
+    fn ending_a_killed_session_is_caught() {
+        breaks(ALARM, Mutation::NoGivingUp, "END does not fire");
     }
 }

@@ -1,9 +1,11 @@
-//! Associative arrays: [`crate::assoc`]'s load, store and delete, over the kernel's preallocated hash map.
+//! Associative arrays: load, store and delete of [`crate::assoc`], over the kernel's preallocated
+//! hash map.
 //!
-//! The map is modelled as hostile as it is: a deleted element is handed to the next insert at once, whoever still holds its
-//! address; an insert writes the value word by word where stale holders can see it, in either direction; a
-//! bucket's lock makes others wait, and an interrupt of the holder gets EBUSY. What must hold is more than whole
-//! values: every load that is not counted as busy gives a value that its key had at some time during the load.
+//! The map is modelled with all its hazards. A deleted element is reused by the next insert at once,
+//! whoever still holds its address. An insert writes the value word by word, in either direction,
+//! where holders of old addresses can see it. A bucket's lock makes others wait, and an interrupt of
+//! the holder gets EBUSY. The property is stronger than whole values: every load that is not counted
+//! as busy returns a value that its key had at some time during the load.
 
 use super::explore::{Phase, Schedule, Step, World};
 use crate::assoc::{GONE, LOCKED, TIME_SHIFT, WRITE};
@@ -12,15 +14,15 @@ use crate::assoc::{GONE, LOCKED, TIME_SHIFT, WRITE};
 const TRIES: u8 = 2;
 /// Elements of the map.
 const ELEMENTS: usize = 2;
-/// Words of the data: two, so that a torn value shows.
+/// Words of the data: two, so that torn values are detected.
 const DATA: usize = 2;
 const WORD: usize = 0;
 const HASH: usize = 1;
 const FIRST: usize = 2;
-/// Where words begin when they are not unique.
+/// The first version where versions are not unique.
 const FIRST_WORD: u64 = 16;
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const BUSY: u32 = 1;
     pub(in super::super) const EXISTS: u32 = 2;
@@ -32,19 +34,19 @@ pub(super) mod seen {
     pub(in super::super) const NO_MEMORY: u32 = 128;
 }
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Broken {
-    No,
-    /// Every insert begins with the same word.
+pub(super) enum Mutation {
+    None,
+    /// Every insert begins with the same version.
     SameWord,
     /// An insert is not locked while it is written.
     OpenInsert,
-    /// A load does not look at the word again.
+    /// A load does not read the version again.
     NoSecondLook,
-    /// A load does not look whose element it is.
+    /// A load does not compare the key's hash.
     NoHash,
-    /// A store does not look whose element it is.
+    /// A store does not compare the key's hash.
     NoHashToLock,
     /// Locks by load and store.
     PlainLock,
@@ -52,7 +54,7 @@ pub(super) enum Broken {
     OpenDelete,
 }
 
-/// What a party does.
+/// An action of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Act {
     Load(u8),
@@ -64,7 +66,7 @@ pub(super) enum Act {
 struct Element {
     /// Word, hash of the key, data.
     words: [u64; 2 + DATA],
-    /// The key that the kernel wrote; what the explorer knows and programs do not.
+    /// The key that the kernel wrote; known to the explorer, not to programs.
     key: u8,
     used_before: bool,
 }
@@ -73,9 +75,9 @@ struct Element {
 pub(super) struct Arrays {
     script: &'static [&'static [Act]],
     schedule: Schedule,
-    /// The kernel copies a value from its end.
+    /// The kernel copies values backwards.
     backwards: bool,
-    broken: Broken,
+    mutation: Mutation,
     state: State,
 }
 
@@ -86,11 +88,11 @@ struct State {
     linked: [Option<u8>; 3],
     /// Free elements, the last freed on top.
     free: Vec<u8>,
-    /// Who holds the bucket's lock.
+    /// The holder of the bucket's lock.
     bucket: Option<u8>,
     clock: u64,
     drops: u64,
-    /// The value of each key as the operations so far made it; 0 is none.
+    /// The value of each key after the operations so far; 0 for none.
     current: [u8; 3],
     parties: [Party; 3],
 }
@@ -105,7 +107,7 @@ struct Party {
     i: u8,
     foreign: bool,
     tries: u8,
-    /// Values that the key has had since the act began: a bit each.
+    /// The values that the key has had since the action began, as bits.
     had: u32,
 }
 
@@ -140,10 +142,10 @@ impl std::hash::Hash for Arrays {
 }
 
 impl Arrays {
-    /// Key 1 is there, with value 1.
-    pub(super) fn new(script: &'static [&'static [Act]], schedule: Schedule, broken: Broken) -> Arrays {
+    /// Key 1 exists, with value 1.
+    pub(super) fn new(script: &'static [&'static [Act]], schedule: Schedule, mutation: Mutation) -> Arrays {
         let element = Element { words: [0; 2 + DATA], key: 0, used_before: false };
-        let word = if broken == Broken::SameWord { FIRST_WORD } else { 1 << TIME_SHIFT };
+        let word = if mutation == Mutation::SameWord { FIRST_WORD } else { 1 << TIME_SHIFT };
         let first = Element { words: [word, 1, 1, 1], key: 1, used_before: true };
         let state = State {
             elements: [first, element],
@@ -155,7 +157,7 @@ impl Arrays {
             current: [0, 1, 0],
             parties: Default::default(),
         };
-        Arrays { script, schedule, backwards: false, broken, state }
+        Arrays { script, schedule, backwards: false, mutation, state }
     }
 
     fn act(&self, party: usize) -> Option<Act> {
@@ -171,7 +173,7 @@ impl Act {
     }
 }
 
-/// Puts back what is tried again, or counts it as busy when the tries are used up.
+/// Starts again, or counts the action as busy when the tries are used up.
 fn retry(p: &mut Party) {
     p.tries += 1;
     p.at = if p.tries == TRIES { At::Busy } else { At::Lookup };
@@ -179,7 +181,7 @@ fn retry(p: &mut Party) {
 }
 
 impl State {
-    /// From now on the key has this value.
+    /// Sets the value of a key.
     fn becomes(&mut self, key: u8, value: u8) {
         self.current[usize::from(key)] = value;
         for p in self.parties.iter_mut().filter(|p| p.at != At::Lookup || p.tries > 0) {
@@ -191,7 +193,7 @@ impl State {
         value < 8 && self.parties[party].had & 1 << (8 * u32::from(key) + value as u32) != 0
     }
 
-    /// The explorer's look at a store into an element: it must be the element of our key.
+    /// Checks a store into an element: it must be the element of the party's key.
     fn mine(&self, party: usize, key: u8) -> Result<(), String> {
         let element = self.parties[party].element;
         if self.linked[usize::from(key)] == Some(element) {
@@ -225,7 +227,7 @@ impl World for Arrays {
     #[allow(clippy::too_many_lines)]
     fn step(&mut self, party: usize) -> Result<Step, String> {
         let Some(act) = self.act(party) else { return Err("nothing left to do".into()) };
-        let (broken, backwards) = (self.broken, self.backwards);
+        let (mutation, backwards) = (self.mutation, self.backwards);
         let key = act.key();
         let s = &mut self.state;
         let begins = s.parties[party].at == At::Lookup && s.parties[party].tries == 0;
@@ -254,7 +256,7 @@ impl World for Arrays {
                 let had_none = s.had(party, key, 0);
                 let p = &mut s.parties[party];
                 p.word = word;
-                let open = broken == Broken::OpenDelete && matches!(act, Act::Delete(_));
+                let open = mutation == Mutation::OpenDelete && matches!(act, Act::Delete(_));
                 match act {
                     Act::Load(_) if word & GONE != 0 && !had_none => {
                         return Err(format!("key {key} is there and was found gone"));
@@ -278,14 +280,14 @@ impl World for Arrays {
             }
             At::ReadHash => {
                 let p = &mut s.parties[party];
-                p.foreign = s.elements[e].words[HASH] != u64::from(key) && broken != Broken::NoHash;
+                p.foreign = s.elements[e].words[HASH] != u64::from(key) && mutation != Mutation::NoHash;
                 p.at = At::After;
                 Step::of("load the hash")
             }
             At::After => {
                 let after = s.elements[e].words[WORD];
                 let p = &mut s.parties[party];
-                let same = after == p.word || broken == Broken::NoSecondLook;
+                let same = after == p.word || mutation == Mutation::NoSecondLook;
                 if p.foreign || !same {
                     let saw = if p.foreign { seen::OTHER_KEY } else { seen::TORN_RETRY };
                     retry(p);
@@ -300,7 +302,7 @@ impl World for Arrays {
             }
             At::LockHash => {
                 let p = &mut s.parties[party];
-                let other = s.elements[e].words[HASH] != u64::from(key) && broken != Broken::NoHashToLock;
+                let other = s.elements[e].words[HASH] != u64::from(key) && mutation != Mutation::NoHashToLock;
                 if other {
                     retry(p)
                 } else {
@@ -311,7 +313,7 @@ impl World for Arrays {
             At::Lock => {
                 let bits = if matches!(act, Act::Delete(_)) { LOCKED | GONE } else { LOCKED };
                 let p = &mut s.parties[party];
-                if s.elements[e].words[WORD] != p.word && broken != Broken::PlainLock {
+                if s.elements[e].words[WORD] != p.word && mutation != Mutation::PlainLock {
                     retry(p);
                     return Ok(Step::seeing("lose the word", seen::LOST_LOCK));
                 }
@@ -344,7 +346,7 @@ impl World for Arrays {
             }
             At::Clock => {
                 s.clock += 1;
-                let word = if broken == Broken::SameWord { FIRST_WORD } else { s.clock << TIME_SHIFT };
+                let word = if mutation == Mutation::SameWord { FIRST_WORD } else { s.clock << TIME_SHIFT };
                 let p = &mut s.parties[party];
                 (p.word, p.at) = (word, At::Update);
                 Step::of("read the clock")
@@ -372,7 +374,7 @@ impl World for Arrays {
             }
             At::Copy => {
                 let Act::Store(_, value) = act else { return Err("copy what?".into()) };
-                let lock = if broken == Broken::OpenInsert { 0 } else { LOCKED };
+                let lock = if mutation == Mutation::OpenInsert { 0 } else { LOCKED };
                 let p = &mut s.parties[party];
                 let i = if backwards { 1 + DATA - usize::from(p.i) } else { usize::from(p.i) };
                 s.elements[e].words[i] = match i {
@@ -391,7 +393,7 @@ impl World for Arrays {
                 s.bucket = None;
                 s.parties[party].at = At::LookupAgain;
                 let Act::Store(_, value) = act else { return Err("link what?".into()) };
-                if broken == Broken::OpenInsert {
+                if mutation == Mutation::OpenInsert {
                     s.becomes(key, value);
                     over = true;
                 }
@@ -490,17 +492,17 @@ mod tests {
 
     /// The element of key 1 becomes that of key 2 under a writer and a reader of key 1.
     const REUSE: Script = &[&[Store(1, 2)], &[Delete(1), Store(2, 3)], &[Load(1), Load(2)]];
-    /// A key is deleted and made again under a writer and a reader.
+    /// A key is deleted and inserted again under a writer and a reader.
     const AGAIN: Script = &[&[Store(1, 2)], &[Delete(1), Store(1, 3)], &[Load(1), Load(1)]];
-    /// Two make one key.
+    /// Two parties insert one key.
     const MADE: Script = &[&[Store(2, 2), Load(2)], &[Store(2, 3)], &[Load(2)]];
     /// More keys than elements.
     const MANY: Script = &[&[Store(2, 2)], &[Store(0, 3)], &[Delete(1), Load(0)]];
-    /// Two delete, one makes.
+    /// Two parties delete, one inserts.
     const TWICE: Script = &[&[Delete(1)], &[Delete(1), Store(1, 4)], &[Store(1, 5), Load(1)]];
 
-    fn breaks(script: Script, broken: Broken, words: &str) {
-        caught(Arrays::new(script, Schedule::Preempted, broken), Schedule::Preempted, words);
+    fn breaks(script: Script, mutation: Mutation, words: &str) {
+        caught(Arrays::new(script, Schedule::Preempted, mutation), Schedule::Preempted, words);
     }
 
     #[test]
@@ -509,7 +511,7 @@ mod tests {
         for (i, schedule) in (0..).zip([Schedule::Nested, Schedule::Preempted]) {
             for script in [REUSE, AGAIN, MADE, MANY, TWICE] {
                 for backwards in [false, true] {
-                    let mut world = Arrays::new(script, schedule, Broken::No);
+                    let mut world = Arrays::new(script, schedule, Mutation::None);
                     world.backwards = backwards;
                     let report: super::super::explore::Report = holds(world, schedule);
                     seen[i] |= report.seen;
@@ -524,36 +526,36 @@ mod tests {
 
     #[test]
     fn a_word_that_is_not_unique_is_caught() {
-        breaks(REUSE, Broken::SameWord, "not that of key 1");
+        breaks(REUSE, Mutation::SameWord, "not that of key 1");
     }
 
     #[test]
     fn an_insert_that_is_not_locked_is_caught() {
-        breaks(AGAIN, Broken::OpenInsert, "");
+        breaks(AGAIN, Mutation::OpenInsert, "");
     }
 
     #[test]
-    fn a_load_that_looks_once_is_caught() {
-        breaks(REUSE, Broken::NoSecondLook, "which it was not");
+    fn a_load_that_reads_the_version_once_is_caught() {
+        breaks(REUSE, Mutation::NoSecondLook, "which it was not");
     }
 
     #[test]
     fn a_load_of_another_keys_element_is_caught() {
-        breaks(REUSE, Broken::NoHash, "which it was not");
+        breaks(REUSE, Mutation::NoHash, "which it was not");
     }
 
     #[test]
     fn a_store_into_another_keys_element_is_caught() {
-        breaks(REUSE, Broken::NoHashToLock, "not that of key 1");
+        breaks(REUSE, Mutation::NoHashToLock, "not that of key 1");
     }
 
     #[test]
     fn locking_by_load_and_store_is_caught() {
-        breaks(REUSE, Broken::PlainLock, "");
+        breaks(REUSE, Mutation::PlainLock, "");
     }
 
     #[test]
     fn deleting_without_the_lock_is_caught() {
-        breaks(REUSE, Broken::OpenDelete, "");
+        breaks(REUSE, Mutation::OpenDelete, "");
     }
 }

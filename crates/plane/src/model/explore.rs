@@ -1,40 +1,43 @@
-//! The explorer: every order of steps that a schedule allows, depth first.
+//! The explorer: runs every order of steps that a schedule allows, depth first.
 //!
-//! A [`World`] is shared memory, the parties that work on it (each a small state machine, one access to shared memory a
-//! step), and what must hold. The explorer takes each party that may go on, lets it make one step on a copy of the world,
-//! and goes on from there unless it has been in that state before. A state is remembered by a fingerprint of 128 bits
-//! of all of it, so that two different states pass for one with a probability below 1e-25 in the largest run here.
+//! A [`World`] is shared memory, the parties that work on it (small state machines with one access
+//! to shared memory per step), and the properties that must hold. The explorer lets each party that
+//! may run take one step on a copy of the world, and continues from there unless it has visited that
+//! state before. A state is stored as a 128-bit fingerprint. Two different states have the same
+//! fingerprint with a probability below 1e-25 in the largest run here.
 //!
-//! What it finds is a [`Counterexample`]: the steps from the start to the breach, in order.
+//! The result of a failed search is a [`Counterexample`]: the steps from the start to the violation,
+//! in order.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// Who may run between two steps of another.
+/// Which parties may run between two steps of another party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Schedule {
-    /// One CPU without preemption: a higher level interrupts a lower one at any step and runs to its end.
+    /// One CPU without preemption: a higher level interrupts a lower one at any step and runs to
+    /// its end.
     Nested,
-    /// Threads on one preemptible CPU, or CPUs that share: anybody at any step.
+    /// Threads on one preemptible CPU, or CPUs that share memory: any party at any step.
     Preempted,
 }
 
-/// Where a party stands.
+/// The progress of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Between two firings, and there is another to come.
+    /// Between two firings, with another one to come.
     Idle,
     /// In a firing.
     Running,
-    /// In a firing (or the consumer in its work) and held up by what another must do first.
+    /// In a firing (or the consumer at work), waiting for another party.
     Waiting,
-    /// Has nothing more to do.
+    /// Done.
     Finished,
 }
 
-/// A step that was made: what it was, for counterexamples, and bits of what has come up in it, by which a test sees that
-/// the interesting cases were met.
+/// A step: its description for counterexamples, and bits for the cases that occurred in it. Tests
+/// use the bits to check that the interesting cases occurred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) did: &'static str,
@@ -51,32 +54,32 @@ impl Step {
     }
 }
 
-/// Shared memory, parties, and what must hold.
+/// Shared memory, parties, and properties.
 pub(super) trait World: Clone + Hash {
-    /// How many parties there are.
+    /// Number of parties.
     fn parties(&self) -> usize;
-    /// The context level a party fires at, if it is on the CPU; none for the consumer, which is somewhere else.
+    /// The context level at which a party fires; `None` for the consumer, which is on another CPU.
     fn level(&self, party: usize) -> Option<u8>;
-    /// Where it stands.
+    /// The progress of a party.
     fn phase(&self, party: usize) -> Phase;
-    /// Makes its next step; the breach, if that is one.
+    /// Takes the next step of a party; an error is a violation.
     fn step(&mut self, party: usize) -> Result<Step, String>;
-    /// All are finished: what must hold then.
+    /// Checks the properties at the end, when all parties are finished.
     fn end(&self) -> Result<u32, String>;
 }
 
-/// How much was explored.
+/// The extent of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
-    /// Different states.
+    /// Number of different states.
     pub(super) states: usize,
-    /// Of which ends.
+    /// Number of final states.
     pub(super) ends: usize,
-    /// All bits of [`Step::seen`].
+    /// The union of [`Step::seen`].
     pub(super) seen: u32,
 }
 
-/// A way to a breach.
+/// The steps to a violation.
 #[derive(Debug)]
 pub(super) struct Counterexample {
     steps: Vec<(usize, &'static str)>,
@@ -92,10 +95,10 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// States above which a world is too large for a test.
+/// Maximum number of states of a world.
 const MOST: usize = 3_000_000;
 
-/// A world on the way that is explored now.
+/// A world on the path that is explored.
 struct Place<W> {
     world: W,
     /// The next party to try.
@@ -110,7 +113,7 @@ pub(super) fn explore<W: World>(world: W, schedule: Schedule) -> Result<Report, 
     known.insert(fingerprint(&world));
     let mut report = Report { states: 1, ends: 0, seen: 0 };
     let mut way = vec![Place { world, next: 0, by: (0, "") }];
-    let breach = |way: &[Place<W>], last: Option<(usize, &'static str)>, what: String| Counterexample {
+    let violation = |way: &[Place<W>], last: Option<(usize, &'static str)>, what: String| Counterexample {
         steps: way.iter().skip(1).map(|p| p.by).chain(last).collect(),
         what,
     };
@@ -127,7 +130,7 @@ pub(super) fn explore<W: World>(world: W, schedule: Schedule) -> Result<Report, 
         let mut world = place.world.clone();
         let step = match world.step(party) {
             Ok(step) => step,
-            Err(what) => return Err(breach(&way, Some((party, "breach")), what)),
+            Err(what) => return Err(violation(&way, Some((party, "violation")), what)),
         };
         report.seen |= step.seen;
         if !known.insert(fingerprint(&world)) {
@@ -137,14 +140,14 @@ pub(super) fn explore<W: World>(world: W, schedule: Schedule) -> Result<Report, 
         let stuck = (0..world.parties()).all(|p| !may_run(&world, p, schedule));
         way.push(Place { world, next: 0, by: (party, step.did) });
         if report.states > MOST {
-            return Err(breach(&way, None, format!("more than {MOST} states")));
+            return Err(violation(&way, None, format!("more than {MOST} states")));
         }
         if let Some(at) = way.last().filter(|_| stuck) {
             let all_done = (0..at.world.parties()).all(|p| at.world.phase(p) == Phase::Finished);
             let end = if all_done { at.world.end() } else { Err("nobody can go on".into()) };
             match end {
                 Ok(seen) => report.seen |= seen,
-                Err(what) => return Err(breach(&way, None, what)),
+                Err(what) => return Err(violation(&way, None, what)),
             }
             report.ends += 1;
         }
@@ -160,7 +163,7 @@ fn may_run<W: World>(world: &W, party: usize, schedule: Schedule) -> bool {
     let (Schedule::Nested, Some(level)) = (schedule, world.level(party)) else { return true };
     let in_firing = |p: usize| matches!(world.phase(p), Phase::Running | Phase::Waiting);
     (0..world.parties()).filter(|p| *p != party && in_firing(*p)).filter_map(|p| world.level(p)).all(
-        // Levels in flight differ, so whoever has the highest is the one that interrupted last.
+        // Running levels differ, so the highest one interrupted last.
         |other| other < level,
     )
 }
@@ -222,7 +225,7 @@ impl Hasher for Folded {
     }
 }
 
-/// Explores a world that must hold; the report.
+/// Explores a world whose properties must hold.
 #[cfg(test)]
 #[track_caller]
 pub(super) fn holds<W: World>(world: W, schedule: Schedule) -> Report {
@@ -231,17 +234,19 @@ pub(super) fn holds<W: World>(world: W, schedule: Schedule) -> Report {
             println!("{schedule:?}: {} states, {} ends", report.states, report.ends);
             report
         }
-        Err(breach) => panic!("{schedule:?}:\n{breach}"),
+        Err(violation) => panic!("{schedule:?}:\n{violation}"),
     }
 }
 
-/// Explores a world with a fault put in; the explorer must find a breach whose words hold `words`.
+/// Explores a mutated world. The explorer must find a violation whose text contains `words`.
 #[cfg(test)]
 #[track_caller]
 pub(super) fn caught<W: World>(world: W, schedule: Schedule, words: &str) {
     match explore(world, schedule) {
         Ok(report) => panic!("{schedule:?}: nothing found in {} states", report.states),
-        Err(breach) => assert!(breach.what.contains(words), "{schedule:?}: found something else:\n{breach}"),
+        Err(violation) => {
+            assert!(violation.what.contains(words), "{schedule:?}: found something else:\n{violation}")
+        }
     }
 }
 
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_and_no_other_is_run() {
+    fn every_allowed_order_is_run_and_no_other() {
         // Three increments of two steps: the sum can be 1, 2 or 3 when anybody runs at any time.
         let world = Adders { word: 0, at: [(0, 0); 3], levels: [0, 1, 2] };
         assert_eq!(holds(world.clone(), Schedule::Preempted).seen, 0b1110);
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_party_that_waits_for_ever_is_a_breach() {
+    fn a_party_that_waits_forever_is_a_violation() {
         #[derive(Clone, Hash)]
         struct Held(bool);
         impl World for Held {

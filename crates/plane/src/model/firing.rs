@@ -1,7 +1,8 @@
-//! A whole firing: takes a scratch slot, makes its string there, reserves, copies, commits, gives the slot back.
+//! A whole firing: takes a scratch slot, makes its string there, reserves, copies, commits, releases
+//! the slot.
 //!
-//! Apart, slots and rings are shown to be exact in `slots` and `rings`; what is to be seen here is that they are in the right
-//! order: the slot is held until the record that is copied out of it is committed.
+//! `slots` and `rings` show that each of the two mechanisms is exact. This world checks their order:
+//! the slot is held until the record that is copied from it is committed.
 
 use super::explore::{Phase, Step, World};
 use super::ring::{self, Drainer, Ring, Writer};
@@ -12,11 +13,11 @@ const STRING: u8 = 1;
 /// Bytes of the ring.
 const SIZE: u64 = 64;
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Broken {
-    No,
-    /// Gives the slot back before the record is written.
+pub(super) enum Mutation {
+    None,
+    /// Releases the slot before the record is written.
     EarlyRelease,
     /// A firing that finds the ring full keeps its slot.
     KeepsSlot,
@@ -29,7 +30,7 @@ pub(super) struct Firings {
     slots: Slots,
     parties: [Party; 3],
     drainer: Drainer,
-    broken: Broken,
+    mutation: Mutation,
 }
 
 #[derive(Clone, Hash, PartialEq, Eq)]
@@ -54,7 +55,7 @@ struct Party {
 }
 
 impl Firings {
-    pub(super) fn new(start: u64, drains: u8, broken: Broken) -> Firings {
+    pub(super) fn new(start: u64, drains: u8, mutation: Mutation) -> Firings {
         let party = |id: u8| Party {
             at: At::Idle,
             taker: Taker::new(id),
@@ -63,7 +64,7 @@ impl Firings {
         };
         let parties = [party(1), party(2), party(3)];
         let drainer = Drainer::new(drains);
-        Firings { ring: Ring::new(start), slots: Slots::default(), parties, drainer, broken }
+        Firings { ring: Ring::new(start), slots: Slots::default(), parties, drainer, mutation }
     }
 }
 
@@ -86,18 +87,18 @@ impl World for Firings {
     }
 
     fn step(&mut self, party: usize) -> Result<Step, String> {
-        let whole = ring::Broken::No;
+        let whole = ring::Mutation::None;
         let Some(p) = self.parties.get_mut(party) else {
             return self.drainer.step(&mut self.ring, SIZE, whole);
         };
         let id = party as u64 + 1;
         let (next, step) = match p.at.clone() {
             At::Idle | At::Take => {
-                let (went, step) = p.taker.take(&mut self.slots, slots::Broken::No)?;
-                let next = match went {
-                    slots::Went::On => At::Take,
-                    slots::Went::Dropped => At::Done,
-                    slots::Went::Taken(slot) => {
+                let (outcome, step) = p.taker.take(&mut self.slots, slots::Mutation::None)?;
+                let next = match outcome {
+                    slots::Outcome::On => At::Take,
+                    slots::Outcome::Dropped => At::Done,
+                    slots::Outcome::Taken(slot) => {
                         p.slot = slot;
                         At::Make(0)
                     }
@@ -112,14 +113,14 @@ impl World for Firings {
                 )
             }
             At::Reserve => {
-                let (went, step) = p.writer.reserve(&mut self.ring, SIZE, whole)?;
-                let next = match went {
-                    ring::Went::On => At::Reserve,
-                    ring::Went::Dropped if self.broken == Broken::KeepsSlot => At::Done,
-                    ring::Went::Dropped => At::Release,
-                    ring::Went::Reserved => {
-                        if self.broken == Broken::EarlyRelease {
-                            p.taker.release(&mut self.slots, slots::Broken::No);
+                let (outcome, step) = p.writer.reserve(&mut self.ring, SIZE, whole)?;
+                let next = match outcome {
+                    ring::Outcome::On => At::Reserve,
+                    ring::Outcome::Dropped if self.mutation == Mutation::KeepsSlot => At::Done,
+                    ring::Outcome::Dropped => At::Release,
+                    ring::Outcome::Reserved => {
+                        if self.mutation == Mutation::EarlyRelease {
+                            p.taker.release(&mut self.slots, slots::Mutation::None);
                         }
                         At::Load(0)
                     }
@@ -137,18 +138,18 @@ impl World for Firings {
             }
             At::Commit => {
                 p.writer.commit(&mut self.ring, SIZE, whole)?;
-                let released = self.broken == Broken::EarlyRelease;
+                let released = self.mutation == Mutation::EarlyRelease;
                 (if released { At::Done } else { At::Release }, Step::of("commit"))
             }
             At::Release => {
-                let (_, step) = p.taker.release(&mut self.slots, slots::Broken::No);
+                let (_, step) = p.taker.release(&mut self.slots, slots::Mutation::None);
                 (At::Done, step)
             }
             At::Done => return Err("fired already".into()),
         };
         p.at = next;
         if p.at == At::Done {
-            // What a finished firing remembers makes no difference to anybody.
+            // The state of a finished firing does not matter.
             (p.taker, p.writer, p.slot) = (Taker::new(0), Writer::new(0, 0), 0);
         }
         Ok(step)
@@ -170,25 +171,25 @@ mod tests {
     const START: u64 = 24;
 
     #[test]
-    fn a_string_goes_whole_from_slot_to_consumer() {
-        holds(Firings::new(START, 2, Broken::No), Schedule::Nested);
-        let preempted = holds(Firings::new(START, 1, Broken::No), Schedule::Preempted);
+    fn a_string_reaches_the_consumer_whole() {
+        holds(Firings::new(START, 2, Mutation::None), Schedule::Nested);
+        let preempted = holds(Firings::new(START, 1, Mutation::None), Schedule::Preempted);
         let all =
             slots::seen::NONE_FREE | slots::seen::LOST_RACE | ring::seen::LOST_RACE | ring::seen::PADDED;
         assert_eq!(preempted.seen & all, all);
     }
 
     #[test]
-    fn giving_the_slot_back_before_the_commit_is_caught() {
+    fn releasing_the_slot_before_the_commit_is_caught() {
         for schedule in [Schedule::Nested, Schedule::Preempted] {
-            caught(Firings::new(START, 1, Broken::EarlyRelease), schedule, "is torn");
+            caught(Firings::new(START, 1, Mutation::EarlyRelease), schedule, "is torn");
         }
     }
 
     #[test]
     fn keeping_the_slot_after_a_drop_is_caught() {
         for schedule in [Schedule::Nested, Schedule::Preempted] {
-            caught(Firings::new(START, 1, Broken::KeepsSlot), schedule, "never given back");
+            caught(Firings::new(START, 1, Mutation::KeepsSlot), schedule, "never given back");
         }
     }
 }

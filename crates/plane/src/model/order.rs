@@ -1,8 +1,9 @@
-//! The order of records: [`crate::order`], firings against a consumer that prints.
+//! The order of records: the algorithm of [`crate::order`], firings against a consumer that prints.
 //!
-//! Rings and slots are shown to be exact elsewhere; here a ring is a row of times, a record is reserved and committed in one step
-//! each, and a slot is taken in one. What is to be seen is when a firing reads the clock, and what the consumer looks at when: the
-//! bounds are those of [`crate::order`], and what is printed must be in the order of time.
+//! Other worlds show that rings and slots are exact. So a ring is a list of times here, a record is
+//! reserved and committed in one step each, and a slot is taken in one step. This world checks when a
+//! firing reads the clock and in which order the consumer reads slots and rings. The bounds are the
+//! real ones of [`crate::order`]. The property: records are printed in the order of time.
 
 use super::explore::{Phase, Step, World};
 use crate::order::{RingBound, SlotBound};
@@ -14,7 +15,7 @@ const SLOTS: usize = 2;
 /// CPUs.
 const CPUS: usize = 2;
 
-/// What can come up.
+/// Cases that can occur.
 mod seen {
     pub(super) const HELD: u32 = 1;
     pub(super) const GAP: u32 = 2;
@@ -22,38 +23,38 @@ mod seen {
     pub(super) const UNKNOWN: u32 = 8;
 }
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Broken {
-    No,
+enum Mutation {
+    None,
     /// A firing that publishes nothing reads the clock before it reserves.
     ClockBeforeReserve,
     /// A firing reads the clock before it takes the slot.
     ClockBeforeSlot,
-    /// A firing gives its slot back before it reserves.
+    /// A firing releases its slot before it reserves.
     ReleaseBeforeReserve,
-    /// A firing leaves its clock in the slot.
-    NoForget,
-    /// A firing forgets its clock after it has given the slot back.
-    ForgetLate,
-    /// The consumer looks at the rings first.
+    /// A firing does not clear its clock.
+    NoClear,
+    /// A firing clears its clock after it has released the slot.
+    ClearLate,
+    /// The consumer reads the rings before the slots.
     RingsFirst,
-    /// The consumer reads the clock after it has looked at the slots.
-    ClockLate,
-    /// The consumer takes a slot without a clock for a free one.
-    IgnoresUnknown,
-    /// The consumer thinks that whoever reserves behind a gap reads the clock after that.
+    /// The consumer reads the clock after the slots and rings.
+    LateClock,
+    /// The consumer treats a slot without a clock as free.
+    IgnoreUnknown,
+    /// The consumer assumes that records after a gap have clocks that were read after the gap.
     GapWithoutSlots,
-    /// The consumer believes that a ring's records are in order.
-    BelievesRing,
+    /// The consumer assumes that the records of a ring are in order.
+    AssumeRingOrder,
 }
 
-/// What a firing does.
+/// The kind of a firing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     /// Reserves, then reads the clock.
     Reserves,
-    /// Publishes the clock, then makes so many records.
+    /// Publishes the clock, then makes this many records.
     Publishes(u8),
 }
 
@@ -99,13 +100,13 @@ struct Order {
     cpus: [Cpu; CPUS],
     parties: Vec<Party>,
     consumer: Consumer,
-    broken: Broken,
+    mutation: Mutation,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum DrainAt {
     Now,
-    /// Where it is too late.
+    /// Only in a mutation.
     NowAgain,
     /// The mask of a slot, and its clock.
     Mask(usize, usize),
@@ -131,7 +132,7 @@ struct Consumer {
 }
 
 impl Order {
-    fn new(parties: &[(usize, Kind)], drains: u8, broken: Broken) -> Order {
+    fn new(parties: &[(usize, Kind)], drains: u8, mutation: Mutation) -> Order {
         let party = |&(cpu, kind): &(usize, Kind)| Party {
             cpu,
             kind,
@@ -156,25 +157,25 @@ impl Order {
             printed: Vec::new(),
         };
         let parties = parties.iter().map(party).collect();
-        Order { clock: 0, cpus: Default::default(), parties, consumer, broken }
+        Order { clock: 0, cpus: Default::default(), parties, consumer, mutation }
     }
 
-    /// A reading of the clock, which no other gives.
+    /// Reads the clock; every reading is different.
     fn read_clock(&mut self) -> u8 {
         self.clock += 1;
         self.clock
     }
 
     fn fire(&mut self, party: usize) -> Step {
-        let broken = self.broken;
+        let mutation = self.mutation;
         let mut p = self.parties[party].clone();
         let records = match p.kind {
             Kind::Reserves => 1,
             Kind::Publishes(n) => n,
         };
         let publishes = p.kind != Kind::Reserves;
-        let early = publishes && broken == Broken::ClockBeforeSlot
-            || !publishes && broken == Broken::ClockBeforeReserve;
+        let early = publishes && mutation == Mutation::ClockBeforeSlot
+            || !publishes && mutation == Mutation::ClockBeforeReserve;
         let cpu = &mut self.cpus[p.cpu];
         let at = match p.at {
             At::Idle if early => At::Clock,
@@ -184,7 +185,7 @@ impl Order {
         };
         let (next, did) = match at {
             At::Take => {
-                // There are as many as may fire.
+                // There are as many slots as firings.
                 p.slot = cpu.taken.iter().position(|t| !t).unwrap_or(0);
                 cpu.taken[p.slot] = true;
                 if !early {
@@ -205,7 +206,7 @@ impl Order {
             }
             At::Store => {
                 cpu.clocks[p.slot] = p.time;
-                let leaves = broken == Broken::ReleaseBeforeReserve;
+                let leaves = mutation == Mutation::ReleaseBeforeReserve;
                 (if leaves { At::Forget } else { At::Reserve }, "store the clock")
             }
             At::Reserve => {
@@ -219,8 +220,8 @@ impl Order {
                 p.made += 1;
                 let next = match publishes {
                     _ if p.made < records => At::Reserve,
-                    true if broken == Broken::ReleaseBeforeReserve => At::Done,
-                    true if matches!(broken, Broken::NoForget | Broken::ForgetLate) => At::Release,
+                    true if mutation == Mutation::ReleaseBeforeReserve => At::Done,
+                    true if matches!(mutation, Mutation::NoClear | Mutation::ClearLate) => At::Release,
                     true => At::Forget,
                     false => At::Done,
                 };
@@ -228,16 +229,16 @@ impl Order {
             }
             At::Forget => {
                 cpu.clocks[p.slot] = 0;
-                (if broken == Broken::ForgetLate { At::Done } else { At::Release }, "forget the clock")
+                (if mutation == Mutation::ClearLate { At::Done } else { At::Release }, "clear the clock")
             }
             At::Release => {
                 cpu.taken[p.slot] = false;
-                let next = match broken {
-                    Broken::ForgetLate => At::Forget,
-                    Broken::ReleaseBeforeReserve => At::Reserve,
+                let next = match mutation {
+                    Mutation::ClearLate => At::Forget,
+                    Mutation::ReleaseBeforeReserve => At::Reserve,
                     _ => At::Done,
                 };
-                (next, "give the slot back")
+                (next, "release the slot")
             }
             At::Idle | At::Done => (At::Done, "nothing"),
         };
@@ -249,13 +250,13 @@ impl Order {
         Step::of(did)
     }
 
-    /// Where the consumer goes on behind slot `slot` of a CPU.
+    /// The consumer's next step after slot `slot` of a CPU.
     fn behind_slot(&self, cpu: usize, slot: usize) -> DrainAt {
         let publish = self.parties.iter().filter(|p| p.cpu == cpu && p.kind != Kind::Reserves).count();
         if slot < publish {
             return DrainAt::Mask(cpu, slot);
         }
-        match self.broken == Broken::RingsFirst {
+        match self.mutation == Mutation::RingsFirst {
             true if cpu + 1 < CPUS => self.behind_slot(cpu + 1, 0),
             true => DrainAt::Take(0),
             false => DrainAt::Reserve(cpu),
@@ -263,22 +264,22 @@ impl Order {
     }
 
     fn drain(&mut self) -> Result<Step, String> {
-        let broken = self.broken;
+        let mutation = self.mutation;
         let now = match self.consumer.at {
             DrainAt::Now | DrainAt::NowAgain => self.read_clock(),
             _ => self.consumer.now,
         };
         let next = match self.consumer.at {
-            DrainAt::Now if broken == Broken::RingsFirst => DrainAt::Reserve(0),
+            DrainAt::Now if mutation == Mutation::RingsFirst => DrainAt::Reserve(0),
             DrainAt::Now => self.behind_slot(0, 0),
             DrainAt::Mask(cpu, slot) => DrainAt::SlotClock(cpu, slot),
             DrainAt::SlotClock(cpu, slot) => self.behind_slot(cpu, slot + 1),
-            DrainAt::Reserve(cpu) if cpu + 1 < CPUS && broken == Broken::RingsFirst => {
+            DrainAt::Reserve(cpu) if cpu + 1 < CPUS && mutation == Mutation::RingsFirst => {
                 DrainAt::Reserve(cpu + 1)
             }
             DrainAt::Reserve(cpu) if cpu + 1 < CPUS => self.behind_slot(cpu + 1, 0),
-            DrainAt::Reserve(_) if broken == Broken::RingsFirst => self.behind_slot(0, 0),
-            DrainAt::Reserve(_) if broken == Broken::ClockLate => DrainAt::NowAgain,
+            DrainAt::Reserve(_) if mutation == Mutation::RingsFirst => self.behind_slot(0, 0),
+            DrainAt::Reserve(_) if mutation == Mutation::LateClock => DrainAt::NowAgain,
             DrainAt::Reserve(_) | DrainAt::NowAgain => DrainAt::Take(0),
             DrainAt::Take(cpu) => DrainAt::Take(cpu + 1),
         };
@@ -300,7 +301,7 @@ impl Order {
             }
             DrainAt::Mask(cpu, slot) => {
                 c.taken = self.cpus[cpu].taken[slot];
-                "look at a slot"
+                "read a slot's bit"
             }
             DrainAt::SlotClock(cpu, slot) => {
                 let clock = self.cpus[cpu].clocks[slot];
@@ -309,23 +310,24 @@ impl Order {
                     (true, _) => seen::PUBLISHED,
                     _ => 0,
                 };
-                let taken = c.taken && (clock != 0 || broken != Broken::IgnoresUnknown);
+                let taken = c.taken && (clock != 0 || mutation != Mutation::IgnoreUnknown);
                 c.taken = false;
                 let bound = c.slots[cpu][slot].look(now.into(), taken, clock.into());
                 c.least = c.least.min(bound);
                 c.slots_least[cpu] = c.slots_least[cpu].min(bound);
-                "look at its clock"
+                "read a slot's clock"
             }
             DrainAt::Reserve(cpu) => {
                 c.reserved[cpu] = self.cpus[cpu].reserve;
-                let slots = if broken == Broken::GapWithoutSlots { now.into() } else { c.slots_least[cpu] };
+                let slots =
+                    if mutation == Mutation::GapWithoutSlots { now.into() } else { c.slots_least[cpu] };
                 c.rings[cpu].look(slots, c.reserved[cpu] as u64);
-                "look at a reserve position"
+                "read a reserve position"
             }
             DrainAt::Take(cpu) => {
                 let ring = &mut self.cpus[cpu];
                 let mut last = 0;
-                // All at once: what is committed stays so.
+                // In one step: a committed record stays committed.
                 while let Some(time) =
                     ring.records[ring.consumed..c.reserved[cpu]].first().filter(|t| **t != 0)
                 {
@@ -334,8 +336,8 @@ impl Order {
                     ring.consumed += 1;
                 }
                 let gap = ring.consumed < c.reserved[cpu];
-                let bound = match broken {
-                    Broken::BelievesRing if gap => last.into(),
+                let bound = match mutation {
+                    Mutation::AssumeRingOrder if gap => last.into(),
                     _ => c.rings[cpu].bound(ring.consumed as u64),
                 };
                 c.least = c.least.min(bound);
@@ -350,14 +352,14 @@ impl Order {
         Ok(Step::seeing(did, seen))
     }
 
-    /// Prints what is not beyond the watermark; the end of a drain.
+    /// Prints the records up to the watermark; the end of a drain.
     fn print(&mut self, watermark: u64) -> Result<u32, String> {
         let c = &mut self.consumer;
         c.held.sort_unstable();
         let ready = c.held.partition_point(|t| u64::from(*t) <= watermark);
         for time in c.held.drain(..ready) {
             if let Some(last) = c.printed.last().filter(|last| **last > time) {
-                return Err(format!("{time} is printed behind {last}"));
+                return Err(format!("{time} is printed after {last}"));
             }
             c.printed.push(time);
         }
@@ -412,9 +414,10 @@ mod tests {
     use super::super::explore::{Schedule, caught, holds};
     use super::*;
 
-    /// Two that reserve first, on one CPU, and one on another.
+    /// Two firings that reserve first on one CPU, and one on another CPU.
     const RESERVE: &[(usize, Kind)] = &[(0, Kind::Reserves), (0, Kind::Reserves), (1, Kind::Reserves)];
-    /// One that publishes and makes two records; beside it, and on another CPU, one that reserves first.
+    /// One that publishes and makes two records; on its CPU and on another one, one that reserves
+    /// first.
     const MIXED: &[(usize, Kind)] = &[(0, Kind::Publishes(2)), (0, Kind::Reserves), (1, Kind::Reserves)];
     /// Two that publish, on two CPUs.
     const PUBLISH: &[(usize, Kind)] = &[(0, Kind::Publishes(1)), (1, Kind::Publishes(1))];
@@ -422,16 +425,16 @@ mod tests {
     const SLOTS_AGAIN: &[(usize, Kind)] =
         &[(0, Kind::Publishes(1)), (0, Kind::Publishes(1)), (1, Kind::Reserves)];
 
-    fn breaks(parties: &[(usize, Kind)], broken: Broken) {
-        caught(Order::new(parties, 2, broken), Schedule::Preempted, "is printed behind");
+    fn breaks(parties: &[(usize, Kind)], mutation: Mutation) {
+        caught(Order::new(parties, 2, mutation), Schedule::Preempted, "is printed after");
     }
 
     #[test]
     fn records_are_printed_in_the_order_of_their_clocks() {
         for parties in [RESERVE, MIXED, PUBLISH] {
             let nested = parties.iter().map(|(_, kind)| (0, *kind)).collect::<Vec<_>>();
-            holds(Order::new(&nested, 2, Broken::No), Schedule::Nested);
-            let preempted = holds(Order::new(parties, 2, Broken::No), Schedule::Preempted);
+            holds(Order::new(&nested, 2, Mutation::None), Schedule::Nested);
+            let preempted = holds(Order::new(parties, 2, Mutation::None), Schedule::Preempted);
             let all =
                 seen::HELD | seen::GAP | if parties == RESERVE { 0 } else { seen::PUBLISHED | seen::UNKNOWN };
             assert_eq!(preempted.seen & all, all);
@@ -440,51 +443,51 @@ mod tests {
 
     #[test]
     fn reading_the_clock_before_reserving_is_caught() {
-        breaks(RESERVE, Broken::ClockBeforeReserve);
+        breaks(RESERVE, Mutation::ClockBeforeReserve);
     }
 
     #[test]
     fn reading_the_clock_before_publishing_is_caught() {
-        breaks(MIXED, Broken::ClockBeforeSlot);
+        breaks(MIXED, Mutation::ClockBeforeSlot);
     }
 
     #[test]
-    fn giving_the_slot_back_before_reserving_is_caught() {
-        breaks(PUBLISH, Broken::ReleaseBeforeReserve);
+    fn releasing_the_slot_before_reserving_is_caught() {
+        breaks(PUBLISH, Mutation::ReleaseBeforeReserve);
     }
 
     #[test]
-    fn leaving_the_clock_to_the_next_firing_is_caught() {
-        breaks(SLOTS_AGAIN, Broken::NoForget);
+    fn leaving_the_clock_in_the_slot_is_caught() {
+        breaks(SLOTS_AGAIN, Mutation::NoClear);
     }
 
     #[test]
-    fn forgetting_the_clock_in_another_s_slot_is_caught() {
-        breaks(SLOTS_AGAIN, Broken::ForgetLate);
+    fn clearing_the_clock_after_the_release_is_caught() {
+        breaks(SLOTS_AGAIN, Mutation::ClearLate);
     }
 
     #[test]
-    fn looking_at_rings_before_slots_is_caught() {
-        breaks(MIXED, Broken::RingsFirst);
+    fn reading_rings_before_slots_is_caught() {
+        breaks(MIXED, Mutation::RingsFirst);
     }
 
     #[test]
-    fn reading_the_consumer_s_clock_after_looking_is_caught() {
-        breaks(RESERVE, Broken::ClockLate);
+    fn reading_the_consumer_clock_after_the_slots_is_caught() {
+        breaks(RESERVE, Mutation::LateClock);
     }
 
     #[test]
-    fn taking_a_slot_without_a_clock_for_a_free_one_is_caught() {
-        breaks(MIXED, Broken::IgnoresUnknown);
+    fn ignoring_slots_without_a_clock_is_caught() {
+        breaks(MIXED, Mutation::IgnoreUnknown);
     }
 
     #[test]
-    fn forgetting_who_had_published_before_a_gap_is_caught() {
-        breaks(MIXED, Broken::GapWithoutSlots);
+    fn bounding_a_gap_without_slots_is_caught() {
+        breaks(MIXED, Mutation::GapWithoutSlots);
     }
 
     #[test]
-    fn believing_that_a_ring_is_in_order_is_caught() {
-        breaks(RESERVE, Broken::BelievesRing);
+    fn assuming_that_a_ring_is_in_order_is_caught() {
+        breaks(RESERVE, Mutation::AssumeRingOrder);
     }
 }

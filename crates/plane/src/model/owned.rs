@@ -1,22 +1,25 @@
-//! Elements of `self->` arrays and their threads: [`crate::owned`]'s lists, and the stack of free nodes that they share.
+//! Elements of `self->` arrays and their threads: the lists of [`crate::owned`], and the stack of
+//! free nodes that they share.
 //!
-//! Party 0 is a thread, party 1 an interrupt of it, party 2 another thread. Each makes and deletes elements of its own; party 0
-//! ends: with interrupts off, so when the interrupts of its life are over, its program walks the lists of both
-//! levels. The map is atomic here (its own model is `assoc`) and refuses what it has no room for. What must hold: a node has one owner at a time, and in the end
-//! the thread's elements are gone and every node is free, or in the list of the thread that lives.
+//! Party 0 is a thread, party 1 an interrupt of it, and party 2 another thread. Each inserts and
+//! deletes its own elements. Party 0 ends with interrupts disabled. So when all its interrupts are
+//! over, its program walks the lists of both levels. The map is atomic here (`assoc` models it) and
+//! refuses inserts when it is full. The properties: a node has one owner at a time. At the end the
+//! elements of the ended thread are gone, and every node is free or in the list of the thread that
+//! still runs.
 
 use super::explore::{Phase, Schedule, Step, World};
 
-/// Nodes, number 0 aside.
+/// Number of nodes without node 0.
 const NODES: usize = 3;
 /// Elements of the map.
 const ELEMENTS: usize = 2;
-/// Tries to take a node or give it back; 64 in programs.
+/// Tries to take or return a node; 64 in programs.
 const TRIES: u8 = 3;
 /// The party whose thread ends.
 const ENDS: usize = 0;
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const LOST_RACE: u32 = 1;
     pub(in super::super) const REUSED: u32 = 2;
@@ -26,23 +29,23 @@ pub(super) mod seen {
     pub(in super::super) const REAPED: u32 = 32;
 }
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Broken {
-    No,
-    /// The word of free nodes has no tag.
+pub(super) enum Mutation {
+    None,
+    /// The head of the free nodes has no tag.
     NoTag,
     /// Both levels of a thread share a list.
     OneList,
-    /// The thread's program runs while interrupts of it still come.
+    /// The thread's program runs before its last interrupt.
     EarlyEnd,
-    /// A node is given back before it is out of its list.
+    /// A node is returned before it is unlinked.
     GivenEarly,
     /// Free nodes are taken by load and store.
     PlainTake,
 }
 
-/// What a party does.
+/// An action of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Act {
     Insert(u8),
@@ -55,7 +58,7 @@ struct Node {
     next: u8,
     prev: u8,
     key: u8,
-    /// Who has it; what the explorer knows and programs do not.
+    /// Its owner; known to the explorer, not to programs.
     owner: Option<u8>,
     used: bool,
 }
@@ -63,7 +66,7 @@ struct Node {
 #[derive(Clone)]
 pub(super) struct Lists {
     script: &'static [&'static [Act]],
-    broken: Broken,
+    mutation: Mutation,
     state: State,
 }
 
@@ -126,7 +129,7 @@ impl std::hash::Hash for Lists {
 }
 
 impl Lists {
-    pub(super) fn new(script: &'static [&'static [Act]], broken: Broken) -> Lists {
+    pub(super) fn new(script: &'static [&'static [Act]], mutation: Mutation) -> Lists {
         let state = State {
             free: (0, 0),
             fresh: 0,
@@ -136,7 +139,7 @@ impl Lists {
             drops: 0,
             parties: Default::default(),
         };
-        Lists { script, broken, state }
+        Lists { script, mutation, state }
     }
 
     fn act(&self, party: usize) -> Option<Act> {
@@ -178,7 +181,7 @@ impl World for Lists {
         let Some(act) = self.act(party) else { return Phase::Finished };
         let interrupts_left = self.script.len() > 1 && self.act(1).is_some();
         match self.state.parties[party].at {
-            At::Start if act == Act::End && interrupts_left && self.broken != Broken::EarlyEnd => {
+            At::Start if act == Act::End && interrupts_left && self.mutation != Mutation::EarlyEnd => {
                 Phase::Waiting
             }
             At::Start => Phase::Idle,
@@ -189,11 +192,11 @@ impl World for Lists {
     #[allow(clippy::too_many_lines)]
     fn step(&mut self, party: usize) -> Result<Step, String> {
         let Some(act) = self.act(party) else { return Err("nothing left to do".into()) };
-        let broken = self.broken;
+        let mutation = self.mutation;
         let s = &mut self.state;
         let list = match (act, party) {
             (Act::End, _) => usize::from(s.parties[party].list),
-            (_, 1) if broken == Broken::OneList => 0,
+            (_, 1) if mutation == Mutation::OneList => 0,
             (_, party) => party,
         };
         let n = usize::from(s.parties[party].node);
@@ -210,7 +213,7 @@ impl World for Lists {
                             let (_, node) = s.elements.remove(at);
                             let p = &mut s.parties[party];
                             (p.node, p.at) = (node, At::Unlink);
-                            if broken == Broken::GivenEarly {
+                            if mutation == Mutation::GivenEarly {
                                 p.at = At::GiveFree;
                             }
                         }
@@ -237,13 +240,13 @@ impl World for Lists {
             }
             At::Take => {
                 let (word, next) = (s.parties[party].word, s.parties[party].next);
-                if s.free != word && broken != Broken::PlainTake {
+                if s.free != word && mutation != Mutation::PlainTake {
                     let p = &mut s.parties[party];
                     p.tries += 1;
                     p.at = if p.tries == TRIES { At::Fresh } else { At::Free };
                     return Ok(Step::seeing("lose the free nodes", seen::LOST_RACE));
                 }
-                s.free = (if broken == Broken::NoTag { 0 } else { word.0 + 1 }, next);
+                s.free = (if mutation == Mutation::NoTag { 0 } else { word.0 + 1 }, next);
                 let saw = s.taken(party, word.1)?;
                 s.parties[party].at = At::Key;
                 Step::seeing("take a node", saw)
@@ -320,7 +323,7 @@ impl World for Lists {
                 }
                 let p = &mut s.parties[party];
                 p.at = match next {
-                    0 if broken == Broken::GivenEarly => {
+                    0 if mutation == Mutation::GivenEarly => {
                         over = true;
                         At::Start
                     }
@@ -333,7 +336,7 @@ impl World for Lists {
                 let after = usize::from(s.parties[party].next);
                 s.nodes[after].prev = s.parties[party].prev;
                 s.parties[party].at = At::GiveFree;
-                over = broken == Broken::GivenEarly;
+                over = mutation == Mutation::GivenEarly;
                 Step::of("unlink: store the next node's prev")
             }
             At::GiveFree => {
@@ -342,7 +345,7 @@ impl World for Lists {
                 Step::of("load the free nodes")
             }
             At::GiveNext => {
-                // Written before it is given: nobody else has it yet.
+                // Written before it is returned: nobody else has it yet.
                 s.nodes[n].next = s.parties[party].word.1;
                 s.parties[party].at = At::Give;
                 Step::of("store the next free node")
@@ -359,11 +362,11 @@ impl World for Lists {
                     return Ok(Step::seeing("lose the free nodes", seen::LOST_RACE));
                 }
                 s.given(party)?;
-                s.free = (if broken == Broken::NoTag { 0 } else { word.0 + 1 }, n as u8);
+                s.free = (if mutation == Mutation::NoTag { 0 } else { word.0 + 1 }, n as u8);
                 let p = &mut s.parties[party];
                 (p.at, p.tries) = match act {
                     Act::End => (At::WalkHead, 0),
-                    Act::Delete(_) if broken == Broken::GivenEarly => (At::Unlink, 0),
+                    Act::Delete(_) if mutation == Mutation::GivenEarly => (At::Unlink, 0),
                     _ => {
                         over = true;
                         (At::Start, 0)
@@ -443,12 +446,13 @@ mod tests {
 
     type Script = &'static [&'static [Act]];
 
-    /// A thread and its interrupt make elements, some are deleted, another thread takes and gives nodes.
+    /// A thread and its interrupt insert elements, some are deleted; another thread takes and
+    /// returns nodes.
     const LIFE: Script =
         &[&[Insert(1), Insert(2), Delete(1), End], &[Insert(3), Delete(3)], &[Insert(4), Delete(4)]];
-    /// What an interrupt leaves, too.
+    /// Elements of an interrupt remain at the end, too.
     const LEFT: Script = &[&[Insert(1), End], &[Insert(3)], &[Insert(4), Delete(4), Insert(5)]];
-    /// Nodes go round.
+    /// Nodes are reused.
     const ROUND: Script = &[
         &[Insert(1), Delete(1), Insert(2), Delete(2), End],
         &[Insert(3), Delete(3)],
@@ -456,27 +460,28 @@ mod tests {
     ];
     const ALL: [Script; 3] = [LIFE, LEFT, ROUND];
 
-    fn breaks(broken: Broken, words: &str) {
+    fn breaks(mutation: Mutation, words: &str) {
         let found = ALL.iter().any(|script| {
-            let world = Lists::new(script, broken);
+            let world = Lists::new(script, mutation);
             match super::super::explore::explore(world, Schedule::Nested) {
                 Ok(_) => false,
-                Err(breach) => {
-                    let right = breach.what.contains(words) && !breach.what.contains(" states");
-                    assert!(right, "found something else:\n{breach}");
+                Err(violation) => {
+                    let right = violation.what.contains(words) && !violation.what.contains(" states");
+                    assert!(right, "found something else:\n{violation}");
                     true
                 }
             }
         });
-        assert!(found, "{broken:?}: nothing found");
+        assert!(found, "{mutation:?}: nothing found");
     }
 
     #[test]
-    fn what_a_thread_leaves_goes_with_it() {
+    fn elements_of_a_thread_are_deleted_when_it_ends() {
         let mut seen = 0;
-        // An interrupt of the thread runs to its end before the thread goes on; the other thread goes on at any time.
+        // An interrupt of the thread runs to its end before the thread continues. The other thread
+        // continues at any time.
         for script in ALL {
-            seen |= holds(Lists::new(script, Broken::No), Schedule::Nested).seen;
+            seen |= holds(Lists::new(script, Mutation::None), Schedule::Nested).seen;
         }
         let all =
             seen::LOST_RACE | seen::REUSED | seen::NO_NODE | seen::NO_ROOM | seen::MIDDLE | seen::REAPED;
@@ -484,34 +489,38 @@ mod tests {
     }
 
     #[test]
-    fn lists_do_not_need_interrupts_to_nest() {
+    fn lists_are_exact_without_nesting() {
         for script in [&LIFE[..2], LEFT] {
-            holds(Lists::new(script, Broken::No), Schedule::Preempted);
+            holds(Lists::new(script, Mutation::None), Schedule::Preempted);
         }
     }
 
     #[test]
     fn free_nodes_without_a_tag_are_caught() {
-        breaks(Broken::NoTag, "node");
+        breaks(Mutation::NoTag, "node");
     }
 
     #[test]
     fn a_list_for_both_levels_is_caught() {
-        caught(Lists::new(LIFE, Broken::OneList), Schedule::Nested, "node");
+        caught(Lists::new(LIFE, Mutation::OneList), Schedule::Nested, "node");
     }
 
     #[test]
-    fn an_end_before_the_last_interrupt_is_caught() {
-        caught(Lists::new(LEFT, Broken::EarlyEnd), Schedule::Nested, "element 3 of a thread that has ended");
+    fn ending_a_thread_before_its_last_interrupt_is_caught() {
+        caught(
+            Lists::new(LEFT, Mutation::EarlyEnd),
+            Schedule::Nested,
+            "element 3 of a thread that has ended",
+        );
     }
 
     #[test]
-    fn giving_back_before_unlinking_is_caught() {
-        breaks(Broken::GivenEarly, "node");
+    fn releasing_a_node_before_unlinking_it_is_caught() {
+        breaks(Mutation::GivenEarly, "node");
     }
 
     #[test]
-    fn taking_by_load_and_store_is_caught() {
-        breaks(Broken::PlainTake, "node");
+    fn taking_a_node_by_load_and_store_is_caught() {
+        breaks(Mutation::PlainTake, "node");
     }
 }

@@ -1,9 +1,11 @@
-//! Rings: [`crate::ring`]'s reserve, pad, commit, discard, the full rule and the doorbell, against a consumer.
+//! Rings: reserve, pad, commit, discard, the full rule and the doorbell of [`crate::ring`], against a
+//! consumer.
 //!
-//! [`Writer`] makes the shared accesses of the emitted `reserve` and `commit` in their order; [`Drainer`] those of
-//! [`crate::read`], where taking a record and zeroing it are one step each: nobody else may touch a committed record, which the
-//! owner of each word (kept beside the memory, and no part of the algorithm) shows at every access. What is left at the end is
-//! taken by the real [`crate::read::RingReader`] out of the same bytes. The worlds they live in are in `rings` (records
+//! [`Writer`] performs the shared accesses of the emitted `reserve` and `commit` in their order.
+//! [`Drainer`] performs those of [`crate::read`]. There, taking and zeroing a record are one step
+//! each, because nobody else may access a committed record. The explorer checks that at every
+//! access: it keeps the owner of each word beside the memory. The real [`crate::read::RingReader`]
+//! takes the remaining records from the same bytes at the end. The worlds are in `rings` (records
 //! alone) and `firing` (with scratch slots).
 
 use std::sync::atomic::AtomicU64;
@@ -20,7 +22,7 @@ const HEADER: usize = 3;
 /// Lost exchanges after which a reservation is dropped; 8 in programs.
 const TRIES: u8 = 2;
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const FULL: u32 = 1;
     pub(in super::super) const PADDED: u32 = 2;
@@ -32,31 +34,32 @@ pub(super) mod seen {
     pub(in super::super) const PASSED: u32 = 128;
 }
 
-/// A fault put in, to see that it is found.
+/// An injected fault, which the explorer must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    No,
+pub(super) enum Mutation {
+    None,
     /// Reserves by load and store.
     PlainReserve,
     /// Commits before the data is written.
     CommitFirst,
-    /// Never looks at what is consumed.
+    /// Does not check the consumed position.
     NoFullRule,
-    /// Leaves the rest before the ring's end without a pad.
+    /// Writes no pad before the end of the ring.
     NoPad,
     /// Leaves a record of a clause that faulted uncommitted.
     NoDiscard,
-    /// Does not count what found the ring full.
+    /// Does not count a drop.
     Uncounted,
     /// The commit word is the length alone, and the consumer zeroes nothing.
     NoStamp,
-    /// The consumer gives records back before it has read them.
+    /// The consumer returns the space of records before it has read them.
     GivesBackFirst,
-    /// The consumer silences the bell after it has looked how far it may read.
+    /// The consumer resets the doorbell after it has read the reserve position.
     SilencesLate,
 }
 
-/// A ring and its words in the control element. `owner` and the masks are the explorer's, no program reads them.
+/// A ring and its words in the control element. Programs do not read `owner` and the masks; they
+/// are for the explorer.
 #[derive(Clone, Hash)]
 pub(super) struct Ring {
     pub(super) reserve: u64,
@@ -64,7 +67,7 @@ pub(super) struct Ring {
     pub(super) rung: u64,
     pub(super) drops: u64,
     words: [u64; WORDS],
-    /// The record (its id) that each word was reserved for; 0 is nobody's.
+    /// The id of the record for which each word is reserved; 0 for none.
     owner: [u8; WORDS],
     committed: u32,
     delivered: u32,
@@ -90,7 +93,7 @@ impl Ring {
         ((position & (size - 1)) / 8) as usize
     }
 
-    /// The explorer's note of a reservation: nobody may have the words, and they are zero.
+    /// Notes a reservation and checks that nobody else has the words.
     fn own(&mut self, size: u64, from: u64, to: u64, id: u8) -> Result<(), String> {
         for position in (from..to).step_by(8) {
             let at = Ring::place(size, position);
@@ -102,7 +105,7 @@ impl Ring {
         Ok(())
     }
 
-    /// A store into a record that is being written.
+    /// A store into an open record.
     fn write(&mut self, at: usize, id: u8, value: u64) -> Result<(), String> {
         if self.owner[at] != id || self.committed & 1 << id != 0 {
             return Err(format!("record {id} wrote a word that is not its own"));
@@ -111,7 +114,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The consumer has a record whole: is it one, all of it, and for the first time?
+    /// Checks a record that the consumer has read: it is whole, and read for the first time.
     fn deliver(&mut self, id: u64, record: (u64, u64, &[u64]), length: u64) -> Result<u32, String> {
         let (time, origin_word, data) = record;
         let bit = 1u32.checked_shl(id as u32).filter(|_| id != 0).ok_or("a record that nobody wrote")?;
@@ -134,7 +137,8 @@ impl Ring {
         Ok(if flagged { seen::DISCARDED } else { 0 })
     }
 
-    /// All have finished: takes what is left with the real reader and adds up. `fired` records were to be written.
+    /// The end: takes the remaining records with the real reader and checks the total. `fired`: the
+    /// number of records that were to be written.
     pub(super) fn end(&self, size: u64, fired: u64) -> Result<u32, String> {
         let mut ring = self.clone();
         let memory: Vec<AtomicU64> =
@@ -171,7 +175,7 @@ impl Ring {
     }
 }
 
-/// A clause that records: what it will write, and where it is.
+/// A clause that records: its record and its progress.
 #[derive(Clone, Hash)]
 pub(super) struct Writer {
     at: At,
@@ -198,12 +202,12 @@ enum At {
     Open,
 }
 
-/// What came of a writer's step.
+/// The result of a writer's step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Went {
+pub(super) enum Outcome {
     /// Call again.
     On,
-    /// It is reserved and has its header: write the data, then commit.
+    /// The record is reserved and has its header: write the data, then commit.
     Reserved,
     /// Counted as dropped.
     Dropped,
@@ -219,9 +223,9 @@ impl Writer {
         &mut self,
         ring: &mut Ring,
         size: u64,
-        broken: Broken,
-    ) -> Result<(Went, Step), String> {
-        let mut went = Went::On;
+        mutation: Mutation,
+    ) -> Result<(Outcome, Step), String> {
+        let mut outcome = Outcome::On;
         let step = match self.at {
             At::Position => {
                 self.position = ring.reserve;
@@ -235,7 +239,7 @@ impl Writer {
                 self.start = self.position + if tight { size - offset } else { 0 };
                 let used = (self.start + bytes).wrapping_sub(ring.consumed) as i64;
                 self.over_half = used > size as i64 / 2;
-                let full = used > size as i64 && broken != Broken::NoFullRule;
+                let full = used > size as i64 && mutation != Mutation::NoFullRule;
                 if full && ring.consumed == self.position && ring.reserve == self.position {
                     return Err(format!("an empty ring refused record {}", self.id));
                 }
@@ -244,21 +248,21 @@ impl Writer {
                 Step::seeing("load the consumed position", passed | if full { seen::FULL } else { 0 })
             }
             At::Drop => {
-                ring.drops += u64::from(broken != Broken::Uncounted);
-                went = Went::Dropped;
+                ring.drops += u64::from(mutation != Mutation::Uncounted);
+                outcome = Outcome::Dropped;
                 Step::of("count a drop")
             }
             At::Exchange => {
                 let end = self.start + 8 * u64::from(self.length);
-                if ring.reserve != self.position && broken != Broken::PlainReserve {
+                if ring.reserve != self.position && mutation != Mutation::PlainReserve {
                     self.tries -= 1;
                     self.at = if self.tries == 0 { At::Drop } else { At::Position };
                     let out = if self.tries == 0 { seen::OUT_OF_TRIES } else { 0 };
-                    return Ok((went, Step::seeing("lose the reserve position", seen::LOST_RACE | out)));
+                    return Ok((outcome, Step::seeing("lose the reserve position", seen::LOST_RACE | out)));
                 }
                 ring.own(size, self.position, end, self.id)?;
                 ring.reserve = end;
-                let padded = self.start != self.position && broken != Broken::NoPad;
+                let padded = self.start != self.position && mutation != Mutation::NoPad;
                 self.at = if padded { At::Pad } else { At::Time };
                 Step::of("exchange the reserve position")
             }
@@ -285,7 +289,8 @@ impl Writer {
                 Step::of("load rung")
             }
             At::Ring => {
-                // Rings the bell if it is the one that exchanged it; that is heard at some time, and nothing waits for it.
+                // Rings the doorbell if its exchange succeeded. The consumer wakes some time later,
+                // and nothing waits for that.
                 ring.rung = 1;
                 self.at = At::Open;
                 Step::seeing("exchange rung", seen::RUNG)
@@ -293,9 +298,9 @@ impl Writer {
             At::Open => return Err("reserved already".into()),
         };
         if self.at == At::Open {
-            went = Went::Reserved;
+            outcome = Outcome::Reserved;
         }
-        Ok((went, step))
+        Ok((outcome, step))
     }
 
     /// Writes data word `i`.
@@ -316,12 +321,12 @@ impl Writer {
     }
 
     /// The exchange that commits.
-    pub(super) fn commit(&self, ring: &mut Ring, size: u64, broken: Broken) -> Result<(), String> {
+    pub(super) fn commit(&self, ring: &mut Ring, size: u64, mutation: Mutation) -> Result<(), String> {
         let length = 8 * u32::from(self.length);
-        let word = if broken == Broken::NoStamp { stamp(0, length) } else { stamp(self.start, length) };
+        let word = if mutation == Mutation::NoStamp { stamp(0, length) } else { stamp(self.start, length) };
         ring.write(Ring::place(size, self.start), self.id, word)?;
-        // For the test of what is committed too early, its later writes are still allowed.
-        if broken != Broken::CommitFirst {
+        // For the mutation that commits too early, later writes are still allowed.
+        if mutation != Mutation::CommitFirst {
             ring.committed |= 1 << self.id;
         }
         Ok(())
@@ -336,7 +341,7 @@ pub(super) struct Drainer {
     reserved: u64,
     position: u64,
     length: u64,
-    /// The last drain stopped before a record that was not committed.
+    /// The last drain stopped at an uncommitted record.
     pub(super) gap: bool,
 }
 
@@ -361,8 +366,8 @@ impl Drainer {
     }
 
     /// The next access of a drain.
-    pub(super) fn step(&mut self, ring: &mut Ring, size: u64, broken: Broken) -> Result<Step, String> {
-        let late = broken == Broken::SilencesLate;
+    pub(super) fn step(&mut self, ring: &mut Ring, size: u64, mutation: Mutation) -> Result<Step, String> {
+        let late = mutation == Mutation::SilencesLate;
         Ok(match self.at {
             DrainAt::Start => {
                 self.position = ring.consumed;
@@ -372,18 +377,18 @@ impl Drainer {
                     return self.look(ring, DrainAt::Silence);
                 }
                 ring.rung = 0;
-                Step::of("silence the bell")
+                Step::of("reset the doorbell")
             }
             DrainAt::Silence => {
                 ring.rung = 0;
                 self.at = DrainAt::Commit;
-                Step::of("silence the bell")
+                Step::of("reset the doorbell")
             }
             DrainAt::Reserved => return self.look(ring, DrainAt::Commit),
             DrainAt::Commit if self.position >= self.reserved => self.give(ring, size),
             DrainAt::Commit => {
                 let word = ring.words[Ring::place(size, self.position)];
-                let position = if broken == Broken::NoStamp { 0 } else { self.position };
+                let position = if mutation == Mutation::NoStamp { 0 } else { self.position };
                 match read_stamp(word, position) {
                     None => {
                         self.gap = true;
@@ -392,7 +397,7 @@ impl Drainer {
                     }
                     Some((length, pad)) => {
                         self.length = u64::from(length);
-                        if broken == Broken::GivesBackFirst {
+                        if mutation == Mutation::GivesBackFirst {
                             self.free(ring, size, self.position + self.length);
                         }
                         self.at = if pad { DrainAt::Zero } else { DrainAt::Take };
@@ -408,10 +413,12 @@ impl Drainer {
                 }
                 let (words, owners) = (ring.words, ring.owner);
                 let id = words[from + 1];
-                if broken != Broken::GivesBackFirst && owners[from..to].iter().any(|o| u64::from(*o) != id) {
+                if mutation != Mutation::GivesBackFirst
+                    && owners[from..to].iter().any(|o| u64::from(*o) != id)
+                {
                     return Err(format!("record {id} was read before it was committed, or is not one"));
                 }
-                if broken == Broken::CommitFirst && id < 32 {
+                if mutation == Mutation::CommitFirst && id < 32 {
                     ring.committed |= 1 << id;
                 }
                 let record = (id, words[from + 2], &words[from + HEADER..to]);
@@ -421,7 +428,7 @@ impl Drainer {
             }
             DrainAt::Zero => {
                 let from = Ring::place(size, self.position);
-                if broken != Broken::NoStamp {
+                if mutation != Mutation::NoStamp {
                     ring.words[from..from + self.length as usize / 8].fill(0);
                 }
                 self.position += self.length;

@@ -1,22 +1,22 @@
-//! Writers and a consumer on one ring: CPUs or threads that share it, or a thread and what interrupts it.
+//! Writers and a consumer on one ring: CPUs or threads that share it, or a thread and its interrupts.
 
 use super::explore::{Phase, Step, World};
-use super::ring::{Broken, Drainer, Ring, Went, Writer};
+use super::ring::{Drainer, Mutation, Outcome, Ring, Writer};
 
 /// Writers and a consumer.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     /// Bytes of the ring.
     pub(super) size: u64,
-    /// The position it is at: shortly before its end, so that laps and pads come soon.
+    /// The initial position: shortly before the end of the ring, so that laps and pads occur soon.
     pub(super) start: u64,
-    /// For each party the words of its records, one firing after the other.
+    /// For each party the lengths of its records in words, by firing.
     pub(super) records: &'static [&'static [u8]],
-    /// Drains of the consumer; what is left is taken at the end.
+    /// Drains of the consumer; the rest is taken at the end.
     pub(super) drains: u8,
-    /// The last word of the record is not written, because the clause faults: one bit an id.
+    /// Records whose last word is not written, because the clause faults: one bit per id.
     pub(super) faults: u32,
-    pub(super) broken: Broken,
+    pub(super) mutation: Mutation,
 }
 
 #[derive(Clone)]
@@ -85,9 +85,9 @@ impl World for Rings {
     }
 
     fn step(&mut self, party: usize) -> Result<Step, String> {
-        let Setup { size, broken, faults, .. } = self.setup;
+        let Setup { size, mutation, faults, .. } = self.setup;
         if party == self.setup.records.len() {
-            return self.state.drainer.step(&mut self.state.ring, size, broken);
+            return self.state.drainer.step(&mut self.state.ring, size, mutation);
         }
         let fired = self.state.parties[party].fired;
         let id = self.id(party, fired);
@@ -97,12 +97,12 @@ impl World for Rings {
         let writer = p.writer.get_or_insert_with(|| Writer::new(id, length));
         let over;
         let step = if p.written == NOT_YET {
-            let (went, step) = writer.reserve(ring, size, broken)?;
-            over = went == Went::Dropped;
-            if went == Went::Reserved {
+            let (outcome, step) = writer.reserve(ring, size, mutation)?;
+            over = outcome == Outcome::Dropped;
+            if outcome == Outcome::Reserved {
                 p.written = 0;
-                if broken == Broken::CommitFirst {
-                    writer.commit(ring, size, broken)?;
+                if mutation == Mutation::CommitFirst {
+                    writer.commit(ring, size, mutation)?;
                 }
             }
             step
@@ -111,14 +111,14 @@ impl World for Rings {
             if p.written < writer.data_words() && !fault {
                 writer.data(ring, size, p.written, u64::from(id))?;
                 p.written += 1;
-                over = broken == Broken::CommitFirst && p.written == writer.data_words();
+                over = mutation == Mutation::CommitFirst && p.written == writer.data_words();
                 Step::of("write data")
             } else if fault && ring.discarded & 1 << id == 0 {
-                over = broken == Broken::NoDiscard;
+                over = mutation == Mutation::NoDiscard;
                 writer.flag(ring, size)?;
                 Step::of("flag as discarded")
             } else {
-                writer.commit(ring, size, broken)?;
+                writer.commit(ring, size, mutation)?;
                 over = true;
                 Step::of("commit")
             }
@@ -133,9 +133,9 @@ impl World for Rings {
         let (ring, setup) = (&self.state.ring, &self.setup);
         let used = ring.reserve - ring.consumed;
         if used > setup.size / 2 && ring.rung == 0 && !self.state.drainer.gap {
-            return Err("the ring is more than half full and nobody rings".into());
+            return Err("the ring is more than half full and the doorbell is silent".into());
         }
-        if setup.broken == Broken::NoStamp {
+        if setup.mutation == Mutation::NoStamp {
             return Ok(0);
         }
         let fired = setup.records.iter().map(|r| r.len() as u64).sum();
@@ -149,28 +149,28 @@ mod tests {
     use super::super::ring::seen;
     use super::*;
 
-    /// Three that write records of four words into a ring of eight, one of which faults.
+    /// Three parties that write records of four words into a ring of eight words; one faults.
     const FULL: Setup = Setup {
         size: 64,
         start: 64,
         records: &[&[4], &[4], &[4]],
         drains: 2,
         faults: 0b100,
-        broken: Broken::No,
+        mutation: Mutation::None,
     };
 
-    /// Records of different length where a ring of sixteen words ends: pads, and a second lap.
+    /// Records of different lengths at the end of a ring of sixteen words: pads, and a second lap.
     const LAPS: Setup = Setup {
         size: 128,
         start: 256 + 104,
         records: &[&[4, 5], &[5, 4]],
         drains: 2,
         faults: 0,
-        broken: Broken::No,
+        mutation: Mutation::None,
     };
 
-    fn breaks(setup: Setup, broken: Broken, words: &str) {
-        caught(Rings::new(Setup { broken, ..setup }), Schedule::Preempted, words);
+    fn breaks(setup: Setup, mutation: Mutation, words: &str) {
+        caught(Rings::new(Setup { mutation, ..setup }), Schedule::Preempted, words);
     }
 
     #[test]
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn a_reservation_by_load_and_store_is_caught() {
-        breaks(FULL, Broken::PlainReserve, "reserved a word of record");
+        breaks(FULL, Mutation::PlainReserve, "reserved a word of record");
         caught(
-            Rings::new(Setup { broken: Broken::PlainReserve, ..FULL }),
+            Rings::new(Setup { mutation: Mutation::PlainReserve, ..FULL }),
             Schedule::Nested,
             "reserved a word of record",
         );
@@ -202,49 +202,50 @@ mod tests {
 
     #[test]
     fn a_commit_before_the_data_is_caught() {
-        breaks(FULL, Broken::CommitFirst, "is torn");
+        breaks(FULL, Mutation::CommitFirst, "is torn");
     }
 
     #[test]
     fn writing_into_a_full_ring_is_caught() {
-        breaks(FULL, Broken::NoFullRule, "reserved a word of record");
+        breaks(FULL, Mutation::NoFullRule, "reserved a word of record");
     }
 
     #[test]
     fn a_ring_must_be_twice_its_longest_record() {
-        // After a record of three words one of six fits neither before the end nor, with the pad, behind it: never.
+        // After a record of three words one of six fits neither before the end nor, with the pad,
+        // behind it: never.
         let short = Setup { size: 64, start: 64, records: &[&[3, 6]], drains: 2, ..FULL };
-        breaks(short, Broken::No, "an empty ring refused record 2");
+        breaks(short, Mutation::None, "an empty ring refused record 2");
         holds(Rings::new(Setup { size: 128, ..short }), Schedule::Preempted);
     }
 
     #[test]
     fn a_missing_pad_is_caught() {
-        breaks(LAPS, Broken::NoPad, "is lost");
+        breaks(LAPS, Mutation::NoPad, "is lost");
     }
 
     #[test]
-    fn a_fault_that_leaves_its_record_open_is_caught() {
-        breaks(FULL, Broken::NoDiscard, "is lost");
+    fn a_fault_that_leaves_its_record_uncommitted_is_caught() {
+        breaks(FULL, Mutation::NoDiscard, "is lost");
     }
 
     #[test]
     fn an_uncounted_drop_is_caught() {
-        breaks(FULL, Broken::Uncounted, "fired 3, delivered 2, dropped 0");
+        breaks(FULL, Mutation::Uncounted, "fired 3, delivered 2, dropped 0");
     }
 
     #[test]
-    fn a_commit_without_stamp_over_what_a_former_lap_left_is_caught() {
-        breaks(FULL, Broken::NoStamp, "before it was committed");
+    fn a_commit_word_without_stamp_is_caught() {
+        breaks(FULL, Mutation::NoStamp, "before it was committed");
     }
 
     #[test]
-    fn giving_back_before_reading_is_caught() {
-        breaks(FULL, Broken::GivesBackFirst, "");
+    fn returning_space_before_reading_is_caught() {
+        breaks(FULL, Mutation::GivesBackFirst, "");
     }
 
     #[test]
-    fn silencing_the_bell_after_looking_is_caught() {
-        breaks(FULL, Broken::SilencesLate, "nobody rings");
+    fn resetting_the_doorbell_after_reading_the_position_is_caught() {
+        breaks(FULL, Mutation::SilencesLate, "the doorbell is silent");
     }
 }

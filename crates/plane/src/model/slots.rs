@@ -1,35 +1,36 @@
-//! Scratch slots: [`crate::scratch`]'s take and give back, several firings on one CPU's mask.
+//! Scratch slots: take and release of [`crate::scratch`], several firings on the mask of one CPU.
 //!
-//! The number of slots is two here, so that three parties meet the empty mask. A firing writes its mark into its slot, reads it
-//! back, and gives the slot back; who holds a slot is noted beside the memory.
+//! There are two slots here, so that three parties find the mask full. A firing writes a mark into
+//! its slot, reads it again, and releases the slot. The explorer keeps the owner of each slot beside
+//! the memory.
 
 use super::explore::{Phase, Step, World};
 
-/// Slots a CPU has here; 8 in programs.
+/// Slots per CPU; 8 in programs.
 pub(super) const SLOTS: u64 = 2;
 /// Tries to take one; 4 in programs.
 const TRIES: u8 = 2;
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const NONE_FREE: u32 = 1 << 8;
     pub(in super::super) const LOST_RACE: u32 = 1 << 9;
     pub(in super::super) const SECOND_SLOT: u32 = 1 << 10;
 }
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    No,
+pub(super) enum Mutation {
+    None,
     /// Takes by load and store.
     PlainTake,
-    /// Gives back by load and store.
+    /// Releases by load and store.
     PlainRelease,
-    /// No mask but a counter of how deep we are: the slot of a firing is the depth it found.
+    /// A nesting counter instead of a mask: the slot of a firing is the depth that it found.
     Depth,
 }
 
-/// A CPU's mask and slots; `holders` is the explorer's.
+/// A CPU's mask and slots; `holders` is for the explorer.
 #[derive(Clone, Hash, Default)]
 pub(super) struct Slots {
     taken: u64,
@@ -56,13 +57,13 @@ impl Slots {
         }
     }
 
-    /// Nobody is in a firing.
+    /// The end: checks that all slots are free.
     pub(super) fn end(&self) -> Result<(), String> {
         if self.taken == 0 { Ok(()) } else { Err(format!("slots {:#b} are never given back", self.taken)) }
     }
 }
 
-/// A firing's way to a slot and back.
+/// Takes and releases a slot for a firing.
 #[derive(Clone, Hash)]
 pub(super) struct Taker {
     at: At,
@@ -80,14 +81,14 @@ enum At {
     Store,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Went {
+pub(super) enum Outcome {
     /// Call again.
     On,
-    /// The slot is ours.
+    /// The slot is taken.
     Taken(usize),
-    /// None was free: counted.
+    /// No slot was free: a counted drop.
     Dropped,
 }
 
@@ -97,8 +98,8 @@ impl Taker {
     }
 
     /// The next access of `take_slot`.
-    pub(super) fn take(&mut self, slots: &mut Slots, broken: Broken) -> Result<(Went, Step), String> {
-        if broken == Broken::Depth {
+    pub(super) fn take(&mut self, slots: &mut Slots, mutation: Mutation) -> Result<(Outcome, Step), String> {
+        if mutation == Mutation::Depth {
             return self.descend(slots);
         }
         Ok(match self.at {
@@ -106,12 +107,12 @@ impl Taker {
                 self.found = slots.taken;
                 let none = !self.found & ((1 << SLOTS) - 1) == 0;
                 self.at = if none { At::Drop } else { At::Exchange };
-                (Went::On, Step::seeing("load the mask", if none { seen::NONE_FREE } else { 0 }))
+                (Outcome::On, Step::seeing("load the mask", if none { seen::NONE_FREE } else { 0 }))
             }
-            At::Exchange if slots.taken != self.found && broken != Broken::PlainTake => {
+            At::Exchange if slots.taken != self.found && mutation != Mutation::PlainTake => {
                 self.tries -= 1;
                 self.at = if self.tries == 0 { At::Drop } else { At::Load };
-                (Went::On, Step::seeing("lose the mask", seen::LOST_RACE))
+                (Outcome::On, Step::seeing("lose the mask", seen::LOST_RACE))
             }
             At::Exchange => {
                 let free = !self.found;
@@ -120,55 +121,58 @@ impl Taker {
                 let slot = bit.trailing_zeros() as usize;
                 slots.hold(slot, self.who)?;
                 (self.found, self.at) = (bit, At::Held);
-                (Went::Taken(slot), Step::seeing("take a slot", if slot > 0 { seen::SECOND_SLOT } else { 0 }))
+                (
+                    Outcome::Taken(slot),
+                    Step::seeing("take a slot", if slot > 0 { seen::SECOND_SLOT } else { 0 }),
+                )
             }
             At::Drop => {
                 slots.drops += 1;
-                (Went::Dropped, Step::of("count a scratch drop"))
+                (Outcome::Dropped, Step::of("count a scratch drop"))
             }
             At::Held | At::Store => return Err("taken already".into()),
         })
     }
 
-    fn descend(&mut self, slots: &mut Slots) -> Result<(Went, Step), String> {
+    fn descend(&mut self, slots: &mut Slots) -> Result<(Outcome, Step), String> {
         if self.at == At::Drop {
             slots.taken -= 1;
             slots.drops += 1;
-            return Ok((Went::Dropped, Step::of("count a scratch drop")));
+            return Ok((Outcome::Dropped, Step::of("count a scratch drop")));
         }
         let depth = slots.taken;
         slots.taken += 1;
         if depth >= SLOTS {
             self.at = At::Drop;
-            return Ok((Went::On, Step::of("too deep")));
+            return Ok((Outcome::On, Step::of("too deep")));
         }
         slots.hold(depth as usize, self.who)?;
         (self.found, self.at) = (1 << depth, At::Held);
-        Ok((Went::Taken(depth as usize), Step::of("go deeper")))
+        Ok((Outcome::Taken(depth as usize), Step::of("go deeper")))
     }
 
     /// The next access of `release_slot`; true when it is done.
-    pub(super) fn release(&mut self, slots: &mut Slots, broken: Broken) -> (bool, Step) {
+    pub(super) fn release(&mut self, slots: &mut Slots, mutation: Mutation) -> (bool, Step) {
         let slot = self.found.trailing_zeros() as usize;
-        match (broken, self.at) {
-            (Broken::Depth, _) => {
+        match (mutation, self.at) {
+            (Mutation::Depth, _) => {
                 slots.taken -= 1;
                 slots.holders[slot] = 0;
                 (true, Step::of("come back up"))
             }
-            (Broken::PlainRelease, At::Held) => {
+            (Mutation::PlainRelease, At::Held) => {
                 (self.found, self.at) = (slots.taken & !self.found, At::Store);
                 slots.holders[slot] = 0;
                 (false, Step::of("load the mask"))
             }
-            (Broken::PlainRelease, _) => {
+            (Mutation::PlainRelease, _) => {
                 slots.taken = self.found;
                 (true, Step::of("store the mask"))
             }
             _ => {
                 slots.taken &= !self.found;
                 slots.holders[slot] = 0;
-                (true, Step::of("give the slot back"))
+                (true, Step::of("release the slot"))
             }
         }
     }
@@ -180,9 +184,9 @@ pub(super) struct Firings {
     slots: Slots,
     parties: [Party; 4],
     ran: u64,
-    /// What each party has, in number and level.
+    /// Number of firings of each party.
     firings: [u8; 4],
-    broken: u8,
+    mutation: u8,
 }
 
 #[derive(Clone, Hash, Default)]
@@ -195,13 +199,14 @@ struct Party {
 
 impl Firings {
     /// `firings` of each party; a later one has the higher level.
-    pub(super) fn new(firings: [u8; 4], broken: Broken) -> Firings {
-        let broken = broken as u8;
-        Firings { slots: Slots::default(), parties: Default::default(), ran: 0, firings, broken }
+    pub(super) fn new(firings: [u8; 4], mutation: Mutation) -> Firings {
+        let mutation = mutation as u8;
+        Firings { slots: Slots::default(), parties: Default::default(), ran: 0, firings, mutation }
     }
 
-    fn broken(&self) -> Broken {
-        [Broken::No, Broken::PlainTake, Broken::PlainRelease, Broken::Depth][usize::from(self.broken)]
+    fn mutation(&self) -> Mutation {
+        [Mutation::None, Mutation::PlainTake, Mutation::PlainRelease, Mutation::Depth]
+            [usize::from(self.mutation)]
     }
 }
 
@@ -224,16 +229,16 @@ impl World for Firings {
     }
 
     fn step(&mut self, party: usize) -> Result<Step, String> {
-        let broken = self.broken();
+        let mutation = self.mutation();
         let p = &mut self.parties[party];
         let who = 1 + party as u8;
         let taker = p.taker.get_or_insert_with(|| Taker::new(who));
         let Some(slot) = p.slot else {
-            let (went, step) = taker.take(&mut self.slots, broken)?;
-            match went {
-                Went::Taken(slot) => p.slot = Some(slot),
-                Went::Dropped => *p = Party { fired: p.fired + 1, ..Party::default() },
-                Went::On => {}
+            let (outcome, step) = taker.take(&mut self.slots, mutation)?;
+            match outcome {
+                Outcome::Taken(slot) => p.slot = Some(slot),
+                Outcome::Dropped => *p = Party { fired: p.fired + 1, ..Party::default() },
+                Outcome::On => {}
             }
             return Ok(step);
         };
@@ -245,7 +250,7 @@ impl World for Firings {
             }
             1 => {}
             _ => {
-                let (done, step) = taker.release(&mut self.slots, broken);
+                let (done, step) = taker.release(&mut self.slots, mutation);
                 if done {
                     *p = Party { fired: p.fired + 1, ..Party::default() };
                     self.ran += 1;
@@ -276,30 +281,31 @@ mod tests {
 
     #[test]
     fn a_slot_has_one_owner() {
-        let nested = holds(Firings::new([2, 2, 2, 2], Broken::No), Schedule::Nested);
-        let preempted = holds(Firings::new(FIRINGS, Broken::No), Schedule::Preempted);
+        let nested = holds(Firings::new([2, 2, 2, 2], Mutation::None), Schedule::Nested);
+        let preempted = holds(Firings::new(FIRINGS, Mutation::None), Schedule::Preempted);
         let all = seen::NONE_FREE | seen::LOST_RACE | seen::SECOND_SLOT;
         assert_eq!(preempted.seen, all);
-        // What interrupts has given back when its victim goes on: the mask is what it was.
+        // An interrupt has released its slot when the interrupted party continues, so the mask is
+        // unchanged.
         assert_eq!(nested.seen, all & !seen::LOST_RACE);
     }
 
     #[test]
-    fn taking_by_load_and_store_holds_only_while_firings_nest() {
-        holds(Firings::new(FIRINGS, Broken::PlainTake), Schedule::Nested);
-        caught(Firings::new(FIRINGS, Broken::PlainTake), Schedule::Preempted, "");
-        caught(Firings::new([1, 1, 0, 0], Broken::PlainTake), Schedule::Preempted, "never given back");
+    fn taking_by_load_and_store_is_exact_only_while_firings_nest() {
+        holds(Firings::new(FIRINGS, Mutation::PlainTake), Schedule::Nested);
+        caught(Firings::new(FIRINGS, Mutation::PlainTake), Schedule::Preempted, "");
+        caught(Firings::new([1, 1, 0, 0], Mutation::PlainTake), Schedule::Preempted, "never given back");
     }
 
     #[test]
-    fn giving_back_by_load_and_store_holds_only_while_firings_nest() {
-        holds(Firings::new(FIRINGS, Broken::PlainRelease), Schedule::Nested);
-        caught(Firings::new(FIRINGS, Broken::PlainRelease), Schedule::Preempted, "");
+    fn releasing_by_load_and_store_is_exact_only_while_firings_nest() {
+        holds(Firings::new(FIRINGS, Mutation::PlainRelease), Schedule::Nested);
+        caught(Firings::new(FIRINGS, Mutation::PlainRelease), Schedule::Preempted, "");
     }
 
     #[test]
-    fn a_nesting_counter_holds_only_while_firings_nest() {
-        holds(Firings::new([2, 2, 2, 2], Broken::Depth), Schedule::Nested);
-        caught(Firings::new(FIRINGS, Broken::Depth), Schedule::Preempted, "two owners");
+    fn a_nesting_counter_is_exact_only_while_firings_nest() {
+        holds(Firings::new([2, 2, 2, 2], Mutation::Depth), Schedule::Nested);
+        caught(Firings::new(FIRINGS, Mutation::Depth), Schedule::Preempted, "two owners");
     }
 }

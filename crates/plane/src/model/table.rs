@@ -1,9 +1,10 @@
-//! Aggregations: [`crate::table`]'s find-or-insert and add, and the two-epoch snapshot.
+//! Aggregations: find-or-insert and add of [`crate::table`], and the two-epoch snapshot.
 //!
-//! A firing makes the accesses of the emitted `aggregate` and `dt_find_N`: the epoch, the first slot, and where that does not
-//! hold the key, the epoch again, bounded probing with claim, key, publication, count of claims; then an `avg`'s two
-//! additions. The consumer turns the epoch, waits until every firing that was under way has ended (the grace period), and
-//! takes the idle side with the real [`take_table`]. Both keys have one hash, as bad as can be, and a table has two slots.
+//! A firing performs the accesses of the emitted `aggregate` and `dt_find_N`: the epoch and the first
+//! slot. If that slot does not hold the key: the epoch again, bounded probing with claim, key,
+//! publication and count of claims. Then the two additions of an `avg`. The consumer advances the
+//! epoch, waits until every running firing has ended (the grace period), and takes the idle side with
+//! the real [`take_table`]. Both keys have the same hash, the worst case, and a table has two slots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,12 +18,12 @@ const SHAPE: TableShape =
     TableShape { key_size: 8, value_size: 16, stride: 32, slots_log2: 1, table_size: 128 };
 /// Words of both sides.
 const WORDS: usize = 2 * SHAPE.table_size as usize / 8;
-/// Slots looked at; 24 in programs.
+/// Slots that are tried; 24 in programs.
 const PROBES: u8 = 2;
 /// The hash of every key.
 const HASH: u64 = 0x1234_5678;
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const FIRST_SLOT: u32 = 1;
     pub(in super::super) const CLAIM_LOST: u32 = 2;
@@ -32,10 +33,10 @@ pub(super) mod seen {
     pub(in super::super) const TWICE: u32 = 32;
 }
 
-/// A fault put in.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    No,
+pub(super) enum Mutation {
+    None,
     /// Adds by load and store.
     PlainAdd,
     /// Claims by load and store.
@@ -44,21 +45,21 @@ pub(super) enum Broken {
     EarlyPublication,
     /// Does not count its claim.
     UncountedClaim,
-    /// The snapshot waits for nobody.
+    /// The snapshot does not wait for a grace period.
     NoGrace,
     /// The snapshot takes the side that is in use.
     LiveSide,
-    /// Does not count what found no slot.
+    /// Does not count a drop.
     Uncounted,
 }
 
-/// What each party adds, firing by firing: key and value.
+/// Key and value that each party adds in each firing.
 type Samples = &'static [&'static [(u64, u64)]];
 
 #[derive(Clone)]
 pub(super) struct Tables {
     samples: Samples,
-    broken: Broken,
+    mutation: Mutation,
     state: State,
 }
 
@@ -69,7 +70,7 @@ struct State {
     words: [u64; WORDS],
     parties: [Party; 3],
     consumer: Consumer,
-    /// What was added and not dropped, by key: count and sum; and what the consumer has taken.
+    /// Count and sum by key: of the samples that were not dropped, and of the snapshots.
     added: [(u64, u64); 2],
     taken: [(u64, u64); 2],
 }
@@ -108,7 +109,7 @@ struct Consumer {
     at: Snapshot,
     left: u8,
     side: u64,
-    /// Parties whose firing was under way when the grace period began and has not ended: a bit each.
+    /// Parties whose firing was running when the grace period began and has not ended, as bits.
     waits: u8,
 }
 
@@ -126,7 +127,7 @@ impl std::hash::Hash for Tables {
 }
 
 impl Tables {
-    pub(super) fn new(samples: Samples, snapshots: u8, broken: Broken) -> Tables {
+    pub(super) fn new(samples: Samples, snapshots: u8, mutation: Mutation) -> Tables {
         let state = State {
             epoch: 0,
             drops: 0,
@@ -136,11 +137,11 @@ impl Tables {
             added: [(0, 0); 2],
             taken: [(0, 0); 2],
         };
-        Tables { samples, broken, state }
+        Tables { samples, mutation, state }
     }
 
     fn fire(&mut self, party: usize) -> Step {
-        let broken = self.broken;
+        let mutation = self.mutation;
         let State { epoch, words, parties, drops, added, consumer, .. } = &mut self.state;
         let p = &mut parties[party];
         let (key, value) = self.samples[party][usize::from(p.fired)];
@@ -180,26 +181,26 @@ impl Tables {
                 };
                 Step::of("load a slot's state")
             }
-            At::Claim if words[state] != EMPTY && broken != Broken::PlainClaim => {
+            At::Claim if words[state] != EMPTY && mutation != Mutation::PlainClaim => {
                 p.at = next(p);
                 Step::seeing("lose a claim", seen::CLAIM_LOST)
             }
             At::Claim => {
                 words[state] = BUSY;
-                p.at = if broken == Broken::EarlyPublication { At::Publish } else { At::Key };
+                p.at = if mutation == Mutation::EarlyPublication { At::Publish } else { At::Key };
                 Step::of("claim a slot")
             }
             At::Key => {
                 words[key_at] = key;
-                let published = broken == Broken::EarlyPublication;
+                let published = mutation == Mutation::EarlyPublication;
                 p.at = if published { At::CountClaim } else { At::Publish };
                 Step::of("write the key")
             }
             At::Publish => {
                 words[state] = tag(HASH);
-                p.at = match broken {
-                    Broken::EarlyPublication => At::Key,
-                    Broken::UncountedClaim => At::Count,
+                p.at = match mutation {
+                    Mutation::EarlyPublication => At::Key,
+                    Mutation::UncountedClaim => At::Count,
                     _ => At::CountClaim,
                 };
                 Step::of("publish the slot")
@@ -213,7 +214,7 @@ impl Tables {
                 p.at = if words[key_at] == key { At::Count } else { next(p) };
                 Step::of("compare the key")
             }
-            At::Count if broken == Broken::PlainAdd => {
+            At::Count if mutation == Mutation::PlainAdd => {
                 (p.found, p.at) = (words[value_at], At::CountStore);
                 Step::of("load the count")
             }
@@ -233,7 +234,7 @@ impl Tables {
                 Step::of("add to the sum")
             }
             At::Drop => {
-                *drops += u64::from(broken != Broken::Uncounted);
+                *drops += u64::from(mutation != Mutation::Uncounted);
                 over = Some(false);
                 Step::seeing("count a drop", seen::FULL)
             }
@@ -254,7 +255,7 @@ impl Tables {
         Ok(match consumer.at {
             Snapshot::Flip => {
                 consumer.side = *epoch & 1;
-                *epoch += u64::from(self.broken != Broken::LiveSide);
+                *epoch += u64::from(self.mutation != Mutation::LiveSide);
                 consumer.at = Snapshot::Grace;
                 Step::of("turn the epoch")
             }
@@ -262,7 +263,7 @@ impl Tables {
                 let firing = (0..).zip(parties.iter()).filter(|(_, p)| p.at != At::Epoch);
                 consumer.waits = firing.fold(0, |waits, (i, _)| waits | 1u8 << i);
                 let waits = if consumer.waits != 0 { seen::WAITED } else { 0 };
-                if self.broken == Broken::NoGrace {
+                if self.mutation == Mutation::NoGrace {
                     consumer.waits = 0;
                 }
                 consumer.at = Snapshot::Take;
@@ -305,7 +306,7 @@ impl State {
     }
 }
 
-/// The next slot to look at, or the end of probing.
+/// The next slot to try, or the end of probing.
 fn next(p: &mut Party) -> At {
     p.step += 1;
     if p.step == PROBES {
@@ -366,18 +367,18 @@ mod tests {
 
     /// Three parties: two add to one key, one to another.
     const THREE: Samples = &[&[(5, 10), (5, 20)], &[(5, 30)], &[(0, 40)]];
-    /// Two, with more firings and snapshots.
+    /// Two parties, with more firings and snapshots.
     const TWO: Samples = &[&[(5, 10), (0, 20)], &[(5, 30), (5, 40)]];
 
-    fn breaks(samples: Samples, broken: Broken, words: &str) {
-        caught(Tables::new(samples, 1, broken), Schedule::Preempted, words);
+    fn breaks(samples: Samples, mutation: Mutation, words: &str) {
+        caught(Tables::new(samples, 1, mutation), Schedule::Preempted, words);
     }
 
     #[test]
     fn sums_are_exact_through_snapshots() {
-        holds(Tables::new(THREE, 2, Broken::No), Schedule::Nested);
-        let three = holds(Tables::new(THREE, 1, Broken::No), Schedule::Preempted);
-        let two = holds(Tables::new(TWO, 2, Broken::No), Schedule::Preempted);
+        holds(Tables::new(THREE, 2, Mutation::None), Schedule::Nested);
+        let three = holds(Tables::new(THREE, 1, Mutation::None), Schedule::Preempted);
+        let two = holds(Tables::new(TWO, 2, Mutation::None), Schedule::Preempted);
         let all = seen::FIRST_SLOT | seen::CLAIM_LOST | seen::EPOCH_TURNED | seen::WAITED | seen::TWICE;
         assert_eq!(two.seen & all, all);
         assert_eq!(three.seen, all | seen::FULL);
@@ -385,38 +386,38 @@ mod tests {
 
     #[test]
     fn adding_by_load_and_store_is_caught() {
-        breaks(THREE, Broken::PlainAdd, "taken");
-        caught(Tables::new(THREE, 1, Broken::PlainAdd), Schedule::Nested, "taken");
+        breaks(THREE, Mutation::PlainAdd, "taken");
+        caught(Tables::new(THREE, 1, Mutation::PlainAdd), Schedule::Nested, "taken");
     }
 
     #[test]
     fn claiming_by_load_and_store_is_caught() {
-        breaks(THREE, Broken::PlainClaim, "");
+        breaks(THREE, Mutation::PlainClaim, "");
     }
 
     #[test]
     fn publishing_before_the_key_is_written_is_caught() {
-        breaks(THREE, Broken::EarlyPublication, "taken");
+        breaks(THREE, Mutation::EarlyPublication, "taken");
     }
 
     #[test]
     fn an_uncounted_claim_is_caught() {
-        breaks(THREE, Broken::UncountedClaim, "not empty");
+        breaks(THREE, Mutation::UncountedClaim, "not empty");
     }
 
     #[test]
     fn a_snapshot_without_grace_period_is_caught() {
-        breaks(TWO, Broken::NoGrace, "");
-        caught(Tables::new(TWO, 1, Broken::NoGrace), Schedule::Nested, "");
+        breaks(TWO, Mutation::NoGrace, "");
+        caught(Tables::new(TWO, 1, Mutation::NoGrace), Schedule::Nested, "");
     }
 
     #[test]
     fn a_snapshot_of_the_side_in_use_is_caught() {
-        breaks(TWO, Broken::LiveSide, "");
+        breaks(TWO, Mutation::LiveSide, "");
     }
 
     #[test]
     fn an_uncounted_drop_is_caught() {
-        breaks(THREE, Broken::Uncounted, "dropped 0");
+        breaks(THREE, Mutation::Uncounted, "dropped 0");
     }
 }

@@ -1,11 +1,12 @@
-//! Values that take more than one addition: minimum and maximum, the 128-bit sum of squares, and the id of a thread (`self->` arrays).
+//! Values whose update takes more than one addition: minimum and maximum, the 128-bit sum of squares,
+//! and the id of a thread (`self->` arrays).
 
 use super::explore::{Phase, Step, World};
 
 /// Lost exchanges after which a sample is dropped; 8 in programs.
 const TRIES: u8 = 2;
 
-/// What can come up.
+/// Cases that can occur.
 pub(super) mod seen {
     pub(in super::super) const LOST_RACE: u32 = 1;
     pub(in super::super) const DROPPED: u32 = 2;
@@ -13,18 +14,18 @@ pub(super) mod seen {
     pub(in super::super) const GIVEN_UP: u32 = 8;
 }
 
-/// What is done to the words.
+/// The operation on the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// Keeps the greater of word 0 and the sample.
     Extreme,
     /// Adds the sample, a low and a high word, to words 0 and 1.
     Wide,
-    /// Gives the thread (word 0) an id out of the counter (word 1), once.
+    /// Assigns an id from the counter (word 1) to the thread (word 0), once.
     ThreadId,
 }
 
-/// Parties that each do it to their samples.
+/// Parties that each perform the operation with their samples.
 #[derive(Clone, Hash)]
 pub(super) struct Values {
     kind: Kind,
@@ -32,7 +33,7 @@ pub(super) struct Values {
     words: [u64; 2],
     parties: [Party; 3],
     drops: u64,
-    /// Of the samples that were not dropped, the greatest, or the sum; of ids, the one that is the thread's.
+    /// The greatest or the sum of the samples that were not dropped; or the id of the thread.
     expected: u128,
 }
 
@@ -45,7 +46,7 @@ struct Party {
 }
 
 impl Values {
-    /// `plain`: with load and store where programs exchange or fetch.
+    /// `plain`: by load and store where programs exchange or fetch.
     pub(super) fn new(kind: Kind, word: u64, samples: [&[u128]; 3], plain: bool) -> Values {
         let party = |s: &[u128]| Party { samples: s.to_vec(), at: 0, found: 0, tries: TRIES };
         let [a, b, c] = samples;
@@ -85,7 +86,7 @@ impl Values {
         let plain = self.plain;
         let p = &mut self.parties[party];
         match p.at {
-            // Broken: looks at the low word before it adds.
+            // Mutation: reads the low word before it adds.
             0 if plain => {
                 (p.found, p.at) = (self.words[0], 1);
                 (false, Step::of("load the low word"))
@@ -191,7 +192,7 @@ mod tests {
     const BOTH: [Schedule; 2] = [Schedule::Nested, Schedule::Preempted];
 
     #[test]
-    fn the_greatest_sample_stays() {
+    fn concurrent_maxima_keep_the_greatest_sample() {
         let samples: [&[u128]; 3] = [&[4, 9], &[7, 8], &[5, 6]];
         let nested = holds(Values::new(Kind::Extreme, 3, samples, false), Schedule::Nested);
         let preempted = holds(Values::new(Kind::Extreme, 3, samples, false), Schedule::Preempted);
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_a_sum_agree_once_nobody_adds() {
+    fn both_words_of_a_sum_agree_when_no_update_runs() {
         let (half, most) = (1u128 << 63, u128::from(u64::MAX));
         let samples: [&[u128]; 3] = [&[half, 3 << 64], &[half, most], &[1 << 64 | half]];
         for schedule in BOTH {
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_gets_one_id() {
+    fn a_thread_gets_one_id_from_concurrent_firings() {
         for schedule in BOTH {
             let report = holds(Values::new(Kind::ThreadId, 0, [&[0], &[0], &[0]], false), schedule);
             assert_eq!(report.seen, seen::LOST_RACE);
