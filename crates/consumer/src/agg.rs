@@ -1,9 +1,8 @@
-//! Aggregations as the consumer holds them.
+//! The consumer's aggregations.
 //!
-//! A snapshot brings what the kernel gathered since the last one and empties it there, so the only whole value of an
-//! aggregation is here: merging is adding deltas, and `clear trunc normalize` never touch the kernel. That is why a
-//! `clear()` loses nothing that fires meanwhile, and why a cleared `min()` must start anew rather than compare with the
-//! zero it shows.
+//! A snapshot reads the kernel's tables and clears them, so the complete value of an aggregation exists only here. Merging
+//! adds deltas, and `clear trunc normalize` do not access the kernel. Therefore `clear()` loses no concurrent firing, and a
+//! cleared `min()` must restart instead of comparing with the zero it prints.
 //!
 //! ```text
 //!  value   arithmetic on the words of one value: what is shown, what is compared

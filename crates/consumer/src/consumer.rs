@@ -1,17 +1,18 @@
-//! The consumer itself: records and snapshots in, output and messages out.
+//! The consumer: turns records and snapshots into output and messages.
 //!
-//! It is fed batches of records in time order, decodes each into an [`Event`], carries out what concerns aggregations,
-//! and tells the renderer the rest. Two decisions shape it:
+//! It receives batches of records in time order, decodes each into an [`Event`], executes the actions on aggregations and
+//! passes the other items to the renderer. Two decisions shape it:
 //!
-//! - **One snapshot a batch.** `printa()` and `clear()` in a batch see the aggregations as of a snapshot taken after the
-//!   batch was read, whose data is therefore at least as old as it; they are carried out in record order on the
-//!   consumer's own table. One for each record would cost a grace period apiece, and none would show values older than
-//!   the record that asks for them. A batch that asks for nothing takes none.
-//! - **Output is buffered here and handed over once a batch**, so a full pipe or disk is seen in one place, as an error.
+//! - **One snapshot per batch.** `printa()` and `clear()` use a snapshot that is taken after the batch was read, so it
+//!   contains all data up to the batch. They are executed in record order on the consumer's table. A snapshot per record
+//!   would cost a grace period each; without one the values would be older than the record that prints them. A batch
+//!   without such actions takes no snapshot.
+//! - **Output is buffered and written once per batch**, so a write error is handled in one place.
 //!
-//! Which clause of a firing enters or leaves (`-F`) is decided here, from the records of the same thread before and after: the
-//! first of an `entry` probe's clauses, the last of a `return` probe's. There a batch is shown thread by thread (the original:
-//! CPU by CPU, where a thread that moves leaves half of its calls behind); else in time order.
+//! With `-F`, the consumer decides which clause of a firing is an entry or a return, from the previous and the next record of
+//! the same thread: the first clause of an `entry` probe, the last clause of a `return` probe. A batch is then printed thread by
+//! thread. (The original prints CPU by CPU, which separates the calls of a thread that migrates.) Otherwise rows are in time
+//! order.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -29,7 +30,8 @@ use crate::message::{Aborted, DropReport, FaultReport, Message};
 use crate::options::Options;
 use crate::output::{Destination, Output};
 use crate::record::{
-    Decoder, Enabled, EnabledProbe, Event, Flow, Item, Layout, Probe, ProbeRow, StackCache, Strand, Tables,
+    CallContext, Decoder, Enabled, EnabledProbe, Event, Flow, Item, Layout, Probe, ProbeRow, StackCache,
+    Tables,
 };
 use crate::symbolizer::{Process, Symbolizer};
 use crate::text::{Renderer, View, formatted};
@@ -37,24 +39,24 @@ use crate::text::{Renderer, View, formatted};
 /// A committed record as read from a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord<'a> {
-    /// Where it was recorded.
+    /// The CPU that recorded it.
     pub cpu: u32,
-    /// When.
+    /// Its time.
     pub time: u64,
-    /// What enabled probe.
+    /// The enabled probe.
     pub epid: u32,
     /// [`plane::ring::flags`].
     pub flags: u16,
-    /// What follows the header.
+    /// The data after the header.
     pub data: &'a [u8],
 }
 
 impl RawRecord<'_> {
-    /// An idle CPU's thread has no number.
-    fn strand(&self) -> Strand {
+    /// The idle thread of a CPU has no id.
+    fn context(&self) -> CallContext {
         match flags::thread(self.flags) {
-            0 => Strand::Cpu(self.cpu),
-            thread => Strand::Thread(thread),
+            0 => CallContext::Cpu(self.cpu),
+            thread => CallContext::Thread(thread),
         }
     }
 }
@@ -63,9 +65,9 @@ impl RawRecord<'_> {
 /// more than once (from each CPU).
 pub type SlotSink<'a> = dyn FnMut(AggId, u32, &[u8], &[u64]) + 'a;
 
-/// Where the consumer gets what is not in the records.
+/// The source of data that is not in the records.
 pub trait Source {
-    /// Takes what the kernel has aggregated since the last call.
+    /// Reads and clears what the kernel has aggregated since the last call.
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()>;
 
     /// The stack of an id.
@@ -90,12 +92,12 @@ pub struct Consumer<W: Output> {
     exit: Option<i32>,
     /// Some record or key holds addresses of processes.
     user_addresses: bool,
-    /// epid of the last record of each strand.
-    last: HashMap<Strand, u32>,
+    /// epid of the last record of each context.
+    last: HashMap<CallContext, u32>,
 }
 
 impl<W: Output> Consumer<W> {
-    /// A consumer that knows no probes yet.
+    /// A consumer without probes.
     pub fn new(out: W, renderer: Box<dyn Renderer>, symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         Consumer {
             out: Destination::new(out),
@@ -112,12 +114,12 @@ impl<W: Output> Consumer<W> {
         }
     }
 
-    /// Says what an epid is.
+    /// Registers an enabled probe.
     pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
         self.enable_all(epid, Arc::new([Some(probe.probe)]), probe.layout);
     }
 
-    /// Says what the epids from `first` on are: a clause, and the probes that it may fire for.
+    /// Registers the enabled probes from `first` on: a clause, and the probes that it may fire for.
     pub fn enable_all(&mut self, first: u32, probes: ProbeRow, layout: Option<Arc<Layout>>) {
         self.user_addresses |= layout.as_ref().is_some_and(|l| l.names_user_addresses());
         self.tables.enable_all(first, probes, layout);
@@ -139,7 +141,7 @@ impl<W: Output> Consumer<W> {
         &mut self.options
     }
 
-    /// Where output goes.
+    /// The initial output.
     pub fn output_mut(&mut self) -> &mut W {
         &mut self.out.first
     }
@@ -149,7 +151,7 @@ impl<W: Output> Consumer<W> {
         self.exit
     }
 
-    /// What is to be told beside the output, since the last call.
+    /// The messages since the last call.
     pub fn take_messages(&mut self) -> Vec<Message> {
         let mut all = std::mem::take(&mut self.messages);
         all.extend(self.symbols.take_messages().into_iter().map(Message::Failure));
@@ -161,14 +163,14 @@ impl<W: Output> Consumer<W> {
         self.user_addresses
     }
 
-    /// Reports losses.
+    /// Reports drops.
     pub fn dropped(&mut self, deltas: impl IntoIterator<Item = DropDelta>) {
         let tagged = self.options.droptags;
         let reports = deltas.into_iter().filter_map(|d| DropReport::new(d, tagged)).map(Message::Drop);
         self.messages.extend(reports);
     }
 
-    /// Consumes a batch as the rings' reader gives it.
+    /// Consumes a batch of the ring reader.
     pub fn consume_batch(&mut self, batch: &Batch, source: &mut dyn Source) -> io::Result<()> {
         let raw: Vec<RawRecord<'_>> = batch
             .iter()
@@ -183,7 +185,7 @@ impl<W: Output> Consumer<W> {
         self.consume(&raw, source)
     }
 
-    /// Consumes a batch of records in time order. All that is read from the kernel for it is read now.
+    /// Consumes a batch of records in time order. Everything it needs from the kernel is read during the call.
     pub fn consume(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
         self.symbols.begin_batch();
         let done = self.records(batch, source);
@@ -192,9 +194,9 @@ impl<W: Output> Consumer<W> {
     }
 
     fn records(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
-        let by_strand = if self.options.flowindent { by_strand(batch) } else { Vec::new() };
-        let batch = if self.options.flowindent { &by_strand } else { batch };
-        let next = if self.options.flowindent { next_of_strand(batch) } else { Vec::new() };
+        let by_context = if self.options.flowindent { by_context(batch) } else { Vec::new() };
+        let batch = if self.options.flowindent { &by_context } else { batch };
+        let next = if self.options.flowindent { next_of_context(batch) } else { Vec::new() };
         let mut fresh = false;
         for (i, raw) in batch.iter().enumerate() {
             if raw.flags & flags::DISCARD != 0 {
@@ -284,7 +286,7 @@ impl<W: Output> Consumer<W> {
             return Ok(());
         };
         let flow = if options.flowindent {
-            let previous = last.insert(raw.strand(), raw.epid);
+            let previous = last.insert(raw.context(), raw.epid);
             flow(tables, raw.epid, probe, previous, following)
         } else {
             Flow::None
@@ -294,8 +296,8 @@ impl<W: Output> Consumer<W> {
             messages.push(Message::Failure(format!("record of enabled probe ID {} is too short", raw.epid)));
             return Ok(());
         };
-        let strand = raw.strand();
-        let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, strand, items };
+        let context = raw.context();
+        let event = Event { cpu: raw.cpu, time: raw.time, epid: raw.epid, probe, flow, context, items };
         let failure = |text: String| Message::Failure(library_error(raw.epid, probe, &text));
         let mut view = View::new(options, symbols.as_mut(), out.terminal);
         renderer.begin(&mut out.pending, &event, &mut view);
@@ -380,12 +382,12 @@ impl<W: Output> Consumer<W> {
     }
 }
 
-/// What could not be done for a record, in the words of a fault.
+/// The message for an action that failed, in the format of a fault.
 fn library_error(epid: u32, p: &Probe, text: &str) -> String {
     format!("error on enabled probe ID {epid} (ID {}: {}): {text}", p.id, p.described())
 }
 
-/// The system's words without Rust's "(os error N)".
+/// The system's error text without Rust's "(os error N)".
 fn words(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
@@ -424,25 +426,25 @@ fn snapshot(
     Ok(())
 }
 
-/// The records of each strand together, those that begin first in front (BEGIN's): calls nest on a strand, and rows of others
-/// between them would hide that.
-fn by_strand<'a>(batch: &[RawRecord<'a>]) -> Vec<RawRecord<'a>> {
-    let mut begun: HashMap<Strand, usize> = HashMap::new();
+/// Groups the records by context, in the order of their first records. Calls nest in a context, and
+/// rows of other contexts between them would hide that.
+fn by_context<'a>(batch: &[RawRecord<'a>]) -> Vec<RawRecord<'a>> {
+    let mut begun: HashMap<CallContext, usize> = HashMap::new();
     for (i, raw) in batch.iter().enumerate() {
-        begun.entry(raw.strand()).or_insert(i);
+        begun.entry(raw.context()).or_insert(i);
     }
     let mut sorted = batch.to_vec();
-    sorted.sort_by_key(|r| begun.get(&r.strand()).copied());
+    sorted.sort_by_key(|r| begun.get(&r.context()).copied());
     sorted
 }
 
-/// For each record, the next one of its strand that says something.
-fn next_of_strand(batch: &[RawRecord<'_>]) -> Vec<Option<usize>> {
+/// For each record, the next one of its context that is neither discarded nor a fault.
+fn next_of_context(batch: &[RawRecord<'_>]) -> Vec<Option<usize>> {
     let mut next = vec![None; batch.len()];
-    let mut seen: HashMap<Strand, usize> = HashMap::new();
+    let mut seen: HashMap<CallContext, usize> = HashMap::new();
     for (i, raw) in batch.iter().enumerate().rev() {
         if raw.flags & (flags::DISCARD | flags::FAULT) == 0 {
-            next[i] = seen.insert(raw.strand(), i);
+            next[i] = seen.insert(raw.context(), i);
         }
     }
     next

@@ -1,7 +1,7 @@
-//! What goes to standard error: faults and drops, in DTrace's words.
+//! Messages for standard error: faults and drops, in DTrace's format.
 //!
-//! They are values first, so that a program using the library can count faults without reading text; the command prints
-//! `dtrace: ` and the value.
+//! Messages are typed values, so that a program that uses the library can count faults without parsing text. The command
+//! prints `dtrace: ` and the value.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use plane::desc::FaultKind;
 
 use crate::record::Probe;
 
-/// Something that is told beside the output.
+/// A message that is not part of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A clause faulted.
     Fault(FaultReport),
-    /// Something was lost.
+    /// Data was dropped.
     Drop(DropReport),
-    /// A library action failed for a record, or a record made no sense.
+    /// A library action failed for a record, or a record is malformed.
     Failure(String),
 }
 
-/// Why no more records are looked at, in DTrace's words: inside the error that the consumer gives.
+/// The reason why processing was aborted, in DTrace's words. It is the inner error of what the consumer returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted(pub &'static str);
 
@@ -41,7 +41,7 @@ pub struct FaultReport {
     pub epid: u32,
     /// The probe; `None` when the epid is unknown.
     pub probe: Option<Arc<Probe>>,
-    /// What went wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// The action, 0 for the predicate.
     pub action: u16,
@@ -51,12 +51,12 @@ pub struct FaultReport {
     pub value: u64,
 }
 
-/// A loss since the last report.
+/// Drops since the last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropReport {
-    /// What kind.
+    /// The kind of drop.
     pub kind: DropKind,
-    /// Where; means nothing for kinds that are counted over all CPUs.
+    /// The CPU; unused for kinds that are counted over all CPUs.
     pub cpu: u32,
     /// How many.
     pub count: u64,
@@ -65,7 +65,7 @@ pub struct DropReport {
 }
 
 impl DropReport {
-    /// The report of a delta; `None` for what loses nothing.
+    /// The report of a delta; `None` for kinds that lose no data.
     pub fn new(delta: DropDelta, tagged: bool) -> Option<Self> {
         let DropDelta { kind, cpu, count } = delta;
         kind.words().map(|_| DropReport { kind, cpu, count, tagged })
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_read_as_dtraces() {
+    fn faults_are_printed_in_dtrace_s_format() {
         let probe = Arc::new(Probe {
             id: 1,
             provider: "dtrace".into(),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_counted_in_words_and_tagged_when_asked() {
+    fn drops_are_printed_with_tags_when_the_option_is_set() {
         let report = |kind, count, tagged| {
             DropReport::new(DropDelta { kind, cpu: 2, count }, tagged).unwrap().to_string()
         };

@@ -18,7 +18,7 @@ pub struct Options {
     pub quiet: bool,
     /// Indent by entry and return (`-F`).
     pub flowindent: bool,
-    /// Dump strings and memory always.
+    /// Print strings and memory always as a dump.
     pub rawbytes: bool,
     /// Columns before a frame.
     pub stackindent: usize,
@@ -36,7 +36,7 @@ pub struct Options {
     pub agghist: bool,
     /// Histograms on one line a key.
     pub aggpack: bool,
-    /// Values of each CPU beside those of all. Set before anything is aggregated.
+    /// Values of each CPU in addition to those of all. Set before anything is aggregated.
     pub aggpercpu: bool,
     /// Characters of bars.
     pub encoding: Encoding,

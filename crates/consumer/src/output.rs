@@ -1,7 +1,7 @@
-//! Where output goes: a buffer, what it is handed over to, and what a script may do with that.
+//! The destination of output, its buffer, and the actions that change it.
 //!
-//! `freopen()` puts a file in the place of the first output, and `freopen("")` gives that back. A command of `system()`
-//! writes where the output goes at that moment, after all that was printed before it: so the buffer is handed over first.
+//! `freopen()` replaces the initial output by a file, and `freopen("")` restores it. A command of `system()` writes to the
+//! current output, after everything that was printed before it. So the buffer is written first.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -9,9 +9,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
-/// A place for output.
+/// A destination of output.
 pub trait Output: Write {
-    /// `ftruncate()`: a file becomes empty, and what comes next stands at its start. Anything else stays as it is.
+    /// `ftruncate()`: truncates a file; the next write starts at offset 0. Other outputs are unchanged.
     fn truncate(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -63,16 +63,16 @@ impl<T: Output + ?Sized> Output for Box<T> {
     }
 }
 
-/// Output is handed over when this much has gathered within a batch.
+/// Bytes of buffered output after which the buffer is written within a batch.
 const CHUNK: usize = 1 << 16;
 
 /// The output of a consumer.
 pub(crate) struct Destination<W> {
-    /// What a program gave.
+    /// The initial output.
     pub(crate) first: W,
-    /// What `freopen()` put in its place.
+    /// The file of the last `freopen()`.
     file: Option<File>,
-    /// Not handed over yet.
+    /// Output that is not written yet.
     pub(crate) pending: Vec<u8>,
     /// The current output is a terminal.
     pub(crate) terminal: bool,
@@ -91,9 +91,10 @@ impl<W: Output> Destination<W> {
         }
     }
 
-    /// Writes the buffer out.
+    /// Writes the buffer.
     pub(crate) fn hand_over(&mut self) -> io::Result<()> {
-        // What could not be written is gone, as with C's stdio: keeping it would print it twice, or grow without bound.
+        // Output that could not be written is discarded, as in C's stdio. Keeping it would print parts twice, or grow
+        // without bound.
         let pending = std::mem::take(&mut self.pending);
         let result = self.current().write_all(&pending);
         self.pending = pending;
@@ -101,24 +102,25 @@ impl<W: Output> Destination<W> {
         result
     }
 
-    /// Writes the buffer out when it is long.
+    /// Writes the buffer when it is long.
     pub(crate) fn hand_over_chunk(&mut self) -> io::Result<()> {
         if self.pending.len() >= CHUNK { self.hand_over() } else { Ok(()) }
     }
 
-    /// Writes everything out.
+    /// Writes the buffer and flushes the output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.hand_over()?;
         self.current().flush()
     }
 
-    /// `ftruncate()`: what was printed before it is gone, too.
+    /// `ftruncate()`: output that was printed before it is removed as well.
     pub(crate) fn truncate(&mut self) -> io::Result<()> {
         self.flush()?;
         self.current().truncate()
     }
 
-    /// `freopen()`: to the end of a file, or back. The outer error is one of the output that there was.
+    /// `freopen()`: appends to a file from now on, or restores the initial output. The outer error is one of writing the
+    /// previous output.
     pub(crate) fn reopen(&mut self, path: Option<&[u8]>) -> io::Result<io::Result<()>> {
         use std::os::unix::ffi::OsStrExt;
         self.flush()?;
@@ -133,7 +135,7 @@ impl<W: Output> Destination<W> {
         }))
     }
 
-    /// `system()`: runs a command of the shell and waits for it. The outer error is one of the output.
+    /// `system()`: runs a shell command and waits for it. The outer error is one of writing the output.
     pub(crate) fn run(&mut self, command: &[u8]) -> io::Result<io::Result<()>> {
         use std::os::unix::ffi::OsStrExt;
         self.flush()?;
@@ -149,8 +151,8 @@ impl<W: Output> Destination<W> {
     }
 }
 
-/// Opens a file at its end, and makes it where there is none, as C's `freopen()` does. A FIFO that nobody reads is an error
-/// and not a wait: the session would stop consuming, and nothing but a signal would end it.
+/// Opens a file for appending and creates it if necessary, as C's `freopen()` does. A FIFO without a reader is an error.
+/// Waiting for a reader would stop the consumer until a signal arrives.
 fn open_without_waiting(path: &std::ffi::OsStr) -> io::Result<File> {
     let file = OpenOptions::new()
         .append(true)
@@ -161,7 +163,7 @@ fn open_without_waiting(path: &std::ffi::OsStr) -> io::Result<File> {
             Some(libc::ENXIO) => io::Error::new(e.kind(), "no process has it open for reading"),
             _ => e,
         })?;
-    // A write waits for its reader, as to any other output.
+    // Writes block as on any other output.
     let fd = file.as_raw_fd();
     // SAFETY: system calls on the status flags of a descriptor of ours.
     let done = unsafe {

@@ -4,7 +4,7 @@
 //! nor byte strings, so fields are put together here from digits, into a byte buffer. Everything else that prints
 //! (default formats, `printf`, histograms) is built on these few functions.
 
-/// The largest width or precision honoured. `%*d` takes it from a traced value, and a wild one must not eat all memory.
+/// The largest width or precision. `%*d` takes it from a traced value, which must not be able to exhaust memory.
 pub(crate) const WIDEST: usize = 1 << 20;
 
 /// Flags, width and precision of one field, amounts resolved.
@@ -188,7 +188,7 @@ mod tests {
 
     /// Every flag, width and precision against the C library itself.
     #[test]
-    fn integers_are_as_the_c_library_prints_them() {
+    fn integers_are_printed_as_the_c_library_prints_them() {
         let values = [0i64, 1, -1, 8, 255, -12345, i64::MAX, i64::MIN];
         for value in values {
             for bits in 0..32u32 {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_the_c_librarys() {
+    fn floats_are_printed_as_the_c_library_prints_them() {
         assert_eq!(show(|o| float(o, 1.5, 'f', Field::right(10))), "  1.500000");
         assert_eq!(show(|o| float(o, 0.0001, 'g', Field::default())), "0.0001");
         assert_eq!(

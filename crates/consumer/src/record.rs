@@ -1,9 +1,8 @@
-//! Bytes of the rings to typed events.
+//! Decodes bytes of the rings to typed events.
 //!
-//! A record arrives as an epid and bytes; the table of enabled probes says what they are. The one decision here: nothing
-//! is turned into text while decoding. An [`Event`] borrows strings from the record and keeps numbers, addresses and
-//! stacks as what they are, so that text, JSON or a program of the user's see the same thing, and only the renderer pays
-//! for symbols.
+//! A record is an epid and bytes. The table of enabled probes describes their layout. Nothing is formatted while decoding:
+//! an [`Event`] borrows strings from the record and keeps numbers, addresses and stacks typed. So text, JSON and a program
+//! that uses the library get the same data, and only the renderer looks up symbols.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use plane::stacks::Stack;
 
 use crate::consumer::Source;
 
-/// What the consumer must know of a probe.
+/// The names of a probe, as the consumer prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// As in `dtrace -l`.
@@ -40,7 +39,7 @@ impl Probe {
     }
 }
 
-/// One thing to do for a record: an [`Action`] with its format taken apart.
+/// One step of a record: an [`Action`] with its format parsed.
 #[derive(Clone, Debug)]
 enum Step {
     Plain(Action),
@@ -57,7 +56,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Takes the formats apart once.
+    /// Parses the formats.
     pub fn new(desc: &RecordDesc) -> Result<Self, FormatError> {
         let steps = desc
             .actions
@@ -101,7 +100,7 @@ impl Layout {
         self.fields().any(|f| f.datum.is_user()) || self.steps.iter().any(format)
     }
 
-    /// What the record holds to be printed.
+    /// The fields that the record prints.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
         self.steps.iter().flat_map(|step| match step {
             Step::Plain(Action::Trace(field)) => std::slice::from_ref(field),
@@ -123,7 +122,7 @@ pub struct EnabledProbe {
 /// Probes by their place in a range of ids.
 pub type ProbeRow = Arc<[Option<Arc<Probe>>]>;
 
-/// What an id stands for.
+/// The clause and the probe of an epid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Enabled<'a> {
     pub(crate) probe: &'a Arc<Probe>,
@@ -139,12 +138,12 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Says what `epid` is.
+    /// Registers an enabled probe.
     pub fn enable(&mut self, epid: u32, probe: EnabledProbe) {
         self.enable_all(epid, Arc::new([Some(probe.probe)]), probe.layout);
     }
 
-    /// Says what the ids from `first` on are: a clause at each of these probes.
+    /// Registers the ids from `first` on: a clause at each of these probes.
     pub fn enable_all(&mut self, first: u32, probes: ProbeRow, layout: Option<Arc<Layout>>) {
         self.enabled.insert(first, (probes, layout));
     }
@@ -158,7 +157,7 @@ impl Tables {
         self.strings[at] = text.into();
     }
 
-    /// What `epid` is.
+    /// The enabled probe of an epid.
     pub(crate) fn get(&self, epid: u32) -> Option<Enabled<'_>> {
         let (first, (probes, layout)) = self.enabled.range(..=epid).next_back()?;
         let probe = probes.get((epid - first) as usize)?.as_ref()?;
@@ -170,19 +169,19 @@ impl Tables {
     }
 }
 
-/// What is shown for a stack that could not be stored.
+/// The empty stack, printed for one that could not be stored.
 pub(crate) fn no_stack() -> Arc<Stack> {
     Arc::new(Stack { tgid: 0, exec: 0, pcs: Vec::new() })
 }
 
-/// Stacks already fetched: the store is keyed by a hash of the frames, so an id never means another stack.
+/// A cache of fetched stacks. The store is keyed by a hash of the frames, so an id never means another stack.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache {
     known: HashMap<u64, Arc<Stack>>,
 }
 
 impl StackCache {
-    /// Distinct stacks kept; past this the cache starts anew rather than grow with the session.
+    /// The maximum number of cached stacks. The cache is cleared when it is full, so that it does not grow with the session.
     const MOST: usize = 1 << 16;
 
     pub(crate) fn get(&mut self, id: u64, source: &mut dyn Source) -> Arc<Stack> {
@@ -270,7 +269,7 @@ pub enum Value<'a> {
     },
 }
 
-/// One thing that a record says, in program order.
+/// One item of a record, in program order.
 #[derive(Clone, Debug)]
 pub enum Item<'a> {
     /// A value in its default form.
@@ -317,7 +316,7 @@ pub enum Item<'a> {
     },
     /// `freopen()`.
     Freopen {
-        /// The name's format; `None` gives the first output back.
+        /// The name's format; `None` restores the initial output.
         format: Option<&'a [Piece]>,
         /// Its arguments.
         args: Vec<Value<'a>>,
@@ -335,7 +334,7 @@ pub enum Item<'a> {
     Nothing,
 }
 
-/// Whether a firing enters or leaves something; see [`crate::consumer`] for the rules.
+/// Whether a record is an entry or a return; see [`crate::consumer`] for the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Flow {
     /// Neither, or not the first (entry) or last (return) clause of the firing.
@@ -347,10 +346,10 @@ pub enum Flow {
     Return,
 }
 
-/// What runs one call at a time.
+/// The execution context that calls nest in: a thread or a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strand {
-    /// A thread, as far as a record tells: by the lowest bits of its id.
+pub enum CallContext {
+    /// A thread, identified by the lowest bits of its id.
     Thread(u16),
     /// A CPU.
     Cpu(u32),
@@ -369,13 +368,13 @@ pub struct Event<'a> {
     pub probe: &'a Probe,
     /// For `-F`.
     pub flow: Flow,
-    /// What calls nest on: the thread, or the CPU where that is not known.
-    pub strand: Strand,
-    /// What it says.
+    /// The thread, or the CPU where the thread is not known.
+    pub context: CallContext,
+    /// Its items.
     pub items: Vec<Item<'a>>,
 }
 
-/// What decoding needs beside the bytes.
+/// The state that decoding needs.
 pub(crate) struct Decoder<'t, 'm> {
     pub(crate) tables: &'t Tables,
     pub(crate) stacks: &'m mut StackCache,
@@ -392,7 +391,7 @@ pub(crate) fn text(bytes: &[u8]) -> &[u8] {
 }
 
 impl<'t> Decoder<'t, '_> {
-    /// The value of one column; `None` when the record is too short for it, which only a fault of ours can make.
+    /// The value of one column; `None` when the record is too short for it, which is a bug of dtrace.
     pub(crate) fn value<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Value<'a>>
     where
         't: 'a,
@@ -432,7 +431,7 @@ impl<'t> Decoder<'t, '_> {
         }
     }
 
-    /// Everything the record says.
+    /// All items of the record.
     pub(crate) fn items<'a>(&mut self, layout: &'a Layout, data: &'a [u8]) -> Option<Vec<Item<'a>>>
     where
         't: 'a,

@@ -1,11 +1,11 @@
-//! What the consumer asks of whoever knows symbols.
+//! The interface to symbol lookup.
 //!
-//! A trait and not the `symbols` crate itself: what is printed must be testable to the column without a kernel.
+//! It is a trait, so that output can be tested to the column without a kernel.
 //! [`SystemSymbols`] is the running system.
 
 use plane::desc::AddrForm;
 
-/// A process, and which of the programs it has executed: an address means nothing without it.
+/// A process and its exec generation. An address is only meaningful for one program of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
     /// Its id as the tracer's pid namespace sees it; 0 outside of it.
@@ -21,18 +21,18 @@ impl Process {
     }
 }
 
-/// Addresses to names.
+/// Maps addresses to names.
 pub trait Symbolizer {
-    /// A batch of records or a snapshot begins: what is known of running processes may be out of date.
+    /// A batch of records or a snapshot begins. Cached data of running processes may be out of date.
     fn begin_batch(&mut self) {}
 
-    /// A process was seen whose addresses will be asked for, perhaps when it is gone: now is the time to read its map.
+    /// A process was seen whose addresses will be looked up later, perhaps after its exit. Its address map should be read now.
     fn note(&mut self, _process: Process) {}
 
-    /// Names of these addresses will be asked for: they can be read together now, which is cheaper than one by one.
+    /// Names of these addresses will be looked up. Reading them together is cheaper than one by one.
     fn prepare(&mut self, _wanted: &[(Process, u64)]) {}
 
-    /// What the user should know of names that could not be had, since the last call.
+    /// Messages about names that could not be read, since the last call.
     fn take_messages(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -56,7 +56,7 @@ pub trait Symbolizer {
     }
 }
 
-/// Knows no symbols: every address is shown in hexadecimal.
+/// A symbolizer without symbols: every address is printed in hexadecimal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSymbols;
 

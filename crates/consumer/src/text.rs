@@ -1,7 +1,7 @@
-//! Text as DTrace prints it: one renderer of typed events.
+//! The renderer for DTrace's text format.
 //!
-//! A [`Renderer`] is told what happened, in order, and appends to a buffer; it never sees raw records, and the consumer
-//! never sees text. JSON is another renderer, not a branch in this one.
+//! A [`Renderer`] receives typed events in order and appends to a buffer. It does not see raw records, and the consumer does
+//! not see text. JSON is another renderer, not a branch in this one.
 //!
 //! ```text
 //!  mod        rows, headers, newlines, flow indentation
@@ -35,14 +35,14 @@ use plane::format::Piece;
 use crate::agg::rows::Row;
 use crate::options::Options;
 use crate::pad::{Field, signed, string, unsigned};
-use crate::record::{Event, Flow, Item, Probe, Strand, Value};
+use crate::record::{CallContext, Event, Flow, Item, Probe, Value};
 use crate::symbolizer::{Process, Symbolizer};
 
-/// What a renderer may look at.
+/// The state that a renderer reads.
 pub struct View<'a> {
     /// The options in force.
     pub options: &'a Options,
-    /// Addresses to names.
+    /// Symbol lookup.
     pub symbols: &'a mut dyn Symbolizer,
     /// The output is a terminal, which obeys control characters.
     pub terminal: bool,
@@ -77,12 +77,12 @@ fn printable(name: String) -> String {
     }
 }
 
-/// Turns what happened into bytes.
+/// Formats events.
 pub trait Renderer {
     /// A record begins.
     fn begin(&mut self, out: &mut Vec<u8>, event: &Event<'_>, view: &mut View<'_>);
 
-    /// One thing it says. `printa()` and what changes aggregations never come here.
+    /// One item of a record. `printa()` and actions on aggregations are never passed here.
     fn item(&mut self, out: &mut Vec<u8>, item: &Item<'_>, view: &mut View<'_>);
 
     /// A `printa()`: its rows in order.
@@ -100,10 +100,10 @@ pub trait Renderer {
 pub struct Text {
     heading: bool,
     /// The calls of `-F` that were entered and not left, of each thread: records of different threads interleave, calls do not.
-    open: HashMap<Strand, Vec<Call>>,
+    open: HashMap<CallContext, Vec<Call>>,
 }
 
-/// What was entered.
+/// A call that was entered.
 #[derive(Debug)]
 struct Call {
     provider: Arc<str>,
@@ -117,10 +117,10 @@ const DEEPEST: usize = 512;
 /// when the interrupt begins, and the return of the second, when it is over. What is between is the interrupt's.
 const BORDERS: [(&str, &str); 2] = [("irq_enter_rcu", "irq_exit_rcu"), ("irq_enter", "irq_exit")];
 
-/// How many calls are open when one is left. The original leaves the last; so it is where all returns are seen. Where some
-/// are not (a tail call, a function that does not return, a predicate that changes its mind in the middle), the call that is
-/// left is the one of its name, and those in it are over; and the return of a kernel function whose entry was not seen leaves
-/// nothing, but for the [end of an interrupt](BORDERS).
+/// The number of calls that remain open after a return. The original closes the innermost call, which is right where every
+/// return is seen. Some are not (a tail call, a function that does not return, a predicate that changes its value). Then a
+/// return closes the call of the same function and all calls inside it. The return of a kernel function whose entry was not
+/// seen closes nothing, except at the [end of an interrupt](BORDERS).
 fn left(open: &[Call], probe: &Probe) -> usize {
     let last = open.len().saturating_sub(1);
     let kernel = matches!(&*probe.provider, "fbt" | "rawfbt");
@@ -154,7 +154,7 @@ impl Text {
 
     /// `%3d %-41s `: the indentation, what marks the flow, and the function.
     fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
-        let open = self.open.entry(event.strand).or_default();
+        let open = self.open.entry(event.context).or_default();
         let probe = event.probe;
         let syscall = *probe.provider == *"syscall";
         let mark = match event.flow {
@@ -184,10 +184,10 @@ impl Text {
     }
 }
 
-/// The text of a format: a command, a name.
+/// Formats a command or a file name.
 pub(crate) fn formatted(format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    // It goes to the system and not to a terminal.
+    // The text is passed to the system and not to a terminal.
     view.terminal = false;
     printf::printf(&mut out, format, args, view);
     out

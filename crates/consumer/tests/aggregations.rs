@@ -27,7 +27,7 @@ fn printa(format: Option<&str>, aggs: &[AggId]) -> Action {
 }
 
 #[test]
-fn the_end_prints_what_no_printa_has_shown() {
+fn the_end_prints_aggregations_that_no_printa_printed() {
     let mut s = Session::new(Options::default());
     let plain = s.aggregation("_", AggFunc::Count, &[]);
     let shown = s.aggregation("shown", AggFunc::Count, &[STR]);
@@ -152,7 +152,7 @@ fn printa_takes_keys_in_order_and_values_by_at() {
 }
 
 #[test]
-fn a_batch_takes_one_snapshot_and_only_when_asked() {
+fn a_batch_takes_one_snapshot_if_an_action_needs_it() {
     let mut s = Session::new(quiet());
     let a = s.aggregation("a", AggFunc::Count, &[]);
     let nothing = acting(&mut s, vec![Action::None]);
@@ -170,7 +170,7 @@ fn a_batch_takes_one_snapshot_and_only_when_asked() {
 }
 
 #[test]
-fn a_cleared_min_shows_zero_and_starts_anew() {
+fn a_cleared_min_is_zero_and_restarts() {
     let mut s = Session::new(quiet());
     let min = s.aggregation("min", AggFunc::Min, &[]);
     s.add(min, &[], &[5]);
@@ -305,7 +305,7 @@ fn stacks_are_keys() {
 }
 
 #[test]
-fn only_stacks_that_decide_or_are_shown_are_fetched() {
+fn only_stacks_that_are_compared_or_printed_are_fetched() {
     let mut s = Session::new(quiet());
     let a = s.aggregation("a", AggFunc::Count, &[Datum::KernelStack { frames: 20 }]);
     for id in 1..=6u64 {
@@ -472,7 +472,7 @@ fn histogram_invariants() {
 
 // row format.aggpercpu
 #[test]
-fn the_values_of_each_cpu_stand_below_that_of_all() {
+fn values_of_each_cpu_are_printed_below_the_total() {
     let mut s = Session::new(Options { aggpercpu: true, ..quiet() });
     let sum = s.aggregation("s", AggFunc::Sum, &[STR]);
     let least = s.aggregation("m", AggFunc::Min, &[]);

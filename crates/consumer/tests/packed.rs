@@ -72,7 +72,7 @@ fn sums_are_bars_of_their_total_or_of_the_tallest() {
 }
 
 #[test]
-fn bars_are_for_keyed_counts_and_sums_alone() {
+fn bars_are_drawn_for_keyed_counts_and_sums_only() {
     let mut s = session(true, false, false);
     let keyless = s.aggregation("n", AggFunc::Count, &[]);
     s.add(keyless, &[], &[3]);
@@ -132,7 +132,7 @@ fn all_lines_have_one_range_and_each_its_own_scale() {
 }
 
 #[test]
-fn negative_counts_hang_down_and_zoom_makes_the_most_of_it() {
+fn negative_counts_and_zoom_are_drawn_in_a_packed_line() {
     for (zoom, line) in [
         (true, "   < -10 : V    X    X                    : >= 20    | 1\n"),
         (false, "   < -10 : v    x    x                    : >= 20    | 1\n"),
@@ -146,7 +146,7 @@ fn negative_counts_hang_down_and_zoom_makes_the_most_of_it() {
 }
 
 #[test]
-fn blocks_are_drawn_where_the_terminal_has_them() {
+fn blocks_are_drawn_with_utf8_encoding() {
     let mut s = session(false, true, false);
     s.consumer.options_mut().encoding = Encoding::Utf8;
     let agg = s.aggregation("a", AggFunc::Lquantize { base: 0, limit: 5, step: 1 }, &[I32]);

@@ -45,7 +45,7 @@ fn quiet_rows_are_bare() {
 }
 
 #[test]
-fn the_heading_comes_once_over_all_batches() {
+fn the_heading_is_printed_once_over_all_batches() {
     let mut s = Session::new(Options::default());
     let p = probe(1, "dtrace:::BEGIN");
     let epid = s.clause(&p, &[], |_| vec![Action::None]);
@@ -86,7 +86,7 @@ fn stacks_and_symbols() {
 
 // row format.hexdump
 #[test]
-fn tracemem_dumps_what_it_is_told() {
+fn tracemem_dumps_the_given_length() {
     let mut s = Session::new(quiet());
     let p = probe(1, "dtrace:::BEGIN");
     let epid = s.clause(&p, &[Datum::Bytes { size: 32 }, I64], |f| {
@@ -173,7 +173,7 @@ fn flow_is_indented_by_cpu() {
 }
 
 #[test]
-fn flow_finds_back_where_returns_are_missing() {
+fn indentation_recovers_where_returns_are_missing() {
     let mut s = Session::new(Options { flowindent: true, ..Options::default() });
     let names = ["syscall:vmlinux:open:entry", "fbt:vmlinux:f:entry", "fbt:vmlinux:g:entry"];
     let leave = ["syscall:vmlinux:open:return", "fbt:vmlinux:f:return", "fbt:vmlinux:trace:return"];
@@ -279,7 +279,7 @@ fn the_last_exit_status_wins() {
 }
 
 #[test]
-fn faults_are_messages_and_no_rows() {
+fn faults_produce_messages_and_no_rows() {
     let mut s = Session::new(Options::default());
     let p = probe(1, "dtrace:::BEGIN");
     let epid = s.traces(&p, &[I64]);
@@ -299,7 +299,7 @@ fn faults_are_messages_and_no_rows() {
 }
 
 #[test]
-fn damaged_records_are_told_and_skipped() {
+fn damaged_records_are_reported_and_skipped() {
     let mut s = Session::new(quiet());
     let p = probe(1, "dtrace:::BEGIN");
     let epid = s.traces(&p, &[I64, STR]);
@@ -338,7 +338,7 @@ impl Write for Full {
 impl consumer::Output for Full {}
 
 #[test]
-fn a_full_disk_is_an_error_and_not_the_end() {
+fn the_consumer_continues_after_a_write_error() {
     let out = Full { refuse: 1, got: Vec::new() };
     let mut consumer = Consumer::new(out, Box::new(Text::new()), Box::new(NoSymbols), quiet());
     assert_eq!(consumer.newline().unwrap_err().kind(), io::ErrorKind::StorageFull);

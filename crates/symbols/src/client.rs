@@ -31,7 +31,7 @@ const DEADLINES: f64 = 8.0;
 /// After so long it has one more.
 const REFILL: Duration = Duration::from_secs(60);
 
-/// An answer that comes sooner costs nothing.
+/// A faster answer is free of charge.
 const FREE: Duration = Duration::from_millis(50);
 
 /// An interrupted wait goes on for so long: most answers are nearly there.
@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Once the user has interrupted, the session is about to end: an answer may take so long, and two of them are waited for.
 const HURRIED: Duration = Duration::from_millis(500);
 
-/// How often it is asked whether the user has interrupted, where no signal says so.
+/// The interval at which an interrupt is polled for, where no signal interrupts the wait.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Packets that one answer may have.
@@ -52,18 +52,18 @@ pub type Interrupted = Box<dyn Fn() -> bool + Send>;
 /// Why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// It did not come in time.
+    /// The answer is late.
     Late,
-    /// The reader ended, or said what makes no sense.
+    /// The reader ended, or sent a malformed answer.
     Ended,
-    /// The user wants to go on.
+    /// The user has interrupted.
     Interrupted,
     /// There is no reader.
     Unavailable,
 }
 
 impl Trouble {
-    /// True when what was asked about is to blame, so that it is better left alone.
+    /// True when the process or file of the question caused the failure, so that it is not queried again soon.
     pub(crate) fn is_its_own(self) -> bool {
         self != Trouble::Unavailable
     }
@@ -113,7 +113,7 @@ pub(crate) struct Reader {
     /// There was an interrupt: see [`HURRIED`].
     hurried: bool,
     messages: Vec<String>,
-    /// Kinds of trouble that were told.
+    /// Kinds of failure that were reported.
     told: Vec<&'static str>,
     packet: Vec<u8>,
 }
@@ -285,7 +285,7 @@ impl Reader {
         }
     }
 
-    /// Kills the reader and leaves it behind.
+    /// Kills the reader and abandons it.
     fn give_up(&mut self, trouble: Trouble) -> Trouble {
         if let Some(Running { mut child, socket }) = self.running.take() {
             drop(socket);
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_spent_and_comes_back_slowly() {
+    fn a_budget_is_spent_and_recovers_slowly() {
         let (deadline, begun) = (Duration::from_secs(2), Instant::now());
         let mut budget = Budget { refilled: begun, ..Budget::new(deadline) };
         let at = |seconds| begun + Duration::from_secs(seconds);

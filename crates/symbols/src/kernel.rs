@@ -295,7 +295,7 @@ ffffffffc0300010 x
     }
 
     #[test]
-    fn hidden_addresses_are_said_to_be_hidden() {
+    fn hidden_kernel_addresses_are_reported() {
         let (mut k, path) = kernel("0000000000000000 T _stext\n0000000000000000 t x\n", "hidden");
         assert_eq!(k.name(0xffffffff81000110).to_string(), "0xffffffff81000110");
         assert_eq!(k.status(), &KernelStatus::Hidden);

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What an address is called. `Display` gives DTrace's form of a stack frame: `` module`symbol+0xoffset ``, without
+/// The name of an address. `Display` gives DTrace's form of a stack frame: `` module`symbol+0xoffset ``, without
 /// `+0x0`; `` module`0xaddress `` without a symbol; `0xaddress` when nothing is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The address that was asked for.
+    /// The address that was looked up.
     pub addr: u64,
     /// Kernel: `vmlinux` or the module. Process: the base name of the object.
     pub module: Option<Arc<str>>,
@@ -18,7 +18,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Nothing known.
+    /// An address without a name.
     pub fn unknown(addr: u64) -> Name {
         Name { addr, module: None, symbol: None, offset: 0 }
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_print_as_dtrace_prints_them() {
+    fn names_are_printed_in_dtrace_s_format() {
         let name = |module: Option<&str>, symbol: Option<&str>, offset| Name {
             addr: 0xffff_0010,
             module: module.map(Into::into),

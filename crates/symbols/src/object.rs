@@ -27,7 +27,7 @@ const MAX_ROOTS: usize = 64;
 /// Files known. When there are more, all are forgotten.
 pub(crate) const MAX_OBJECTS: usize = 1 << 15;
 
-/// What made a reader late is not asked for again so soon.
+/// The time for which an object that delayed a reader is not read again.
 pub(crate) const BARRED: Duration = Duration::from_secs(60);
 
 /// An object by number.
@@ -47,7 +47,7 @@ struct Object {
     known: HashMap<u64, Found>,
     /// Names by offset of the symbol's start: most addresses share one.
     names: HashMap<u64, Arc<str>>,
-    /// When it was last asked for, in questions.
+    /// The number of the last question about it.
     used: u64,
     barred: Option<Instant>,
 }

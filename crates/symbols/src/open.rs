@@ -18,7 +18,7 @@
 //! is mapped).
 //!
 //! None of this bounds *time*: a server behind FUSE or NFS may answer no question. Hence all of it runs in a process of its own
-//! ([`crate::reader`]) that can be left behind.
+//! ([`crate::reader`]) that can be abandoned.
 
 use std::ffi::CString;
 use std::fmt;
@@ -53,7 +53,7 @@ const MADE_UP: [u64; 16] = [
 /// Why a file is not read.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The system says so.
+    /// The system refused.
     Io(io::Error),
     /// A directory, device, FIFO, socket or link.
     NotRegular,

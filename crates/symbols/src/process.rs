@@ -1,4 +1,4 @@
-//! Names of addresses in processes, living or gone.
+//! Names of addresses in processes, running or exited.
 //!
 //! A process is known by pid and *generation*: what runs under a pid changes at `exec`, and an address only means
 //! something together with the program that had it. Generation 0 means "what runs now"; a tracer that records the
@@ -51,7 +51,7 @@ struct Process {
     checked: u64,
     /// Batch in which its map was last read.
     read: u64,
-    /// Batch in which it was last asked.
+    /// Batch of the last lookup.
     used: u64,
     /// When looking at it, or reading its perf map, made a reader late.
     barred: Option<Instant>,
@@ -76,7 +76,7 @@ fn is_barred(since: Option<Instant>) -> bool {
     since.is_some_and(|at| at.elapsed() < BARRED)
 }
 
-/// What the reader says of a process.
+/// The reader's answer about a process.
 struct Observed {
     identity: Identity,
     mappings: Vec<Mapping>,
@@ -128,7 +128,7 @@ impl Processes {
         self.reader.set_interrupted(interrupted);
     }
 
-    /// What went wrong, for the user, since the last call.
+    /// Messages for the user about failures, since the last call.
     pub fn take_messages(&mut self) -> Vec<String> {
         self.reader.take_messages()
     }
@@ -143,7 +143,7 @@ impl Processes {
         self.batch += 1;
     }
 
-    /// A process was seen: keeps its address map and holds its files, so that it can be symbolized when it is gone.
+    /// A process was seen: stores its address map and holds its files, so that its addresses can be resolved after its exit.
     /// To be called again after it loads a library or executes a program.
     pub fn note(&mut self, pid: u32, generation: u64) {
         let batch = self.batch;

@@ -31,7 +31,7 @@ use crate::sys;
 use crate::wire::{self, Answer, Found, Question};
 
 use index::Indexes;
-use observe::Told;
+use observe::SentObjects;
 
 /// Limits of a reader, as its owner gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ struct Server {
     socket: OwnedFd,
     limits: Limits,
     indexes: Indexes,
-    told: Told,
+    sent: SentObjects,
 }
 
 /// Answers questions until the socket is closed.
 pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
     sys::become_reader(limits.memory);
     let indexes = Indexes::new(limits.memory - limits.memory / OTHER_MEMORY);
-    let mut server = Server { socket, limits, indexes, told: Told::default() };
+    let mut server = Server { socket, limits, indexes, sent: SentObjects::default() };
     server.say(&Answer::Ready, None)?;
     let mut packet = vec![0; sys::PACKET];
     loop {
@@ -114,11 +114,11 @@ impl Server {
     }
 
     fn process(&mut self, pid: u32) -> io::Result<()> {
-        let Some(process) = observe::process(pid, &mut self.told) else { return Ok(()) };
+        let Some(process) = observe::process(pid, &mut self.sent) else { return Ok(()) };
         let key = process.root.as_ref().map(|(key, _)| *key).unwrap_or_default();
         self.say(&Answer::Process(process.identity, key), None)?;
         if let Some((key, root)) = &process.root
-            && self.told.root(*key)
+            && self.sent.root(*key)
         {
             self.say(&Answer::Root(*key), Some(root.fd()))?;
         }

@@ -47,7 +47,7 @@ pub(crate) fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Resu
 /// `readlinkat(2)`
 pub(crate) fn read_link(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
     let mut path = vec![0u8; libc::PATH_MAX as usize];
-    // SAFETY: the name outlives the call; the buffer is as long as said.
+    // SAFETY: the name outlives the call; the buffer has the given length.
     let got =
         unsafe { libc::readlinkat(dir.as_raw_fd(), name.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
     path.truncate(result(got as libc::c_long)? as usize);
@@ -170,7 +170,7 @@ pub(crate) fn receive(
     let mut control: Control = [0; 4];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
-    // SAFETY: all-zero is a valid msghdr; the buffers outlive the call and are as long as said. Headers are walked by the
+    // SAFETY: all-zero is a valid msghdr; the buffers outlive the call and have the given lengths. Headers are walked by the
     // macros, within the length that the kernel has set; descriptors in them have just been given to us.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
@@ -249,7 +249,7 @@ pub(crate) fn become_reader(memory: u64) {
         // Effective, permitted, inheritable: low halves, then high halves.
         let mut sets = [0u32; 6];
         if libc::getauxval(libc::AT_SECURE) != 0 {
-            // The file gave more than the user has (set-user-id, file capabilities): whoever started us may not be trusted.
+            // The file gave more than the user has (set-user-id, file capabilities): the process that started us may not be trusted.
             let (uid, gid) = (libc::getuid(), libc::getgid());
             libc::setresgid(gid, gid, gid);
             libc::setresuid(uid, uid, uid);

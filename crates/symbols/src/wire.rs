@@ -1,4 +1,4 @@
-//! What is said between a session and its reader: packets, one question at a time.
+//! The protocol between a session and its reader: packets, one question at a time.
 //!
 //! ```text
 //!  session                                     reader
@@ -33,12 +33,12 @@ pub(crate) struct FileRef {
     pub(crate) number: u64,
     pub(crate) inode: u64,
     pub(crate) path: Vec<u8>,
-    /// Which descriptors come along.
+    /// The descriptors that the packet carries.
     pub(crate) handle: bool,
     pub(crate) root: bool,
 }
 
-/// What a session asks.
+/// A question of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// What runs under these pids now.
@@ -59,17 +59,17 @@ pub(crate) type Found = Option<(u64, String)>;
 /// What the reader answers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// It can be asked.
+    /// The reader is ready.
     Ready,
     /// For each pid; `None`: there is no such process.
     Identities(Vec<Option<Identity>>),
     /// A process is there: what runs, and which root it has.
     Process(Identity, RootKey),
-    /// A root that was not told of before, with its descriptor.
+    /// A root that was not sent before, with its descriptor.
     Root(RootKey),
-    /// The next file of the process's map, with a handle where it was not told of before and can be had.
+    /// The next file of the process's map, with a handle if it was not sent before and can be opened.
     File(MappedFile),
-    /// The next mappings of the process. Files are numbered in the order in which they were told.
+    /// The next mappings of the process. Files are numbered in the order in which they were sent.
     Mappings(Vec<Mapping>),
     /// The process's perf map, with its handle; the pid in its name.
     PerfMap(u32),

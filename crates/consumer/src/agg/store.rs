@@ -44,8 +44,8 @@ pub(crate) struct Aggregation {
     stacks: Stacks,
 }
 
-/// When the stacks of a new key are fetched. Each costs a system call, and a session may see ten thousands of them of which it
-/// shows three: on a machine that it slows down, fetching all would take longer than tracing.
+/// When the stacks of a new key are fetched. Each costs a system call. A session may see tens of thousands of stacks and print
+/// three, and fetching all of them could take longer than tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stacks {
     /// There are none.
@@ -60,8 +60,8 @@ fn is_stack(datum: Datum) -> bool {
     matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. })
 }
 
-/// Where addresses begin that this snapshot has folded already: every CPU brings the same ones, and asking a symbolizer is
-/// dear. It is emptied before the next, for a process may have executed another program by then.
+/// A cache of symbol starts within one snapshot. Every CPU's table has the same addresses, and symbol lookup is expensive. It is
+/// cleared before the next snapshot, because a process may have executed another program by then.
 #[derive(Debug, Default)]
 struct StartCache(HashMap<(Option<u32>, u64, AddrForm), u64>);
 

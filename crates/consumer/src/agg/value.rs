@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn averages_truncate_and_nothing_is_zero() {
+    fn averages_truncate_and_an_empty_one_is_zero() {
         assert_eq!(scalar(AggFunc::Avg, &[3, 10], 1), 3);
         assert_eq!(scalar(AggFunc::Avg, &[3, -10i64 as u64], 1), -3);
         assert_eq!(scalar(AggFunc::Avg, &[0, 0], 1), 0);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn no_arguments_of_llquantize_overflow_or_hang() {
+    fn llquantize_terminates_for_all_arguments() {
         for low in [0, 1, 20, u16::MAX] {
             let all =
                 buckets(AggFunc::Llquantize { factor: u16::MAX, low, high: u16::MAX, nsteps: u16::MAX });

@@ -92,7 +92,7 @@ pub(super) fn int_columns(size: u8) -> usize {
     }
 }
 
-/// Four and eight bytes are shown signed whatever their type, as every DTrace does; shorter ones as their type says.
+/// Integers of four and eight bytes are printed signed whatever their type, as in every DTrace; shorter ones by their type.
 fn shown(int: Int) -> i64 {
     if int.size >= 4 { int.as_signed() } else { int.bits as i64 }
 }
@@ -114,7 +114,7 @@ fn printable(bytes: &[u8]) -> Option<&[u8]> {
     (!text.is_empty() && text.iter().all(looks_like_text) && rest.iter().all(|b| *b == 0)).then_some(text)
 }
 
-/// What a terminal shows, blanks, and what rings it or goes back.
+/// Printable characters, blanks, and the controls that have a letter escape in C.
 fn looks_like_text(byte: &u8) -> bool {
     matches!(byte, b' '..=b'~' | 7..=13)
 }
@@ -154,7 +154,7 @@ fn addresses(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
 /// Addresses that are prepared at once.
 const AT_ONCE: usize = 1 << 16;
 
-/// Has all names that the keys of rows need read together.
+/// Reads all names that the keys of rows need together.
 pub(super) fn prepare(rows: &[Row<'_>], view: &mut View<'_>) {
     let mut wanted: Vec<(Process, u64)> = Vec::new();
     for key in rows.iter().flat_map(|row| &row.keys) {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_that_are_no_text_are_dumped_whole() {
+    fn strings_that_are_not_printable_are_dumped() {
         assert_eq!(show(&Value::Str { text: b"a\tb\n\x07\x08", size: 8 }, true), "a\tb\n\x07\x08");
         let dump = show(&Value::Str { text: b"a\x01", size: 8 }, false);
         assert!(dump.ends_with("0: 61 01 00 00 00 00 00 00                          a.......\n"), "{dump}");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_look_like_text_are_text() {
+    fn printable_bytes_are_printed_as_text() {
         assert_eq!(show(&Value::Bytes(b"ab\0\0"), true), "ab");
         assert_eq!(show(&Value::Bytes(b"ab"), true), "ab");
         let dump = show(&Value::Bytes(b"ab\0c"), true);

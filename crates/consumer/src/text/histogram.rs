@@ -1,7 +1,7 @@
 //! The distributions of `quantize()`, `lquantize()` and `llquantize()`.
 //!
-//! One routine draws all three: they differ in the names of their buckets and in what stands there when nothing was
-//! counted, and both are data.
+//! One routine draws all three. They differ in the names of their buckets and in the rows of an empty distribution, and both
+//! are data.
 
 use plane::desc::{AggFunc, QUANTIZE_ZERO};
 
@@ -15,7 +15,7 @@ const COLUMNS: usize = 40;
 /// With `aggzoom` the tallest bar fills this part of its columns.
 const ZOOM: f64 = 0.95;
 
-/// The heading of bars, behind that of what stands before them.
+/// The heading of the bars; the heading of the key or value precedes it.
 pub(super) const HEADING: &str = "  ------------- Distribution ------------- count    \n";
 
 /// What all bars of one distribution share.

@@ -1,36 +1,36 @@
 //! `%I` and `%P`: addresses and ports by name.
 //!
-//! The system's resolver is asked, which may ask the network; so what it said is kept.
+//! The system's resolver may query the network, so its answers are cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Names kept; past this the cache starts anew.
+/// The maximum number of cached names. The cache is cleared when it is full.
 const MOST: usize = 4096;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Asked {
+enum Lookup {
     Host(IpAddr),
     Port(u16),
 }
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<Asked, Option<String>>> = RefCell::default();
+    static KNOWN: RefCell<HashMap<Lookup, Option<String>>> = RefCell::default();
 }
 
 /// The name of a host whose address this text is.
 pub(super) fn host(text: &[u8]) -> Option<String> {
     let address = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
-    address.and_then(|a| cached(Asked::Host(a)))
+    address.and_then(|a| cached(Lookup::Host(a)))
 }
 
 /// The name of a service; the number where there is none.
 pub(super) fn port(number: u16) -> String {
-    cached(Asked::Port(number)).unwrap_or_else(|| number.to_string())
+    cached(Lookup::Port(number)).unwrap_or_else(|| number.to_string())
 }
 
-fn cached(asked: Asked) -> Option<String> {
+fn cached(asked: Lookup) -> Option<String> {
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= MOST {
             known.clear();
@@ -40,10 +40,10 @@ fn cached(asked: Asked) -> Option<String> {
 }
 
 /// Asks the C library.
-fn resolve(asked: &Asked) -> Option<String> {
+fn resolve(asked: &Lookup) -> Option<String> {
     let (ip, port) = match asked {
-        Asked::Host(ip) => (*ip, 0),
-        Asked::Port(port) => (IpAddr::from([0, 0, 0, 0]), *port),
+        Lookup::Host(ip) => (*ip, 0),
+        Lookup::Port(port) => (IpAddr::from([0, 0, 0, 0]), *port),
     };
     // SAFETY: all-zero is a valid `sockaddr_storage` (integers only).
     let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -76,8 +76,8 @@ fn resolve(asked: &Asked) -> Option<String> {
     let (start, room) = (text.as_mut_ptr().cast::<libc::c_char>(), text.len() as libc::socklen_t);
     let none = std::ptr::null_mut();
     let (host, host_room, service, service_room, flags) = match asked {
-        Asked::Host(_) => (start, room, none, 0, libc::NI_NAMEREQD),
-        Asked::Port(_) => (none, 0, start, room, 0),
+        Lookup::Host(_) => (start, room, none, 0, libc::NI_NAMEREQD),
+        Lookup::Port(_) => (none, 0, start, room, 0),
     };
     // SAFETY: an address of `length` bytes; buffers with their sizes, or none with 0; the text ends with a NUL.
     let failed = unsafe {

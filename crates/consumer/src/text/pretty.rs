@@ -8,8 +8,8 @@
 //!  }
 //! ```
 //!
-//! The first thing is named by its type, a member by type and name. Numbers are hexadecimal, 0 is `0`. Everything ends
-//! with a newline.
+//! The value is preceded by its type, a member by type and name. Numbers are hexadecimal, 0 is `0`. The output ends with a
+//! newline.
 
 use diagnostics::control;
 use plane::desc::AddrForm;
@@ -52,7 +52,7 @@ impl Pretty<'_, '_> {
         fill(self.out, b' ', level * LEVEL);
     }
 
-    /// `nested` values are elements or members: their strings stand in brackets, as arrays do.
+    /// `nested` values are elements or members; their strings are printed in brackets, as arrays are.
     fn value(&mut self, shape: &Shape, bytes: &[u8], level: usize, nested: bool) {
         let bytes = &bytes[..bytes.len().min(shape.size as usize)];
         match &shape.form {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_stand_behind_their_type() {
+    fn a_scalar_is_printed_after_its_type() {
         assert_eq!(show(&shape("char", 1, Form::Char), b"a"), "char 'a'\n");
         assert_eq!(show(&shape("char", 1, Form::Char), &[4]), "char '\\004'\n");
         assert_eq!(show(&int("int", 4), &[0xff; 4]), "int 0xffffffff\n");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn enumerations_are_named_where_they_have_a_name() {
+    fn enumerators_are_printed_by_name_where_one_matches() {
         let names: Arc<[(Arc<str>, i64)]> = [("bart".into(), 2), ("none".into(), -1)].into();
         let s = shape("enum simpson", 4, Form::Enum { signed: true, names });
         assert_eq!(show(&s, &[2, 0, 0, 0]), "enum simpson bart\n");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stand_on_lines_of_their_own() {
+    fn members_are_printed_on_lines_of_their_own() {
         let inner = sou(
             "struct",
             16,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_stand_in_brackets_and_text_in_quotes() {
+    fn arrays_are_printed_in_brackets_and_text_in_quotes() {
         let ints = array("int [3]", int("int", 4), 3);
         let mut three = [0; 12];
         (three[0], three[4], three[8]) = (1, 2, 3);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn bit_fields_say_their_width() {
+    fn bit_fields_are_printed_with_their_width() {
         let bits = |name: &str, shift, width| Member {
             name: name.into(),
             offset: 0,

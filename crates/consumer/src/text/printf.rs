@@ -278,7 +278,7 @@ mod tests {
 
     // row conversion.i, conversion.u, conversion.o, conversion.X, conversion.flags
     #[test]
-    fn d_is_signed_as_its_argument_is() {
+    fn percent_d_has_the_sign_of_its_argument() {
         assert_eq!(show("%d", &[int(-1, 4, true)]), "-1");
         assert_eq!(show("%d", &[int(-1, 4, false)]), "4294967295");
         assert_eq!(show("%d", &[int(-1, 8, false)]), "18446744073709551615");
@@ -318,20 +318,20 @@ mod tests {
 
     // row conversion.a, conversion.A
     #[test]
-    fn addresses_go_to_the_symbolizer() {
+    fn address_conversions_print_symbols() {
         assert_eq!(show("%a %A", &[int(16, 8, false), int(32, 8, false)]), "0x10 0x20");
     }
 
     // row conversion.percent
     #[test]
-    fn percent_and_missing_arguments() {
+    fn a_missing_argument_ends_the_format() {
         assert_eq!(show("100%%\n", &[]), "100%\n");
         assert_eq!(show("a %d b", &[]), "a ");
     }
 
     // row conversion.k
     #[test]
-    fn stacks_indent_by_a_left_width_only() {
+    fn stacks_are_indented_by_a_left_width_only() {
         let stack =
             Value::Stack(std::sync::Arc::new(plane::stacks::Stack { tgid: 0, exec: 0, pcs: vec![1, 2] }));
         assert_eq!(show("%k", std::slice::from_ref(&stack)), "\n0x1\n0x2\n");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_precision_of_nothing_is_none() {
+    fn an_empty_precision_is_no_precision() {
         assert_eq!(show("%.0s|%0.0s|%.s", &vec![str("hello"); 3]), "hello|hello|hello");
         let args = [int(0, 4, true), str("hello"), int(1, 4, true), str("hello")];
         assert_eq!(show("%.*s|%.*s", &args), "hello|h");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_of_c() {
+    fn flags_have_the_meaning_of_c() {
         let n = |v: i64| int(v, 4, true);
         assert_eq!(
             show("%#8x|%08x|%-8x|%+8d|% 8d", &[n(0x123), n(0x123), n(0x123), n(123), n(123)]),
@@ -405,7 +405,7 @@ mod tests {
 
     // row conversion.wide
     #[test]
-    fn memory_is_text_up_to_its_nul() {
+    fn memory_is_printed_as_text_up_to_its_nul() {
         assert_eq!(
             show("[%s] [%6s] [%S] [%ls] [%ws]", &vec![Value::Bytes(b"a\tb\0c"); 5]),
             "[a\tb] [   a\tb] [a\\tb] [a\tb] [a\tb]"
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wild_width_is_bounded() {
+    fn a_very_large_width_is_limited() {
         assert_eq!(show("%*d", &[int(i64::from(i32::MIN), 4, true), int(1, 4, true)]).len(), WIDEST);
         assert_eq!(show("%*d", &[int(1 << 32 | 2, 8, true), int(1, 4, true)]).len(), WIDEST);
         assert_eq!(show("%*d", &[int(i64::MIN, 8, true), int(1, 4, true)]).len(), WIDEST);

@@ -67,7 +67,7 @@ mod tests {
 
     // row conversion.Y, conversion.T
     #[test]
-    fn times_read_as_dtrace_writes_them() {
+    fn times_are_printed_in_dtrace_s_format() {
         let epoch = Local {
             year: 1970,
             month: 0,

@@ -110,8 +110,8 @@ fn getpid_offset() -> Option<u64> {
 }
 
 #[test]
-fn a_process_that_is_gone_is_symbolized_if_it_was_seen() {
-    let test = "a_process_that_is_gone_is_symbolized_if_it_was_seen";
+fn an_exited_process_is_symbolized_if_it_was_seen() {
+    let test = "an_exited_process_is_symbolized_if_it_was_seen";
     let (Some(mut child), Some(offset)) = (sleeper(), getpid_offset()) else {
         println!("skipped: {test}: no sleep with a libc of its own");
         return;
@@ -154,7 +154,7 @@ fn unlinked_copy(test: &str) -> Option<Copy> {
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     // The copy runs a test that only sleeps.
     let child = std::process::Command::new(&copy)
-        .args(["--exact", "process::tests::sleeps_when_told_to", "--nocapture"])
+        .args(["--exact", "process::tests::sleeps_on_request", "--nocapture"])
         .env("SYMBOLS_TEST_SLEEP", "1")
         .stdout(std::process::Stdio::null())
         .spawn();
@@ -187,7 +187,7 @@ fn a_deleted_program_keeps_its_symbols() {
 }
 
 #[test]
-fn a_reader_that_is_stuck_is_left_behind_and_replaced() {
+fn a_reader_that_blocks_is_abandoned_and_replaced() {
     let Some(copy) = unlinked_copy("stuck") else { return };
     let (pid, addr) = (copy.child.id(), copy.landmark);
     let mut p = Processes::new();
@@ -285,14 +285,14 @@ fn without_memory_for_symbols_addresses_are_numbers() {
 }
 
 #[test]
-fn sleeps_when_told_to() {
+fn sleeps_on_request() {
     if std::env::var_os("SYMBOLS_TEST_SLEEP").is_some() {
         std::thread::sleep(std::time::Duration::from_secs(600));
     }
 }
 
 #[test]
-fn code_made_at_run_time_has_the_names_its_runtime_wrote() {
+fn jit_code_has_the_names_of_the_perf_map() {
     let pid = std::process::id();
     let path = format!("/tmp/perf-{pid}.map");
     let mut p = Processes::new();
@@ -303,7 +303,7 @@ fn code_made_at_run_time_has_the_names_its_runtime_wrote() {
     p.mappings += 1;
     assert_eq!(p.name(pid, 0, 0x1004).to_string(), "0x1004");
     if std::fs::write(&path, "1000 20 made.up\n").is_err() {
-        println!("skipped: code_made_at_run_time_has_the_names_its_runtime_wrote: cannot write {path}");
+        println!("skipped: jit_code_has_the_names_of_the_perf_map: cannot write {path}");
         return;
     }
     p.begin_batch();

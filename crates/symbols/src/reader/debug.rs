@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_debug_file_is_passed_over_without_waiting() {
+    fn a_candidate_that_is_not_a_regular_file_is_skipped_without_waiting() {
         let p = Prepared::new("hostile");
         let (debug, program) = pair("right", "x.debug");
         std::fs::write(p.path("usr/lib/debug/opt/bin/x.debug"), &debug).unwrap();

@@ -1,4 +1,4 @@
-//! Names as they stand in the source, from the linker's: Rust's and C++'s. A few bytes can stand for a name of gigabytes,
+//! Demangles names of Rust and C++. A mangled name of a few bytes can expand to gigabytes,
 //! so the result is bounded; a name that would be longer stays as the linker has it.
 
 use std::fmt::{self, Write};
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_in_the_source() {
+    fn names_are_demangled_to_the_source_form() {
         for (name, source) in [
             ("main", "main"),
             ("_ZN3foo3barEv", "foo::bar()"),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_explodes_stays_as_it_is() {
+    fn a_name_that_expands_without_bound_stays_mangled() {
         // Each substitution doubles what it stands for.
         let mut name = String::from("_Z1fI1aE");
         for _ in 0..12 {

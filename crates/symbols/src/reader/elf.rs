@@ -48,7 +48,7 @@ impl Bytes for Vec<u8> {
 
 /// Why a file has no symbols for us.
 #[derive(Debug)]
-pub(crate) enum Bad {
+pub(crate) enum ElfError {
     /// The system says so, or a header points outside of the file.
     Io(io::Error),
     /// It is no ELF file of this machine's byte order, or makes no sense.
@@ -57,18 +57,18 @@ pub(crate) enum Bad {
     Large(u64),
 }
 
-impl From<io::Error> for Bad {
+impl From<io::Error> for ElfError {
     fn from(e: io::Error) -> Self {
-        Bad::Io(e)
+        ElfError::Io(e)
     }
 }
 
-impl std::fmt::Display for Bad {
+impl std::fmt::Display for ElfError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Bad::Io(e) => e.fmt(f),
-            Bad::Format => f.write_str("not a valid ELF file"),
-            Bad::Large(bytes) => write!(f, "its symbols need {bytes} bytes of memory"),
+            ElfError::Io(e) => e.fmt(f),
+            ElfError::Format => f.write_str("not a valid ELF file"),
+            ElfError::Large(bytes) => write!(f, "its symbols need {bytes} bytes of memory"),
         }
     }
 }
@@ -134,13 +134,13 @@ impl Fields<'_> {
     }
 }
 
-fn read(bytes: &dyn Bytes, at: u64, length: u64, most: u64) -> Result<Vec<u8>, Bad> {
-    let end = at.checked_add(length).ok_or(Bad::Format)?;
+fn read(bytes: &dyn Bytes, at: u64, length: u64, most: u64) -> Result<Vec<u8>, ElfError> {
+    let end = at.checked_add(length).ok_or(ElfError::Format)?;
     if length > most || end > bytes.size() {
-        return Err(Bad::Format);
+        return Err(ElfError::Format);
     }
     let mut out = Vec::new();
-    out.try_reserve_exact(length as usize).map_err(|_| Bad::Large(length))?;
+    out.try_reserve_exact(length as usize).map_err(|_| ElfError::Large(length))?;
     out.resize(length as usize, 0);
     bytes.read(at, &mut out)?;
     Ok(out)
@@ -148,13 +148,13 @@ fn read(bytes: &dyn Bytes, at: u64, length: u64, most: u64) -> Result<Vec<u8>, B
 
 impl Elf {
     /// Reads the headers.
-    pub(crate) fn open(bytes: Rc<dyn Bytes>) -> Result<Elf, Bad> {
+    pub(crate) fn open(bytes: Rc<dyn Bytes>) -> Result<Elf, ElfError> {
         let mut head = [0; 64];
         let length = bytes.size().min(64) as usize;
         bytes.read(0, &mut head[..length])?;
         let order = if cfg!(target_endian = "little") { 1 } else { 2 };
         if head[..4] != *b"\x7fELF" || !matches!(head[4], 1 | 2) || head[5] != order {
-            return Err(Bad::Format);
+            return Err(ElfError::Format);
         }
         let wide = head[4] == 2;
         let h = Fields(&head);
@@ -177,7 +177,7 @@ impl Elf {
             names = if names == 0xffff { first.link.into() } else { names };
         }
         if shnum > MAX_SECTIONS {
-            return Err(Bad::Format);
+            return Err(ElfError::Format);
         }
         let table = read(&*elf.bytes, shoff, shnum * shsize, u64::MAX)?;
         elf.sections = table.chunks_exact(shsize as usize).map(|c| section(wide, c)).collect();
@@ -253,22 +253,22 @@ impl Elf {
     }
 
     /// Reads the symbols, if they take no more than `most` bytes of memory.
-    pub(crate) fn table(&self, most: u64) -> Result<Table, Bad> {
+    pub(crate) fn table(&self, most: u64) -> Result<Table, ElfError> {
         let mut table = Table { bytes: self.bytes.clone(), names: (0, 0), symbols: Vec::new() };
         let Some(section) = self.symbols() else { return Ok(table) };
         let strings = self.sections.get(section.link as usize).filter(|s| s.kind != SHT_NOBITS);
-        let strings = strings.ok_or(Bad::Format)?;
+        let strings = strings.ok_or(ElfError::Format)?;
         table.names = (strings.offset, strings.size);
-        let end = section.offset.checked_add(section.size).ok_or(Bad::Format)?;
+        let end = section.offset.checked_add(section.size).ok_or(ElfError::Format)?;
         if end > self.bytes.size() {
-            return Err(Bad::Format);
+            return Err(ElfError::Format);
         }
         let needed = self.table_size();
         if needed > most {
-            return Err(Bad::Large(needed));
+            return Err(ElfError::Large(needed));
         }
         let (entry, count) = (self.entry() as usize, section.size / self.entry());
-        table.symbols.try_reserve_exact(count as usize).map_err(|_| Bad::Large(needed))?;
+        table.symbols.try_reserve_exact(count as usize).map_err(|_| ElfError::Large(needed))?;
         let mut buffer = vec![0; entry * CHUNK.min(count as usize)];
         let mut at = 0;
         while at < count {

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_that_was_not_asked_for_longest_leaves_when_memory_is_short() {
+    fn the_least_recently_used_index_is_dropped_when_memory_is_short() {
         let mut indexes = Indexes::new(100);
         let of = |bytes: usize| Index::Made(PerfMap::of_size(bytes));
         for (n, bytes) in [(1, 40), (2, 40)] {

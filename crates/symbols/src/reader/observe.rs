@@ -1,4 +1,4 @@
-//! What a process is now: who runs under its pid, what it has mapped, and handles of the files.
+//! Observes a process: its identity, its mappings, and handles of the mapped files.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::wire::Identity;
 /// Bytes of an address map that are read: 65,530 mappings with paths of 200 bytes.
 const MAX_MAP: u64 = 16 << 20;
 
-/// Files and roots that are remembered as told.
+/// The maximum number of files and roots that are remembered as sent.
 const MAX_TOLD: usize = 1 << 16;
 
 /// What runs under a pid.
@@ -32,19 +32,19 @@ pub(super) struct Process {
     pub(super) identity: Identity,
     pub(super) root: Option<(RootKey, Root)>,
     pub(super) map: Map,
-    /// Of each file of the map; those that are told already and those that cannot be had are `None`.
+    /// The handle of each file of the map; `None` for files that were sent before or cannot be opened.
     pub(super) files: Vec<Option<Handle>>,
     pub(super) perf_map: Option<(u32, Handle)>,
 }
 
-/// What was told to the session, which holds it.
+/// The files and roots that were sent to the session, which keeps their descriptors.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct SentObjects {
     files: HashSet<((u32, u32), u64)>,
     roots: HashSet<RootKey>,
 }
 
-impl Told {
+impl SentObjects {
     /// True the first time.
     pub(super) fn root(&mut self, key: RootKey) -> bool {
         if self.roots.len() >= MAX_TOLD {
@@ -55,7 +55,7 @@ impl Told {
 }
 
 /// Looks at a process; at one program of it, even if it executes another meanwhile.
-pub(super) fn process(pid: u32, told: &mut Told) -> Option<Process> {
+pub(super) fn process(pid: u32, sent: &mut SentObjects) -> Option<Process> {
     let dir = ProcessDir::open(pid).ok()?;
     for _ in 0..3 {
         let before = identity(&dir)?;
@@ -68,7 +68,7 @@ pub(super) fn process(pid: u32, told: &mut Told) -> Option<Process> {
         let mut map = maps::parse(&text);
         let root_path = dir.root_path().unwrap_or_default();
         map.files.iter_mut().for_each(|file| as_the_process_sees(&mut file.path, &root_path));
-        let files = open_all(&dir, root.as_ref().map(|(_, root)| root), &map, told);
+        let files = open_all(&dir, root.as_ref().map(|(_, root)| root), &map, sent);
         if identity(&dir) == Some(before) {
             let makes_code = map.mappings.iter().any(|m| m.backing == Backing::Anonymous);
             let perf_map = makes_code.then(|| perfmap::locate(&dir, before.start)).flatten();
@@ -87,7 +87,7 @@ fn as_the_process_sees(path: &mut Vec<u8>, root: &[u8]) {
     }
 }
 
-fn open_all(dir: &ProcessDir, root: Option<&Root>, map: &Map, told: &mut Told) -> Vec<Option<Handle>> {
+fn open_all(dir: &ProcessDir, root: Option<&Root>, map: &Map, sent: &mut SentObjects) -> Vec<Option<Handle>> {
     let mut of: Vec<Option<&Mapping>> = vec![None; map.files.len()];
     for mapping in &map.mappings {
         if let Backing::File(number) = mapping.backing {
@@ -97,14 +97,14 @@ fn open_all(dir: &ProcessDir, root: Option<&Root>, map: &Map, told: &mut Told) -
     let each = map.files.iter().zip(of);
     each.map(|(file, mapping)| {
         let key = (file.dev, file.inode);
-        if file.inode == 0 || told.files.contains(&key) {
+        if file.inode == 0 || sent.files.contains(&key) {
             return None;
         }
         let handle = open(dir, root, file, mapping?)?;
-        if told.files.len() >= MAX_TOLD {
-            told.files.clear();
+        if sent.files.len() >= MAX_TOLD {
+            sent.files.clear();
         }
-        told.files.insert(key);
+        sent.files.insert(key);
         Some(handle)
     })
     .collect()

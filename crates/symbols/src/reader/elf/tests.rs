@@ -78,7 +78,7 @@ fn build_ids_and_debug_links_are_read() {
 fn symbols_that_take_too_much_memory_are_refused_before_they_are_read() {
     let elf = open(&made(&[("a", 0, 1, GLOBAL_FUNCTION), ("b", 1, 1, GLOBAL_FUNCTION)]));
     assert_eq!(elf.table_size(), 3 * 16);
-    assert!(matches!(elf.table(47), Err(Bad::Large(48))));
+    assert!(matches!(elf.table(47), Err(ElfError::Large(48))));
     assert!(elf.table(48).unwrap().memory() <= 48);
 }
 
