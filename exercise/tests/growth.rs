@@ -1,44 +1,47 @@
-//! The front end takes time in proportion to the text, whatever the text has many of.
+//! The front end takes time in proportion to the length of the text, whatever constructs the text
+//! repeats.
 //!
-//! A text of `4n` parts is compared with one of `n`: 4 times the time is right, 16 times is a list searched from its
-//! start for every part. The time is the thread's own (`/proc/thread-self/schedstat`), so a loaded machine does not matter.
+//! A text with `4n` parts is compared with one with `n` parts. Four times the time is linear.
+//! Sixteen times the time is quadratic, for example a list that is searched from its start for
+//! every part. The figure is CPU time of the thread (`/proc/thread-self/schedstat`), so a loaded
+//! machine does not affect it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Write;
 
 use exercise::stages;
 
-/// Parts of the smaller text.
+/// Number of parts in the smaller text.
 const PARTS: usize = 2500;
-/// Between 4, linear, and 16, quadratic.
+/// Maximum ratio: between 4 (linear) and 16 (quadratic).
 const RATIO_MAX: f64 = 9.0;
-/// Below this a ratio says nothing.
+/// Below this time a ratio is noise.
 const NOISE_NS: f64 = 20e6;
 
-fn many(n: usize, mut part: impl FnMut(&mut String, usize)) -> String {
+fn repeat(n: usize, mut part: impl FnMut(&mut String, usize)) -> String {
     let mut text = String::new();
     (0..n).for_each(|i| part(&mut text, i));
     text
 }
 
-/// A text with `n` of something.
+/// A text with `n` repetitions of a construct.
 enum Text {
-    /// So many parts; `~` is the number of each.
+    /// This part `n` times; `~` is replaced by the index.
     Each(&'static str),
-    /// The same, with something before and after.
+    /// The same, with text before and after.
     List(&'static str, &'static str, &'static str),
-    Own(fn(usize) -> String),
+    Custom(fn(usize) -> String),
 }
 
-use Text::{Each, List, Own};
+use Text::{Custom, Each, List};
 
 impl Text {
     fn make(&self, n: usize) -> String {
-        let parts = |part: &str| many(n, |text, i| text.push_str(&part.replace('~', &i.to_string())));
+        let parts = |part: &str| repeat(n, |text, i| text.push_str(&part.replace('~', &i.to_string())));
         match self {
             Each(part) => parts(part),
             List(before, part, after) => format!("{before}{}{after}", parts(part)),
-            Own(make) => make(n),
+            Custom(make) => make(n),
         }
     }
 }
@@ -47,24 +50,24 @@ const TEXTS: &[(&str, Text)] = &[
     ("typedefs", Each("typedef int t~;\n")),
     (
         "typedefs of typedefs",
-        Own(|n| {
-            format!("typedef int t0;\n{}", many(n, |t, i| writeln!(t, "typedef t{i} t{};", i + 1).unwrap()))
+        Custom(|n| {
+            format!("typedef int t0;\n{}", repeat(n, |t, i| writeln!(t, "typedef t{i} t{};", i + 1).unwrap()))
         }),
     ),
     ("structs", Each("struct s~ { int a; int b; };\n")),
     (
         "structs of structs",
-        Own(|n| {
-            let rest = many(n, |t, i| writeln!(t, "struct s{} {{ struct s{i} *p; }};", i + 1).unwrap());
+        Custom(|n| {
+            let rest = repeat(n, |t, i| writeln!(t, "struct s{} {{ struct s{i} *p; }};", i + 1).unwrap());
             format!("struct s0 {{ int a; }};\n{rest}")
         }),
     ),
     ("members", List("struct s {\n", "int m~;\n", "};\n")),
     (
         "members used",
-        Own(|n| {
-            let members = many(n, |t, i| writeln!(t, "int m{i};").unwrap());
-            let uses = many(n, |t, i| writeln!(t, "v.m{i} = 1;").unwrap());
+        Custom(|n| {
+            let members = repeat(n, |t, i| writeln!(t, "int m{i};").unwrap());
+            let uses = repeat(n, |t, i| writeln!(t, "v.m{i} = 1;").unwrap());
             format!("struct s {{ {members} }};\nstruct s v;\nBEGIN {{ {uses} }}\n")
         }),
     ),
@@ -72,8 +75,8 @@ const TEXTS: &[(&str, Text)] = &[
     ("enumerators with values", List("enum e {\n", "E~ = ~,\n", "};\n")),
     (
         "enumerators of enumerators",
-        Own(|n| {
-            let rest = many(n, |t, i| writeln!(t, "E{} = E{i} + 1,", i + 1).unwrap());
+        Custom(|n| {
+            let rest = repeat(n, |t, i| writeln!(t, "E{} = E{i} + 1,", i + 1).unwrap());
             format!("enum e {{ E0 = 1,\n{rest} }};\n")
         }),
     ),
@@ -84,9 +87,9 @@ const TEXTS: &[(&str, Text)] = &[
     ("inlines", Each("inline int I~ = ~ + 1;\n")),
     (
         "inlines used",
-        Own(|n| {
-            let all = many(n, |t, i| writeln!(t, "inline int I{i} = {i};").unwrap());
-            let uses = many(n, |t, i| writeln!(t, "BEGIN {{ x = I{i}; }}").unwrap());
+        Custom(|n| {
+            let all = repeat(n, |t, i| writeln!(t, "inline int I{i} = {i};").unwrap());
+            let uses = repeat(n, |t, i| writeln!(t, "BEGIN {{ x = I{i}; }}").unwrap());
             all + &uses
         }),
     ),
@@ -97,9 +100,9 @@ const TEXTS: &[(&str, Text)] = &[
     ("clauses with aggregations", Each("BEGIN { @a~[pid] = count(); }\n")),
     (
         "clauses printing aggregations",
-        Own(|n| {
-            let made = many(n, |t, i| writeln!(t, "BEGIN {{ @a{i} = count(); }}").unwrap());
-            made + &many(n, |t, i| writeln!(t, "END {{ printa(@a{i}); }}").unwrap())
+        Custom(|n| {
+            let made = repeat(n, |t, i| writeln!(t, "BEGIN {{ @a{i} = count(); }}").unwrap());
+            made + &repeat(n, |t, i| writeln!(t, "END {{ printa(@a{i}); }}").unwrap())
         }),
     ),
     ("clauses in one line", Each("BEGIN { trace(1); }")),
@@ -109,8 +112,8 @@ const TEXTS: &[(&str, Text)] = &[
     ("branches", List("BEGIN {\n", "if (x == ~) { x = ~; }\n", "}\n")),
     (
         "translators",
-        Own(|n| {
-            many(n, |t, i| {
+        Custom(|n| {
+            repeat(n, |t, i| {
                 writeln!(t, "struct o{i} {{ int a; }}; translator struct o{i} < int X > {{ a = X; }};")
                     .unwrap();
             })
@@ -118,8 +121,8 @@ const TEXTS: &[(&str, Text)] = &[
     ),
     (
         "translators used",
-        Own(|n| {
-            many(n, |t, i| {
+        Custom(|n| {
+            repeat(n, |t, i| {
                 writeln!(t, "struct o{i} {{ int a; }}; translator struct o{i} < int X > {{ a = X; }};")
                     .unwrap();
                 writeln!(t, "BEGIN {{ trace(xlate <struct o{i}> (1).a); }}").unwrap();
@@ -142,7 +145,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("arguments", List("BEGIN { printf(\"\"", ", ~", "); }\n")),
     (
         "conversions",
-        Own(|n| {
+        Custom(|n| {
             let format = "%d ".repeat(n);
             format!("BEGIN {{ printf(\"{format}\"{}); }}\n", ", 1".repeat(n))
         }),
@@ -165,9 +168,9 @@ const TEXTS: &[(&str, Text)] = &[
     ("casts", List("BEGIN {\n", "x = (int)(char)(short)~;\n", "}\n")),
     (
         "casts to own types",
-        Own(|n| {
-            let types = many(n, |t, i| writeln!(t, "typedef int t{i};").unwrap());
-            let uses = many(n, |t, i| writeln!(t, "x = (t{i})1; y = (x) + 1;").unwrap());
+        Custom(|n| {
+            let types = repeat(n, |t, i| writeln!(t, "typedef int t{i};").unwrap());
+            let uses = repeat(n, |t, i| writeln!(t, "x = (t{i})1; y = (x) + 1;").unwrap());
             format!("{types} BEGIN {{ {uses} }}\n")
         }),
     ),
@@ -178,7 +181,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("a long control line", List("#pragma ", "word \\\n", "\n")),
 ];
 
-/// Nanoseconds that this thread has computed for.
+/// CPU time of this thread in nanoseconds.
 fn cpu_ns() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -191,9 +194,11 @@ fn time(text: &str) -> f64 {
 }
 
 #[test]
-fn time_grows_with_the_text_and_not_with_its_square() {
+fn compile_time_grows_linearly_with_the_length_of_the_text() {
     if cpu_ns().is_none() {
-        println!("skipped: time_grows_with_the_text_and_not_with_its_square: no /proc/thread-self/schedstat");
+        println!(
+            "skipped: compile_time_grows_linearly_with_the_length_of_the_text: no /proc/thread-self/schedstat"
+        );
         return;
     }
     let only = std::env::var("ONLY").unwrap_or_default();

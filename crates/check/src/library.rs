@@ -2,9 +2,10 @@
 //!
 //! A parsed library is not checked at once: otherwise every program that uses one of a thousand
 //! constants would pay for all. The items of a library are in a table under the names they define.
-//! For an unknown name, the checker looks in this table ([`Checker::define_from_libraries`]) and checks the item as
-//! if it preceded the program. So the order of items and of files does not matter. A program may
-//! declare a name of a library itself, provided it does so before using the name.
+//! For an unknown name, the checker looks in this table ([`Checker::define_from_libraries`]) and
+//! checks the item as if it preceded the program. So the order of items and of files does not
+//! matter. A program may declare a name of a library itself, provided it does so before using the
+//! name.
 
 use std::collections::HashMap;
 
@@ -100,8 +101,8 @@ impl Checker<'_> {
         self.define_in(Space::Value, word)
     }
 
-    /// Like [`Checker::define_from_libraries`], for a type's name or tag. The type's translators are defined with
-    /// it. A name that the program defines is the program's.
+    /// Like [`Checker::define_from_libraries`], for a type's name or tag. The type's translators
+    /// are defined with it. A name that the program defines is the program's.
     pub(crate) fn define_type_from_libraries(&mut self, word: &str) -> bool {
         !self.types.is_declared(word) && self.define_in(Space::Type, word)
     }

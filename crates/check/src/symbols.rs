@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted() {
+    fn well_known_symbols_are_sorted_by_name() {
         assert!(WELL_KNOWN.is_sorted());
     }
 }

@@ -152,7 +152,8 @@ pub enum Op {
     Un(UnOp, Value),
     /// Int 0 or 1; operands Int or Ptr.
     Cmp(Cond, Value, Value),
-    /// Int 0 or 1; operands Str. Ordered conditions are bytewise unsigned (`Slt` and `Ult` mean the same).
+    /// Int 0 or 1; operands Str. Ordered conditions are bytewise unsigned (`Slt` and `Ult` mean the
+    /// same).
     StrCmp(Cond, Value, Value),
     /// Int: the low `bits` (8, 16, 32) of the operand, sign- or zero-extended.
     Ext {

@@ -108,7 +108,8 @@ pub enum LayoutError {
     BitFieldSize(usize),
     /// A bit-field whose type is not an integer (D_DECL_BFTYPE).
     BitFieldType(usize),
-    /// A member without size: void, function, forward declaration (D_DECL_INCOMPLETE, D_DECL_VOIDOBJ).
+    /// A member without size: void, function, forward declaration (D_DECL_INCOMPLETE,
+    /// D_DECL_VOIDOBJ).
     Incomplete(usize),
     /// A duplicate member name.
     Duplicate(usize),

@@ -37,7 +37,7 @@ fn check_fault(subr: Subr, args: &[Val], strsize: usize, want: Fault) {
 }
 
 #[test]
-fn each_subroutine_has_one_row_and_its_name_leads_back() {
+fn each_subroutine_has_one_row_that_its_name_finds() {
     for row in TABLE {
         assert_eq!(row.subr.row().name, row.name);
         assert_eq!(Subr::by_name(row.name), Some(row.subr));
@@ -47,7 +47,7 @@ fn each_subroutine_has_one_row_and_its_name_leads_back() {
 }
 
 #[test]
-fn htons_and_its_kin_swap_the_low_bytes() {
+fn htons_htonl_and_htonll_swap_the_low_bytes() {
     check(Subr::Htons, &[Val::Int(0x1_1234)], "13330");
     check(Subr::Htonl, &[Val::Int(0x1122_3344)], "1144201745");
     check(Subr::Htonll, &[Val::Int(0x11)], "1224979098644774912");

@@ -5,8 +5,6 @@
 //! real kernel. The blob is written by code and not checked in, so that its contents are readable
 //! and a new test can extend it. The loader's own BTF is written elsewhere; this writer supports
 //! only what tests need.
-//! checked-in blob, so that a reader sees what is in it and a new test can add to it. The loader's BTF is written
-//! elsewhere; this writer knows what tests need and nothing more.
 
 use std::collections::HashMap;
 
