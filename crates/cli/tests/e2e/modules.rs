@@ -130,21 +130,22 @@ fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
     let script = "fbt:dummy:dummy_get_stats64:entry /pid == $1/ { calls++; self->in++; @[probemod, probefunc, probename] = count(); }
         fbt:dummy:dummy_get_stats64:return /pid == $1 && self->in/ { returns++; self->in = 0; }
         fbt::dummy_get_stat*:, rawfbt:nosuch:: /pid == $1/ { both++; }
+        ::dummy_get_stats64:entry /pid == $1/ { unnamed++; }
         fbt::vfs_read:entry /pid == $1/ { reads++; }
         BEGIN { begins++; printf(\"ready\\n\"); }
-        END { printf(\"calls %d\\nreturns %d\\nboth %d\\nbegins %d\\nreads %d\\n\", calls, returns, both, begins, reads); }";
+        END { printf(\"calls %d\\nreturns %d\\nboth %d\\nunnamed %d\\nbegins %d\\nreads %d\\n\", calls, returns, both, unnamed, begins, reads); }";
     let mut run = Running::of(&["-qvZ", "-n", script, &me]);
     assert!(run.until("ready"), "{:?}", run.seen);
     assert!(runs(DUMMY));
-    // Entry and return, and both once more by the glob.
-    assert!(run.until("module dummy came: matched 4 probes"), "{:?}", run.seen);
+    // Entry and return, both once more by the glob, and one without a provider: of fbt, not of rawfbt, too.
+    assert!(run.until("module dummy came: matched 5 probes"), "{:?}", run.seen);
     read_statistic(25);
     let mut times = 25;
     // Some means hold the module. Where it can go, it can come again.
     let held = !runs(&["modprobe", "-r", "dummy"]);
     if !held {
         assert!(!is_loaded("dummy") && runs(DUMMY));
-        assert!(run.until("module dummy came: matched 4 probes"), "{:?}", run.seen);
+        assert!(run.until("module dummy came: matched 5 probes"), "{:?}", run.seen);
         read_statistic(25);
         times = 50;
     }
@@ -157,6 +158,7 @@ fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
     assert!(calls <= times && returns <= times && value(&lines, "both") <= 2 * times, "{lines:?}");
     if !suppressed {
         assert_eq!((calls, returns, value(&lines, "both")), (times, times, 2 * times), "{lines:?}");
+        assert_eq!(value(&lines, "unnamed"), times, "{lines:?}");
     }
     // What ran already was not enabled twice.
     assert_eq!(value(&lines, "begins"), 1, "{lines:?}");
