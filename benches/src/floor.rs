@@ -106,8 +106,9 @@ fn multi(sides: &[bool], prefix: &str) -> Result<Vec<Link>, String> {
         .collect();
     drop(text);
     let prog = load(ProgKind::Kprobe, AttachType::KprobeMulti, 0)?;
-    let attach =
-        |is_return: &bool| Link::kprobe_multi(&prog, ProbeSite::Addresses(&addresses), &[], *is_return);
+    let attach = |is_return: &bool| {
+        Link::kprobe_multi(&prog, ProbeSite::Addresses(&addresses), &[], *is_return, &|| false)
+    };
     sides.iter().map(|side| attach(side).map_err(|e| e.to_string())).collect()
 }
 

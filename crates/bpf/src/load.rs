@@ -111,19 +111,25 @@ impl ProgramImage {
         self.load_with(info.as_ref(), log_level)
     }
 
-    /// Loads so many copies, each of which knows its number. Their debug information is made once.
-    pub fn load_copies(mut self, count: u32, log_level: u32) -> Result<Vec<Prog>, Box<LoadError>> {
+    /// Loads so many copies, each of which knows its number, until `each` says no. Their debug information is made once.
+    pub fn load_copies(
+        mut self,
+        count: u32,
+        log_level: u32,
+        mut each: impl FnMut(Prog) -> bool,
+    ) -> Result<(), Box<LoadError>> {
         let info = self.debug_info().map_err(|error| Box::new(LoadError::early(&self.name, error)))?;
-        let mut made = Vec::with_capacity(count as usize);
         for number in 0..count {
             for at in &self.copies {
                 if let Some(insn) = self.insns.get_mut(*at as usize) {
                     insn.imm = number as i32;
                 }
             }
-            made.push(self.load_with(info.as_ref(), log_level)?.prog);
+            if !each(self.load_with(info.as_ref(), log_level)?.prog) {
+                break;
+            }
         }
-        Ok(made)
+        Ok(())
     }
 
     /// Loads it once for each of these targets (BTF ids) until `each` says no. The debug information is made once.

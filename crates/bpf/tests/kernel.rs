@@ -290,7 +290,7 @@ fn a_system_call_function_is_traced_by_name() {
     let prog = load(ProgKind::Kprobe, AttachType::KprobeMulti, &add_cookie(&map));
     let names = [c"__x64_sys_getppid".to_owned(), c"__x64_sys_getpgid".to_owned()];
     let start = Instant::now();
-    let link = Link::kprobe_multi(&prog, ProbeSite::Names(&names), &[3, 1 << 40], false).unwrap();
+    let link = Link::kprobe_multi(&prog, ProbeSite::Names(&names), &[3, 1 << 40], false, &|| false).unwrap();
     let attach = start.elapsed();
     getppid(100);
     println!("attach {attach:?}, missed {}", link.info().unwrap().missed());
@@ -299,7 +299,7 @@ fn a_system_call_function_is_traced_by_name() {
     println!("close {:?}", start.elapsed());
     assert_eq!(get(&memory, 0) & 0xffff_ffff, 300);
     let unknown = [CString::new("no_such_function").unwrap()];
-    assert!(Link::kprobe_multi(&prog, ProbeSite::Names(&unknown), &[], false).is_err());
+    assert!(Link::kprobe_multi(&prog, ProbeSite::Names(&unknown), &[], false, &|| false).is_err());
 }
 
 #[test]

@@ -1,26 +1,80 @@
-//! SIGINT, SIGTERM and SIGHUP as a readable descriptor, and their number.
+//! SIGINT, SIGTERM and SIGHUP, from the start of a trace to its end.
+//!
+//! What one of them does depends on how far the trace is:
+//!
+//! ```text
+//!  PREPARING  nothing is attached yet     the process dies of the signal, as without a handler; targets that we created die too
+//!  ATTACHING  programs are being attached the enabling stops at the next step; what was attached is detached in the background
+//!  RUNNING    the session works           the first stops all probes at once, then the session ends as after exit();
+//!                                         the second ends the process at once, and the kernel's slow work is left to the background
+//! ```
+//!
+//! The handler itself stops the probes and ends the process: where probes leave the machine hardly
+//! any time, the thread that works for the session may be seconds away from looking at a flag.
+//! Everything it does is async-signal-safe.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
 
-/// Interrupts since the start. Written by the handler.
+use dtrace::Stopper;
+
+/// Signals since the start. Written by the handler.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-/// Interrupts that were handled: the end of the session has begun.
-static HEARD: AtomicU32 = AtomicU32::new(0);
+/// Signals that the session has begun to end for.
+static HANDLED: AtomicU32 = AtomicU32::new(0);
 /// The descriptor the handler writes to.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
+/// How far the trace is: a [`Phase`].
+static PHASE: AtomicU8 = AtomicU8::new(0);
+/// Targets that we created and that have not run yet; 0 is none.
+static CREATED: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
+/// Stops the probes of the session.
+static STOPPER: OnceLock<Stopper> = OnceLock::new();
+
+/// How far a trace is; see the [module](self).
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    Preparing = 0,
+    Attaching = 1,
+    Running = 2,
+}
 
 /// Catches interrupts. The handlers stay until the process ends.
 pub(crate) struct Interrupts {
     event: OwnedFd,
 }
 
-extern "C" fn handler(_: libc::c_int) {
-    COUNT.fetch_add(1, Ordering::SeqCst);
+extern "C" fn handler(signal: libc::c_int) {
+    let phase = PHASE.load(Ordering::SeqCst);
+    if phase == Phase::Preparing as u8 {
+        for pid in CREATED.iter().map(|pid| pid.load(Ordering::SeqCst)).filter(|pid| *pid > 0) {
+            // SAFETY: async-signal-safe; a child of ours that nobody has waited for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        // SAFETY: both are async-signal-safe. The signal comes once more when the handler returns,
+        // and ends the process.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+        return;
+    }
+    let count = COUNT.fetch_add(1, Ordering::SeqCst) + 1;
+    if phase == Phase::Running as u8 {
+        if count > 1 {
+            dtrace::end_process(1);
+        }
+        if let Some(stopper) = STOPPER.get() {
+            stopper.stop();
+        }
+    }
     let one = 1u64;
-    // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error has no effect, because the count is
-    // enough. errno is restored, because the interrupted code may read it next.
+    // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error changes nothing:
+    // the count is what counts. errno is put back, because the interrupted code may be about to
+    // read it.
     unsafe {
         let errno = *libc::__errno_location();
         libc::write(EVENT.load(Ordering::SeqCst), (&raw const one).cast(), 8);
@@ -28,19 +82,37 @@ extern "C" fn handler(_: libc::c_int) {
     }
 }
 
-/// The number of interrupts since the start.
+/// How many came since attaching began.
 pub(crate) fn count() -> u32 {
     COUNT.load(Ordering::SeqCst)
 }
 
-/// Marks all interrupts so far as handled.
-pub(crate) fn hear() {
-    HEARD.store(count(), Ordering::SeqCst);
+/// The session begins to end for those that came so far.
+pub(crate) fn handle() {
+    HANDLED.store(count(), Ordering::SeqCst);
 }
 
-/// True when an interrupt is not handled yet.
+/// True when one came that nothing was done about yet.
 pub(crate) fn is_pending() -> bool {
-    count() > HEARD.load(Ordering::SeqCst)
+    count() > HANDLED.load(Ordering::SeqCst)
+}
+
+/// Targets that are to die when a signal ends the preparation.
+pub(crate) fn created(pids: impl Iterator<Item = i32>) {
+    CREATED.iter().zip(pids).for_each(|(place, pid)| place.store(pid, Ordering::SeqCst));
+}
+
+/// From now on something is attached.
+pub(crate) fn attaching() {
+    PHASE.store(Phase::Attaching as u8, Ordering::SeqCst);
+}
+
+/// From now on the session works.
+pub(crate) fn running(stopper: Option<Stopper>) {
+    if let Some(stopper) = stopper {
+        let _ = STOPPER.set(stopper);
+    }
+    PHASE.store(Phase::Running as u8, Ordering::SeqCst);
 }
 
 extern "C" fn nothing(_: libc::c_int) {}
@@ -62,7 +134,7 @@ pub(crate) fn outlive_file_size_limit() {
 }
 
 impl Interrupts {
-    /// Starts to catch. SIGPIPE is ignored, so that a closed pipe is an error of the write.
+    /// Starts to catch.
     pub(crate) fn catch() -> io::Result<Interrupts> {
         // SAFETY: a plain system call; the descriptor is ours.
         let event = unsafe {
@@ -74,8 +146,8 @@ impl Interrupts {
             OwnedFd::from_raw_fd(fd)
         };
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives for ever. A signal that
-            // was ignored when we started (nohup) stays ignored.
+            // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives
+            // for ever. A signal that was ignored when we started (nohup) stays ignored.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 let mut old: libc::sigaction = std::mem::zeroed();

@@ -190,6 +190,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
         Ok(targets) => targets,
         Err(code) => return code,
     };
+    interrupt::created(targets.iter().filter(|t| t.created()).map(Target::pid));
     let mut options = command.options.clone();
     let target = targets.first().map_or(0, |t| t.pid() as u64);
     let program = match compile(&command, &sources, &macros(&command, target), &mut options) {
@@ -220,7 +221,8 @@ fn trace(command: Command, mut out: Output) -> u8 {
     let told = Told { quiet, verbose: command.verbose, resize: !options.flag("quietresize") };
     let mut told_at = Instant::now();
     let mut progress = |p: Progress| {
-        if p.done < p.of && told_at.elapsed() > PROGRESS_EVERY {
+        interrupt::attaching();
+        if p.done > 0 && p.done < p.of && told_at.elapsed() > PROGRESS_EVERY {
             told_at = Instant::now();
             let seconds = p.left.as_secs() + 1;
             complain(format!("enabled {} of {} functions, about {seconds} s left", p.done, p.of));
@@ -236,6 +238,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
             return failed(&e, &program, tags);
         }
     };
+    interrupt::running(session.stopper().ok());
     match follow(&mut session, &interrupts, told) {
         Ok(status) => status,
         // Nobody read the output, and the user interrupted twice.
@@ -290,22 +293,19 @@ pub(crate) fn failed_output(e: &io::Error) -> u8 {
 fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) -> Result<u8, Error> {
     loop {
         tell(session, told);
-        if interrupt::count() > 0 {
-            // The terminal echoed ^C on this line.
-            session.newline()?;
-            break;
-        }
-        if session.work(Some(interrupts.fd()), Duration::from_secs(1))? == Status::Done {
+        let over = interrupt::count() > 0
+            || session.work(Some(interrupts.fd()), Duration::from_secs(1))? == Status::Done;
+        if over {
             break;
         }
     }
-    if interrupt::count() > 1 {
-        session.abort();
-        return Ok(1);
+    if interrupt::count() > 0 {
+        // The terminal shows the user's ^C on this line.
+        session.newline()?;
     }
     // The end of a target is reported before the results that it causes.
     tell(session, told);
-    interrupt::hear();
+    interrupt::handle();
     let status = session.finish()?;
     tell(session, told);
     Ok(status as u8)
@@ -330,7 +330,10 @@ fn tell(session: &mut Session<Output>, told: Told) {
             Notice::Lowered(_) => told.resize,
             Notice::Target(_) | Notice::Without(_) => !told.quiet,
             Notice::Detail(_) => told.verbose,
-            Notice::Message(_) | Notice::Suppressed { .. } | Notice::Unresponsive(_) => true,
+            Notice::Message(_)
+            | Notice::Suppressed { .. }
+            | Notice::Unresponsive(_)
+            | Notice::Overload(_) => true,
         };
         if wanted {
             text.push_str(&format!("dtrace: {notice}\n"));

@@ -1,10 +1,14 @@
-//! The session's side of the deadman ([`plane::deadman`]): signs of life, and what is made of an alarm.
+//! The session's side of the deadman ([`plane::deadman`]): signs of life, and what is made of an
+//! alarm.
 //!
-//! The heartbeats in the kernel stop a session when its consumer cannot. When it can, and they say that they or it were
-//! late, or it finds its own work late, it asks the kernel for a moment how much of the CPUs its programs take; that costs every
-//! program of the machine something, so it is not asked before. Its own lateness is no alarm by itself: it may have waited for a
-//! reader. And a large share is none either, for where every function is traced that is what a busy machine does with most of its
-//! time, and it answers.
+//! The heartbeats in the kernel stop a session when its consumer cannot. When it can, and they say
+//! that they or it were late, or it finds its own work late, it asks the kernel for a moment how
+//! much of the CPUs its programs take; that costs every program of the machine something, so it is
+//! not asked before. Its own lateness is no alarm by itself: it may have waited for a reader. And a
+//! large share is none either, for where every function is traced that is what a busy machine does
+//! with most of its time, and it answers. But the user is told of it ([`Overload`]): within
+//! seconds, once a minute at most. For that the same measurement is made when the kernel suppresses
+//! many firings, or the session is half a second late.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -29,8 +33,8 @@ pub(crate) fn limits(options: &Options) -> Option<Limits> {
     (!limits.is_off()).then_some(limits)
 }
 
-/// A thread that counts up the word of life, and does nothing else: that it does not is the sign that nobody can work.
-/// A consumer that waits for a reader of its output lives.
+/// A thread that counts up the word of life, and does nothing else: that it does not is the sign
+/// that nobody can work. A consumer that waits for a reader of its output lives.
 pub(crate) struct Life {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -88,11 +92,72 @@ impl fmt::Display for Alarm {
     }
 }
 
+/// The probes of a session take much of the machine's time. That is no alarm, for the machine still
+/// answers, but the user wants to know it while the session runs: what is measured is then a
+/// measurement of the tracer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// Percent of the CPUs' time that programs of the session take, at least: what the kernel does
+    /// to call them is not counted.
+    pub percent: u64,
+    /// Firings that the kernel suppressed since the start, at most.
+    pub suppressed: u64,
+}
+
+impl fmt::Display for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the probes of this session take {}% of the CPUs' time or more", self.percent)?;
+        match self.suppressed {
+            0 => {}
+            1 => write!(f, "; 1 firing was suppressed until now")?,
+            n => write!(f, "; up to {n} firings were suppressed until now")?,
+        }
+        f.write_str(": enable fewer probes, or let their clauses do less")
+    }
+}
+
+/// From so many percent on the user is told.
+const MUCH: u64 = 50;
+
+/// The user is told again after so long.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Where it was not much, it is measured again after so long.
+const SOON: Duration = Duration::from_secs(5);
+
+/// So many firings suppressed between two looks are worth a measurement.
+const SUPPRESSED: u64 = 500;
+
+/// So is a session that comes so late to its work.
+const BEHIND: Duration = Duration::from_millis(500);
+
 /// A short time in which the kernel counts what programs take.
 struct Window {
     _statistics: OwnedFd,
     since: Instant,
     taken: u64,
+    /// The session or its heartbeats were late: a large share is an alarm.
+    alarms: bool,
+}
+
+/// What a session sees of itself when it looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Signs {
+    /// The greatest lateness and silence that heartbeats saw since the last time.
+    pub(crate) lag: (u64, u64),
+    /// How late the session comes to look.
+    pub(crate) behind: Duration,
+    /// Firings that the kernel suppressed since the last time.
+    pub(crate) suppressed: u64,
+}
+
+/// What a measurement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The session is to be stopped.
+    Alarm(Alarm),
+    /// The user is to be told: percent of the CPUs' time.
+    Much(u64),
 }
 
 /// How long it is, at least.
@@ -104,11 +169,18 @@ pub(crate) struct Watch {
     /// Percent of all CPUs.
     share: u64,
     window: Option<Window>,
+    /// Until then nobody asks how much time is taken, only to tell it.
+    quiet: Option<Instant>,
 }
 
 impl Watch {
     pub(crate) fn new(options: &Options) -> Option<Watch> {
-        Some(Watch { limits: limits(options)?, share: options.number("deadmanshare"), window: None })
+        Some(Watch {
+            limits: limits(options)?,
+            share: options.number("deadmanshare"),
+            window: None,
+            quiet: None,
+        })
     }
 
     /// What a heartbeat's alarm means.
@@ -119,13 +191,20 @@ impl Watch {
         }
     }
 
+    /// Ends a measurement: while the kernel counts, each run of a program costs more, also where the
+    /// program does nothing any more.
+    pub(crate) fn stop_measuring(&mut self) {
+        self.window = None;
+    }
+
     /// Whether it is measuring now.
     pub(crate) fn is_measuring(&self) -> bool {
         self.window.is_some()
     }
 
-    /// True when the greatest lateness and silence that heartbeats saw are worth a measurement: a third of a limit, and
-    /// more than the beats themselves make; or when the session is as late with its own work as a heartbeat may be.
+    /// True when the greatest lateness and silence that heartbeats saw are worth a measurement: a
+    /// third of a limit, and more than the beats themselves make; or when the session is as late
+    /// with its own work as a heartbeat may be.
     fn lags(&self, (late, silent): (u64, u64), behind: Duration) -> bool {
         if self.limits.late != 0 && behind >= Duration::from_nanos(self.limits.late) {
             return true;
@@ -134,37 +213,51 @@ impl Watch {
         beyond(late, self.limits.late) || beyond(silent, self.limits.silent)
     }
 
-    /// Looks at what heartbeats saw since the last time, how late the session comes to look, and at what its programs have
-    /// `taken` on so many CPUs; the alarm, when a measurement is over and they took too much.
-    pub(crate) fn look(
-        &mut self,
-        lag: (u64, u64),
-        behind: Duration,
-        cpus: usize,
-        taken: impl FnOnce() -> u64,
-    ) -> Option<Alarm> {
+    /// Looks at the signs of an overload, and at what the programs of the session have `taken` on
+    /// so many CPUs; what there is to do about it when a measurement is over and they took too
+    /// much.
+    pub(crate) fn look(&mut self, signs: Signs, cpus: usize, taken: impl FnOnce() -> u64) -> Option<Finding> {
         match self.window.take() {
             Some(window) if window.since.elapsed() >= WINDOW => {
                 let (time, took) = (window.since.elapsed(), taken().saturating_sub(window.taken));
-                let percent = share(took, time, cpus);
-                (percent >= self.share).then_some(Alarm::Share(percent))
+                self.judge(share(took, time, cpus), window.alarms, Instant::now())
             }
             Some(window) => {
                 self.window = Some(window);
                 None
             }
             None => {
-                if self.share != 0 && self.lags(lag, behind) {
+                let alarms = self.share != 0 && self.lags(signs.lag, signs.behind);
+                let asks = signs.suppressed >= SUPPRESSED || signs.behind >= BEHIND;
+                if alarms || asks && self.may_tell(Instant::now()) {
                     // Who may not count goes without.
                     self.window = enable_run_stats().ok().map(|statistics| Window {
                         _statistics: statistics,
                         since: Instant::now(),
                         taken: taken(),
+                        alarms,
                     });
                 }
                 None
             }
         }
+    }
+
+    fn may_tell(&self, now: Instant) -> bool {
+        self.quiet.is_none_or(|until| now >= until)
+    }
+
+    /// What so many percent mean.
+    fn judge(&mut self, percent: u64, alarms: bool, now: Instant) -> Option<Finding> {
+        if alarms && percent >= self.share {
+            return Some(Finding::Alarm(Alarm::Share(percent)));
+        }
+        if !self.may_tell(now) {
+            return None;
+        }
+        // What asked for this measurement shall not ask for one each second.
+        self.quiet = Some(now + if percent >= MUCH { AGAIN } else { SOON });
+        (percent >= MUCH).then_some(Finding::Much(percent))
     }
 }
 
@@ -182,7 +275,7 @@ mod tests {
 
     fn watch() -> Watch {
         let limits = Limits { interval: S, late: 10 * S, silent: 30 * S };
-        Watch { limits, share: 80, window: None }
+        Watch { limits, share: 80, window: None, quiet: None }
     }
 
     #[test]
@@ -213,9 +306,23 @@ mod tests {
     }
 
     #[test]
+    fn much_time_is_told_once_a_minute_and_is_an_alarm_only_after_lag() {
+        let (mut watch, now) = (watch(), Instant::now());
+        assert_eq!(watch.judge(90, false, now), Some(Finding::Much(90)));
+        assert_eq!(watch.judge(90, false, now + AGAIN / 2), None);
+        assert_eq!(watch.judge(90, true, now + AGAIN / 2), Some(Finding::Alarm(Alarm::Share(90))));
+        assert_eq!(watch.judge(60, true, now + AGAIN), Some(Finding::Much(60)));
+        assert_eq!(watch.judge(MUCH - 1, false, now + 2 * AGAIN), None);
+        assert_eq!(watch.judge(MUCH, false, now + 2 * AGAIN + SOON), Some(Finding::Much(MUCH)));
+        let said = Overload { percent: 61, suppressed: 7915 }.to_string();
+        assert!(said.contains(" 61% ") && said.contains("up to 7915 firings were suppressed"), "{said}");
+    }
+
+    #[test]
     fn without_lag_nothing_is_asked() {
         let mut watch = watch();
-        assert_eq!(watch.look((0, 0), Duration::ZERO, 2, || panic!("asked")), None);
+        let signs = Signs { suppressed: SUPPRESSED - 1, ..Signs::default() };
+        assert_eq!(watch.look(signs, 2, || panic!("asked")), None);
         assert!(!watch.is_measuring());
     }
 

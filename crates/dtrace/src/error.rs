@@ -30,6 +30,8 @@ pub enum Error {
     Aborted(consumer::Aborted),
     /// The session left the machine no time, and was stopped.
     Unresponsive,
+    /// The user interrupted the enabling.
+    Interrupted,
     /// A setting that this version refuses.
     Setting(String),
     /// Ours.
@@ -91,6 +93,7 @@ impl fmt::Display for Error {
             }
             Error::Aborted(why) => write!(f, "processing aborted: {why}"),
             Error::Unresponsive => f.write_str("processing aborted: Abort due to systemic unresponsiveness"),
+            Error::Interrupted => f.write_str("could not enable tracing: interrupted"),
             Error::Setting(text) => f.write_str(text),
             Error::Internal(text) => write!(f, "internal error: {text}"),
         }

@@ -24,13 +24,13 @@
 //! do for it. Where the library is part of a shared object there is no such process, and addresses of processes are numbers.
 
 mod assemble;
+mod attach;
 mod clocks;
 mod compile;
 mod cpp;
 mod deadman;
 mod error;
 mod facts;
-mod hang;
 mod libraries;
 pub mod list;
 mod load;
@@ -40,19 +40,27 @@ pub mod options;
 mod pages;
 pub mod reference;
 mod session;
+mod stop;
 
 pub use consumer::Output;
 
+pub use attach::Progress;
 pub use compile::{Field, Macros, Program, Source, compile, compile_only, compile_with};
-pub use deadman::Alarm;
+pub use deadman::{Alarm, Overload};
 pub use error::Error;
-pub use hang::Progress;
 pub use probes::{FieldKind, Pattern, ProbeInfo};
 pub use proc::{Error as TargetError, Target};
 pub use providers::Provider;
 pub use session::{Notice, Session, Status};
+pub use stop::Stopper;
 
 pub use diagnostics::nearest;
+
+/// Ends this process at once with an exit status, whatever its threads are doing, and leaves what its sessions have in the kernel
+/// to a process in the background, which detaches it. May be called from a signal handler.
+pub fn end_process(status: i32) -> ! {
+    bpf::sys::end_process(status)
+}
 
 /// The kernel's facilities, one a line, tried now.
 pub fn facilities() -> String {

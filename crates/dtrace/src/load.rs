@@ -138,12 +138,16 @@ pub(crate) fn load(
         if let Attach::EachTracepoint(names) = &a.unit.attach {
             let image = making.image(a, number, &mut loaded.maps)?;
             bpf::sys::raise_fd_limit(names.len() as u64);
-            let copies = image.load_copies(names.len() as u32, making.log_level()).map_err(Error::Load)?;
-            for (prog, name) in copies.into_iter().zip(names) {
-                let attach = Attach::Tracepoints(vec![name.clone()]);
-                loaded.attached.push(Attached::new(prog, attach, true));
-            }
-            between()?;
+            let (count, mut names) = (names.len() as u32, names.iter());
+            let mut stopped = Ok(());
+            let each = |prog| {
+                let attach = names.next().map(|name| Attach::Tracepoints(vec![name.clone()]));
+                loaded.attached.extend(attach.map(|attach| Attached::new(prog, attach, true)));
+                stopped = between();
+                stopped.is_ok()
+            };
+            image.load_copies(count, making.log_level(), each).map_err(Error::Load)?;
+            stopped?;
             continue;
         }
         if let Attach::Sites(sites) = &a.unit.attach
@@ -216,7 +220,7 @@ pub(crate) fn load(
         let attach = Attach::RawTp { name: "sched_switch".into() };
         loaded.attached.push(Attached::new(prog, attach, true));
     }
-    crate::hang::order(&mut loaded.attached, around.kernel);
+    crate::attach::order(&mut loaded.attached, around.kernel);
     Ok(loaded)
 }
 

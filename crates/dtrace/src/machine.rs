@@ -28,11 +28,11 @@ use providers::attach::detach_us;
 use providers::sites::AttachMethod;
 
 use crate::assemble::Assembly;
+use crate::attach::{Follow, attach};
 use crate::clocks::{CpuClock, Schedule, Served};
 use crate::compile::Program;
 use crate::deadman::Life;
 use crate::error::Error;
-use crate::hang::{Progress, attach};
 use crate::load::{Loaded, Running, Surroundings, load};
 use crate::options::Options;
 
@@ -176,14 +176,15 @@ struct Pending {
 const SLOW: Duration = Duration::from_secs(1);
 
 impl Machine {
-    /// Makes the maps and loads the programs. Nothing is attached yet.
+    /// Makes the maps and loads the programs. Nothing is attached yet. Calls `between` after each program.
     pub(crate) fn load(
         program: &Program,
         assembly: &Assembly,
         options: &Options,
         around: &Surroundings<'_>,
+        between: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Machine, Error> {
-        let loaded = load(None, program, assembly, options, around, &mut || Ok(()))?;
+        let loaded = load(None, program, assembly, options, around, between)?;
         let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
         let mut machine = Machine {
@@ -224,7 +225,7 @@ impl Machine {
     }
 
     /// Takes in what was loaded, runs its BEGIN, and attaches it. Where that fails, nothing of it stays attached.
-    pub(crate) fn adopt(&mut self, mut loaded: Loaded) -> Result<(), Error> {
+    pub(crate) fn adopt(&mut self, mut loaded: Loaded, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let maps = &loaded.maps;
         let new_bank = maps.plan.bank != self.maps.plan.bank;
         let bank = new_bank.then(|| Bank::new(maps)).transpose()?;
@@ -242,7 +243,11 @@ impl Machine {
         }
         run(&loaded.begin)?;
         if self.activity().0 == Activity::Active {
-            attach(&mut loaded.attached, &mut self.details, &mut |_| true)?;
+            let mut follow = Follow { tell: &mut |_| !interrupted(), interrupted };
+            if let Err(e) = attach(&mut loaded.attached, &mut self.details, &mut follow) {
+                detach(&mut loaded.attached, matches!(e, Error::Interrupted));
+                return Err(e);
+            }
         }
         self.error = loaded.error;
         self.attached.append(&mut loaded.attached);
@@ -250,12 +255,15 @@ impl Machine {
         self.need_grace()
     }
 
-    /// Hangs all programs in.
-    pub(crate) fn attach(&mut self, tell: &mut dyn FnMut(Progress) -> bool) -> Result<(), Error> {
+    /// Attaches all programs.
+    pub(crate) fn attach(&mut self, follow: &mut Follow<'_>) -> Result<(), Error> {
         if !self.live() {
             self.attached.retain(|a| !a.beats());
         }
-        attach(&mut self.attached, &mut self.details, tell)?;
+        if let Err(e) = attach(&mut self.attached, &mut self.details, follow) {
+            detach(&mut self.attached, matches!(e, Error::Interrupted));
+            return Err(e);
+        }
         self.need_grace()
     }
 
@@ -282,7 +290,8 @@ impl Machine {
 
     /// Nanoseconds that the kernel counted for the session's programs.
     pub(crate) fn time_taken(&self) -> u64 {
-        self.attached.iter().filter_map(|a| Some(a.prog.info().ok()?.run_time_ns)).sum()
+        let programs = self.attached.iter().flat_map(|a| a.copies.iter().chain([&a.prog]));
+        programs.filter_map(|p| Some(p.info().ok()?.run_time_ns)).sum()
     }
 
     fn need_grace(&mut self) -> Result<(), Error> {
@@ -292,9 +301,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes all programs out. What the kernel lets go of slowly is left to a process in the background: so many links.
+    /// Detaches all programs. What the kernel detaches slowly is left to a process in the background: so many links.
     pub(crate) fn detach(&mut self) -> usize {
-        take_out(&mut self.attached)
+        detach(&mut self.attached, false)
     }
 
     /// How things were attached since the last call.
@@ -344,6 +353,12 @@ impl Machine {
     /// The activity word and the epoch.
     pub(crate) fn control(&self) -> Option<Control<'_>> {
         Control::new(self.control.words())
+    }
+
+    /// A mapping of the control page of its own.
+    pub(crate) fn map_control(&self) -> Result<Mmap, Error> {
+        let control = self.maps.get(MapRef::Control);
+        Ok(control.ok_or_else(|| Error::Internal("no control page".into()))?.mmap(true)?)
     }
 
     /// State and exit status.
@@ -546,17 +561,20 @@ impl Machine {
     }
 }
 
-/// Detaches, the last first: of two programs on a tracepoint the kernel takes out the later one at once, but waits a grace
-/// period (some 10 ms) when the first one goes and leaves the other. With thousands of tracepoints that is half a
-/// minute. (A process that dies closes its descriptors in the order of their numbers, and the kernel lets go in the reverse order.)
-fn take_out(attached: &mut [Attached]) -> usize {
+/// Detaches, the last first: of two programs on a tracepoint the kernel detaches the later one at once, but waits a grace
+/// period (some 10 ms) when the first one is detached and the other stays. With thousands of tracepoints that is half a
+/// minute. (A process that ends closes its descriptors in the order of their numbers, and the kernel detaches in the reverse order.)
+///
+/// What takes the kernel long is left to a process in the background, and all of it when the enabling was interrupted: the kernel
+/// may still be attaching for it, and holds the locks that it needs to detach.
+fn detach(attached: &mut [Attached], interrupted: bool) -> usize {
     let slow = |a: &Attached| if a.links.is_empty() { 0 } else { detach_us(&a.attach) };
-    let aside = attached.iter().map(slow).sum::<u64>() > PATIENCE_US;
+    let aside = interrupted || attached.iter().map(slow).sum::<u64>() > PATIENCE_US;
     let mut left = Vec::new();
     for a in attached.iter_mut().rev() {
         a.cpus.clear();
         a.clocks.clear();
-        if aside && detach_us(&a.attach) > 0 {
+        if aside && (interrupted || detach_us(&a.attach) > 0) {
             left.append(&mut a.links);
         }
         while a.links.pop().is_some() {}
@@ -568,7 +586,7 @@ fn take_out(attached: &mut [Attached]) -> usize {
     count
 }
 
-/// A user does not wait longer than so for a session to be taken apart.
+/// A user does not wait longer than this for a session to be detached.
 const PATIENCE_US: u64 = 200_000;
 
 impl Drop for Machine {

@@ -10,6 +10,7 @@
 //! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
 //! program runs any more, so the drain that follows is complete, and END sees everything before it.
 
+mod notice;
 pub(crate) mod refusal;
 mod targets;
 
@@ -23,24 +24,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bpf::features::Features;
-use consumer::{Consumer, KernelSymbols, Layout, Message, Output, Probe, ProbeRow, SlotSink};
+use consumer::{Consumer, KernelSymbols, Layout, Output, Probe, ProbeRow, SlotSink};
 use consumer::{Symbolizer, SystemSymbols, Text};
 use diagnostics::{SourceMap, control};
 use plane::control::Activity;
 use plane::read::Batch;
 use plane::stacks::Stack;
-use providers::attach::detach_us;
-use providers::{Attach, Unit};
+use providers::Unit;
+use symbols::Interrupted;
 
-use crate::assemble::{Assembled, Assembly, assemble};
+use crate::assemble::{Assembly, assemble};
+use crate::attach::{Follow, Progress};
 use crate::compile::{Macros, Program, Source};
-use crate::deadman::{Alarm, WINDOW, Watch};
+use crate::deadman::{Alarm, Finding, Overload, Signs, WINDOW, Watch};
 use crate::error::Error;
-use crate::hang::Progress;
 use crate::load::{Surroundings, env, load};
 use crate::machine::Machine;
 use crate::modules::{Came, Modules};
 use crate::options::{OptionError, Options};
+use crate::stop::Stopper;
+use notice::{events, lowered};
+
+pub use notice::Notice;
 
 /// What the session wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,52 +54,6 @@ pub enum Status {
     Working,
     /// Tracing is over (exit(), or the last target is gone): call [`Session::finish`].
     Done,
-}
-
-/// Something to tell the user, on standard error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// A fault, a drop or a failure, in DTrace's words.
-    Message(Message),
-    /// `buffer size lowered to 2m`; not to be shown under quietresize.
-    Lowered(String),
-    /// `pid 12 has exited`.
-    Target(String),
-    /// The session leaves the machine no time.
-    Unresponsive(Alarm),
-    /// How something is done, for those who want to know (`-v`).
-    Detail(String),
-    /// What is asked for and cannot be, though the session goes on without.
-    Without(String),
-    /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
-    Suppressed {
-        /// Whose: a program's, or a clock's probe.
-        program: String,
-        /// On which CPU, where that is known: of clocks.
-        cpu: Option<u32>,
-        /// How many at most.
-        count: u64,
-    },
-}
-
-impl std::fmt::Display for Notice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Notice::Message(m) => m.fmt(f),
-            Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) | Notice::Without(t) => f.write_str(t),
-            Notice::Unresponsive(alarm) => alarm.fmt(f),
-            Notice::Suppressed { program, cpu, count } => {
-                let firings = if *count == 1 { "firing" } else { "firings" };
-                let program = control::name_text(program);
-                match cpu {
-                    None => write!(f, "up to {count} {firings} of {program} suppressed by the kernel"),
-                    Some(cpu) => {
-                        write!(f, "{count} {firings} of {program} on CPU {cpu} suppressed by the kernel")
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// A running session.
@@ -119,6 +78,7 @@ pub struct Session<W: Output> {
     modules: Option<Modules>,
     /// Targets are held at their exit until their address maps are read.
     holds: bool,
+    interrupted: Interrupted,
 }
 
 struct Deadlines {
@@ -197,7 +157,8 @@ impl<W: Output> Session<W> {
         Session::start_telling(program, options, targets, out, &mut |_| true)
     }
 
-    /// As [`Session::start`]; `tell` hears how far it is where it takes long, and stops it by `false`.
+    /// As [`Session::start`]; `tell` is told how far it is, before the first program is attached and where it takes long after each
+    /// function, and stops it by `false`.
     pub fn start_telling(
         program: &Program,
         options: Options,
@@ -208,15 +169,16 @@ impl<W: Output> Session<W> {
         Session::start_interruptible(program, options, targets, out, tell, || false)
     }
 
-    /// As [`Session::start_telling`]; `interrupted` is asked, from now to the end of the session, while it waits for what it can
-    /// do without: true makes it go on at once. (That is names of addresses of processes: an address is a number then.)
+    /// As [`Session::start_telling`]; `interrupted` is asked, from now to the end of the session, while something takes long: true
+    /// stops an enabling, and makes a session not wait for what it can do without. (That is names of addresses of processes: an
+    /// address is a number then.)
     pub fn start_interruptible(
         program: &Program,
         options: Options,
         targets: Vec<proc::Target>,
         out: W,
         tell: &mut dyn FnMut(Progress) -> bool,
-        interrupted: impl Fn() -> bool + Send + 'static,
+        interrupted: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Session<W>, Error> {
         let cpus = bpf::sys::online_cpus();
         refusal::refuse(&options, program, &cpus)?;
@@ -225,21 +187,23 @@ impl<W: Output> Session<W> {
         let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
         let symbols = RefCell::default();
         let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
-        let mut machine = Machine::load(program, &assembly, &options, &around)?;
+        let interrupted: Interrupted = Arc::new(interrupted);
+        let stop = || if interrupted() { Err(Error::Interrupted) } else { Ok(()) };
+        let mut machine = Machine::load(program, &assembly, &options, &around, &mut || stop())?;
         let mut notices = lowered(machine.lowered());
         notices.extend(events(&assembly));
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
         let mut symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
         symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
-        symbols.processes.set_interrupted(Some(Box::new(interrupted)));
+        symbols.processes.set_interrupted(Some(interrupted.clone()));
         let symbols: Box<dyn Symbolizer> = match options.flag("noresolve") {
             true => Box::new(KernelSymbols(symbols)),
             false => Box::new(symbols),
         };
         let mut consumer = Consumer::new(out, Box::new(Text::default()), symbols, settings);
         introduce(&mut consumer, program, &assembly, Known::default())?;
-        machine.attach(tell)?;
+        machine.attach(&mut Follow { tell, interrupted: &*interrupted })?;
         notices.extend(machine.take_details().into_iter().map(Notice::Detail));
         machine.run_begin()?;
         if let Some(control) = machine.control() {
@@ -266,6 +230,7 @@ impl<W: Output> Session<W> {
             cpus,
             modules: None,
             holds: false,
+            interrupted,
         };
         session.await_modules();
         session.next = Deadlines {
@@ -317,7 +282,12 @@ impl<W: Output> Session<W> {
         // Making all this takes its time, in which what runs goes on recording.
         let running = self.machine.running();
         self.drain(false)?;
-        let loaded = load(Some(&running), &more, &assembly, &options, &around, &mut || self.drain(false))?;
+        let interrupted = self.interrupted.clone();
+        let mut between = || match interrupted() {
+            true => Err(Error::Interrupted),
+            false => self.drain(false),
+        };
+        let loaded = load(Some(&running), &more, &assembly, &options, &around, &mut between)?;
         self.notices.extend(lowered(loaded.lowered()));
         self.notices.extend(events(&assembly));
         let known = Known { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
@@ -328,7 +298,7 @@ impl<W: Output> Session<W> {
         let target = self.consumer.options_mut().target;
         *self.consumer.options_mut() = consumer_options(&self.options, target);
         self.await_modules();
-        let adopted = self.machine.adopt(loaded);
+        let adopted = self.machine.adopt(loaded, &*self.interrupted);
         self.notices.extend(self.machine.take_details().into_iter().map(Notice::Detail));
         adopted
     }
@@ -365,6 +335,8 @@ impl<W: Output> Session<W> {
         match self.enable_program(more, options) {
             Ok(()) => self.notices.push(Notice::Detail(came.tell(matched))),
             Err(error @ Error::Output(_)) => return Err(error),
+            // The session is about to end.
+            Err(Error::Interrupted) => {}
             // It ended meanwhile.
             Err(_) if self.machine.activity().0 != Activity::Active => {}
             Err(error) => self.without(&came, &error, &map),
@@ -445,10 +417,19 @@ impl<W: Output> Session<W> {
         self.notices.extend(alarm.map(Notice::Unresponsive));
     }
 
-    /// Looks after the machine, so late.
-    fn watch(&mut self, behind: Duration) {
+    /// Looks whether the session leaves the machine enough time.
+    fn watch(&mut self, behind: Duration, suppressed: u64) {
         let Some(watch) = &mut self.watch else { return };
-        let own = watch.look(self.machine.take_lag(), behind, self.cpus.len(), || self.machine.time_taken());
+        let signs = Signs { lag: self.machine.take_lag(), behind, suppressed };
+        let own = match watch.look(signs, self.cpus.len(), || self.machine.time_taken()) {
+            Some(Finding::Alarm(alarm)) => Some(alarm),
+            Some(Finding::Much(percent)) => {
+                let suppressed = self.suppressed.values().sum();
+                self.notices.push(Notice::Overload(Overload { percent, suppressed }));
+                None
+            }
+            None => None,
+        };
         if own.is_some()
             && !self.options.flag("destructive")
             && let Some(control) = self.machine.control()
@@ -458,8 +439,9 @@ impl<W: Output> Session<W> {
         self.heed(own);
     }
 
-    /// Tells of firings that the kernel suppressed since the last time.
-    fn tell_suppressed(&mut self) {
+    /// Tells of firings that the kernel suppressed since the last time, and gives their number.
+    fn tell_suppressed(&mut self) -> u64 {
+        let mut all = 0;
         // A program's counter can be read as long as there is the program; where it cannot, there is nothing to tell.
         let mut now: BTreeMap<String, u64> = BTreeMap::new();
         for (program, count) in self.machine.suppressed().unwrap_or_default() {
@@ -471,7 +453,9 @@ impl<W: Output> Session<W> {
             if count > 0 {
                 self.notices.push(Notice::Suppressed { program, cpu: None, count });
             }
+            all += count;
         }
+        all
     }
 
     /// Tells of firings of clocks that were due and that no program served since the last time.
@@ -484,8 +468,8 @@ impl<W: Output> Session<W> {
     fn status(&mut self, behind: Duration) -> Result<(), Error> {
         let drops = self.machine.drops();
         self.consumer.dropped(drops);
-        self.tell_suppressed();
-        self.watch(behind);
+        let suppressed = self.tell_suppressed();
+        self.watch(behind, suppressed);
         if self.machine.has_clocks() {
             let online = bpf::sys::online_cpus();
             if online != self.cpus {
@@ -540,6 +524,11 @@ impl<W: Output> Session<W> {
         self.consumer.newline().map_err(Error::Output)
     }
 
+    /// What stops the session from outside, such as a signal handler.
+    pub fn stopper(&self) -> Result<Stopper, Error> {
+        self.machine.map_control().map(Stopper::new)
+    }
+
     /// Changes an option while tracing.
     pub fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
         set_dynamic(&mut self.options, name, value)?;
@@ -559,6 +548,9 @@ impl<W: Output> Session<W> {
         }
         self.alive()?;
         self.heed(None);
+        if let Some(watch) = &mut self.watch {
+            watch.stop_measuring();
+        }
         self.note_exits();
         self.machine.settle()?;
         self.tell_suppressed();
@@ -588,37 +580,13 @@ impl<W: Output> Session<W> {
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Stopped);
         }
+        // Not before the output: while the kernel detaches from thousands of functions, each call of one of them is a breakpoint.
         match self.machine.detach() {
             0 => {}
             1 => self.notices.push(Notice::Detail("closing a link in the background".into())),
             n => self.notices.push(Notice::Detail(format!("closing {n} links in the background"))),
         }
     }
-}
-
-/// What probes by perf cost: each takes the kernel long to let go of.
-fn events(assembly: &Assembly) -> Option<Notice> {
-    let by_perf = |a: &&Assembled| matches!(a.unit.attach, Attach::Event { .. });
-    let each = assembly.units.iter().filter(by_perf).map(|a| detach_us(&a.unit.attach));
-    let (count, us) = each.fold((0, 0), |(n, sum), us| (n + 1, sum + us));
-    let (s, long) = (if count == 1 { "" } else { "s" }, us / 1000);
-    let text = || {
-        format!(
-            "{count} event{s} by perf, for arguments of their records: the kernel takes {long} ms to let go"
-        )
-    };
-    (count > 0).then(|| Notice::Detail(text()))
-}
-
-fn lowered(all: &[bpf::maps::Lowered]) -> Vec<Notice> {
-    let size = |bytes: u64| match bytes {
-        b if b != 0 && b % (1 << 30) == 0 => format!("{}g", b >> 30),
-        b if b != 0 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
-        b if b != 0 && b % (1 << 10) == 0 => format!("{}k", b >> 10),
-        b => format!("{b} bytes"),
-    };
-    let notice = |l: &bpf::maps::Lowered| Notice::Lowered(format!("{} lowered to {}", l.what, size(l.bytes)));
-    all.iter().map(notice).collect()
 }
 
 /// What a consumer has been told of already.

@@ -7,14 +7,22 @@ use bpf::sys::{Counter, Link, PerfEvent, ProbeSite, Prog, SysError};
 use crate::sites::AttachMethod;
 use crate::unit::Attach;
 
-/// Attaches a program. It stays attached until the links are dropped.
-pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
+/// Attaches a program; the links that are made, which hold it until they are dropped, are added to `links`, also where an error
+/// follows. `interrupted` is asked where it takes long: when it says yes, the error is EINTR.
+pub fn attach(
+    how: &Attach,
+    prog: &Prog,
+    links: &mut Vec<Link>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<(), SysError> {
     match how {
-        Attach::Run => Ok(Vec::new()),
-        Attach::TpBtf { .. } => Link::tracing(prog, 0).map(|l| vec![l]),
-        Attach::RawTp { name } => Link::raw_tracepoint(prog, name, 0).map(|l| vec![l]),
+        Attach::Run => {}
+        Attach::TpBtf { .. } => links.push(Link::tracing(prog, 0)?),
+        Attach::RawTp { name } => links.push(Link::raw_tracepoint(prog, name, 0)?),
         Attach::Clock { event, period, cpus, .. } => {
-            cpus.iter().map(|cpu| clock(prog, event, *period, *cpu)).collect()
+            for cpu in cpus {
+                links.push(clock(prog, event, *period, *cpu)?);
+            }
         }
         Attach::Functions { functions, on_return } => {
             let bad = || SysError::new("attach to a function with a NUL in its name", 22);
@@ -24,11 +32,14 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
                 .collect::<Result<_, _>>()
                 .map_err(|_| bad())?;
             let cookies: Vec<u64> = functions.iter().map(|(_, cookie)| *cookie).collect();
-            Link::kprobe_multi(prog, ProbeSite::Names(&names), &cookies, *on_return).map(|l| vec![l])
+            let names = ProbeSite::Names(&names);
+            links.push(Link::kprobe_multi(prog, names, &cookies, *on_return, interrupted)?);
         }
         Attach::Tracepoints(names) | Attach::EachTracepoint(names) => {
-            let mut links = Vec::with_capacity(names.len());
             for (cookie, name) in (0..).zip(names) {
+                if interrupted() {
+                    return Err(SysError::new("attach to tracepoints", EINTR));
+                }
                 match Link::raw_tracepoint(prog, name, cookie) {
                     Ok(link) => links.push(link),
                     // Its module was unloaded since the tracepoints were listed.
@@ -36,14 +47,14 @@ pub fn attach(how: &Attach, prog: &Prog) -> Result<Vec<Link>, SysError> {
                     Err(e) => return Err(e),
                 }
             }
-            Ok(links)
         }
-        Attach::Event { id, .. } => {
-            Link::perf_event(prog, PerfEvent::tracepoint(*id)?, 0).map(|link| vec![link])
+        Attach::Event { id, .. } => links.push(Link::perf_event(prog, PerfEvent::tracepoint(*id)?, 0)?),
+        Attach::Sites(sites) => {
+            crate::sites::attach(sites, prog, links, interrupted)?;
         }
-        Attach::Sites(sites) => crate::sites::attach(sites, prog).map(|made| made.links),
-        Attach::Custom(custom) => (custom.attach)(prog),
+        Attach::Custom(custom) => links.extend((custom.attach)(prog)?),
     }
+    Ok(())
 }
 
 /// About how many microseconds the kernel takes to detach. Measured; decides only whether detaching is reported as slow.
@@ -52,6 +63,7 @@ pub fn detach_us(how: &Attach) -> u64 {
         Attach::Sites(s) if s.method == AttachMethod::Multi => 60 * s.sites.len() as u64,
         Attach::Sites(s) => 1000 * s.method.cost_ms().1 * s.sites.len() as u64,
         Attach::Event { .. } => 75_000,
+        Attach::Tracepoints(names) | Attach::EachTracepoint(names) => 200 * names.len() as u64,
         _ => 0,
     }
 }
@@ -74,6 +86,9 @@ pub fn shares_tracepoints(how: &Attach) -> bool {
         Attach::Tracepoints(_) | Attach::EachTracepoint(_) | Attach::TpBtf { .. } | Attach::RawTp { .. }
     )
 }
+
+/// The user wants no more.
+const EINTR: i32 = 4;
 
 /// ENOENT.
 const NO_SUCH_TRACEPOINT: i32 = 2;

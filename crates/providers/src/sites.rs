@@ -62,19 +62,19 @@ pub struct Site {
     pub probe: Arc<ProbeDesc>,
 }
 
-/// The result of attaching to many functions.
-#[derive(Debug, Default)]
-pub struct AttachedSites {
-    /// The links that keep the program attached.
-    pub links: Vec<Link>,
-    /// Functions that the kernel refused, and why.
-    pub refused: Vec<(Arc<ProbeDesc>, SysError)>,
-}
+/// Functions that the kernel refused, and why.
+pub type Refused = Vec<(Arc<ProbeDesc>, SysError)>;
 
-/// Attaches a program to those of many functions that the kernel accepts. An error if it accepts none.
-pub fn attach(all: &Sites, prog: &Prog) -> Result<AttachedSites, SysError> {
-    let mut made = AttachedSites::default();
-    // If the kernel hides all addresses, it finds the functions by their names.
+/// Attaches a program to many functions: to those that the kernel takes. The links that are made are added to `links`, also where
+/// an error follows. It is an error where the kernel takes none, and EINTR where `interrupted` says yes meanwhile.
+pub fn attach(
+    all: &Sites,
+    prog: &Prog,
+    links: &mut Vec<Link>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Refused, SysError> {
+    let mut refused = Refused::new();
+    // Where the kernel hides all addresses, it finds the functions by their names.
     let hidden = all.sites.iter().all(|s| s.address == 0);
     let (mut sites, mut cookies) = (Vec::new(), Vec::new());
     for (cookie, site) in (0u64..).zip(&all.sites) {
@@ -82,15 +82,17 @@ pub fn attach(all: &Sites, prog: &Prog) -> Result<AttachedSites, SysError> {
             sites.push(site);
             cookies.push(cookie);
         } else {
-            made.refused.push((site.probe.clone(), SysError::new("find the function's address", ENOENT)));
+            refused.push((site.probe.clone(), SysError::new("find the function's address", ENOENT)));
         }
     }
-    divide((&sites, all.on_return), prog, &cookies, &mut made)?;
-    match (made.links.is_empty(), made.refused.pop()) {
+    let mut many = Many { on_return: all.on_return, prog, interrupted, links, refused };
+    many.divide(&sites, &cookies)?;
+    let Many { links, mut refused, .. } = many;
+    match (links.is_empty(), refused.pop()) {
         (true, Some((_, why))) => Err(why),
         (_, last) => {
-            made.refused.extend(last);
-            Ok(made)
+            refused.extend(last);
+            Ok(refused)
         }
     }
 }
@@ -106,45 +108,59 @@ pub fn kprobe(all: &Sites, cookie: usize, prog: &Prog) -> Result<Link, SysError>
     Link::perf_event(prog, event, cookie as u64)
 }
 
-/// Attaches to a range of functions. The kernel refuses the whole link if it refuses one function, so the range is halved until
-/// only the refused ones are left out.
-fn divide(
-    (sites, on_return): (&[&Site], bool),
-    prog: &Prog,
-    cookies: &[u64],
-    made: &mut AttachedSites,
-) -> Result<(), SysError> {
-    let link = if sites.iter().all(|s| s.address != 0) {
-        let addresses: Vec<u64> = sites.iter().map(|s| s.address).collect();
-        Link::kprobe_multi(prog, ProbeSite::Addresses(&addresses), cookies, on_return)
-    } else {
-        let names = sites.iter().map(|s| CString::new(&*s.probe.function)).collect::<Result<Vec<_>, _>>();
-        let names = names.map_err(|_| SysError::new("attach to a function with a NUL in its name", 22))?;
-        Link::kprobe_multi(prog, ProbeSite::Names(&names), cookies, on_return)
-    };
-    match link {
-        Ok(link) => made.links.push(link),
-        Err(e) if !concerns_one_function(e.errno) => return Err(e),
-        Err(e) => match sites {
-            [] => {}
-            [one] => made.refused.push((one.probe.clone(), e)),
-            _ => {
-                let middle = sites.len() / 2;
-                divide((&sites[..middle], on_return), prog, &cookies[..middle], made)?;
-                divide((&sites[middle..], on_return), prog, &cookies[middle..], made)?;
-            }
-        },
+/// Many functions that one program is attached to.
+struct Many<'a> {
+    on_return: bool,
+    prog: &'a Prog,
+    interrupted: &'a dyn Fn() -> bool,
+    links: &'a mut Vec<Link>,
+    refused: Refused,
+}
+
+impl Many<'_> {
+    /// One link refuses all where the kernel refuses one, so the range is halved until only these are left.
+    fn divide(&mut self, sites: &[&Site], cookies: &[u64]) -> Result<(), SysError> {
+        if (self.interrupted)() {
+            return Err(SysError::new("attach to the kernel's functions", EINTR));
+        }
+        let attach =
+            |places| Link::kprobe_multi(self.prog, places, cookies, self.on_return, self.interrupted);
+        let link = if sites.iter().all(|s| s.address != 0) {
+            let addresses: Vec<u64> = sites.iter().map(|s| s.address).collect();
+            attach(ProbeSite::Addresses(&addresses))
+        } else {
+            let names = sites.iter().map(|s| CString::new(&*s.probe.function)).collect::<Result<Vec<_>, _>>();
+            let names =
+                names.map_err(|_| SysError::new("attach to a function with a NUL in its name", EINVAL))?;
+            attach(ProbeSite::Names(&names))
+        };
+        match link {
+            Ok(link) => self.links.push(link),
+            Err(e) if !concerns_one_function(e.errno) => return Err(e),
+            Err(e) => match sites {
+                [] => {}
+                [one] => self.refused.push((one.probe.clone(), e)),
+                _ => {
+                    let middle = sites.len() / 2;
+                    self.divide(&sites[..middle], &cookies[..middle])?;
+                    self.divide(&sites[middle..], &cookies[middle..])?;
+                }
+            },
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 const ENOENT: i32 = 2;
+
+/// The user interrupted the enabling.
+const EINTR: i32 = 4;
+const EINVAL: i32 = 22;
 
 /// True if an error concerns one function and not the system: its module was unloaded, or it may not be traced, or not now.
 const fn concerns_one_function(errno: i32) -> bool {
     const ESRCH: i32 = 3;
     const EBUSY: i32 = 16;
-    const EINVAL: i32 = 22;
     const EILSEQ: i32 = 84;
     const EADDRNOTAVAIL: i32 = 99;
     matches!(errno, ENOENT | ESRCH | EBUSY | EINVAL | EILSEQ | EADDRNOTAVAIL)

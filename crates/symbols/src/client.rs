@@ -18,6 +18,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::entry;
@@ -47,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const MAX_PACKETS: usize = 1 << 18;
 
 /// Asked while waiting: true ends the wait.
-pub type Interrupted = Box<dyn Fn() -> bool + Send>;
+pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

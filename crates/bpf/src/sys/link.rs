@@ -4,12 +4,14 @@
 //! nothing attached. Closing can be slow (75–150 ms for each perf-event link), hence
 //! [`Link::into_fds`], which passes the descriptors to another process.
 
+use super::child::Maker;
 use super::map::info_by_fd;
 use super::{Cmd, PerfEvent, Prog, SysError, addr, bpf_fd, raw};
 use crate::sys::AttachType;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 /// An attachment, detached on drop.
 #[derive(Debug)]
@@ -215,22 +217,34 @@ impl Link {
         }
     }
 
-    /// Attaches to many kernel functions at once. `cookies` is empty or has one for each function.
-    /// By name, the call fails as a whole when one name is unknown. By address, the kernel accepts
-    /// only addresses of its own list.
+    /// Attaches to many kernel functions at once. `cookies` is empty or has one a place. By name
+    /// this fails as a whole when one name is unknown; by address the kernel takes only its own
+    /// list's addresses.
+    ///
+    /// For thousands of functions the system call takes the kernel seconds, and no signal ends it.
+    /// So it is made in a child process (`dtrace-attach`), which sends the link back; `interrupted`
+    /// is asked while we wait. When it says yes, the child is left behind, the error is EINTR, and
+    /// the child's link is closed when it has been made.
     pub fn kprobe_multi(
         prog: &Prog,
         sites: ProbeSite<'_>,
         cookies: &[u64],
         is_return: bool,
+        interrupted: &dyn Fn() -> bool,
     ) -> Result<Link, SysError> {
-        let pointers: Vec<u64>;
-        let (count, syms, addrs) = match sites {
+        // Copies, which outlive this call where a child is left behind.
+        let (places, names) = match sites {
             ProbeSite::Names(names) => {
-                pointers = names.iter().map(|n| n.as_ptr() as u64).collect();
-                (names.len(), addr(&pointers), 0)
+                let names = names.to_vec();
+                (names.iter().map(|n| n.as_ptr() as u64).collect(), names)
             }
-            ProbeSite::Addresses(a) => (a.len(), 0, addr(a)),
+            ProbeSite::Addresses(a) => (a.to_vec(), Vec::new()),
+        };
+        let lists: Lists = (places, cookies.to_vec(), names);
+        let count = lists.0.len();
+        let (syms, addrs) = match sites {
+            ProbeSite::Names(_) => (addr(&lists.0), 0),
+            ProbeSite::Addresses(_) => (0, addr(&lists.0)),
         };
         let place = format!("{count} kernel functions");
         if !cookies.is_empty() && cookies.len() != count {
@@ -243,11 +257,15 @@ impl Link {
             count: count as u32,
             syms,
             addrs,
-            cookies: addr(cookies),
+            cookies: addr(&lists.1),
             ..KprobeMultiAttr::default()
         };
-        // SAFETY: the pointers are to `count` names, addresses and cookies, which outlive the call.
-        let fd = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) };
+        let fd = match count > FEW {
+            true => create_in_child(prog, attr, lists, interrupted),
+            // SAFETY: `count` names, addresses and cookies stand at the addresses, and outlive the
+            // call.
+            false => unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) },
+        };
         Link::make(fd, prog, place).map_err(|e| {
             let unknown = e.errno == libc::EOPNOTSUPP;
             e.or_hint(|| unknown.then(|| "this kernel was built without CONFIG_FPROBE".into()))
@@ -310,6 +328,45 @@ impl AsFd for Link {
 impl AsRawFd for Link {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+/// So many functions are attached to in our own process: the kernel takes some 100 ms where it is
+/// slow.
+const FEW: usize = 200;
+
+/// How often it is asked whether the user has interrupted, where no signal says so.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Lists of functions and cookies that a child process may still read.
+type Lists = (Vec<u64>, Vec<u64>, Vec<CString>);
+
+/// `BPF_LINK_CREATE` in a child process.
+fn create_in_child(
+    prog: &Prog,
+    attr: KprobeMultiAttr,
+    lists: Lists,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<OwnedFd, i32> {
+    let mut kept = Box::new((attr, lists));
+    let arguments = [Cmd::LinkCreate as i64, &raw mut kept.0 as i64, size_of::<KprobeMultiAttr>() as i64];
+    // SAFETY: the attribute and its lists stay until there is a result, or for ever.
+    let maker = unsafe { Maker::begin(c"dtrace-attach", &[prog.as_raw_fd()], libc::SYS_bpf, arguments) };
+    let Some(maker) = maker else {
+        // SAFETY: the lists stand at the addresses, and outlive the call.
+        return unsafe { bpf_fd(Cmd::LinkCreate, &mut kept.0) };
+    };
+    loop {
+        let mut ready = libc::pollfd { fd: maker.result().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives across the call.
+        unsafe { libc::poll(&raw mut ready, 1, LOOK.as_millis() as i32) };
+        if ready.revents != 0 {
+            return maker.take();
+        }
+        if interrupted() {
+            std::mem::forget(kept);
+            return Err(libc::EINTR);
+        }
     }
 }
 

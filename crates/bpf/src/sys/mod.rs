@@ -11,6 +11,7 @@
 //! would be unused, and its 1–2 ms of feature probes at start would be most of our time budget.
 
 mod background_close;
+mod child;
 mod doorbell;
 mod error;
 mod fd_limit;
@@ -23,7 +24,7 @@ mod perf;
 mod prog;
 mod tracefs;
 
-pub use background_close::close_in_background;
+pub use background_close::{close_in_background, end_process};
 pub use doorbell::Doorbell;
 pub use error::{SysError, missing_privilege, out_of_files};
 pub use fd_limit::raise_fd_limit;

@@ -25,6 +25,7 @@ mod fbt;
 mod flow;
 mod frontend;
 mod ids;
+mod interrupts;
 mod kernel;
 mod leaves_nothing;
 mod long;
@@ -99,5 +100,6 @@ const GROUPS: &[&[Test]] = &[
     symbols::TESTS,
     surroundings::TESTS,
     restricted::TESTS,
+    interrupts::TESTS,
     leaves_nothing::TESTS,
 ];

@@ -1,6 +1,8 @@
 //! Our own process and children, through a real reader.
 
 use super::*;
+use std::sync::Arc;
+
 use crate::maps::MappedFile;
 
 #[unsafe(no_mangle)]
@@ -251,7 +253,7 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
         unsafe { libc::kill(p.reader.pid().unwrap() as i32, libc::SIGSTOP) };
     };
     stop(&p);
-    p.set_interrupted(Some(Box::new(|| true)));
+    p.set_interrupted(Some(Arc::new(|| true)));
     let begun = Instant::now();
     assert_eq!(p.name(me, 0, landmark()).symbol, None);
     let messages = p.take_messages();

@@ -1,7 +1,11 @@
-//! Hanging programs in, which for the kernel's functions can take long.
+//! Attaching programs, which for the kernel's functions can take long.
 //!
-//! Where the kernel attaches to its functions one by one, the user is told how far it is and how long it will still take, and
-//! can stop it: what is attached till then goes, in the background.
+//! Where the kernel attaches to its functions one by one, the user is told how far it is and how
+//! long it will still take. The user can stop any enabling: between two system calls, and during
+//! the one that attaches to all functions, which is made in a child process
+//! ([`bpf::sys::Link::kprobe_multi`]). One call for all functions takes 3 s in a guest; portions of
+//! it would take longer in sum, for each portion has the kernel patch its code and wait for all
+//! CPUs anew. What was attached until then is detached in the background.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +13,7 @@ use std::time::{Duration, Instant};
 use bpf::sys::{Link, Prog, SysError};
 use probes::ProbeDesc;
 use providers::Attach;
-use providers::sites::{self, AttachMethod, Sites};
+use providers::sites::{self, AttachMethod, Refused, Sites};
 use types::btf::KernelBtf;
 
 use crate::error::Error;
@@ -28,9 +32,10 @@ pub struct Progress {
 
 /// Puts programs into the order in which they are to be attached.
 ///
-/// Of programs at one function, the kernel runs that first which was attached last; at its return in the reverse order, as calls
-/// nest, or, where returns are hooked by the function graph, in the same. A script that sets a variable in a `syscall` probe and
-/// asks for it in `fbt`'s at the call's own function wants them to nest on both.
+/// Of programs at one function, the kernel runs that first which was attached last; at its return
+/// in the reverse order, as calls nest, or, where returns are hooked by the function graph, in the
+/// same. A script that sets a variable in a `syscall` probe and asks for it in `fbt`'s at the
+/// call's own function wants them to nest on both.
 pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
     let at_return = |a: &Attached| match &a.attach {
         Attach::Functions { on_return, .. } => *on_return,
@@ -47,44 +52,66 @@ pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
     }
 }
 
-/// Attaches programs; on failure those that were attached are detached again, for the links go. `tell` hears how far that is
-/// where it takes long, and says whether to go on.
+/// How an enabling tells of itself, and is stopped.
+pub(crate) struct Follow<'t> {
+    /// Is told how far it is; false stops it.
+    pub(crate) tell: &'t mut dyn FnMut(Progress) -> bool,
+    /// Asked while one step takes long: true stops it.
+    pub(crate) interrupted: &'t dyn Fn() -> bool,
+}
+
+/// Attaches programs. After an error, `all` holds what was attached until then.
 pub(crate) fn attach(
     all: &mut [Attached],
     details: &mut Vec<String>,
-    tell: &mut dyn FnMut(Progress) -> bool,
+    follow: &mut Follow<'_>,
 ) -> Result<(), Error> {
     let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
     bpf::sys::raise_fd_limit(descriptors as u64);
+    let functions =
+        all.iter().map(|a| if let Attach::Sites(s) = &a.attach { s.sites.len() } else { 0 }).sum();
+    // What has been loaded until here, a dying process frees at once.
+    if !(follow.tell)(Progress { done: 0, of: functions, left: Duration::ZERO }) {
+        return Err(Error::Interrupted);
+    }
     for a in all {
-        match a.attach.clone() {
-            Attach::Clock { cpus, .. } => {
-                for cpu in cpus {
-                    a.give_clock(cpu)?;
-                }
-            }
-            // What fires no clauses helps as far as the kernel lets it.
-            how if !a.fires => a.links = providers::attach::attach(&how, &a.prog).unwrap_or_default(),
-            Attach::Sites(sites) => {
-                let refused = match sites.method {
-                    AttachMethod::Multi => {
-                        let made = sites::attach(&sites, &a.prog)?;
-                        a.links = made.links;
-                        made.refused
-                    }
-                    AttachMethod::Fentry | AttachMethod::Modify => trampolines(a, &sites, tell)?,
-                    AttachMethod::Kprobe => kprobes(a, &sites, tell)?,
-                };
-                report(a, &sites, &refused, details);
-            }
-            how => a.links = providers::attach::attach(&how, &a.prog)?,
+        if (follow.interrupted)() {
+            return Err(Error::Interrupted);
         }
+        attach_one(a, details, follow).map_err(|e| match e {
+            Error::System(e) if e.errno == EINTR => Error::Interrupted,
+            other => other,
+        })?;
     }
     Ok(())
 }
 
-/// Functions that the kernel refused, and why.
-type Refused = Vec<(Arc<ProbeDesc>, SysError)>;
+/// A system call was interrupted because the user wants no more.
+const EINTR: i32 = 4;
+
+fn attach_one(a: &mut Attached, details: &mut Vec<String>, follow: &mut Follow<'_>) -> Result<(), Error> {
+    match a.attach.clone() {
+        Attach::Clock { cpus, .. } => {
+            for cpu in cpus {
+                a.give_clock(cpu)?;
+            }
+        }
+        // What fires no clauses helps as far as the kernel lets it.
+        how if !a.fires => {
+            let _ = providers::attach::attach(&how, &a.prog, &mut a.links, follow.interrupted);
+        }
+        Attach::Sites(sites) => {
+            let refused = match sites.method {
+                AttachMethod::Multi => sites::attach(&sites, &a.prog, &mut a.links, follow.interrupted)?,
+                AttachMethod::Fentry | AttachMethod::Modify => trampolines(a, &sites, follow.tell)?,
+                AttachMethod::Kprobe => kprobes(a, &sites, follow.tell)?,
+            };
+            report(a, &sites, &refused, details);
+        }
+        how => providers::attach::attach(&how, &a.prog, &mut a.links, follow.interrupted)?,
+    }
+    Ok(())
+}
 
 /// Counts functions, and tells of it.
 struct Steps<'t> {
@@ -106,7 +133,7 @@ impl<'t> Steps<'t> {
         let left = each * u32::try_from(self.of - self.done.min(self.of)).unwrap_or(u32::MAX);
         match (self.tell)(Progress { done: self.done, of: self.of, left }) {
             true => Ok(()),
-            false => Err(Error::Setting("could not enable tracing: interrupted".into())),
+            false => Err(Error::Interrupted),
         }
     }
 }
@@ -122,7 +149,7 @@ fn trampolines(
     let mut stopped = Ok(());
     let mut each = sites.sites.iter().enumerate();
     let (links, copies): (&mut Vec<Link>, &mut Vec<Prog>) = (&mut a.links, &mut a.copies);
-    let hang = |loaded: Result<Prog, Box<bpf::load::LoadError>>| {
+    let attach = |loaded: Result<Prog, Box<bpf::load::LoadError>>| {
         let Some((cookie, site)) = each.next() else { return false };
         let linked = loaded.map_err(|e| e.error).and_then(|prog| {
             let link = Link::tracing(&prog, cookie as u64)?;
@@ -138,7 +165,7 @@ fn trampolines(
         stopped = steps.step();
         stopped.is_ok()
     };
-    image.load_for(sites.sites.iter().map(|s| s.btf), hang).map_err(Error::Load)?;
+    image.load_for(sites.sites.iter().map(|s| s.btf), attach).map_err(Error::Load)?;
     stopped?;
     none_left(a, refused)
 }
