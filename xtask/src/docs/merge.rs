@@ -25,7 +25,11 @@ pub(crate) fn shaped(old: &[String], new: &str) -> Result<Vec<String>, String> {
         if place > at || out.last().is_none_or(|l| l != LEFT_OUT) {
             out.push(LEFT_OUT.into());
         }
-        at = (place + part.len()).min(from);
+        // A part that ends with a count, as stacks do, is shown up to its count.
+        let is_count = |l: &str| !l.trim().is_empty() && l.trim().bytes().all(|b| b.is_ascii_digit());
+        let counted = part.last().is_some_and(|l| is_count(l));
+        let end = (place..from).find(|i| is_count(&new[*i])).filter(|_| counted).map(|i| i + 1);
+        at = end.unwrap_or(place + part.len()).min(from);
         out.extend_from_slice(&new[place..at]);
     }
     if at < from || tail.is_empty() {
@@ -189,6 +193,10 @@ mod tests {
         let new = "CPU\n 0 -> a\n 0 <- b\n 0 <- getname\n 0 -> fd\n 0 -> more\n";
         assert_eq!(shaped(&old, new).unwrap(), lines("CPU\n[...]\n 0 <- getname\n 0 -> fd\n[...]"));
         assert!(shaped(&old, "CPU\n 0 -> a\n 0 -> b\n 0 -> c\n").is_err());
+        let old = lines("x\n[...]\n  open\n    a\n    b\n    5\n[...]\n  last\n  7");
+        let new = "x\n  1\n  2\n  open\n    a\n    c\n    b\n    17\n\n  more\n  1\n  last\n  9\n";
+        let shown = lines("x\n[...]\n  open\n    a\n    c\n    b\n    17\n[...]\n  last\n  9");
+        assert_eq!(shaped(&old, new).unwrap(), shown);
     }
 
     #[test]
