@@ -68,14 +68,14 @@ pub(crate) fn vfs(tools: &Tools) {
         println!("{}", rounds.line(&format!("floor, {means}")));
     }
     println!("{}\n{}", mine.line("dtrace"), peers.line("peer"));
-    let gone = |r: &Rounds| r.of(Session::until_gone);
-    let each = |r: &Rounds| r.0.iter().map(|s| figure(s.until_gone(), 0)).collect::<Vec<_>>().join(" ");
+    let unloaded = |r: &Rounds| r.of(Session::until_unloaded);
+    let each = |r: &Rounds| r.0.iter().map(|s| figure(s.until_unloaded(), 0)).collect::<Vec<_>>().join(" ");
     let best = floors.iter().filter(|r| !r.0.is_empty()).map(each).collect::<Vec<_>>().join("; ");
     println!("  each, enable + gone, ms: dtrace {}; floor {best}", each(&mine));
     for (rounds, means) in floors.iter().zip(means).filter(|(r, _)| !r.0.is_empty()) {
-        ratio(&format!("enable + gone, of the floor's ({means})"), gone(&mine) / gone(rounds), 1.3);
+        ratio(&format!("enable + gone, of the floor's ({means})"), unloaded(&mine) / unloaded(rounds), 1.3);
     }
-    ratio("enable + gone, of the peer's", gone(&mine) / gone(&peers), 1.0);
+    ratio("enable + gone, of the peer's", unloaded(&mine) / unloaded(&peers), 1.0);
     ratio("dtrace's own exit, s", mine.of(|s| s.exit) / 1e3, 1.0);
 }
 

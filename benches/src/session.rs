@@ -24,7 +24,7 @@ pub(crate) struct Session {
     /// From `exit()` to the end of the process.
     pub(crate) exit: f64,
     /// From `exit()` until the kernel has unloaded its last program.
-    pub(crate) gone: f64,
+    pub(crate) unloaded: f64,
     /// CPU time of the process until all probes were enabled, and after that. Other work on the
     /// machine has less effect on it.
     pub(crate) cpu: [f64; 2],
@@ -137,7 +137,7 @@ pub(crate) fn run(mut command: Command) -> Option<Session> {
     let ms = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
     session.enable = ms(started, on);
     session.exit = ms(off, ended);
-    session.gone = ms(off, monotonic_ns()).max(session.exit);
+    session.unloaded = ms(off, monotonic_ns()).max(session.exit);
     let cpu = |t: libc::timeval| t.tv_sec as f64 * 1e3 + t.tv_usec as f64 / 1e3;
     session.cpu[1] = cpu(usage.ru_utime) + cpu(usage.ru_stime) - session.cpu[0];
     session.peak_kb = usage.ru_maxrss as f64;
@@ -168,9 +168,9 @@ impl Rounds {
             "  {name:<24} {:>9} {:>8} {:>8} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
             figure(self.of(|s| s.enable), 0),
             figure(self.of(|s| s.exit), 0),
-            figure(self.of(|s| s.gone), 0),
+            figure(self.of(|s| s.unloaded), 0),
             figure(self.of(Session::until_exit), 0),
-            figure(self.of(Session::until_gone), 0),
+            figure(self.of(Session::until_unloaded), 0),
             figure(self.of(|s| s.cpu[0]), 0),
             figure(self.of(|s| s.cpu[1]), 0),
             figure(self.of(|s| s.peak_kb / 1024.0), 1),
@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// Enable plus the time until the last program was unloaded.
-    pub(crate) fn until_gone(&self) -> f64 {
-        self.enable + self.gone
+    pub(crate) fn until_unloaded(&self) -> f64 {
+        self.enable + self.unloaded
     }
 }

@@ -345,8 +345,8 @@ impl Checker<'_> {
         let mut all = Vec::with_capacity(descs.len());
         for desc in descs {
             if let Ok((pattern, mut probes)) = self.description(desc) {
-                if !probes.iter().all(|p| (self.sees)(program, p.id)) {
-                    probes = probes.iter().filter(|p| (self.sees)(program, p.id)).cloned().collect();
+                if !probes.iter().all(|p| (self.match_filter)(program, p.id)) {
+                    probes = probes.iter().filter(|p| (self.match_filter)(program, p.id)).cloned().collect();
                 }
                 let pattern = ClausePattern { span: desc.span, pattern };
                 all.push(DescriptionMatch { pattern, probes });

@@ -95,11 +95,11 @@ pub type MatchFilter<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
 pub fn check_more(
     programs: &[Program],
     first: usize,
-    sees: MatchFilter<'_>,
+    match_filter: MatchFilter<'_>,
     cx: &Context<'_>,
     sink: &mut Sink,
 ) -> Checked {
-    let mut checker = Checker::new(cx, sees, sink);
+    let mut checker = Checker::new(cx, match_filter, sink);
     for library in cx.libraries.parsed() {
         checker.library_pragmas(&library.program);
     }

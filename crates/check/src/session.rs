@@ -209,7 +209,7 @@ pub(crate) struct ClauseState {
 
 pub(crate) struct Checker<'a> {
     pub(crate) cx: &'a Context<'a>,
-    pub(crate) sees: MatchFilter<'a>,
+    pub(crate) match_filter: MatchFilter<'a>,
     pub(crate) types: &'a Types,
     pub(crate) sink: &'a mut Sink,
     pub(crate) strsize: u32,
@@ -250,13 +250,13 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(cx: &'a Context<'a>, sees: MatchFilter<'a>, sink: &'a mut Sink) -> Self {
+    pub(crate) fn new(cx: &'a Context<'a>, match_filter: MatchFilter<'a>, sink: &'a mut Sink) -> Self {
         let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
         cx.types.set_strsize(u64::from(strsize));
         let recovery = Recovery::new(sink);
         Self {
             cx,
-            sees,
+            match_filter,
             types: cx.types,
             sink,
             strsize,

@@ -38,7 +38,7 @@ const fn agg(name: Text, params: Text, a: Aggregating, usage: Text, help: Text) 
     row(name, "void", params, FunctionKind::Aggregating(a), usage, help)
 }
 
-const fn later_sub(name: Text, usage: Text, help: Text) -> FunctionRow {
+const fn unsupported_sub(name: Text, usage: Text, help: Text) -> FunctionRow {
     row(name, "int", "...", FunctionKind::UnsupportedSubroutine, usage, help)
 }
 
@@ -46,7 +46,7 @@ const fn sub_not_on_linux(name: Text, why: Text) -> FunctionRow {
     row(name, "void", "...", FunctionKind::SubroutineNotOnLinux(why), "...", why)
 }
 
-const fn later_act(name: Text, usage: Text, help: Text) -> FunctionRow {
+const fn unsupported_act(name: Text, usage: Text, help: Text) -> FunctionRow {
     row(name, "void", "...", FunctionKind::UnsupportedAction, usage, help)
 }
 
@@ -65,7 +65,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("chill", "void", "int", ActionKind::Chill, "ns", "hold the CPU for ns nanoseconds, at most half a second in each second"),
     call("cleanpath", "string", "string", "path", "the path without //, /./ and /x/../; symbolic links are not followed"),
     act("clear", "void", "...", ActionKind::Clear, "@a", "set the values of an aggregation to 0 and keep its keys"),
-    later_act("commit", "id", "keep the records of a speculation"),
+    unsupported_act("commit", "id", "keep the records of a speculation"),
     mem("copyin", "void *", "uintptr_t, size_t", MemoryCall::Copyin, "address, n", "copy n bytes of the process to scratch memory"),
     sub("copyinstr", "string", "uintptr_t, [size_t]", Subroutine::Copyinstr, "address[, n]", "string of the process, at most n characters"),
     mem("copyinto", "void", "uintptr_t, size_t, void *", MemoryCall::Copyinto, "address, n, to", "copy n bytes of the process to scratch memory that was taken before"),
@@ -79,7 +79,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub_not_on_linux("ddi_pathname", "Linux has no device tree of this kind: see the args of the io provider"),
     act("denormalize", "void", "...", ActionKind::Denormalize, "@a", "end the effect of normalize()"),
     call("dirname", "string", "string", "path", "the path without its last component"),
-    later_act("discard", "id", "drop the records of a speculation"),
+    unsupported_act("discard", "id", "drop the records of a speculation"),
     act("exit", "void", "int", ActionKind::Exit, "status", "end tracing; status is the exit status of dtrace"),
     act("freopen", "void", "@, ...", ActionKind::Freopen, "format, ...", "append the output to the named file; an empty name restores the first output"),
     act("ftruncate", "void", "", ActionKind::Ftruncate, "", "truncate the output where it is a file"),
@@ -135,8 +135,8 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("rw_read_held", "int", "...", Subroutine::Library, "lock", "1 where readers hold the lock"),
     sub("rw_write_held", "int", "...", Subroutine::Library, "lock", "1 where a writer holds the lock"),
     act("setopt", "void", "string, [string]", ActionKind::Setopt, "name[, value]", "set an option that may change while tracing"),
-    later_act("speculate", "id", "make the records of this clause part of a speculation"),
-    later_sub("speculation", "", "begin a speculation"),
+    unsupported_act("speculate", "id", "make the records of this clause part of a speculation"),
+    unsupported_sub("speculation", "", "begin a speculation"),
     act("stack", "stack", "...", ActionKind::Stack, "[frames]", "record the kernel stack"),
     agg("stddev", "@", Aggregating::Stddev, "x", "standard deviation"),
     act("stop", "void", "", ActionKind::Stop, "", "stop the process when it leaves the kernel; kill -CONT continues it"),
