@@ -104,7 +104,7 @@ pub struct Program {
 struct Sight {
     /// Those that were listed at the start, too.
     listed: bool,
-    /// Ids of those that came since.
+    /// Ids of the probes of modules that were loaded since.
     later: Range<u32>,
 }
 
@@ -241,7 +241,7 @@ impl Program {
         all
     }
 
-    /// As [`Program::and`], with the clauses that match probes which came with modules (by id) and so many of them as do: each
+    /// As [`Program::and`], with the clauses that match probes of modules that were loaded later (by id) and so many of them as do: each
     /// as if it had been written once more, for these alone. `None` where no description matches.
     pub(crate) fn with_later(
         &self,

@@ -66,7 +66,7 @@ fn directory(script: &str) -> OsString {
     }
 }
 
-/// The script after the preprocessor; an error says what went wrong.
+/// The script after the preprocessor; an error says why there is none.
 pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
     let named = options.text("cpppath");
     let program = control::name_text(&named);

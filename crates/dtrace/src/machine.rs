@@ -1,6 +1,6 @@
 //! The kernel side of a session: its maps, programs and links, and what is read out of them.
 //!
-//! Everything here hangs on file descriptors; dropping a [`Machine`] detaches and frees it all, and so does the death of
+//! File descriptors hold everything here; dropping a [`Machine`] detaches and frees it all, and so does the death of
 //! the process. Links are closed before programs and maps only so that nothing fires into a session that is being taken
 //! apart; the activity word already makes such a firing do nothing.
 
@@ -75,7 +75,7 @@ impl Attached {
         Attached { image: Some(image), ..Attached::new(prog, attach, true) }
     }
 
-    /// Gives a CPU its clock. One that helps goes without where the kernel refuses it, and so does all where the CPU went away
+    /// Gives a CPU its clock. One that helps goes without where the kernel refuses it, and so does all where the CPU went offline
     /// since somebody looked: [`Machine::follow_cpus`] sees to the rest.
     pub(crate) fn give_clock(&mut self, cpu: u32) -> Result<(), SysError> {
         let Attach::Clock { event, period, due, .. } = &self.attach else { return Ok(()) };
@@ -311,7 +311,7 @@ impl Machine {
         std::mem::take(&mut self.details)
     }
 
-    /// Gives clocks to CPUs that came, and moves the single ones from CPUs that went.
+    /// Gives clocks to CPUs that are now online, and moves the single ones from CPUs that are offline.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) -> Result<(), SysError> {
         for a in &mut self.attached {
             let Attach::Clock { single, .. } = a.attach else { continue };
@@ -490,7 +490,7 @@ impl Machine {
     }
 
     /// True when a snapshot may be taken now. Where grace periods take long (on a machine that has hardly any time left, half
-    /// a minute), one is awaited aside, and the session goes on with its work: `exit()` and interrupts are to be heard.
+    /// a minute), one is awaited aside, and the session goes on with its work: it must handle `exit()` and interrupts.
     pub(crate) fn ready_for_snapshot(&self) -> bool {
         let mut pending = self.pending.borrow_mut();
         if let Some(pending) = &*pending {
@@ -523,7 +523,7 @@ impl Machine {
         let Some(control) = self.control().filter(|_| !self.aggs.is_empty()) else { return Ok(()) };
         let failed = |e: SysError| io::Error::from_raw_os_error(e.errno);
         if let Some(pending) = self.pending.take() {
-            let gone = || io::Error::other("the thread that awaits a grace period is gone");
+            let gone = || io::Error::other("the thread that awaits a grace period has ended");
             let took = pending.grace.join().map_err(|_| gone())?.map_err(failed)?;
             self.slow.set(took >= SLOW);
             self.take_side(pending.side, sink);

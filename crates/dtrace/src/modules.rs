@@ -17,13 +17,13 @@ pub(crate) struct Modules {
     events: ModuleEvents,
     /// Those whose probes are known.
     known: BTreeSet<String>,
-    /// There is to be looked though nothing was heard: a module may have come while the session was made, or one was on its way
+    /// Look even without an event: a module may have been loaded while the session was made, or one was being loaded
     /// when last looked.
     again: bool,
 }
 
-/// What came.
-pub(crate) struct Came {
+/// Modules that were loaded since the last look.
+pub(crate) struct NewModules {
     /// Modules.
     pub(crate) modules: BTreeSet<String>,
     /// Ids of their probes, of providers that a description may mean.
@@ -50,8 +50,8 @@ impl Modules {
         self.events.as_fd().as_raw_fd()
     }
 
-    /// What came since the last call, if anything.
-    pub(crate) fn look(&mut self, program: &Program) -> Option<Came> {
+    /// The modules that were loaded since the last call, if any.
+    pub(crate) fn look(&mut self, program: &Program) -> Option<NewModules> {
         let heard = self.events.take();
         if !heard.any && !std::mem::take(&mut self.again) {
             return None;
@@ -73,11 +73,11 @@ impl Modules {
         self.known = live;
         let waiting = program.waiting();
         let probes = program.registry.modules_loaded(&came, &waiting.iter().collect::<Vec<_>>());
-        (!probes.is_empty()).then_some(Came { modules: came, probes })
+        (!probes.is_empty()).then_some(NewModules { modules: came, probes })
     }
 }
 
-impl Came {
+impl NewModules {
     /// What `-v` says when so many of the probes are enabled.
     pub(crate) fn tell(&self, matched: usize) -> String {
         let names: Vec<&str> = self.modules.iter().map(String::as_str).collect();

@@ -40,7 +40,7 @@ use crate::deadman::{Alarm, Finding, Overload, Signs, WINDOW, Watch};
 use crate::error::Error;
 use crate::load::{Surroundings, env, load};
 use crate::machine::Machine;
-use crate::modules::{Came, Modules};
+use crate::modules::{Modules, NewModules};
 use crate::options::{OptionError, Options};
 use crate::stop::Stopper;
 use notice::{events, lowered};
@@ -313,19 +313,19 @@ impl<W: Output> Session<W> {
         }
     }
 
-    /// Enables the probes of modules that came, for the clauses that wait for them. What goes wrong is said; the session goes on.
-    fn modules_came(&mut self) -> Result<(), Error> {
+    /// Enables the probes of modules that were loaded, for the clauses that wait for them. An error is reported, and the session goes on.
+    fn enable_new_modules(&mut self) -> Result<(), Error> {
         if self.machine.activity().0 != Activity::Active {
             return Ok(());
         }
-        let Some(came) = self.modules.as_mut().and_then(|m| m.look(&self.program)) else { return Ok(()) };
+        let Some(new) = self.modules.as_mut().and_then(|m| m.look(&self.program)) else { return Ok(()) };
         let options = self.options.clone();
         let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-        let more = match self.program.with_later(came.probes.clone(), &options, strings) {
+        let more = match self.program.with_later(new.probes.clone(), &options, strings) {
             Ok(Some(more)) => more,
             Ok(None) => return Ok(()),
             Err((map, error)) => {
-                self.without(&came, &error, &map);
+                self.without(&new, &error, &map);
                 return Ok(());
             }
         };
@@ -333,20 +333,20 @@ impl<W: Output> Session<W> {
         let first = self.program.titles.len();
         let matched: usize = (first..more.titles.len()).map(|n| more.matched(n)).sum();
         match self.enable_program(more, options) {
-            Ok(()) => self.notices.push(Notice::Detail(came.tell(matched))),
+            Ok(()) => self.notices.push(Notice::Detail(new.tell(matched))),
             Err(error @ Error::Output(_)) => return Err(error),
             // The session is about to end.
             Err(Error::Interrupted) => {}
             // It ended meanwhile.
             Err(_) if self.machine.activity().0 != Activity::Active => {}
-            Err(error) => self.without(&came, &error, &map),
+            Err(error) => self.without(&new, &error, &map),
         }
         Ok(())
     }
 
-    fn without(&mut self, came: &Came, error: &Error, map: &SourceMap) {
+    fn without(&mut self, new: &NewModules, error: &Error, map: &SourceMap) {
         let why = error.messages(map, self.options.flag("errtags")).join("\n");
-        self.notices.push(Notice::Without(came.failed(&why)));
+        self.notices.push(Notice::Without(new.failed(&why)));
     }
 
     fn every(&self, option: &str) -> Duration {
@@ -376,7 +376,7 @@ impl<W: Output> Session<W> {
             self.drain(false)?;
             self.next.switch = now + self.machine.drain_interval(self.every("switchrate"));
         }
-        self.modules_came()?;
+        self.enable_new_modules()?;
         if now >= self.next.aggregate {
             let ready = self.machine.ready_for_snapshot();
             if ready {

@@ -151,7 +151,7 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// A target that was never released is let go; a created one that never ran is killed, as the original does.
+    /// A target that was never released is released; a created one that never ran is killed, as the original does.
     fn drop(&mut self) {
         if self.held && self.created {
             // SAFETY: plain system call; the pid is our unreaped child, so it cannot have been reused.

@@ -117,7 +117,7 @@ struct Queue {
     arrived: Condvar,
     /// The thread's id; 0 before it has one.
     thread: AtomicI32,
-    /// When a target was let go last: whoever lets go is at work.
+    /// When a target was released last: whoever releases targets is at work.
     served: Mutex<Option<Instant>>,
 }
 
@@ -317,7 +317,7 @@ impl Thread {
     }
 
     /// Sees to it that a target does not wait at its exit for ever: whoever should let it go may be stuck. It may have many to
-    /// let go, so the time counts from the last one.
+    /// released, so the time counts from the last one.
     fn let_go_in(&mut self, pid: i32, limit: Duration) {
         let queue = Arc::downgrade(&self.queue);
         let begun = Instant::now();
@@ -409,7 +409,7 @@ impl Thread {
         }
         ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
         match tracee.stopped.take() {
-            // It was stopped before we came, and stays so until somebody continues it.
+            // It was stopped before it was seized, and stays so until somebody continues it.
             Some(_) => ptrace(libc::PTRACE_LISTEN, pid, 0),
             None => ptrace(libc::PTRACE_CONT, pid, 0),
         }

@@ -21,10 +21,10 @@ tests! {
     a_session_that_takes_most_of_the_time_says_so_early
 }
 
-/// The promise is 0.2 s natively and 3 s in a guest. Natively others load the machine while this
-/// runs.
+/// The promise is 0.2 s natively and 3 s in a guest. Others load the machine while this runs, and the
+/// CPUs of its guests are emulated by one thread: twice the guest's time.
 fn bound() -> Duration {
-    Duration::from_secs(if std::env::var_os("DTRACE_IN_VM").is_some() { 3 } else { 2 })
+    Duration::from_secs(if std::env::var_os("DTRACE_IN_VM").is_some() { 6 } else { 2 })
 }
 
 /// Sends signals, one after the other, and gives what the run left; it must end within the bound.
@@ -223,14 +223,11 @@ fn an_interrupt_ends_a_trace_of_the_stacks_of_all_functions() -> Verdict {
     if !crate::fbt::all_at_once() {
         return Skip("this kernel attaches to functions one by one".into());
     }
-    let script = "BEGIN { printf(\"begun\\n\"); } fbt:::entry { @[stack()] = count(); }";
-    let mut child = start(&["-q", "-o", "/dev/null", "-n", script, "-x", "aggsize=1m"]);
-    let begun = Instant::now();
-    // The output says nothing before the end; a tracer that is attached has the heartbeat's events
-    // and works.
-    while begun.elapsed() < Duration::from_secs(20) && child.try_wait().unwrap().is_none() {
-        wait(100);
-    }
+    // What there is to print takes its time, which is not the signal's.
+    let script = format!("{ENDS} fbt:::entry {{ @[stack()] = count(); }} END {{ trunc(@); }}");
+    let mut child = start(&["-qn", &script]);
+    printed(&mut child);
+    wait(2000);
     let o = end(child, &[libc::SIGTERM]).code(0);
     println!("         {}", o.err.lines().last().unwrap_or_default());
     helpers_end();

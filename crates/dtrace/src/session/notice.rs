@@ -57,7 +57,7 @@ impl std::fmt::Display for Notice {
     }
 }
 
-/// What probes by perf cost: each takes the kernel long to let go of.
+/// What probes by perf cost: the kernel takes long to detach each.
 pub(super) fn events(assembly: &Assembly) -> Option<Notice> {
     let by_perf = |a: &&Assembled| matches!(a.unit.attach, Attach::Event { .. });
     let each = assembly.units.iter().filter(by_perf).map(|a| detach_us(&a.unit.attach));
