@@ -1,10 +1,11 @@
-//! From code to a loaded program, and from a refusal back to the D text.
+//! Loading: from code to a loaded program, and from a verifier error back to the D text.
 //!
-//! A program goes to the kernel with its functions' types (so that global functions are verified once) and its source
-//! lines, in a BTF object of its own. The kernel numbers instructions in its log as we do, so the last one it named
-//! before giving up leads, through our own line table, to the text that made it: that is what a [`LoadError`] shows,
-//! with the end of the log. The `;` comments that the kernel prints from the same lines are for human readers only:
-//! their form changed twice.
+//! A program is loaded with the types of its functions (so that global functions are verified once)
+//! and its source lines, in a BTF object of its own. The kernel's log numbers instructions as we
+//! do. The last instruction that the log names leads through our own line table to the D text that
+//! caused it. A [`LoadError`] shows that text and the end of the log. The `;` comments that the
+//! kernel prints from the same lines are for human readers only, because their format changed
+//! twice.
 
 use crate::btf::{Builder, Linkage, TypeId};
 use crate::disasm;
@@ -26,20 +27,20 @@ pub struct Subprogram {
     pub name: String,
     /// Its first slot.
     pub start: u32,
-    /// Parameters, at most five (that of the first function is its context).
+    /// Parameters, at most five. The parameter of the first function is the context.
     pub params: Vec<Param>,
-    /// Verified on its own, once.
+    /// The function is verified on its own, once.
     pub global: bool,
 }
 
-/// Where code from a slot on comes from.
+/// The source of the code from a slot on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceLine {
     /// Name of the script.
     pub file: String,
-    /// From 1, as the user is shown it.
+    /// Line number from 1, as shown to the user.
     pub line: u64,
-    /// From 1.
+    /// Column from 1.
     pub column: u32,
     /// The whole line.
     pub text: String,
@@ -48,23 +49,23 @@ pub struct SourceLine {
 /// A program ready to load.
 #[derive(Clone, Debug)]
 pub struct ProgramImage {
-    /// For the kernel's lists and our messages.
+    /// The name in the kernel's lists and in our messages.
     pub name: String,
-    /// Its kind.
+    /// The program's kind.
     pub kind: ProgKind,
-    /// How it will be attached.
+    /// The attach type.
     pub attach: AttachType,
-    /// BTF id of what it will be attached to, for tracing programs; 0 otherwise.
+    /// BTF id of the attach target, for tracing programs, else 0.
     pub attach_btf_id: u32,
-    /// It may wait.
+    /// The program may sleep.
     pub sleepable: bool,
-    /// Its code; map references are already descriptors.
+    /// The code, with map references already replaced by descriptors.
     pub insns: Vec<Insn>,
     /// Slots whose immediate is the number of the copy.
     pub copies: Vec<u32>,
-    /// Its functions in order, the first at slot 0; empty when there is only one.
+    /// The functions in order, the first at slot 0. Empty when there is only one.
     pub funcs: Vec<Subprogram>,
-    /// Its lines in order of slots.
+    /// The source lines in order of slots.
     pub lines: Vec<(u32, SourceLine)>,
 }
 
@@ -84,7 +85,7 @@ impl ProgramImage {
         }
     }
 
-    /// Puts `fd` in place of the map reference at slot `at`; false when there is none.
+    /// Replaces the map reference at slot `at` by `fd`. False when there is none.
     #[must_use]
     pub fn relocate(&mut self, at: u32, fd: i32) -> bool {
         match self.insns.get_mut(at as usize) {
@@ -100,18 +101,19 @@ impl ProgramImage {
     pub fn source_of(&self, slot: u32) -> Option<&SourceLine> {
         let after = self.lines.partition_point(|(at, _)| *at <= slot);
         let (at, line) = self.lines.get(after.checked_sub(1)?)?;
-        // A line does not reach into the next function.
+        // A line ends at the next function.
         let crossed = self.funcs.iter().any(|f| f.start > *at && f.start <= slot);
         (!crossed).then_some(line)
     }
 
-    /// Loads it. With `log_level` above 0 the log is kept on success too.
+    /// Loads the program. With a `log_level` above 0 the log is returned on success too.
     pub fn load(&self, log_level: u32) -> Result<Loaded, Box<LoadError>> {
         let info = self.debug_info().map_err(|error| Box::new(LoadError::early(&self.name, error)))?;
         self.load_with(info.as_ref(), log_level)
     }
 
-    /// Loads so many copies, each of which knows its number, until `each` says no. Their debug information is made once.
+    /// Loads several copies, each of which knows its number, until `each` returns false. Their debug
+    /// information is created once.
     pub fn load_copies(
         mut self,
         count: u32,
@@ -132,7 +134,8 @@ impl ProgramImage {
         Ok(())
     }
 
-    /// Loads it once for each of these targets (BTF ids) until `each` says no. The debug information is made once.
+    /// Loads the program once for each of these targets (BTF ids) until `each` returns false. The
+    /// debug information is created once.
     pub fn load_for(
         &mut self,
         targets: impl Iterator<Item = u32>,
@@ -165,7 +168,7 @@ impl ProgramImage {
         }
     }
 
-    /// BTF, functions and lines in the kernel's form; `None` when there is nothing to say.
+    /// BTF, functions and lines in the kernel's format. `None` when there are none.
     fn debug_info(&self) -> Result<Option<DebugInfo>, SysError> {
         if self.funcs.is_empty() && self.lines.is_empty() {
             return Ok(None);
@@ -200,12 +203,13 @@ impl ProgramImage {
         Ok(Some(DebugInfo { btf: b.load()?, funcs, lines }))
     }
 
-    /// The kernel wants ascending slots, none in the middle of a wide instruction, and one at each function's start.
+    /// The kernel requires ascending slots, none in the middle of a wide instruction, and one at
+    /// each function's start.
     fn line_table(&self, b: &mut Builder, funcs: &[Subprogram]) -> Vec<LineInfo> {
         if self.lines.is_empty() {
             return Vec::new();
         }
-        // The kernel keeps the line in 22 bits and the column in 10.
+        // The kernel stores the line in 22 bits and the column in 10.
         const LINE_MAX: u32 = (1 << 22) - 1;
         const COLUMN_MAX: u32 = (1 << 10) - 1;
         let mut table: Vec<LineInfo> = Vec::with_capacity(self.lines.len() + funcs.len());
@@ -238,33 +242,34 @@ struct DebugInfo {
     lines: Vec<LineInfo>,
 }
 
-/// A program that the kernel took.
+/// A loaded program.
 #[derive(Debug)]
 pub struct Loaded {
-    /// It.
+    /// The program.
     pub prog: Prog,
-    /// The verifier's log, when one was asked for.
+    /// The verifier's log, when one was requested.
     pub log: String,
 }
 
-/// A program that the kernel refused: for the user a missing privilege or facility, else our bug.
+/// A program that failed to load. The cause is a missing privilege or facility, or else a bug of
+/// ours.
 #[derive(Clone, Debug)]
 pub struct LoadError {
-    /// The program.
+    /// The program's name.
     pub program: String,
-    /// The errno and the attempt.
+    /// The attempt and the errno.
     pub error: SysError,
-    /// The D text of the instruction the verifier stopped at.
+    /// The D text of the instruction at which the verifier stopped.
     pub source: Option<SourceLine>,
     /// That instruction: its slot and text.
     pub insn: Option<(u32, String)>,
-    /// The verifier's reason: its last line but the statistics.
+    /// The verifier's reason: the last line before the statistics.
     pub reason: Option<String>,
     /// The whole log.
     pub log: String,
 }
 
-/// Lines of the log that an error shows.
+/// Number of log lines that an error shows.
 const TAIL: usize = 12;
 
 impl LoadError {
@@ -297,19 +302,20 @@ impl LoadError {
         self.log.lines().skip(count.saturating_sub(TAIL))
     }
 
-    /// True when the program may be right, but is more than the verifier walks through.
+    /// True when the program exceeds the number of instructions that the verifier processes.
     pub fn is_too_complex(&self) -> bool {
         let limits = ["program is too large", "jumps is too complex", "too many states"];
         self.reason.as_deref().is_some_and(|r| limits.iter().any(|l| r.contains(l)))
     }
 
-    /// True when the verifier saw the program and rejected it: our bug, or a limit of the kernel.
+    /// True when the verifier checked the program and rejected it, because of a bug of ours or a
+    /// limit of the kernel.
     pub fn is_rejection(&self) -> bool {
         !self.log.is_empty() && !self.is_locked_down()
     }
 
-    /// True when the program reads kernel memory and the kernel is locked down against that (confidentiality): the
-    /// verifier then knows no such helper.
+    /// True when the program reads kernel memory and the kernel is locked down (confidentiality).
+    /// The verifier then does not know the helpers.
     pub fn is_locked_down(&self) -> bool {
         let unknown = |r: &String| r.contains("cannot use helper") || r.contains("unknown func");
         self.reason.as_ref().is_some_and(|r| unknown(r) && r.contains("bpf_probe_read_kernel"))
@@ -357,7 +363,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// The slot of the last instruction that the log names: `12: (79) r1 = ...`.
+/// The slot of the last instruction that the log names, as in `12: (79) r1 = ...`.
 fn last_slot(log: &str) -> Option<u32> {
     log.lines().rev().find_map(|line| {
         let (number, rest) = line.split_once(": (")?;

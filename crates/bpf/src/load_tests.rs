@@ -1,4 +1,4 @@
-//! Loading against the kernel that runs the test.
+//! Tests of loading, on the running kernel.
 
 use super::*;
 use crate::insn::{Alu, Helper, Reg, Size};
@@ -7,7 +7,7 @@ fn line(n: u32, text: &str) -> SourceLine {
     SourceLine { file: "x.d".into(), line: n.into(), column: 2, text: text.into() }
 }
 
-/// A program whose second line reads through a number.
+/// A program whose second line dereferences a number.
 fn bad() -> ProgramImage {
     let mut p = ProgramImage::new(
         "bad",
@@ -19,10 +19,10 @@ fn bad() -> ProgramImage {
 }
 
 #[test]
-fn a_refusal_names_the_source_line() {
+fn a_rejected_program_names_the_source_line() {
     let e = bad().load(0).expect_err("the verifier must refuse this");
     if e.error.is_permission() && !e.is_rejection() {
-        println!("skipped: a_refusal_names_the_source_line: {e}");
+        println!("skipped: a_rejected_program_names_the_source_line: {e}");
         return;
     }
     assert_eq!(e.source, Some(line(2, "\ty = *x;")), "{e}\n{}", e.log);
@@ -34,7 +34,7 @@ fn a_refusal_names_the_source_line() {
 }
 
 #[test]
-fn the_last_instruction_is_found_in_a_log() {
+fn the_last_instruction_of_a_log_is_found() {
     let log = "0: R1=ctx() R10=fp0\n; x = 8;\n0: (b7) r1 = 8   ; R1=8\n12: (79) r0 = *(u64 *)(r1 +0)\n\
                R1 invalid mem access 'scalar'\nprocessed 2 insns (limit 1000000)\n";
     assert_eq!(last_slot(log), Some(12));
@@ -47,7 +47,7 @@ fn the_last_instruction_is_found_in_a_log() {
 
 #[test]
 fn global_functions_and_callbacks_load_and_run() {
-    // main: r0 = add_32(loop(10, callback, stack, 0)). The callback only says "go on".
+    // main: r0 = add_32(loop(10, callback, stack, 0)). The callback only returns "continue".
     const CALLBACK: u32 = 11;
     const ADD_32: u32 = 13;
     let mut insns = vec![Insn::st(Size::B8, Reg::R10, -8, 0), Insn::mov64_imm(Reg::R1, 10)];
@@ -73,7 +73,7 @@ fn global_functions_and_callbacks_load_and_run() {
     p.funcs =
         vec![f("main:entry", 0, 1, true), f("callback", CALLBACK, 2, false), f("add_32", ADD_32, 1, true)];
     p.lines = vec![(0, line(1, "main")), (ADD_32, line(3, "function"))];
-    // Level 2, because level 1 forgets what went well (6.1).
+    // Level 2, because at level 1 kernel 6.1 drops the messages of paths that verified.
     match p.load(2) {
         Ok(loaded) => {
             assert_eq!(loaded.prog.test_run(&[], None).expect("test run"), 42);
@@ -85,8 +85,8 @@ fn global_functions_and_callbacks_load_and_run() {
 }
 
 #[test]
-fn a_long_log_is_collected_whole() {
-    // Thousands of instructions before the fault: more than the first buffer holds.
+fn a_log_longer_than_the_first_buffer_is_complete() {
+    // Thousands of instructions before the error, so that the log exceeds the first buffer.
     let mut p = bad();
     let mut insns = vec![Insn::mov64_imm(Reg::R2, 1); 20_000];
     insns.append(&mut p.insns);
@@ -94,7 +94,7 @@ fn a_long_log_is_collected_whole() {
     p.lines = vec![(0, line(1, "filler")), (20_001, line(2, "fault"))];
     let e = p.load(0).expect_err("the verifier must refuse this");
     if e.error.is_permission() && !e.is_rejection() {
-        println!("skipped: a_long_log_is_collected_whole: {e}");
+        println!("skipped: a_log_longer_than_the_first_buffer_is_complete: {e}");
         return;
     }
     assert_eq!(e.source.as_ref().map(|s| s.line), Some(2), "{e}");
@@ -102,7 +102,7 @@ fn a_long_log_is_collected_whole() {
 }
 
 #[test]
-fn what_tires_the_verifier_is_refused_by_its_limit_and_without_its_steps() {
+fn a_program_that_is_too_complex_is_rejected_with_the_limit_and_a_short_log() {
     if std::env::var_os("DTRACE_IN_VM").is_some() {
         println!("skipped: what_tires_the_verifier: an emulated CPU takes a minute over it");
         return;

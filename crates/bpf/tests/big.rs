@@ -1,5 +1,5 @@
-//! Programs at the kernel's limits: many clauses and long ones. They must load on every kernel and do what the interpreter
-//! does, or be refused by the name of a limit.
+//! Programs at the kernel's limits: many clauses, and long ones. They must load on every kernel and
+//! give the interpreter's results, or be rejected with the name of a limit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -82,7 +82,7 @@ b2:
     .unwrap();
 }
 
-/// A clause of `n` statements.
+/// Writes a clause of `n` statements.
 fn long(out: &mut String, n: usize) {
     writeln!(
         out,
@@ -109,7 +109,7 @@ fn long(out: &mut String, n: usize) {
 /// Memory of this process with a string in it.
 const TEXT: &std::ffi::CStr = c"a file name or the like";
 
-/// Fires the program and the interpreter, and compares what adds up.
+/// Fires the program and the interpreter, and compares their sums.
 fn run_and_compare(setup: Setup, firings: &[[u64; 10]]) -> Run {
     let module = setup.module.clone();
     let mut state = State::new(&module);
@@ -173,14 +173,14 @@ impl World for Text {
     }
 }
 
-/// `arg0`, the text, and the probe.
+/// Arguments: `arg0`, the address of the text, and the probe.
 fn args(first: u64, probe: u64) -> [u64; 10] {
     let mut args = [0; 10];
     (args[0], args[1], args[9]) = (first, TEXT.as_ptr() as u64, probe);
     args
 }
 
-/// How many clauses or statements there are: 200, or `ROUNDS` of them where the CPU is an emulated one.
+/// Number of clauses or statements: 200, or `ROUNDS` on an emulated CPU.
 fn many() -> usize {
     std::env::var("ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(200)
 }
@@ -194,7 +194,7 @@ fn clauses() -> Setup {
 }
 
 #[test]
-fn two_hundred_clauses_on_one_probe() {
+fn two_hundred_clauses_on_one_probe_match_the_interpreter() {
     if !privileged("two hundred clauses") {
         return;
     }
@@ -206,7 +206,7 @@ fn two_hundred_clauses_on_one_probe() {
 }
 
 #[test]
-fn two_hundred_clauses_each_for_a_probe_of_its_own() {
+fn two_hundred_clauses_on_separate_probes_match_the_interpreter() {
     if !privileged("two hundred probes") {
         return;
     }
@@ -222,7 +222,7 @@ fn two_hundred_clauses_each_for_a_probe_of_its_own() {
 }
 
 #[test]
-fn a_clause_of_two_hundred_statements() {
+fn a_clause_of_two_hundred_statements_matches_the_interpreter() {
     if !privileged("two hundred statements") {
         return;
     }
@@ -233,7 +233,8 @@ fn a_clause_of_two_hundred_statements() {
     println!("{} instructions; {}", run.compiled.code.insns.len(), run.log.lines().last().unwrap_or(""));
 }
 
-/// Strings of `size` bytes in all places: variables of all kinds, arrays, keys of eight, records.
+/// Uses strings of `size` bytes everywhere: variables of every scope, arrays, keys of eight,
+/// records.
 fn huge(size: usize) -> Setup {
     let columns: Vec<String> = (0..8).map(|i| format!("{}:str({size})", i * size)).collect();
     let eight = |key: &str| format!("v{key}, ").repeat(8).trim_end_matches(", ").to_owned();
@@ -304,7 +305,8 @@ b0:
         third = 8 + 2 * size,
         eight = eight("5"),
     );
-    // Kernels that take a task's memory without waiting (7.2) have no more than 8 KiB for it: all else is a counted drop.
+    // Kernels that allocate task storage without sleeping (7.2) have at most 8 KiB for it. More is
+    // a counted drop.
     let text = if size > 5000 { text.replace("self \"t\" str", "global \"t\" str") } else { text };
     let mut setup = setup(&text);
     setup.options = Options { bufsize: 1 << 20, aggsize: 4 << 20, dynvarsize: 4 << 20 };
@@ -312,7 +314,7 @@ b0:
 }
 
 #[test]
-fn strings_of_many_kilobytes_in_all_places() {
+fn strings_of_many_kilobytes_match_the_interpreter() {
     if !privileged("strings of many kilobytes") {
         return;
     }
@@ -331,7 +333,7 @@ fn strings_of_many_kilobytes_in_all_places() {
 }
 
 #[test]
-fn a_clause_of_two_thousand_statements_is_cut_into_functions() {
+fn a_clause_of_two_thousand_statements_is_split_into_functions() {
     if !privileged("two thousand statements") {
         return;
     }
@@ -347,7 +349,7 @@ fn a_clause_of_two_thousand_statements_is_cut_into_functions() {
 }
 
 #[test]
-fn more_than_a_program_can_have_is_refused_by_that_limit() {
+fn a_program_beyond_a_limit_is_rejected_with_the_limit() {
     if std::env::var_os("DTRACE_IN_VM").is_some() {
         println!("skipped: more than a program can have: asks nothing of the kernel");
         return;

@@ -1,11 +1,13 @@
-//! The back end against its oracle: random modules, run by the interpreter and, through `BPF_PROG_TEST_RUN`, by the
-//! kernel that runs the test, must leave the same records, faults, variables, aggregations and drops.
+//! Differential tests of the back end against its oracle. Random modules are run by the interpreter
+//! and, through `BPF_PROG_TEST_RUN`, by the running kernel. Both must leave the same records,
+//! faults, variables, aggregations and drops.
 //!
-//! What is random beside the module is in [`Variant`]: how many probes the program serves and which clause is for
-//! which of them, clauses of ERROR, whether the program is divided into functions, whether `exit()` stops what stands behind it, whether the kernel's types are used,
-//! whether the module went through the optimizer.
+//! [`Variant`] contains the random choices beside the module: the number of probes of the program,
+//! the probes of each clause, the clauses of ERROR, whether the program is divided into functions,
+//! whether `exit()` stops the clauses behind it, whether the kernel's types are used, and whether
+//! the module was optimized.
 //!
-//! `SEED=n` runs one seed; `ROUNDS=n` more or fewer of them, from `START=n`.
+//! `SEED=n` runs one seed. `ROUNDS=n` sets the number of seeds, from `START=n`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -18,7 +20,7 @@ use plane::control::{Activity, DropKind};
 use session::oracle::{MEMORY, Same, check, memory, records};
 use session::{Run, Setup, pin, privileged, rounds, show, target};
 
-/// What a seed decides beside its module.
+/// The choices of a seed beside its module.
 struct Variant {
     probes: u32,
     sets: Vec<ProbeSet>,
@@ -39,7 +41,7 @@ impl Variant {
             _ => ProbeSet::All,
         };
         let sets = (0..clauses).map(|_| set()).collect();
-        // One of the others may be ERROR's too, if only in this test.
+        // Another clause may belong to ERROR too. Only this test does that.
         let error = if clauses > 1 && rng.one_in(3) { vec![clauses - 1] } else { Vec::new() };
         Variant {
             probes,
@@ -74,18 +76,19 @@ fn compare(seed: u64, config: &Config) {
 }
 
 fn compare_divided(seed: u64, config: &Config, division: Option<Divide>) {
-    // Seen when the test fails.
+    // Printed when the test fails.
     println!("seed {seed}");
-    // The kernel may have no memory at hand for a thread's first variable, which is a counted drop. Not twice.
+    // The kernel may have no memory for a thread's first variable, which is a counted drop. That
+    // may happen once.
     if !compared(seed, config, division, true) {
         compared(seed, config, division, false);
     }
 }
 
-/// How programs are divided, where it is not left to the seed.
+/// Chooses how programs are divided, instead of the seed.
 type Divide = fn(&mut Rng, &Module) -> Division;
 
-/// False when the thread's variables could not be made, if that is allowed.
+/// False when the thread's variables could not be created, where that is allowed.
 fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool) -> bool {
     let mut module = generate::module(seed, config);
     let mut rng = Rng::new(seed ^ 0x5555);
@@ -96,7 +99,7 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
     if variant.optimize {
         dif::opt::optimize(&mut module);
     }
-    // SAFETY: names this thread.
+    // SAFETY: sets the name of this thread.
     unsafe { libc::prctl(libc::PR_SET_NAME, variant.comm.as_ptr()) };
     let memory = memory();
     let setup = variant.setup(&module);
@@ -118,7 +121,7 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
         let mut args: [u64; 10] = std::array::from_fn(|_| rng.int() as u64);
         let mut probe = 0;
         if variant.probes > 1 {
-            // Now and then one that is none of the program's.
+            // Some firings are of no probe of the program.
             args[9] = rng.below(variant.probes as usize + 1) as u64;
             probe = args[9] as u32;
         }
@@ -151,7 +154,7 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
 }
 
 #[test]
-fn integers_compute_what_the_interpreter_computes() {
+fn integer_arithmetic_matches_the_interpreter() {
     if !privileged("integers") {
         return;
     }
@@ -191,7 +194,7 @@ fn whole() -> Config {
 }
 
 #[test]
-fn subroutines_give_what_the_interpreter_gives() {
+fn subroutines_match_the_interpreter() {
     if !privileged("subroutines") {
         return;
     }
@@ -205,7 +208,7 @@ fn subroutines_give_what_the_interpreter_gives() {
 }
 
 #[test]
-fn variables_strings_and_aggregations_end_as_the_interpreter_leaves_them() {
+fn variables_strings_and_aggregations_match_the_interpreter() {
     if !privileged("whole") {
         return;
     }
@@ -217,7 +220,7 @@ fn variables_strings_and_aggregations_end_as_the_interpreter_leaves_them() {
 }
 
 #[test]
-fn objects_pointers_and_scratch_memory_are_what_the_interpreter_makes_of_them() {
+fn objects_pointers_and_scratch_memory_match_the_interpreter() {
     if !privileged("objects") {
         return;
     }
@@ -228,15 +231,15 @@ fn objects_pointers_and_scratch_memory_are_what_the_interpreter_makes_of_them() 
     }
 }
 
-/// Pieces as short as there can be functions.
-fn in_pieces(rng: &mut Rng, module: &Module) -> Division {
+/// Segments of the smallest possible size.
+fn in_small_segments(rng: &mut Rng, module: &Module) -> Division {
     let operations: usize =
         module.clauses.iter().flat_map(|c| &c.func.blocks).map(|b| b.insts.len() + 1).sum();
     Division { whole: 0, part: 1 + operations / 100 + rng.below(30) }
 }
 
 #[test]
-fn long_clauses_in_pieces_end_as_the_interpreter_leaves_them() {
+fn split_clauses_leave_the_state_that_the_interpreter_leaves() {
     if !privileged("pieces") {
         return;
     }
@@ -245,6 +248,6 @@ fn long_clauses_in_pieces_end_as_the_interpreter_leaves_them() {
         let strsize = [32, 16, 64][seed as usize % 3];
         let objects = seed % 2 == 1;
         let config = Config { strsize, objects, statements: 9, clauses: 2, ..whole() };
-        compare_divided(seed, &config, Some(in_pieces));
+        compare_divided(seed, &config, Some(in_small_segments));
     }
 }

@@ -1,16 +1,17 @@
-//! DIF text to eBPF: `tests/golden/*.dif` to `*.bpf`. `UPDATE_GOLDEN=1` rewrites the answers.
+//! DIF text to eBPF: `tests/golden/*.dif` to `*.bpf`. `UPDATE_GOLDEN=1` rewrites the expected
+//! files.
 //!
-//! Nothing of the machine's kernel is in them: offsets come from the kernel in miniature of `types::btf::synth`, and what
-//! the kernel can do is said by the source. Its first lines are comments; those that begin with `;!` say what is around the
-//! clauses:
+//! The expected files do not depend on the running kernel. Offsets come from the synthetic kernel
+//! of `types::btf::synth`, and the source says what the kernel supports. Comments at the start of
+//! the source that begin with `;!` describe the program around the clauses:
 //!
 //! ```text
-//! ;! error clause_1       that clause is ERROR's
-//! ;! probes 70            the program serves so many, found out at run time; without it, one
-//! ;! for clause_0 3 5     the clause is for these of them
+//! ;! error clause_1       the clause belongs to ERROR
+//! ;! probes 70            the program serves so many probes, selected at run time; default one
+//! ;! for clause_0 3 5     the clause runs for these probes
 //! ;! untyped              no BTF for tasks
 //! ;! namespace            the tracer is in a pid namespace of its own
-//! ;! divide 10            clauses are put into functions of about so many operations
+//! ;! divide 10            clauses are placed in functions of about so many operations
 //! ;! levels 3             self-> has so many context levels
 //! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -33,7 +34,7 @@ fn synthetic() -> Target {
         flags: offset("flags"),
     };
     let wall_offset = 1_700_000_000_000_000_000;
-    // The kernel in miniature has no account of time.
+    // The synthetic kernel has no CPU-time account.
     let runtime = Some(64);
     let task_numbers = [(64, 4), (68, 4)].into();
     Target { task: Some(task), task_btf: true, task_numbers, runtime, wall_offset, ..Target::default() }
@@ -77,7 +78,7 @@ fn compiled(text: &str) -> String {
 }
 
 #[test]
-fn golden() {
+fn each_module_compiles_to_its_expected_code() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     testing::golden::compare(&dir, "dif", "bpf", |_, text| compiled(text));
 }

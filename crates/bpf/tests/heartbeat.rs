@@ -1,4 +1,4 @@
-//! The heartbeat in the kernel does what [`plane::deadman::HeartbeatState::beat`] says.
+//! The heartbeat program decides like the model [`plane::deadman::HeartbeatState::beat`].
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -13,7 +13,7 @@ use plane::control::{
 use plane::deadman::{HeartbeatState, Limits, Reason};
 use session::{Run, Setup, pin, privileged};
 
-/// A second in this test: a guest has not run for as long as the real limits.
+/// A second in this test. A guest may not have run for as long as the real limits.
 const S: u64 = 10_000_000;
 const LIMITS: Limits = Limits { interval: S, late: 10 * S, silent: 30 * S };
 
@@ -29,7 +29,8 @@ fn program(run: &Run, limits: Limits, kills: bool) -> Prog {
     image.load(0).unwrap_or_else(|e| panic!("{e}")).prog
 }
 
-/// A beat in the kernel and one by the model, from the same state; both must come out alike.
+/// Runs one heartbeat in the kernel and one in the model, from the same state. Both must leave the
+/// same state.
 fn beat(
     run: &Run,
     prog: &Prog,
@@ -75,7 +76,7 @@ fn beat(
 }
 
 #[test]
-fn the_kernel_decides_as_the_model() {
+fn the_kernels_heartbeat_decides_like_the_model() {
     if !privileged("heartbeat") {
         return;
     }
@@ -97,7 +98,7 @@ fn the_kernel_decides_as_the_model() {
                     }
                 }
             }
-            // A clock behind that of the beat before.
+            // The clock is behind that of the previous heartbeat.
             let last = monotonic_ns() + 3600 * S;
             beat(&run, &prog, limits, kills, HeartbeatState { last, ..HeartbeatState::default() }, 1);
         }
@@ -106,7 +107,7 @@ fn the_kernel_decides_as_the_model() {
 }
 
 #[test]
-fn it_watches_only_while_a_session_works() {
+fn heartbeats_do_nothing_unless_the_session_is_active() {
     if !privileged("heartbeat") {
         return;
     }

@@ -1,6 +1,6 @@
-//! The system-call layer against the kernel that runs the test.
+//! The system call layer on the running kernel.
 //!
-//! Every test builds its programs by hand from instructions, so a failure here is a failure of this layer.
+//! Every test writes its programs as instructions, so a failure here is a failure of this layer.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use types::btf::{BtfKind, KernelBtf};
 
-/// Ends the test, with a line that says why, when the kernel lacks a facility.
+/// Ends the test with a message when the kernel lacks a facility.
 macro_rules! need {
     ($facility:ident) => {
         if let Some(reason) = Features::running().why_not(Facility::$facility) {
@@ -80,7 +80,7 @@ fn load(kind: ProgKind, attach: AttachType, insns: &[Insn]) -> Prog {
 }
 
 #[test]
-fn a_hash_keeps_and_lists_what_is_put_in() {
+fn a_hash_stores_and_lists_its_elements() {
     need!(MmapArray);
     let m = Map::create(&MapSpec::hash("h", 8, 16, 1000)).unwrap();
     for i in 0..700u64 {
@@ -103,7 +103,7 @@ fn a_hash_keeps_and_lists_what_is_put_in() {
 }
 
 #[test]
-fn an_empty_hash_lists_nothing_and_per_cpu_values_come_for_every_cpu() {
+fn an_empty_hash_has_no_elements_and_per_cpu_values_cover_every_cpu() {
     need!(MmapArray);
     assert!(Map::create(&MapSpec::hash("e", 4, 4, 10)).unwrap().entries().unwrap().is_empty());
     let spec = MapSpec { kind: MapKind::PercpuHash, ..MapSpec::hash("p", 4, 4, 10) };
@@ -114,7 +114,7 @@ fn an_empty_hash_lists_nothing_and_per_cpu_values_come_for_every_cpu() {
 }
 
 #[test]
-fn what_a_raw_tracepoint_counts_is_seen_through_the_mapping() {
+fn counts_of_a_raw_tracepoint_are_visible_in_the_mapping() {
     need!(RawTp);
     let (map, memory) = shared(1);
     let prog = load(ProgKind::RawTracepoint, AttachType::None, &count_if_mine(&map, 0));
@@ -156,7 +156,7 @@ fn a_typed_tracepoint_reads_its_arguments_directly() {
 }
 
 #[test]
-fn a_program_run_by_hand_gets_its_arguments_and_gives_its_result() {
+fn a_test_run_passes_arguments_and_returns_the_result() {
     need!(TestRun);
     let p = [
         Insn::ldx(Size::B8, Reg::R0, Reg::R1, 0),
@@ -175,9 +175,9 @@ fn a_clock_fires_at_its_period_with_its_cookie() {
     need!(CpuClock);
     let (map, memory) = shared(2);
     let prog = load(ProgKind::PerfEvent, AttachType::None, &add_cookie(&map));
-    // A host may give an idle CPU no clock: this thread keeps it busy.
+    // A host may not run an idle CPU's clock, so this thread keeps the CPU busy.
     let cpu = online_cpus()[0];
-    // SAFETY: the set is a plain bit array that lives across the call.
+    // SAFETY: the set is a plain bit array that outlives the call.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu as usize, &mut set);
@@ -196,7 +196,7 @@ fn a_clock_fires_at_its_period_with_its_cookie() {
     println!("fired {fired}, the event counts {} ns", link.event().unwrap().count().unwrap());
 }
 
-// Tests run side by side in one process, so each has functions of its own to trace.
+// Tests run in parallel in one process, so each traces its own functions.
 
 #[inline(never)]
 extern "C" fn traced_alone(x: u64) -> u64 {
@@ -213,7 +213,7 @@ extern "C" fn traced_b(x: u64) -> u64 {
     std::hint::black_box(x) + 2
 }
 
-/// The function's place in this executable.
+/// The function's offset in this executable.
 fn place(function: extern "C" fn(u64) -> u64) -> (OsString, u64) {
     let address = function as *const () as u64;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -303,7 +303,7 @@ fn a_system_call_function_is_traced_by_name() {
 }
 
 #[test]
-fn a_program_keeps_a_value_a_task() {
+fn task_storage_keeps_one_value_for_each_task() {
     need!(TaskStorage);
     need!(TaskBtf);
     need!(TestRun);
@@ -347,7 +347,7 @@ fn the_doorbell_wakes_and_can_be_silenced() {
     ]);
     let prog = load(ProgKind::RawTracepoint, AttachType::None, &p);
     assert!(!bell.wait(Duration::ZERO).unwrap());
-    // More often than the page holds, so that the positions wrap.
+    // More rings than fit the page, so that the positions wrap.
     for _ in 0..1000 {
         assert_eq!(prog.test_run(&[], None).unwrap(), 0);
         assert!(bell.wait(Duration::from_secs(5)).unwrap() && bell.is_rung());
@@ -356,7 +356,7 @@ fn the_doorbell_wakes_and_can_be_silenced() {
     }
 }
 
-/// A program that sets word 0, spins for `rounds` × 2^20 calls of nothing, and sets word 1.
+/// A program that sets word 0, runs `rounds` × 2^20 empty calls, and sets word 1.
 fn spin(map: &Map, rounds: i32) -> Prog {
     const BODY: u32 = 12;
     let mut p = Vec::from(Insn::ld_map_value(Reg::R6, map.as_raw_fd(), 0));
@@ -415,7 +415,7 @@ fn a_grace_period_ends_after_the_programs_that_ran_at_its_start() {
 }
 
 #[test]
-fn views_of_shared_memory_stop_at_its_end() {
+fn views_beyond_the_end_of_shared_memory_are_rejected() {
     need!(MmapArray);
     let (_, memory) = shared(600);
     assert_eq!(memory.len(), 8192);
@@ -441,7 +441,7 @@ fn closing_leaves_nothing_in_the_kernel() {
     }
     drop((link, prog, map, memory));
     let end = Instant::now() + Duration::from_secs(300);
-    // Freeing waits for grace periods.
+    // Objects are freed after grace periods.
     while Instant::now() < end {
         if kinds.into_iter().zip(ours).all(|(kind, id)| !ids(kind).unwrap().contains(&id)) {
             return;
@@ -452,11 +452,11 @@ fn closing_leaves_nothing_in_the_kernel() {
 }
 
 #[test]
-fn without_privilege_the_error_says_what_is_needed() {
+fn the_error_names_the_missing_privilege() {
     need!(RawTp);
     let error = std::thread::spawn(|| {
         const NOBODY: libc::c_long = 65534;
-        // The raw system call changes this thread alone.
+        // The raw system call changes this thread only.
         // SAFETY: plain numbers.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
         let insns = [Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
@@ -476,7 +476,7 @@ fn sixty_four_mebibyte_values_can_be_mapped() {
     let map = Map::create(&MapSpec::mmapable("big", 64 << 20, 1)).unwrap();
     let memory = map.mmap(true).unwrap();
     memory.word((64 << 20) - 8).unwrap().store(9, Ordering::Relaxed);
-    // And a program reaches the last word by address.
+    // A program reaches the last word by its address.
     let mut p = Vec::from(Insn::ld_map_value(Reg::R1, map.as_raw_fd(), (64 << 20) - 8));
     p.extend([Insn::ldx(Size::B8, Reg::R0, Reg::R1, 0), Insn::exit()]);
     let prog = load(ProgKind::RawTracepoint, AttachType::None, &p);

@@ -1,5 +1,5 @@
-//! A refusal by the verifier names the D text that the instruction comes from, wherever that text stood, and whichever
-//! function the instruction is in.
+//! A program that the verifier rejects names the D text of the instruction, for every kind of
+//! script and whichever function contains the instruction.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -32,8 +32,9 @@ b0:
 }
 "#;
 
-/// Puts a load from nowhere where the second clause stores its variable, and tries.
-fn refused(kind: SourceKind, name: &str, division: Division) -> Box<LoadError> {
+/// Replaces the second clause's store to its variable by an invalid load, and tries to load the
+/// program.
+fn load_rejected(kind: SourceKind, name: &str, division: Division) -> Box<LoadError> {
     let mut sources = SourceMap::default();
     let text = "BEGIN { x = arg0; }\nBEGIN { y = arg1; }\n";
     let file = sources.add(kind, name, text);
@@ -56,28 +57,28 @@ fn refused(kind: SourceKind, name: &str, division: Division) -> Box<LoadError> {
 }
 
 #[test]
-fn a_refusal_names_the_script_the_line_and_the_column() {
+fn a_rejected_program_names_the_script_the_line_and_the_column() {
     if !privileged("refusal") {
         return;
     }
-    let e = refused(SourceKind::Script, "x.d", Division::default()).to_string();
+    let e = load_rejected(SourceKind::Script, "x.d", Division::default()).to_string();
     assert!(e.contains("\n  --> x.d:2:9\n   | BEGIN { y = arg1; }\n"), "{e}");
 }
 
 #[test]
-fn a_program_from_the_command_line_is_called_so() {
+fn a_rejected_program_of_the_command_line_is_named_so() {
     if !privileged("refusal") {
         return;
     }
-    let e = refused(SourceKind::Specifier, "", Division::default()).to_string();
+    let e = load_rejected(SourceKind::Specifier, "", Division::default()).to_string();
     assert!(e.contains("\n  --> command line:2:9\n   | BEGIN { y = arg1; }\n"), "{e}");
 }
 
 #[test]
-fn a_clause_in_a_function_of_its_own_is_found_too() {
+fn the_line_is_named_for_a_clause_in_a_function() {
     if !privileged("refusal") {
         return;
     }
-    let e = refused(SourceKind::Specifier, "", Division { whole: 0, part: 0 }).to_string();
+    let e = load_rejected(SourceKind::Specifier, "", Division { whole: 0, part: 0 }).to_string();
     assert!(e.contains("\n  --> command line:2:9\n   | BEGIN { y = arg1; }\n"), "{e}");
 }

@@ -1,5 +1,5 @@
-//! The kernel side of the data plane at its edges: full, wrapped, busy, and interrupted by others, on the kernel that runs
-//! the test. What a program does when there is room is for the differential test.
+//! The kernel side of the data plane in its edge cases: full, wrapped, busy, and interrupted, on
+//! the running kernel. The normal cases are covered by the differential test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -15,7 +15,7 @@ use plane::ring;
 use plane::stacks::Stack;
 use session::{Run, Setup, pin, privileged};
 
-/// Parses and verifies, so that a mistake in a test is not taken for one in the back end.
+/// Parses and verifies the module, so that a mistake in a test is not blamed on the back end.
 fn setup(text: &str) -> Setup {
     let module = dif::text::parse(text).unwrap();
     dif::verify::verify(&module).unwrap();
@@ -30,7 +30,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Records `arg0`, and the 24 bytes of `s1` in odd firings.
+/// Records `arg0`, and in odd firings the 24 bytes of `s1`.
 const RECORDS: &str = r#"
 module strsize 24
 string s0 = ""
@@ -104,7 +104,7 @@ fn records_wrap_around_the_ring_and_are_read_whole() {
 }
 
 #[test]
-fn a_full_ring_is_counted_and_nothing_else_of_the_clause_happens() {
+fn a_record_that_finds_a_full_ring_is_counted_and_ends_its_clause() {
     if !privileged("full ring") {
         return;
     }
@@ -124,7 +124,7 @@ fn a_full_ring_is_counted_and_nothing_else_of_the_clause_happens() {
 }
 
 #[test]
-fn a_flood_of_faults_leaves_room_for_records() {
+fn a_flood_of_faults_leaves_space_for_records() {
     if !privileged("flood") {
         return;
     }
@@ -150,7 +150,7 @@ fn a_flood_of_faults_leaves_room_for_records() {
 }
 
 #[test]
-fn a_full_ring_rings_once() {
+fn the_doorbell_rings_once_when_the_ring_is_full() {
     if !privileged("doorbell") {
         return;
     }
@@ -163,7 +163,7 @@ fn a_full_ring_rings_once() {
     let doorbell = run.maps.take(MapRef::Doorbell).unwrap();
     let doorbell = bpf::sys::Doorbell::over(doorbell).unwrap();
     assert!(doorbell.is_rung());
-    // It rings again only when the consumer has silenced it.
+    // The doorbell rings again only after the consumer has silenced it.
     doorbell.silence();
     run.fire(&args(0));
     assert!(!doorbell.is_rung());
@@ -182,7 +182,7 @@ b0:
 "#;
 
 #[test]
-fn a_full_table_counts_what_it_has_no_room_for() {
+fn aggregation_drops_are_counted_when_the_table_is_full() {
     if !privileged("full table") {
         return;
     }
@@ -198,7 +198,7 @@ fn a_full_table_counts_what_it_has_no_room_for() {
     assert!(kept.len() <= slots && kept.len() > slots / 2, "{} keys in {slots} slots", kept.len());
     assert!(kept.values().all(|v| *v == [1]));
     assert_eq!(kept.len() as u64 + run.drops(DropKind::Aggregation), 1000);
-    // Keys that are there go on being counted.
+    // Existing keys are still counted.
     let dropped = run.drops(DropKind::Aggregation);
     for key in kept.keys() {
         run.fire(&args(word(key, 0)));
@@ -208,7 +208,7 @@ fn a_full_table_counts_what_it_has_no_room_for() {
 }
 
 #[test]
-fn the_epoch_says_which_side_is_counted_on() {
+fn the_epoch_selects_the_side_of_the_tables() {
     if !privileged("epoch") {
         return;
     }
@@ -258,7 +258,7 @@ fn call(prog: &Prog, a: u64, b: u64) {
 }
 
 #[test]
-fn a_full_array_counts_the_elements_it_has_no_room_for() {
+fn dynamic_drops_are_counted_when_the_array_is_full() {
     if !privileged("full array") {
         return;
     }
@@ -274,7 +274,7 @@ fn a_full_array_counts_the_elements_it_has_no_room_for() {
     assert!((16..100).contains(&there.len()), "{} elements", there.len());
     assert_eq!(there.len() as u64 + run.drops(DropKind::Dynamic), 100);
     assert!(there.iter().all(|(k, v)| word(k, 0) + 1000 == word(v, 0)));
-    // One that is there can be changed; one that goes makes room.
+    // Existing elements can be changed. A deleted element makes space for another.
     let dropped = run.drops(DropKind::Dynamic);
     let key = word(there.keys().next().unwrap(), 0);
     call(&set, key, 5);
@@ -286,7 +286,7 @@ fn a_full_array_counts_the_elements_it_has_no_room_for() {
 }
 
 #[test]
-fn an_element_that_somebody_is_writing_is_busy() {
+fn a_dynamic_drop_is_counted_when_the_element_is_locked() {
     if !privileged("busy element") {
         return;
     }
@@ -304,7 +304,7 @@ fn an_element_that_somebody_is_writing_is_busy() {
     assert_eq!(run.drops(DropKind::Dynamic), 3);
     assert_eq!(word(&run.records()[0].data, 0), 0, "busy reads 0");
     assert_eq!(word(&run.elements(VarId(0))[&key], 0), 42, "and stays as it was");
-    // Deleted, but not gone yet: nothing is there to read.
+    // Deleted, but not freed yet. A load finds no element.
     value[0] |= plane::assoc::GONE as u8;
     run.maps.get(MapRef::Var(0)).unwrap().update(&key, &value, Update::Any).unwrap();
     call(&get, 1, 0);
@@ -347,7 +347,7 @@ fn got(run: &mut Run, get: &Prog) -> (u64, u64) {
 }
 
 #[test]
-fn self_is_a_thread_at_a_context_level() {
+fn self_variables_are_separate_at_each_context_level() {
     if !privileged("self") {
         return;
     }
@@ -377,13 +377,15 @@ fn self_is_a_thread_at_a_context_level() {
 }
 
 #[test]
-fn the_context_level_can_be_asked_for() {
+fn the_context_level_is_read_from_the_preempt_count() {
     if !privileged("level") {
         return;
     }
     pin();
     let Some(at) = preempt_count() else {
-        println!("skipped: the_context_level_can_be_asked_for: the preempt count has no type or no address");
+        println!(
+            "skipped: the_context_level_is_read_from_the_preempt_count: the preempt count has no type or no address"
+        );
         return;
     };
     let mut setup = setup(SELF);
@@ -413,7 +415,7 @@ fn preempt_count() -> Option<PreemptCount> {
     Some(PreemptCount { ksym: KsymId(btf.var("pcpu_hot")?.id), offset })
 }
 
-/// Of the process one frame: optimized tests have no frame pointers, and what is behind it changes.
+/// One frame of the process: optimized tests have no frame pointers, so the frames behind it vary.
 const STACKS: &str = r#"
 module strsize 16
 string s0 = ""
@@ -432,7 +434,7 @@ b0:
 "#;
 
 #[test]
-fn a_stack_is_kept_once_under_its_hash() {
+fn equal_stacks_are_stored_once() {
     if !privileged("stacks") {
         return;
     }
@@ -499,7 +501,7 @@ b2:
 "#;
 
 #[test]
-fn what_a_clause_compares_an_epid_with_does_not_hide_the_probe_from_the_verifier() {
+fn the_probe_index_keeps_its_bound_when_a_clause_compares_the_epid() {
     if !privileged("epid") {
         return;
     }
@@ -551,7 +553,7 @@ b0:
 "#;
 
 #[test]
-fn a_string_longer_than_strsize_is_cut() {
+fn a_string_longer_than_strsize_is_truncated() {
     if !privileged("strings") {
         return;
     }
@@ -620,7 +622,7 @@ fn each_kind_of_fault_is_recorded_and_fires_error() {
 }
 
 #[test]
-fn without_a_free_scratch_slot_the_firing_is_a_counted_drop() {
+fn a_drop_is_counted_when_no_scratch_slot_is_free() {
     if !privileged("scratch") {
         return;
     }
@@ -631,7 +633,7 @@ fn without_a_free_scratch_slot_the_firing_is_a_counted_drop() {
     run.set_percpu(SLOTS_TAKEN, (1 << plane::scratch::SLOTS) - 1);
     run.fire(&args(s));
     assert_eq!((run.drops(DropKind::Scratch), run.records().len()), (1, 0));
-    // One is enough, and it is given back.
+    // One free slot is enough, and it is released.
     let one = (1 << plane::scratch::SLOTS) - 1 - 4;
     run.set_percpu(SLOTS_TAKEN, one);
     run.fire(&args(s));
@@ -680,7 +682,7 @@ fn clauses_of_a_firing_share_a_clock_that_the_slot_forgets() {
 }
 
 #[test]
-fn only_the_state_it_was_made_for_lets_a_program_run() {
+fn a_program_runs_only_in_its_activity() {
     if !privileged("activity") {
         return;
     }

@@ -1,4 +1,4 @@
-//! What subroutines cost the kernel's verifier, and a program with all of them.
+//! The cost of subroutines for the kernel's verifier, and a program with all of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod session;
@@ -14,7 +14,8 @@ struct Nothing;
 
 impl World for Nothing {}
 
-/// A program that calls these, each once, on strings that the optimizer does not know, into a variable each.
+/// A program that calls each of these once, on strings that the optimizer does not know, and stores
+/// each result in a variable.
 fn program(rows: &[&Row], strsize: u32) -> Setup {
     let mut text =
         format!("module strsize {strsize}\nstring s0 = \"\"\nstring s1 = \"/a/b\"\nstring s2 = \"b\"\n");
@@ -46,7 +47,7 @@ fn program(rows: &[&Row], strsize: u32) -> Setup {
     Setup::new(module)
 }
 
-/// Runs it and compares; the steps the verifier took.
+/// Runs the program and compares. Returns the number of instructions that the verifier processed.
 fn run(rows: &[&Row], strsize: u32) -> (usize, String) {
     let setup = program(rows, strsize);
     let module = setup.module.clone();
@@ -69,7 +70,7 @@ fn run(rows: &[&Row], strsize: u32) -> (usize, String) {
     (run.compiled.code.insns.len(), processed)
 }
 
-/// Those of the language whose value follows from numbers and strings.
+/// The subroutines whose value follows from numbers and strings.
 fn pure() -> Vec<&'static Row> {
     let state = |r: &&Row| r.effect == Effect::None || r.name.starts_with("strtok");
     let plain = |r: &&Row| !r.params.contains(&Param::Ptr) && !r.name.starts_with('_');
@@ -77,7 +78,7 @@ fn pure() -> Vec<&'static Row> {
 }
 
 #[test]
-fn all_in_one_program_with_strings_of_any_size() {
+fn all_subroutines_load_in_one_program_for_every_string_size() {
     if !privileged("all subroutines") {
         return;
     }
@@ -86,14 +87,14 @@ fn all_in_one_program_with_strings_of_any_size() {
         let start = std::time::Instant::now();
         let (instructions, processed) = run(&pure(), strsize);
         println!("strsize {strsize}: {instructions} instructions, {:?}; {processed}", start.elapsed());
-        // "processed N insns …"; kernels without the statistics say nothing.
+        // "processed N insns …". Kernels without the statistics do not print it.
         let steps = processed.split_whitespace().nth(1).and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
         assert!(steps < 200_000, "strsize {strsize}: {steps}");
     }
 }
 
 #[test]
-fn each_alone() {
+fn each_subroutine_loads_and_matches_the_interpreter() {
     if !privileged("each subroutine") {
         return;
     }

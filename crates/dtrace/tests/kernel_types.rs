@@ -1,6 +1,6 @@
-//! What the kernel's types cost a script: nothing, as long as it names none. A process of its own, because BTF that is open
-//! stays open. (The `syscall` provider reads it for its own probes and for the ids of those behind them, so only probes
-//! before them are named here.)
+//! The kernel's types cost a script nothing as long as it names none. The test is a process of its
+//! own, because open BTF stays open. (The `syscall` provider reads BTF for its own probes and for
+//! the ids of those behind them, so only probes before them are named here.)
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 

@@ -1,19 +1,21 @@
-//! Where the firings of a program keep their clock, and whether they publish it. See [`plane::order`].
+//! The storage of a firing's clock, and whether the firing publishes its clock. [`plane::order`]
+//! describes the protocol.
 
 use dif::ir::Op;
 
-use super::dispatch::together;
+use super::dispatch::union_of;
 use super::{ClauseUse, ProgramSpec, Session, may_fault};
 use crate::mir::{Builder, V};
 use crate::routines::Clock;
 use crate::select::clock_before_reserve;
 
-/// What some clauses need of the firing's clock.
+/// The use of the firing's clock by some clauses.
 #[derive(Clone, Copy, Default)]
 struct Needs {
-    /// One of them records.
+    /// A clause records.
     records: bool,
-    /// Two that one probe fires ask for it; a record has a time, so who records asks.
+    /// Two clauses that run for one probe use the clock. A record contains the time, so every
+    /// clause that records uses the clock.
     shared: bool,
     /// A record is reserved after the clock was read.
     early: bool,
@@ -22,7 +24,7 @@ struct Needs {
 impl Needs {
     fn of(session: &Session<'_>, uses: &[ClauseUse], probes: u32) -> Needs {
         let mut needs = Needs::default();
-        // The probes whose clauses so far may have read it.
+        // The probes for which a clause up to here may have read the clock.
         let mut read = vec![0; probes.div_ceil(64) as usize];
         for c in uses {
             let clause = &session.module.clauses[c.clause];
@@ -31,7 +33,7 @@ impl Needs {
             if !asks && !records {
                 continue;
             }
-            let own = together(probes, std::slice::from_ref(c));
+            let own = union_of(probes, std::slice::from_ref(c));
             let known = own.iter().zip(&read).any(|(own, read)| own & read != 0);
             needs.records |= records;
             needs.shared |= known;
@@ -42,17 +44,18 @@ impl Needs {
     }
 }
 
-/// The clock of a program's firings.
+/// The clock storage of a program.
 #[derive(Clone, Copy)]
 pub(super) struct Clocks {
     main: Needs,
     error: Needs,
-    /// It is in the word of a scratch slot.
+    /// The clock is in the word of a scratch slot.
     in_slot: bool,
 }
 
 impl Clocks {
-    /// What the program needs; `divided` where its clauses or ERROR's are functions.
+    /// Determines the storage. `divided` is true where the program's clauses or those of ERROR are
+    /// functions.
     pub(super) fn new(session: &Session<'_>, spec: &ProgramSpec<'_>, divided: bool) -> Clocks {
         let main = Needs::of(session, spec.clauses, spec.probes.len() as u32);
         let faults = spec.clauses.iter().any(|c| may_fault(session, c.clause));
@@ -60,22 +63,22 @@ impl Clocks {
         Clocks { main, error, in_slot: divided || main.early || error.early }
     }
 
-    /// It is in the word of a scratch slot, so a slot there must be.
+    /// True when the clock is in the word of a scratch slot, so the program must take a slot.
     pub(super) fn in_slot(&self) -> bool {
         self.in_slot
     }
 
-    /// A firing lets the consumer know of its clock.
+    /// True when firings publish their clock for the consumer.
     pub(super) fn publishes(&self) -> bool {
         self.in_slot && (self.main.records || self.error.records)
     }
 
-    /// For the program, where `slot` is the number of its slot.
+    /// The clock for the program, where `slot` is the number of its slot.
     pub(super) fn main(&self, b: &mut Builder, slot: Option<V>) -> Clock {
         self.keep(b, self.main, slot)
     }
 
-    /// For the function of ERROR's clauses.
+    /// The clock for the function with ERROR's clauses.
     pub(super) fn error(&self, b: &mut Builder, slot: V) -> Clock {
         self.keep(b, self.error, Some(slot))
     }

@@ -1,16 +1,16 @@
-//! Which clauses are for the probe that fired: tests of bits, and the table that holds them where they do not fit an
-//! instruction.
+//! Dispatch: which clauses run for the probe that fired. Bit tests, and the table with bitmaps that
+//! do not fit an instruction.
 
 use std::collections::BTreeMap;
 
 use super::{ClauseUse, Index, Probe, ProbeSet, ProgramSpec};
 use crate::mir::{Builder, Jmp, Label, MapRef, Size, V};
 
-/// The bytes of a program's table: bitmaps of 64-bit words, then a row a probe.
+/// The bytes of a program's table: bitmaps of 64-bit words, then one row for each probe.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) bytes: Vec<u8>,
-    /// Where bitmaps are.
+    /// Offsets of the bitmaps.
     bitmaps: BTreeMap<Vec<u64>, u32>,
 }
 
@@ -23,22 +23,22 @@ fn mark(words: &mut [u64], n: u32, set: &ProbeSet) {
     }
 }
 
-/// The bits of all of `n` probes.
+/// The bitmap with all of `n` probes.
 fn full(n: u32) -> Vec<u64> {
     let mut words = vec![u64::MAX; n as usize / 64];
     words.resize(n.div_ceil(64) as usize, (1 << (n % 64)) - 1);
     words
 }
 
-/// The probes that some of the clauses are for.
-pub(super) fn together(n: u32, clauses: &[ClauseUse]) -> Vec<u64> {
+/// The bitmap of the probes for which some of the clauses run.
+pub(super) fn union_of(n: u32, clauses: &[ClauseUse]) -> Vec<u64> {
     let mut words = vec![0; n.div_ceil(64) as usize];
     clauses.iter().for_each(|c| mark(&mut words, n, &c.probes));
     words
 }
 
 impl Table {
-    /// Puts a bitmap into the table, if it is not there.
+    /// Adds a bitmap to the table, unless it is there.
     fn bitmap(&mut self, words: Vec<u64>) -> u32 {
         let at = (self.bytes.len() as u32).next_multiple_of(8);
         *self.bitmaps.entry(words).or_insert_with_key(|words| {
@@ -70,7 +70,7 @@ pub(super) fn probe_index(b: &mut Builder, spec: &ProgramSpec<'_>, ctx: V, out: 
     }
 }
 
-/// Goes to `out` when none of these clauses wants the probe.
+/// Jumps to `out` when none of these clauses runs for the probe.
 pub(super) fn union_test(
     b: &mut Builder,
     spec: &ProgramSpec<'_>,
@@ -81,13 +81,13 @@ pub(super) fn union_test(
 ) {
     let Index::V(v) = index else { return };
     let n = spec.probes.len() as u32;
-    let wanted = together(n, clauses);
+    let wanted = union_of(n, clauses);
     if wanted != full(n) {
         bit_test(b, spec.table, table, wanted, v, out);
     }
 }
 
-/// Goes to `out` unless the bit of the probe is set.
+/// Jumps to `out` unless the probe's bit is set.
 fn bit_test(b: &mut Builder, number: u32, table: &mut Table, words: Vec<u64>, v: V, out: Label) {
     let word = if let [word] = words[..] {
         b.imm(word as i64)
@@ -122,10 +122,10 @@ pub(super) fn clause_test(
         }
         (Index::V(_), ProbeSet::All) => {}
         (Index::V(v), ProbeSet::One(i)) if n > 1 => b.br(Jmp::Ne, v, *i, skip),
-        // What the union let pass is ours.
+        // The union test has passed, and this is the only clause.
         (Index::V(_), _) if spec.clauses.len() == 1 => {}
         (Index::V(v), _) => {
-            let wanted = together(n, std::slice::from_ref(c));
+            let wanted = union_of(n, std::slice::from_ref(c));
             if wanted != full(n) {
                 bit_test(b, spec.table, table, wanted, v, skip);
             }

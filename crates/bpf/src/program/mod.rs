@@ -1,22 +1,22 @@
-//! A program: the frame around the clauses of the probes that one attachment serves.
+//! A program: the code around the clauses of the probes that one attachment serves.
 //!
 //! ```text
 //!  first       what the provider counts at every firing: Context         clocks only
-//!  gate        the session's activity is not mine: out                  3 instructions
-//!  index       which probe (constant, or from the context): Context
-//!  union       none of my clauses wants this probe: out                 many probes only
-//!  CPU, slot   what the clauses need of it
-//!  clauses     in order, each behind the test of its own probe set; after one with exit() the gate again
-//!  release     the slot
+//!  gate        ends the program unless the session has this activity     3 instructions
+//!  index       which probe fired (constant, or from the context): Context
+//!  union       ends the program if no clause wants the probe             many probes only
+//!  CPU, slot   the resources that the clauses need
+//!  clauses     in order, each behind the test of its probe set; behind one with exit(), the gate again
+//!  release     releases the slot
 //! ```
 //!
-//! Big programs have their clauses in functions: [`parts`].
+//! Big programs have their clauses in functions: see [`parts`].
 //!
-//! The decision that shapes it: what differs between providers is three questions (which probe, which argument, which
-//! error), asked through [`Context`] while the code is made. So a provider emits three loads, and knows nothing of
-//! records; and this crate knows nothing of providers.
+//! The decision that shapes programs: providers differ in three questions (which probe, which
+//! argument, which error), which they answer through [`Context`] at code generation. So a provider
+//! emits three loads and knows nothing of records, and this crate knows nothing of providers.
 //!
-//! The result names its maps ([`MapRef`]); [`Compiled::image`] puts descriptors in their places.
+//! The result names its maps ([`MapRef`]). [`Compiled::image`] replaces them by descriptors.
 
 mod clock;
 mod dispatch;
@@ -49,32 +49,36 @@ pub(crate) use parts::operations;
 pub use prefault::prefault;
 pub use service::{end_of_thread, heartbeat, vtime_switch};
 
-/// What a running kernel offers to generated code, and where this tracer stands in it. Plain data, so that tests need
-/// no kernel.
+/// What the running kernel offers to generated code, and where the tracer runs. Plain data, so that
+/// tests need no kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// What names of files are made of; without it there are none.
+    /// Offsets for paths of files. Without them, paths are not available.
     pub path: Option<PathOffsets>,
-    /// Offsets in `struct task_struct`; without them `execname` costs a helper and `ppid` is 0.
+    /// Offsets in `struct task_struct`. Without them, `execname` costs a helper call and `ppid` is
+    /// 0.
     pub task: Option<TaskOffsets>,
-    /// `bpf_get_current_task_btf` is there, so a task's members are loaded directly.
+    /// The kernel has `bpf_get_current_task_btf`, so members of the task are loaded directly.
     pub task_btf: bool,
-    /// Members of `struct task_struct` that are numbers, whole and not in unions or arrays: offset and size. Empty where no
-    /// program asks for the task.
+    /// Members of `struct task_struct` that are numbers, whole and not in unions or arrays: offset
+    /// and size. Empty where no program uses the task.
     pub task_numbers: std::collections::BTreeSet<(i16, u8)>,
-    /// Where a task keeps the registers that its kernel entry does not save.
+    /// Offsets of the registers that the thread structure holds, because the kernel entry does not
+    /// save them.
     pub thread: Option<ThreadOffsets>,
-    /// Where a task keeps the kernel's account of its time, for `vtimestamp`.
+    /// Offset of the kernel's account of the task's CPU time, for `vtimestamp`.
     pub runtime: Option<i16>,
-    /// The kernel's preempt count, where programs may ask for it.
+    /// The kernel's preempt count, where programs may read it.
     pub preempt_count: Option<PreemptCount>,
     /// The tracer's pid namespace, when it is not the initial one.
     pub pid_namespace: Option<PidNamespace>,
-    /// Where the numbers of a process are; only asked for where there is such a namespace.
+    /// Offsets to find the ids of a process. Needed only in a pid namespace that is not the initial
+    /// one.
     pub pids: Option<PidOffsets>,
-    /// There is a [`MapRef::TracerFunctions`], so that stacks of tracepoints are cut where the tracer's own frames end.
+    /// There is a [`MapRef::TracerFunctions`], so stacks of tracepoints are cut behind the tracer's
+    /// own frames.
     pub tracer_functions: bool,
-    /// Nanoseconds from the monotonic clock to 1970's.
+    /// Nanoseconds to add to the monotonic clock to get the wall-clock time.
     pub wall_offset: i64,
 }
 
@@ -88,7 +92,7 @@ pub struct TaskOffsets {
     pub flags: i16,
 }
 
-/// Offsets in `struct task_struct`, its `thread` member.
+/// Offsets in `struct task_struct` of members of its `thread`.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadOffsets {
@@ -99,7 +103,7 @@ pub struct ThreadOffsets {
     pub trap_nr: i16,
 }
 
-/// Offsets on the way from a task to its process's number in a pid namespace.
+/// Offsets on the way from a task to the id of its process in a pid namespace.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidOffsets {
@@ -118,7 +122,8 @@ pub struct PidOffsets {
     pub inum: i16,
 }
 
-/// A pid namespace: device and inode of `/proc/self/ns/pid`, the device as `bpf_get_ns_current_pid_tgid` wants it.
+/// A pid namespace: device and inode of `/proc/self/ns/pid`. The device is in the encoding of
+/// `bpf_get_ns_current_pid_tgid`.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidNamespace {
@@ -133,45 +138,47 @@ pub struct Session<'e> {
     pub module: &'e Module,
     /// The maps.
     pub plan: &'e Plan,
-    /// The scratch slots; the plan was made with its [`Layout::slot_bytes`].
+    /// The layout of the scratch slots. The plan was made for its [`Layout::slot_bytes`].
     pub layout: &'e Layout,
-    /// The kernel.
+    /// The target kernel.
     pub target: &'e Target,
-    /// Interned strings there are in [`MapRef::Strings`]: the module's, then names of probes, `strsize` bytes each, no
-    /// text twice.
+    /// Number of interned strings in [`MapRef::Strings`]: those of the module, then names of
+    /// probes. `strsize` bytes each, without duplicates.
     pub interned: u32,
 }
 
 impl Session<'_> {
-    /// Where the interned strings are: looked up by their number where there are too many for one element.
+    /// The interned strings. They are looked up by number where there are too many for one element.
     pub fn strings(&self) -> Area {
         Area { map: MapRef::Strings, at: 0, stride: self.module.strsize, count: self.interned.max(1) }
     }
 }
 
-/// ClauseInstance probe of a program fired.
+/// Which probe of a program fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
     /// Always this one.
     Const(u32),
-    /// The one in this register (any number; it is tested against the number of probes).
+    /// The number in this register. It may have any value, and is compared with the number of
+    /// probes.
     V(V),
 }
 
-/// The provider's part of a program: loads from the program's context. Implementations emit code and may keep nothing.
+/// The provider's part of a program: loads from the program's context. An implementation emits code
+/// and holds no state.
 pub trait Context {
-    /// What every firing does first, whatever the state of the session.
+    /// Emits what every firing does first, whatever the state of the session.
     fn first(&self, b: &mut Builder) {
         let _ = b;
     }
 
-    /// Which probe fired. May jump to `miss` when it is none of ours.
+    /// Which probe fired. May jump to `miss` when it is none of the program's.
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> Index {
         let _ = (b, ctx, miss);
         Index::Const(0)
     }
 
-    /// `argN`, raw. 0 for what the probe does not have.
+    /// `argN` as a raw value, 0 where the probe has no such argument.
     fn arg(&self, b: &mut Builder, ctx: V, index: Index, n: u8) -> V {
         let _ = (ctx, index, n);
         b.imm(0)
@@ -183,24 +190,27 @@ pub trait Context {
         b.imm(0)
     }
 
-    /// Innermost kernel frames that are the tracer's own: between the probe and the program.
+    /// The number of innermost kernel frames between the probe and the program, which belong to the
+    /// tracer.
     fn tracer_frames(&self) -> u8 {
         0
     }
 
-    /// The kernel hands a tracepoint's firing to the program: where it is known which functions do, their frames are left
-    /// out, however many there are, instead of [`Context::tracer_frames`].
+    /// True when the kernel calls the program from a tracepoint. Where the kernel's dispatch
+    /// functions are known, their frames are skipped, however many there are, instead of
+    /// [`Context::tracer_frames`].
     fn behind_tracepoint(&self) -> bool {
         false
     }
 
-    /// The kernel frame that called what is probed, counted without the tracer's own: where the function has returned, it is the
-    /// first that is left.
+    /// The position of the caller's frame, counted without the tracer's frames. Where the probed
+    /// function has returned, it is the first.
     fn caller_frame(&self) -> u8 {
         1
     }
 
-    /// False when `bpf_get_stack` does not take this context: stacks are then 0, "could not be taken".
+    /// False when `bpf_get_stack` does not accept this context. Stacks are then 0, "could not be
+    /// taken".
     fn has_stacks(&self) -> bool {
         true
     }
@@ -209,25 +219,25 @@ pub trait Context {
 /// A probe of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// As `dtrace -l` shows it.
+    /// The id, as `dtrace -l` shows it.
     pub id: u32,
     /// Interned provider, module, function, name.
     pub names: [u32; 4],
 }
 
-/// ClauseInstance probes of a program a clause is for.
+/// The probes of a program for which a clause runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeSet {
-    /// All.
+    /// All probes.
     All,
-    /// The one at this index.
+    /// The probe at this index.
     One(u32),
     /// Bit `i % 64` of word `i / 64` is probe `i`.
     Bitmap(Vec<u64>),
 }
 
 impl ProbeSet {
-    /// True when probe `i` is in it.
+    /// True when the set contains probe `i`.
     pub fn contains(&self, i: u32) -> bool {
         match self {
             ProbeSet::All => true,
@@ -242,32 +252,32 @@ impl ProbeSet {
 pub struct ClauseUse {
     /// Its index in the module.
     pub clause: usize,
-    /// When it runs.
+    /// The probes for which it runs.
     pub probes: ProbeSet,
-    /// Enabled probe id at probe index 0; that of probe `i` is `epid_base + i`.
+    /// The enabled-probe id for probe index 0. For probe `i` the id is `epid_base + i`.
     pub epid_base: u32,
 }
 
 /// The probe ERROR, which is part of every program whose clauses may fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ErrorProbe<'a> {
-    /// It; its index is 0.
+    /// The probe, whose index is 0.
     pub probe: Probe,
     /// Its clauses in program order.
     pub clauses: &'a [ClauseUse],
 }
 
-/// A program to be made.
+/// The parameters of a program.
 pub struct ProgramSpec<'a> {
-    /// For the kernel's lists and messages.
+    /// The name in the kernel's lists and in messages.
     pub name: &'a str,
-    /// The kernel's kind.
+    /// The program's kind.
     pub kind: ProgKind,
-    /// How it will be attached.
+    /// The attach type.
     pub attach: AttachType,
-    /// BTF id of what it will be attached to; 0 for none.
+    /// BTF id of the attach target, 0 for none.
     pub attach_btf_id: u32,
-    /// The state it runs in: probes `Active`, BEGIN `Warmup`, END `Draining`.
+    /// The activity in which it runs: `Active` for probes, `Warmup` for BEGIN, `Draining` for END.
     pub activity: Activity,
     /// The provider's part.
     pub context: &'a dyn Context,
@@ -275,13 +285,13 @@ pub struct ProgramSpec<'a> {
     pub probes: &'a [Probe],
     /// Its clauses in program order.
     pub clauses: &'a [ClauseUse],
-    /// What a fault fires.
+    /// The probe that a fault fires.
     pub error: ErrorProbe<'a>,
-    /// Number of its table in the session ([`MapRef::Table`]).
+    /// Number of the program's table in the session ([`MapRef::Table`]).
     pub table: u32,
 }
 
-/// Where a program's table has its rows of facts.
+/// Offset of the rows of facts in a program's table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeTable {
     pub(crate) number: u32,
@@ -289,27 +299,29 @@ pub(crate) struct ProbeTable {
     pub(crate) stride: u32,
 }
 
-/// A program without descriptors.
+/// A compiled program, before its maps are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// For the kernel's lists.
+    /// The name in the kernel's lists.
     pub name: String,
-    /// The kernel's kind.
+    /// The program's kind.
     pub kind: ProgKind,
-    /// How it will be attached.
+    /// The attach type.
     pub attach: AttachType,
-    /// BTF id of what it will be attached to.
+    /// BTF id of the attach target.
     pub attach_btf_id: u32,
-    /// It may wait.
+    /// The program may sleep.
     pub sleepable: bool,
     /// The code.
     pub code: Code,
-    /// The content of its table: a read-only array map of one element; `None` when it needs none.
+    /// The content of the program's table, a read-only array map of one element. `None` when it
+    /// needs no table.
     pub table: Option<Vec<u8>>,
 }
 
 impl Compiled {
-    /// The program for the kernel. `fd` knows the maps; `sources` the texts that lines are quoted from.
+    /// The image for the kernel. `fd` resolves the maps. `sources` has the texts from which lines
+    /// are quoted.
     pub fn image(
         &self,
         fd: impl Fn(MapRef) -> Option<i32>,
@@ -348,17 +360,18 @@ impl Compiled {
     }
 }
 
-/// Longer lines of the source are not told to the kernel as they are.
+/// Source lines longer than this are shortened for the kernel.
 const LINE: usize = 400;
 
 fn source_line(map: &SourceMap, span: Span) -> SourceLine {
     let (line, column) = map.line_column(span.file, span.start);
     let (mut file, shown) = map.line_origin(span.file, line);
     if file.is_empty() {
-        // As in messages of the compiler.
+        // The same name as in messages of the compiler.
         file = "command line".into();
     }
-    // A script in one line has every statement in it; of such a line there is only what begins here.
+    // A script in one line has every statement on that line, so only the text from this statement
+    // on is quoted.
     let text = match map.line(span.file, line) {
         all if all.len() <= LINE => all.to_owned(),
         _ => map.snippet(span).lines().next().unwrap_or("").chars().take(LINE).collect(),
@@ -366,14 +379,15 @@ fn source_line(map: &SourceMap, span: Span) -> SourceLine {
     SourceLine { file, line: shown, column, text }
 }
 
-/// True where a program may be preempted by another firing of itself on its CPU, and must therefore not have its stack in
-/// per-CPU memory: uprobes (and kprobes one by one, which are loaded alike).
+/// True where another firing of the program may preempt it on its CPU, so that the program's stack
+/// must not be in per-CPU memory: uprobes, and single kprobes, which are loaded the same way.
 ///
-/// Kernels from 6.13 give programs of these kinds a *private stack* of that sort, on the assumption that nothing runs
-/// between; but nothing keeps uprobe programs of two threads on one preemptible CPU apart, and each would find the other's
-/// spilled registers: wrong arguments, records never committed, in the worst case a pointer that is none. A
-/// program with a tail call in it gets no private stack. So there is one, into an empty table, where the session is not
-/// active: it costs nothing, and does nothing.
+/// Kernels from 6.13 give programs of these kinds a *private stack* in per-CPU memory, on the
+/// assumption that no other firing runs in between. Uprobe programs of two threads can preempt each
+/// other on one CPU, and each would then read the other's spilled registers: wrong arguments,
+/// records that are never committed, or even an invalid pointer. A program with a tail call gets no
+/// private stack. So such a program contains a tail call into an empty table. The call is on the
+/// path where the session is not active, so it costs nothing.
 pub fn must_avoid_private_stack(kind: ProgKind, attach: AttachType) -> bool {
     kind == ProgKind::Kprobe && !matches!(attach, AttachType::KprobeMulti | AttachType::KprobeSession)
 }
@@ -384,7 +398,7 @@ const MAPS_MAX: usize = 64;
 /// Bytes of a row of facts.
 const ROW: u32 = 20;
 
-/// Makes a program.
+/// Compiles a program.
 pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled> {
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
@@ -396,7 +410,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     let index = probe_index(&mut b, spec, ctx, out);
     union_test(&mut b, spec, spec.clauses, &mut table, index, out);
     let parts = parts::divide(session, spec)?;
-    // What the program ends with where it may: 0 lets the function run.
+    // The program's return value, where its type allows one. 0 lets the probed function run.
     let gives = session.layout.main.result.filter(|_| spec.attach == AttachType::ModifyReturn);
     let result = gives.map(|_| b.copy(0));
     let cpu = routines::firing(&mut b, session.plan);
@@ -472,7 +486,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     report(&mut b, session, spec, clocks)?;
     let (main, subs) = b.finish();
     let code = assemble(std::iter::once(main).chain(subs).collect()).map_err(|e| {
-        // Where it is not known which clause is too much, the longest is as good a place as any.
+        // Where it is unknown which clause exceeds the limit, the longest one is reported.
         let clauses = || spec.clauses.iter().chain(spec.error.clauses);
         let longest = clauses().map(|c| &session.module.clauses[c.clause]).max_by_key(|c| operations(c));
         CodegenError { span: e.span.or(longest.and_then(|c| c.span)), ..e }
@@ -502,7 +516,8 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     })
 }
 
-/// Some of the program's clauses, each behind its test; to `stopped` when one of them ended the session.
+/// Emits some of the program's clauses, each behind its test. Jumps to `stopped` when one of them
+/// ended the session.
 fn clauses(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -522,8 +537,8 @@ fn clauses(
     Ok(())
 }
 
-/// Behind a clause that may have ended the session: the gate again, to `stopped`. BEGIN and END run to their end, as the
-/// original does.
+/// The gate behind a clause that may have ended the session, which jumps to `stopped`. BEGIN and
+/// END run to their end, like in the original.
 fn gate_behind(session: &Session<'_>, spec: &ProgramSpec<'_>, b: &mut Builder, i: usize, stopped: Label) {
     let more = i + 1 < spec.clauses.len();
     if more && spec.activity == Activity::Active && may_exit(session, spec, spec.clauses[i].clause) {
@@ -531,7 +546,7 @@ fn gate_behind(session: &Session<'_>, spec: &ProgramSpec<'_>, b: &mut Builder, i
     }
 }
 
-/// Registers for `this->` integers, and zeros for what of `this->` is in the slot.
+/// Registers for `this->` integers, and zeros for the `this->` variables in the slot.
 fn clear_this(
     b: &mut Builder,
     session: &Session<'_>,
@@ -549,7 +564,8 @@ fn clear_this(
         let (base, at) = near(b, slot, parts.this, size);
         words::zero(b, base, at, size);
     }
-    // Objects may be long: only where these clauses can reach them. (Where none of the session does, they have no room.)
+    // Objects may be long, so they are cleared only where these clauses can reach them. Without
+    // objects in the session, the slot has no space for them.
     let (module, own) = (session.module, session.layout.has_d_memory);
     if let Some(slot) = slot
         && session.layout.d_memory.word > parts.objects
@@ -571,7 +587,7 @@ fn clear_this(
     this
 }
 
-/// An integer in a register of the program.
+/// True for an integer in a register of the program.
 pub(crate) fn is_this_int(v: &dif::ir::VarDesc) -> bool {
     v.scope == dif::ir::Scope::Clause && v.key.is_none() && matches!(v.ty, dif::ir::VarTy::Int { .. })
 }
@@ -584,7 +600,7 @@ fn may_fault(session: &Session<'_>, clause: usize) -> bool {
     session.module.clauses[clause].func.may_fault(&session.layout.null_vars)
 }
 
-/// True when the session may have ended behind the clause: by its own `exit()`, or by one in a clause of ERROR.
+/// True when the clause may end the session: by its own `exit()`, or by one in a clause of ERROR.
 fn may_exit(session: &Session<'_>, spec: &ProgramSpec<'_>, clause: usize) -> bool {
     let module = session.module;
     let exits = |clause| has(module, clause, |o| matches!(o, Op::Exit(_)));
@@ -616,7 +632,8 @@ fn names_probe(module: &Module, spec: &ProgramSpec<'_>) -> bool {
     spec.clauses.iter().any(|c| has(module, c.clause, names))
 }
 
-/// What ERROR's clauses see: `arg1` epid, `arg2` action, `arg3` DIF offset, `arg4` fault, `arg5` value.
+/// The arguments of ERROR's clauses: `arg1` epid, `arg2` action, `arg3` DIF offset, `arg4` fault,
+/// `arg5` value.
 struct ErrorContext {
     epid: V,
     head: V,
@@ -643,7 +660,7 @@ impl Context for ErrorContext {
     }
 }
 
-/// The subprogram that faults call: the record of the fault, then ERROR's clauses.
+/// The subprogram that faults call: it writes the fault record, and runs ERROR's clauses.
 fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>, clocks: Clocks) -> Result<()> {
     let mut result = Ok(());
     b.define(fault::REPORT, &[Param::Word; 4], true, |b| {

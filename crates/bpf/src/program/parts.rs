@@ -1,24 +1,25 @@
-//! Big programs: their clauses in functions that the verifier looks at one by one.
+//! Division of big programs into functions that the verifier checks one by one.
 //!
-//! A jump reaches 32,767 instructions, a frame has 512 bytes, and finding registers takes longer than the square root of
-//! what it saves: so a big program is divided ([`Division`] says from where on). Neighbouring clauses make a part, and a
-//! long clause makes several ([`cut`](crate::select::split));
-//! each part is a global function, which knows of its arguments
-//! only that they are numbers. The decision that shapes it: what a part needs of the firing goes through the scratch slot, and
-//! the function gets the slot's number (and which probe fired). It asks for the CPU again, which is cheaper than
-//! saying it. `this->` variables are in the slot.
+//! A jump reaches 32,767 instructions, a frame has 512 bytes, and the time of register allocation
+//! grows faster than the length. So a big program is divided (see [`Division`] for the sizes).
+//! Neighbouring clauses form a part, and a long clause forms several segments
+//! ([`split`](crate::select::split)). Each part is a global function, which knows of its parameters
+//! only that they are numbers. The decision that shapes the division: the state of the firing is
+//! passed through the scratch slot, and the function's parameters are the slot's number and the
+//! index of the probe. The function determines the CPU again, which is cheaper than passing it.
+//! `this->` variables are in the slot.
 //!
 //! ```text
-//!  main       arg0..arg9 that parts ask for, errno  ──>  slot, state
-//!  part       (probe, slot)           0: go on   1: the session has ended
-//!  piece      (probe, slot, block)    the block at which the clause goes on
+//!  main       arg0..arg9 that parts use, errno  ──>  state in the slot
+//!  part       (probe, slot)           0: continue   1: the session has ended
+//!  segment    (probe, slot, block)    the block at which the clause continues
 //!
-//!  ERROR      (epid, place, value, slot), which faults call; parts and pieces of it get the same
+//!  ERROR      (epid, place, value, slot), called by faults; its parts and segments have the same parameters
 //! ```
 //!
-//! A stack can only be taken with the program's context, which no function but the program itself may have on all
-//! kernels. Clauses that take one stay in the program; where many do, the program captures the stack first, and they are
-//! functions like all others.
+//! A stack can be captured only with the program's context. On some kernels only the program itself
+//! may have the context, and no other function. So clauses that take a stack stay in the program.
+//! Where many clauses do, the program captures the stack first, and all clauses are functions.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -35,12 +36,13 @@ use crate::select::segment::segment;
 use crate::select::split::{END, SplitClause, needs_context, stack_kind};
 use crate::select::{ClauseInstance, Firing, Result, clause};
 
-/// From what size on a program is divided, and into what: in operations, each of which becomes some 15 instructions.
+/// The size from which a program is divided, and the size of a part, in operations. An operation
+/// becomes some 15 instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// A program of no more stays whole.
+    /// A program of at most this size is not divided.
     pub whole: usize,
-    /// A part has so many, more or less: a clause that is not much longer is not cut.
+    /// The approximate size of a part. A clause that is not much longer is not split.
     pub part: usize,
 }
 
@@ -50,29 +52,32 @@ impl Default for Division {
     }
 }
 
-/// Operations of a program at most: its verifier walks over a million instructions, which so many stay below.
+/// Maximum number of operations of a program. They stay below the million instructions that the
+/// verifier processes.
 const OPERATIONS_MAX: usize = 25_000;
 
-/// Functions of a program's clauses at most. The kernel allows 256, of which routines are some.
+/// Maximum number of functions for a program's clauses. The kernel allows 256, including the
+/// routines.
 const FUNCTIONS_MAX: usize = 210;
 
-/// Some clauses of a program, by their place in it.
+/// Some clauses of a program, by their position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// In the program.
+    /// Inlined in the program.
     Inline(Range<usize>),
     /// In a function.
     Function(Range<usize>),
-    /// A clause in several functions.
+    /// A clause that is split into several functions.
     Split(usize),
 }
 
-/// How big a clause is.
+/// The size of a clause.
 pub(crate) fn operations(clause: &dif::ir::Clause) -> usize {
     clause.func.blocks.iter().map(|b| b.insts.len() + 1).sum()
 }
 
-/// The parts of a program; one, in the program, when it is small. Too many are refused before any code is made.
+/// Divides a program into parts. A small program is one inlined part. Too many parts are rejected
+/// before code is generated.
 pub(super) fn divide(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Vec<Part>> {
     let parts = parts(session, spec.clauses, spec.context.has_stacks());
     if session.layout.division != Division::default() {
@@ -148,7 +153,8 @@ fn parts(session: &Session<'_>, uses: &[ClauseUse], has_stacks: bool) -> Vec<Par
     parts
 }
 
-/// The firing as a part sees it: what the program left in the slot, whose address stands for the context.
+/// The context of a part: loads from the state that the program left in the slot. The slot's
+/// address replaces the context.
 struct State {
     at: u32,
     caller_frame: u8,
@@ -172,12 +178,13 @@ impl Context for State {
     }
 }
 
-/// The state is where a slot begins, and what has a name there is among its first bytes.
+/// The state starts at the beginning of a slot, and its fixed words are among the slot's first
+/// bytes.
 fn place(at: u32) -> i16 {
     i16::try_from(at).unwrap_or(i16::MAX)
 }
 
-/// The parts, one after the other; to `stopped` when the session has ended.
+/// Emits the parts in order. Jumps to `stopped` when the session has ended.
 pub(super) fn emit(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -222,8 +229,8 @@ pub(super) fn emit(
     Ok(())
 }
 
-/// The CPU's ring, looked up once for all the records of a part: each look-up is patched into a program at its load, which
-/// takes as long as the program is.
+/// The CPU's ring, looked up once for all records of a part. The kernel inlines each look-up at
+/// load, which takes time in proportion to the program's length.
 fn ring(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -241,7 +248,7 @@ fn which(uses: &[ClauseUse], i: usize) -> ClauseInstance {
     ClauseInstance { number: uses[i].clause, epid_base: uses[i].epid_base }
 }
 
-/// The pieces of a clause.
+/// Emits the calls of a clause's segments.
 fn segments(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -280,7 +287,8 @@ fn segments(
     Ok(())
 }
 
-/// ERROR's clauses, as functions of the fault's record; the firing is that of the function that faults call.
+/// Emits ERROR's clauses, as functions of the fault record. The firing is that of the function that
+/// faults call.
 pub(super) fn emit_error(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -333,7 +341,7 @@ pub(super) fn emit_error(
     Ok(())
 }
 
-/// A function of ERROR's: finds what it needs, runs `body`, and falls through where that does not end it.
+/// A function of ERROR: loads what it needs, runs `body`, and falls through where `body` does.
 fn error_function(
     session: &Session<'_>,
     outer: &Firing<'_>,
@@ -353,7 +361,7 @@ fn error_function(
     Ok(())
 }
 
-/// ClauseInstance probe fired, as a number for a function.
+/// The index of the probe that fired, as a number for a function.
 fn index_word(b: &mut Builder, index: Index) -> V {
     match index {
         Index::V(v) => v,
@@ -361,7 +369,7 @@ fn index_word(b: &mut Builder, index: Index) -> V {
     }
 }
 
-/// What the functions will ask for.
+/// Stores the state that the functions will load.
 fn leave_state(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -404,11 +412,11 @@ fn leave_state(
     }
 }
 
-/// Code that a function has in its middle: with the firing, and where to go when the session has ended.
+/// The code inside a function. It gets the firing, and the label for a session that has ended.
 type Body<'a> = dyn FnMut(&mut Builder, &Firing<'_>, Label) -> Result<()> + 'a;
 
-/// A function of the program: finds what it needs, and runs `body`. Gives `otherwise` behind it, and 1 when the session has
-/// ended.
+/// A function of the program: loads what it needs, and runs `body`. Returns `otherwise` behind
+/// `body`, and 1 when the session has ended.
 fn function(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,

@@ -1,10 +1,12 @@
-//! The program that brings pages of the process before the clauses look at them.
+//! The program that faults pages of the process in before the clauses read them.
 //!
-//! A clause's program may not wait, so to it a page that is not mapped in cannot be read. On kernels that let programs at
-//! the entry of system calls wait, one of these runs before it, in the same firing, and touches what the clauses will
-//! read ([`dif::user_access`]). Why the clauses' own program is not the one that waits: while one thread waits in a program,
-//! the kernel keeps all other threads of that CPU out of it. Of this one they lose what it would have brought, of that
-//! one their firing.
+//! A clause's program may not sleep, so it cannot read a page that is not mapped. On kernels that
+//! allow sleepable programs at the entry of system calls, a sleepable program runs before the
+//! clauses' program, in the same firing. It reads the memory that the clauses will read
+//! ([`dif::user_access`]). The clauses' own program is not sleepable for this reason: while one
+//! thread sleeps in a program, the kernel skips that program for all other threads of that CPU. If
+//! the prefault program is skipped, a read may fault. If the clauses' program were skipped, the
+//! firing would be lost.
 
 use dif::user_access::{Length, UserAccess};
 
@@ -15,12 +17,13 @@ use crate::mir::{Alu, Arg, Builder, Helper, Jmp, V};
 use crate::routines;
 use crate::select::Result;
 
-/// The smallest page there is.
+/// The smallest page size.
 const PAGE: i64 = 4096;
-/// Pages of a stretch that are looked at.
-const PAGES: usize = 17;
+/// Maximum number of pages of a range that are read.
+const MAX_PAGES: usize = 17;
 
-/// Makes it. Each "clause" of `spec` stands for a stretch of user memory, in the same order: which probes want it.
+/// Compiles the program. Each "clause" of `spec` stands for the range of user memory at the same
+/// position, and says which probes need it.
 pub fn prefault(spec: &ProgramSpec<'_>, stretches: &[UserAccess]) -> Result<Compiled> {
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
@@ -38,7 +41,7 @@ pub fn prefault(spec: &ProgramSpec<'_>, stretches: &[UserAccess]) -> Result<Comp
             Length::Bytes(n) => b.imm(i64::from(n)),
             Length::Arg(n) => spec.context.arg(&mut b, ctx, index, n),
         };
-        b.call_global("bring", &[Arg::Word(start), Arg::Word(len)], bring);
+        b.call_global("prefault_range", &[Arg::Word(start), Arg::Word(len)], prefault_range);
         b.bind(skip);
     }
     b.bind(out);
@@ -55,12 +58,12 @@ pub fn prefault(spec: &ProgramSpec<'_>, stretches: &[UserAccess]) -> Result<Comp
     })
 }
 
-/// Touches each page of a stretch that is not there, up to the first that cannot be had.
-fn bring(b: &mut Builder) {
+/// Reads each page of a range that is not mapped, up to the first that cannot be read.
+fn prefault_range(b: &mut Builder) {
     let (start, len) = (b.param(0), b.param(1));
     let done = b.label();
     b.br(Jmp::Eq, len, 0, done);
-    // No address of a process: nothing to bring, and nothing to wait for.
+    // Not an address of a process, so there is nothing to fault in.
     b.br(Jmp::Slt, start, PAGE, done);
     let last = b.add(start, len);
     let last = b.sub(last, 1);
@@ -71,7 +74,7 @@ fn bring(b: &mut Builder) {
         let one = b.imm(1);
         b.call(by, &[to, one, at])
     };
-    for _ in 0..PAGES {
+    for _ in 0..MAX_PAGES {
         let there = b.label();
         let missing = read(b, Helper::PROBE_READ_USER, at);
         b.br(Jmp::Eq, missing, 0, there);

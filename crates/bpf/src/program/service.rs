@@ -1,4 +1,4 @@
-//! Programs of the session itself, which serve no probe.
+//! Service programs of the session, which serve no probe.
 
 use plane::deadman::Limits;
 
@@ -10,21 +10,22 @@ use crate::routines;
 use crate::select::Result;
 use crate::sys::{AttachType, ProgKind};
 
-/// The program for `sched_switch` that deletes what a thread leaves in the `self->` arrays from variable `first` on when it
-/// ends (see [`plane::owned`]). `state` is the offset of `__state` in the task.
+/// The program for `sched_switch` that deletes a thread's elements of the `self->` arrays from
+/// variable `first` on when the thread ends (see [`plane::owned`]). `state` is the offset of
+/// `__state` in the task.
 pub fn end_of_thread(plan: &Plan, first: u32, state: i16) -> Result<Compiled> {
     let spec = ("end_of_thread", ProgKind::RawTracepoint, AttachType::None, 0);
     program(spec, |b| routines::end_of_thread(b, plan, first, state))
 }
 
-/// The program for `sched_switch`, typed (`btf_id` is that of `btf_trace_sched_switch`), that keeps the accounts of
-/// `vtimestamp` (see [`plane::vtime`]).
+/// The typed program for `sched_switch` (`btf_id` is that of `btf_trace_sched_switch`) that keeps
+/// the accounts of `vtimestamp` (see [`plane::vtime`]).
 pub fn vtime_switch(btf_id: u32) -> Result<Compiled> {
     program(("vtime", ProgKind::Tracing, AttachType::TraceRawTp, btf_id), routines::vtime_switch)
 }
 
-/// The heartbeat (see [`plane::deadman`]), for a clock of each CPU; of another `kind` for tests. With `kills` it ends the
-/// session.
+/// The heartbeat (see [`plane::deadman`]), for a clock of each CPU. Tests use another `kind`. With
+/// `kills` it ends the session.
 pub fn heartbeat(kind: ProgKind, plan: &Plan, limits: Limits, kills: bool) -> Result<Compiled> {
     program(("heartbeat", kind, AttachType::None, 0), |b| routines::heartbeat(b, plan, limits, kills))
 }

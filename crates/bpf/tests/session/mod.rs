@@ -1,4 +1,4 @@
-//! A session in miniature: maps, one raw-tracepoint program run by hand, and what it left in the maps.
+//! A minimal session: maps, one raw-tracepoint program that the test runs, and readers of the maps.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod oracle;
@@ -20,7 +20,7 @@ use plane::control::{ACTIVITY, Activity, DropKind, PERCPU_STRIDE, RESERVE};
 use plane::ring;
 use plane::table::{self, TABLE_HEADER};
 
-/// Arguments as `BPF_PROG_TEST_RUN` gives them; with several probes, the last says which.
+/// Arguments for `BPF_PROG_TEST_RUN`. With several probes, the last argument is the probe's index.
 pub struct Args {
     pub probes: u32,
 }
@@ -47,7 +47,7 @@ pub const ERROR: [&str; 4] = ["dtrace", "", "", "ERROR"];
 pub const FIRST_ID: u32 = 77;
 pub const ERROR_ID: u32 = 3;
 
-/// Enabled-probe ids of a clause start at so many times its number.
+/// The enabled-probe ids of clause `n` start at `n` times this.
 pub const EPIDS: u32 = 1000;
 
 /// A committed record of the ring.
@@ -71,7 +71,7 @@ pub struct Run {
 
 pub struct Setup {
     pub module: Module,
-    /// Clauses of the probes, in order, and which of them they are for.
+    /// Clauses of the probes, in order, with the probes for which they run.
     pub clauses: Vec<(usize, ProbeSet)>,
     /// Clauses of ERROR.
     pub error: Vec<usize>,
@@ -80,7 +80,7 @@ pub struct Setup {
     pub cpus: u32,
     pub probes: u32,
     pub options: Options,
-    /// Context levels of `self->`, and the one the program fires at.
+    /// Number of context levels of `self->`, and the level at which the program fires.
     pub levels: u32,
     pub level: u32,
     pub preempt_count: Option<PreemptCount>,
@@ -107,7 +107,7 @@ impl Setup {
     }
 }
 
-/// The running kernel, its types in use.
+/// The running kernel, with its types.
 pub fn target() -> Target {
     let features = bpf::features::Features::running();
     let task = task_offsets().filter(|_| features.has(bpf::features::Facility::TaskBtf));
@@ -128,7 +128,7 @@ fn task_offsets() -> Option<TaskOffsets> {
 
 /// Keeps the test on CPU 0.
 pub fn pin() {
-    // SAFETY: the set is a plain bit array that lives across the call.
+    // SAFETY: the set is a plain bit array that outlives the call.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(0, &mut set);
@@ -136,9 +136,9 @@ pub fn pin() {
     }
 }
 
-/// False, with a line that says so, without the privilege to load programs.
+/// False, with a message, without the privilege to load programs.
 pub fn privileged(test: &str) -> bool {
-    // SAFETY: asks only.
+    // SAFETY: reads the user id only.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
         println!("skipped: {test}: not root");
@@ -196,7 +196,7 @@ pub fn compile_setup(
     )
 }
 
-/// Seeds of a test: `SEED=n` one, `ROUNDS=n` so many, from `START=n`.
+/// The seeds of a test: `SEED=n` is one seed, `ROUNDS=n` their number, from `START=n`.
 pub fn rounds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
     if let Some(seed) = number("SEED") {
@@ -206,7 +206,7 @@ pub fn rounds(default: u64) -> std::ops::Range<u64> {
     start..start + number("ROUNDS").unwrap_or(default)
 }
 
-/// The limit of the back end that the module goes beyond.
+/// The limit of the back end that the module exceeds.
 pub fn limit(setup: &Setup) -> Option<String> {
     let layout = Layout::divided(&setup.module, &setup.error, setup.division);
     let plan = plan(setup, &layout);
@@ -224,7 +224,7 @@ pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
     Plan::new(&setup.module, &setup.options, &needs)
 }
 
-/// What a failing test shows.
+/// Shown by a failing test.
 pub fn show(module: &Module, compiled: &Compiled) -> String {
     format!("{}\n{}", dif::text::print(module, None), bpf::disasm::listing(&compiled.code.insns))
 }
@@ -242,7 +242,7 @@ fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled, Str
         maps.insert(MapRef::Table(0), map);
     }
     let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
-    // With statistics; a refusal is better explained without them.
+    // With statistics. A rejection is explained better without them.
     match image.load(4).or_else(|_| image.load(0)) {
         Ok(loaded) => (loaded.prog, compiled, loaded.log),
         Err(e) => panic!("{e}\n{}", show(&setup.module, &compiled)),
@@ -276,7 +276,7 @@ impl Run {
         run
     }
 
-    /// Another program of this session: these clauses at this context level.
+    /// Another program of this session, with these clauses at this context level.
     pub fn also(&mut self, clauses: &[usize], level: u32) -> Prog {
         let all = std::mem::take(&mut self.setup.clauses);
         self.setup.clauses = clauses.iter().map(|c| (*c, ProbeSet::All)).collect();
@@ -300,7 +300,7 @@ impl Run {
         self.memory(MapRef::Control).words()[offset as usize / 8].store(value, SeqCst);
     }
 
-    /// One firing with these arguments.
+    /// Fires the program once with these arguments.
     pub fn fire(&self, args: &[u64; 10]) {
         self.prog.test_run(args, None).unwrap();
     }
@@ -310,7 +310,7 @@ impl Run {
         self.memory(MapRef::PerCpu).words()[offset as usize / 8].load(SeqCst)
     }
 
-    /// Sets it.
+    /// Sets a word of CPU 0's control element.
     pub fn set_percpu(&self, offset: u32, value: u64) {
         self.memory(MapRef::PerCpu).words()[offset as usize / 8].store(value, SeqCst);
     }
@@ -321,7 +321,7 @@ impl Run {
         self.percpu(kind.offset())
     }
 
-    /// What CPU 0's ring got since the last call.
+    /// The records of CPU 0's ring since the last call.
     pub fn records(&mut self) -> Vec<Record> {
         if self.maps.get(MapRef::Rings).is_none() {
             return Vec::new();
@@ -342,7 +342,7 @@ impl Run {
             }
             self.consumed += u64::from(length);
         }
-        // Given back zeroed, as the consumer does.
+        // Zeroed when released, as by the consumer.
         for at in (0..size).step_by(8) {
             memory.words()[at as usize / 8].store(0, SeqCst);
         }
@@ -355,7 +355,7 @@ impl Run {
         self.aggregation_of(agg, 0)
     }
 
-    /// The same on a side.
+    /// The same for one side.
     pub fn aggregation_of(&self, agg: u32, side: u32) -> BTreeMap<Vec<u8>, Vec<u64>> {
         let plan = &self.maps.plan.aggs[agg as usize];
         let location = plan.location;
@@ -394,7 +394,7 @@ impl Run {
     /// Keys and data of an array.
     pub fn elements(&self, var: VarId) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let entries = self.maps.get(MapRef::Var(var.0)).unwrap().entries().unwrap();
-        // Behind the data of an element of `self->` is the number of its node.
+        // The number of its node is behind the data of an element of `self->`.
         let owned = self.setup.module.vars[var.0 as usize].scope == dif::ir::Scope::Thread;
         let end = if owned { plane::assoc::NODE as usize } else { 0 };
         let data = |value: &[u8]| value[plane::assoc::DATA as usize..value.len() - end].to_vec();

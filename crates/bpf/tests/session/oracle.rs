@@ -1,6 +1,7 @@
-//! The interpreter beside the kernel: both see the same firings, and what each left is compared.
+//! Runs the interpreter beside the kernel: both get the same firings, and their results are
+//! compared.
 //!
-//! Used by the tests of generated modules here, and by those of generated programs in D.
+//! Used by the tests with generated modules here, and by those with generated D programs.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -12,15 +13,15 @@ use plane::ring;
 
 use super::{EPIDS, ERROR, ERROR_ID, FIRST_ID, Run, names};
 
-/// Where the readable memory is, so that a seed means the same program in every run.
+/// Address of the readable memory, fixed so that a seed is the same program in every run.
 pub const MEMORY: u64 = 0x10_0000_0000;
 
-/// What the firings of both sides see.
+/// The environment of the firings, for both sides.
 pub struct Same {
     pub args: [u64; 10],
     pub probe: u32,
     pub memory: Vec<u8>,
-    /// The fault, while ERROR fires.
+    /// The fault, while ERROR runs.
     pub fault: Option<Fault>,
 }
 
@@ -32,7 +33,7 @@ impl Same {
 
 impl World for Same {
     fn builtin(&mut self, b: IntBuiltin) -> i64 {
-        // SAFETY: these only ask.
+        // SAFETY: these calls only read.
         unsafe {
             match (b, &self.fault) {
                 (IntBuiltin::Arg(n), None) => self.args[n as usize] as i64,
@@ -96,7 +97,8 @@ pub fn memory() -> Vec<u8> {
     // Runs of zeros for addresses.
     (1024..2048).filter(|i| i / 2 % 5 < 3).for_each(|i| bytes[i] = 0);
     bytes[4095] = 0;
-    // SAFETY: the address is free in a test program; a mapping that is there already is ours from another thread.
+    // SAFETY: the address is free in a test program. An existing mapping is ours, from another
+    // thread.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let p = libc::mmap(MEMORY as *mut _, 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
@@ -174,7 +176,7 @@ pub fn check(module: &Module, state: &mut State, run: &Run) {
         let got = run.aggregation(i as u32);
         let mut want = state.aggregations[i].clone();
         if module.aggs[i].key_size == 0 {
-            // A keyless value of zeros cannot be told from none, and says the same.
+            // A keyless value of zeros has the same bytes as no value.
             want.retain(|_, words| words.iter().any(|w| *w != 0) || !got.is_empty());
         }
         assert_eq!(got, want, "@{}", module.aggs[i].name);

@@ -1,4 +1,5 @@
-//! Actions of the consumer: commands, redirected output, options set by a script; and what needs `-w`.
+//! Actions of the consumer: commands, redirected output, options set by a script, and actions that
+//! need `-w`.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ tests! {
     agghist_and_aggpack_print_aggregations_as_histograms
 }
 
-/// A file name of this test alone.
+/// A file name that only this test uses.
 fn file(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("e2e-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -49,7 +50,7 @@ fn system_output_appears_in_the_order_of_the_program() -> Verdict {
     let text = "BEGIN { printf(\"a\\n\"); system(\"echo %s-%d; echo x >&2\", \"b\", 7); printf(\"c\\n\"); exit(0); }";
     let o = dtrace(&["-wqn", text]).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("a\nb-7\nc\n\n", "x\n"));
-    // A command that fails is the command's affair.
+    // The failure of a command is not reported.
     let o = dtrace(&["-wqn", "BEGIN { system(\"exit 3\"); exit(0); }"]).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("\n", ""));
     Pass
@@ -59,7 +60,7 @@ fn system_output_follows_the_row_of_its_probe() -> Verdict {
     let o = dtrace(&["-wn", "BEGIN { system(\"echo hello\"); exit(0); }"]).code(0);
     let mut lines = o.out.lines();
     assert_eq!(lines.next(), Some("CPU     ID                    FUNCTION:NAME"));
-    // One CPU's number is as good as another's.
+    // The number of the CPU may be any.
     let row = format!(" {:>6} {:>32} hello", 1, ":BEGIN");
     assert_eq!(lines.next().and_then(|l| l.get(3..)), Some(row.as_str()));
     assert_eq!(lines.collect::<Vec<_>>(), ["", ""]);
@@ -77,7 +78,7 @@ fn freopen_redirects_the_output_and_back() -> Verdict {
     let o = dtrace(&["-wqn", &text]).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("a\nd\n\n", ""));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\nb\nc\n");
-    // Without a way back, the end is in the file as well.
+    // Without a second freopen(), the rest of the output is in the file too.
     let text = format!("BEGIN {{ @ = count(); freopen(\"{}\"); exit(0); }}", path.display());
     let o = dtrace(&["-wqn", &text]).code(0);
     assert_eq!(o.out, "", "{o:?}");
@@ -104,7 +105,7 @@ fn ftruncate_empties_a_file() -> Verdict {
     let o = dtrace(&["-q", "-o", &name, "-n", text]).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("", ""));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept\n\n");
-    // Output that is no file stays.
+    // Output to a pipe is not truncated.
     let o = dtrace(&["-qn", text]).code(0);
     assert_eq!(o.out, "lost\nkept\n\n");
     let text = format!(
@@ -121,7 +122,7 @@ fn setopt_applies_to_later_output() -> Verdict {
                 printa(\"%s\", @); setopt(\"aggsortkey\", \"no\"); printa(\"%s\", @); exit(0); }";
     let o = dtrace(&["-qn", text]).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("baabba\n", ""));
-    // Each row of the table that may change while tracing is taken.
+    // Every option that may change while tracing is accepted.
     let o = dtrace(&[
         "-n",
         "BEGIN { setopt(\"quiet\"); setopt(\"switchrate\", \"10ms\"); setopt(\"aggrate\", \"100hz\"); \
@@ -157,7 +158,7 @@ fn raise_signals_the_current_process() -> Verdict {
         "syscall::getppid:entry /pid == $target && ++n == 7/ { raise(10); } END { trace(n); }",
     ])
     .code(0);
-    // The signal ends the process when it leaves the kernel: no call follows.
+    // The signal ends the process on its return from the kernel, so no call follows.
     assert!(o.err.contains(" terminated by SIGUSR1\n"), "{o:?}");
     assert_eq!(o.last_number(), 7, "{o:?}");
     Pass
@@ -211,10 +212,11 @@ fn chill_beyond_its_budget_faults() -> Verdict {
         )
     };
     assert_eq!(o.err, said(2) + &said(3));
-    // Together they would hold the CPU for longer than it may be held in a second; BEGIN's clauses run on one CPU.
+    // Together they exceed the time for which the CPU may be held in a second. All clauses of BEGIN
+    // run on one CPU.
     let text =
         "BEGIN { chill(260000000); } BEGIN { chill(260000000); } BEGIN { chill(1); } BEGIN { exit(0); }";
-    // Where the machine stands still between the two, there is a new second.
+    // If the machine pauses between the two, a new second begins.
     let mut seen = Vec::new();
     while seen.len() < 5 {
         let o = dtrace(&["-wqn", text]).code(0);
@@ -247,12 +249,12 @@ fn jstack_prints_a_user_stack_with_its_own_defaults() -> Verdict {
     let out = run(&[], "printf(\"%k|%k\", jstack(9), ustack(9));");
     let (j, u) = out.trim_end_matches('\n').split_once('|').unwrap_or_default();
     assert_eq!(j.trim_end(), u.trim_end(), "{out}");
-    // As many frames as there are, unless the option of its own says less.
+    // All frames, unless the option for jstack limits them.
     let all = run(&[], "jstack();").trim().lines().count();
     assert!(all > 1, "{all}");
     assert_eq!(run(&["-xustackframes=1"], "jstack();").trim().lines().count(), all);
     assert_eq!(run(&["-xjstackframes=1"], "jstack();").trim().lines().count(), 1);
-    // With its count below it.
+    // The count follows in the next line.
     let keyed = run(&["-xjstackframes=9"], "@[jstack(1, 100)] = count(); exit(0);");
     assert_eq!(keyed.trim().lines().count(), 2, "{keyed}");
     Pass

@@ -69,7 +69,7 @@ fn printa_applies_its_format_to_each_entry() -> Verdict {
     Pass
 }
 
-/// The sum of all that was printed and cleared, and of the rest, is what fired.
+/// The sum of the printed, cleared and remaining values is the number of firings.
 fn clearing_while_tracing_loses_no_count() -> Verdict {
     let o = dtrace(&[
         "-q",
@@ -177,7 +177,8 @@ fn lquantize_compares_64_bits() -> Verdict {
     Pass
 }
 
-/// Keys that one of them lacks show 0; more values than aggregations show the last one again.
+/// A key that is missing in one aggregation shows 0. With more conversions than aggregations, the
+/// last aggregation is repeated.
 fn printa_prints_several_aggregations_side_by_side() -> Verdict {
     let o = dtrace(&[
         "-qn",
@@ -200,7 +201,7 @@ fn printa_prints_several_aggregations_side_by_side() -> Verdict {
     Pass
 }
 
-/// The values of the CPUs are those that the same program counts by `cpu`.
+/// The values of the CPUs equal those that the same program counts by `cpu`.
 fn per_cpu_values_match_counts_by_cpu() -> Verdict {
     let o = dtrace(&[
         "-q",

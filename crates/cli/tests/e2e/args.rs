@@ -1,4 +1,4 @@
-//! `args[]`: arguments of probes by their types.
+//! `args[]`: typed arguments of probes.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, workload};
@@ -9,13 +9,13 @@ tests! {
     an_invalid_argument_index_is_an_error
 }
 
-/// What a kernel without the means says.
+/// The message of a kernel without the required facility.
 pub(crate) fn unknown(o: &Output) -> Option<Verdict> {
     let why = o.err.lines().find(|l| l.contains("failed to resolve type of args["))?;
     Some(Skip(why.to_string()))
 }
 
-/// The types that `-lv` shows.
+/// The argument types that `-lv` shows.
 pub(crate) fn types(probe: &str) -> Vec<String> {
     let o = dtrace(&["-lvn", probe]).code(0);
     let types = o.out.split("Argument Types").nth(1).unwrap_or_default();
@@ -35,7 +35,7 @@ fn argument_types_of_a_system_call_are_listed() -> Verdict {
     Pass
 }
 
-/// The directory is -100 in the low half of a register: the upper half is whatever it is.
+/// The directory is -100 in the low half of a register. The upper half is undefined.
 fn arguments_of_a_system_call_have_their_types() -> Verdict {
     let script = "syscall::openat:entry /pid == $target && args[0] == -100 && args[2] == 0x80000 && \
                   stringof(args[1]) == \"/etc/hostname-that-is-not-there\"/ { @[args[0]] = count(); } \
@@ -48,7 +48,7 @@ fn arguments_of_a_system_call_have_their_types() -> Verdict {
     Pass
 }
 
-/// A buffer full of `x` of 1, 2, 4, ... 128 bytes, twice.
+/// A buffer of `x` with 1, 2, 4, ... 128 bytes, twice.
 fn typed_pointers_read_the_memory_of_the_process() -> Verdict {
     let script = "syscall::write:entry /pid == $target && *args[1] == 'x'/ { @ = sum(args[2]); n++; } \
                   syscall::write:return /pid == $target && args[1] == 128/ { r++; } \
@@ -61,7 +61,7 @@ fn typed_pointers_read_the_memory_of_the_process() -> Verdict {
     Pass
 }
 
-/// One clause for calls whose first arguments differ in type: each is what it is.
+/// One clause for calls whose first arguments have different types. Each call sees its own type.
 fn one_clause_sees_each_calls_argument_types() -> Verdict {
     let script = "syscall::close:entry, syscall::openat:entry /pid == $target && args[0] == 0x7fff0001/ \
                   { @[probefunc, args[0]] = count(); } END { printa(\"%s %d %@d\\n\", @); }";

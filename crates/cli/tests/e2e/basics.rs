@@ -1,4 +1,4 @@
-//! BEGIN, END, output to the column.
+//! BEGIN, END, and the exact columns of the output.
 
 use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
@@ -35,7 +35,7 @@ fn a_header_and_rows_are_printed_by_default() -> Verdict {
 fn an_empty_clause_prints_its_row() -> Verdict {
     let o = dtrace(&["-n", "BEGIN", "-n", "BEGIN { x = 1; exit(0); }"]).code(0);
     let rows = o.out.lines().filter(|l| l.contains(":BEGIN")).count();
-    // Both record something: the empty clause its line, exit() its status.
+    // Both clauses record: the empty clause its row, exit() its status.
     assert_eq!(rows, 2, "{o:?}");
     let o = dtrace(&["-n", "BEGIN { x = 1; }", "-n", "BEGIN { exit(0); }"]).code(0);
     assert_eq!(
@@ -54,7 +54,7 @@ fn end_runs_once() -> Verdict {
 
 fn the_argument_of_exit_is_the_exit_status() -> Verdict {
     dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
-    // The last one processed, as in the original.
+    // The last exit() that is processed counts, as in the original.
     dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(2);
     dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(2);
     dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(2);

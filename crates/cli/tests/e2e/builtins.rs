@@ -1,4 +1,4 @@
-//! Built-in variables, against what is known of the workload or of the same firing.
+//! Built-in variables, compared with the workload or with other values of the same firing.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
@@ -28,7 +28,8 @@ fn uregs_are_the_registers_of_the_calling_process() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.last_number(), 40, "{o:?}");
-    // rdi is the first argument, rip the address behind the instruction: that of the stack's first frame.
+    // rdi is the first argument. rip is the address behind the instruction, which is also the
+    // stack's first frame.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -73,7 +74,7 @@ fn caller_is_the_second_frame_of_the_stack() -> Verdict {
     let name = |frame: &str| frame.split('+').next().unwrap_or("").to_string();
     assert_eq!(name(second), caller, "{o:?}");
     assert_eq!(user, ucaller, "{o:?}");
-    // The tracer's own frames are no part of a stack.
+    // The tracer's own frames are not part of a stack.
     assert!(!o.out.contains("bpf"), "{o:?}");
     Pass
 }
@@ -154,7 +155,7 @@ fn ids_and_cpu_are_those_of_the_firing() -> Verdict {
     // row builtin.uid, builtin.gid, builtin.id, builtin.cpu
     let list = dtrace(&["-l", "-n", "syscall::getppid:entry"]).code(0);
     let id: i64 = list.out.lines().nth(1).and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap();
-    // The record says itself on which CPU it was made, and for which probe.
+    // The record contains its CPU and its probe.
     let o = dtrace(&[
         "-c",
         &workload("getppid", 5),

@@ -23,7 +23,8 @@ tests! {
     a_program_without_probes_is_an_error the_match_message_quotes_the_description_only
     the_cpu_option_traces_one_cpu_only a_target_killed_by_a_signal_is_reported_with_its_name
     operands_and_scripts_may_contain_any_bytes probes_are_listed_by_globs
-    a_closed_output_is_an_error a_limit_of_file_size_is_an_error texts_that_cannot_be_written_are_errors
+    a_closed_output_is_an_error a_limit_of_file_size_is_an_error
+    texts_that_cannot_be_written_are_errors
 }
 
 fn usage_is_printed_without_arguments() -> Verdict {
@@ -115,7 +116,7 @@ fn a_description_may_match_no_probe_with_z() -> Verdict {
 // row macro.operands, macro.strings
 fn operands_are_macro_variables() -> Verdict {
     let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s %d\\n\", $1, $$2, $3); exit($1); }", "7", "word", "-2"]);
-    // -2 is an option letter to getopt: after -- it is an operand.
+    // getopt takes -2 for an option. Behind -- it is an operand.
     assert_eq!(o.code, Some(2));
     let o = dtrace(&["-qn", "BEGIN { printf(\"%d %s\\n\", $1, $$2); exit($1); }", "7", "word"]).code(7);
     assert_eq!(o.out, "7 word\n\n");
@@ -208,14 +209,14 @@ fn an_unreadable_script_is_an_error() -> Verdict {
         let _ = std::fs::remove_file(&path);
         o
     };
-    // D's texts are bytes where they are nobody's business.
+    // Texts may contain any bytes, where nothing interprets them.
     let o =
         run(b"/* \xe9 */\nBEGIN { printf(\"\xe9%s%d\", \"\xff\", strlen(\"\xe9\")); exit(0); }\n").code(0);
     assert_eq!(o.out, "\u{fffd}\u{fffd}1\n", "{o:?}");
     let o = run(b"/* fine */\nBEGIN { \xe9 = 1; }\n").code(1);
     assert!(o.err.contains(": line 2: syntax error near \"\\xe9\"\n"), "{o:?}");
     assert!(o.err.contains("bytes that are not UTF-8 may only stand in strings and comments"), "{o:?}");
-    // What editors of other systems leave.
+    // The byte order mark and line ends that editors of other systems write.
     let o = run(b"\xef\xbb\xbfBEGIN\r\n{\r\n\ttrace(5);\r\n\texit(0);\r\n}\r\n").code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("5\n", ""));
     let o = dtrace(&["-s", "/tmp"]).code(1);
@@ -258,7 +259,7 @@ fn sigterm_ends_the_session_like_an_interrupt() -> Verdict {
     Pass
 }
 
-/// Nobody reads any more: an end, and no panic.
+/// When the reader has closed the pipe, the run ends without a panic.
 fn a_closed_reader_ends_the_run_without_a_panic() -> Verdict {
     use std::os::unix::process::ExitStatusExt;
     for words in [
@@ -270,7 +271,7 @@ fn a_closed_reader_ends_the_run_without_a_panic() -> Verdict {
         let mut child = start(words);
         drop((child.stdout.take(), child.stderr.take()));
         let status = child.wait().unwrap();
-        // A panic is 101, or an abort in a release.
+        // A panic exits with 101, or aborts in a release build.
         assert!(status.signal().is_none() && status.code() != Some(101), "{words:?}: {status}");
     }
     Pass
@@ -292,7 +293,7 @@ fn the_preprocessor_applies_definitions_of_the_command_line() -> Verdict {
 fn an_option_without_effect_is_reported() -> Verdict {
     let o = dtrace(&["-x", "nspec=4", "-n", "BEGIN { exit(0); }"]).code(0);
     assert!(o.err.contains("nspec") && o.err.contains("no effect"), "{o:?}");
-    // A script's own options, too.
+    // The options of a script are reported too.
     let o = dtrace(&["-qn", "\n#pragma D option nspec=4\nBEGIN { exit(0); }"]).code(0);
     assert_eq!(o.err, "dtrace: option 'nspec' has no effect yet\n");
     Pass
@@ -419,7 +420,7 @@ fn the_cpu_option_traces_one_cpu_only() -> Verdict {
         return Verdict::Skip("this machine has one CPU".into());
     }
     for (cpu, expected) in [(0, 100), (1, 0)] {
-        // The target runs where the command does, and the command where this thread does.
+        // The target runs on the CPU of the command, and the command on the CPU of this thread.
         let run = move || {
             // SAFETY: an all-zero set is valid; the system call reads it.
             unsafe {
@@ -453,21 +454,21 @@ fn a_target_killed_by_a_signal_is_reported_with_its_name() -> Verdict {
     Pass
 }
 
-/// True while a thread of the process waits in a write.
+/// True while a thread of the process blocks in a write.
 fn writes(child: &std::process::Child) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
     let calls = threads.filter_map(|t| std::fs::read_to_string(t.path().join("syscall")).ok());
     calls.into_iter().any(|call| call.starts_with(&format!("{} 0x", libc::SYS_write)))
 }
 
-/// Nobody reads, and the pipe is full.
+/// The pipe is full and not read.
 fn an_interrupt_ends_a_write_that_blocks() -> Verdict {
     let script = "BEGIN { n = 0; } tick-1ms { printf(\"%1000d\\n\", n++); } END { printf(\"end\"); }";
     let mut child = start(&["-q", "-n", script, "-x", "switchrate=10ms"]);
     let fd = std::os::fd::AsRawFd::as_raw_fd(child.stdout.as_ref().unwrap());
     // SAFETY: a plain system call on a descriptor of ours.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, 4096) };
-    // A write that waits finds no room, however much that is.
+    // The pipe is full when a write blocks, whatever its size.
     let limit = std::time::Instant::now() + LIMIT;
     while (unread(&child) == 0 || !writes(&child)) && std::time::Instant::now() < limit {
         std::thread::sleep(Duration::from_millis(10));
@@ -543,7 +544,7 @@ fn probes_are_listed_by_globs() -> Verdict {
         assert_eq!(rows(words), expected, "{words:?}");
     }
     let _ = std::fs::remove_file(&path);
-    // Each form ends where its field does.
+    // Each option's description ends with its field.
     let o = dtrace(&["-l", "-P", "syscall:vmlinux"]).code(1);
     assert!(o.err.contains("Overspecified probe description"), "{o:?}");
     Pass

@@ -1,4 +1,4 @@
-//! cpc: what is counted, modes, and what is said where nobody can count.
+//! cpc: counts, modes, and messages where the hardware cannot count.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
@@ -9,7 +9,7 @@ tests! {
     cpc_names_are_checked
 }
 
-/// `None` where this kernel has no clock for programs.
+/// `None` where programs can use a clock on this kernel.
 fn clock() -> Option<Verdict> {
     let o = dtrace(&["-qn", "cpc:::cpu_clock-all-1000000 { exit(0); }"]);
     (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or("no clock").to_string()))
@@ -20,13 +20,13 @@ fn cpc_is_listed() -> Verdict {
     for event in ["cpu_clock", "page_faults", "context_switches"] {
         assert!(o.out.contains(&format!(" {event}-all-1000000000\n")), "{o:?}");
     }
-    // What is made on demand, by another name.
+    // A probe made on demand, by another name.
     let o = dtrace(&["-l", "-n", "cpc:::faults-user-10"]).code(0);
     assert!(o.out.contains(" faults-user-10\n"), "{o:?}");
     Pass
 }
 
-/// Pages that the workload touches first. It has others of its own.
+/// Pages that the workload touches first. It has other page faults too.
 const PAGES: u32 = 20_000;
 
 fn cpc_counts_every_page_fault() -> Verdict {
@@ -44,7 +44,8 @@ fn cpc_counts_in_portions() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
-    // Each CPU counts for itself, and all that fault; the last portion of each CPU may not be full.
+    // Each CPU counts separately, and counts all processes. The last portion of each CPU may be
+    // incomplete.
     let program = "cpc:::minor_faults-all-1000 { @ = count(); }";
     let o = dtrace(&["-q", "-c", &workload("touch", PAGES), "-n", program]).code(0);
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as i64);

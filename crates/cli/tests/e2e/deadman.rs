@@ -1,4 +1,4 @@
-//! A session whose tracer gets no time is stopped from the kernel.
+//! Sessions whose tracer gets no CPU time are stopped from the kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -13,7 +13,7 @@ tests! {
     heartbeats_run_only_while_probes_are_enabled a_script_that_starves_the_machine_is_stopped
 }
 
-/// Waits until the tracer has written what BEGIN printed, after which its session is active.
+/// Waits until the tracer has written BEGIN's output. The session is active from then on.
 fn active(out: &Path) {
     let begun = Instant::now();
     while std::fs::read_to_string(out).is_ok_and(|s| !s.contains("begun")) {
@@ -28,12 +28,12 @@ fn file(test: &str) -> PathBuf {
     path
 }
 
-/// A tracer in a session that traces.
+/// Starts a tracer with enabled probes.
 fn tracer(out: &Path, options: &[&str]) -> Child {
     let script =
         "BEGIN { printf(\"begun\\n\"); } syscall::getppid:entry { n++; } END { printf(\"ended\\n\"); }";
     let path = out.to_str().unwrap();
-    // A host that stops the machine makes clocks late: that is not what is asked here.
+    // A host that pauses the machine makes clocks late, which is not tested here.
     let limits = ["-x", "deadmaninterval=50ms", "-x", "deadmanuser=500ms", "-x", "deadmantimeout=0"];
     let words: Vec<&str> = ["-q", "-o", path]
         .into_iter()
@@ -50,8 +50,8 @@ fn has_clocks() -> bool {
     dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0)
 }
 
-/// A stopped tracer gives no sign of life; the machine's clocks go on, whatever its load, but on some hosts only where a CPU
-/// is busy: this one.
+/// Stops the tracer, so that it gives no sign of life. The machine's clocks continue. On some hosts
+/// a clock runs only on a busy CPU, so this thread keeps its CPU busy.
 fn without_time(child: &Child) {
     signal(child, libc::SIGSTOP);
     let begun = Instant::now();
@@ -145,9 +145,9 @@ fn online() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
-/// Every switch from one thread to another looks for a text of half a page in one of a page, a million comparisons and more with
-/// interrupts off, so whoever is to run waits longer than the limits for it. In guests only: nobody should run this where
-/// others work.
+/// Every context switch searches a text of half a page in a text of a page. That takes a million
+/// comparisons with interrupts disabled, so the tracer waits longer than the limits for a CPU. The
+/// test runs in guests only, because it would disturb other users of a machine.
 fn a_script_that_starves_the_machine_is_stopped() -> Verdict {
     if std::env::var_os("DTRACE_IN_VM").is_none() {
         return Skip("overloads the machine: in guests only".into());

@@ -1,5 +1,5 @@
-//! A machine is busy in its kernel: from the busiest module down to the file, each question asked of what the one before
-//! answered, as in the user guide.
+//! The drill-down of the user guide: from the busiest kernel module to the file. Each question uses
+//! the previous answer.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::{all_at_once, cannot, root_is_of_a_module, suppressed};
@@ -9,7 +9,7 @@ tests! {
     the_busiest_module_is_traced_down_to_the_file
 }
 
-/// The workload opens a file and reads it so many times. Others do what they do.
+/// Number of times that the workload opens and reads a file. Other processes may do the same.
 const TIMES: u32 = 50;
 
 /// Answers: keys and counts.
@@ -19,14 +19,14 @@ struct Answers {
 }
 
 impl Answers {
-    /// Asks while the workload runs.
+    /// Runs a program while the workload runs.
     #[track_caller]
     fn to(program: &str) -> Answers {
         let child = start(&["-q", "-c", &workload("openread", TIMES), "-n", program]);
         let output = finish(child).code(0);
         let mut rows = Vec::new();
         let mut key: Vec<String> = Vec::new();
-        // A stack is a key of many lines.
+        // A stack is a key of several lines.
         for line in output.out.lines().filter(|l| !l.trim().is_empty()) {
             key.extend(line.split_whitespace().map(String::from));
             if let Some(count) = key.last().and_then(|w| w.parse().ok()) {
@@ -41,21 +41,22 @@ impl Answers {
         self.rows.iter().find(|(k, _)| k[..] == [key]).map_or(0, |(_, count)| *count)
     }
 
-    /// It happened at least as often as the workload did it, less what the kernel is said to have kept from the programs.
+    /// Counted at least as often as the workload did it, minus the firings that the kernel
+    /// suppressed.
     #[track_caller]
     fn has(&self, key: &str) {
         let lost = suppressed(&self.output);
         assert!(self.count(key) + lost >= i64::from(TIMES), "{key}: {:?}", self.output);
     }
 
-    /// Only the workload does it.
+    /// Only the workload has this key.
     #[track_caller]
     fn is_all_of(&self, key: &str) {
         self.has(key);
         assert!(self.count(key) <= i64::from(TIMES), "{key}: {:?}", self.output);
     }
 
-    /// A stack from the function that the module is asked to open a file by.
+    /// A stack that starts at the function by which the module opens a file.
     #[track_caller]
     fn has_the_stack(&self) {
         let open = |(frames, _): &&(Vec<String>, i64)| {
@@ -75,7 +76,7 @@ fn the_busiest_module_is_traced_down_to_the_file() -> Verdict {
     if !root_is_of_a_module() {
         return Skip("the root is not of a module (overlay)".into());
     }
-    // One by one, a few must do.
+    // Without one link for all functions, a few must suffice.
     let (all, module) = match all_at_once() {
         true => ("fbt:::entry", "fbt:overlay::entry"),
         false => ("fbt:overlay:ovl_o*:entry,fbt::do_filp_open:entry", "fbt:overlay:ovl_o*:entry"),
@@ -87,8 +88,8 @@ fn the_busiest_module_is_traced_down_to_the_file() -> Verdict {
     busiest.has("vmlinux");
     busiest.has("overlay");
     busiest.has("ovl_open");
-    // Where is that called from, by which system call, by whom, on which files? Of a file, the name in what the function is
-    // given, and the path of what a call is given.
+    // Where is the function called from, by which system call, by which process, for which files?
+    // The name is an argument of the function. The path is an argument of the call.
     let answers = Answers::to(
         "fbt:overlay:ovl_open:entry { @[stack()] = count(); } \
          syscall:::entry { self->sys = probefunc; } \

@@ -1,5 +1,5 @@
-//! Scripts written for another system: a word that means nothing on Linux is refused by its name, with the reason, and so
-//! is one that is not supported yet; nothing is silently ignored.
+//! Scripts of other systems. A name that has no meaning on Linux is rejected with its reason, and
+//! so is a name that is not supported yet. Nothing is silently ignored.
 
 use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
@@ -10,7 +10,7 @@ tests! {
     constants_of_other_systems_are_rejected_by_name size_modifiers_in_conversions_are_accepted
 }
 
-/// Refused with this tag, the message saying this.
+/// Checks that the script is rejected with this tag and message.
 #[track_caller]
 fn refused(script: &str, tag: &str, says: &str) {
     let o = dtrace(&["-xerrtags", "-e", "-n", script]).code(1);

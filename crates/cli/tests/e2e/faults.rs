@@ -1,4 +1,4 @@
-//! Faults: ERROR fires, the rest of the clause is dropped, the next clause runs.
+//! Faults: ERROR fires, the rest of the clause is skipped, the next clause runs.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
@@ -91,11 +91,11 @@ fn output_before_a_fault_is_discarded_with_its_clause() -> Verdict {
     Pass
 }
 
-/// Loads that fault, and the address they are told by.
+/// Loads that fault, with the address in the report.
 const BAD: [(&str, &str); 6] = [
     ("*(int *)0", "0x0"),
     ("*(char *)0x10", "0x10"),
-    // What the kernel leaves in a list entry that was freed.
+    // The poison value in a freed list entry of the kernel.
     ("*(int *)0xdead000000000100", "0xdead000000000100"),
     ("((struct { int a[4]; struct { long x; } b; } *)0)->b.x", "0x10"),
     ("strlen(stringof((char *)0xdead000000000122))", "0xdead000000000122"),
@@ -105,7 +105,8 @@ const BAD: [(&str, &str); 6] = [
 fn invalid_addresses_fault_in_every_kind_of_probe() -> Verdict {
     let target = workload("getppid", 1);
     for (load, address) in BAD {
-        // (probe and predicate, words before, the action that faults); the clause behind it runs all the same.
+        // (probe and predicate, words before, the action that faults). The clause behind it still
+        // runs.
         let mut places =
             vec![("BEGIN", vec![]), ("syscall::getppid:entry /pid == $target/", vec!["-c", &target])];
         if dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0) {
@@ -155,7 +156,7 @@ fn a_null_pointer_in_a_member_chain_faults() -> Verdict {
     if std::fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
         return Skip("no types of the kernel".into());
     }
-    // A process that runs has nobody waiting for it to let go of its parent's memory.
+    // A running process has no parent waiting in vfork(), so this pointer is NULL.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -181,7 +182,7 @@ fn a_null_pointer_in_a_member_chain_faults() -> Verdict {
     Pass
 }
 
-/// User memory that is not to be had: an expression, the address of the fault.
+/// Invalid user memory: an expression, and the address of the fault.
 const BAD_USER: [(&str, &str); 6] = [
     ("strlen(copyinstr(1))", "0x1"),
     ("strlen(copyinstr(0))", "0x0"),
@@ -223,7 +224,7 @@ fn an_unmapped_page_is_read_where_the_program_may_sleep() -> Verdict {
         words.next() == Some("sleepable_calls") && words.next() == Some("yes")
     });
     let cold = "/etc/hostname-that-is-cold";
-    // By the call's function, where the kernel can, and by the tracepoint.
+    // Attached to the system call's function where the kernel allows that, and to the tracepoint.
     for probes in ["syscall::openat:entry", "syscall::*at*:entry, syscall::getp*:entry"] {
         let o = dtrace(&[
             "-q",
@@ -245,11 +246,12 @@ fn an_unmapped_page_is_read_where_the_program_may_sleep() -> Verdict {
             o.out.lines().find_map(|l| l.strip_prefix(before)?.parse::<u32>().ok()).unwrap_or(0)
         };
         let (entry, faults) = (number(&format!("entry {cold} etc ")), number("faults "));
-        // Where no program may wait, nothing can be read at the entry, and ERROR says where. Where one may, the kernel
-        // keeps it from a thread while another of that CPU is in it.
+        // Without sleepable programs nothing is read at the entry, and ERROR gets the address. With
+        // sleepable programs, the kernel skips the program for a thread while another thread of
+        // that CPU is in it.
         assert!(if waits { entry >= 1 } else { entry == 0 }, "{probes}: {o:?}");
         assert!(entry + faults >= 25 && entry <= 25, "{probes}: {o:?}");
-        // At the return the kernel has brought the page.
+        // At the return the kernel has mapped the page.
         assert!(o.out.contains(&format!("return {cold} 25\n")), "{probes}: {o:?}");
         println!("{entry} of 25 names read at the entry");
     }

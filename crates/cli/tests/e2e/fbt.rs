@@ -1,4 +1,4 @@
-//! Functions of the kernel.
+//! Function boundary tracing: functions of the kernel.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ tests! {
     self_variables_are_separate_in_threads_and_interrupts
 }
 
-/// Why this machine cannot trace its kernel's functions, if so; asked once.
+/// Why the kernel's functions cannot be traced on this machine, if so. Determined once.
 pub(crate) fn cannot() -> Option<Verdict> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();
     let why = WHY.get_or_init(|| {
@@ -24,28 +24,29 @@ pub(crate) fn cannot() -> Option<Verdict> {
     why.clone().map(Skip)
 }
 
-/// Whether all functions hang on one link here; asked once.
+/// Whether one link attaches to many functions on this kernel. Determined once.
 pub(crate) fn all_at_once() -> bool {
     static MULTI: OnceLock<bool> = OnceLock::new();
     let words = ["-q", "-x", "fbtmeans=multi", "-n", "fbt::vfs_write:entry {} BEGIN { exit(0); }"];
     *MULTI.get_or_init(|| dtrace(&words).code == Some(0))
 }
 
-/// Whether the file system of the root is the module `overlay`, as in the guests of the matrix.
+/// Whether the root file system is the module `overlay`, as in the guests of the matrix.
 pub(crate) fn root_is_of_a_module() -> bool {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let root = mounts.lines().rfind(|l| l.split(' ').nth(1) == Some("/")).and_then(|l| l.split(' ').nth(2));
     root == Some("overlay") && std::path::Path::new("/sys/module/overlay").exists()
 }
 
-/// How many firings `dtrace` says the kernel suppressed.
+/// Number of firings that `dtrace` reports as suppressed by the kernel.
 pub(crate) fn suppressed(o: &Output) -> i64 {
     let said = o.err.lines().filter(|l| l.contains(" suppressed by the kernel"));
     said.filter_map(|l| l.split_whitespace().find_map(|w| w.parse::<i64>().ok())).sum()
 }
 
-/// Whether a count is 1000. If not, what is missing is what `dtrace` says the kernel suppressed: where writers wait, it may have no
-/// room to note a return, and a trampoline's program keeps others out while it is preempted.
+/// Whether a count is 1000. If it is less, `dtrace` must have reported the difference as
+/// suppressed. The kernel may lack memory for a return when writers block, and the program of a
+/// trampoline suppresses others while it is preempted.
 #[track_caller]
 fn is_thousand(o: &Output, name: &str, program: &str) -> bool {
     let count = o.value_of(name);
@@ -89,7 +90,8 @@ fn entry_and_return_of_a_function_are_counted() -> Verdict {
     Pass
 }
 
-/// Which of many functions fired is known by where each begins: the stack begins there, too.
+/// The probe of each firing is determined from the function's address, with which the stack begins
+/// too.
 fn each_function_of_a_glob_fires_under_its_own_name() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
@@ -139,12 +141,12 @@ fn only_traceable_functions_are_listed() -> Verdict {
     let count = |pattern: &str| dtrace(&["-l", "-n", pattern]).out.lines().skip(1).count();
     assert_eq!(count("fbt::vfs_write:"), 2);
     assert_eq!(count("rawfbt:vmlinux:vfs_write:entry"), 1);
-    // What does not return has no return.
+    // A function that does not return has no return probe.
     assert_eq!(count("fbt::do_exit:"), 1);
-    // Clones are offered under rawfbt alone.
+    // Clones are listed under rawfbt alone.
     assert_eq!(count("fbt::*.*:entry"), 0);
     assert!(count("rawfbt::*.*:entry") > 100);
-    // What every firing runs itself cannot be traced.
+    // Functions that every firing calls cannot be traced.
     assert_eq!(count("rawfbt::migrate_disable:entry"), 0);
     Pass
 }
@@ -159,7 +161,7 @@ fn a_kernel_without_function_tracing_is_reported() -> Verdict {
     Pass
 }
 
-/// A function that threads call, and interrupts that come meanwhile: what the thread keeps is its own.
+/// A function that threads call while interrupts fire. Each keeps its own self-> variable.
 fn self_variables_are_separate_in_threads_and_interrupts() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
@@ -179,7 +181,7 @@ fn self_variables_are_separate_in_threads_and_interrupts() -> Verdict {
     Pass
 }
 
-/// The same calls by each means that this kernel has.
+/// Counts the same calls with each attach method that this kernel has.
 fn every_attach_method_counts_the_same_calls() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
@@ -236,7 +238,7 @@ fn arguments_of_functions_have_their_types() -> Verdict {
     Pass
 }
 
-/// A function that asks whether something is allowed, and its answer.
+/// A function that checks a permission, and its result.
 fn return_replaces_the_result_of_a_function() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
@@ -264,7 +266,7 @@ fn return_replaces_the_result_of_a_function() -> Verdict {
     assert!(!made && o.err.contains("fbt_entry: 1 function by fmod_ret"), "{o:?}");
     let values = ["asked", "both", "mode", "error", "value"].map(|n| o.value_of(n));
     assert_eq!(values, [1, 1, 0o700, 77, -1], "{o:?}");
-    // A value that is only known there, and is 0: the function runs.
+    // A value known at run time only, which is 0, so the function runs.
     let (o, made) = make("asked - asked");
     let o = o.code(0);
     assert!(made && o.value_of("asked") >= 1 && o.value_of("error") == 0, "{o:?}");
@@ -282,7 +284,7 @@ fn return_is_rejected_where_the_result_cannot_be_replaced() -> Verdict {
         err.contains("return( ) in fbt:vmlinux:vfs_fsync_range:entry: this kernel lets no program give"),
         "{err}"
     );
-    // It gives nothing back.
+    // The function returns nothing.
     let err = refused("fbt::security_file_free:entry");
     assert!(
         err.contains("its result is no int") || err.contains("lets no program give a function's result"),

@@ -9,7 +9,7 @@ tests! {
     indentation_follows_a_thread_to_another_cpu a_system_calls_functions_form_a_tree
 }
 
-/// The rows without the CPU, which is one and the same.
+/// The rows without the CPU column.
 #[track_caller]
 fn rows(o: &Output) -> Vec<&str> {
     let mut lines = o.out.lines();
@@ -51,7 +51,7 @@ fn indentation_follows_a_thread_to_another_cpu() -> Verdict {
     if lines.is_empty() {
         return Skip("there is one CPU only".into());
     }
-    // The C library or the loader may have made calls of its own.
+    // The C library or the loader may have made calls too.
     let cpu = |l: &str| l.get(..3).unwrap_or_default().to_string();
     let calls: Vec<&[&str]> = lines.chunks(2).collect();
     assert!(calls.len() >= 5, "{o:?}");
@@ -64,7 +64,8 @@ fn indentation_follows_a_thread_to_another_cpu() -> Verdict {
     Pass
 }
 
-/// What the kernel does to open a file: the script of the talk, for what is opened once the workload says so.
+/// The kernel functions that open a file, from a mark of the workload on: the script of the guide's
+/// example.
 fn talk(functions: &str) -> String {
     format!(
         "syscall::getppid:return /pid == $target/ {{ self->go = 1; }} \
@@ -74,7 +75,7 @@ fn talk(functions: &str) -> String {
     )
 }
 
-/// A row taken apart.
+/// A parsed row.
 #[derive(Clone, Copy, Debug)]
 struct Row<'o> {
     indent: usize,
@@ -95,12 +96,12 @@ fn row(text: &str) -> Row<'_> {
 /// A call of the outermost function.
 struct Tree<'o> {
     rows: &'o [Row<'o>],
-    /// Rows without their other end.
+    /// Entry rows without return row, or the reverse.
     halves: i64,
 }
 
 impl Tree<'_> {
-    /// Whether this function calls that one, be it by others.
+    /// Whether this function calls that one, directly or indirectly.
     fn calls(&self, outer: &str, inner: &str) -> bool {
         let enters = |r: &&Row<'_>, name: &str| r.enters && r.function.starts_with(name);
         let mut rows = self.rows.iter();
@@ -109,8 +110,8 @@ impl Tree<'_> {
     }
 }
 
-/// The calls, each checked to nest: what is entered stands one step deeper than what it is entered from, and is left where
-/// it was entered.
+/// The calls, checked to nest: a call is indented one step more than its caller, and its return has
+/// the indentation of its entry.
 #[track_caller]
 fn trees<'o>(rows: &'o [Row<'o>]) -> Vec<Tree<'o>> {
     let mut all = Vec::new();
@@ -122,7 +123,8 @@ fn trees<'o>(rows: &'o [Row<'o>]) -> Vec<Tree<'o>> {
             open.push(*row);
             continue;
         }
-        // A thread that is interrupted sees of the interrupt its first and its last function, each half.
+        // For an interrupt, only the first and last function appear in the interrupted thread, each
+        // without its counterpart.
         let of = |r: &Row<'_>| {
             r.function == row.function || (r.function, row.function) == ("irq_enter_rcu", "irq_exit_rcu")
         };
@@ -147,7 +149,7 @@ fn a_system_calls_functions_form_a_tree() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
-    // Names that one of the kernels has.
+    // Names that exist on at least one of the kernels.
     let some = "fbt::do_sys_openat2:,fbt::do_filp_open:,fbt::path_openat:,fbt::do_dentry_open:,fbt::getname_flags:,\
                 fbt::alloc_empty_file:,fbt::alloc_fd:,fbt::fd_install:,fbt::complete_walk:,fbt::terminate_walk:";
     let functions = if all_at_once() { "fbt:::" } else { some };

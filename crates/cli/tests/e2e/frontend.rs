@@ -1,4 +1,4 @@
-//! What the front end adds to clauses: libraries, `if` and `else`.
+//! The front end beyond clauses: libraries, `if` and `else`, pragmas, the preprocessor.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ tests! {
     a_library_is_skipped_when_its_dependency_is_missing
 }
 
-/// A directory of this test, empty.
+/// An empty directory for this test.
 fn directory(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("dtrace-e2e-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
@@ -47,7 +47,8 @@ fn if_and_else_select_their_blocks() -> Verdict {
     Pass
 }
 
-/// Each block that records has its own line and its own id; an empty one has its line, one that only computes has none.
+/// Each block that records has its own row and id. An empty block has a row, a block that only
+/// computes has none.
 fn each_block_that_records_has_its_own_row() -> Verdict {
     let text = "BEGIN { trace(epid); if (pid) { trace(epid); y = 1; } if (y) { z = 1; } if (z) { } else { trace(0); } exit(0); }";
     let o = dtrace(&["-n", text]).code(0);
@@ -142,7 +143,7 @@ fn macro_variables_have_the_values_of_the_process() -> Verdict {
     let text = r#"BEGIN { printf("%s|%d|%s|%s|%d|%s|%d\n", $$0, $1, $$1, $2, $3, $$4, $target); exit(0); }"#;
     let o = dtrace(&["-qn", text, "--", "12", "a b", "-7", "name"]).code(0);
     assert_eq!(o.out, "dtrace|12|12|a b|-7|name|0\n\n");
-    // A name is a name, even of a probe's field.
+    // A macro name stays a macro, even in a field of a probe description.
     let o =
         dtrace(&["-qn", "$1::: { printf(\"%s %d\\n\", probe$2, $3); exit(0); }", "dtrace", "name", "0x1f"]);
     assert!(o.err.contains("syntax error") || o.code == Some(1), "{o:?}");
@@ -171,9 +172,9 @@ fn an_operand_that_no_program_uses_is_an_error() -> Verdict {
     let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($1); }", "1", "more"]).code(1);
     assert!(o.err.contains("[D_MACRO_UNUSED] extraneous argument 'more' ($2 is not referenced)"), "{o:?}");
     dtrace(&["-xargref", "-en", "BEGIN { trace($1); }", "1", "more"]).code(0);
-    // One of several programs is enough, and a library is none of them.
+    // It is enough that one of several programs uses an operand. Uses in libraries do not count.
     dtrace(&["-en", "BEGIN { trace($1); }", "-n", "BEGIN { trace($2 + SIGKILL); }", "1", "2"]).code(0);
-    // A script says so itself, before it uses them.
+    // A script can set the option itself, before it uses the operands.
     let dir = directory("operands");
     let script = write(
         &dir,
@@ -213,7 +214,7 @@ fn the_preprocessor_runs_with_c() -> Verdict {
     let path = dir.display().to_string();
     let o = dtrace(&["-C", "-D", "FROM_D=4", "-I", &path, "-qs", &script]).code(0);
     assert_eq!(o.out, "7 8\n\n", "{o:?}");
-    // Lines are those of the script, and those of the header.
+    // Line numbers are those of the script, and those of the header.
     let script = write(&dir, "y.d", "#include \"x.h\"\nBEGIN\n{\n\ttrace(TWICE(nothing));\n}\n");
     let o = dtrace(&["-C", "-I", &path, "-es", &script]).code(1);
     assert!(o.err.contains("y.d: line 4: ") && o.err.contains("failed to resolve nothing"), "{o:?}");
@@ -225,7 +226,7 @@ fn the_preprocessor_runs_with_c() -> Verdict {
     Pass
 }
 
-/// What the headers of the system say in GNU C, and what of C has no place in D.
+/// GNU C in the headers of the system, and parts of C that D does not have.
 fn system_headers_can_be_included() -> Verdict {
     if !have_cpp() {
         return Verdict::Skip("cpp: this machine has no C preprocessor".into());
@@ -244,7 +245,7 @@ fn system_headers_can_be_included() -> Verdict {
         "own.d",
         "#include <own.h>\nBEGIN { printf(\"%d %d\\n\", sizeof (struct own), (own_t)255); exit(0); }\n",
     );
-    // Twice, as two scripts may want the same header.
+    // Twice, because two scripts may include the same header.
     let o = dtrace(&["-C", "-I", &path, "-qs", &script, "-s", &script]).code(0);
     assert_eq!(o.out, "4 -1\n4 -1\n\n", "{o:?}");
     if !std::path::Path::new("/usr/include/netinet/in.h").exists() {
@@ -267,7 +268,7 @@ fn system_headers_can_be_included() -> Verdict {
 fn preprocessor_options_are_passed_on() -> Verdict {
     let dir = directory("cppopts");
     let script = write(&dir, "x.d", "BEGIN { trace(1); }\n");
-    // Without a preprocessor the message says what is missing.
+    // Without a preprocessor, the message names what is missing.
     let o = dtrace(&["-C", "-xcpppath=/nonexistent/cpp", "-es", &script]).code(1);
     assert!(o.err.contains("Preprocessor not found: /nonexistent/cpp"), "{o:?}");
     if !have_cpp() {
@@ -291,7 +292,7 @@ fn preprocessor_options_are_passed_on() -> Verdict {
         dtrace(&["-C", "-H", "-I", &path, "-es", &write(&dir, "h.d", "#include \"listed.h\"\nBEGIN { }\n")])
             .code(0);
     assert!(o.err.contains("listed.h"), "{o:?}");
-    // Traditional mode replaces within strings.
+    // Traditional mode replaces macros within strings.
     let text = "#define hello bye\n#define S(x) \"x\"\nBEGIN { trace(S(hello)); exit(0); }\n";
     let script = write(&dir, "t.d", text);
     assert_eq!(dtrace(&["-C", "-Xs", "-qs", &script]).code(0).out.trim(), "hello");
@@ -315,7 +316,7 @@ fn constants_of_the_d_libraries_are_defined() -> Verdict {
         sizeof (hrtime_t), sizeof (major_t), sizeof (caddr_t)); this->b = (boolean_t)1; self->z = (zoneid_t)-1;
         this->c = (caddr_t)0; printf("%d %d", this->b == B_TRUE, self->z); print(this->b); exit(0); }"#;
     assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), "1 0 1 772 8 4 8 1 -1boolean_t B_TRUE");
-    // What is wrong with a use is said there, not in the library that wrote the value.
+    // An error in the use of an inline is reported at the use, not in the library that defines it.
     let o = dtrace(&["-en", "BEGIN { printf(\"%d\", curpsinfo->pr_psargs); }"]).code(1);
     assert!(o.err.contains("command line:1:22") && !o.err.contains("procfs.d"), "{o:?}");
     let o = dtrace(&["-xnolibs", "-en", "BEGIN { trace(SIGKILL); }"]).code(1);
@@ -345,7 +346,7 @@ fn libraries_of_the_user_are_loaded() -> Verdict {
     assert_eq!(o.out, "24\n\n", "{o:?}");
     let o = dtrace(&["-qn", "BEGIN { trace(FROM_B); }"]).code(1);
     assert!(o.err.contains("FROM_B"), "{o:?}");
-    // A mistake in one is told, whoever uses it.
+    // A mistake in a library is reported, whichever program uses it.
     write(&dir, "b.d", "inline int FROM_B =\n\t41 + nothing;\n");
     let o = dtrace(&["-L", &path, "-xerrtags", "-en", "BEGIN { trace(1); }"]).code(1);
     let expected = format!("dtrace: [D_IDENT_UNDEF] \"{path}/b.d\", line 2: failed to resolve nothing: ");

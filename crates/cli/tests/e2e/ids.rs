@@ -1,4 +1,4 @@
-//! Ids of probes, and which providers a description means.
+//! Ids of probes, and the providers that a description matches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ tests! {
     raw_providers_match_only_where_they_are_named a_call_is_counted_once_where_no_provider_is_named
 }
 
-/// Rows of a list: the id, as it stands in its columns, and the four names.
+/// Rows of a listing: the id with its padding, and the four names.
 fn rows(list: &str) -> Vec<(String, [&str; 4])> {
     list.lines()
         .skip(1)
         .filter_map(|line| {
-            // `%5d %10s %17s %33s %s`: an id that does not fit moves the rest.
+            // `%5d %10s %17s %33s %s`: an id that does not fit shifts the rest of the row.
             let digits = line.bytes().take_while(|b| *b == b' ' || b.is_ascii_digit()).count();
             let id = line[..digits].trim_end();
             let mut names: Vec<&str> = line[digits..].split_whitespace().collect();
@@ -44,12 +44,12 @@ fn an_id_of_a_list_is_the_same_probe_in_the_next_session() -> Verdict {
             chosen.push(&all[at]);
         }
     }
-    // Each asked for by itself: what a session counts depends on what it is asked for.
+    // Each in a session of its own, because a session's counts depend on its description.
     for (id, names) in &chosen {
         let found = dtrace(&["-l", "-i", id.trim()]).code(0);
         assert_eq!(rows(&found.out), [(id.clone(), *names)], "{found:?}");
     }
-    // And all at once, under any predicate and action.
+    // All in one session, with any predicate and action.
     let mut words = vec!["-l"];
     words.extend(chosen.iter().flat_map(|(id, _)| ["-i", id.trim()]));
     let found = dtrace(&words).code(0);
@@ -63,7 +63,8 @@ fn ids_fit_their_columns() -> Verdict {
     let list = dtrace(&["-l"]).code(0);
     let rows = rows(&list.out);
     let greatest: u32 = rows.iter().filter_map(|(id, _)| id.trim().parse().ok()).max().unwrap();
-    // Holes are few: the ids of clones, of what does not return, and a small number for probes made on demand.
+    // Gaps are few: the ids of clones and of functions that do not return, and a small number for
+    // probes made on demand.
     assert!((greatest as usize) < rows.len() * 5 / 4 + 2000, "{greatest} of {}", rows.len());
     assert!(greatest < 1_000_000, "{greatest}");
     if rows.len() < 98_000 && greatest < 100_000 {

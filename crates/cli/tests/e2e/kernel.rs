@@ -1,4 +1,4 @@
-//! The kernel's types and what hangs on the current thread.
+//! The kernel's types, and data reached from the current thread.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{binary, dtrace, workload};
@@ -12,7 +12,7 @@ tests! {
     unknown_kernel_names_are_rejected_with_a_hint
 }
 
-/// Why this machine cannot say what its kernel's types are, if so.
+/// Why this machine does not have the kernel's types, if so.
 fn no_btf() -> Option<Verdict> {
     let btf = "/sys/kernel/btf/vmlinux";
     std::fs::metadata(btf).is_err().then(|| Skip(format!("no {btf}")))
@@ -40,7 +40,8 @@ fn curthread_matches_the_built_in_variables() -> Verdict {
     Pass
 }
 
-/// What one firing of getppid in a process of its own says of these expressions, each as decimal digits.
+/// The values of these expressions in one firing of getppid in a process of its own, each as
+/// decimal digits.
 #[track_caller]
 fn once(declare: &str, expressions: &[&str]) -> Vec<String> {
     let traces: String = expressions.iter().map(|e| format!("printf(\"%d\\n\", (int64_t)({e}));")).collect();
@@ -52,7 +53,7 @@ fn once(declare: &str, expressions: &[&str]) -> Vec<String> {
     lines
 }
 
-/// All of these are 1.
+/// Checks that all of these are 1.
 #[track_caller]
 fn hold(declare: &str, facts: &[&str]) {
     for (fact, value) in facts.iter().zip(once(declare, facts)) {
@@ -64,7 +65,8 @@ fn pointer_chains_through_kernel_structs_are_followed() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
-    // The words of the command line, each with its NUL, are what lies between two addresses of the process.
+    // The words of the command line, each with its NUL, are the bytes between two addresses of the
+    // process.
     let words: usize = workload("reset", 1).split(' ').map(|w| w.len() + 1).sum();
     hold(
         "",
@@ -114,7 +116,7 @@ fn arrays_and_strings_in_kernel_structs_are_read() -> Verdict {
             "*curthread->comm == curthread->comm[0] && *(curthread->comm + 1) == curthread->comm[1]",
         ],
     );
-    // A name that fills its array to the last byte but the NUL, as a key, in a variable, and in a record.
+    // A name that fills its array up to the NUL, as a key, in a variable, and in a record.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -132,7 +134,8 @@ fn arrays_and_strings_in_kernel_structs_are_read() -> Verdict {
     Pass
 }
 
-/// Numbers in the task itself are loaded without a helper; at a distance that is not constant they are not.
+/// Numbers in the task itself are loaded without a helper. At an offset that is not constant they
+/// are read by the helper.
 fn direct_and_checked_loads_give_the_same_value() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
@@ -171,7 +174,7 @@ fn direct_and_checked_loads_give_the_same_value() -> Verdict {
     let facts: Vec<String> =
         members.iter().map(|m| format!("curthread->{m} == *(&curthread->{m} + (arg9 & 0))")).collect();
     hold("", &facts.iter().map(String::as_str).collect::<Vec<_>>());
-    // What is not exactly a member is read all the same.
+    // A read that does not match a member works too.
     hold(
         "struct two { short low; short high; };",
         &[
@@ -189,7 +192,7 @@ fn bit_fields_of_kernel_structs_are_read() -> Verdict {
     if let Some(skip) = no_btf() {
         return skip;
     }
-    // The workload has itself reset on fork, and nothing else of that word is on.
+    // The workload sets its scheduling to be reset on fork. No other bit of that word is set.
     hold(
         "struct low { unsigned a:3, b:7, c:1; int d:5; long e:40; }; \
          struct wide { unsigned long w:64; }; typedef struct low low_t;",
@@ -229,7 +232,8 @@ fn pointer_arithmetic_scales_by_the_type() -> Verdict {
     Pass
 }
 
-/// The address of a symbol of the kernel itself; `None` where it has none of this name or hides it.
+/// The address of a symbol of the kernel itself. `None` where the kernel has no such symbol or
+/// hides it.
 fn address(name: &str) -> Option<u64> {
     let all = std::fs::read_to_string("/proc/kallsyms").ok()?;
     let line = all.lines().find(|l| l.split_whitespace().nth(2) == Some(name))?;
@@ -298,7 +302,7 @@ fn types_of_modules_are_found() -> Verdict {
     let Some(module) = modules.iter().find(|m| *m != "vmlinux") else {
         return Skip("no module with types is loaded".into());
     };
-    // The kernel's own types are the module's too.
+    // The kernel's own types are visible in the module too.
     let script = format!(
         "BEGIN {{ trace(sizeof (struct {module}`task_struct) == sizeof (struct task_struct)); exit(0); }}"
     );
@@ -324,7 +328,7 @@ fn unknown_kernel_names_are_rejected_with_a_hint() -> Verdict {
         let o = dtrace(&["-qn", program]).code(1);
         assert!(tagged.err.contains(&format!("[{tag}]")) && o.err.contains(help), "{program}: {o:?}");
     }
-    // Where there are no types of the kernel, that is said.
+    // Without the kernel's types, a message says so.
     let script = format!(
         "mount --bind /dev/null /sys/kernel/btf/vmlinux && exec {} -n 'BEGIN {{ trace(curthread->pid); }}'",
         binary().display()

@@ -1,4 +1,4 @@
-//! Whatever ends it, nothing of ours stays in the kernel; and the end is quick.
+//! Nothing of a session stays in the kernel, however the session ends, and it ends quickly.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ fn ids() -> [Vec<u32>; 3] {
     [ObjectKind::Prog, ObjectKind::Map, ObjectKind::Link].map(|k| ids(k).unwrap())
 }
 
-/// What other tools hold open, as `fdinfo` names it. What a target of ours holds is not another's: nothing may be
-/// inherited.
+/// Objects that other tools hold open, from their `fdinfo`. A target of ours does not count,
+/// because it must not inherit any.
 fn others() -> String {
     let mut held = String::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -32,14 +32,15 @@ fn others() -> String {
     held
 }
 
-/// Waits until all that is new since `before` is gone, but what other tools made meanwhile; fails if something stays.
+/// Waits until all objects that are new since `before` are gone, except those of other tools. Fails
+/// if an object stays.
 #[track_caller]
 fn nothing_new(before: &[Vec<u32>; 3]) {
     let new = |now: &[Vec<u32>; 3], seen: &[Vec<u32>; 3]| -> Vec<Vec<u32>> {
         let fresh = |(n, b): (&Vec<u32>, &Vec<u32>)| n.iter().filter(|i| !b.contains(i)).copied().collect();
         now.iter().zip(seen).map(fresh).collect()
     };
-    // What comes from now on is none of ours: the tracer is dead.
+    // Objects created from now on are not ours, because the tracer is dead.
     let suspects = new(&ids(), before);
     let begun = Instant::now();
     loop {
@@ -88,7 +89,8 @@ fn nothing_is_left_after_sigkill() -> Verdict {
     Pass
 }
 
-/// Two programs on each of a thousand tracepoints: the kernel is slow at taking out the first of two.
+/// Two programs on each of a thousand tracepoints. The kernel is slow at detaching the first of
+/// two.
 fn nothing_is_left_after_sigkill_with_every_tracepoint() -> Verdict {
     let before = ids();
     let script = "BEGIN { printf(\"begun\\n\"); } rawtp:::, sdt:::, syscall::: { @[probeprov] = count(); }";
@@ -109,7 +111,7 @@ fn nothing_is_left_after_sigkill_with_a_target() -> Verdict {
     signal(&child, libc::SIGKILL);
     child.wait().unwrap();
     nothing_new(&before);
-    // The target lives on.
+    // The target continues to run.
     let text = String::from_utf8_lossy(&text[..length]).into_owned();
     let target: i32 = text.lines().next().and_then(|pid| pid.parse().ok()).unwrap();
     // SAFETY: a process that nobody waited for but the system's first.
@@ -117,7 +119,8 @@ fn nothing_is_left_after_sigkill_with_a_target() -> Verdict {
     Pass
 }
 
-/// From exit() to the end of the process, every system call probed: the time is printed, the promise is a benchmark's.
+/// From exit() to the end of the process with every system call enabled. The time is only printed.
+/// A benchmark checks the bound.
 fn exit_with_every_system_call_enabled_is_quick() -> Verdict {
     let start = Instant::now();
     dtrace(&[

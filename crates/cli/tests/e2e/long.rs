@@ -1,4 +1,4 @@
-//! Long scripts: many statements, many clauses, long strings; and the limits that have names.
+//! Long scripts: many statements, many clauses, long strings, and named limits.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ tests! {
     thread_variables_use_their_memory_to_the_last_byte
 }
 
-/// So many calls.
+/// Number of calls.
 const CALLS: i64 = 3;
 
 fn traced(script: &str, options: &[&str]) -> crate::tool::Output {
@@ -116,7 +116,8 @@ fn a_fault_in_a_long_clause_ends_that_clause() -> Verdict {
 }
 
 fn many_clauses_of_error_run_for_a_fault() -> Verdict {
-    // Many clauses, and one that is cut; two clauses fault, of which the second still has its arguments.
+    // Many clauses, of which one is split. Two clauses fault, and ERROR gets the arguments of the
+    // second too.
     let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 40 } else { 300 };
     let mut script = "int y; syscall::getppid:entry /pid == $target/ { y = *(int *)8; } \
                       syscall::getppid:entry /pid == $target/ { y = 1; y = *(int *)9; } ERROR { "
@@ -149,7 +150,7 @@ fn many_clauses_of_error_run_for_a_fault() -> Verdict {
 }
 
 fn strings_of_four_kilobytes_are_kept_whole() -> Verdict {
-    // Not of a thread: a kernel may have less than 8 KiB for all its context levels.
+    // No self-> variables, because a kernel may allow less than 8 KiB for all context levels.
     let long = "0123456789".repeat(300);
     let script = format!(
         "BEGIN {{ s = \"{long}\"; this->a = s; t = this->a; n[s, t] = \"v\"; n[s, \"x\"] = this->a; \
@@ -188,13 +189,13 @@ fn stacks_in_three_hundred_clauses_agree() -> Verdict {
              x += stackdepth > 0 && ustackdepth > 0; y += caller == 0; }} "
         );
     }
-    // The last has them all at once: it must be the same that the others have.
+    // The last clause takes all stacks at once. They must equal those of the other clauses.
     script += "syscall::getppid:entry /pid == $target/ { @k[stack()] = count(); @u[ustack(1)] = count(); d = stackdepth; } \
                END { printf(\"x %d\\nd %d\\ny %d\\n\", x, d, y); printa(\"%kkernel %@d\\n\", @k); \
                printa(\"%kuser %@d\\n\", @u); }";
     let o = traced(&script, &[]).code(0);
     assert_eq!(o.value_of("x"), many * CALLS, "{o:?}");
-    // Whether the kernel's part has a caller is the kernel's affair, but all clauses agree.
+    // Whether the kernel's stack has a caller depends on the kernel, but all clauses must agree.
     let depth = o.value_of("d");
     assert_eq!(o.value_of("y"), if depth > 1 { 0 } else { many * CALLS }, "{o:?}");
     let all = (many + 1) * CALLS;
@@ -207,7 +208,8 @@ fn stacks_in_three_hundred_clauses_agree() -> Verdict {
 }
 
 fn two_hundred_aggregations_and_a_hundred_arrays_fit_one_program() -> Verdict {
-    // More than the 64 maps that a program may use, and more than the 256 functions, if each had its own.
+    // More than the 64 maps that a program may use, and more than 256 functions, if each had its
+    // own.
     let (aggs, arrays) = if std::env::var_os("DTRACE_IN_VM").is_some() { (70, 40) } else { (200, 100) };
     let mut script = "int s; ".to_owned();
     let probe = "syscall::getppid:entry /pid == $target/";
@@ -223,7 +225,7 @@ fn two_hundred_aggregations_and_a_hundred_arrays_fit_one_program() -> Verdict {
     for i in 0..arrays {
         let element = format!("b{i}[{}]", ["1", "probefunc", "probefunc, 5"][i % 3]);
         let _ = match i % 2 {
-            // A new element, one that is there, none.
+            // A new element, an existing one, none.
             0 => write!(
                 script,
                 "{probe} {{ {element} = {i}; {element}++; s += {element}; {element} = 0; s += {element}; {element} = {i}; }} "
@@ -264,7 +266,7 @@ fn a_program_beyond_the_limits_is_rejected() -> Verdict {
     let script = format!("syscall::getppid:entry {{ {all} }}");
     let path = std::env::temp_dir().join(format!("dtrace-long-{}.d", std::process::id()));
     std::fs::write(&path, script).unwrap();
-    // The same whether it is to run or only to be compiled, which an emulated CPU takes a minute to find out.
+    // The same with and without running the program. An emulated CPU needs a minute for the second.
     let modes: &[&str] = if std::env::var_os("DTRACE_IN_VM").is_some() { &["-q"] } else { &["-q", "-e"] };
     for mode in modes {
         let o = dtrace(&[mode, "-s", path.to_str().unwrap()]).code(1);
@@ -312,7 +314,7 @@ fn thread_variables_use_their_memory_to_the_last_byte() -> Verdict {
     let said = o.err.split("the self-> variables of a thread have 98312 bytes; ").nth(1);
     let most = said.and_then(|s| s.split(' ').next()?.parse::<u32>().ok()).unwrap_or(0);
     assert!((7 << 10..=60 << 10).contains(&most), "{o:?}");
-    // An id, and the variable for three levels.
+    // An id, and the variable at three levels.
     let fits = (most - 8) / 3 / 8 * 8;
     let o = run(fits).code(0);
     assert_eq!((o.out.as_str(), o.err.as_str()), ("kept\n", ""), "strsize={fits}");

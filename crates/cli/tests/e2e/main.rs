@@ -1,7 +1,8 @@
-//! End to end: the real binary on the real kernel, against workloads of known size.
+//! End-to-end tests: the real binary on the running kernel, against workloads of known size.
 //!
-//! A test target with the runner of [`testing`], because it must also run inside a guest, where there is no cargo:
-//! `DTRACE_BIN` names the binary there. With `--workload NAME COUNT` it is itself the workload that a test traces.
+//! A test target with the runner of [`testing`], because the tests must also run inside a guest
+//! without cargo. There, `DTRACE_BIN` is the path of the binary. With `--workload NAME COUNT` the
+//! program is itself the workload that a test traces.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -54,7 +55,7 @@ use std::process::ExitCode;
 pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
-    // Whoever starts this in the background ignores ^C, and dtrace would go on doing so.
+    // A process started in the background may ignore ^C, and dtrace would inherit that.
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: the default is set before there is another thread.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     testing::main("e2e", GROUPS, workload::run)
 }
 
-/// In this order; what is left behind is looked at last.
+/// In this order. The test for objects that are left behind runs last.
 const GROUPS: &[&[Test]] = &[
     basics::TESTS,
     builtins::TESTS,

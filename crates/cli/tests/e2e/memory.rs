@@ -1,4 +1,4 @@
-//! Objects, pointers, scratch memory, and what happens when they are used wrongly.
+//! Objects, pointers, scratch memory, and faults for invalid uses.
 
 use crate::tool::{Output, dtrace, workload};
 use crate::{Verdict, Verdict::Pass};
@@ -16,7 +16,7 @@ tests! {
     invalid_stores_and_addresses_are_rejected
 }
 
-/// Runs a script whose BEGIN ends it.
+/// Runs a script that BEGIN ends.
 #[track_caller]
 fn begin(script: &str) -> Output {
     dtrace(&["-qn", script]).code(0)
@@ -98,7 +98,7 @@ fn structs_are_copied_from_the_kernel() -> Verdict {
          }",
     );
     assert_eq!(o.out, "1 1 1 1\n\n", "{o:?}");
-    // The object stays what it was when the source cannot be read.
+    // The object is unchanged when the source cannot be read.
     let o = begin(
         "struct point { int x; int y; }; struct point g;
          BEGIN { g.x = 3; } BEGIN { g = *(struct point *)8; printf(\"no\"); }
@@ -156,7 +156,8 @@ fn bcopy_copies_bytes() -> Verdict {
 }
 
 fn copyin_gets_the_bytes_of_a_write() -> Verdict {
-    // Two numbers of 8 bytes, as the workload has them on its stack; and the same through memory that was there before.
+    // Two numbers of 8 bytes, as on the workload's stack, and the same through memory that was
+    // allocated before.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -184,7 +185,7 @@ fn scratch_memory_beyond_its_size_faults() -> Verdict {
     assert_eq!(o.out, "fits\n\n", "{o:?}");
     assert_eq!(o.err.matches("out of scratch space in action #2").count(), 2, "{o:?}");
     assert_eq!(o.err.matches("out of scratch space in action #1").count(), 1, "{o:?}");
-    // More may be had.
+    // The option raises the limit.
     let o = dtrace(&["-x", "scratchsize=64k", "-qn", "BEGIN { this->p = (char *)alloca(65536); this->p[65535] = 7; printf(\"%d\\n\", this->p[65535]); exit(0); }"]).code(0);
     assert_eq!(o.out, "7\n\n", "{o:?}");
     Pass
@@ -205,7 +206,8 @@ fn scratch_memory_is_freed_at_the_end_of_its_clause() -> Verdict {
     Pass
 }
 
-/// Each clause in BEGIN, on entry and return of each call of the workload, and on a clock; its text among the errors of each.
+/// Runs each clause in BEGIN, at entry and return of each call of the workload, and on a clock. The
+/// text must be among the errors of each.
 #[track_caller]
 fn everywhere(setup: &str, clauses: &[(&str, &str)]) {
     let all = |probe: &str| -> String {

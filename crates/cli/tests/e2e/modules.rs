@@ -15,7 +15,7 @@ tests! {
     no_module_events_are_received_when_no_description_needs_them
 }
 
-/// A run whose lines are looked at while it runs.
+/// A run whose output is read while it runs.
 struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -37,7 +37,7 @@ impl Running {
         Running { child, lines, seen: Vec::new() }
     }
 
-    /// Waits for a line with this text: false when the run ends without one.
+    /// Waits for a line with this text. False when the run ends without such a line.
     #[track_caller]
     fn until(&mut self, text: &str) -> bool {
         let end = Instant::now() + LIMIT;
@@ -56,7 +56,7 @@ impl Running {
         }
     }
 
-    /// Interrupts it, and gives all lines.
+    /// Interrupts the run, and returns all lines.
     fn end(mut self) -> Vec<String> {
         signal(&self.child, libc::SIGINT);
         assert!(!self.until("\0 no such line"));
@@ -65,7 +65,7 @@ impl Running {
     }
 }
 
-/// The kernel kept firings from a program, because another ran on that CPU.
+/// True when the kernel suppressed firings, because another program ran on that CPU.
 fn is_suppressed(lines: &[String]) -> bool {
     lines.iter().any(|l| l.contains(" suppressed by the kernel"))
 }
@@ -88,7 +88,7 @@ fn is_loaded(module: &str) -> bool {
     std::path::Path::new("/sys/module").join(module).exists()
 }
 
-/// Why a module cannot be loaded and unloaded here, if so.
+/// Why a module cannot be loaded and unloaded on this machine, if so.
 fn cannot(module: &str, words: &[&str]) -> Option<Verdict> {
     let skip = |why: String| Some(Skip(why));
     if !std::path::Path::new("/proc/modules").exists() {
@@ -104,7 +104,7 @@ fn cannot(module: &str, words: &[&str]) -> Option<Verdict> {
     None
 }
 
-/// Unloads a module, which may be held for as long as links are closed in the background.
+/// Unloads a module. Links that are closed in the background may hold the module for some time.
 #[track_caller]
 fn unload(module: &str) {
     let end = Instant::now() + LIMIT;
@@ -115,7 +115,7 @@ fn unload(module: &str) {
 }
 
 const DUMMY: &[&str] = &["modprobe", "dummy", "numdummies=1"];
-/// Each time that it is read, the device is asked once.
+/// Each read of this file calls the device driver once.
 const STATISTIC: &str = "/sys/class/net/dummy0/statistics/rx_packets";
 
 fn read_statistic(times: u32) {
@@ -137,11 +137,12 @@ fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
     let mut run = Running::of(&["-qvZ", "-n", script, &me]);
     assert!(run.until("ready"), "{:?}", run.seen);
     assert!(runs(DUMMY));
-    // Entry and return, both once more by the glob, and one without a provider: of fbt, not of rawfbt, too.
+    // Entry and return, both a second time by the glob, and one without a provider, which
+    // matches fbt and not rawfbt.
     assert!(run.until("module dummy came: matched 5 probes"), "{:?}", run.seen);
     read_statistic(25);
     let mut times = 25;
-    // Some means hold the module. Where it can go, it can come again.
+    // Some attach methods hold the module. A module that can be unloaded can be loaded again.
     let held = !runs(&["modprobe", "-r", "dummy"]);
     if !held {
         assert!(!is_loaded("dummy") && runs(DUMMY));
@@ -160,7 +161,7 @@ fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
         assert_eq!((calls, returns, value(&lines, "both")), (times, times, 2 * times), "{lines:?}");
         assert_eq!(value(&lines, "unnamed"), times, "{lines:?}");
     }
-    // What ran already was not enabled twice.
+    // Running clauses were not enabled twice.
     assert_eq!(value(&lines, "begins"), 1, "{lines:?}");
     assert!(value(&lines, "reads") >= times, "{lines:?}");
     let key = |l: &&String| l.split_whitespace().take(3).eq(["dummy", "dummy_get_stats64", "entry"]);
@@ -196,7 +197,7 @@ fn arguments_of_a_module_loaded_later_have_their_types() -> Verdict {
     Pass
 }
 
-/// Connects to a port of this machine on which nobody listens: one packet is made.
+/// Connects to a port of this machine on which no process listens, which sends one packet.
 fn connect_to_nobody() {
     // SAFETY: plain calls with an address that lives across them; all zero is a valid address.
     unsafe {
@@ -238,7 +239,7 @@ fn tracepoints_of_a_module_loaded_later_are_traced() -> Verdict {
     Pass
 }
 
-/// Nothing of a module can match: no socket is open.
+/// No description can match a module, so no socket is open.
 fn no_module_events_are_received_when_no_description_needs_them() -> Verdict {
     if !std::path::Path::new("/proc/modules").exists() {
         return Skip("this kernel has no modules".into());
@@ -246,7 +247,7 @@ fn no_module_events_are_received_when_no_description_needs_them() -> Verdict {
     let sockets = |script: &str| {
         let mut run = Running::of(&["-qZ", "-n", script]);
         assert!(run.until("ready"), "{:?}", run.seen);
-        // What BEGIN prints is shown before the session goes on.
+        // BEGIN's output appears before the session continues.
         let fds = std::fs::read_dir(format!("/proc/{}/fd", run.child.id())).unwrap();
         let links = fds.flatten().filter_map(|f| std::fs::read_link(f.path()).ok());
         let count = links.filter(|l| l.to_string_lossy().starts_with("socket:")).count();

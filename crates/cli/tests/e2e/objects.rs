@@ -1,4 +1,5 @@
-//! Memory as it is: `print()`, `trace()` of objects, `tracemem()`, formats of arrays and floating point.
+//! Printing of memory: `print()`, `trace()` of objects, `tracemem()`, formats of arrays and
+//! floating point.
 
 use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
@@ -10,7 +11,7 @@ tests! {
     floating_point_members_are_printed print_of_an_invalid_address_faults
 }
 
-/// What a quiet BEGIN prints before the newline of the end.
+/// The output of a quiet BEGIN before the final newline.
 fn prints(before: &str, body: &str) -> String {
     let o = dtrace(&["-qn", &format!("{before} BEGIN {{ {body} exit(0); }}")]).code(0);
     assert_eq!(o.err, "", "{o:?}");
@@ -104,7 +105,7 @@ fn print_shows_bit_fields() -> Verdict {
     Pass
 }
 
-/// A type that the kernel tells, of an object that it has: the task that runs `dtrace`.
+/// A type of the kernel, of an existing object: the task that runs `dtrace`.
 fn print_shows_kernel_objects() -> Verdict {
     let out = prints("", "print(*curthread); print(curthread->comm); printf(\"%d\", pid);");
     let pid = out.lines().last().and_then(|l| l.parse::<u32>().ok()).unwrap_or_default();
@@ -122,7 +123,7 @@ fn trace_shows_objects_as_bytes_or_text() -> Verdict {
     let fill = "this->p = (char *)alloca(16); this->p[0] = 'h'; this->p[1] = 'i'; this->p[2] = 0; this->p[3] = 0; \
                 this->p[4] = 7;";
     let before = "struct four { char c[4]; }; struct five { char c[5]; };";
-    // Text and nothing but NULs behind it is text; anything else is a dump.
+    // Text followed by NULs only is text. Everything else is a dump.
     let four = "trace(*(struct four *)this->p); trace(((struct four *)this->p)->c);";
     assert_eq!(prints(before, &format!("{fill} {four}")), "hihi");
     let five = "trace(*(struct five *)this->p);";
@@ -136,7 +137,7 @@ fn trace_shows_objects_as_bytes_or_text() -> Verdict {
     ]);
     let row = "         0: 68 69 00 00                                      hi..";
     assert_eq!(o.code(0).out, format!("{}\n", dump(row)));
-    // What begins with a NUL is no text.
+    // Bytes that begin with a NUL are no text.
     let zero = "this->p = (char *)alloca(8); *(long *)this->p = 0; trace(*(struct four *)this->p);";
     assert_eq!(
         prints(before, zero),
@@ -157,14 +158,14 @@ fn tracemem_dumps_memory() -> Verdict {
         ("tracemem(this->p, 18);", &rows),
         ("tracemem(this->p, 16, 3);", &three),
         ("this->n = 3; tracemem(this->p, 16, this->n);", &three),
-        // A length of nothing or of too much is the whole.
+        // A length of 0 or beyond the object means the whole object.
         ("tracemem(this->p, 16, 0);", &all),
         ("tracemem(this->p, 16, 17);", &all),
         ("tracemem(this->p, 16, -1);", &all),
         ("printm(16, memref(this->p, 3));", &three),
         ("printm(16, memref(this->p, 99));", &all),
         ("m = memref(this->p, 3); printm(16, m);", &three),
-        // What the length leaves out need not be there.
+        // Bytes beyond the length need not be readable.
         ("this->q = (char *)alloca(8); bcopy(this->p, this->q, 8); tracemem(this->q, 4000, 3);", &three),
         (
             "this->q = (char *)alloca(8); bcopy(this->p, this->q, 8); this->n = 3; tracemem(this->q, 4000, this->n);",
@@ -221,16 +222,16 @@ fn structs_are_keys_by_value() -> Verdict {
         @sum[*(struct point *)&p, \"x\"] = sum(near[q]); near[p] = 0; \
         printf(\"%d %d|\", near[p], near[q]); printa(\"%@d|\", @); printa(\"%@d\", @sum); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);
-    // Garbage between the members of one of them makes no other key.
+    // Different padding bytes do not make a different key.
     assert_eq!(o.out, "8 8 one\n0 100|1|2|100\n", "{o:?}");
-    // A key is shown as trace() shows the struct.
+    // A key is printed as trace() prints the struct.
     let o = dtrace(&[
         "-qn",
         "struct s { char c; int x; }; struct s v; BEGIN { v.c = 1; v.x = -2; @[v] = count(); exit(0); }",
     ]);
     assert!(o.out.contains("0: 01 00 00 00 fe ff ff ff "), "{o:?}");
     assert_eq!(o.out.trim_end().rsplit(' ').next(), Some("1"), "{o:?}");
-    // What cannot be read is no key.
+    // A struct that cannot be read is no key, but a fault.
     let o = dtrace(&[
         "-qn",
         "struct s { long l[9]; }; BEGIN { @[*(struct s *)8] = count(); } BEGIN { exit(0); }",

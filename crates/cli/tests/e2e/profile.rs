@@ -13,7 +13,7 @@ tests! {
     missing_firings_of_a_tick_are_reported
 }
 
-/// `None` where this kernel has no software clock for programs.
+/// `None` where programs can use a software clock on this kernel.
 fn clock() -> Option<Verdict> {
     let o = dtrace(&["-qn", "tick-10ms { exit(0); }"]);
     (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or("no clock").to_string()))
@@ -29,7 +29,8 @@ fn a_tick_clause_can_end_the_session() -> Verdict {
     Pass
 }
 
-/// They have several chances a period. Nothing says how many of their firings a stolen CPU misses, but none is doubled.
+/// A slow tick has several chances in a period. How many firings a stolen CPU misses is unknown,
+/// but none occurs twice.
 fn slow_ticks_fire_once_a_period() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
@@ -48,7 +49,8 @@ fn ticks_keep_their_rate() -> Verdict {
     if std::env::var_os("DTRACE_IN_VM").is_some() {
         return Skip("an emulated clock keeps no rate".into());
     }
-    // So many take at least so long; and where the machine does not stand still, the next is due after one period.
+    // So many ticks take at least so long. Where the machine does not pause, the next tick is due
+    // after one period.
     let script = "tick-100hz { this->due = timestamp - arg2; n++; } tick-100hz /n == 1/ { first = this->due; } \
                   tick-100hz /n > 1/ { @ = min(this->due - last); } tick-100hz { last = this->due; } \
                   tick-100hz /n == 100/ { exit(0); } \
@@ -74,7 +76,8 @@ fn profile_samples_a_busy_process() -> Verdict {
     ])
     .code(0);
     let n = o.last_number();
-    // Of what a host steals, ticks are not made up for, and an emulated CPU has hardly any time of its own.
+    // Ticks are not repeated for time that a host steals, and an emulated CPU gets little time of
+    // its own.
     assert!((10..=1100).contains(&n), "{n} samples of one second at 997 hz: {o:?}");
     Pass
 }
@@ -83,15 +86,15 @@ fn firings_are_due_at_exact_times() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
-    // When a firing was due, whenever it came, is a whole number of periods after the one before. Between the two looks at
-    // the clock a host may take the CPU away, but not always.
+    // The due times of two firings differ by a whole number of periods, whenever the firings
+    // happen. The host may take the CPU away between the two clock readings, but not always.
     let program = "BEGIN { last = (int64_t)0; } tick-10ms { this->due = timestamp - arg2; } \
                    tick-10ms /last/ { this->off = (this->due - last + 100000) % 10000000; \
                                       all++; good += this->off < 200000 ? 1 : 0; } \
                    tick-10ms { last = this->due; } tick-10ms /all == 50/ { exit(0); } \
                    END { printf(\"good %d\\n\", good); }";
     let o = dtrace(&["-qn", program]).code(0);
-    // By accident it would be one of fifty.
+    // By chance it would be one in fifty.
     assert!((10..=50).contains(&o.value_of("good")), "{o:?}");
     Pass
 }
@@ -151,7 +154,7 @@ fn arg2_of_a_tick_is_its_lateness() -> Verdict {
     if let Some(skip) = clock() {
         return skip;
     }
-    // Nothing is on time to the nanosecond, and nothing as late as if it had been due when the machine started.
+    // No firing is on time to the nanosecond, and none is as late as if it had been due at boot.
     let program = "tick-10ms /arg2 < 0 || arg2 > timestamp - 1000000000/ { @bad = count(); } \
                    tick-10ms { @ = max(arg2); n++; } tick-10ms /n == 20/ { exit(0); } \
                    END { printa(\"bad %@d\\n\", @bad); printa(\"late %@d\\n\", @); }";

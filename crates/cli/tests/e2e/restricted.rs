@@ -1,7 +1,8 @@
-//! Machines that lack something: types, tracefs, memory, reads of kernel memory.
+//! Machines that lack a facility: types, tracefs, memory, reads of kernel memory.
 //!
-//! What is missing is hidden from the traced run alone, in a mount namespace or a memory cgroup of its own; a lockdown
-//! cannot be taken back, so its test waits for a kernel that was booted with it (the VM tier boots one).
+//! The facility is hidden from the traced run alone, in a mount namespace or memory cgroup of its
+//! own. A lockdown cannot be undone, so its test needs a kernel that was booted with it. The VM
+//! tier boots one.
 
 use std::fs;
 
@@ -13,7 +14,8 @@ tests! {
     buffers_shrink_when_memory_is_limited a_locked_down_kernel_rejects_reads_of_kernel_memory
 }
 
-/// Runs `dtrace` in a mount namespace of its own, after a piece of shell; what hinders that.
+/// Runs `dtrace` in a mount namespace of its own, after a shell command. The error says why that is
+/// impossible.
 fn hidden(prepare: &str, words: &[&str]) -> Result<Output, String> {
     let script = format!("{{ {prepare}; }} || exit 99; exec \"$0\" \"$@\"");
     let unshare = ["unshare", "--mount", "sh", "-c", &script];

@@ -1,4 +1,4 @@
-//! What `-v` says: of listed probes, and of programs.
+//! The output of `-v` for listed probes and for programs.
 
 use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
@@ -32,7 +32,7 @@ fn verbose_listings_show_three_blocks_of_stability() -> Verdict {
     let evolving = "Evolving/Evolving/Common";
     let blocks = block("Probe Description Attributes", evolving) + &block("Argument Attributes", evolving);
     assert_eq!(lines.next(), Some(&*(blocks + "\n\tArgument Types\n\t\tNone\n\n")));
-    // The name of the function and of the module are part of what is named.
+    // The names of the function and module are part of the stability.
     let o = dtrace(&["-lv", "-n", "syscall::read:entry"]).code(0);
     assert!(o.out.contains(&block("Probe Description Attributes", "Private/Private/Unknown")), "{o:?}");
     Pass
@@ -64,7 +64,7 @@ fn a_statement_has_the_least_stability_of_its_names() -> Verdict {
     };
     assert_eq!(stated("dtrace:::BEGIN { trace(htons(1)); }"), "Evolving/Evolving/Common");
     assert_eq!(stated("dtrace:::BEGIN { trace(SIGKILL); }"), "Stable/Stable/Common");
-    // A translator promises more than what it is made of.
+    // A translator has a higher stability than the kernel data behind it.
     assert_eq!(stated("dtrace:::BEGIN { trace(curthread->pid); }"), "Stable/Private/Common");
     assert_eq!(stated("dtrace:::BEGIN { trace(curpsinfo->pr_pid); }"), "Stable/Stable/Common");
     assert_eq!(

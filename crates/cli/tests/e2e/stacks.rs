@@ -1,4 +1,4 @@
-//! Kernel stacks: right depth, right caller, and none of our own frames, by every means.
+//! Kernel stacks: correct depth and caller, and no frames of the tracer, for every attach method.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
@@ -8,14 +8,14 @@ tests! {
     func_mod_and_sym_name_the_caller noresolve_prints_user_addresses_as_numbers
 }
 
-/// The frames that are printed, and depth and caller.
+/// The printed frames, the depth and the caller.
 struct Seen {
     frames: Vec<String>,
     depth: usize,
     caller: String,
 }
 
-/// What a probe sees the first time; `None` where this system shows no symbols.
+/// The stack at the first firing of a probe. `None` where this system shows no symbols.
 fn seen(probe: &str, more: &[&str]) -> Option<Seen> {
     let program =
         format!("{probe} {{ printf(\"depth %d caller %a\\n\", stackdepth, caller); stack(100); exit(0); }}");
@@ -41,10 +41,10 @@ fn stacks_begin_at_the_probed_function() -> Verdict {
     let raw = "rawtp:::sys_enter /pid == $target/";
     let other = ["rawtp:::sys_enter { }", "rawtp:::sys_exit { }"];
     let probes: &[(&str, &[&str])] = &[
-        // By the functions, where the kernel can.
+        // Attached to functions, where the kernel allows that.
         ("syscall::getppid:entry /pid == $target/", &[]),
         ("syscall::getppid:return /pid == $target/", &[]),
-        // By the tracepoints, alone and when somebody else has them, too.
+        // Attached to tracepoints, alone and with another user of the tracepoint.
         (&entry, &[]),
         (&entry, &other),
         (&left, &other),
@@ -61,7 +61,7 @@ fn stacks_begin_at_the_probed_function() -> Verdict {
             frames.last().is_some_and(|f| f.starts_with("vmlinux`entry_SYSCALL_64")),
             "{probe}: {frames:?}"
         );
-        // A function that has returned is no frame any more.
+        // A function that has returned has no frame any more.
         let at = usize::from(!(probe.contains(":return") && frames[0].starts_with("vmlinux`do_syscall_64")));
         assert_eq!(caller, frames[at], "{probe}: {frames:?}");
     }
@@ -69,7 +69,7 @@ fn stacks_begin_at_the_probed_function() -> Verdict {
 }
 
 fn stacks_of_many_clauses_are_the_same() -> Verdict {
-    // Many clauses are functions of their own, and the program takes the stack for all of them.
+    // Many clauses become separate functions, and the program captures the stack for all of them.
     let mut program = String::new();
     for n in 0..60 {
         program +=
@@ -96,7 +96,7 @@ fn func_mod_and_sym_name_the_caller() -> Verdict {
     Pass
 }
 
-/// `-x noresolve`: of processes there are addresses, of the kernel names.
+/// `-x noresolve`: user frames are printed as addresses, kernel frames with names.
 fn noresolve_prints_user_addresses_as_numbers() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { ustack(3); usym(ucaller); umod(ucaller); printf(\" %A\", ucaller); \
                   sym((uintptr_t)curthread->stack); @[ufunc(ucaller)] = count(); stack(1); }";

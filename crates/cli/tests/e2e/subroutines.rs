@@ -1,5 +1,5 @@
-//! Subroutines: what scripts see of them. Each one's corners are in the tests of `dif::subr`; that the kernel computes
-//! the same is in the differential tests of `bpf`.
+//! Subroutines as scripts see them. Edge cases are tested in `dif::subr`. The differential tests of
+//! `bpf` check that the kernel computes the same.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
@@ -13,7 +13,7 @@ tests! {
     arguments_beyond_32_bits_are_not_truncated
 }
 
-/// What BEGIN prints with this body.
+/// The output of BEGIN with this body.
 #[track_caller]
 fn begin(body: &str) -> String {
     let o = dtrace(&["-qn", &format!("BEGIN {{ {body} exit(0); }}")]).code(0);
@@ -40,7 +40,7 @@ fn string_subroutines_split_and_join_strings() -> Verdict {
         r#"printf("%s %s", strjoin(toupper("Abc"), tolower("DeF")), strjoin(probename, strjoin("", "!")));"#,
     );
     assert_eq!(out, "ABCdef BEGIN!");
-    // Of the traced program.
+    // Strings of the traced program.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -91,7 +91,7 @@ fn paths_and_json_documents_are_parsed() -> Verdict {
 }
 
 fn network_addresses_are_printed_as_text() -> Verdict {
-    // What the workload writes, taken for addresses: so many times 'x'.
+    // The workload's data, taken for addresses: so many times 'x'.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -126,7 +126,7 @@ fn network_addresses_are_printed_as_text() -> Verdict {
 }
 
 fn strtok_state_is_shared_by_the_clauses_of_a_firing() -> Verdict {
-    // The clauses of a firing share the string; the next firing starts with none.
+    // The clauses of a firing share the string. The next firing starts without one.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -182,7 +182,7 @@ fn subroutines_fault_on_invalid_arguments() -> Verdict {
     Pass
 }
 
-/// True, with what to say, when the kernel has no types of its own.
+/// Skips the test when the kernel has no types.
 fn without_types() -> Option<Verdict> {
     let none = !std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
     none.then(|| Skip("this kernel gives no types (no BTF)".into()))
@@ -192,14 +192,15 @@ fn lock_subroutines_read_the_state_of_locks() -> Verdict {
     if let Some(skip) = without_types() {
         return skip;
     }
-    // Nobody is in exec here. The mask of files, 0x12, looks like a lock that a writer wants.
+    // No thread is in exec. The file mask 0x12 looks like a lock for which a writer waits.
     let out = begin(
         r#"m = &curthread->signal->cred_guard_mutex; printf("%d %d %d %d ", mutex_owned(m), mutex_owner(m) == NULL,
         mutex_type_adaptive(m), mutex_type_spin(m)); w = &curthread->fs->umask;
         printf("%d %d %d", rw_read_held(w), rw_write_held(w), rw_iswriter(w) == (curthread->fs->umask != 0));"#,
     );
     assert_eq!(out, "0 1 1 0 0 0 1");
-    // Locks of our own: one that this thread holds (bit 0 is a flag), then readers, a writer, and one that waits.
+    // Locks in script memory: one held by this thread (bit 0 is a flag), then readers, a writer,
+    // and a waiting writer.
     let out = begin(
         r#"m = (struct mutex *)alloca(sizeof (struct mutex)); m->owner.counter = (long)curthread | 1;
         printf("%d %d", mutex_owned(m), mutex_owner(m) == curthread);"#,
@@ -259,7 +260,7 @@ fn arguments_beyond_32_bits_are_not_truncated() -> Verdict {
     let (first, dump) = out.split_once('\n').unwrap_or((&out, ""));
     assert_eq!(first, "|ello||-1|0|-1");
     assert!(dump.contains("0123456789abcdef"), "{dump}");
-    // A signal, a time and a base that there is not, and no other in its place.
+    // An invalid signal, time and base.
     let o = dtrace(&[
         "-wqn",
         "BEGIN { raise(4294967296 + 9); } BEGIN { chill(4294967296); } BEGIN { trace(lltostr(1, 4294967306)); } \

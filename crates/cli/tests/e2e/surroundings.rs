@@ -1,4 +1,4 @@
-//! Restricted and changing machines.
+//! Restricted machines, and machines that change during a session.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ tests! {
     a_reduced_buffer_size_is_reported capabilities_are_enough_without_root
     a_pid_namespace_uses_its_own_process_ids progenyof_works_in_a_pid_namespace
     user_symbols_are_found_in_a_pid_namespace tracing_continues_when_a_cpu_goes_offline_and_online
-    every_facility_is_listed
-    a_user_namespace_is_told_from_a_kernel_that_lacks_something too_few_descriptors_are_told_from_a_kernel_that_lacks_something
+    every_facility_is_listed a_user_namespace_is_told_from_a_kernel_that_lacks_something
+    too_few_descriptors_are_told_from_a_kernel_that_lacks_something
     too_little_address_space_has_a_message
 }
 
-/// A wrapper that drops root; `setpriv` is part of util-linux.
+/// A wrapper that drops root privileges. `setpriv` is part of util-linux.
 const NOBODY: [&str; 6] =
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
 
 fn reachable(o: &Output) -> bool {
-    // As another user the binary may lie behind a directory that is closed to it.
+    // Another user may not have access to the directory of the binary.
     !o.err.contains("Permission denied") || o.err.contains("dtrace:")
 }
 
@@ -66,10 +66,10 @@ fn capabilities_are_enough_without_root() -> Verdict {
         None => return Skip("no setpriv".into()),
         Some(o) if o.err.contains("setpriv:") => return Skip(o.err.trim().to_string()),
         Some(o) if !reachable(&o) => return Skip("the binary is not readable to others".into()),
-        // Every CPU's first call before the exit is seen may print.
+        // The first call on every CPU may print before exit() takes effect.
         Some(o) => assert!(o.code(0).out.starts_with("x\n")),
     }
-    // Debian's kernels refuse clocks to all but root, by a setting: that is what must be said.
+    // Debian's kernels reject clocks for all but root, by a sysctl. The message must name it.
     let strict = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
         .is_ok_and(|t| t.trim().parse::<i32>().is_ok_and(|n| n > 2));
     let o = under(&wrapper, &["-qn", "tick-10ms { printf(\"x\\n\"); exit(0); }"]);
@@ -110,7 +110,7 @@ fn two_sessions_do_not_affect_each_other() -> Verdict {
 }
 
 fn a_reduced_buffer_size_is_reported() -> Verdict {
-    // No machine of the matrix has a tebibyte a CPU.
+    // No machine of the matrix has a tebibyte for each CPU.
     let o =
         dtrace(&["-b", "1t", "-n", "tick-10ms { exit(0); } syscall::getppid:entry { trace(1); }"]).code(0);
     assert!(o.err.contains("buffer size lowered to"), "{o:?}");
@@ -160,10 +160,10 @@ fn user_symbols_are_found_in_a_pid_namespace() -> Verdict {
     }
 }
 
-/// Where the second CPU is told to come and to go.
+/// The file that takes the second CPU offline and online.
 const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
 
-/// However the test ends, the CPU is there again.
+/// Brings the CPU online again at the end of the test.
 struct Back;
 
 impl Drop for Back {
@@ -172,7 +172,7 @@ impl Drop for Back {
     }
 }
 
-/// Is busy on CPU 1 until told to stop: a host may give an idle CPU no clock.
+/// Keeps CPU 1 busy until told to stop, because a host may not run an idle CPU's clock.
 fn busy(stop: &AtomicBool) {
     // SAFETY: an all-zero set is valid; the system call reads it.
     unsafe {
@@ -193,7 +193,7 @@ fn tracing_continues_when_a_cpu_goes_offline_and_online() -> Verdict {
     if std::fs::write(SECOND, "0").is_err() {
         return Skip("this kernel does not let CPU 1 go".into());
     }
-    // Ends by itself, when profile fires on the CPU that came.
+    // The session ends when profile fires on the CPU that came online.
     let script =
         "BEGIN { printf(\"begun\\n\"); } profile-97hz /cpu == 1/ { printf(\"cpu %d\\n\", cpu); exit(0); }";
     let mut child = start(&["-qn", script]);
@@ -210,8 +210,8 @@ fn tracing_continues_when_a_cpu_goes_offline_and_online() -> Verdict {
     assert!(o.code(0).out.starts_with("begun\ncpu 1\n"));
     let mut child = start(&["-qn", "tick-10hz { printf(\"tick\\n\"); } profile-97hz { @[cpu] = count(); }"]);
     let before = printed_more(&mut child, 0);
-    // tick lives on the first CPU, which mostly cannot go; taking CPU 1 must not disturb it. What came meanwhile may still
-    // be from before.
+    // tick runs on the first CPU, which usually cannot go offline. Taking CPU 1 offline must not
+    // disturb it. The output may still be from before.
     let _ = std::fs::write(SECOND, "0");
     let then = printed_more(&mut child, before);
     printed_more(&mut child, then + 5 * 10);

@@ -57,7 +57,7 @@ fn failed_calls_set_errno() -> Verdict {
     let script = "syscall::close:return /pid == $target && errno == 9/ { @[arg0 == -1, arg1 == -1] = count(); } \
                   END { printa(\"%d %d %@d\\n\", @); }";
     for extra in ["", " syscall::execve:return { @x = count(); }"] {
-        // The second form cannot go by function: the same answer by every means.
+        // The second form cannot attach to functions. The result must be the same.
         let o = dtrace(&["-q", "-c", &workload("badclose", 321), "-n", &format!("{script}{extra}")]).code(0);
         assert!(o.out.contains("1 1 321\n"), "{o:?}");
     }
@@ -160,7 +160,7 @@ fn calls_are_aggregated_by_execname() -> Verdict {
     Pass
 }
 
-/// Every firing is a record, in time order, none twice.
+/// Every firing is one record, in time order.
 fn every_firing_is_recorded_once_in_time_order() -> Verdict {
     let o = dtrace(&[
         "-q",

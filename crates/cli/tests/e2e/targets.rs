@@ -1,4 +1,4 @@
-//! -c and -p.
+//! Targets: -c and -p.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn a_command_is_traced_from_its_start() -> Verdict {
     let o =
         dtrace(&["-q", "-c", "ls /", "-n", "syscall:::entry /pid == $target/ { @[probefunc] = count(); }"])
             .code(0);
-    // The dynamic linker's first steps are seen; the exec that stopped it is not.
+    // The dynamic linker's first calls are traced. The exec at which the target was stopped is not.
     assert!(o.out.contains("openat"), "{o:?}");
     assert!(!o.out.contains("execve"), "{o:?}");
     Pass
@@ -45,7 +45,7 @@ fn the_session_ends_when_its_process_ends() -> Verdict {
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = child.id().to_string();
     let script = "BEGIN { printf(\"begun\\n\"); } END { printf(\"%d\\n\", $target); }";
-    // Blanks before the number, as programs print it.
+    // Blanks before the number, as some programs print it.
     let mut tracer = start(&["-q", "-p", &format!("  {pid}"), "-n", script]);
     printed(&mut tracer);
     let follows = tracer.try_wait().unwrap().is_none();
@@ -57,7 +57,7 @@ fn the_session_ends_when_its_process_ends() -> Verdict {
 }
 
 fn a_killed_tracer_leaves_the_target_running() -> Verdict {
-    // Where addresses are named the target stays attached.
+    // When addresses are symbolized, the target stays attached.
     for value in ["count()", "count(); @s[ustack()] = count()"] {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id().to_string();
@@ -69,7 +69,7 @@ fn a_killed_tracer_leaves_the_target_running() -> Verdict {
         let _ = finish(tracer);
         let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let state = || stat().rsplit(')').next().unwrap().trim().chars().next();
-        // It may be on its way to sleep.
+        // The target may be about to sleep.
         let begun = Instant::now();
         while state() != Some('S') && begun.elapsed() < LIMIT {
             std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! What belongs to a thread: that it is the thread's alone, and that it ends with it.
+//! Thread-local state: separate in each thread, and freed at the thread's end.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, dtrace, finish_within, start, workload};
@@ -17,7 +17,7 @@ fn in_vm() -> bool {
     std::env::var_os("DTRACE_IN_VM").is_some()
 }
 
-/// Fills an array of 16 elements, which is the least there is, to the last one.
+/// Fills an array of 16 elements, the minimum size, completely.
 fn fill(array: &str) -> String {
     let all: Vec<u32> = (0..16).collect();
     let set: String = all.iter().map(|i| format!("{array}[{i}] = {i} + 1; ")).collect();
@@ -25,13 +25,13 @@ fn fill(array: &str) -> String {
     format!("END {{ {set} }} END {{ printf(\"sum %d\\n\", {}); }}", sum.join(" + "))
 }
 
-/// The sum of what [`fill`] stores.
+/// The sum of the values that [`fill`] stores.
 const SUM: &str = "sum 136\n";
 
 // row variable.self-freed-at-exit, variable.self-not-reused
 fn self_variables_of_a_million_threads_are_freed() -> Verdict {
     // row variable.self-freed-at-exit, variable.self-not-reused
-    // With the default room, which is for some thousands of elements.
+    // With the default size, which is for some thousands of elements.
     let count = if in_vm() { 4000 } else { 1_000_000 };
     let words = [
         "-q",
@@ -42,14 +42,14 @@ fn self_variables_of_a_million_threads_are_freed() -> Verdict {
          END { printf(\"%d %d\\n\", n, used); }",
     ];
     let o = finish_within(start(&words), 4 * LIMIT).code(0);
-    // Numbers of threads come again many times, and no thread finds what another left.
+    // Thread ids repeat many times, and no thread sees the value of another.
     assert_eq!(o.out, format!("{count} 0\n\n"), "{o:?}");
     assert!(!o.err.contains("drop"), "{o:?}");
     Pass
 }
 
 fn elements_are_reused_after_their_thread_ends() -> Verdict {
-    // Sixteen elements in all: they are free again at once, and in the end all of them are.
+    // Sixteen elements in total. They are freed at once, and at the end all of them are free.
     let count = if in_vm() { 500 } else { 20_000 };
     let o = dtrace(&[
         "-q",
@@ -71,7 +71,8 @@ fn elements_are_reused_after_their_thread_ends() -> Verdict {
 }
 
 fn deleted_elements_and_ended_threads_leave_no_element() -> Verdict {
-    // Elements are deleted first, last and in the middle of a thread's list; some are made again.
+    // Elements are deleted at the start, at the end and in the middle of a thread's list. Some are
+    // stored again.
     let count = if in_vm() { 500 } else { 10_000 };
     let clause =
         |n: u32, body: &str| format!("syscall::getppid:entry /pid == $target && i % 4 == {n}/ {{ {body} }} ");
@@ -105,7 +106,7 @@ fn probes_at_the_end_of_a_thread_see_its_variables() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "200\n\n", "{o:?}");
-    // The process's own end.
+    // The end of the process.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -122,7 +123,7 @@ fn probes_at_the_end_of_a_thread_see_its_variables() -> Verdict {
 // row variable.self-interrupt
 fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
     // row variable.self-interrupt
-    // Clocks interrupt the threads and leave elements of their own level.
+    // Clocks interrupt the threads and store elements at their own context level.
     let count = if in_vm() { 500 } else { 50_000 };
     let o = dtrace(&[
         "-q",
@@ -140,13 +141,14 @@ fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
     if o.code != Some(0) {
         return Skip("no clock".into());
     }
-    // A tick in the middle of a thread's first store may find the storage busy, which is a drop; nothing stays.
+    // A tick during a thread's first store may find the storage busy, which is a drop. Nothing
+    // stays.
     assert_eq!(o.out, format!("1\n{SUM}\n"), "{o:?}");
     Pass
 }
 
 fn idle_threads_of_each_cpu_have_their_own_variables() -> Verdict {
-    // All idle threads have the number 0, and each its own variables: what a CPU's idle thread stores, no other's reads.
+    // All idle threads have the id 0, but each has its own variables.
     let o = dtrace(&[
         "-qn",
         "self int cpu; self int b[int]; int bad; profile-97hz /pid == 0 && self->cpu && self->cpu != cpu + 1/ { bad++; } \
@@ -183,7 +185,8 @@ fn times(work: &str, count: u32, script: &str) -> (i64, i64, i64) {
 fn vtimestamp_advances_with_cpu_time() -> Verdict {
     // row builtin.vtimestamp
     let (cpu, vtime, wall) = times("cputime", 300, "");
-    // A machine's clock advances while its host does other things; interrupts are in one account and not in the other.
+    // A machine's clock advances while its host runs something else. Interrupts are in one account
+    // and not in the other.
     let off = (cpu - vtime).abs();
     assert!(off < cpu * 4 / 10 + 5_000_000, "cpu {cpu}, vtimestamp {vtime}, wall {wall}");
     assert!(wall - vtime > 90_000_000, "the sleep is not in it: vtimestamp {vtime}, wall {wall}");
@@ -194,8 +197,8 @@ fn vtimestamp_excludes_the_time_of_probes() -> Verdict {
     let calls = if in_vm() { 2000 } else { 20_000 };
     let heavy = "syscall::getppid:entry /pid == $target/ { @s[stack()] = count(); @u[ustack()] = count(); \
                  @e[execname, probefunc, tid] = quantize(timestamp); @t[stack(), ustack(), tid] = avg(timestamp); }";
-    // What is left of a call is the call and the kernel's way to our program. Where a host stops the machine for a while,
-    // one of the times is of no use.
+    // The remaining time of a call is the call and the kernel's path to our program. Where a host
+    // pauses the machine, one of the measurements is useless.
     let mut seen = Vec::new();
     for _ in 0..5 {
         let (_, plain, _) = times("cpucalls", calls, "");
@@ -209,9 +212,9 @@ fn vtimestamp_excludes_the_time_of_probes() -> Verdict {
 }
 
 fn vtimestamp_never_goes_back() -> Verdict {
-    // Clocks interrupt the clauses of system calls, and both look at one account.
-    // Where it finds the storage busy, which is a drop, it reads 0. Of 8,000 looks some are not counted: two CPUs count in
-    // one variable.
+    // Clocks interrupt the clauses of system calls, and both read one account. When the storage is
+    // busy, which is a drop, it reads 0. Some of the 8,000 reads are not counted, because two CPUs
+    // count in one variable.
     let look =
         "{ bad += vtimestamp != 0 && vtimestamp < v[tid]; v[tid] = vtimestamp ? vtimestamp : v[tid]; n++; }";
     let script = format!(
@@ -227,8 +230,8 @@ fn vtimestamp_never_goes_back() -> Verdict {
 }
 
 fn vtimestamp_of_busy_threads_never_exceeds_elapsed_time() -> Verdict {
-    // More threads than processors: clocks see them between switches. Where it finds the storage busy, which is a drop, it
-    // reads 0.
+    // More threads than processors, so that clocks fire between switches. When the storage is busy,
+    // which is a drop, it reads 0.
     let script = "uint64_t v[int]; uint64_t first[int]; uint64_t since[int]; int more; int back; int fast; int n; \
                   profile-997hz /pid == $target/ { this->now = timestamp; this->v = vtimestamp; n++; more += this->v > this->now; } \
                   profile-997hz /pid == $target && this->v && !since[tid]/ { since[tid] = this->now; first[tid] = this->v; } \

@@ -1,4 +1,4 @@
-//! Running the binary and looking at what came out.
+//! Running the binary, and checking its output.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ pub(crate) fn binary() -> PathBuf {
     std::env::var_os("DTRACE_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_dtrace")), PathBuf::from)
 }
 
-/// The command line of a workload: this runner, called again.
+/// The command line of a workload, which is this runner itself.
 pub(crate) fn workload(name: &str, count: u32) -> String {
     let me = std::env::current_exe().unwrap();
     format!("{} --workload {name} {count}", me.display())
 }
 
-/// What a run left.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) out: String,
@@ -54,22 +54,24 @@ impl Output {
     }
 }
 
-/// What takes longer hangs. Far above what anything takes: machines are slow, loaded, and stopped for a while.
+/// A run that takes longer is considered to hang. The limit is generous, because machines are slow,
+/// loaded, and paused.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs `dtrace` with these words.
+/// Runs `dtrace` with these arguments.
 #[track_caller]
 pub(crate) fn dtrace(words: &[&str]) -> Output {
     finish(start(words))
 }
 
-/// Starts `dtrace` with these words.
+/// Starts `dtrace` with these arguments.
 #[track_caller]
 pub(crate) fn start(words: &[&str]) -> Child {
     spawn(Command::new(binary()).args(words)).unwrap()
 }
 
-/// Runs `dtrace` with these words behind a command that changes its surroundings. `None`: there is no such command.
+/// Runs `dtrace` with these arguments under a wrapper command. `None` when the wrapper is not
+/// installed.
 pub(crate) fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
     let (command, before) = wrapper.split_first()?;
     let child = spawn(Command::new(command).args(before).arg(binary()).args(words)).ok()?;
@@ -80,13 +82,13 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Waits for the end; a run that outlives [`LIMIT`] is killed and fails the test.
+/// Waits for the end. A run that exceeds [`LIMIT`] is killed and fails the test.
 #[track_caller]
 pub(crate) fn finish(child: Child) -> Output {
     finish_within(child, LIMIT)
 }
 
-/// As [`finish`], with a limit of its own.
+/// Like [`finish`], with another limit.
 #[track_caller]
 pub(crate) fn finish_within(mut child: Child, limit: Duration) -> Output {
     let mut out = child.stdout.take().unwrap();
@@ -125,14 +127,15 @@ pub(crate) fn signal(child: &Child, signal: i32) {
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
-/// Waits until `child` has printed something, or has ended. Where BEGIN prints, all is enabled then.
+/// Waits until `child` has printed something, or has ended. Where BEGIN prints, all probes are
+/// enabled then.
 #[track_caller]
 pub(crate) fn printed(child: &mut Child) {
     printed_more(child, 0);
 }
 
-/// Waits until more than so many bytes of what `child` printed lie in its pipe, which nobody reads before [`finish`]; how
-/// many there are then.
+/// Waits until more than so many bytes of the output of `child` are in its pipe. [`finish`] reads
+/// the pipe later. Returns the number of bytes.
 #[track_caller]
 pub(crate) fn printed_more(child: &mut Child, than: i32) -> i32 {
     let begun = Instant::now();
@@ -146,7 +149,7 @@ pub(crate) fn printed_more(child: &mut Child, than: i32) -> i32 {
     }
 }
 
-/// Bytes that lie in the pipe.
+/// Number of bytes in the pipe.
 pub(crate) fn unread(child: &Child) -> i32 {
     let pipe = child.stdout.as_ref().unwrap();
     let mut bytes = 0;

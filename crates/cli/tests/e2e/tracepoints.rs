@@ -1,4 +1,4 @@
-//! `rawtp` and `sdt`: the kernel's tracepoints, by their arguments and as events.
+//! `rawtp` and `sdt`: the kernel's tracepoints, with raw arguments and as events.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::args::{types, unknown};
@@ -13,7 +13,7 @@ tests! {
     unknown_tracepoints_match_no_probe
 }
 
-/// A kernel, or a machine, without the list of events.
+/// Skips the test where the list of events is missing.
 fn without(o: &Output) -> Option<Verdict> {
     o.err.contains("does not match any probes").then(|| Skip("tracefs is not to be had".into()))
 }
@@ -58,8 +58,9 @@ fn args_of_an_event_has_its_members() -> Verdict {
     Pass
 }
 
-/// The system calls of a process: by the provider, by the tracepoint, by the tracepoint as an event without arguments, by one
-/// with an argument that is the tracepoint's own (`id`), and by one that only the event's record has (`args`).
+/// The system calls of a process, counted by the provider, by the raw tracepoint, by an event
+/// without arguments, by an event whose argument is the tracepoint's (`id`), and by an event whose
+/// argument is only in the event's record (`args`).
 fn every_attach_method_counts_the_same_system_calls() -> Verdict {
     let nr = libc::SYS_getppid;
     for probe in [
@@ -82,8 +83,8 @@ fn every_attach_method_counts_the_same_system_calls() -> Verdict {
     Pass
 }
 
-/// What a table maps to the tracepoint's own arguments is what the event's record holds. The record is there when one of the
-/// members that are asked for has no row (`prev_state`).
+/// Members that a table maps to the tracepoint's arguments equal those of the event's record. The
+/// record is available when one of the requested members has no row (`prev_state`).
 fn event_members_are_the_same_by_every_attach_method() -> Verdict {
     let clause = |also: &str| {
         format!(
@@ -103,7 +104,7 @@ fn event_members_are_the_same_by_every_attach_method() -> Verdict {
     Pass
 }
 
-/// A text that lies elsewhere in the record (`filename`), with what stands in the tracepoint's own arguments beside it.
+/// A text that is elsewhere in the record (`filename`), with values of the tracepoint's arguments.
 fn text_and_arrays_of_events_are_read() -> Verdict {
     let script = "sdt:sched::sched_process_exec /args[1] == pid && args[0] == \"/bin/true\" && progenyof($target)/ { n++; } \
                   sdt:task::task_newtask /stringof(args[1]) == execname/ { t++; } \
@@ -118,9 +119,9 @@ fn text_and_arrays_of_events_are_read() -> Verdict {
     Pass
 }
 
-/// Everything there is, and out again.
+/// Attaches to every tracepoint, and detaches.
 fn all_tracepoints_can_be_enabled_at_once() -> Verdict {
-    // Kernels without cookies take a program for each.
+    // Kernels without cookies need a program for each tracepoint.
     let everything = start(&["-qn", "rawtp:::, sdt:::, syscall::: { @ = count(); } BEGIN { exit(0); }"]);
     let o = finish(everything);
     if let Some(skip) = without(&o) {
@@ -130,7 +131,7 @@ fn all_tracepoints_can_be_enabled_at_once() -> Verdict {
     Pass
 }
 
-/// Raw arguments of tracepoints that pass one, two and more: what a tracepoint does not pass is 0.
+/// Raw arguments of tracepoints with one, two and more arguments. Others are 0.
 fn arguments_that_a_tracepoint_lacks_are_zero() -> Verdict {
     let script = "rawtp:raw_syscalls::, rawtp:sched::sched_switch /pid == $target && probename == \"sys_enter\"/ \
                   { @[arg0 < 0, arg2, arg9] = count(); } END { printa(\"%d %d %d\\n\", @); }";
@@ -142,7 +143,7 @@ fn arguments_that_a_tracepoint_lacks_are_zero() -> Verdict {
     Pass
 }
 
-/// A value that a call leaves in the thread is seen by a tracepoint in the same call.
+/// A tracepoint sees the value that a system call stored in the same thread.
 fn a_tracepoint_sees_the_self_variables_of_its_thread() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { self->n = 7; } \
                   rawtp:raw_syscalls::sys_exit /self->n == 7/ { n++; self->n = 0; } END { printf(\"%d\\n\", n); }";
@@ -155,7 +156,8 @@ fn a_tracepoint_sees_the_self_variables_of_its_thread() -> Verdict {
     Pass
 }
 
-/// What has to go by perf says what that costs; what a table maps to the tracepoint's arguments does not go that way.
+/// An event that needs perf reports its cost. Members that a table maps to the tracepoint's
+/// arguments do not need perf.
 fn the_cost_of_a_slow_event_is_reported() -> Verdict {
     for (member, by_perf) in [(3, true), (1, false)] {
         let script = format!("sdt:sched::sched_switch {{ @ = sum(args[{member}]); }} BEGIN {{ exit(0); }}");

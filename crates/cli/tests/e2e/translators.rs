@@ -1,4 +1,5 @@
-//! Translators: processes, threads, CPUs and files as the D libraries show them, and those of scripts.
+//! Translators: processes, threads, CPUs and files as the D libraries describe them, and
+//! translators of scripts.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, under, workload};
@@ -13,7 +14,7 @@ tests! {
     translated_members_are_more_stable_than_kernel_types paths_longer_than_strsize_are_truncated
 }
 
-/// This kernel has no types.
+/// Skips the test when the kernel has no types.
 fn no_types() -> Option<Verdict> {
     (!std::path::Path::new("/sys/kernel/btf/vmlinux").exists()).then(|| Skip("no kernel types".into()))
 }
@@ -101,7 +102,7 @@ fn execargs_is_one_string() -> Verdict {
     .code(0);
     let short: String = command.chars().take(79).collect();
     assert_eq!(o.out.trim_end(), format!("{command}\n{short}"), "{o:?}");
-    // A process that is not the current one: what is known of it is its name.
+    // For a process that is not the current one, only the name is known.
     let o = dtrace(&[
         "-qn",
         "BEGIN { printf(\"%s %s\\n\", xlate <psinfo_t *> (curthread->real_parent)->pr_psargs, \
@@ -118,7 +119,7 @@ fn curlwpsinfo_describes_the_current_thread() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    // The tests may themselves run with a nice value; priorities of time-sharing threads are 120 and that.
+    // The tests may have a nice value. Priorities of time-sharing threads are 120 plus that value.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let nice: i32 = stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap();
     let o = dtrace(&[
@@ -138,7 +139,7 @@ fn curlwpsinfo_describes_the_current_thread() -> Verdict {
     Pass
 }
 
-/// File system and mount point of a path, by this process's mounts.
+/// File system and mount point of a path, from this process's mounts.
 fn mount_of(path: &str) -> (String, String) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut best = ("".to_string(), "".to_string());
@@ -179,7 +180,7 @@ fn fds_describes_the_files_of_a_process() -> Verdict {
     let (fs, mount) = mount_of(path);
     assert_eq!(line("read"), [format!("read {path} {name} {dir} 5 {fs} {mount} 0")], "{o:?}");
     assert_eq!(line("null"), ["null /dev/null 1 1"], "{o:?}");
-    // The workload says what /proc calls its pipe.
+    // The workload prints the name of its pipe in /proc.
     let pipes = line("pipe");
     let said = pipes.iter().find(|l| l.split(' ').count() == 2).unwrap().to_string();
     let name = said.split(' ').nth(1).unwrap();
@@ -215,7 +216,7 @@ fn cwd_and_root_are_the_directories_of_the_process() -> Verdict {
             "BEGIN { printf(\"%s %s %d\\n\", cwd, d_path(&curthread->fs->pwd), root == cwd); exit(0); }";
         let Some(o) = under(&["env", "-C", dir], &["-qn", script]) else { return Skip("no env".into()) };
         let o = o.code(0);
-        // In a changed root the two differ, as the root of all is above.
+        // In a changed root the two differ.
         let same = o.out.trim_end().ends_with(" 1");
         assert_eq!(o.out.trim_end(), format!("{dir} {dir} {}", i32::from(same)), "{o:?}");
         assert!(!same || dir == "/", "{o:?}");
@@ -336,7 +337,7 @@ fn a_missing_member_is_an_error_only_where_it_is_used() -> Verdict {
     Pass
 }
 
-/// Of every type, all members in a clause: the verifier takes what the compiler makes of them.
+/// All members of every translated type in one clause, which the verifier must accept.
 fn every_translated_member_passes_the_verifier() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;

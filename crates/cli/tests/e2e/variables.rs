@@ -14,7 +14,7 @@ tests! {
 
 // row expression.null-string
 fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
-    // NULL is passed on, assigned and compared; what wants a text faults, and does not happen.
+    // NULL is passed, assigned and compared. An operation that needs a text faults.
     let o = dtrace(&[
         "-qn",
         r#"string s; BEGIN { s = strchr("abc", 'x'); this->t = strtok("a", ","); this->t = strtok(NULL, ",");
@@ -30,7 +30,7 @@ fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
     .code(0);
     assert_eq!(o.out, format!("{}1 1 1 0 0\n[][][]1\n[][]\n", "1/0 ".repeat(9)), "{o:?}");
     assert_eq!(o.err.matches("invalid address (0x0)").count(), 9, "{o:?}");
-    // At run time too, NULL means the string before.
+    // At run time too, NULL selects the previous string.
     let o = dtrace(&[
         "-qn",
         r#"BEGIN { this->s = "a,b,c"; this->none = strchr(this->s, 'x'); printf("%s", strtok(this->s, ","));
@@ -38,7 +38,7 @@ fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "abc\n", "{o:?}");
-    // A pointer that is NULL compares as its string would; nothing else is read of it.
+    // A NULL pointer compares like a NULL string, and is not read.
     let o = dtrace(&[
         "-qn",
         r#"BEGIN { p = (char *)0; printf("%d%d%d%d", stringof(p) == NULL, stringof(p) == "", (string)p != "a",
@@ -77,7 +77,7 @@ fn associative_arrays_keep_their_elements() -> Verdict {
 
 // row variable.associative-delete
 fn assigning_zero_frees_an_element() -> Verdict {
-    // Without deletion a million keys would not fit.
+    // Without deletion, the keys would not fit.
     let o = dtrace(&[
         "-q",
         "-x",
@@ -122,7 +122,7 @@ fn a_self_timestamp_measures_a_call() -> Verdict {
 
 // row variable.self
 fn self_variables_are_separate_in_each_thread() -> Verdict {
-    // Four threads count their own calls; the main thread makes none.
+    // Four threads count their own calls. The main thread makes none.
     let o = dtrace(&[
         "-q",
         "-c",
@@ -194,7 +194,7 @@ fn strings_are_indexed_like_pointers() -> Verdict {
     .code(0);
     assert_eq!(o.out, "heo|llo|lo|4|0||b\n11 256\n11 -1\n\n", "{o:?}");
     assert_eq!(o.err.matches("index out of bounds (").count(), 2, "{o:?}");
-    // NULL is the empty string where a string is wanted.
+    // NULL is the empty string where a string is needed.
     let o = dtrace(&[
         "-qn",
         "string s, t; BEGIN { t = NULL; s = \"x\"; printf(\"%d %d %d %d %d\", \"\" == NULL, t == NULL, NULL != s, \
@@ -217,7 +217,8 @@ fn characters_of_a_string_can_be_assigned() -> Verdict {
         BEGIN { i = -1; v.name[i] = 65; }
         BEGIN { exit(0); }"#;
     let o = dtrace(&["-qn", script]).code(0);
-    // What follows a string's NUL is no part of it, and a character right at its end makes it longer.
+    // Bytes behind a string's NUL are ignored. A character stored at the NUL makes the string
+    // longer.
     assert_eq!(o.out, "bAcd|4|g\u{1}|a|keY|mmn|A\n\n", "{o:?}");
     assert!(o.err.contains("index out of bounds (256) in action #2"), "{o:?}");
     assert!(o.err.contains("index out of bounds (-1) in action #2"), "{o:?}");

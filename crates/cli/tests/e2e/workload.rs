@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Raw 64-bit system call without arguments that matter.
+/// A raw 64-bit system call, for calls whose arguments do not matter.
 fn call(nr: i64, a: i64, b: i64, c: i64) -> i64 {
     // SAFETY: only calls that take no pointer, or an invalid one on purpose.
     unsafe { libc::syscall(nr, a, b, c) }
@@ -26,7 +26,8 @@ fn call32(nr: u32, arg: u32) -> i32 {
     result as i32
 }
 
-/// Reads from byte 5 of a file, appends to /dev/null, writes to a pipe; says what its descriptors are called.
+/// Reads from byte 5 of a file, appends to /dev/null, writes to a pipe, and prints the names of its
+/// descriptors.
 fn files() {
     use std::io::{Read, Seek, Write};
     let passwd = std::fs::File::open("/etc/passwd");
@@ -42,8 +43,8 @@ fn files() {
     }
 }
 
-/// Makes calls in a container of its own, as container managers make one: a cgroup, a namespace whose root that is, a host
-/// name. False where it may not.
+/// Makes calls in a container like that of a container manager: a cgroup, a namespace with that
+/// cgroup as root, a host name. False where that is not permitted.
 fn container(count: u32) -> bool {
     let pid = std::process::id().to_string();
     let root = std::env::temp_dir().join(format!("dt-cgroup-{pid}"));
@@ -79,7 +80,7 @@ fn container(count: u32) -> bool {
     inside
 }
 
-/// The CPU time that this thread had, in nanoseconds.
+/// The CPU time of this thread in nanoseconds.
 fn thread_time() -> i64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the struct.
@@ -87,7 +88,7 @@ fn thread_time() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Is busy for so many nanoseconds of this thread's CPU time.
+/// Spins for so many nanoseconds of this thread's CPU time.
 fn spin_ns(ns: u64) {
     let end = thread_time() + ns as i64;
     while thread_time() < end {
@@ -95,13 +96,13 @@ fn spin_ns(ns: u64) {
     }
 }
 
-/// Likewise milliseconds, in two pieces: what a host that stops the machine takes is in one of them.
+/// The same in milliseconds, in two halves. A pause of the host affects one of them.
 fn spin(ms: u64) {
     (0..2).for_each(|_| spin_ns(ms * 500_000));
 }
 
-/// Between two calls of getpgrp: so many milliseconds of work, a sleep of a tenth of a second, `calls` calls of getppid. Says
-/// how much CPU time the thread had between them.
+/// Between two calls of getpgrp: so many milliseconds of work, a sleep of a tenth of a second,
+/// `calls` calls of getppid. Prints the CPU time of the thread between them.
 fn cpu_time(ms: u64, calls: u32) {
     call(libc::SYS_getpgrp, 0, 0, 0);
     let before = thread_time();
@@ -114,8 +115,8 @@ fn cpu_time(ms: u64, calls: u32) {
     println!("cpu {}", after - before);
 }
 
-/// Opens a file so many times, whose name stands in a page that is not mapped in when the call is made: part of a file that
-/// was not looked at since, as constants of a program are before their first use.
+/// Opens a file so many times. The file's name is in a page that is not mapped at the time of the
+/// call, like constants of a program before their first use.
 fn cold_names(count: u32) {
     let file = std::env::temp_dir().join(format!("dt-cold-{}", std::process::id()));
     let name = b"/etc/hostname-that-is-cold\0";
@@ -137,7 +138,8 @@ fn cold_names(count: u32) {
     let _ = std::fs::remove_file(file);
 }
 
-/// A thread that makes a call and ends: without the C library's bookkeeping, which takes longer than the thread.
+/// A thread that makes a call and ends, without the C library's bookkeeping, which takes longer
+/// than the thread.
 fn brief_thread(stack: &mut [u64]) {
     extern "C" fn body(_: *mut libc::c_void) -> libc::c_int {
         call(libc::SYS_getppid, 0, 0, 0);
@@ -164,7 +166,7 @@ fn brief_thread(stack: &mut [u64]) {
     }
 }
 
-/// Writes to so many pages that were never touched, each by a fault of its own.
+/// Writes to so many new pages, each with a page fault of its own.
 fn touch(pages: usize) {
     const PAGE: usize = 4096;
     let (read_write, mine) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -179,7 +181,8 @@ fn touch(pages: usize) {
     }
 }
 
-/// Reads a byte from standard input, maps the text of an executable that `testing::elf` has made, and calls it.
+/// Reads a byte from standard input, maps the text of an executable made by `testing::elf`, and
+/// calls it.
 fn mapped(path: &str) -> bool {
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
     let Ok(file) = std::fs::File::open(path) else { return false };
@@ -195,7 +198,7 @@ fn mapped(path: &str) -> bool {
     true
 }
 
-/// Stays on the CPU it is on.
+/// Pins the thread to its current CPU.
 fn pin() {
     // SAFETY: the set is a plain bit array that lives across the call.
     unsafe {
@@ -205,7 +208,7 @@ fn pin() {
     }
 }
 
-/// Goes from one CPU to another and back, in calls of sched_setaffinity. False where it may not.
+/// Moves from one CPU to another and back by sched_setaffinity. False where that is not permitted.
 fn hop(count: u32) -> bool {
     let size = std::mem::size_of::<libc::cpu_set_t>();
     // SAFETY: sets are plain bit arrays that live across the calls, and CPUs are below their size.
@@ -216,7 +219,7 @@ fn hop(count: u32) -> bool {
         if cpus.len() < 2 {
             return false;
         }
-        // Both are gone to, wherever it begins.
+        // Visits both CPUs, wherever it begins.
         for cpu in cpus.iter().cycle().take(1 + count as usize) {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(*cpu, &mut set);
@@ -241,7 +244,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 call(libc::SYS_getppid, 0, 0, 0);
             });
         }
-        // Its children begin with the usual scheduling: a bit that the kernel keeps of it.
+        // Sets a bit that the kernel keeps: children start with the default scheduling.
         Some("reset") => {
             let param = libc::sched_param { sched_priority: 0 };
             // SAFETY: `param` is ours; 0 is this process.
@@ -256,7 +259,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("badclose") => (0..count).for_each(|_| {
             call(libc::SYS_close, 0x7fff_0001, 0, 0);
         }),
-        // 32-bit: getppid is 64, which in the 64-bit table is semget.
+        // 32-bit getppid is number 64, which in the 64-bit table is semget.
         #[cfg(target_arch = "x86_64")]
         Some("getppid32") => {
             if call32(64, 0) < 0 {
@@ -266,7 +269,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 call32(64, 0);
             });
         }
-        // 32-bit close(0xffffffff): the argument must arrive zero-extended.
+        // 32-bit close(0xffffffff). The argument must arrive zero-extended.
         #[cfg(target_arch = "x86_64")]
         Some("close32") => {
             // -38 (ENOSYS): there are no 32-bit calls.
@@ -310,7 +313,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             let all: Vec<_> = (0..4).map(start).collect();
             all.into_iter().flatten().for_each(|mut p| _ = p.wait());
         }
-        // Threads that live for a call.
+        // Threads that live for one call.
         Some("brief") => {
             let mut stack = vec![0u64; 2048];
             for _ in 0..count {
@@ -343,7 +346,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             pin();
             (0..count).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
         }
-        // Likewise, and opens a file; before it one call that tells where it begins.
+        // The same, and opens a file. A call before it marks the start.
         Some("pinnedopen") => {
             pin();
             call(libc::SYS_getppid, 0, 0, 0);
@@ -361,7 +364,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             }
         }),
         Some("touch") => touch(count as usize),
-        // Runs another program, one after the other.
+        // Runs another program, once after the other.
         Some("spawn") => (0..count).for_each(|_| {
             let _ = std::process::Command::new("/bin/true").status();
         }),

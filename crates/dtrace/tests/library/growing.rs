@@ -1,5 +1,5 @@
-//! A running session is given more to do, under load: nothing that runs loses a record, a count or its variables, and what
-//! is new is exact from the moment [`Session::enable`] returns.
+//! Extending a running session under load. The running programs lose no record, count or variable.
+//! The new programs are exact from the return of [`Session::enable`] on.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use crate::tool::{Losses, Output, compile, told};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("growing::more_is_enabled_under_load", under_load),
-    ("growing::a_session_of_begin_alone_grows", from_begin),
-    ("growing::what_is_refused_changes_nothing", refusals),
-    ("growing::conditions_and_libraries_of_what_came_later", divided),
-    ("growing::faults_and_stacks_of_what_came_later", faults),
-    ("growing::objects_of_what_came_later", objects),
-    ("growing::thread_arrays_and_vtimestamp_of_what_came_later", threads),
+    ("growing::clauses_are_added_under_load_without_loss", under_load),
+    ("growing::clauses_are_added_to_a_session_of_begin_alone", from_begin),
+    ("growing::a_rejected_program_changes_nothing", refusals),
+    ("growing::added_clauses_use_conditions_and_libraries", divided),
+    ("growing::added_clauses_have_faults_and_longer_stacks", faults),
+    ("growing::added_clauses_have_objects_of_their_own", objects),
+    ("growing::added_clauses_use_self_arrays_and_vtimestamp", threads),
 ];
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A workload that goes on until it is stopped, and a session that traces it.
+/// A workload that runs until it is stopped, and a session that traces the workload.
 struct Running {
     session: Session<Output>,
     output: Output,
     losses: Losses,
     macros: Macros,
     dir: PathBuf,
-    /// Bytes of the output that were looked at, and the lines in them by their first word.
+    /// Bytes of the output that were parsed, and their lines by first word.
     looked: usize,
     lines: HashMap<String, usize>,
 }
@@ -51,7 +51,7 @@ impl Running {
         let mut options = Options::default();
         options.set("quiet", None).unwrap();
         options.set("switchrate", Some("50hz")).unwrap();
-        // Room for the time in which an emulated machine verifies a program.
+        // Large enough for the time in which an emulated machine verifies a program.
         options.set("bufsize", Some("16m")).unwrap();
         let program = compile(script, &mut options, pid);
         let output = Output::default();
@@ -65,7 +65,7 @@ impl Running {
         self.session.enable(&[source], &self.macros).map_err(|(map, e)| e.messages(&map, true).join("\n"))
     }
 
-    /// Lines that begin with `word` so far.
+    /// Lines so far that begin with `word`.
     fn lines_of(&mut self, word: &str) -> usize {
         let new = self.output.after(self.looked);
         let whole = new.rfind('\n').map_or(0, |at| at + 1);
@@ -77,7 +77,7 @@ impl Running {
         self.lines.get(word).copied().unwrap_or(0)
     }
 
-    /// Works until `word` has begun so many lines.
+    /// Consumes output until `lines` lines begin with `word`.
     #[track_caller]
     fn until(&mut self, word: &str, lines: usize) {
         let start = Instant::now();
@@ -89,7 +89,7 @@ impl Running {
         }
     }
 
-    /// Stops the workload and the session; what each thread did, and the output.
+    /// Stops the workload and the session. Returns the calls of each thread, and the output.
     #[track_caller]
     fn stop(&mut self) -> (Vec<u64>, Lines) {
         std::fs::write(self.dir.join("stop"), "").unwrap();
@@ -110,7 +110,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // When a test fails, its workload ends with the session: nobody counts any more.
+        // When a test fails, its workload ends with the session.
         self.session.abort();
         let _ = std::fs::write(self.dir.join("stop"), "");
         std::thread::sleep(Duration::from_millis(20));
@@ -118,7 +118,7 @@ impl Drop for Running {
     }
 }
 
-/// Output, by words.
+/// Lines of the output by their words.
 struct Lines(Vec<Vec<String>>);
 
 impl Lines {
@@ -146,7 +146,8 @@ END
 }
 "#;
 
-/// New: an aggregation, a global, a `self->` scalar, an associative array, constants, a longer record. Old: @names, `last`.
+/// New: an aggregation, a global, a `self->` scalar, an associative array, constants, a longer
+/// record. Existing: @names, `last`.
 const SECOND: &str = r#"
 syscall::getppid:entry /pid == $target/ { @more[arg0] = count(); self->n = arg1 + 1; seen[arg0] = arg1 + 1; }
 syscall::getppid:entry /pid == $target/ { printf("B %d %d %d %s\n", arg0, arg1, last, "constant"); }
@@ -155,7 +156,8 @@ syscall::getppid:return /pid == $target && self->n/ { @returned[probename] = cou
 END { printa("more %d %@d\n", @more); printa("returned %s %@d\n", @returned); printf("end B\n"); }
 "#;
 
-/// A third one, that uses what the second brought. Which of them the kernel runs first is its affair: the newest, on some.
+/// A third program, which uses the variables of the second. The kernel may run either first. Some
+/// kernels run the newest first.
 const THIRD: &str = r#"
 BEGIN { printf("begin C %d\n", seen[1] > 0 && seen[2] > 0); text = "a string"; }
 syscall::getppid:entry /pid == $target && (seen[arg0] == arg1 + 1 || seen[arg0] == arg1)/ { @more[arg0] = count(); @third[arg0] = count(); }
@@ -166,14 +168,15 @@ profile-97 { @clock = count(); }
 END { printa("third %d %@d\n", @third); printa("kept %@d\n", @kept); printa("keeps %@d\n", @keeps); printf("end C\n"); }
 "#;
 
-/// The calls that began after `time` for sure: a thread's first one may have been on its way.
+/// The calls that certainly began after `time`. The first call of a thread may have been in
+/// progress.
 fn after(all: &HashMap<(u64, u64), u64>, time: u64) -> HashSet<(u64, u64)> {
     let mut late: Vec<(u64, u64)> = all.iter().filter(|(_, t)| **t > time).map(|(call, _)| *call).collect();
     late.sort_unstable();
     late.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1]).collect()
 }
 
-/// Which calls had a record with this word.
+/// The calls that have a record with this word.
 fn numbered(lines: &Lines, word: &str) -> HashSet<(u64, u64)> {
     let mut seen = HashSet::new();
     for l in lines.of(word) {
@@ -194,7 +197,7 @@ fn under_load() -> Verdict {
     }
     let (counts, lines) = run.stop();
 
-    // The first program saw everything, as if nothing had come later.
+    // The first program recorded every call, as if nothing was added.
     let mut all: HashMap<(u64, u64), u64> = HashMap::new();
     for l in lines.of("A") {
         assert!(all.insert((l[0], l[1]), l[2]).is_none(), "twice: A {l:?}");
@@ -209,7 +212,7 @@ fn under_load() -> Verdict {
     assert_eq!(all.len() as u64, counts.iter().sum::<u64>(), "records of A");
     assert_eq!(lines.number("numbers"), counts.iter().map(|n| n * (n - 1) / 2).sum(), "@numbers");
 
-    // What came later saw everything from then on, and nothing from before.
+    // The second program recorded every call from then on, and none before.
     for ((before, enabled), word) in times.iter().zip(["B", "C"]) {
         let seen = numbered(&lines, word);
         let late = after(&all, *enabled);
@@ -230,7 +233,8 @@ fn under_load() -> Verdict {
             // Both programs add to @more.
             let more: u64 = (1..).zip(&counts).map(|(t, _)| lines.number(&format!("more {t}"))).sum();
             assert_eq!(more, sum + third, "@more");
-            // The program of the returns comes after that of the entries; both are there when enable() returns.
+            // The program of the returns is attached after that of the entries. Both are attached
+            // when enable() returns.
             let returned = lines.number("returned return");
             let sure = late.len() as u64;
             assert!((sure..=sum).contains(&returned), "{returned} returns of {sure} to {sum}");
@@ -248,7 +252,8 @@ fn under_load() -> Verdict {
     assert!((sure.len() as u64..=third.len() as u64).contains(&keeps), "{keeps} of {}", sure.len());
     let of_all: u64 = third.iter().map(|(_, seq)| seq).sum();
     assert!(keeps < third.len() as u64 || kept == of_all, "{kept}, not {of_all}");
-    // `last` is the first program's variable: whoever was on the way then, it is a number of a call.
+    // `last` is the first program's variable. Whichever call was in progress, its value is the
+    // number of a call.
     assert!(lines.of("B").all(|l| counts.iter().any(|made| l[2] < *made)));
     assert!(lines.0.iter().any(|l| l.join(" ") == "begin C 1"), "BEGIN of the third program");
     let ends: Vec<String> = lines.0.iter().filter(|l| l[0] == "end").map(|l| l.join(" ")).collect();
@@ -257,8 +262,8 @@ fn under_load() -> Verdict {
     Verdict::Pass
 }
 
-/// A session that begins with nothing but BEGIN has one small ring; what comes then gets rings of its own, the old
-/// variables and aggregations stay.
+/// A session with nothing but BEGIN has one small ring. Programs that are added get rings of their
+/// own. The existing variables and aggregations stay.
 fn from_begin() -> Verdict {
     let begin = r#"BEGIN { printf("begun 1\n"); @both = count(); @both = count(); limit = 7; }
         END { printa("both %@d\n", @both); printf("end A\n"); }"#;
@@ -270,7 +275,7 @@ fn from_begin() -> Verdict {
     run.until("D", 300);
     let (counts, lines) = run.stop();
     let seen = numbered(&lines, "D");
-    // The threads may have begun before.
+    // The threads may have started before.
     for (thread, made) in (1..).zip(&counts) {
         let count = lines.number(&format!("all {thread}"));
         assert!(
@@ -287,7 +292,7 @@ fn from_begin() -> Verdict {
     Verdict::Pass
 }
 
-/// Each of these is refused with a reason; then something that is right goes on from the same numbers.
+/// Each of these is rejected with a reason. A correct program that follows continues the numbering.
 fn refusals() -> Verdict {
     let mut run = Running::start("refusals", 1, FIRST);
     run.until("A", 50);
@@ -296,7 +301,7 @@ fn refusals() -> Verdict {
         ("syscall::no_such_call:entry { x = 1; }", "D_PDESC_ZERO"),
         ("BEGIN { last = \"no number\"; }", "incompatible"),
         ("BEGIN { @calls[1] = sum(1); }", "redefin"),
-        // The key of @names is an interned number where it runs.
+        // The key of @names is an interned number in the running program.
         ("BEGIN { @names[execname] = count(); }", "@names is enabled with a narrower key"),
         ("#pragma D option strsize=16\nBEGIN { x = 1; }", "strsize"),
         ("BEGIN { system(\"true\"); }", ""),
@@ -319,7 +324,7 @@ fn refusals() -> Verdict {
     Verdict::Pass
 }
 
-/// What came later divides its clauses by `if` as what was there does, and may name other libraries.
+/// Added clauses may use `if`, like existing ones, and other libraries.
 fn divided() -> Verdict {
     let first = r#"inline int ODD[int n] = n & 1;
         syscall::getppid:entry /pid == $target/ { if (ODD[arg1]) { printf("A %d %d\n", SIGKILL, arg1); } else { @even = count(); } }
@@ -337,7 +342,7 @@ fn divided() -> Verdict {
     let all: u64 = counts.iter().sum();
     let odd = lines.of("A").count() as u64;
     assert!(lines.of("A").all(|l| l[0] == 9 && l[1] % 2 == 1));
-    // The threads may have begun before, but then both kinds are missing alike, to one.
+    // The threads may have started before. Then both kinds lack the same calls, except for one.
     assert!(odd + lines.number("even") <= all && odd.abs_diff(lines.number("even")) <= counts.len() as u64);
     assert!(lines.of("B").all(|l| l[0] == 4 && l[1] % 6 == 3));
     let (third, other) = (lines.number("third"), lines.number("other"));
@@ -345,7 +350,8 @@ fn divided() -> Verdict {
     Verdict::Pass
 }
 
-/// Arrays of `self->` have their lists elsewhere when the session's own store is there already; accounts of time begin late.
+/// Added `self->` arrays have their list heads in another map when the session's common storage
+/// exists. CPU-time accounts start late.
 fn threads() -> Verdict {
     let first = r#"syscall::getppid:entry /pid == $target/ { self->n = arg1; self->old[1] = arg1; printf("A %d %d\n", arg0, self->old[1]); }"#;
     let mut run = Running::start("threads", 2, first);
@@ -368,7 +374,8 @@ fn threads() -> Verdict {
     Verdict::Pass
 }
 
-/// ERROR that came later sees the faults of what came with it; stacks that are longer than those before are found.
+/// Added clauses of ERROR see the faults of the added programs. Stacks longer than the existing
+/// ones are stored.
 fn faults() -> Verdict {
     let mut run = Running::start(
         "faults",
@@ -400,7 +407,7 @@ fn faults() -> Verdict {
     let faults = begins("B ");
     assert!(text.contains(&format!("faults {faults}\n")), "{faults} faults");
     assert_eq!((reports, begins("E "), begins("F ")), (faults, faults, 0));
-    // A stack is printed only where its frames were found.
+    // A stack is printed only where its frames were stored.
     for word in ["long ", "short "] {
         let after = text.split(word).nth(1).unwrap_or_default();
         assert!(after.lines().nth(1).is_some_and(|l| l.contains('`')), "{word}{after}");
@@ -408,7 +415,7 @@ fn faults() -> Verdict {
     Verdict::Pass
 }
 
-/// Objects that came later have maps of their own, and pointers into those that were there are good.
+/// Added objects have maps of their own, and pointers to existing objects are valid.
 fn objects() -> Verdict {
     let first = r#"struct pair { long n; long last; }; struct pair g; self struct pair t;
         syscall::getppid:entry /pid == $target/ { g.last = 7; self->t.n++; printf("A %d %d\n", g.last, self->t.n); }"#;

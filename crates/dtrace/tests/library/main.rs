@@ -1,4 +1,5 @@
-//! The library on the real kernel: what takes a program around it, and so cannot be seen through the command.
+//! Tests of the library on the running kernel, for cases that need a program around the library and
+//! so cannot be tested through the command.
 //!
 //! A test target with the runner of [`testing`]. With `--workload` it is itself the workload.
 

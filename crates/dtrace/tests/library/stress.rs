@@ -1,15 +1,16 @@
-//! Everything at once: a clock at 4999 hertz on each CPU, every system call at entry and return, strings, a `self->` variable,
-//! and a uprobe that the test attaches; and then every record and every sum is looked at.
+//! Stress test: a clock at 4999 hertz on each CPU, every system call at entry and return, strings,
+//! a `self->` variable, and a uprobe that the test attaches. Every record and every sum is checked.
 //!
 //! ```text
-//!  one record      once, or counted as dropped; its string is the one that belongs to its number
-//!  all records     + drops = firings, which aggregations count in clauses of their own (a clause whose record is dropped does
-//!                  nothing)
-//!  aggregations    = what the workload did, less what the kernel says it kept from our programs
+//!  one record      once, or counted as dropped; its string belongs to its number
+//!  all records     + drops = firings, which aggregations count in separate clauses (a clause whose record is dropped
+//!                  has no other effect)
+//!  aggregations    = the calls of the workload, minus the firings that the kernel suppressed
 //! ```
 //!
-//! On a kernel that preempts inside tracepoint programs (7.2 by default) the kernel runs no other instance of a program
-//! that is preempted; those firings are in its `recursion_misses`, and nowhere else. A uprobe loses none on any kernel.
+//! On a kernel that preempts inside tracepoint programs (7.2 by default), the kernel runs no second
+//! instance of a program that is preempted. Those firings are counted in the kernel's
+//! `recursion_misses` only. A uprobe loses none on any kernel.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use crate::workload::{pack, text_of};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("stress::every_record_and_every_sum_is_right", roomy),
-    ("stress::what_finds_no_room_is_counted", tight),
+    ("stress::every_record_and_sum_is_exact_when_the_rings_are_large", large_rings),
+    ("stress::drops_are_counted_when_the_rings_are_full", small_rings),
 ];
 
 const SCRIPT: &str = r#"
@@ -52,12 +53,12 @@ END
 
 const THREADS: u64 = 4;
 
-/// Rounds of each thread: some seconds.
+/// Rounds of each thread, which take some seconds.
 fn rounds() -> u64 {
     if std::env::var_os("DTRACE_IN_VM").is_some() { 1500 } else { 25_000 }
 }
 
-/// What a run left.
+/// The result of a run.
 struct Run {
     lines: Vec<Vec<String>>,
     losses: Losses,
@@ -86,12 +87,12 @@ fn run(bufsize: &str, rounds: u64, pause: Duration) -> Run {
     Run { lines: output.text().lines().map(words).collect(), losses, suppressed, pid }
 }
 
-/// Records of one source: which numbers came.
+/// Records of one source: the numbers received.
 #[derive(Default)]
 struct Seen {
     by_thread: HashMap<u64, Vec<bool>>,
     count: u64,
-    /// Came after a later one of its thread.
+    /// Number of records that followed a later one of their thread.
     late: u64,
 }
 
@@ -142,7 +143,7 @@ fn check(run: &Run, rounds: u64) -> u64 {
             "P" => {
                 assert!(number(word(1)) < 4096, "{line:?}");
                 let name = line[3..].join(" ");
-                // There are nameless threads.
+                // Threads may be nameless.
                 let plain = name.chars().all(|c| c.is_ascii_graphic() || c == ' ');
                 assert!(plain && name.len() < 16, "{line:?}");
                 assert!(word(2) != run.pid.to_string() || name.starts_with("library"), "{line:?}");
@@ -161,13 +162,13 @@ fn check(run: &Run, rounds: u64) -> u64 {
     let count = |source: &str| seen.get(source).map_or(0, |s| s.count);
     let suppressed = |program: &str| run.suppressed.get(program).copied().unwrap_or(0);
     for (kind, n) in &run.losses.others {
-        // A firing that found no slot did nothing: it counts like one that was suppressed.
+        // A firing that finds no slot has no effect. It counts like a suppressed one.
         assert!(matches!(kind, DropKind::Scratch | DropKind::Doorbell), "{n} {kind:?}");
     }
     let scratch: u64 = run.losses.others.iter().filter(|o| o.0 == DropKind::Scratch).map(|o| o.1).sum();
 
     let missing = |what: &str| format!("{what}: {sums:?}, suppressed {:?}, {:?}", run.suppressed, run.losses);
-    // What the workload did.
+    // The calls of the workload.
     for thread in 1..=THREADS {
         assert_eq!(sum(&format!("hits {thread}")), rounds, "{}", missing("hits"));
     }
@@ -189,11 +190,11 @@ fn check(run: &Run, rounds: u64) -> u64 {
     }
     assert!(unmarked <= suppressed("syscall_entry") + scratch, "{unmarked} returns without entry");
 
-    // What was suppressed was told.
+    // Suppressed firings were reported.
     let all_suppressed: u64 = run.suppressed.values().sum();
     assert!(run.losses.suppressed >= all_suppressed, "{} told of {all_suppressed}", run.losses.suppressed);
 
-    // Records and drops are what fired.
+    // Records and drops add up to the firings.
     let hits = THREADS * rounds;
     let fired = sum("entries getppid") + sum("entries chdir") + sum("returns chdir") + hits + sum("samples");
     let recorded = count("G") + count("E") + count("R") + unmarked + count("U") + samples;
@@ -210,7 +211,7 @@ fn check(run: &Run, rounds: u64) -> u64 {
     recorded
 }
 
-/// What this kernel lacks for it.
+/// Facilities that this kernel lacks.
 fn lacking() -> Option<Verdict> {
     let features = Features::running();
     [Facility::UprobePerf, Facility::CpuClock, Facility::TaskStorage]
@@ -219,7 +220,7 @@ fn lacking() -> Option<Verdict> {
         .map(|f| Verdict::Skip(format!("this kernel has no {}", f.name())))
 }
 
-fn roomy() -> Verdict {
+fn large_rings() -> Verdict {
     if let Some(skip) = lacking() {
         return skip;
     }
@@ -228,16 +229,16 @@ fn roomy() -> Verdict {
     Verdict::Pass
 }
 
-fn tight() -> Verdict {
+fn small_rings() -> Verdict {
     if let Some(skip) = lacking() {
         return skip;
     }
-    // The consumer looks away while the workload fills the rings.
+    // The consumer does not read while the workload fills the rings.
     let rounds = rounds() / 8;
     let run = run("16k", rounds, Duration::from_millis(300));
     let recorded = check(&run, rounds);
     assert!(run.losses.records > 0, "{recorded} records and no drop in a ring of 16k");
-    // A number's place in one argument is what the sums above rest on.
+    // The sums above rely on a thread's and a call's number being packed into one argument.
     assert_eq!(pack(1, 2) & 0xffff_ffff, 2);
     Verdict::Pass
 }

@@ -1,4 +1,4 @@
-//! A session in this process, its output and what it tells; a provider of the test's own.
+//! A session in this process with its output and reports, and a provider of the tests.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -18,7 +18,7 @@ use providers::{Attach, CustomAttach, EnabledProbe, Env, Role, Unit};
 
 use crate::workload::dt_library_hit;
 
-/// What a session writes.
+/// The output of a session.
 #[derive(Clone, Default)]
 pub(crate) struct Output(Arc<Mutex<Vec<u8>>>);
 
@@ -55,7 +55,7 @@ pub(crate) struct Losses {
     pub(crate) suppressed: u64,
 }
 
-/// Runs to the end of the targets; what was lost. Anything else that is told fails the test.
+/// Runs the session until its targets end, and returns its losses. Any other report fails the test.
 #[track_caller]
 pub(crate) fn to_the_end(session: &mut Session<Output>, limit: Duration) -> Losses {
     let start = Instant::now();
@@ -67,7 +67,7 @@ pub(crate) fn to_the_end(session: &mut Session<Output>, limit: Duration) -> Loss
     losses
 }
 
-/// Takes what is told.
+/// Collects the session's reports.
 #[track_caller]
 pub(crate) fn told(session: &mut Session<Output>, losses: &mut Losses) {
     for notice in session.take_notices() {
@@ -96,7 +96,8 @@ pub(crate) fn workload(threads: u64, calls: u64) -> Target {
     Target::create(format!("{} --workload {threads} {calls}", me.display())).unwrap()
 }
 
-/// A provider of one probe, `hits:::hit`: a uprobe on [`dt_library_hit`], which the test itself attaches.
+/// A provider of one probe, `hits:::hit`: a uprobe on [`dt_library_hit`] that the test itself
+/// attaches.
 pub(crate) struct Hits;
 
 impl Provider for Hits {
@@ -142,7 +143,7 @@ impl Context for Arguments {
     }
 }
 
-/// Where an address of this executable is in its file.
+/// The file offset of an address of this executable.
 pub(crate) fn offset_in_file(address: u64) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     for line in maps.lines() {

@@ -1,4 +1,4 @@
-//! As many probes as a kernel has functions, in one program: what each clause's probes are, ids, names.
+//! As many probes as a kernel has functions, in one program: the probes of each clause, ids, names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,30 +19,31 @@ use crate::workload::dt_library_hit;
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("wide::counts_by_module", by_module),
-    ("wide::counts_by_function", by_function),
-    ("wide::names_are_texts", as_texts),
+    ("wide::firings_are_counted_by_module", by_module),
+    ("wide::firings_are_counted_by_function", by_function),
+    ("wide::probe_names_are_recorded_as_text", as_texts),
     ("wide::default_output_names_the_probe", by_default),
-    ("wide::many_clauses_of_them_all", of_all),
-    ("wide::clauses_of_parts_of_them", of_parts),
+    ("wide::many_clauses_run_for_all_probes", of_all),
+    ("wide::clauses_run_for_their_subset_of_probes", of_parts),
 ];
 
-/// Rounds of the workload: each fires the next probe.
+/// Rounds of the workload. Each round fires the next probe.
 const CALLS: u64 = 700;
 
-/// Probes there are. An emulated CPU needs seconds for as many as natively.
+/// Number of probes. An emulated CPU needs seconds for as many as on real hardware.
 fn all() -> u64 {
     if std::env::var_os("DTRACE_IN_VM").is_some() { 20_000 } else { 100_000 }
 }
 
-/// A provider of many probes that fire one after the other: a uprobe whose second argument is the number of its probe.
+/// A provider of many probes that fire in turn: a uprobe whose second argument is the index of the
+/// probe.
 struct Wide;
 
 fn function(n: u64) -> String {
     format!("function_with_a_name_as_long_as_usual_{n}")
 }
 
-/// The modules take turns.
+/// The modules alternate.
 fn module(n: u64) -> u64 {
     n % 150
 }
@@ -101,7 +102,8 @@ fn resident() -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// What a script prints of the workload. A run from which the kernel kept firings shows nothing.
+/// The output of a script over the workload. A run in which the kernel suppressed firings returns
+/// nothing.
 fn run(script: &str) -> Output {
     let whole = (0..5).map(|_| once(script)).find(|(_, losses)| losses.suppressed == 0);
     let (output, losses) = whole.expect("the kernel suppressed firings five times");

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::process::ExitCode;
 
-/// What a uprobe is put on. The text is `text_of(thread, seq)`.
+/// The target of the uprobe. The text is `text_of(thread, seq)`.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn dt_library_hit(thread: u64, seq: u64, text: *const libc::c_char) -> u64 {
@@ -11,28 +11,28 @@ pub(crate) extern "C" fn dt_library_hit(thread: u64, seq: u64, text: *const libc
     thread ^ seq
 }
 
-/// The text that goes with a number: as long as the number wants, and different everywhere.
+/// The text for a number, whose length and content depend on the number.
 pub(crate) fn text_of(thread: u64, seq: u64) -> String {
     let filler = "abcdefghijklmnopqrstuvwxyz0123456789".chars().cycle().skip((seq % 36) as usize);
     let filler: String = filler.take((seq * 7 % 150) as usize).collect();
     format!("/no-such/{thread}-{seq}-{filler}")
 }
 
-/// A number of a thread in one argument.
+/// Packs a thread's number and a call's number into one argument.
 pub(crate) fn pack(thread: u64, seq: u64) -> u64 {
     thread << 32 | seq
 }
 
-/// `until THREADS STOP COUNTS`: each thread makes rounds of a marked `getppid` and a pause until the file STOP is there; then
-/// what each made is in the file COUNTS, a line a thread.
+/// `until THREADS STOP COUNTS`: each thread repeats a marked `getppid` and a pause until the file
+/// STOP exists. Then the file COUNTS gets one line for each thread with the number of its calls.
 fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
-    // Nobody would stop it when the test has failed.
+    // Ends with its parent, because a test that failed does not stop it.
     // SAFETY: no memory is involved.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let (stop, rounds) = (stop.to_owned(), |thread: u64, stop: &str| {
         let mut seq = 0;
         while seq % 16 != 0 || !std::path::Path::new(stop).exists() {
-            // SAFETY: getppid takes no arguments and ignores what stands in their registers.
+            // SAFETY: getppid takes no arguments and ignores the argument registers.
             unsafe { libc::syscall(libc::SYS_getppid, thread, seq) };
             seq += 1;
             std::thread::sleep(std::time::Duration::from_micros(200));
@@ -53,8 +53,8 @@ fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
     }
 }
 
-/// `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that fails, and a call of
-/// [`dt_library_hit`].
+/// `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that
+/// fails, and a call of [`dt_library_hit`].
 pub(crate) fn run(args: &[String]) -> ExitCode {
     if let [word, threads, stop, counts] = args
         && word == "until"
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         for seq in 0..calls {
             let text = CString::new(text_of(thread, seq)).unwrap_or_default();
             let mark = pack(thread, seq);
-            // SAFETY: getppid takes no arguments and ignores what stands in their registers; chdir's path is
-            // NUL-terminated and lives.
+            // SAFETY: getppid takes no arguments and ignores the argument registers. chdir's path
+            // is NUL-terminated and outlives the call.
             unsafe {
                 libc::syscall(libc::SYS_getppid, thread, seq);
                 libc::syscall(libc::SYS_chdir, text.as_ptr(), mark);
