@@ -166,7 +166,8 @@ impl Size {
     }
 }
 
-/// Two-operand arithmetic. Division is unsigned; a zero divisor gives 0, a zero modulus leaves the dividend.
+/// Two-operand arithmetic. Division is unsigned; a zero divisor gives 0, a zero modulus leaves the
+/// dividend.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -248,7 +249,8 @@ impl Jmp {
     }
 }
 
-/// Atomic read-modify-write. All are sequentially consistent when they fetch; without fetch they are relaxed.
+/// Atomic read-modify-write. All are sequentially consistent when they fetch; without fetch they
+/// are relaxed.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Atomic {
@@ -420,8 +422,8 @@ impl Insn {
         Insn::make(op::ALU | op::X | op::END, dst, NONE, 0, bits)
     }
 
-    /// `dst` from the machine's order to little-endian, zero-extended; `bits` is 16, 32 or 64. On a little-endian
-    /// machine this truncates.
+    /// `dst` from the machine's order to little-endian, zero-extended; `bits` is 16, 32 or 64. On a
+    /// little-endian machine this truncates.
     pub const fn to_le(dst: Reg, bits: i32) -> Insn {
         Insn::make(op::ALU | op::K | op::END, dst, NONE, 0, bits)
     }
@@ -460,7 +462,8 @@ impl Insn {
         Insn::wide(dst, op::PSEUDO_BTF_ID, id as i32, module_fd)
     }
 
-    /// `dst` = a function of this program, `distance` slots from the slot after the first half (callbacks).
+    /// `dst` = a function of this program, `distance` slots from the slot after the first half
+    /// (callbacks).
     pub const fn ld_func(dst: Reg, distance: i32) -> [Insn; 2] {
         Insn::wide(dst, op::PSEUDO_FUNC, distance, 0)
     }
@@ -534,7 +537,8 @@ impl Insn {
         Insn { code: op::JMP | op::CALL, regs: pack(0, op::PSEUDO_CALL), off: 0, imm: distance }
     }
 
-    /// Calls a kernel function by BTF id; `btf_index` is 0 for vmlinux, else an index into the load's fd array.
+    /// Calls a kernel function by BTF id; `btf_index` is 0 for vmlinux, else an index into the
+    /// load's fd array.
     pub const fn call_kfunc(id: u32, btf_index: i16) -> Insn {
         Insn {
             code: op::JMP | op::CALL,

@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn a_record_that_is_too_long_is_rejected_with_its_size() {
         let m = module("", "record 300000 {\nb0:\n    reserve\n    commit\n    return\n}");
-        let said = "the clause records 300000 bytes; a record has 262144 at most";
-        assert_eq!(check(&m).unwrap_err().message, said);
+        let message = "the clause records 300000 bytes; a record has 262144 at most";
+        assert_eq!(check(&m).unwrap_err().message, message);
     }
 
     #[test]
@@ -140,8 +140,8 @@ mod tests {
     fn a_firing_that_needs_too_much_memory_is_rejected_with_its_size() {
         let head: String = (0..40).map(|i| format!("var var{i} = this \"v{i}\" str\n")).collect();
         let body = "{\nb0:\n    v0:str = str s0\n    storevar var0, v0\n    return\n}";
-        let said = check(&module(&head, body)).unwrap_err().message;
-        assert!(said.ends_with("bytes of memory with strsize=32768; it has 1048576 at most"), "{said}");
+        let message = check(&module(&head, body)).unwrap_err().message;
+        assert!(message.ends_with("bytes of memory with strsize=32768; it has 1048576 at most"), "{message}");
     }
 
     #[test]
@@ -151,10 +151,10 @@ mod tests {
         let m = module(head, body);
         assert_eq!(check(&m), Ok(()));
         let plan = Plan::new(&m, &crate::maps::Options::default(), &crate::maps::Needs::default());
-        let said = check_plan(&m, &plan, |_| true).unwrap_err().message;
-        assert!(said.ends_with("bytes; 61440 at most"), "{said}");
-        let said = check_plan(&m, &plan, |n| n <= 8000).unwrap_err().message;
-        assert!(said.ends_with("bytes; 8000 at most"), "{said}");
+        let message = check_plan(&m, &plan, |_| true).unwrap_err().message;
+        assert!(message.ends_with("bytes; 61440 at most"), "{message}");
+        let message = check_plan(&m, &plan, |n| n <= 8000).unwrap_err().message;
+        assert!(message.ends_with("bytes; 8000 at most"), "{message}");
         // No kernel rejects that size. The task storage itself is missing, and its creation reports
         // that.
         assert_eq!(check_plan(&m, &plan, |_| false), Ok(()));

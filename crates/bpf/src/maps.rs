@@ -528,7 +528,7 @@ fn slot_size(needs: &Needs) -> u32 {
 
 /// Bytes that an object takes. An object with an address is followed by one unused word, because
 /// the kernel's helper reads one byte too many when it reads a string up to the end of an object.
-fn object_room(size: u32, element: bool) -> u32 {
+fn object_space(size: u32, element: bool) -> u32 {
     size.div_ceil(8) * 8 + if element { 0 } else { 8 }
 }
 
@@ -537,11 +537,11 @@ impl Plan {
     fn add_aggs(&mut self, module: &Module, options: &Options) {
         let new = module.aggs.get(self.aggs.len()..).unwrap_or_default();
         let keyed = new.iter().filter(|a| a.key_size > 0).count().max(1) as u64;
-        let room = options.aggsize / 2 / keyed;
+        let space = options.aggsize / 2 / keyed;
         let cpus = self.cpus;
         self.aggs.extend(new.iter().map(|a| AggPlan {
             func: a.func,
-            shape: TableShape::new(a.func, a.key_size, room),
+            shape: TableShape::new(a.func, a.key_size, space),
             columns: KeyColumn::of(&a.key),
             cpus,
             location: TableLocation::default(),
@@ -554,7 +554,7 @@ impl Plan {
     fn add_vars(&mut self, module: &Module, options: &Options, levels: u32) {
         let new = module.vars.get(self.vars.len()..).unwrap_or_default();
         let arrays = new.iter().filter(|v| v.key.is_some()).count().max(1) as u64;
-        let room = options.dynvarsize / arrays;
+        let space = options.dynvarsize / arrays;
         let levels = levels.clamp(1, plane::thread::LEVELS_MAX);
         let (globals_together, threads_together) = (self.globals_size == 0, self.thread.is_none());
         let mut thread = 0;
@@ -563,7 +563,7 @@ impl Plan {
             let size = match v.ty {
                 VarTy::Int { .. } => 8,
                 VarTy::Str => self.strsize,
-                VarTy::Bytes { size } => object_room(size, v.key.is_some()),
+                VarTy::Bytes { size } => object_space(size, v.key.is_some()),
             };
             any_thread |= v.scope == Scope::Thread;
             self.vars.push(match (&v.key, v.scope) {
@@ -580,7 +580,7 @@ impl Plan {
                         Heads::Alone
                     });
                     let mut array = AssocPlan { columns, data: size, elements: 0, heads, shared: None };
-                    array.elements = assoc::elements(room, array.key_size(), size, owned);
+                    array.elements = assoc::elements(space, array.key_size(), size, owned);
                     VarPlan::Assoc(array)
                 }
                 (None, Scope::Global) if !globals_together => VarPlan::GlobalAlone(size),

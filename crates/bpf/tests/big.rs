@@ -34,7 +34,8 @@ agg agg1 = "q" quantize [0:str(256)] size 256
 agg agg2 = "s" sum [] size 0
 "#;
 
-/// A clause with a predicate, a record, strings, an array and aggregations: `i` makes it differ from others.
+/// A clause with a predicate, a record, strings, an array and aggregations: `i` makes it differ
+/// from others.
 fn clause(out: &mut String, i: usize) {
     write!(
         out,

@@ -641,7 +641,7 @@ fn a_drop_is_counted_when_no_scratch_slot_is_free() {
     assert_eq!(run.percpu(SLOTS_TAKEN), one);
 }
 
-/// Two clauses that record, of which the first asks for the clock.
+/// Two clauses that record. The first uses the clock.
 const TWO_RECORDS: &str = r#"
 module strsize 16
 string s0 = ""

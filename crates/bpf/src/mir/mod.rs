@@ -120,14 +120,16 @@ pub enum MapRef {
     Heads(u32),
     /// Read-only constants of the session: interned strings.
     Strings,
-    /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by address.
+    /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by
+    /// address.
     Table(u32),
     /// The table of addresses of the functions between a tracepoint and a program: see
     /// [`crate::routines::tracer_functions`].
     TracerFunctions,
     /// An empty program array: see [`crate::program::must_avoid_private_stack`].
     EmptyProgArray,
-    /// Counters of the program being built, a word for each CPU: see [`crate::routines::count_served`].
+    /// Counters of the program being built, a word for each CPU: see
+    /// [`crate::routines::count_served`].
     Served,
 }
 

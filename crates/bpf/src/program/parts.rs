@@ -132,21 +132,21 @@ fn parts(session: &Session<'_>, uses: &[ClauseUse], has_stacks: bool) -> Vec<Par
         return vec![Part::Inline(0..sizes.len())];
     }
     let mut parts: Vec<Part> = Vec::new();
-    let mut room = 0;
+    let mut space = 0;
     for (i, size) in sizes.into_iter().enumerate() {
         let clause = uses[i].clause;
         let inline = has_stacks && session.layout.captured.is_none() && has(module, clause, needs_context);
         match parts.last_mut() {
             _ if session.layout.split.contains_key(&clause) => parts.push(Part::Split(i)),
             Some(Part::Inline(range)) if inline => range.end = i + 1,
-            Some(Part::Function(range)) if !inline && size <= room => {
+            Some(Part::Function(range)) if !inline && size <= space => {
                 range.end = i + 1;
-                room -= size;
+                space -= size;
             }
             _ if inline => parts.push(Part::Inline(i..i + 1)),
             _ => {
                 parts.push(Part::Function(i..i + 1));
-                room = part.saturating_sub(size);
+                space = part.saturating_sub(size);
             }
         }
     }

@@ -98,9 +98,9 @@ impl<'a> Access<'a> {
             let given = b.param(0);
             let map = self.of.shared.map(|shared| {
                 let index = b.param(args.len() - 1);
-                let room = b.stack(8);
-                b.slot_store(Size::B4, room, 0, index);
-                let (all, place) = (b.map(MapRef::Arrays(shared.first)), b.slot_addr(room, 0));
+                let buffer = b.stack(8);
+                b.slot_store(Size::B4, buffer, 0, index);
+                let (all, place) = (b.map(MapRef::Arrays(shared.first)), b.slot_addr(buffer, 0));
                 let map = b.call(Helper::MAP_LOOKUP_ELEM, &[all, place]);
                 b.br(Jmp::Eq, map, 0, bad);
                 map

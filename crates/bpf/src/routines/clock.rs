@@ -1,4 +1,4 @@
-//! The clock of a firing: read once, when it is first asked for. The reasons are in [`plane::order`].
+//! The clock of a firing, read once, at its first use. [`plane::order`] gives the reasons.
 
 use plane::control::CLOCKS;
 use plane::scratch::SLOTS;
@@ -6,14 +6,15 @@ use plane::scratch::SLOTS;
 use super::Firing;
 use crate::mir::{Builder, Helper, Jmp, Size, V};
 
-/// Where a firing keeps its clock.
+/// The storage of a firing's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Nowhere: of the clauses that one probe fires, only one asks for it.
+    /// No storage: of the clauses that run for one probe, only one uses the clock.
     Once,
     /// In a register of the program, which is 0 until the clock is read.
     Register(V),
-    /// In the word of the scratch slot with this number, where functions of the program and the consumer find it.
+    /// In the word of the scratch slot with this number, where functions of the program and the
+    /// consumer find it.
     Slot(V),
 }
 
@@ -45,7 +46,7 @@ impl Clock {
         }
     }
 
-    /// Forgets it, before the slot is given back.
+    /// Clears the clock, before the slot is released.
     pub fn forget(self, b: &mut Builder, firing: &Firing) {
         if let Clock::Slot(number) = self {
             let word = word(b, firing, number);
@@ -54,7 +55,7 @@ impl Clock {
     }
 }
 
-/// An address that is [`CLOCKS`] below the word of a slot.
+/// The address [`CLOCKS`] bytes below the word of a slot.
 fn word(b: &mut Builder, firing: &Firing, number: V) -> V {
     let within = b.and(number, i64::from(SLOTS - 1));
     let offset = b.shl(within, 3);

@@ -66,27 +66,27 @@ const TOP: i16 = 56;
 const TOP_MOUNT: i16 = 64;
 const STATE: u32 = 72;
 
-/// Writes the path of the `struct path` at `path` to `room`, which has `strsize` + [`NAME`] bytes:
-/// `strsize` bytes, zero behind the path. Returns 0, or another value when the address cannot be
-/// read.
-pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path: V, of: PathOf) -> V {
+/// Writes the path of the `struct path` at `path` to `buffer`, which has `strsize` + [`NAME`]
+/// bytes: `strsize` bytes, zero behind the path. Returns 0, or another value when the address
+/// cannot be read.
+pub(crate) fn path(b: &mut Builder, o: &PathOffsets, buffer: V, strsize: u32, path: V, of: PathOf) -> V {
     let bytes = strsize + NAME;
     let name = match of {
         PathOf::File => "dt_path",
         PathOf::Mount => "dt_mount_path",
         PathOf::Full => "dt_full_path",
     };
-    b.call_global(name, &[Arg::Memory(room, bytes), Arg::Word(path)], |b| {
-        let (room, path) = (b.param(0), b.param(1));
+    b.call_global(name, &[Arg::Memory(buffer, bytes), Arg::Word(path)], |b| {
+        let (buffer, path) = (b.param(0), b.param(1));
         let state = b.stack(STATE);
         let (bad, lost) = (b.label(), b.label());
-        zero(b, room, 0, bytes);
+        zero(b, buffer, 0, bytes);
         // Counted from a number that the verifier does not know. It would follow a known number
         // through every step.
         b.slot_store(Size::B8, state, LENGTH, path);
         b.slot_store(Size::B8, state, FAILED, 0);
         b.slot_store(Size::B8, state, SCRATCH, 0);
-        b.slot_store(Size::B8, state, ROOM, room);
+        b.slot_store(Size::B8, state, ROOM, buffer);
         top(b, o, state, of);
         start(b, o, state, path, of, bad);
         walk(b, o, state, None);
@@ -97,7 +97,7 @@ pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path
         b.slot_store(Size::B8, state, LENGTH, length);
         let some = b.label();
         b.br(Jmp::Ne, length, 0, some);
-        b.store(Size::B1, room, 0, b'/');
+        b.store(Size::B1, buffer, 0, b'/');
         b.exit(0);
         b.bind(some);
         start(b, o, state, path, of, bad);
@@ -106,17 +106,17 @@ pub(crate) fn path(b: &mut Builder, o: &PathOffsets, room: V, strsize: u32, path
         b.br(Jmp::Ne, wrong, 0, lost);
         let length = b.slot_load(Size::B8, state, LENGTH);
         b.br(Jmp::Ne, length, 0, lost);
-        let last = b.add(room, strsize - 1);
+        let last = b.add(buffer, strsize - 1);
         b.store(Size::B1, last, 0, 0);
         b.exit(0);
         b.bind(lost);
-        zero(b, room, 0, bytes);
+        zero(b, buffer, 0, bytes);
         for (at, word) in (0i32..).step_by(8).zip(crate::select::strings::words(b"<unknown>")) {
             if at + 8 <= strsize as i32 {
-                b.store(Size::B8, room, at as i16, word as i64);
+                b.store(Size::B8, buffer, at as i16, word as i64);
             }
         }
-        let last = b.add(room, strsize - 1);
+        let last = b.add(buffer, strsize - 1);
         b.store(Size::B1, last, 0, 0);
         b.exit(0);
         b.bind(bad);
@@ -218,8 +218,8 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
         // rename.
         let beyond = b.label();
         b.br(Jmp::Ge, at, strsize, beyond);
-        let room = b.load(Size::B8, state, ROOM);
-        let dst = b.add(room, at);
+        let buffer = b.load(Size::B8, state, ROOM);
+        let dst = b.add(buffer, at);
         b.store(Size::B1, dst, 0, b'/');
         let dst = b.add(dst, 1);
         let failed = b.call(Helper::PROBE_READ_KERNEL, &[dst, length, name]);

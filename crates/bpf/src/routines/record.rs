@@ -31,8 +31,8 @@ pub struct Reserve {
     pub size: u32,
     /// The enabled probe.
     pub epid: Operand,
-    /// How the firing reads its clock. The clock is read after the reservation at the earliest. Until
-    /// then, no other context may learn of this firing ([`plane::order`]).
+    /// How the firing reads its clock. The clock is read after the reservation at the earliest.
+    /// Until then, no other context may learn of this firing ([`plane::order`]).
     pub clock: Clock,
     /// The firing's time, if the clause has already read the clock.
     pub time: Option<V>,
@@ -168,9 +168,9 @@ fn reserve_length(
     b.bind(go);
     b.out_of_line(|b| {
         b.bind(tight);
-        let room = b.imm(i64::from(size));
-        b.update(Alu::Sub, room, offset);
-        b.update(Alu::Add, start, room);
+        let rest = b.imm(i64::from(size));
+        b.update(Alu::Sub, rest, offset);
+        b.update(Alu::Add, start, rest);
         b.jmp(fits);
     });
     b.out_of_line(|b| {

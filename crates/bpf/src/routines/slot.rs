@@ -10,8 +10,8 @@ use crate::mir::{Alu, AtomicOp, Builder, Jmp, Label, Size, V};
 /// A scratch slot that this firing has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// The slot's memory of [`Plan::slot_size`] bytes, if it was requested. It still contains the data
-    /// of its last user.
+    /// The slot's memory of [`Plan::slot_size`] bytes, if it was requested. It still contains the
+    /// data of its last user.
     pub address: Option<V>,
     /// The slot's bits in the mask, for [`release_slot`].
     pub bits: V,

@@ -15,13 +15,13 @@ use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Size, V};
 /// fired. The program runs once in `chance` nanoseconds. A period is a whole number of chances, or
 /// nearly so.
 pub fn slow_clock(b: &mut Builder, ctx: V, clock: u32, period: u64, chance: u64, miss: Label) {
-    let room = b.stack(24);
-    let (to, size) = (b.slot_addr(room, 0), b.imm(24));
+    let buffer = b.stack(24);
+    let (to, size) = (b.slot_addr(buffer, 0), b.imm(24));
     let failed = b.call(Helper::PERF_PROG_READ_VALUE, &[ctx, to, size]);
     b.br(Jmp::Ne, failed, 0, miss);
     // struct bpf_perf_event_value: counter, enabled, running. The timer and this clock may differ
     // slightly.
-    let enabled = b.slot_load(Size::B8, room, 8);
+    let enabled = b.slot_load(Size::B8, buffer, 8);
     let enabled = b.add(enabled, (chance / 2) as i64);
     let period = b.imm(period as i64);
     let now = b.alu(Alu::Div, enabled, period);

@@ -83,13 +83,13 @@ impl Builder {
     /// there is no stack.
     fn call_stack(&mut self, ctx: V, pcs: V, frames: u32, (user, skip): (bool, Operand)) -> V {
         const USER_STACK: i64 = 1 << 8;
-        let room = self.imm(i64::from(8 * frames));
+        let bytes = self.imm(i64::from(8 * frames));
         let flags = match skip {
             Operand::Imm(skip) => self.imm(skip | if user { USER_STACK } else { 0 }),
             Operand::V(skip) if user => self.or(skip, USER_STACK),
             Operand::V(skip) => skip,
         };
-        self.call(Helper::GET_STACK, &[ctx, pcs, room, flags])
+        self.call(Helper::GET_STACK, &[ctx, pcs, bytes, flags])
     }
 }
 

@@ -50,13 +50,13 @@ pub(crate) fn tracer_frames(b: &mut Builder, target: &Target, context: &dyn Cont
         return Operand::Imm(usual);
     }
     let bytes = 8 * FRAMES_CHECKED;
-    let room = b.stack(bytes);
+    let buffer = b.stack(bytes);
     for i in 0..FRAMES_CHECKED as i16 {
-        b.slot_store(Size::B8, room, 8 * i, 0);
+        b.slot_store(Size::B8, buffer, 8 * i, 0);
     }
-    let (to, size, flags) = (b.slot_addr(room, 0), b.imm(i64::from(bytes)), b.imm(0));
+    let (to, size, flags) = (b.slot_addr(buffer, 0), b.imm(i64::from(bytes)), b.imm(0));
     b.call(Helper::GET_STACK, &[ctx, to, size, flags]);
-    let frames = b.slot_addr(room, 0);
+    let frames = b.slot_addr(buffer, 0);
     let own = b.call_global("dt_own_frames", &[Arg::Memory(frames, bytes)], |b| {
         let frames = b.param(0);
         let table = b.map_value(MapRef::TracerFunctions, 0);

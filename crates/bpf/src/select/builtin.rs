@@ -283,11 +283,11 @@ impl Clause<'_, '_> {
     fn pid_tgid(&mut self, process: bool) -> V {
         if let Some(PidNamespace { dev, ino }) = self.env.target.pid_namespace {
             // { u32 pid, u32 tgid }: zero for tasks outside the namespace.
-            let room = self.b.stack(8);
+            let buffer = self.b.stack(8);
             let (dev, ino) = (self.b.imm(dev as i64), self.b.imm(ino as i64));
-            let (to, size) = (self.b.slot_addr(room, 0), self.b.imm(8));
+            let (to, size) = (self.b.slot_addr(buffer, 0), self.b.imm(8));
             self.b.call(Helper::GET_NS_CURRENT_PID_TGID, &[dev, ino, to, size]);
-            return self.b.slot_load(Size::B4, room, if process { 4 } else { 0 });
+            return self.b.slot_load(Size::B4, buffer, if process { 4 } else { 0 });
         }
         let both = self.b.call(Helper::GET_CURRENT_PID_TGID, &[]);
         if process { self.b.shr(both, 32) } else { self.b.low32(both) }
@@ -321,12 +321,12 @@ impl Clause<'_, '_> {
 
     /// A checked read of a kernel word, 0 when the read fails.
     fn read_kernel(&mut self, base: V, off: i16, size: u32) -> V {
-        let room = self.b.stack(8);
-        self.b.slot_store(Size::B8, room, 0, 0);
+        let buffer = self.b.stack(8);
+        self.b.slot_store(Size::B8, buffer, 0, 0);
         let from = self.b.add(base, i32::from(off));
-        let (to, bytes) = (self.b.slot_addr(room, 0), self.b.imm(i64::from(size)));
+        let (to, bytes) = (self.b.slot_addr(buffer, 0), self.b.imm(i64::from(size)));
         self.b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
-        self.b.slot_load(Size::B8, room, 0)
+        self.b.slot_load(Size::B8, buffer, 0)
     }
 
     /// The number of innermost frames that belong to the tracer.
@@ -399,13 +399,13 @@ impl Clause<'_, '_> {
         let ctx = self.firing.ctx;
         let flags = self.stack_flags(user, frame);
         let b = &mut *self.b;
-        let room = b.stack(8);
-        b.slot_store(Size::B8, room, 0, 0);
-        let (to, size) = (b.slot_addr(room, 0), b.imm(8));
+        let buffer = b.stack(8);
+        b.slot_store(Size::B8, buffer, 0, 0);
+        let (to, size) = (b.slot_addr(buffer, 0), b.imm(8));
         let bytes = b.call(Helper::GET_STACK, &[ctx, to, size, flags]);
         let (pc, done) = (b.copy(0), b.label());
         b.br(Jmp::Sle, bytes, 0, done);
-        let found = b.slot_load(Size::B8, room, 0);
+        let found = b.slot_load(Size::B8, buffer, 0);
         b.set(pc, found);
         b.bind(done);
         pc
@@ -462,10 +462,10 @@ impl Clause<'_, '_> {
                 (self.b.load(Size::B8, task, at.comm), self.b.load(Size::B8, task, at.comm + 8))
             }
             _ => {
-                let room = self.b.stack(16);
-                let (to, size) = (self.b.slot_addr(room, 0), self.b.imm(16));
+                let buffer = self.b.stack(16);
+                let (to, size) = (self.b.slot_addr(buffer, 0), self.b.imm(16));
                 self.b.call(Helper::GET_CURRENT_COMM, &[to, size]);
-                (self.b.slot_load(Size::B8, room, 0), self.b.slot_load(Size::B8, room, 8))
+                (self.b.slot_load(Size::B8, buffer, 0), self.b.slot_load(Size::B8, buffer, 8))
             }
         };
         let (mut w0, mut w1) = cut(self.b, words);

@@ -159,7 +159,7 @@ pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -
     let word = take(if needs.word { 16 } else { 0 });
     let stage = take(needs.stage);
     let cap = needs.fixed + if needs.dynamic { module.scratchsize } else { 0 };
-    // One more word: see `maps::object_room`.
+    // One more word: see `maps::object_space`.
     let bytes = if needs.dynamic {
         2 * cap + 8
     } else if cap > 0 {

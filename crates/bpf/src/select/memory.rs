@@ -212,12 +212,12 @@ impl Clause<'_, '_> {
                 self.b.load(w, pointer, 0)
             }
             _ => {
-                let room = self.b.stack(8);
+                let buffer = self.b.stack(8);
                 let len = Operand::Imm(i64::from(size));
                 let source = self.source(addr, len, bad, false);
-                let dst = self.b.slot_addr(room, 0);
+                let dst = self.b.slot_addr(buffer, 0);
                 self.read(dst, len, &source, bad);
-                self.b.slot_load(w, room, 0)
+                self.b.slot_load(w, buffer, 0)
             }
         };
         let value = if signed && size < 8 { extend(self.b, size * 8, true, raw) } else { raw };

@@ -185,7 +185,7 @@ fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
     let mut blocks: Vec<BlockData> = Vec::with_capacity(f.blocks.len() + f.blocks.len() / 4);
     let mut first = Vec::with_capacity(f.blocks.len());
     let mut starts = vec![0];
-    let mut room = size;
+    let mut left = size;
     // The next operation starts a new segment.
     let mut due = false;
     let go_on = |to: usize| Term::Jump(Block(to as u32), Vec::new());
@@ -196,7 +196,7 @@ fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
         let alone = |i: usize| apart && block.insts.get(i).is_some_and(|inst| needs_context(&inst.op));
         // The end of a block counts as an operation.
         for i in 0..=block.insts.len() {
-            if due || room == 0 || alone(i) && room < size {
+            if due || left == 0 || alone(i) && left < size {
                 if !insts.is_empty() {
                     let next = blocks.len() + 1;
                     let (params, insts) = (std::mem::take(&mut params), std::mem::take(&mut insts));
@@ -205,10 +205,10 @@ fn divided(f: &Function, size: usize, apart: bool) -> (Function, Vec<usize>) {
                 if starts.last() != Some(&blocks.len()) {
                     starts.push(blocks.len());
                 }
-                room = size;
+                left = size;
             }
             due = alone(i);
-            room -= 1;
+            left -= 1;
             insts.extend(block.insts.get(i).cloned());
         }
         blocks.push(BlockData { params, insts, term: block.term.clone() });

@@ -82,14 +82,15 @@ fn hint(errno: i32) -> Option<String> {
 /// Some system call of this crate failed for want of descriptors.
 static RAN_OUT_OF_FILES: AtomicBool = AtomicBool::new(false);
 
-/// The error to report when a system call of this crate has failed for want of descriptors: what was found missing by trying
-/// may be there.
+/// The error to report when a system call of this crate has failed for want of descriptors: what
+/// was found missing by trying may be there.
 pub fn out_of_files() -> Option<SysError> {
     let ran_out = RAN_OUT_OF_FILES.load(Ordering::Relaxed);
     ran_out.then(|| SysError::new("try what this kernel has", libc::EMFILE))
 }
 
-/// What this process lacks to trace at all, whatever the kernel has: capabilities, or being in the initial user namespace.
+/// What this process lacks to trace at all, whatever the kernel has: capabilities, or being in the
+/// initial user namespace.
 pub fn missing_privilege() -> Option<String> {
     let caps = Capabilities::of_this_thread();
     if !caps.can_trace() {

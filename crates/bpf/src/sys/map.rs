@@ -367,19 +367,19 @@ impl Map {
     fn entries_batched(&self) -> Result<Vec<Element>, SysError> {
         let (ks, vs) = (self.key_size(), self.value_size());
         // The kernel returns ENOSPC when a whole bucket does not fit. Start small, and double.
-        let mut room = (self.max_entries as usize).clamp(1, 256);
+        let mut capacity = (self.max_entries as usize).clamp(1, 256);
         let mut out = Vec::new();
         // The cursor has 4 bytes for hashes, and the size of a key for arrays.
         let (mut cursor, mut next) = (vec![0; ks.max(4)], vec![0u8; ks.max(4)]);
         let mut first = true;
         loop {
-            let (mut keys, mut values) = (vec![0u8; ks * room], vec![0u8; vs * room]);
+            let (mut keys, mut values) = (vec![0u8; ks * capacity], vec![0u8; vs * capacity]);
             let mut attr = BatchAttr {
                 in_batch: if first { 0 } else { addr_mut(&mut cursor) },
                 out_batch: addr_mut(&mut next),
                 keys: addr_mut(&mut keys),
                 values: addr_mut(&mut values),
-                count: room as u32,
+                count: capacity as u32,
                 map_fd: raw(&self.fd),
                 ..BatchAttr::default()
             };
@@ -388,13 +388,13 @@ impl Map {
             let done = match r {
                 Ok(_) => false,
                 Err(libc::ENOENT) => true,
-                Err(libc::ENOSPC) if room < self.max_entries as usize => {
-                    room = (room * 2).min(self.max_entries as usize);
+                Err(libc::ENOSPC) if capacity < self.max_entries as usize => {
+                    capacity = (capacity * 2).min(self.max_entries as usize);
                     continue;
                 }
                 Err(errno) => return Err(self.fail("read", errno)),
             };
-            let count = (attr.count as usize).min(room);
+            let count = (attr.count as usize).min(capacity);
             out.extend((0..count).map(|i| {
                 (keys[i * ks..][..ks].to_vec(), values.get(i * vs..).unwrap_or(&[])[..vs].to_vec())
             }));

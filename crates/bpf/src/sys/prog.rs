@@ -384,17 +384,17 @@ fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<OwnedFd, 
 
 /// Loads with a log, in ever larger buffers until the log fits.
 fn load_with_log(spec: &ProgSpec<'_>, level: u32, text: &mut String) -> Result<OwnedFd, (i32, usize)> {
-    let mut room = FIRST_LOG;
+    let mut capacity = FIRST_LOG;
     loop {
-        let mut buffer = vec![0u8; room];
+        let mut buffer = vec![0u8; capacity];
         let result = try_load(spec, level, &mut buffer);
         if let Err((libc::ENOSPC, needed)) = result
-            && room < LAST_LOG
+            && capacity < LAST_LOG
         {
-            room = (room * 4).max(needed + 1).min(LAST_LOG);
+            capacity = (capacity * 4).max(needed + 1).min(LAST_LOG);
             continue;
         }
-        let end = buffer.iter().position(|b| *b == 0).unwrap_or(room);
+        let end = buffer.iter().position(|b| *b == 0).unwrap_or(capacity);
         *text = String::from_utf8_lossy(&buffer[..end]).into_owned();
         return result;
     }

@@ -327,7 +327,8 @@ fn a_wrong_option_value_is_an_error() -> Verdict {
     assert!(o.err.contains("[D_PRAGMA_OPTSET] failed to set option 'bufsiz': Invalid option name"), "{o:?}");
     let o = dtrace(&["-x", "evaltime=main", "-c", "true", "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("evaltime"), "{o:?}");
-    // Before anything matches; what does not run is not refused.
+    // The value is checked before descriptions are matched. A program that does not run is not
+    // rejected.
     for words in [
         ["-x", "bufpolicy=ring", "-n", "nosuch:::probe"],
         ["-q", "-n", "#pragma D option bufpolicy=ring\nBEGIN", "-Z"],

@@ -1,4 +1,5 @@
-//! Control characters: names that other processes choose, printed to pipes and to terminals; what is made and read on the way.
+//! Control characters in names that other processes choose, printed to pipes and to terminals.
+//! Files that a session creates and reads.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,11 +11,11 @@ use crate::tool::{binary, dtrace, workload};
 
 tests! {
     names_of_processes_are_escaped strings_are_escaped_at_a_terminal messages_escape_what_they_quote
-    a_fifo_without_a_reader_is_no_wait headers_come_from_the_script_s_directory
+    a_fifo_without_a_reader_does_not_block headers_come_from_the_script_s_directory
     a_preprocessor_in_the_current_directory_is_not_run
 }
 
-/// The calls of a process whose name has control characters, by each way to print its name.
+/// The calls of a process whose name contains control characters, with each way to print the name.
 const NAMES: &str = "syscall::getppid:entry /pid == $target/ { @[execname] = count(); trace(execname); \
      printf(\"|%s|\", execname); @s[strjoin(execname, \"\")] = count(); }";
 
@@ -25,17 +26,17 @@ fn row(key: &str) -> String {
 
 fn names_of_processes_are_escaped() -> Verdict {
     let o = dtrace(&["-q", "-c", &workload("renamed", 1), "-n", NAMES]).code(0);
-    // What a program asks for as data is what it was, for who reads the pipe.
+    // Data that the program prints is not changed when it is written to a pipe.
     let (name, data) = ("\\033[31m\\nx\\302\\233", "\x1b[31m\nx\u{9b}");
     assert_eq!(o.out, format!("{name}|{data}|\n{}{}", row(name), row(data)), "{o:?}");
     Pass
 }
 
-/// Both ends of a pseudo-terminal that changes nothing of what is written.
+/// Both ends of a pseudo-terminal in raw mode.
 fn terminal() -> Option<(File, OwnedFd)> {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut();
-    // SAFETY: the C library writes two descriptors, which are ours then; it reads and fills a termios of ours.
+    // SAFETY: the C library returns two new descriptors, and reads and fills a termios of ours.
     unsafe {
         if libc::openpty(&raw mut ours, &raw mut theirs, none, none.cast(), none.cast()) != 0 {
             return None;
@@ -60,7 +61,7 @@ fn strings_are_escaped_at_a_terminal() -> Verdict {
     drop(command);
     let reader = std::thread::spawn(move || {
         let (mut all, mut part) = (Vec::new(), [0; 4096]);
-        // The end of a pseudo-terminal is an error.
+        // Closing a pseudo-terminal is reported as an error.
         while let Ok(length @ 1..) = ours.read(&mut part) {
             all.extend_from_slice(&part[..length]);
         }
@@ -70,7 +71,7 @@ fn strings_are_escaped_at_a_terminal() -> Verdict {
     let out = reader.join().unwrap();
     let name = "\\033[31m\\nx\\302\\233";
     let data = "\\033[31m\nx\\302\\233";
-    // The escape of the format is the program's own.
+    // The escape in the format belongs to the program.
     let expected = format!("\x1b[1ma\\033b\tc\t\n{name}|{data}|\n{}{}", row(name), row(data));
     assert_eq!(out, expected);
     Pass
@@ -96,18 +97,18 @@ fn messages_escape_what_they_quote() -> Verdict {
     Pass
 }
 
-/// A directory of a test's own.
+/// A directory for one test.
 fn place(test: &str) -> std::path::PathBuf {
     let dir = std::env::temp_dir().join(format!("e2e-control-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     dir
 }
 
-fn a_fifo_without_a_reader_is_no_wait() -> Verdict {
+fn a_fifo_without_a_reader_does_not_block() -> Verdict {
     let dir = place("fifo");
     let path = dir.join("fifo");
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: a string that outlives the call.
+    // SAFETY: the string outlives the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let script = format!("BEGIN {{ freopen(\"{}\"); printf(\"on\\n\"); exit(0); }}", path.display());
     let o = dtrace(&["-wqn", &script]).code(0);

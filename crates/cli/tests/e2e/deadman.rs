@@ -141,7 +141,7 @@ fn heartbeats_run_only_while_probes_are_enabled() -> Verdict {
 
 /// CPUs that are online.
 fn online() -> usize {
-    // SAFETY: asks only.
+    // SAFETY: takes no pointers.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 

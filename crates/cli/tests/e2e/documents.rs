@@ -1,8 +1,9 @@
-//! The papers' examples: every `dtrace` command that the README and the user guide show compiles, and fails where the
-//! block says `fails`; every file they show is the file. And the promises' tests exist.
+//! The examples of the documentation. Every `dtrace` command in the README and the user guide
+//! compiles, or fails where the block says `fails`. Every quoted file equals the file. The tests
+//! named in SPECIFICATION.md exist.
 //!
-//! The commands are only compiled (`-e`): what they print depends on the machine. `cargo xtask docs` runs them and puts
-//! their output in.
+//! The commands are only compiled (`-e`), because their output depends on the machine. `cargo xtask
+//! docs` runs them and inserts their output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,9 +17,9 @@ tests! {
 }
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const PAPERS: [&str; 2] = ["README.md", "docs/guide.md"];
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/guide.md"];
 
-/// A block of a paper that shows a terminal.
+/// A block of a document that shows a terminal.
 struct Block {
     at: String,
     fails: bool,
@@ -41,7 +42,7 @@ fn blocks(paper: &str) -> std::io::Result<Vec<Block>> {
     Ok(all)
 }
 
-/// The words of a command line as a shell would split them, up to the first redirection or pipe.
+/// The words of a command line, split like in a shell, up to the first redirection or pipe.
 fn words(line: &str) -> Vec<String> {
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in line.chars() {
@@ -63,7 +64,7 @@ fn words(line: &str) -> Vec<String> {
 
 fn commands_in_the_documentation_compile() -> Verdict {
     let mut count = 0;
-    for paper in PAPERS {
+    for paper in DOCUMENTS {
         let blocks = match blocks(paper) {
             Ok(blocks) => blocks,
             Err(e) => return Skip(format!("{paper}: {e}")),
@@ -93,7 +94,7 @@ fn commands_in_the_documentation_compile() -> Verdict {
     Pass
 }
 
-/// By whichever of the two formatters is here.
+/// Uses the formatter that is installed.
 fn the_manual_page_renders_without_warnings() -> Verdict {
     let page = dtrace(&["--manual-page"]).code(0).out;
     let path = std::env::temp_dir().join(format!("e2e-manual-{}.1", std::process::id()));
@@ -101,7 +102,7 @@ fn the_manual_page_renders_without_warnings() -> Verdict {
     let mut ran = 0;
     for command in [&["mandoc", "-Tlint", "-Wwarning"][..], &["groff", "-man", "-ww", "-Tutf8"]] {
         let Ok(o) = Command::new(command[0]).args(&command[1..]).arg(&path).output() else { continue };
-        // Lint is the output of the one; the other prints the page, and warns beside it.
+        // mandoc prints its warnings as output. groff prints the page, and its warnings as errors.
         let warnings = if command[0] == "mandoc" { &o.stdout } else { &o.stderr };
         assert!(warnings.is_empty(), "{}: {}", command[0], String::from_utf8_lossy(warnings));
         ran += 1;
@@ -112,7 +113,7 @@ fn the_manual_page_renders_without_warnings() -> Verdict {
 
 fn files_quoted_in_the_documentation_match_the_tree() -> Verdict {
     let mut count = 0;
-    for paper in PAPERS {
+    for paper in DOCUMENTS {
         let Ok(blocks) = blocks(paper) else { return Skip(format!("no {paper}")) };
         for block in blocks {
             let Some(path) = block.lines[0].strip_prefix("# cat ") else { continue };
@@ -125,7 +126,7 @@ fn files_quoted_in_the_documentation_match_the_tree() -> Verdict {
     Pass
 }
 
-/// `path.rs: name, name` in the promises, and the benchmarks.
+/// Checks `path.rs: name, name` in SPECIFICATION.md, and the benchmarks.
 fn tests_named_in_the_specification_exist() -> Verdict {
     let root = Path::new(ROOT);
     let Ok(text) = std::fs::read_to_string(root.join("SPECIFICATION.md")) else {

@@ -114,7 +114,7 @@ fn nothing_is_left_after_sigkill_with_a_target() -> Verdict {
     // The target continues to run.
     let text = String::from_utf8_lossy(&text[..length]).into_owned();
     let target: i32 = text.lines().next().and_then(|pid| pid.parse().ok()).unwrap();
-    // SAFETY: a process that nobody waited for but the system's first.
+    // SAFETY: a process whose parent is init.
     assert_eq!(unsafe { libc::kill(target, libc::SIGKILL) }, 0, "{text}");
     Pass
 }

@@ -1,22 +1,22 @@
-//! Rows are printed in the order of their timestamps, whoever writes them where.
+//! Rows are printed in the order of their timestamps, whichever CPU or clause writes them.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{Output, dtrace, workload};
 
 tests! {
     rows_of_parallel_writers_are_in_the_order_of_timestamp
-    rows_of_interrupts_and_of_what_they_interrupt_are_in_the_order_of_timestamp
+    rows_of_interrupts_and_interrupted_clauses_are_in_the_order_of_timestamp
     clauses_of_one_firing_have_one_timestamp
     walltimestamp_is_timestamp_and_a_constant
     rows_of_error_are_in_the_order_of_timestamp
-    rows_wait_for_a_firing_that_is_held_up
+    later_rows_wait_for_a_firing_that_is_delayed
     a_row_that_comes_too_late_is_printed_and_counted
     rows_of_begin_are_printed_before_a_target_runs
 }
 
 /// Calls of each of four processes, together more than 200,000.
 const CALLS: u32 = 52_000;
-/// The process is one of them.
+/// The process is one of the four.
 const OURS: &str = "syscall::getppid:entry /ppid == $target/";
 
 /// The first number of each row.
@@ -26,7 +26,7 @@ fn times(o: &Output) -> Vec<u64> {
     o.out.lines().filter_map(first).collect()
 }
 
-/// Fails where a row is earlier than the one before it, or something is said about losses.
+/// Fails where a row is earlier than the previous one, or where losses are reported.
 #[track_caller]
 fn in_order(o: &Output) -> Vec<u64> {
     let times = times(o);
@@ -36,7 +36,7 @@ fn in_order(o: &Output) -> Vec<u64> {
     times
 }
 
-/// Four processes make calls; what is enabled prints.
+/// Runs a script while four processes make calls.
 #[track_caller]
 fn traced(calls: u32, script: &str) -> Output {
     let target = workload("processes", calls);
@@ -50,8 +50,9 @@ fn rows_of_parallel_writers_are_in_the_order_of_timestamp() -> Verdict {
     Pass
 }
 
-/// Both kinds of firings: those that reserve before they read the clock, and those that publish it.
-fn rows_of_interrupts_and_of_what_they_interrupt_are_in_the_order_of_timestamp() -> Verdict {
+/// Covers both kinds of firings: those that reserve before they read the clock, and those that
+/// publish the clock.
+fn rows_of_interrupts_and_interrupted_clauses_are_in_the_order_of_timestamp() -> Verdict {
     let o = traced(
         CALLS,
         &format!(
@@ -117,7 +118,7 @@ fn rows_of_error_are_in_the_order_of_timestamp() -> Verdict {
     Pass
 }
 
-/// A call that is held for 400 ms after it has read the clock, and the clocks of the machine meanwhile.
+/// A call that is delayed by 400 ms after reading its clock, and the machine's clocks meanwhile.
 fn held_up(ordertimeout: &str) -> Output {
     dtrace(&[
         "-qw",
@@ -135,7 +136,7 @@ fn held_up(ordertimeout: &str) -> Output {
     .code(0)
 }
 
-fn rows_wait_for_a_firing_that_is_held_up() -> Verdict {
+fn later_rows_wait_for_a_firing_that_is_delayed() -> Verdict {
     let o = held_up("60s");
     let times = in_order(&o);
     let late = o.out.lines().position(|l| l.ends_with("late")).unwrap();
@@ -157,7 +158,7 @@ fn a_row_that_comes_too_late_is_printed_and_counted() -> Verdict {
     Pass
 }
 
-/// Though probes of other processes fire all the time.
+/// Even when probes of other processes fire all the time.
 fn rows_of_begin_are_printed_before_a_target_runs() -> Verdict {
     let o = dtrace(&[
         "-q",

@@ -179,9 +179,9 @@ pub(crate) fn reported(err: &str, probe: &str) -> BTreeMap<u32, i64> {
     all
 }
 
-/// Holds a CPU six times, for 50 ms with interrupts disabled, beside a clock; what the clock served and what was reported are all
-/// that was due. The times at which the session is activated and ends are known no better than it is scheduled: of several runs
-/// one has to be exact.
+/// Holds a CPU six times, for 50 ms with interrupts disabled, beside a clock; what the clock served
+/// and what was reported are all that was due. The times at which the session is activated and ends
+/// are known no better than it is scheduled: of several runs one has to be exact.
 fn served_and_reported_are_all_that_was_due(probe: &str) -> Verdict {
     if let Some(skip) = clock() {
         return skip;

@@ -9,14 +9,14 @@ tests! {
 }
 
 /// The printed frames, the depth and the caller.
-struct Seen {
+struct StackSample {
     frames: Vec<String>,
     depth: usize,
     caller: String,
 }
 
 /// The stack at the first firing of a probe. `None` where this system shows no symbols.
-fn seen(probe: &str, more: &[&str]) -> Option<Seen> {
+fn seen(probe: &str, more: &[&str]) -> Option<StackSample> {
     let program =
         format!("{probe} {{ printf(\"depth %d caller %a\\n\", stackdepth, caller); stack(100); exit(0); }}");
     let workload = workload("getppid", 200);
@@ -31,7 +31,7 @@ fn seen(probe: &str, more: &[&str]) -> Option<Seen> {
     if frames.iter().any(|f| f.starts_with("0x")) {
         return None;
     }
-    Some(Seen { frames, depth: head[1].parse().unwrap(), caller: head[3].to_string() })
+    Some(StackSample { frames, depth: head[1].parse().unwrap(), caller: head[3].to_string() })
 }
 
 const WANTED: &str = "pid == $target && probefunc == \"getppid\"";
@@ -51,7 +51,7 @@ fn stacks_begin_at_the_probed_function() -> Verdict {
         (raw, &[]),
     ];
     for (probe, more) in probes {
-        let Some(Seen { frames, depth, caller }) = seen(probe, more) else {
+        let Some(StackSample { frames, depth, caller }) = seen(probe, more) else {
             return Skip("no kernel symbols".into());
         };
         assert_eq!(frames.len(), depth, "{probe}: {frames:?}");
@@ -83,7 +83,7 @@ fn stacks_of_many_clauses_are_the_same() -> Verdict {
 }
 
 fn func_mod_and_sym_name_the_caller() -> Verdict {
-    let Some(Seen { frames, .. }) = seen("syscall::getppid:entry /pid == $target/", &[]) else {
+    let Some(StackSample { frames, .. }) = seen("syscall::getppid:entry /pid == $target/", &[]) else {
         return Skip("no kernel symbols".into());
     };
     let program = "syscall::getppid:entry /pid == $target/ { @[func(caller)] = count(); @m[mod(caller)] = count(); \

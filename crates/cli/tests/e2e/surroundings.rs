@@ -164,9 +164,9 @@ fn user_symbols_are_found_in_a_pid_namespace() -> Verdict {
 const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
 
 /// Brings the CPU online again at the end of the test.
-struct Back;
+struct CpuOnline;
 
-impl Drop for Back {
+impl Drop for CpuOnline {
     fn drop(&mut self) {
         let _ = std::fs::write(SECOND, "1");
     }
@@ -189,7 +189,7 @@ fn tracing_continues_when_a_cpu_goes_offline_and_online() -> Verdict {
     if std::fs::write(SECOND, "1").is_err() {
         return Skip("no CPU can be taken away here".into());
     }
-    let back = Back;
+    let back = CpuOnline;
     if std::fs::write(SECOND, "0").is_err() {
         return Skip("this kernel does not let CPU 1 go".into());
     }
@@ -199,7 +199,7 @@ fn tracing_continues_when_a_cpu_goes_offline_and_online() -> Verdict {
     let mut child = start(&["-qn", script]);
     printed(&mut child);
     drop(back);
-    let back = Back;
+    let back = CpuOnline;
     let stop = AtomicBool::new(false);
     let o = std::thread::scope(|s| {
         s.spawn(|| busy(&stop));
@@ -218,7 +218,8 @@ fn tracing_continues_when_a_cpu_goes_offline_and_online() -> Verdict {
     drop(back);
     signal(&child, libc::SIGINT);
     let o = finish(child).code(0);
-    // CPU 1 was offline for 485 firings, which were not due; before and after it may have missed some.
+    // CPU 1 was offline for 485 firings, which were not due; before and after it may have missed
+    // some.
     let missing = crate::profile::reported(&o.err, "profile-97hz");
     assert!(missing.get(&1).is_none_or(|n| *n < 300), "{o:?}");
     Pass

@@ -1,6 +1,7 @@
-//! Names of addresses in processes: of programs that end at once, and of programs that prepare a trap.
+//! Symbols of addresses in processes: in programs that end at once, and in hostile programs.
 //!
-//! Programs are made by hand (`testing::elf`): `dtsym_NAME` waits for a byte on its standard input, makes one call, and ends.
+//! The test generates its programs (`testing::elf`). `dtsym_NAME` waits for a byte on its standard
+//! input, makes one call, and ends.
 
 use std::fs::File;
 use std::io::Write;
@@ -29,17 +30,17 @@ tests! {
 const CALLS: &str =
     "syscall::getppid:entry /substr(execname, 0, 6) == \"dtsym_\"/ { @[execname, ustack()] = count(); }";
 
-/// A directory of a test's own.
-struct Place(PathBuf);
+/// A directory for one test.
+struct TestDir(PathBuf);
 
-impl Place {
-    fn new(test: &str) -> Place {
+impl TestDir {
+    fn new(test: &str) -> TestDir {
         let dir = std::env::temp_dir().join(format!("dtsym-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        Place(dir)
+        TestDir(dir)
     }
 
-    /// Writes a program; its path.
+    /// Writes a program. Returns its path.
     fn program(&self, name: &str, elf: &Elf) -> String {
         let path = self.0.join(format!("dtsym_{name}"));
         std::fs::write(&path, elf.bytes()).unwrap();
@@ -48,7 +49,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -58,25 +59,25 @@ fn one_call() -> Elf {
     Elf { code: calls(1), ..Elf::default() }
 }
 
-/// A program that waits for its byte.
+/// Starts a program that waits for its byte.
 fn waiting(path: &str) -> Child {
     Command::new(path).stdin(Stdio::piped()).spawn().unwrap()
 }
 
 fn fifo(path: &Path) {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: a string that outlives the call.
+    // SAFETY: the string outlives the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o666) }, 0);
 }
 
-/// What the only frame of a program is called.
+/// The printed name of a program's only frame.
 #[track_caller]
 fn frame<'a>(o: &'a Output, program: &str) -> &'a str {
     let mut lines = o.out.lines().map(str::trim).skip_while(|l| *l != format!("dtsym_{program}"));
     lines.nth(1).unwrap_or_else(|| panic!("no frame of {program}: {o:?}"))
 }
 
-/// Traces processes that wait, frees them when all is enabled, and waits for the end.
+/// Traces waiting processes, releases them when all probes are enabled, and waits for the end.
 #[track_caller]
 fn trace_waiting(mut children: Vec<Child>, more: &[&str]) -> Output {
     let tracer = begin_waiting(&mut children, more);
@@ -96,7 +97,7 @@ fn begin_waiting(children: &mut [Child], more: &[&str]) -> Child {
     tracer
 }
 
-/// True where all takes ten times as long.
+/// True on machines that are ten times slower.
 fn is_guest() -> bool {
     std::env::var_os("DTRACE_BIN").is_some()
 }
@@ -119,7 +120,7 @@ fn libc_frames_are_named_for_programs_that_live_a_millisecond() -> Verdict {
 }
 
 fn mappings_made_just_before_exit_are_named() -> Verdict {
-    let place = Place::new("late");
+    let place = TestDir::new("late");
     // getppid(); return
     let code = b"\xb8\x6e\0\0\0\x0f\x05\xc3".to_vec();
     let symbols = vec![("called".into(), 0, 8, GLOBAL_FUNCTION)];
@@ -149,9 +150,9 @@ fn mappings_made_just_before_exit_are_named() -> Verdict {
 }
 
 fn hostile_debug_links_are_not_followed() -> Verdict {
-    let place = Place::new("links");
+    let place = TestDir::new("links");
     let dir = &place.0;
-    // The right file, which must be believed only where debug files are.
+    // The matching file, which may be used only in the directories of debug files.
     let symbols = vec![("named".into(), 0, 200, GLOBAL_FUNCTION)];
     let debug = Elf { symbols, ..one_call() }.bytes();
     let sum = testing::elf::checksum(&debug);
@@ -170,7 +171,7 @@ fn hostile_debug_links_are_not_followed() -> Verdict {
         let elf = Elf { debug_link: Some((link.into(), sum)), ..one_call() };
         words.extend(["-c".into(), place.program(name, &elf)]);
     }
-    // A mapped file of terabytes: what is behind its end is nothing.
+    // A mapped file of terabytes. Addresses behind its end have no name.
     let large = place.program("large", &one_call());
     File::options().write(true).open(&large).unwrap().set_len(40 << 30).unwrap();
     words.extend(["-c".into(), large, "-n".into(), CALLS.into()]);
@@ -184,7 +185,7 @@ fn hostile_debug_links_are_not_followed() -> Verdict {
 }
 
 fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
-    let place = Place::new("fuse");
+    let place = TestDir::new("fuse");
     let elf = Elf { debug_link: Some((b"x".into(), 1)), ..one_call() };
     let linked = place.program("linked", &elf);
     let fuse = match Fuse::mount(&place.0.join(".debug"), vec![("dtsym_mapped", one_call().bytes())]) {
@@ -193,7 +194,7 @@ fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
     };
     let mapped = place.0.join(".debug/dtsym_mapped").into_os_string().into_string().unwrap();
     let mut stuck = [waiting(&mapped), waiting(&mapped)];
-    // A page of it that is not there yet would never come.
+    // A page that is not mapped yet would block for ever.
     std::thread::sleep(Duration::from_millis(50));
     fuse.stop_answering();
     let plain =
@@ -211,13 +212,13 @@ fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
     let o = finish(tracer).code(0);
     assert_eq!(frame(&o, "linked"), format!("dtsym_linked`{:#x}", TEXT + AFTER_CALL), "{o:?}");
     assert_eq!(frame(&o, "mapped"), format!("dtsym_mapped`{:#x}", TEXT + AFTER_CALL), "{o:?}");
-    // Who has nothing to do with it has its names.
+    // Other processes are symbolized as usual.
     assert_eq!(frame(&o, "plain"), format!("dtsym_plain`f+{AFTER_CALL:#x}"), "{o:?}");
     let told = o.err.matches(&format!("takes longer than {limit} ms (option symtimeout)")).count();
     assert_eq!(told, 1, "{o:?}");
     assert!(begun.elapsed() < LIMIT / 2);
 
-    // Signals are heard while it waits, however long it would.
+    // Signals are handled while the lookup waits, whatever its timeout.
     let mut tracer = begin_waiting(std::slice::from_mut(second), &["-x", "symtimeout=600s"]);
     std::thread::sleep(Duration::from_millis(300));
     assert!(tracer.try_wait().unwrap().is_none());
@@ -231,7 +232,7 @@ fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
 }
 
 fn only_the_perf_map_of_the_process_itself_is_used() -> Verdict {
-    let place = Place::new("perf");
+    let place = TestDir::new("perf");
     let made = Elf { code: calls_from_jit_code(1), ..Elf::default() };
     let names = ["good", "none", "fifo", "device", "linked", "owner", "large", "sparse", "old"];
     let children: Vec<Child> = names.iter().map(|n| waiting(&place.program(n, &made))).collect();
@@ -248,7 +249,7 @@ fn only_the_perf_map_of_the_process_itself_is_used() -> Verdict {
             "good" => write(),
             "fifo" => fifo(&path),
             "device" => symlink("/dev/zero", &path).unwrap(),
-            // Another process's map, which is a good one.
+            // The valid map of another process.
             "linked" => symlink(format!("/tmp/perf-{}.map", children[0].id()), &path).unwrap(),
             "owner" => {
                 write();
@@ -284,7 +285,7 @@ fn child_of(pid: u32) -> Option<u32> {
 }
 
 fn files_are_opened_in_the_root_of_the_process() -> Verdict {
-    let place = Place::new("root");
+    let place = TestDir::new("root");
     for dir in ["usr/lib/debug", "tmp", "proc"] {
         std::fs::create_dir_all(place.0.join(dir)).unwrap();
     }
@@ -326,7 +327,7 @@ fn files_are_opened_in_the_root_of_the_process() -> Verdict {
 }
 
 fn names_of_symbols_files_and_jit_code_are_escaped() -> Verdict {
-    let place = Place::new("escapes");
+    let place = TestDir::new("escapes");
     let symbols = vec![("f\x1b[2J\n\x7f".into(), 0, 200, GLOBAL_FUNCTION)];
     let named = place.program("a\x1b\n", &Elf { symbols, ..one_call() });
     let made = place.program("made", &Elf { code: calls_from_jit_code(1), ..Elf::default() });
@@ -337,7 +338,7 @@ fn names_of_symbols_files_and_jit_code_are_escaped() -> Verdict {
     let o = trace_waiting(children, &[]);
     std::fs::remove_file(&map).unwrap();
     let o = o.code(0);
-    // The name of the process is that of its file.
+    // The name of the process is the name of its file.
     let shown = frame(&o, "a\\033\\n");
     assert_eq!(shown, format!("dtsym_a\\033\\n`f\\033[2J\\n\\177+{AFTER_CALL:#x}"), "{o:?}");
     let shown = frame(&o, "made");

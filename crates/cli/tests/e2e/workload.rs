@@ -12,7 +12,8 @@ fn call(nr: i64, a: i64, b: i64, c: i64) -> i64 {
 #[cfg(target_arch = "x86_64")]
 fn call32(nr: u32, arg: u32) -> i32 {
     let mut result = nr as u64;
-    // SAFETY: the calls used take no pointers; int 0x80 clobbers r8 to r11. rbx is saved by hand: LLVM keeps it.
+    // SAFETY: the calls used take no pointers. int 0x80 clobbers r8 to r11. rbx is saved here,
+    // because LLVM reserves it.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {arg}",
@@ -124,7 +125,7 @@ fn cold_names(count: u32) {
         && let Ok(open) = std::fs::File::open(&file)
     {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&open);
-        // SAFETY: a mapping of our own, which is given back; the kernel looks at its first page.
+        // SAFETY: a mapping of our own, which is unmapped. The kernel reads its first page.
         unsafe {
             let none = std::ptr::null_mut();
             let page = libc::mmap(none, 4096, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0);
@@ -154,8 +155,8 @@ fn brief_thread(stack: &mut [u64]) {
         | libc::CLONE_CHILD_CLEARTID;
     let lives = std::sync::atomic::AtomicI32::new(1);
     let word = lives.as_ptr();
-    // SAFETY: the stack and the word outlive the thread, whose end is waited for; it uses no thread-local of its own, and
-    // nobody else's, for its call does not fail.
+    // SAFETY: the stack and the word outlive the thread, because this function waits for its end.
+    // The thread uses no thread-local storage: its call does not fail.
     unsafe {
         let top = stack.as_mut_ptr().add(stack.len()).cast();
         let none = std::ptr::null_mut::<libc::c_void>();
@@ -187,7 +188,8 @@ fn mapped(path: &str) -> bool {
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
     let Ok(file) = std::fs::File::open(path) else { return false };
     let (fd, none) = (std::os::fd::AsRawFd::as_raw_fd(&file), std::ptr::null_mut());
-    // SAFETY: the file's text is at this offset: a function without arguments that keeps all but rax, rcx and r11.
+    // SAFETY: the file's text is at this offset: a function without parameters that preserves all
+    // but rax, rcx and r11.
     unsafe {
         let text = libc::mmap(none, 4096, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE, fd, 0x1000);
         if text == libc::MAP_FAILED {

@@ -89,14 +89,14 @@ fn run(bufsize: &str, rounds: u64, pause: Duration) -> Run {
 
 /// Records of one source: the numbers received.
 #[derive(Default)]
-struct Seen {
+struct Received {
     by_thread: HashMap<u64, Vec<bool>>,
     count: u64,
     /// Number of records that followed a later one of their thread.
     late: u64,
 }
 
-impl Seen {
+impl Received {
     fn note(&mut self, thread: u64, seq: u64, rounds: u64, line: &[String]) {
         assert!((1..=THREADS).contains(&thread) && seq < rounds, "no such number: {line:?}");
         let seen = self.by_thread.entry(thread).or_insert_with(|| vec![false; rounds as usize]);
@@ -113,7 +113,7 @@ impl Seen {
 fn check(run: &Run, rounds: u64) -> u64 {
     let known = THREADS * rounds;
     let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("no number: {text}"));
-    let mut seen: HashMap<&str, Seen> = HashMap::new();
+    let mut seen: HashMap<&str, Received> = HashMap::new();
     let mut sums: HashMap<String, u64> = HashMap::new();
     let (mut samples, mut unmarked) = (0, 0);
     for line in &run.lines {

@@ -19,17 +19,17 @@ impl Clause<'_, '_> {
         let path = self.reg(path);
         let strsize = self.env.module.strsize;
         let (slot, at) = (self.slot(), self.firing.parts.path);
-        let room = self.b.add(slot, at);
-        let wrong = routines::path(self.b, &offsets, room, strsize, path, of);
+        let buffer = self.b.add(slot, at);
+        let wrong = routines::path(self.b, &offsets, buffer, strsize, path, of);
         let bad = self.fault(FaultKind::BadAddr, Operand::V(path));
         self.b.br(crate::mir::Jmp::Ne, wrong, 0, bad);
         let result = match inst.result {
             Some(result) => self.temp(result),
-            None => Str::Bytes(room, 0),
+            None => Str::Bytes(buffer, 0),
         };
         if let Str::Bytes(base, off) = result {
             let dst = self.b.add(base, i32::from(off));
-            copy_words(self.b, dst, room, strsize);
+            copy_words(self.b, dst, buffer, strsize);
         }
         Ok(result)
     }
