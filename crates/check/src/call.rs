@@ -4,6 +4,7 @@ use diagnostics::{Span, Tag, nearest};
 use syntax::ast;
 use types::TypeId;
 
+use crate::hints;
 use crate::program::{Expr, ExprKind, MemoryCall, Scope};
 use crate::session::{CheckResult, Checker, ErrorReported, did_you_mean};
 use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
@@ -42,10 +43,10 @@ impl Checker<'_> {
         }
         self.require_not_doubtful(word)?;
         let near = || {
-            let words = tables::FUNCTIONS.iter().map(|r| r.name);
+            let words = tables::FUNCTIONS.iter().filter(|r| r.kind.is_supported()).map(|r| r.name);
             self.sink.may_suggest().then(|| nearest(word, words)).flatten().map(did_you_mean)
         };
-        let help = self.version_error(word).or_else(near);
+        let help = self.version_error(word).or_else(|| hints::function(word)).or_else(near);
         self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
     }
 

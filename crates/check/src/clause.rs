@@ -10,11 +10,12 @@ use syntax::ast;
 use types::TypeId;
 
 use crate::args::{ArgsContext, DescriptionMatch};
+use crate::hints;
 use crate::program::{
     Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Scope, Stmt, StmtKind,
 };
 use crate::session::{CheckResult, Checker, ClauseState, did_you_mean};
-use crate::tables::{FunctionKind, is_unsupported_provider};
+use crate::tables::{FunctionKind, unsupported_provider};
 
 /// What the parts of a clause have in common.
 pub(crate) struct ClauseContext {
@@ -379,7 +380,7 @@ impl Checker<'_> {
         }
         match self.cx.catalog.matches(&pattern) {
             Ok(found) if found.is_empty() && !self.cx.options.zdefs => {
-                self.no_match(&pattern, "does not match any probes", None, desc.span)
+                self.no_match(&pattern, "does not match any probes", None, desc)
             }
             Ok(found) => {
                 let found: Rc<[ProbeInfo]> = found.into();
@@ -388,7 +389,7 @@ impl Checker<'_> {
             }
             Err(error) => {
                 let message = format!("does not match any probes: {}", error.message);
-                self.no_match(&pattern, &message, error.help, desc.span)
+                self.no_match(&pattern, &message, error.help, desc)
             }
         }
     }
@@ -398,52 +399,60 @@ impl Checker<'_> {
         pattern: &Pattern,
         why: &str,
         help: Option<String>,
-        span: Span,
+        desc: &ast::ProbeDesc,
     ) -> CheckResult<T> {
-        let later = || {
-            let name = pattern.provider.as_str();
-            let missing = is_unsupported_provider(name) && self.cx.catalog.provider(name).is_none();
+        let catalog = self.cx.catalog;
+        let unsupported = || {
+            let name = unsupported_provider(&pattern.provider)?;
+            let missing = catalog.provider(&pattern.provider).is_none();
             missing.then(|| format!("the provider `{name}` is not supported yet"))
         };
-        let help = help.or_else(later).or_else(|| self.near_probe(pattern));
-        self.fail_with(Tag::D_PDESC_ZERO, span, format!("probe description {pattern} {why}"), help)
+        let mut help = help.or_else(unsupported);
+        if help.is_none() && self.sink.may_suggest() {
+            help = hints::description(&desc.text, catalog).or_else(|| self.near_probe(pattern));
+        }
+        let message = format!("probe description {pattern} {why}");
+        self.fail_with(Tag::D_PDESC_ZERO, desc.span, message, help)
     }
 
-    /// Finds the first field from the left that matches no probe, and suggests a similar name.
+    /// Finds the first field from the left that matches no probe, and suggests a similar name with which the description
+    /// matches.
     fn near_probe(&self, pattern: &Pattern) -> Option<String> {
-        if !self.sink.may_suggest() {
-            return None;
-        }
         let catalog = self.cx.catalog;
-        let near = |wrong: &str, known: &[String]| {
-            if wrong.is_empty() || is_glob(wrong) || known.iter().any(|k| k == wrong) {
+        let matches = |pattern: &Pattern| catalog.matches(pattern).is_ok_and(|found| !found.is_empty());
+        let near = |known: &[String], field: fn(&mut Pattern) -> &mut String| {
+            let mut with = pattern.clone();
+            let wrong = std::mem::take(field(&mut with));
+            if wrong.is_empty() || is_glob(&wrong) || known.contains(&wrong) {
                 return None;
             }
             let upper = wrong.to_ascii_uppercase();
-            known
-                .iter()
-                .find(|k| **k == upper)
-                .map(String::as_str)
-                .or_else(|| nearest(wrong, known.iter().map(String::as_str)))
-                .map(did_you_mean)
+            let upper = known.iter().find(|k| **k == upper).map(String::as_str);
+            let word = upper.or_else(|| nearest(&wrong, known.iter().map(String::as_str)))?;
+            *field(&mut with) = word.to_string();
+            matches(&with).then(|| did_you_mean(word))
         };
         let providers = catalog.provider_names();
-        if let Some(help) = near(&pattern.provider, &providers) {
+        if let Some(help) = near(&providers, |p| &mut p.provider) {
             return Some(help);
         }
         let providers: Vec<&String> = providers.iter().filter(|p| catalog.can_mean(pattern, p)).collect();
         let known =
             |field| -> Vec<String> { providers.iter().flat_map(|p| catalog.known(p, field)).collect() };
         let names = || known(FieldKind::Name);
-        near(&pattern.module, &known(FieldKind::Module))
-            .or_else(|| near(&pattern.function, &known(FieldKind::Function)))
-            .or_else(|| near(&pattern.name, &names()))
+        near(&known(FieldKind::Module), |p| &mut p.module)
+            .or_else(|| near(&known(FieldKind::Function), |p| &mut p.function))
+            .or_else(|| near(&names(), |p| &mut p.name))
             .or_else(|| {
                 // For probes without functions, users often write the name in place of the
                 // function.
                 let function = &pattern.function;
                 let misplaced = !function.is_empty() && pattern.name.is_empty() && names().contains(function);
-                misplaced.then(|| format!("`{function}` is a name: {}:::{function}", pattern.provider))
+                let found = misplaced && {
+                    let (function, name) = (String::new(), function.clone());
+                    matches(&Pattern { function, name, ..pattern.clone() })
+                };
+                found.then(|| format!("`{function}` is a name: {}:::{function}", pattern.provider))
             })
     }
 }

@@ -5,6 +5,7 @@ use diagnostics::{Span, Tag};
 use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
 
+use crate::hints;
 use crate::objects::in_element;
 use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
 use crate::session::{CheckResult, Checker, ErrorReported, VarType};
@@ -144,7 +145,13 @@ impl Checker<'_> {
                 VariableKind::Null => Ok(self.int(0, self.row_type(row.ty), span)),
                 VariableKind::Registers | VariableKind::TypedArgs => {
                     let message = format!("associative array '{word}' may not be referenced as scalar");
-                    self.fail(Tag::D_IDENT_BADREF, span, message)
+                    let help = match row.kind {
+                        VariableKind::TypedArgs => {
+                            "arguments have numbers: args[0] is the first, and `dtrace -lv` shows their types"
+                        }
+                        _ => "it has an index: uregs[R_PC]",
+                    };
+                    self.fail_with(Tag::D_IDENT_BADREF, span, message, Some(help.into()))
                 }
                 VariableKind::NotOnLinux(why) => {
                     let message = format!("built-in variable '{word}' has no meaning on Linux: {why}");
@@ -173,7 +180,8 @@ impl Checker<'_> {
         }
         if let Some(row) = tables::function(word) {
             let message = format!("{} '{word}' may not be referenced as scalar", row.kind.word());
-            return self.fail(Tag::D_IDENT_BADREF, span, message);
+            let help = hints::variable(word).unwrap_or_else(|| format!("it is called: {word}( )"));
+            return self.fail_with(Tag::D_IDENT_BADREF, span, message, Some(help));
         }
         // Libraries come first: the kernel's types are not read for a name that a library defines.
         if self.types.declared_enumerator(word).is_none() && self.define_from_libraries(word) {
@@ -189,7 +197,8 @@ impl Checker<'_> {
     pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> CheckResult<T> {
         self.require_not_deferred(Tag::D_IDENT_UNDEF, Some(Scope::Global), word, span)?;
         self.require_not_doubtful(word)?;
-        let help = self.version_error(word).or_else(|| self.near_name(word));
+        let help =
+            self.version_error(word).or_else(|| hints::variable(word)).or_else(|| self.near_name(word));
         let message = format!("failed to resolve {word}: Unknown variable name");
         self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
     }

@@ -19,7 +19,7 @@
 //!  memory      trace(), print(), tracemem(): raw memory
 //!  translate   translators, defined();  cpus: properties of CPUs
 //!  aggregates  @a[k] = f(x);  quantize: its parameters;  columns: key columns, joined over all uses
-//!  recovery    suppresses errors that only follow from other errors
+//!  recovery    suppresses errors that only follow from other errors;  hints: names of other tracing languages
 //!  program     the result
 //! ```
 //!
@@ -46,6 +46,7 @@ mod decl;
 mod deferred;
 pub mod dump;
 mod expr;
+mod hints;
 mod inline;
 mod library;
 mod memory;

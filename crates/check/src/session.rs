@@ -383,10 +383,12 @@ impl<'a> Checker<'a> {
         if !self.sink.may_suggest() {
             return None;
         }
-        let own = self.vars.iter().filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
+        let known = |v: &&VarInfo| matches!(v.ty, VarType::Known(..));
+        let own =
+            self.vars.iter().filter(known).filter(|v| v.scope == Scope::Global).map(|v| v.name.as_str());
         let words = tables::VARIABLES
             .iter()
-            .filter(|r| !matches!(r.kind, tables::VariableKind::NotOnLinux(_)))
+            .filter(|r| !matches!(r.kind, tables::VariableKind::NotOnLinux(_)) && !self.is_too_new(r.name))
             .map(|r| r.name)
             .chain(own)
             .chain(self.inlines.keys().map(String::as_str))
@@ -399,7 +401,8 @@ impl<'a> Checker<'a> {
         if !self.sink.may_suggest() {
             return None;
         }
-        let own = self.vars.iter().filter(|v| v.scope == scope && v.name != wrong).map(|v| v.name.as_str());
+        let known = |v: &&VarInfo| v.scope == scope && v.name != wrong && matches!(v.ty, VarType::Known(..));
+        let own = self.vars.iter().filter(known).map(|v| v.name.as_str());
         nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
     }
 

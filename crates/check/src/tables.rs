@@ -164,6 +164,11 @@ pub enum FunctionKind {
 }
 
 impl FunctionKind {
+    /// True for a function that can be called in this version on Linux.
+    pub fn is_supported(self) -> bool {
+        matches!(self, FunctionKind::Subroutine(_) | FunctionKind::Action(_) | FunctionKind::Aggregating(_))
+    }
+
     /// DTrace's name for the kind.
     pub fn word(self) -> &'static str {
         match self {
@@ -233,8 +238,16 @@ const UNSUPPORTED_PROVIDERS: &[&str] = &[
 
 /// True for the name of a provider that DTrace has on other systems and that is not supported yet.
 pub fn is_unsupported_provider(name: &str) -> bool {
+    unsupported_provider(name).is_some()
+}
+
+/// The name of a provider that DTrace has on other systems and that is not supported yet: `pid` for `pid123`.
+pub fn unsupported_provider(name: &str) -> Option<&str> {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    UNSUPPORTED_PROVIDERS.contains(&name) || plain == "pid"
+    match UNSUPPORTED_PROVIDERS.contains(&name) {
+        true => Some(name),
+        false => (plain == "pid").then_some(plain),
+    }
 }
 
 /// Functions with an effect on the traced system. They require `-w`.
@@ -302,11 +315,11 @@ mod tests {
     #[test]
     fn unsupported_providers_of_other_systems_are_recognised() {
         assert!(UNSUPPORTED_PROVIDERS.is_sorted());
-        for name in ["io", "pid", "pid123", "nfsv3"] {
-            assert!(is_unsupported_provider(name), "{name}");
+        for (name, shown) in [("io", "io"), ("pid", "pid"), ("pid123", "pid"), ("nfsv3", "nfsv3")] {
+            assert_eq!(unsupported_provider(name), Some(shown));
         }
         for name in ["syscall", "fbt1", "", "sycall"] {
-            assert!(!is_unsupported_provider(name), "{name}");
+            assert_eq!(unsupported_provider(name), None, "{name}");
         }
     }
 }

@@ -89,6 +89,12 @@ pub trait Provider {
         None
     }
 
+    /// Why a pattern that names this provider matches none of its probes, if there is more to say.
+    fn explain(&self, pattern: &Pattern) -> Option<MatchError> {
+        let _ = pattern;
+        None
+    }
+
     /// Makes the probe that a pattern without globs names, if the provider makes probes on demand. An error says why it
     /// cannot.
     fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
@@ -403,7 +409,7 @@ impl Catalog for Registry {
                     found.push(self.info(first + at, &Arc::new(desc)));
                 });
                 if found.len() == before && pattern.provider == facts.name {
-                    refused = entry.provider.missing();
+                    refused = entry.provider.missing().or_else(|| entry.provider.explain(pattern));
                 }
                 continue;
             }

@@ -8,6 +8,7 @@ use crate::tool::{LIMIT, dtrace, finish, printed, signal, start, unread, workloa
 tests! {
     usage_is_printed_without_arguments usage_is_printed_for_an_unknown_option the_version_is_printed
     syntax_errors_are_all_reported unknown_names_are_errors error_tags_are_printed_on_request
+    words_of_bpftrace_get_the_way_of_d functions_that_cannot_be_traced_say_why
     a_description_that_matches_no_probe_is_an_error a_description_may_match_no_probe_with_z
     operands_are_macro_variables an_unreferenced_operand_is_an_error
     script_files_run_with_their_interpreter_line probes_are_listed_once_in_order
@@ -95,6 +96,46 @@ fn error_tags_are_printed_on_request() -> Verdict {
         let o = dtrace(&["-xerrtags", "-n", script]).code(1);
         assert!(o.err.contains(&format!("[{tag}]")), "{script}: {o:?}");
     }
+    Pass
+}
+
+fn words_of_bpftrace_get_the_way_of_d() -> Verdict {
+    for (program, says) in [
+        ("BEGIN { trace(comm); }", "in D it is `execname`"),
+        ("BEGIN { trace(nsecs); }", "in D it is `timestamp`"),
+        ("BEGIN { trace(kstack); }", "in D it is `stack()`"),
+        ("BEGIN { trace(str(arg0)); }", "in D it is `copyinstr(address)`"),
+        ("BEGIN { @x[pid] = hist(arg0); }", "in D it is `@a = quantize(x)`"),
+        ("BEGIN { trace(args.path); }", "arguments have numbers: args[0] is the first"),
+        ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", "in D it is `syscall::openat:entry`"),
+        ("interval:s:1 { @ = count(); }", "in D it is `profile:::tick-1s`"),
+        ("kprobe:vfs_read { @ = count(); }", "`fbt::vfs_read:entry`"),
+        ("uprobe:/bin/sh:main { @ = count(); }", "those of the provider `pid`, which is not supported yet"),
+        ("pid26823:a.out:main:entry", "the provider `pid` is not supported yet"),
+        ("syscall::openat", "did you mean `syscall::openat:entry`?"),
+        ("profile:tick-1s", "did you mean `profile:::tick-1s`?"),
+    ] {
+        let o = dtrace(&["-en", program]).code(1);
+        assert!(o.err.contains(says), "{program}: {o:?}");
+    }
+    // Only what would match is proposed.
+    let o = dtrace(&["-en", "syscall::opennat:nosuch"]).code(1);
+    assert!(!o.err.contains("did you mean"), "{o:?}");
+    Pass
+}
+
+fn functions_that_cannot_be_traced_say_why() -> Verdict {
+    let o = dtrace(&["-en", "fbt::do_exit:return"]).code(1);
+    if o.err.contains("does not say which functions") {
+        return Verdict::Skip("the kernel does not say which functions can be traced".into());
+    }
+    assert!(o.err.contains("does not match any probes: do_exit never returns"), "{o:?}");
+    let o = dtrace(&["-en", "fbt::vfs_write"]).code(1);
+    assert!(o.err.contains("did you mean `fbt::vfs_write:entry`?"), "{o:?}");
+    // Marked notrace.
+    let o = dtrace(&["-en", "fbt::preempt_schedule_notrace:entry"]).code(1);
+    let says = "preempt_schedule_notrace is a function of the kernel that cannot be traced";
+    assert!(o.err.contains(says) || !o.err.contains("cannot be traced"), "{o:?}");
     Pass
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use probes::{
     Args, Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
-    glob_matches, glob_prefix,
+    glob_matches, glob_prefix, is_glob,
 };
 use types::btf::KernelBtf;
 
@@ -206,6 +206,16 @@ pub(crate) const RAW_MANUAL: Manual = Manual {
     args: ARGS,
 };
 
+/// True if the kernel's symbol table has a function of this name. Read only to explain an error.
+fn is_function(name: &str) -> bool {
+    let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let symbol = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        matches!(words.next(), Some("t" | "T" | "w" | "W")) && words.next() == Some(name)
+    };
+    text.lines().any(symbol)
+}
+
 impl Provider for Fbt {
     fn facts(&self) -> ProviderFacts {
         let a = |name, data, class| Attributes { name, data, class };
@@ -241,6 +251,29 @@ impl Provider for Fbt {
             message: format!("this kernel does not say which functions can be traced: {why}"),
             help: None,
         })
+    }
+
+    fn explain(&self, pattern: &Pattern) -> Option<MatchError> {
+        let name = pattern.function.as_str();
+        if is_glob(name) || name.is_empty() || !NAMES.contains(&pattern.name.as_str()) {
+            return None;
+        }
+        let found = self.shared.list().ok()?.starting(name).map(|(_, f)| f).find(|f| f.name == name);
+        let why = match found {
+            Some(f) if !glob_matches(&pattern.module, f.module) => {
+                format!("{name} is a function of module {}", f.module)
+            }
+            Some(f) if !f.returns() => format!("{name} never returns"),
+            Some(f) if f.is_clone() => format!("{name} is made by the compiler: it is a probe of rawfbt"),
+            Some(_) => return None,
+            None if is_function(name) => {
+                format!(
+                    "{name} is a function of the kernel that cannot be traced: the kernel does not list it as traceable"
+                )
+            }
+            None => return None,
+        };
+        Some(MatchError::new(why))
     }
 
     fn follows_modules(&self) -> bool {

@@ -33,6 +33,18 @@ impl Parser<'_> {
             probes.push(next);
         }
         let described = span;
+        if let [only] = &probes[..]
+            && matches!(only.text.split(':').next(), Some("uprobe" | "uretprobe" | "usdt"))
+            && self.at(Punct::Slash)
+        {
+            // A path of bpftrace, which is no predicate.
+            let here = self.peek(0).span.start;
+            self.unexpected_with(Some(
+                "probes in processes are those of the provider `pid`, which is not supported yet",
+            ));
+            self.skip_item(here);
+            return Clause { span, probes, predicate: None, body: None };
+        }
         let predicate = self.at(Punct::Slash).then(|| self.predicate());
         if let Some(p) = &predicate {
             span = span.to(p.span);
