@@ -89,7 +89,7 @@ impl Checker<'_> {
                 Ok(self.subroutine(sub, row, values, user, span))
             }
             FunctionKind::SubroutineNotOnLinux(why) => {
-                let message = format!("{}( ) cannot be had on Linux", row.name);
+                let message = format!("{}() is not available on Linux", row.name);
                 self.fail_with(Tag::D_UNSUPPORTED, span, message, Some(why.into()))
             }
             FunctionKind::UnsupportedSubroutine => self.unsupported(span, format!("{}( )", row.name)),

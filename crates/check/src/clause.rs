@@ -306,7 +306,7 @@ impl Checker<'_> {
                         return self.action(row, kind, args, e.span).map(Some);
                     }
                     FunctionKind::ActionNotOnLinux(why) => {
-                        let message = format!("{}( ) cannot be had on Linux", row.name);
+                        let message = format!("{}() is not available on Linux", row.name);
                         return self.fail_with(Tag::D_UNSUPPORTED, e.span, message, Some(why.into()));
                     }
                     FunctionKind::UnsupportedAction => {

@@ -137,7 +137,7 @@ impl Checker<'_> {
                         let message =
                             format!("failed to resolve type {} of {word}: Unknown type name", row.ty);
                         let help = self.types.kernel_error();
-                        let help = help.map(|e| format!("the kernel's types cannot be asked for: {e}"));
+                        let help = help.map(|e| format!("cannot read the kernel's types: {e}"));
                         return self.fail_with(Tag::D_TYPE_ERR, span, message, help);
                     };
                     Ok(Expr { kind: ExprKind::Builtin(builtin), ty, span })

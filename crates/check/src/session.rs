@@ -409,7 +409,7 @@ impl<'a> Checker<'a> {
     /// A hint for an undefined struct, union, enum or (`None`) typedef.
     pub(crate) fn near_type(&self, kind: Option<TagKind>, wrong: &str) -> Option<String> {
         if let Some(error) = self.types.kernel_error() {
-            return Some(format!("the kernel's types cannot be asked for: {error}"));
+            return Some(format!("cannot read the kernel's types: {error}"));
         }
         if !self.sink.may_suggest() {
             return None;

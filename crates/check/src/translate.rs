@@ -324,7 +324,7 @@ impl Checker<'_> {
                 true => Diagnostic {
                     span: Some(span),
                     message: format!(
-                        "member {word} of {} cannot be had on this kernel: {}",
+                        "member {word} of {} is not available on this kernel: {}",
                         self.name(output),
                         d.message
                     ),

@@ -26,15 +26,15 @@ struct Block {
     lines: Vec<String>,
 }
 
-fn blocks(paper: &str) -> std::io::Result<Vec<Block>> {
-    let text = std::fs::read_to_string(Path::new(ROOT).join(paper))?;
+fn blocks(document: &str) -> std::io::Result<Vec<Block>> {
+    let text = std::fs::read_to_string(Path::new(ROOT).join(document))?;
     let mut all = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((n, line)) = lines.next() {
         let Some(info) = line.strip_prefix("```console") else { continue };
         let body = lines.by_ref().map(|(_, l)| l).take_while(|l| *l != "```").map(String::from);
         all.push(Block {
-            at: format!("{paper}:{}", n + 1),
+            at: format!("{document}:{}", n + 1),
             fails: info.trim() == "fails",
             lines: body.collect(),
         });
@@ -64,10 +64,10 @@ fn words(line: &str) -> Vec<String> {
 
 fn commands_in_the_documentation_compile() -> Verdict {
     let mut count = 0;
-    for paper in DOCUMENTS {
-        let blocks = match blocks(paper) {
+    for document in DOCUMENTS {
+        let blocks = match blocks(document) {
             Ok(blocks) => blocks,
-            Err(e) => return Skip(format!("{paper}: {e}")),
+            Err(e) => return Skip(format!("{document}: {e}")),
         };
         for block in blocks {
             for line in block.lines.iter().filter_map(|l| l.strip_prefix("# dtrace ")) {
@@ -113,8 +113,8 @@ fn the_manual_page_renders_without_warnings() -> Verdict {
 
 fn files_quoted_in_the_documentation_match_the_tree() -> Verdict {
     let mut count = 0;
-    for paper in DOCUMENTS {
-        let Ok(blocks) = blocks(paper) else { return Skip(format!("no {paper}")) };
+    for document in DOCUMENTS {
+        let Ok(blocks) = blocks(document) else { return Skip(format!("no {document}")) };
         for block in blocks {
             let Some(path) = block.lines[0].strip_prefix("# cat ") else { continue };
             let file = std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap();

@@ -32,7 +32,11 @@ fn functions_of_other_systems_are_rejected_by_name() -> Verdict {
         "ddi_pathname(0, 0)",
     ] {
         let name = call.split('(').next().unwrap_or(call);
-        refused(&format!("BEGIN {{ trace({call}); }}"), "D_UNSUPPORTED", &format!("{name}( ) cannot be had"));
+        refused(
+            &format!("BEGIN {{ trace({call}); }}"),
+            "D_UNSUPPORTED",
+            &format!("{name}() is not available"),
+        );
     }
     Pass
 }
@@ -40,7 +44,7 @@ fn functions_of_other_systems_are_rejected_by_name() -> Verdict {
 fn actions_of_other_systems_are_rejected_by_name() -> Verdict {
     for call in ["panic()", "breakpoint()", "pcap(arg0, 1)"] {
         let name = call.split('(').next().unwrap_or(call);
-        refused(&format!("BEGIN {{ {call}; }}"), "D_UNSUPPORTED", &format!("{name}( ) cannot be had"));
+        refused(&format!("BEGIN {{ {call}; }}"), "D_UNSUPPORTED", &format!("{name}() is not available"));
     }
     refused("BEGIN { pidresume(1); }", "D_FUNC_UNDEF", "undefined function name: pidresume");
     Pass

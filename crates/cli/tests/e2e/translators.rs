@@ -331,7 +331,7 @@ fn a_missing_member_is_an_error_only_where_it_is_used() -> Verdict {
     std::fs::remove_dir_all(&dir).unwrap();
     assert_eq!(good.code(0).out.trim(), "1");
     let bad = bad.code(1);
-    let wanted = "[D_TYPE_MEMBER] in action list: member bad of struct mine cannot be had on this kernel: nothing is not a \
+    let wanted = "[D_TYPE_MEMBER] in action list: member bad of struct mine is not available on this kernel: nothing is not a \
                   member of struct task_struct";
     assert!(bad.err.contains(wanted), "{bad:?}");
     Pass

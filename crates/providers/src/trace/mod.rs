@@ -119,7 +119,7 @@ impl Tracepoints {
     }
 
     fn prototype(&self, name: &str) -> Args {
-        self.kernel.vmlinux().map_err(|e| format!("the kernel's types cannot be asked for: {e}"))?;
+        self.kernel.vmlinux().map_err(|e| format!("cannot read the kernel's types: {e}"))?;
         let typedef = format!("btf_trace_{name}");
         let found = self.kernel.find(&[BtfKind::Typedef], &typedef);
         let args = found.and_then(|(btf, id)| parameters(&btf, id));
