@@ -1,6 +1,6 @@
 //! The examples of the documentation. Every `dtrace` command in the README and the user guide
 //! compiles, or fails where the block says `fails`. Every quoted file equals the file. The tests
-//! named in SPECIFICATION.md exist.
+//! named in SPECIFICATION.md exist, and the numbers of its promises are unique.
 //!
 //! The commands are only compiled (`-e`), because their output depends on the machine. `cargo xtask
 //! docs` runs them and inserts their output.
@@ -13,7 +13,8 @@ use crate::tool::{binary, dtrace, finish};
 
 tests! {
     commands_in_the_documentation_compile files_quoted_in_the_documentation_match_the_tree
-    tests_named_in_the_specification_exist the_manual_page_renders_without_warnings
+    tests_named_in_the_specification_exist promises_have_unique_numbers
+    the_manual_page_renders_without_warnings
 }
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -153,5 +154,19 @@ fn tests_named_in_the_specification_exist() -> Verdict {
         }
     }
     assert!(count > 60, "only {count} tests found");
+    Pass
+}
+
+/// The numbers of `| 12 | A promise …` in the tables of the specification.
+fn promises_have_unique_numbers() -> Verdict {
+    let Ok(text) = std::fs::read_to_string(Path::new(ROOT).join("SPECIFICATION.md")) else {
+        return Skip("no SPECIFICATION.md".into());
+    };
+    let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    let mut seen = std::collections::BTreeSet::new();
+    for number in cells.filter_map(|(cell, _)| cell.parse::<u32>().ok()) {
+        assert!(seen.insert(number), "SPECIFICATION.md has two promises of number {number}");
+    }
+    assert!(seen.len() > 60, "only {} promises found", seen.len());
     Pass
 }
