@@ -1,4 +1,4 @@
-//! Which pid namespace this process counts in.
+//! The pid namespace and the ids of this process.
 
 use std::os::linux::fs::MetadataExt;
 
@@ -20,12 +20,12 @@ pub fn pid_namespace() -> Option<PidNamespace> {
     Some(PidNamespace { dev: meta.st_dev(), ino: meta.st_ino() })
 }
 
-/// True in the initial pid namespace, and where it cannot be told.
+/// True in the initial pid namespace, and if the namespace is unknown.
 pub fn in_initial_namespace() -> bool {
     pid_namespace().is_none_or(|ns| ns.ino == INITIAL)
 }
 
-/// Who this process is.
+/// The ids of this process.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identities {
@@ -41,7 +41,7 @@ pub struct Identities {
     pub sid: u64,
 }
 
-/// Who this process is, for the macro variables `$pid` to `$sid`.
+/// The ids of this process, for the macro variables `$pid` to `$sid`.
 pub fn identities() -> Identities {
     // SAFETY: none of these calls takes memory or can fail for the calling process.
     unsafe {

@@ -1,4 +1,4 @@
-//! One process that is traced from its start (`-c`) or from now on (`-p`).
+//! A process that is traced from its start (`-c`) or from the call on (`-p`).
 
 use std::ffi::CString;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::tracer::{Exec, Phase, Shared, Tracer};
 
-/// Why a target could not be had.
+/// Why a target could not be created or grabbed.
 #[derive(Debug)]
 pub enum Error {
     /// `-c`: the command and the reason.
@@ -33,7 +33,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The system's text without Rust's "(os error N)".
+/// The system's message without Rust's "(os error N)".
 fn reason(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
@@ -53,11 +53,11 @@ pub fn signal_name(signal: i32) -> String {
     }
 }
 
-/// How a target ended.
+/// How a target ended, as the wait status says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It is gone; nobody tells us how (`-p`).
-    Gone,
+pub enum ExitStatus {
+    /// Unknown: the kernel reports the status to the parent only (`-p`).
+    Unknown,
     /// `exit(status)`.
     Exited(i32),
     /// Killed by a signal.
@@ -90,7 +90,7 @@ impl Target {
         grab(pid).map_err(|e| Error::Grab(pid, e))
     }
 
-    /// Its process id, as this process's namespace counts.
+    /// The process id, in the pid namespace of this process.
     pub fn pid(&self) -> i32 {
         self.pid
     }
@@ -100,45 +100,46 @@ impl Target {
         self.created
     }
 
-    /// Lets it run, traced no more. A process that has died meanwhile is no error: [`Target::ended`] tells.
+    /// Detaches the process, which then runs. A process that died meanwhile is no error: see [`Target::exit_status`].
     pub fn release(&mut self) {
         if std::mem::take(&mut self.held) {
             self.tracer.release(self.pid, None);
         }
     }
 
-    /// Lets it run, and holds it when it exits, with all that it has mapped, until [`Target::let_go`], or for so long at most.
-    /// Until then it stays traced: nobody else can attach to it, and each signal to its first thread passes through us.
+    /// Lets the process run, and holds it at its exit, with its address space, until [`Target::resume_exit`], for at most
+    /// `limit`. Until then the process stays traced: no debugger can attach to it, and the tracer passes on each signal to its
+    /// first thread.
     pub fn release_until_exit(&mut self, limit: Duration) {
         if std::mem::take(&mut self.held) {
             self.tracer.release(self.pid, Some(limit));
         }
     }
 
-    /// True while it is held at its exit.
+    /// True while the process is held at its exit.
     pub fn is_exiting(&self) -> bool {
         self.shared.phase() == Phase::Exiting
     }
 
-    /// Lets it exit.
-    pub fn let_go(&mut self) {
+    /// Resumes a process that is held at its exit.
+    pub fn resume_exit(&mut self) {
         if self.is_exiting() {
-            self.tracer.let_go(self.pid);
+            self.tracer.resume_exit(self.pid);
         }
     }
 
-    /// Readable (poll) once the process is held at its exit or has ended.
+    /// A descriptor that is readable (poll) when the process is held at its exit or has ended.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
-        let is_free = !self.created && self.shared.phase() == Phase::Free;
-        if is_free { self.pidfd.as_fd() } else { self.shared.event() }
+        let is_detached = !self.created && self.shared.phase() == Phase::Detached;
+        if is_detached { self.pidfd.as_fd() } else { self.shared.event() }
     }
 
-    /// How it ended; `None` while it lives.
-    pub fn ended(&mut self) -> Option<Ended> {
-        if let Phase::Ended(how) = self.shared.phase() {
+    /// How the process ended; `None` while it lives.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        if let Phase::Ended(status) = self.shared.phase() {
             self.held = false;
-            return Some(how);
+            return Some(status);
         }
         let mut poll = libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd, count 1.
@@ -146,21 +147,21 @@ impl Target {
             return None;
         }
         self.held = false;
-        Some(Ended::Gone)
+        Some(ExitStatus::Unknown)
     }
 }
 
 impl Drop for Target {
-    /// A target that was never released is released; a created one that never ran is killed, as the original does.
+    /// Releases a target that was never released. A created process that never ran is killed, as in the original.
     fn drop(&mut self) {
         if self.held && self.created {
             // SAFETY: plain system call; the pid is our unreaped child, so it cannot have been reused.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
         }
         self.release();
-        // The thread ends with its last target, and detaches all without stopping them.
+        // The thread ends with its last target. The kernel then detaches the processes without stopping them.
         if Arc::strong_count(&self.tracer) > 1 {
-            self.tracer.forget(self.pid);
+            self.tracer.detach(self.pid);
         }
     }
 }
@@ -176,7 +177,7 @@ fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// What execvp would try, in order.
+/// The paths that execvp would try, in order.
 fn candidates(program: &[u8]) -> io::Result<Vec<CString>> {
     let list = if program.contains(&b'/') {
         vec![program.to_vec()]
@@ -188,7 +189,7 @@ fn candidates(program: &[u8]) -> io::Result<Vec<CString>> {
     Ok(list.into_iter().map(CString::new).collect::<Result<_, _>>()?)
 }
 
-/// The words of a command: what stands between blanks.
+/// The words of a command, which blanks separate.
 fn words(command: &[u8]) -> impl Iterator<Item = &[u8]> {
     command.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty())
 }
@@ -205,9 +206,9 @@ fn create(command: &[u8]) -> io::Result<Target> {
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
         mask
     };
-    let tracer = Tracer::running()?;
+    let tracer = Tracer::get_or_start()?;
     let (pid, shared) = tracer.create(Exec { words: list, paths, mask })?;
-    // It waits for us, so the pid is its own.
+    // The process is stopped and not reaped, so the pid is not reused.
     let pidfd = pidfd_open(pid);
     let pidfd = pidfd.inspect_err(|_| {
         // SAFETY: plain system call; the pid is our unreaped child.
@@ -221,7 +222,7 @@ fn grab(pid: libc::pid_t) -> io::Result<Target> {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     let pidfd = pidfd_open(pid)?;
-    let tracer = Tracer::running()?;
+    let tracer = Tracer::get_or_start()?;
     let shared = tracer.grab(pid)?;
     Ok(Target { pid, created: false, held: true, pidfd, shared, tracer })
 }
@@ -248,7 +249,7 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        panic!("it does not come to that");
+        panic!("the condition did not become true");
     }
 
     /// Longer than any test.
@@ -259,13 +260,13 @@ mod tests {
     }
 
     fn signal(pid: i32, signal: i32) {
-        // SAFETY: a process that nobody has waited for.
+        // SAFETY: a process that was not reaped yet.
         unsafe { libc::kill(pid, signal) };
     }
 
-    fn wait_end(t: &mut Target) -> Ended {
+    fn wait_end(t: &mut Target) -> ExitStatus {
         for _ in 0..30_000 {
-            if let Some(e) = t.ended() {
+            if let Some(e) = t.exit_status() {
                 return e;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -274,44 +275,44 @@ mod tests {
     }
 
     #[test]
-    fn a_created_target_waits_after_exec_and_runs_to_its_end() {
+    fn a_created_target_stops_after_exec_until_it_is_released() {
         let mut t = Target::create("sh -c exit\t3").unwrap();
         assert_eq!(std::fs::read_to_string(format!("/proc/{}/comm", t.pid())).unwrap(), "sh\n");
         assert_eq!(state_of(t.pid()), 't');
-        assert_eq!(t.ended(), None);
+        assert_eq!(t.exit_status(), None);
         t.release();
-        assert!(matches!(wait_end(&mut t), Ended::Exited(_)));
+        assert!(matches!(wait_end(&mut t), ExitStatus::Exited(_)));
     }
 
     #[test]
-    fn the_exit_status_and_the_signal_are_told() {
+    fn the_exit_status_or_the_signal_of_a_created_target_is_reported() {
         let mut t = Target::create("false").unwrap();
         t.release();
-        assert_eq!(wait_end(&mut t), Ended::Exited(1));
+        assert_eq!(wait_end(&mut t), ExitStatus::Exited(1));
         let mut t = Target::create("sleep 100").unwrap();
         t.release();
         // SAFETY: our own child.
         unsafe { libc::kill(t.pid(), libc::SIGTERM) };
-        assert_eq!(wait_end(&mut t), Ended::Signaled(libc::SIGTERM));
+        assert_eq!(wait_end(&mut t), ExitStatus::Signaled(libc::SIGTERM));
         let names = [libc::SIGTERM, libc::SIGSEGV, libc::SIGSYS, 40].map(signal_name);
         assert_eq!(names, ["SIGTERM", "SIGSEGV", "SIGSYS", "signal 40"]);
     }
 
     #[test]
-    fn a_command_that_is_not_there_says_so() {
+    fn a_command_that_does_not_exist_is_named_in_the_error() {
         let e = Target::create("/nonexistent/command x").unwrap_err();
         assert_eq!(e.to_string(), "failed to execute /nonexistent/command: No such file or directory");
         assert!(Target::create("   ").is_err());
     }
 
     #[test]
-    fn a_grabbed_process_stops_and_goes_on() {
+    fn a_grabbed_process_stops_until_it_is_released() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id() as i32;
         let mut t = Target::grab(pid).unwrap();
         assert_eq!(state_of(pid), 't');
         t.release();
-        // It may be on its way to sleep.
+        // The process may not have reached its sleep yet.
         wait_until(|| state_of(pid) == 'S');
         assert_eq!(tracer_of(pid), 0);
         drop(t);
@@ -320,62 +321,62 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_says_so() {
+    fn a_process_that_does_not_exist_is_named_in_the_error() {
         let text = Target::grab(0x3fff_fff0).unwrap_err().to_string();
         assert!(text.starts_with("failed to grab pid 1073741808: "), "{text}");
         assert!(!text.contains("os error"), "{text}");
     }
 
     #[test]
-    fn a_target_is_held_at_its_exit_with_all_it_has_mapped() {
+    fn a_target_is_held_at_its_exit_with_its_address_space() {
         let mut t = Target::create("true").unwrap();
         assert!(!t.is_exiting());
         t.release_until_exit(LONG);
         let ready = crate::poll_readable(&[t.poll_fd().as_raw_fd()], LONG).unwrap();
         assert!(ready[0] && t.is_exiting());
-        assert_eq!(t.ended(), None);
+        assert_eq!(t.exit_status(), None);
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", t.pid())).unwrap();
         assert!(maps.contains("libc.so"), "{maps}");
-        t.let_go();
-        assert_eq!(wait_end(&mut t), Ended::Exited(0));
+        t.resume_exit();
+        assert_eq!(wait_end(&mut t), ExitStatus::Exited(0));
     }
 
     #[test]
-    fn a_target_that_nobody_lets_go_exits_all_the_same() {
+    fn a_target_held_at_its_exit_exits_when_the_time_limit_has_passed() {
         let mut t = Target::create("false").unwrap();
         t.release_until_exit(Duration::from_millis(20));
-        assert_eq!(wait_end(&mut t), Ended::Exited(1));
+        assert_eq!(wait_end(&mut t), ExitStatus::Exited(1));
     }
 
     #[test]
-    fn a_killed_target_is_held_too_and_ends_by_the_signal() {
+    fn a_killed_target_is_held_at_its_exit_and_reports_the_signal() {
         let mut t = Target::create("sleep 100").unwrap();
         t.release_until_exit(LONG);
         signal(t.pid(), libc::SIGKILL);
         wait_until(|| t.is_exiting());
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", t.pid())).unwrap();
         assert!(!maps.is_empty());
-        t.let_go();
-        assert_eq!(wait_end(&mut t), Ended::Signaled(libc::SIGKILL));
+        t.resume_exit();
+        assert_eq!(wait_end(&mut t), ExitStatus::Signaled(libc::SIGKILL));
     }
 
     #[test]
-    fn signals_and_stops_of_a_traced_target_work_as_ever() {
-        // Without a shell's quotes: a script in a file.
+    fn signals_and_group_stops_work_while_a_target_is_traced() {
+        // A script in a file, because commands have no shell quotes.
         let script = std::env::temp_dir().join(format!("proc-signals-{}", std::process::id()));
         let text = "trap 'exit 7' USR1\nkill -STOP $$\nwhile :; do sleep 0.01; done\n";
         std::fs::write(&script, text).unwrap();
         let mut t = Target::create(format!("sh {}", script.display())).unwrap();
         t.release_until_exit(LONG);
-        // It stops itself, and stays stopped until it is continued.
+        // The script stops itself and stays stopped until SIGCONT.
         wait_until(|| matches!(state_of(t.pid()), 'T' | 't'));
         signal(t.pid(), libc::SIGUSR1);
         std::thread::sleep(Duration::from_millis(30));
         assert!(matches!(state_of(t.pid()), 'T' | 't'));
         signal(t.pid(), libc::SIGCONT);
         wait_until(|| t.is_exiting());
-        t.let_go();
-        assert_eq!(wait_end(&mut t), Ended::Exited(7));
+        t.resume_exit();
+        assert_eq!(wait_end(&mut t), ExitStatus::Exited(7));
         std::fs::remove_file(script).unwrap();
     }
 
@@ -390,14 +391,14 @@ mod tests {
         signal(pid, libc::SIGTERM);
         wait_until(|| t.is_exiting());
         assert_eq!(child.try_wait().unwrap(), None);
-        t.let_go();
+        t.resume_exit();
         let status = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGTERM));
-        assert_eq!(wait_end(&mut t), Ended::Gone);
+        assert_eq!(wait_end(&mut t), ExitStatus::Unknown);
     }
 
     #[test]
-    fn a_process_that_was_stopped_before_stays_stopped() {
+    fn a_process_that_was_stopped_before_it_was_grabbed_stays_stopped() {
         let mut child = sleeper();
         let pid = child.id() as i32;
         signal(pid, libc::SIGSTOP);
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_dropped_is_traced_no_more_whether_or_not_others_are() {
+    fn a_dropped_target_is_detached_and_the_others_stay_traced() {
         let (mut one, mut two) = (sleeper(), sleeper());
         let grab = |child: &std::process::Child| {
             let mut t = Target::grab(child.id() as i32).unwrap();
@@ -434,18 +435,18 @@ mod tests {
     }
 
     #[test]
-    fn a_target_serves_whatever_thread_has_it_and_leaves_other_children_alone() {
+    fn a_target_works_in_any_thread_and_other_children_are_not_reaped() {
         let mut other = std::process::Command::new("true").spawn().unwrap();
         let mut t = std::thread::spawn(|| Target::create("false").unwrap()).join().unwrap();
         t.release_until_exit(LONG);
         let mut t = std::thread::spawn(move || {
             wait_until(|| t.is_exiting());
-            t.let_go();
+            t.resume_exit();
             t
         })
         .join()
         .unwrap();
-        assert_eq!(wait_end(&mut t), Ended::Exited(1));
+        assert_eq!(wait_end(&mut t), ExitStatus::Exited(1));
         assert!(other.wait().unwrap().success());
     }
 }

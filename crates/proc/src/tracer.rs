@@ -1,25 +1,26 @@
 //! The thread that makes all ptrace and wait calls for targets.
 //!
-//! The kernel serves a traced process only by the *thread* that has seized it. So one thread of this process creates, seizes,
-//! continues and reaps all targets; a [`Target`](crate::Target) is a handle that any thread may hold and hand on.
+//! The kernel accepts ptrace requests for a process only from the *thread* that has seized it. So one thread of this process
+//! creates, seizes, continues and reaps all targets. A [`Target`](crate::Target) is a handle for any thread.
 //!
 //! ```text
 //!  Target ── command, reply ──► the thread                  the thread ── phase, eventfd ──► Target
 //!                                │  waitpid(-1, __WALL | __WNOTHREAD)
 //!                                ▼
-//!          HELD ── release ──► RUNNING ── PTRACE_EVENT_EXIT ──► EXITING ── let go, or too late ──► ENDED
-//!                                 │  signals are handed on, group stops are kept (PTRACE_LISTEN)
-//!                                 └── release without hold: detached, FREE
+//!          HELD ── release ──► RUNNING ── PTRACE_EVENT_EXIT ──► EXITING ── resume, or time limit ──► ENDED
+//!            │                    │
+//!            │                    └── signals are passed on, group stops last (PTRACE_LISTEN)
+//!            └── release without hold ──► DETACHED
 //! ```
 //!
-//! `__WNOTHREAD` restricts the wait to what this thread has seized or created: children of the rest of the program are not
-//! touched. A command reaches a thread that sleeps in `waitpid` by a signal, sent to that thread alone and repeated until
-//! the command is taken (one could come just before the thread goes to sleep). It is a real-time signal that nobody uses,
-//! with a handler that does nothing. (`waitpid` cannot be waited for together with a descriptor, and a `signalfd` for
-//! SIGCHLD would need it blocked in every thread of the program.)
+//! `__WNOTHREAD` restricts the wait to processes that this thread has seized or created. Children of other threads are not
+//! reaped. A signal interrupts `waitpid` when there is a command. It is sent to this thread alone and repeated until the
+//! command is executed, because it could arrive just before the thread enters `waitpid`. It is an unused real-time signal
+//! whose handler does nothing. (A thread cannot wait in `waitpid` and for a descriptor at the same time. A `signalfd` for
+//! SIGCHLD would need that signal blocked in every thread of the program.)
 //!
-//! The thread lives as long as there is a target, and when it ends the kernel detaches what it has seized, without stopping
-//! it.
+//! The thread runs as long as there is a target. When it ends, the kernel detaches the processes that it has seized, without
+//! stopping them.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -31,28 +32,28 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::target::Ended;
+use crate::target::ExitStatus;
 
-/// Where a target is on its way.
+/// The state of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Stopped by us.
+    /// Stopped by the tracer.
     Held,
-    /// Runs, seized.
+    /// Seized and running.
     Running,
-    /// Runs, and is none of ours but for its end, if it is a child.
-    Free,
-    /// Stopped at its exit, with all it has mapped.
+    /// Detached and running. A child is still to be reaped.
+    Detached,
+    /// Stopped at its exit, with its address space.
     Exiting,
-    /// It is gone.
-    Ended(Ended),
+    /// The process has ended.
+    Ended(ExitStatus),
 }
 
-/// What thread and target share.
+/// State that the thread and a target share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     phase: Mutex<Phase>,
-    /// Readable from the exit on.
+    /// Readable when the target is at its exit or has ended.
     event: OwnedFd,
 }
 
@@ -84,30 +85,30 @@ impl Shared {
         }
     }
 
-    /// Makes the descriptor wait for the next event.
+    /// Makes the descriptor unreadable until the next event.
     fn clear(&self) {
         let mut count = 0u64;
-        // SAFETY: eight bytes into a valid word. Nothing to read is no error that matters.
+        // SAFETY: eight bytes into a valid word. If there is nothing to read, the error is ignored.
         unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 }
 
-/// What it takes to run a command.
+/// The arguments of exec.
 pub(crate) struct Exec {
     pub(crate) words: Vec<CString>,
-    /// What to try, in order.
+    /// The paths to try, in order.
     pub(crate) paths: Vec<CString>,
-    /// The signals that are blocked in it.
+    /// The signal mask of the new process.
     pub(crate) mask: libc::sigset_t,
 }
 
 enum Command {
     Create(Exec, Sender<io::Result<(i32, Arc<Shared>)>>),
     Grab(i32, Sender<io::Result<Arc<Shared>>>),
-    /// Runs on; with a limit it is held at its exit, for so long at most.
+    /// Lets a target run. With a limit, the target is held at its exit for at most that time.
     Release(i32, Option<Duration>, Sender<()>),
-    LetGo(i32, Sender<()>),
-    Forget(i32, Sender<()>),
+    ResumeExit(i32, Sender<()>),
+    Detach(i32, Sender<()>),
     Quit(Sender<()>),
 }
 
@@ -115,13 +116,13 @@ enum Command {
 struct Queue {
     commands: Mutex<VecDeque<Command>>,
     arrived: Condvar,
-    /// The thread's id; 0 before it has one.
+    /// The thread's id; 0 before the thread runs.
     thread: AtomicI32,
-    /// When a target was released last: whoever releases targets is at work.
-    served: Mutex<Option<Instant>>,
+    /// When an exit was last resumed on request.
+    last_resume: Mutex<Option<Instant>>,
 }
 
-/// A handle of the thread; it ends with the last one.
+/// A handle of the thread. The thread ends with its last handle.
 pub(crate) struct Tracer {
     queue: Arc<Queue>,
     join: Mutex<Option<JoinHandle<()>>>,
@@ -164,8 +165,8 @@ fn wake_signal() -> io::Result<i32> {
 }
 
 impl Tracer {
-    /// The thread of this process; begun when there is none.
-    pub(crate) fn running() -> io::Result<Arc<Tracer>> {
+    /// The tracing thread of this process, which starts if there is none.
+    pub(crate) fn get_or_start() -> io::Result<Arc<Tracer>> {
         static RUNNING: Mutex<Weak<Tracer>> = Mutex::new(Weak::new());
         let mut running = lock(&RUNNING);
         if let Some(tracer) = running.upgrade() {
@@ -173,16 +174,16 @@ impl Tracer {
         }
         let signal = wake_signal()?;
         let queue = Arc::new(Queue::default());
-        let theirs = queue.clone();
-        let body = move || Thread { queue: theirs, tracees: HashMap::new() }.run(signal);
+        let of_thread = queue.clone();
+        let body = move || Thread { queue: of_thread, tracees: HashMap::new() }.run(signal);
         let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
         let tracer = Arc::new(Tracer { queue, join: Mutex::new(Some(join)) });
         *running = Arc::downgrade(&tracer);
         Ok(tracer)
     }
 
-    /// Hands over a command and waits until it is done.
-    fn tell<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> io::Result<T> {
+    /// Sends a command and waits until it is executed.
+    fn send<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> io::Result<T> {
         let signal = wake_signal()?;
         let (sender, reply): (_, Receiver<T>) = channel();
         lock(&self.queue.commands).push_back(command(sender));
@@ -190,7 +191,7 @@ impl Tracer {
         loop {
             let thread = self.queue.thread.load(Ordering::SeqCst);
             if thread != 0 {
-                // SAFETY: plain system call; the thread is one of ours as long as this handle is there.
+                // SAFETY: plain system call; the thread runs as long as this handle exists.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
             }
             match reply.recv_timeout(Duration::from_millis(1)) {
@@ -204,31 +205,31 @@ impl Tracer {
     }
 
     pub(crate) fn create(&self, exec: Exec) -> io::Result<(i32, Arc<Shared>)> {
-        self.tell(|reply| Command::Create(exec, reply))?
+        self.send(|reply| Command::Create(exec, reply))?
     }
 
     pub(crate) fn grab(&self, pid: i32) -> io::Result<Arc<Shared>> {
-        self.tell(|reply| Command::Grab(pid, reply))?
+        self.send(|reply| Command::Grab(pid, reply))?
     }
 
     pub(crate) fn release(&self, pid: i32, hold: Option<Duration>) {
-        let _ = self.tell(|reply| Command::Release(pid, hold, reply));
+        let _ = self.send(|reply| Command::Release(pid, hold, reply));
     }
 
-    pub(crate) fn let_go(&self, pid: i32) {
-        *lock(&self.queue.served) = Some(Instant::now());
-        let _ = self.tell(|reply| Command::LetGo(pid, reply));
+    pub(crate) fn resume_exit(&self, pid: i32) {
+        *lock(&self.queue.last_resume) = Some(Instant::now());
+        let _ = self.send(|reply| Command::ResumeExit(pid, reply));
     }
 
-    /// Has no more to do with a target that lives on.
-    pub(crate) fn forget(&self, pid: i32) {
-        let _ = self.tell(|reply| Command::Forget(pid, reply));
+    /// Removes a target, which continues to run.
+    pub(crate) fn detach(&self, pid: i32) {
+        let _ = self.send(|reply| Command::Detach(pid, reply));
     }
 }
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        let _ = self.tell(Command::Quit);
+        let _ = self.send(Command::Quit);
         if let Some(join) = lock(&self.join).take() {
             let _ = join.join();
         }
@@ -237,11 +238,11 @@ impl Drop for Tracer {
 
 struct Tracee {
     created: bool,
-    /// Seized, and not detached since.
+    /// Seized and not yet detached.
     traced: bool,
-    /// How long it is held at its exit.
+    /// The longest time that the target is held at its exit; `None` if it is not held.
     hold: Option<Duration>,
-    /// The signal of the group stop in which it was found.
+    /// The signal of the group stop in which the process was when it was grabbed.
     stopped: Option<i32>,
     shared: Arc<Shared>,
 }
@@ -253,7 +254,7 @@ struct Thread {
 
 impl Thread {
     fn run(mut self, signal: i32) {
-        // SAFETY: the set is ours. All signals of the process are for other threads, but the one that wakes us.
+        // SAFETY: the set is local. Other threads handle all signals except the wake signal.
         unsafe {
             let mut mask: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&mut mask);
@@ -264,13 +265,13 @@ impl Thread {
         loop {
             let next = lock(&self.queue.commands).pop_front();
             if let Some(command) = next {
-                if self.obey(command) {
+                if self.execute(command) {
                     return;
                 }
                 continue;
             }
             if self.tracees.is_empty() || !self.wait() {
-                // Nothing to wait for but commands. What was lost track of is asked for again from time to time.
+                // Only commands to wait for. The wait is retried each second in case an event was missed.
                 let commands = lock(&self.queue.commands);
                 if commands.is_empty() {
                     drop(self.queue.arrived.wait_timeout(commands, Duration::from_secs(1)));
@@ -279,7 +280,7 @@ impl Thread {
         }
     }
 
-    /// Waits for a process; false: there is none to wait for.
+    /// Waits for an event of a process. Returns false if there is no process to wait for.
     fn wait(&mut self) -> bool {
         let mut status = 0;
         // SAFETY: status is a valid int.
@@ -295,9 +296,9 @@ impl Thread {
         let Some(tracee) = self.tracees.get_mut(&pid) else { return };
         if !libc::WIFSTOPPED(status) {
             let ended = match tracee.created {
-                false => Ended::Gone,
-                true if libc::WIFEXITED(status) => Ended::Exited(libc::WEXITSTATUS(status)),
-                true => Ended::Signaled(libc::WTERMSIG(status)),
+                false => ExitStatus::Unknown,
+                true if libc::WIFEXITED(status) => ExitStatus::Exited(libc::WEXITSTATUS(status)),
+                true => ExitStatus::Signaled(libc::WTERMSIG(status)),
             };
             tracee.shared.set(Phase::Ended(ended));
             self.tracees.remove(&pid);
@@ -307,24 +308,24 @@ impl Thread {
         match (event, tracee.hold) {
             (libc::PTRACE_EVENT_EXIT, Some(limit)) => {
                 tracee.shared.set(Phase::Exiting);
-                self.let_go_in(pid, limit);
+                self.resume_exit_after(pid, limit);
             }
             (libc::PTRACE_EVENT_STOP, _) if is_stop(signal) => ptrace(libc::PTRACE_LISTEN, pid, 0),
-            // A signal on its way, which the target gets now; anything else is over.
+            // A signal is delivered. Other stops need no action.
             (0, _) => ptrace(libc::PTRACE_CONT, pid, signal),
             _ => ptrace(libc::PTRACE_CONT, pid, 0),
         }
     }
 
-    /// Sees to it that a target does not wait at its exit for ever: whoever should let it go may be stuck. It may have many to
-    /// released, so the time counts from the last one.
-    fn let_go_in(&mut self, pid: i32, limit: Duration) {
+    /// Resumes a target at its exit after the time limit, because the session may be blocked and never resume it. A session may
+    /// have many targets to resume, so the time counts from its last resume.
+    fn resume_exit_after(&mut self, pid: i32, limit: Duration) {
         let queue = Arc::downgrade(&self.queue);
         let begun = Instant::now();
         let body = move || {
             let queue: Arc<Queue> = loop {
                 let Some(queue) = Weak::upgrade(&queue) else { return };
-                let since = lock(&queue.served).map_or(begun, |served| served.max(begun));
+                let since = lock(&queue.last_resume).map_or(begun, |last| last.max(begun));
                 let left = limit.saturating_sub(since.elapsed());
                 if left.is_zero() {
                     break queue;
@@ -334,11 +335,11 @@ impl Thread {
             };
             let Ok(signal) = wake_signal() else { return };
             let (sender, reply) = channel();
-            lock(&queue.commands).push_back(Command::LetGo(pid, sender));
+            lock(&queue.commands).push_back(Command::ResumeExit(pid, sender));
             queue.arrived.notify_all();
             while reply.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
                 let thread = queue.thread.load(Ordering::SeqCst);
-                // SAFETY: plain system call. A thread that is gone is an error that is not looked at.
+                // SAFETY: plain system call. If the thread has ended, the error is ignored.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
                 if Arc::strong_count(&queue) == 1 {
                     return;
@@ -347,14 +348,14 @@ impl Thread {
         };
         let thread = std::thread::Builder::new().name("hold".into()).stack_size(64 << 10);
         if thread.spawn(body).is_err() {
-            // Nobody could free it later.
+            // Without a thread the time limit could not be kept.
             self.release(pid, None);
         }
     }
 
-    /// Carries out a command; true: it was the last.
-    fn obey(&mut self, command: Command) -> bool {
-        // Whoever asked may be gone.
+    /// Executes a command. Returns true if it was the last one.
+    fn execute(&mut self, command: Command) -> bool {
+        // The sender may have ended: replies may fail.
         match command {
             Command::Create(exec, reply) => {
                 let _ = reply.send(self.create(&exec));
@@ -366,15 +367,15 @@ impl Thread {
                 self.release(pid, hold);
                 let _ = reply.send(());
             }
-            Command::LetGo(pid, reply) => {
+            Command::ResumeExit(pid, reply) => {
                 let tracee = self.tracees.get(&pid);
                 if tracee.is_some_and(|t| t.shared.phase() == Phase::Exiting) {
                     self.release(pid, None);
                 }
                 let _ = reply.send(());
             }
-            Command::Forget(pid, reply) => {
-                self.forget(pid);
+            Command::Detach(pid, reply) => {
+                self.detach(pid);
                 let _ = reply.send(());
             }
             Command::Quit(reply) => {
@@ -397,11 +398,11 @@ impl Thread {
         let Some(tracee) = self.tracees.get_mut(&pid).filter(|t| t.traced) else { return };
         tracee.hold = hold;
         tracee.shared.clear();
-        tracee.shared.set(if hold.is_some() { Phase::Running } else { Phase::Free });
+        tracee.shared.set(if hold.is_some() { Phase::Running } else { Phase::Detached });
         if hold.is_none() {
             tracee.traced = false;
             ptrace(libc::PTRACE_DETACH, pid, 0);
-            // A child of ours is still to be waited for.
+            // A child must still be reaped.
             if !tracee.created {
                 self.tracees.remove(&pid);
             }
@@ -409,16 +410,16 @@ impl Thread {
         }
         ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
         match tracee.stopped.take() {
-            // It was stopped before it was seized, and stays so until somebody continues it.
+            // The process was in a group stop before it was seized, and stays stopped until SIGCONT.
             Some(_) => ptrace(libc::PTRACE_LISTEN, pid, 0),
             None => ptrace(libc::PTRACE_CONT, pid, 0),
         }
     }
 
-    fn forget(&mut self, pid: i32) {
+    fn detach(&mut self, pid: i32) {
         let Some(tracee) = self.tracees.remove(&pid).filter(|t| t.traced) else { return };
         if tracee.shared.phase() == Phase::Running {
-            // Only what is stopped can be detached.
+            // Only a stopped process can be detached.
             ptrace(libc::PTRACE_INTERRUPT, pid, 0);
             let Ok(status) = wait_for(pid) else { return };
             if libc::WIFSTOPPED(status) {
@@ -433,32 +434,32 @@ impl Thread {
     fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<Shared>)> {
         let mut argv: Vec<*const libc::c_char> = exec.words.iter().map(|w| w.as_ptr()).collect();
         argv.push(std::ptr::null());
-        let (go_read, go_write) = pipe()?;
+        let (start_read, start_write) = pipe()?;
         let (report_read, report_write) = pipe()?;
         // SAFETY: the child runs only `child`, which allocates nothing and never returns.
         let pid = check(i64::from(unsafe { libc::fork() }))? as libc::pid_t;
         if pid == 0 {
-            // SAFETY: closing our copy of the write end, so that the tracer's death is seen as end of file.
-            unsafe { libc::close(go_write.as_raw_fd()) };
-            child(go_read.as_raw_fd(), report_write.as_raw_fd(), &argv, exec);
+            // SAFETY: closes the child's copy of the write end, so that the tracer's death is an end of file.
+            unsafe { libc::close(start_write.as_raw_fd()) };
+            child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, exec);
         }
         drop(report_write);
         let seized = seize(pid, libc::PTRACE_O_TRACEEXEC);
         let shared = seized.and_then(|()| self.insert(pid, true, None));
         let shared = shared.inspect_err(|_| {
-            // SAFETY: plain system calls on a child of ours that waits for us.
+            // SAFETY: plain system calls on a child that was not reaped.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             let _ = wait_for(pid);
         })?;
         // SAFETY: one byte from a valid buffer.
-        check(unsafe { libc::write(go_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as i64)?;
+        check(unsafe { libc::write(start_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as i64)?;
         loop {
             let status = wait_for(pid)?;
             if libc::WIFSTOPPED(status) && status >> 8 == (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
                 return Ok((pid, shared));
             }
             if libc::WIFSTOPPED(status) {
-                // A signal on its way to exec: hand it on.
+                // A signal before the exec is delivered.
                 ptrace(libc::PTRACE_CONT, pid, (status >> 8) & 0xff);
                 continue;
             }
@@ -488,9 +489,9 @@ fn is_stop(signal: i32) -> bool {
     matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
 }
 
-/// A request whose data is a number. A process that has died meanwhile is no error: its end is told by the next wait.
+/// A ptrace request whose data is a number. A process that died meanwhile is no error: the next wait reports its end.
 fn ptrace(request: libc::c_uint, pid: i32, data: i32) {
-    // SAFETY: plain system call on a process we have seized; no memory is passed.
+    // SAFETY: plain system call on a seized process; no memory is passed.
     unsafe { libc::ptrace(request, pid, 0usize, data as usize) };
 }
 
@@ -508,11 +509,11 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Waits for the next stop or the end of `pid`; the wait status.
+/// Waits for the next stop or the end of `pid`, and returns the wait status.
 fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
     let mut status = 0;
     loop {
-        // SAFETY: status is a valid int. __WALL: a thread of another thread group counts, too.
+        // SAFETY: status is a valid int. __WALL includes threads of other thread groups.
         match check(i64::from(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) })) {
             Ok(_) => return Ok(status),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -522,13 +523,13 @@ fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
 }
 
 /// The child's side of [`Thread::create`]: only async-signal-safe calls, then exec or the errno through the pipe.
-fn child(go: i32, report: i32, argv: &[*const libc::c_char], exec: &Exec) -> ! {
+fn child(start: i32, report: i32, argv: &[*const libc::c_char], exec: &Exec) -> ! {
     let mut byte = 0u8;
     // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, read, execv, write and _exit are
     // async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
-        if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
+        if libc::read(start, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127); // the tracer died before it could seize us
         }
         let mut errno = libc::ENOENT;

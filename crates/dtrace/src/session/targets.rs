@@ -52,7 +52,7 @@ impl<W: Output> Session<W> {
     pub(super) fn note_exits(&mut self) {
         for target in self.targets.iter_mut().filter(|t| t.is_exiting()) {
             self.consumer.note(Process::now(target.pid() as u32));
-            target.let_go();
+            target.resume_exit();
         }
     }
 
@@ -72,16 +72,16 @@ impl<W: Output> Session<W> {
         let mut gone = Vec::new();
         for (at, target) in self.targets.iter_mut().enumerate() {
             let pid = target.pid();
-            match target.ended() {
+            match target.exit_status() {
                 None => left += 1,
                 Some(how) => gone.push((at, pid, how)),
             }
         }
         for (_, pid, how) in &gone {
             self.notices.push(Notice::Target(match how {
-                proc::Ended::Exited(0) | proc::Ended::Gone => format!("pid {pid} has exited"),
-                proc::Ended::Exited(status) => format!("pid {pid} exited with status {status}"),
-                proc::Ended::Signaled(signal) => {
+                proc::ExitStatus::Exited(0) | proc::ExitStatus::Unknown => format!("pid {pid} has exited"),
+                proc::ExitStatus::Exited(status) => format!("pid {pid} exited with status {status}"),
+                proc::ExitStatus::Signaled(signal) => {
                     format!("pid {pid} terminated by {}", proc::signal_name(*signal))
                 }
             }));
