@@ -132,15 +132,15 @@ impl Lexer<'_> {
 
     fn id(&mut self, raw: &str, span: Span, last: SpecField) -> ProbeDesc {
         let mut id = raw.parse::<u32>().unwrap_or(0);
-        let wrong = if last != SpecField::Name {
-            Some("a probe id can only be used with -i, with -n and in scripts")
+        let message = if last != SpecField::Name {
+            let wrong = "a probe id can only be used with -i, with -n and in scripts";
+            Some(format!("invalid probe description \"{raw}\": {wrong}"))
         } else if id == 0 {
-            Some("no probe has this id")
+            Some(format!("invalid probe identifier {raw}: No probe matches description"))
         } else {
             None
         };
-        if let Some(wrong) = wrong {
-            let message = format!("invalid probe description \"{raw}\": {wrong}");
+        if let Some(message) = message {
             self.push(Diagnostic::new(Tag::D_PDESC_INVAL, span, message));
             id = 0;
         }
