@@ -1,19 +1,20 @@
-//! The session's side of the [reader](crate::reader): begins it when the first question is asked, and never waits for it
-//! longer than it may.
+//! The session's side of the [reader](crate::reader). It starts the reader at the first request and
+//! waits for each response for a limited time.
 //!
 //! ```text
-//!             ask                      answered in time
+//!            request                  response in time
 //!   none ───────────► running ──────────────────────────► running
-//!    ▲                   │ late, ended, or made no sense
-//!    └───────────────────┘ killed, left behind; the question has no answer
+//!    ▲                   │ timeout, exit, or malformed response
+//!    └───────────────────┘ killed and abandoned; the request fails
 //! ```
 //!
-//! What was asked about last is to blame for a reader that is late, and whoever asks remembers that ([`crate::process`]). A reader
-//! that is left behind may sleep in the kernel, where no signal ends it; it is waited for only by asking whether it has
-//! ended.
+//! The object of the failed request counts as the cause of the failure, and the caller does not
+//! query it again for a while ([`crate::process`]). An abandoned reader may sleep in the kernel,
+//! where no signal ends it. It is therefore reaped without blocking.
 //!
-//! The time that a session waits is bounded, whatever the processes that it sees have prepared: it has a [`Budget`] of eight
-//! deadlines. A failure costs a deadline, a slow answer what it took, and each minute brings one deadline back.
+//! The total time that a session waits is bounded, even if traced processes prepare hostile files.
+//! The session has a [`Budget`] of eight deadlines. A failure costs one deadline, a slow response
+//! costs the time it took, and each minute adds one deadline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -24,60 +25,63 @@ use std::time::{Duration, Instant};
 use crate::entry;
 use crate::reader::Limits;
 use crate::sys;
-use crate::wire::{Answer, Question};
+use crate::wire::{Request, Response};
 
-/// Deadlines that a session may wait in all.
+/// The budget of a session, in deadlines.
 const DEADLINES: f64 = 8.0;
 
-/// After so long it has one more.
-const REFILL: Duration = Duration::from_secs(60);
+/// The time after which the budget grows by one deadline.
+const REFILL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A faster answer is free of charge.
-const FREE: Duration = Duration::from_millis(50);
+/// A response within this time does not cost budget.
+const FREE_TIME: Duration = Duration::from_millis(50);
 
-/// An interrupted wait goes on for so long: most answers are nearly there.
+/// The time for which a wait continues after an interrupt. Most responses arrive within it.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Once the user has interrupted, the session is about to end: an answer may take so long, and two of them are waited for.
-const HURRIED: Duration = Duration::from_millis(500);
+/// The deadline after the first interrupt, when the session is about to end. The budget shrinks to
+/// two of these deadlines.
+const AFTER_INTERRUPT: Duration = Duration::from_millis(500);
 
-/// The interval at which an interrupt is polled for, where no signal interrupts the wait.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which the wait polls for an interrupt. (A signal may be delivered to another
+/// thread.)
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Packets that one answer may have.
+/// The maximum number of packets in one response.
 const MAX_PACKETS: usize = 1 << 18;
 
-/// Asked while waiting: true ends the wait.
+/// Polled during a wait. True ends the wait.
 pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Why a question has no answer.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// The answer is late.
-    Late,
-    /// The reader ended, or sent a malformed answer.
-    Ended,
-    /// The user has interrupted.
+pub(crate) enum RequestError {
+    /// The response did not arrive before the deadline.
+    Timeout,
+    /// The reader exited, or sent a malformed response.
+    Failed,
+    /// The user interrupted the wait.
     Interrupted,
     /// There is no reader.
     Unavailable,
 }
 
-impl Trouble {
-    /// True when the process or file of the question caused the failure, so that it is not queried again soon.
-    pub(crate) fn is_its_own(self) -> bool {
-        self != Trouble::Unavailable
+impl RequestError {
+    /// True when the process or file of the request counts as the cause of the failure. The caller
+    /// then does not query it again for a while.
+    pub(crate) fn excludes_object(self) -> bool {
+        self != RequestError::Unavailable
     }
 }
 
-struct Running {
+struct ReaderProcess {
     child: Child,
     socket: OwnedFd,
 }
 
-/// The time that may be spent on waiting.
+/// The time that the session may still wait.
 struct Budget {
-    /// Seconds. Below 0 where the last wait took more than there was.
+    /// Seconds. Negative if the last wait exceeded the budget.
     left: f64,
     refilled: Instant,
 }
@@ -87,11 +91,11 @@ impl Budget {
         Budget { left: DEADLINES * deadline.as_secs_f64(), refilled: Instant::now() }
     }
 
-    /// True when there is some.
+    /// Refills the budget up to `now`. True when it is positive.
     fn has(&mut self, deadline: Duration, now: Instant) -> bool {
         let deadline = deadline.as_secs_f64();
         let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
-        self.left = (self.left + deadline * passed / REFILL.as_secs_f64()).min(DEADLINES * deadline);
+        self.left = (self.left + deadline * passed / REFILL_INTERVAL.as_secs_f64()).min(DEADLINES * deadline);
         self.refilled = now;
         self.left > 0.0
     }
@@ -101,21 +105,21 @@ impl Budget {
     }
 }
 
-/// A reader, and what replaces it.
+/// The current reader process, and the state that outlives it when it is replaced.
 pub(crate) struct Reader {
     limits: Limits,
-    running: Option<Running>,
-    /// Killed and not seen to have ended.
-    left: Vec<Child>,
+    running: Option<ReaderProcess>,
+    /// Readers that were killed and are not yet reaped.
+    killed: Vec<Child>,
     budget: Budget,
     interrupted: Option<Interrupted>,
-    /// When an interrupt was first seen; until it is over, nothing is waited for beyond [`GRACE`].
-    since: Option<Instant>,
-    /// There was an interrupt: see [`HURRIED`].
-    hurried: bool,
+    /// The start of the current interrupt. While it lasts, no wait exceeds [`GRACE`].
+    interrupted_at: Option<Instant>,
+    /// True after the first interrupt: see [`AFTER_INTERRUPT`].
+    was_interrupted: bool,
     messages: Vec<String>,
-    /// Kinds of failure that were reported.
-    told: Vec<&'static str>,
+    /// The kinds of failure that were reported.
+    reported: Vec<&'static str>,
     packet: Vec<u8>,
 }
 
@@ -124,13 +128,13 @@ impl Reader {
         Reader {
             limits,
             running: None,
-            left: Vec::new(),
+            killed: Vec::new(),
             budget: Budget::new(limits.time),
             interrupted: None,
-            since: None,
-            hurried: false,
+            interrupted_at: None,
+            was_interrupted: false,
             messages: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             packet: Vec::new(),
         }
     }
@@ -144,113 +148,115 @@ impl Reader {
         self.interrupted = interrupted;
     }
 
-    /// What the user should know, since the last call.
+    /// Messages for the user since the last call.
     pub(crate) fn take_messages(&mut self) -> Vec<String> {
         std::mem::take(&mut self.messages)
     }
 
-    /// Tells something, once for its kind.
-    pub(crate) fn tell(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
-        if !self.told.contains(&kind) {
-            self.told.push(kind);
+    /// Adds a message for the user. Each kind is reported once.
+    pub(crate) fn report_once(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
+        if !self.reported.contains(&kind) {
+            self.reported.push(kind);
             self.messages.push(text());
         }
     }
 
-    /// The limits of a question, for messages.
+    /// The limits of a request, for messages.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The id of the reader's process, while there is one.
+    /// The pid of the running reader.
     #[cfg(test)]
     pub(crate) fn pid(&self) -> Option<u32> {
         self.running.as_ref().map(|r| r.child.id())
     }
 
-    /// Begins a reader.
-    fn begin(&mut self) -> Result<(), Trouble> {
-        self.bury();
+    /// Starts a reader and waits until it is ready.
+    fn start(&mut self) -> Result<(), RequestError> {
+        self.reap();
         match spawn(self.limits) {
             Ok(running) => self.running = Some(running),
             Err(why) => {
                 self.budget.spend(self.limits.time);
-                self.tell("spawn", || {
+                self.report_once("spawn", || {
                     format!("cannot begin the process that reads symbols ({why}): addresses of processes are shown as numbers")
                 });
-                return Err(Trouble::Unavailable);
+                return Err(RequestError::Unavailable);
             }
         }
         match self.receive(self.deadline()) {
-            Ok((Answer::Ready, _)) => Ok(()),
-            // Nothing was asked yet, so nothing is to blame.
-            Err(trouble @ Trouble::Interrupted) => {
-                self.give_up(trouble);
-                Err(Trouble::Unavailable)
+            Ok((Response::Ready, _)) => Ok(()),
+            // No request was sent, so no object caused this failure.
+            Err(error @ RequestError::Interrupted) => {
+                self.abandon(error);
+                Err(RequestError::Unavailable)
             }
             _ => {
-                self.give_up(Trouble::Ended);
-                self.tell("begin", || {
+                self.abandon(RequestError::Failed);
+                self.report_once("begin", || {
                     "the process that reads symbols does not begin: addresses of processes are shown as numbers".into()
                 });
-                Err(Trouble::Unavailable)
+                Err(RequestError::Unavailable)
             }
         }
     }
 
-    /// Asks; all answers but the end, each with its descriptor; and why the reader could not answer.
+    /// Sends a request. Returns the response's packets without the final one, each with its
+    /// descriptor, and the reason if the reader could not complete the request.
     #[allow(clippy::type_complexity)]
-    pub(crate) fn ask(
+    pub(crate) fn query(
         &mut self,
-        question: &Question,
+        request: &Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<(Vec<(Answer, Option<OwnedFd>)>, Option<String>), Trouble> {
+    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<String>), RequestError> {
         let now = Instant::now();
-        if self.is_interrupted(now) && self.since.is_some_and(|since| now > since + GRACE) {
-            // Not even begun. Nobody is to blame, and there is a reader when the interrupt was heard.
-            return Err(Trouble::Unavailable);
+        if self.is_interrupted(now) && self.interrupted_at.is_some_and(|since| now > since + GRACE) {
+            // The request was not sent, so its object is not at fault. Requests succeed again after
+            // the interrupt was handled.
+            return Err(RequestError::Unavailable);
         }
         if !self.budget.has(self.limits.time, now) {
             let seconds = DEADLINES * self.limits.time.as_secs_f64();
-            self.tell("budget", || {
+            self.report_once("budget", || {
                 format!("reading symbols has cost {seconds} s: for now addresses of processes are shown as numbers")
             });
-            return Err(Trouble::Unavailable);
+            return Err(RequestError::Unavailable);
         }
         if self.running.is_none() {
-            self.begin()?;
+            self.start()?;
         }
-        let answer = self.talk(question, fds);
-        self.budget.spend(now.elapsed().saturating_sub(FREE));
-        answer.map_err(|trouble| self.give_up(trouble))
+        let response = self.exchange(request, fds);
+        self.budget.spend(now.elapsed().saturating_sub(FREE_TIME));
+        response.map_err(|error| self.abandon(error))
     }
 
     #[allow(clippy::type_complexity)]
-    fn talk(
+    fn exchange(
         &mut self,
-        question: &Question,
+        request: &Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<(Vec<(Answer, Option<OwnedFd>)>, Option<String>), Trouble> {
+    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<String>), RequestError> {
         let deadline = self.deadline();
-        let running = self.running.as_ref().ok_or(Trouble::Unavailable)?;
-        // The reader has answered all before this, so there is space in the socket.
-        sys::send(running.socket.as_fd(), &question.encode(), fds, false).map_err(|_| Trouble::Ended)?;
-        let mut answers = Vec::new();
-        while answers.len() < MAX_PACKETS {
+        let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
+        // The reader has completed all earlier requests, so the socket buffer has space.
+        sys::send(running.socket.as_fd(), &request.encode(), fds, false).map_err(|_| RequestError::Failed)?;
+        let mut responses = Vec::new();
+        while responses.len() < MAX_PACKETS {
             match self.receive(deadline)? {
-                (Answer::End(why), _) => return Ok((answers, why)),
-                answer => answers.push(answer),
+                (Response::End(why), _) => return Ok((responses, why)),
+                response => responses.push(response),
             }
         }
-        Err(Trouble::Ended)
+        Err(RequestError::Failed)
     }
 
-    /// Whether the user wants to go on, and since when.
+    /// Polls for an interrupt and records its start.
     fn is_interrupted(&mut self, now: Instant) -> bool {
         let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
-        self.since = if is_interrupted { self.since.or(Some(now)) } else { None };
-        if is_interrupted && !std::mem::replace(&mut self.hurried, true) {
-            self.limits.time = self.limits.time.min(HURRIED);
+        self.interrupted_at = if is_interrupted { self.interrupted_at.or(Some(now)) } else { None };
+        if is_interrupted && !std::mem::replace(&mut self.was_interrupted, true) {
+            self.limits.time = self.limits.time.min(AFTER_INTERRUPT);
             self.budget.left = self.budget.left.min(2.0 * self.limits.time.as_secs_f64());
         }
         is_interrupted
@@ -260,61 +266,63 @@ impl Reader {
         Instant::now() + self.limits.time
     }
 
-    fn receive(&mut self, deadline: Instant) -> Result<(Answer, Option<OwnedFd>), Trouble> {
+    fn receive(&mut self, deadline: Instant) -> Result<(Response, Option<OwnedFd>), RequestError> {
         self.packet.resize(sys::PACKET, 0);
         loop {
-            let running = self.running.as_ref().ok_or(Trouble::Unavailable)?;
+            let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
             match sys::receive(running.socket.as_fd(), &mut self.packet, false) {
-                Ok((0, _)) => return Err(Trouble::Ended),
+                Ok((0, _)) => return Err(RequestError::Failed),
                 Ok((length, fds)) => {
-                    let answer = Answer::decode(&self.packet[..length]).ok_or(Trouble::Ended)?;
-                    return Ok((answer, fds.into_iter().next()));
+                    let response = Response::decode(&self.packet[..length]).ok_or(RequestError::Failed)?;
+                    return Ok((response, fds.into_iter().next()));
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(Trouble::Ended),
+                Err(_) => return Err(RequestError::Failed),
             }
             let now = Instant::now();
             self.is_interrupted(now);
-            let until = self.since.map_or(deadline, |since| deadline.min(since + GRACE));
+            let until = self.interrupted_at.map_or(deadline, |since| deadline.min(since + GRACE));
             if now >= until {
-                return Err(if now >= deadline { Trouble::Late } else { Trouble::Interrupted });
+                return Err(if now >= deadline { RequestError::Timeout } else { RequestError::Interrupted });
             }
-            let wait = (until - now).min(LOOK) + Duration::from_millis(1);
-            let running = self.running.as_ref().ok_or(Trouble::Unavailable)?;
-            sys::wait_for(running.socket.as_fd(), false, wait).map_err(|_| Trouble::Ended)?;
+            let wait = (until - now).min(POLL_INTERVAL) + Duration::from_millis(1);
+            let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
+            sys::wait_for(running.socket.as_fd(), false, wait).map_err(|_| RequestError::Failed)?;
         }
     }
 
     /// Kills the reader and abandons it.
-    fn give_up(&mut self, trouble: Trouble) -> Trouble {
-        if let Some(Running { mut child, socket }) = self.running.take() {
+    fn abandon(&mut self, error: RequestError) -> RequestError {
+        if let Some(ReaderProcess { mut child, socket }) = self.running.take() {
             drop(socket);
             let _ = child.kill();
-            self.left.push(child);
-            self.bury();
-            // The wait is paid for; a reader that ended at once costs as much.
-            if trouble == Trouble::Ended {
+            self.killed.push(child);
+            self.reap();
+            // The caller charges the time of the wait. A reader that failed at once is charged a
+            // deadline.
+            if error == RequestError::Failed {
                 self.budget.spend(self.limits.time);
             }
         }
-        trouble
+        error
     }
 
-    /// Takes note of readers that have ended.
-    fn bury(&mut self) {
-        self.left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    /// Reaps killed readers that have exited.
+    fn reap(&mut self) {
+        self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
 
 impl Drop for Reader {
-    /// A reader whose socket is closed ends by itself, unless it is stuck.
+    /// Kills the reader. (A reader that is not blocked also exits when its socket is closed.)
     fn drop(&mut self) {
-        self.give_up(Trouble::Interrupted);
-        // A killed process is there for a moment more; one that sleeps in the kernel stays, and is the system's.
+        self.abandon(RequestError::Interrupted);
+        // A killed process needs a moment to exit. One that sleeps uninterruptibly in the kernel is
+        // left to init.
         for _ in 0..20 {
-            self.bury();
-            if self.left.is_empty() {
+            self.reap();
+            if self.killed.is_empty() {
                 break;
             }
             std::thread::sleep(Duration::from_micros(500));
@@ -322,7 +330,7 @@ impl Drop for Reader {
     }
 }
 
-fn spawn(limits: Limits) -> Result<Running, String> {
+fn spawn(limits: Limits) -> Result<ReaderProcess, String> {
     let (path, (name, value)) = entry::executable(limits)?;
     let text = |e: std::io::Error| e.to_string();
     let (ours, theirs) = sys::socket_pair().map_err(text)?;
@@ -332,11 +340,11 @@ fn spawn(limits: Limits) -> Result<Running, String> {
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // ^C at the terminal is not for it.
+        // A separate process group: ^C at the terminal must not reach the reader.
         .process_group(0)
         .spawn()
         .map_err(text)?;
-    Ok(Running { child, socket: ours })
+    Ok(ReaderProcess { child, socket: ours })
 }
 
 #[cfg(test)]
@@ -353,13 +361,13 @@ mod tests {
             budget.spend(deadline);
         }
         assert!(!budget.has(deadline, begun));
-        // A little comes back, and one wait that takes more than that is a debt.
+        // A wait that exceeds the refilled budget makes it negative.
         assert!(budget.has(deadline, at(1)));
         budget.spend(deadline);
         assert!(!budget.has(deadline, at(2)));
         assert!(!budget.has(deadline, at(59)));
         assert!(budget.has(deadline, at(62)));
-        // Never more than there was.
+        // The budget never exceeds its initial value.
         assert!(budget.has(deadline, at(1_000_000)));
         assert_eq!(budget.left, 16.0);
     }

@@ -1,18 +1,20 @@
-//! How the [reader](crate::reader) begins: this executable is run once more, and before its `main` it finds in its
-//! environment that it is to be the reader.
+//! The entry point of the [reader](crate::reader) process. The session executes its own executable
+//! again. Code that runs before `main` finds an environment variable and serves requests instead.
 //!
-//! **Why a second run of the executable.** A reader needs an address space and descriptors of its own. A `fork` without `exec`
-//! has those of its owner: a reader that is left behind, waiting for a file server that is dead, would keep every program, map
-//! and link of the session in the kernel; it would have the memory of whoever embeds this library; and after a `fork` of a
-//! process with threads only async-signal-safe functions may be called, of which none reads a symbol table. A helper
-//! executable of its own would have to be built, installed and found. `/proc/self/exe` is there, is the right version, and
-//! `posix_spawn` of it is safe in a process with threads.
+//! **Why the executable is executed again.** A reader needs its own address space and descriptors.
+//! A child of `fork` without `exec` would share those of the session. An abandoned reader, blocked
+//! on a dead file server, would keep every BPF program, map and link of the session in the kernel,
+//! and the memory of the program that embeds this library. After a `fork` of a multi-threaded
+//! process, moreover, only async-signal-safe functions may be called. A separate helper executable
+//! would have to be built, installed and found. `/proc/self/exe` always exists and has the right
+//! version, and `posix_spawn` of it is safe in a multi-threaded process.
 //!
-//! **Why before `main`.** The library may be embedded, and the `main` of a program that embeds it knows nothing of readers. A
-//! function in `.init_array` runs in every executable that this crate is linked into, after the C library and before `main`;
-//! it costs one look into the environment. Where the crate is in a shared object instead (an extension of a scripting
-//! language), running the executable again would run something else, so it is not done: [`executable`] says so, and addresses
-//! of processes are shown as numbers.
+//! **Why before `main`.** The `main` of a program that embeds this library does not know about
+//! readers. A function in `.init_array` runs in every executable that this crate is linked into,
+//! after the C library is initialized and before `main`. It costs one lookup in the environment. If
+//! the crate is in a shared object (an extension of a scripting language), executing the executable
+//! again would run a different program. Then [`executable`] returns an error, and addresses of
+//! processes are shown as numbers.
 
 use std::time::Duration;
 
@@ -20,10 +22,11 @@ use crate::maps;
 use crate::reader::{self, Limits};
 use crate::sys;
 
-/// Says that a process is a reader, and its limits: milliseconds and bytes.
+/// The environment variable that makes a process a reader. Its value holds the limits: milliseconds
+/// and bytes.
 const VARIABLE: &std::ffi::CStr = c"DTRACE_SYMBOL_READER";
 
-/// What the kernel runs to make a reader.
+/// The executable of a reader.
 const SELF: &str = "/proc/self/exe";
 
 #[used]
@@ -32,8 +35,8 @@ static BEGIN: extern "C" fn() = begin;
 
 /// Runs before `main`.
 extern "C" fn begin() {
-    // SAFETY: the name is a string; no other thread exists yet that could change the environment, and the value is not
-    // kept.
+    // SAFETY: the name ends in NUL. No other thread exists yet that could change the environment,
+    // and the value is copied.
     let value = unsafe {
         let value = libc::getenv(VARIABLE.as_ptr());
         if value.is_null() {
@@ -42,7 +45,7 @@ extern "C" fn begin() {
         std::ffi::CStr::from_ptr(value).to_string_lossy().into_owned()
     };
     let done = parse(&value).and_then(|limits| reader::serve(sys::standard_input(), limits).ok());
-    // SAFETY: ends the process without running what the executable would do at its end, for it has not begun.
+    // SAFETY: ends the process without exit handlers. The executable's `main` has not started.
     unsafe { libc::_exit(i32::from(done.is_none())) };
 }
 
@@ -51,7 +54,8 @@ fn parse(value: &str) -> Option<Limits> {
     Some(Limits { time: Duration::from_millis(ms.parse().ok()?), memory: memory.parse().ok()? })
 }
 
-/// The executable to run, and the variable that makes it a reader; why there can be none.
+/// The executable to run, and the variable that makes it a reader. `Err`: why there can be no
+/// reader.
 pub(crate) fn executable(limits: Limits) -> Result<(&'static str, (&'static str, String)), &'static str> {
     if !is_in_executable() {
         return Err("the tracer is part of a shared object");
@@ -60,7 +64,8 @@ pub(crate) fn executable(limits: Limits) -> Result<(&'static str, (&'static str,
     Ok((SELF, (name, format!("{}:{}", limits.time.as_millis(), limits.memory))))
 }
 
-/// True when this code lies in the executable's file, as the program headers that the kernel has told us of do.
+/// True when this code is mapped from the same file as the program headers of the executable
+/// (`AT_PHDR`).
 fn is_in_executable() -> bool {
     // SAFETY: no memory is passed.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) };

@@ -1,16 +1,17 @@
 //! The kernel's symbols, from `/proc/kallsyms`.
 //!
-//! The file is read once, at the first address, in chunks: nearly all of the time that takes is the kernel writing it. What
-//! is kept is compact (16 bytes a symbol and one text of all names), sorted by address, searched by halves. When an
-//! address is in no symbol and a second has passed, it is read again: a module or a BPF program may have come.
+//! The file is read once, at the first lookup, in chunks. The kernel's formatting takes nearly all
+//! of that time. The table is compact (16 bytes per symbol and one buffer of all names), sorted by
+//! address, and searched by bisection. The file is read again if no symbol contains an address and
+//! a second has passed: a module or a BPF program may have been loaded.
 //!
-//! **Aliases.** Several symbols often share an address. One is chosen so that the answer is the same every time and is
-//! the one a reader expects: a function's name before a section's marker, the 64-bit system call before the 32-bit
-//! one, global before weak before local, then in the order of the file, which is how the kernel itself chooses. The
-//! others can still be found by name.
+//! **Aliases.** Several symbols often share an address. The choice is deterministic and prefers the
+//! name that users expect: a function before a section marker, the 64-bit system call before the
+//! 32-bit one, global before weak before local, then the order of the file, which the kernel itself
+//! uses. The aliases can still be found by name.
 //!
-//! **Hidden addresses.** Without the right to see them (`kernel.kptr_restrict`) every address reads as 0. Then there
-//! are no names, [`Kernel::status`] says so, and addresses print raw.
+//! **Hidden addresses.** Without privilege (`kernel.kptr_restrict`) every address reads as 0. Then
+//! no names are available, [`Kernel::status`] reports it, and addresses are printed as numbers.
 
 mod table;
 
@@ -22,18 +23,18 @@ use std::time::{Duration, Instant};
 use crate::name::Name;
 use table::{CORE, Symbol, Table};
 
-/// Addresses below are user addresses, or offsets (per-CPU symbols).
+/// Start of kernel addresses. Lower ones are user addresses, or offsets of per-CPU symbols.
 const KERNEL_START: u64 = 1 << 63;
 
-/// No more often is the file read again.
+/// Minimum interval between two reads of the file.
 const REREAD: Duration = Duration::from_secs(1);
 
-/// Where kernel symbols stand.
+/// The state of the kernel's symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelStatus {
     /// Not read yet.
     Unread,
-    /// So many symbols.
+    /// Loaded; the number of symbols.
     Ready(usize),
     /// The kernel hides addresses (`kernel.kptr_restrict`, or no privilege).
     Hidden,
@@ -41,16 +42,16 @@ pub enum KernelStatus {
     Unavailable(String),
 }
 
-/// A symbol by name.
+/// A symbol of the kernel or of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSymbol<'a> {
-    /// Its address.
+    /// The address.
     pub addr: u64,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
     /// `vmlinux` or the module.
     pub module: &'a str,
-    /// As `nm` prints it: `T`, `t`, `D`, …
+    /// The type letter of `nm`: `T`, `t`, `D`, …
     pub kind: char,
 }
 
@@ -61,7 +62,7 @@ pub struct Kernel {
     table: Option<Table>,
     status: KernelStatus,
     read_at: Option<Instant>,
-    /// Names already handed out, by address of their symbol.
+    /// Names that were returned before, by address of the symbol.
     names: HashMap<u64, Arc<str>>,
 }
 
@@ -77,18 +78,18 @@ impl Kernel {
         Self::default()
     }
 
-    /// Symbols in a file of the form of `/proc/kallsyms`. Reads nothing.
+    /// Symbols of a file in the format of `/proc/kallsyms`. Reads nothing.
     pub fn at(path: impl Into<PathBuf>) -> Kernel {
         let status = KernelStatus::Unread;
         Kernel { path: path.into(), table: None, status, read_at: None, names: HashMap::new() }
     }
 
-    /// Whether there are names, and why not. Reads nothing.
+    /// Whether names are available, and why not. Reads nothing.
     pub fn status(&self) -> &KernelStatus {
         &self.status
     }
 
-    /// Reads the symbols if that was not done.
+    /// Reads the symbols if they were not read before.
     pub fn load(&mut self) -> &KernelStatus {
         if self.read_at.is_none() {
             self.read();
@@ -106,7 +107,7 @@ impl Kernel {
             }
             Ok(table) if table.symbols.is_empty() => {
                 self.table = None;
-                self.status = if table.seen {
+                self.status = if table.has_lines {
                     KernelStatus::Hidden
                 } else {
                     KernelStatus::Unavailable("no symbols".into())
@@ -119,7 +120,7 @@ impl Kernel {
         }
     }
 
-    /// What an address is called.
+    /// The name of an address.
     pub fn name(&mut self, addr: u64) -> Name {
         if addr < KERNEL_START {
             return Name::unknown(addr);
@@ -141,12 +142,14 @@ impl Kernel {
         }
     }
 
-    /// Start of the symbol that an address is in, else the address: what `func()` and `sym()` aggregate by.
+    /// Start of the symbol that contains an address, otherwise the address: the key of `func()` and
+    /// `sym()`.
     pub fn func_start(&mut self, addr: u64) -> u64 {
         self.name(addr).start()
     }
 
-    /// Lowest symbol of the module that an address is in, else the address: what `mod()` aggregates by.
+    /// Lowest symbol of the module that contains an address, otherwise the address: the key of
+    /// `mod()`.
     pub fn module_start(&mut self, addr: u64) -> u64 {
         self.name(addr);
         let module = self.table.as_ref().and_then(|t| {
@@ -163,8 +166,8 @@ impl Kernel {
         table.modules.iter().find(|m| *m.name == *module).map(|m| (m.start, m.end))
     }
 
-    /// A symbol by name, in one module or (without) in the kernel, else in the first module that has it. Searches all,
-    /// also those that are offsets (per-CPU variables).
+    /// Finds a symbol by name, in the given module; without one, in the kernel, then in the first
+    /// module that has it. The search includes offset symbols (per-CPU variables).
     pub fn find(&mut self, module: Option<&str>, name: &str) -> Option<KernelSymbol<'_>> {
         self.load();
         let table = self.table.as_ref()?;
@@ -176,21 +179,22 @@ impl Kernel {
         of(&table.symbols).or_else(|| of(&table.offsets))
     }
 
-    /// True when symbols of this module are known.
+    /// True when the module has symbols.
     pub fn has_module(&mut self, module: &str) -> bool {
         self.load();
         self.table.as_ref().is_some_and(|t| t.modules.iter().any(|m| *m.name == *module))
     }
 
-    /// True when the kernel itself has symbols of variables, not of functions only (`CONFIG_KALLSYMS_ALL`).
+    /// True when the kernel itself has symbols of variables, and not only of functions
+    /// (`CONFIG_KALLSYMS_ALL`).
     pub fn has_data(&mut self) -> bool {
         self.load();
-        // Without it a few markers of sections are left, which are global.
+        // Without that option only a few section markers have these types, and they are global.
         let data = |s: &Symbol| s.module == 0 && matches!(s.kind, b'd' | b'b');
         self.table.as_ref().is_some_and(|t| t.symbols.iter().any(data))
     }
 
-    /// Names that a wrong one may have meant: of like length and with the same first letter.
+    /// Candidates for a misspelt name: similar length, same first letter.
     pub fn names_like(&mut self, wrong: &str) -> Vec<String> {
         self.load();
         let Some(table) = self.table.as_ref() else { return Vec::new() };
@@ -202,8 +206,8 @@ impl Kernel {
         all.filter(like).map(|s| table.text(s).to_owned()).collect()
     }
 
-    /// Where the functions are whose names are wanted: the first byte and the one behind the last, which is where the next
-    /// symbol is.
+    /// The address ranges of the functions whose names satisfy `wanted`. A range ends at the next
+    /// symbol.
     pub fn ranges(&mut self, wanted: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
         self.load();
         let symbols = self.table.as_ref().map_or(&[][..], |t| &t.symbols);

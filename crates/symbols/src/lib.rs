@@ -1,30 +1,33 @@
-//! Addresses to names: the kernel's and those of processes. Knows no probes.
+//! Symbolization: names of addresses in the kernel and in processes. Does not depend on probes.
 //!
-//! Nothing is read, and no process is made, before the first address is asked for. The two halves share only the form of their answer, [`Name`]:
+//! Nothing is read, and no process is started, before the first address is looked up. The two
+//! halves share only the type of their result, [`Name`]:
 //!
-//! - [`Kernel`] reads `/proc/kallsyms` itself. A symbolizer library would look for a `vmlinux` and its DWARF as well,
-//!   which costs seconds and answers a question that D does not ask (a line number); and only kallsyms knows modules,
-//!   BPF programs and ftrace trampolines.
-//! - [`Processes`] asks a *reader*, a process of its own, for everything that a traced process decides: its address map, its
-//!   files, their symbols and debug files, the names of code that it makes. What a process decides can be hostile; see
-//!   `open` for what is opened and how, and `reader` for what bounds time and memory. A symbolizer library opens paths
-//!   by itself, so none is used but for demangling.
+//! - [`Kernel`] parses `/proc/kallsyms`. A symbolizer library would also load a `vmlinux` with its
+//!   DWARF. That takes seconds and yields line numbers, which D does not print. Only kallsyms lists
+//!   modules, BPF programs and ftrace trampolines.
+//! - [`Processes`] queries a *reader*, a separate process, for everything that a traced process
+//!   controls: its address map, its files, their symbols and debug files, the names of JIT code.
+//!   This data can be hostile. `open` defines which files are opened and how, and `reader` bounds
+//!   time and memory. A symbolizer library opens paths by itself, so this crate uses libraries only
+//!   for demangling.
 //!
-//! The process is often gone when its stack is printed. So the address map of a process and handles of the files in it are
-//! held from the moment it was seen ([`Processes::note`]), and an address is symbolized as (file, offset), which needs no
+//! A process has often exited when its stack is printed. The session therefore keeps the address
+//! map of a process, and handles of its mapped files, from the moment it first sees the process
+//! ([`Processes::note`]). An address is symbolized as (file, offset), which does not need the
 //! process.
 //!
 //! ```text
-//!  session                                    reader (a process)
-//!   process   processes, their maps            observe   maps, handles of files
-//!   object    files, known symbols             elf, debug, perfmap, index
+//!  session                                    reader (a separate process)
+//!   process   processes, address maps          observe   address maps, file handles
+//!   object    files, resolved symbols          elf, debug, perfmap, index
 //!   client    deadline, replacement   ◄─wire─► demangle
-//!                                              open      the only way to a file
-//!   entry     how the reader begins
+//!                                              open      opens all files
+//!   entry     start of the reader
 //! ```
 //!
-//! Names print as DTrace prints them: `` module`symbol+0x1f ``, `` module`0xffff… `` where the object is known and the
-//! symbol is not, `0xffff…` else.
+//! Names have DTrace's format: `` module`symbol+0x1f ``; `` module`0xffff… `` if only the object is
+//! known; otherwise `0xffff…`.
 
 mod client;
 mod entry;

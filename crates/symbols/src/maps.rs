@@ -1,23 +1,23 @@
-//! The address map of a process, as `/proc/PID/maps` tells it.
+//! The address map of a process, parsed from `/proc/PID/maps`.
 
 /// A file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MappedFile {
-    /// Device (major, minor) and inode as the map tells them; inode 0 for none.
+    /// Device (major, minor) and inode of the map's line; inode 0 for none.
     pub(crate) dev: (u32, u32),
     pub(crate) inode: u64,
-    /// As the process sees it; a ` (deleted)` at its end is taken off.
+    /// The path in the process's root, without a trailing ` (deleted)`.
     pub(crate) path: Vec<u8>,
 }
 
 /// What backs a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
-    /// A file, by its number in [`Map::files`].
+    /// A file, by its index in [`Map::files`].
     File(u32),
-    /// The kernel's page of code.
+    /// The vdso.
     Vdso,
-    /// Executable memory without a file: code made at run time.
+    /// Executable memory without a file: JIT code.
     Anonymous,
 }
 
@@ -26,30 +26,31 @@ pub(crate) enum Backing {
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Of `start` in the file.
+    /// File offset of `start`.
     pub(crate) offset: u64,
     pub(crate) backing: Backing,
 }
 
 impl Mapping {
-    /// Where an address of this mapping is in the file.
+    /// The file offset of an address of this mapping.
     pub(crate) fn file_offset(&self, addr: u64) -> u64 {
         addr.wrapping_sub(self.start).saturating_add(self.offset)
     }
 }
 
-/// What of an address map matters for names.
+/// The mappings of a process that can contain symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Map {
-    /// In the order of their addresses.
+    /// Sorted by address.
     pub(crate) mappings: Vec<Mapping>,
     pub(crate) files: Vec<MappedFile>,
 }
 
-/// Mappings that are kept of a process. The kernel's own limit is 65,530 unless it was raised.
+/// Maximum number of mappings of a process. The kernel's default limit (`vm.max_map_count`) is
+/// 65,530.
 pub(crate) const MAX_MAPPINGS: usize = 1 << 17;
 
-/// Reads a `maps` file; lines that are not understood are passed over.
+/// Parses a `maps` file. Malformed lines are skipped.
 pub(crate) fn parse(text: &[u8]) -> Map {
     let mut map = Map::default();
     let mut numbers = std::collections::HashMap::new();
@@ -97,7 +98,7 @@ fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
     let anonymous = Mapping { start, end, offset, backing: Backing::Anonymous };
     match path {
         b"[vdso]" => Some((Mapping { backing: Backing::Vdso, ..anonymous }, None)),
-        // A JIT may give its memory a name, or map a memfd twice: no ELF, but a file by form.
+        // JIT compilers use memfd and /dev/zero mappings. They have a path, but no ELF file.
         p if p.starts_with(b"/") && !p.starts_with(b"/memfd:") && !p.starts_with(b"/dev/zero") => {
             Some((anonymous, Some(MappedFile { dev, inode, path: unescaped(p) })))
         }
@@ -107,7 +108,7 @@ fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
     }
 }
 
-/// The kernel writes a newline of a path as `\012`, and nothing else in another way than it is.
+/// Replaces `\012` by a newline. The kernel escapes no other character of a path.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -119,7 +120,7 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The mapping that holds an address.
+/// The mapping that contains an address.
 pub(crate) fn find(mappings: &[Mapping], addr: u64) -> Option<&Mapping> {
     let after = mappings.partition_point(|m| m.start <= addr);
     mappings.get(after.checked_sub(1)?).filter(|m| addr < m.end)

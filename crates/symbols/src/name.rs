@@ -1,19 +1,20 @@
-//! An address and what is known of it.
+//! The name of an address.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of an address. `Display` gives DTrace's form of a stack frame: `` module`symbol+0xoffset ``, without
-/// `+0x0`; `` module`0xaddress `` without a symbol; `0xaddress` when nothing is known.
+/// The name of an address. `Display` prints DTrace's format of a stack frame: ``
+/// module`symbol+0xoffset ``, without `+0x0`; `` module`0xaddress `` without a symbol; `0xaddress`
+/// without a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The address that was looked up.
     pub addr: u64,
     /// Kernel: `vmlinux` or the module. Process: the base name of the object.
     pub module: Option<Arc<str>>,
-    /// The symbol; only with a module.
+    /// The symbol. It is only present with a module.
     pub symbol: Option<Arc<str>>,
-    /// Bytes from the start of the symbol; 0 without one.
+    /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
 }
 
@@ -23,17 +24,17 @@ impl Name {
         Name { addr, module: None, symbol: None, offset: 0 }
     }
 
-    /// Start of the symbol, else the address itself: what `func()` and `usym()` aggregate by.
+    /// Start of the symbol, otherwise the address itself: the key of `func()` and `usym()`.
     pub fn start(&self) -> u64 {
         self.addr.wrapping_sub(self.offset)
     }
 
-    /// The form of `func()`, `sym()`, `usym()`: without the offset.
+    /// The format of `func()`, `sym()` and `usym()`: without the offset.
     pub fn without_offset(&self) -> impl fmt::Display + '_ {
         Short(self)
     }
 
-    /// The form of `mod()` and `umod()`: the module, else the address.
+    /// The format of `mod()` and `umod()`: the module, otherwise the address.
     pub fn module_only(&self) -> impl fmt::Display + '_ {
         Module(self)
     }

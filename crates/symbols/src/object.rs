@@ -1,10 +1,11 @@
-//! Files that processes have mapped, and the symbols in them that are known.
+//! Files that processes have mapped, and their resolved symbols.
 //!
-//! A file is known by device and inode, not by path: the path may by now name another file, or lie in a mount
-//! namespace that is gone with its process. So the session holds a handle of each file (`O_PATH`: it neither opens the
-//! file nor, when it is closed, tells a file server), which outlives process, namespace and unlink, and so does the root of the process in
-//! which debug files are looked for. Handles are limited: beyond [`MAX_HANDLES`] the file that was not asked for longest is
-//! known by its path alone.
+//! A file is identified by device and inode. Its path may now name another file, or be in a mount
+//! namespace that no longer exists. The session therefore holds a handle of each file (`O_PATH`:
+//! neither opening nor closing it reaches a file server). The handle outlives the process, its
+//! namespace and the file's link. The session also holds the root of the process, in which debug
+//! files are searched. At most [`MAX_HANDLES`] handles are held; the least recently used file falls
+//! back to its path.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,46 +14,46 @@ use std::time::{Duration, Instant};
 
 use diagnostics::control;
 
-use crate::client::{Reader, Trouble};
+use crate::client::{Reader, RequestError};
 use crate::maps::MappedFile;
 use crate::open::RootKey;
-use crate::wire::{self, Answer, FileRef, MAX_NUMBERS, Question};
+use crate::wire::{self, FileRef, MAX_NUMBERS, Request, Response};
 
-/// Files held; a process has 10 to 200, most of them shared.
+/// Maximum number of file handles. A process maps 10 to 200 files, most of them shared.
 const MAX_HANDLES: usize = 512;
 
-/// Roots held; processes outside of containers share one.
+/// Maximum number of roots. Processes outside of containers share one.
 const MAX_ROOTS: usize = 64;
 
-/// Files known. When there are more, all are forgotten.
+/// Maximum number of objects. When it is exceeded, all are dropped.
 pub(crate) const MAX_OBJECTS: usize = 1 << 15;
 
-/// The time for which an object that delayed a reader is not read again.
-pub(crate) const BARRED: Duration = Duration::from_secs(60);
+/// The time for which an object is not queried again after a failure.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// An object by number.
+/// The number of an object.
 pub(crate) type ObjectId = usize;
 
-/// Symbol and bytes from its start.
-pub(crate) type Found = Option<(Arc<str>, u64)>;
+/// The result of a lookup: the symbol's name, and the offset in the symbol.
+pub(crate) type Lookup = Option<(Arc<str>, u64)>;
 
 struct Object {
-    /// Base name, as printed.
+    /// Base name, escaped for output.
     name: Arc<str>,
     path: Vec<u8>,
     inode: u64,
     handle: Option<OwnedFd>,
     root: RootKey,
-    /// Symbols by offset in the file.
-    known: HashMap<u64, Found>,
-    /// Names by offset of the symbol's start: most addresses share one.
+    /// Lookup results by offset in the file.
+    known: HashMap<u64, Lookup>,
+    /// Names by offset of the symbol's start. Most addresses share a symbol.
     names: HashMap<u64, Arc<str>>,
-    /// The number of the last question about it.
+    /// The number of the last request for the object.
     used: u64,
-    barred: Option<Instant>,
+    failed_at: Option<Instant>,
 }
 
-/// All files seen.
+/// All objects.
 #[derive(Default)]
 pub(crate) struct Objects {
     objects: Vec<Object>,
@@ -61,17 +62,18 @@ pub(crate) struct Objects {
     roots: HashMap<RootKey, OwnedFd>,
     handles: usize,
     clock: u64,
-    /// Counts the times that everything was forgotten: numbers of files stay unique.
+    /// The number of times that all objects were dropped. It keeps the reader's file numbers
+    /// unique.
     era: u64,
     raw_names: bool,
-    /// Bytes of names that are known.
+    /// Bytes of the stored names.
     bytes: usize,
-    /// By offset from the start of the vdso.
-    vdso: HashMap<u64, Found>,
+    /// Lookup results by offset from the start of the vdso.
+    vdso: HashMap<u64, Lookup>,
 }
 
 impl Objects {
-    /// Names as the linker has them, instead of demangled ones.
+    /// Chooses between mangled names and demangled ones.
     pub(crate) fn set_raw_names(&mut self, raw: bool) {
         self.raw_names = raw;
         self.forget_names();
@@ -86,31 +88,31 @@ impl Objects {
         }
     }
 
-    /// True when there are too many to add a process's files.
+    /// True when `more` objects would exceed the limit.
     pub(crate) fn is_full(&self, more: usize) -> bool {
         self.objects.len() + more > MAX_OBJECTS
     }
 
-    /// Forgets all files; their ids mean nothing any more.
+    /// Drops all objects. Their ids become invalid.
     pub(crate) fn forget_all(&mut self) {
         *self = Objects { raw_names: self.raw_names, era: self.era + 1, ..Objects::default() };
     }
 
-    /// Holds a root.
+    /// Stores the descriptor of a root.
     pub(crate) fn hold_root(&mut self, key: RootKey, fd: OwnedFd) {
         if self.roots.len() < MAX_ROOTS {
             self.roots.insert(key, fd);
         }
     }
 
-    /// The object behind a file of a process's map; with a handle where it is told for the first time.
+    /// The object of a mapped file. The reader sends a handle with the file's first occurrence.
     pub(crate) fn note(&mut self, file: &MappedFile, root: RootKey, handle: Option<OwnedFd>) -> ObjectId {
         let id = if file.inode == 0 {
             self.by_path.get(&file.path).copied()
         } else {
             self.by_file.get(&(file.dev, file.inode)).copied()
         };
-        // An inode that nobody holds may by now be another file's.
+        // Without a handle the inode may have been reused by another file.
         let same = |id: &ObjectId| {
             let object = &self.objects[*id];
             object.handle.is_some() || object.path == file.path
@@ -138,7 +140,7 @@ impl Objects {
             known: HashMap::new(),
             names: HashMap::new(),
             used: self.clock,
-            barred: None,
+            failed_at: None,
         });
         if file.inode == 0 {
             self.by_path.insert(file.path.clone(), id);
@@ -161,12 +163,13 @@ impl Objects {
         self.objects.get(id).map(|o| o.name.clone())
     }
 
-    /// The symbol at an offset of a file, if it was asked for before.
-    pub(crate) fn known(&self, id: ObjectId, offset: u64) -> Option<&Found> {
+    /// The result for an offset of a file, if it was resolved before.
+    pub(crate) fn known(&self, id: ObjectId, offset: u64) -> Option<&Lookup> {
         self.objects.get(id)?.known.get(&offset)
     }
 
-    /// Asks for symbols at offsets of one file; afterwards [`Objects::known`] has those that could be asked for.
+    /// Requests symbols at offsets of one file. Afterwards [`Objects::known`] has the results of
+    /// the requests that succeeded.
     pub(crate) fn resolve(&mut self, id: ObjectId, offsets: &[u64], reader: &mut Reader) {
         let most = reader.limits().memory as usize / 4;
         if self.bytes > most {
@@ -184,13 +187,13 @@ impl Objects {
             object.known.extend(wanted.into_iter().map(|offset| (offset, None)));
             return;
         }
-        if object.barred.is_some_and(|at| at.elapsed() < BARRED) {
+        if object.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER) {
             return;
         }
         let root = self.roots.get(&object.root).filter(|_| object.root != RootKey::default());
         for part in wanted.chunks(MAX_NUMBERS) {
             if self.bytes > most {
-                // The others are asked for when they are shown.
+                // The remaining offsets are resolved when they are printed.
                 return;
             }
             let file = FileRef {
@@ -200,11 +203,11 @@ impl Objects {
                 handle: object.handle.is_some(),
                 root: root.is_some(),
             };
-            let question = Question::Symbols { file, raw, offsets: part.to_vec() };
+            let request = Request::Symbols { file, raw, offsets: part.to_vec() };
             let fds: Vec<_> = object.handle.iter().chain(root).map(AsFd::as_fd).collect();
-            match reader.ask(&question, &fds) {
-                Ok((answers, _)) => {
-                    let found = symbols(answers);
+            match reader.query(&request, &fds) {
+                Ok((responses, _)) => {
+                    let found = symbols(responses);
                     let all = found.into_iter().chain(std::iter::repeat(None));
                     for (&offset, found) in part.iter().zip(all) {
                         self.bytes += 64;
@@ -220,11 +223,11 @@ impl Objects {
                         object.known.insert(offset, found);
                     }
                 }
-                Err(trouble) => {
+                Err(error) => {
                     let path = control::name(&object.path).into_owned();
-                    blame(reader, trouble, &format!("the symbols of {path}"));
-                    if trouble.is_its_own() {
-                        object.barred = Some(Instant::now());
+                    report_failure(reader, error, &format!("the symbols of {path}"));
+                    if error.excludes_object() {
+                        object.failed_at = Some(Instant::now());
                     }
                     return;
                 }
@@ -232,15 +235,16 @@ impl Objects {
         }
     }
 
-    /// A symbol of the vdso. Every 64-bit process has the same one, so the reader's own is asked.
-    pub(crate) fn vdso(&mut self, offset: u64, reader: &mut Reader) -> Found {
+    /// The symbol at an offset of the vdso. Every 64-bit process has the same vdso, so the reader
+    /// uses its own.
+    pub(crate) fn vdso(&mut self, offset: u64, reader: &mut Reader) -> Lookup {
         if let Some(known) = self.vdso.get(&offset) {
             return known.clone();
         }
-        let question = Question::Vdso { raw: self.raw_names, offsets: vec![offset] };
-        let (answers, _) = reader.ask(&question, &[]).ok()?;
-        let found = symbols(answers).into_iter().next().flatten().map(|(delta, name)| (name.into(), delta));
-        // An image has a few pages.
+        let request = Request::Vdso { raw: self.raw_names, offsets: vec![offset] };
+        let (responses, _) = reader.query(&request, &[]).ok()?;
+        let found = symbols(responses).into_iter().next().flatten().map(|(delta, name)| (name.into(), delta));
+        // The image has a few pages, so this limit only guards against wrong offsets.
         if self.vdso.len() < 1 << 16 {
             self.vdso.insert(offset, found.clone());
         }
@@ -248,30 +252,30 @@ impl Objects {
     }
 }
 
-/// The symbols in answers.
-pub(crate) fn symbols(answers: Vec<(Answer, Option<OwnedFd>)>) -> Vec<wire::Found> {
-    let list = |(answer, _)| match answer {
-        Answer::Symbols(list) => list,
+/// The symbols of a response.
+pub(crate) fn symbols(responses: Vec<(Response, Option<OwnedFd>)>) -> Vec<wire::Lookup> {
+    let list = |(response, _)| match response {
+        Response::Symbols(list) => list,
         _ => Vec::new(),
     };
-    answers.into_iter().flat_map(list).collect()
+    responses.into_iter().flat_map(list).collect()
 }
 
-/// Tells of a reader that did not answer, the first time.
-pub(crate) fn blame(reader: &mut Reader, trouble: Trouble, what: &str) {
+/// Reports a failed request, once per kind of failure.
+pub(crate) fn report_failure(reader: &mut Reader, error: RequestError, what: &str) {
     let limits = reader.limits();
-    match trouble {
-        Trouble::Late => reader.tell("late", || {
+    match error {
+        RequestError::Timeout => reader.report_once("timeout", || {
             let ms = limits.time.as_millis();
             format!("reading {what} takes longer than {ms} ms (option symtimeout): its addresses are shown as numbers")
         }),
-        Trouble::Ended => reader.tell("ended", || {
+        RequestError::Failed => reader.report_once("failed", || {
             let mb = limits.memory >> 20;
             format!("reading {what} failed, perhaps for want of memory (option symmem, {mb}m): its addresses are shown as numbers")
         }),
-        Trouble::Interrupted => reader.tell("interrupted", || {
+        RequestError::Interrupted => reader.report_once("interrupted", || {
             format!("reading {what} was interrupted: its addresses are shown as numbers")
         }),
-        Trouble::Unavailable => {}
+        RequestError::Unavailable => {}
     }
 }

@@ -1,24 +1,26 @@
-//! Opening files that a traced process names, without believing it.
+//! Safe opening of files that a traced process names.
 //!
-//! A process decides what its files are: a path may lead to a FIFO, whose opening waits for ever; to a device, whose opening
-//! does something; to a sparse file of terabytes; through a link to a file that the process may not read itself. Root would
-//! follow. So a file is opened in four steps, and this module is the only way to do it:
+//! A process controls its files. A path may name a FIFO, whose open blocks for ever; a device,
+//! whose open has side effects; a sparse file of terabytes; or a link to a file that the process
+//! may not read itself, but root may. A file is therefore opened in four steps. This crate opens
+//! files of traced processes only with this module:
 //!
 //! ```text
-//!  ProcessDir   /proc/PID, held by a descriptor: a pid that is used again cannot be taken for it
+//!  ProcessDir   /proc/PID, held by a descriptor, so that a reused pid cannot be mistaken for the process
 //!  Root         the process's root directory
-//!  Handle       a file, O_PATH: named, neither opened nor read. Paths are resolved by openat2 with RESOLVE_IN_ROOT and
-//!               RESOLVE_NO_MAGICLINKS, so that no link and no `..` leaves the root
-//!  Contents     the same file, open for reading, if Rules allow what fstat says of the handle: a regular file, of a size
-//!               within bounds, not in a file system that the kernel makes up
+//!  Handle       a file opened with O_PATH: located, but not open for reading. Paths are resolved by openat2 with
+//!               RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS, so that no link and no `..` leaves the root
+//!  Contents     the same file, open for reading. Rules check the handle's statx first: it must be a regular file, of a
+//!               bounded size, and not in a pseudo file system
 //! ```
 //!
-//! A handle becomes contents through `/proc/self/fd`, so what was looked at is what is opened; a path is never resolved twice.
-//! Reading is by position and within the size that was seen; a file that shrinks meanwhile is an error, not a signal (nothing
-//! is mapped).
+//! A handle is reopened through `/proc/self/fd`, so the file that was checked is the file that is
+//! opened. A path is never resolved twice. Reads are positioned and stay within the size that was
+//! checked. A file that shrinks meanwhile yields an error, not a signal, because files are not
+//! mapped.
 //!
-//! None of this bounds *time*: a server behind FUSE or NFS may answer no question. Hence all of it runs in a process of its own
-//! ([`crate::reader`]) that can be abandoned.
+//! These steps do not bound *time*: a FUSE or NFS server may never respond. All of them therefore
+//! run in a separate process ([`crate::reader`]) that can be abandoned.
 
 use std::ffi::CString;
 use std::fmt;
@@ -29,9 +31,9 @@ use std::os::unix::fs::FileExt;
 
 use crate::sys::{self, Stat};
 
-/// File systems whose files are not on a disk: a "regular file" in them is code of the kernel that runs when it is read.
-/// (linux/magic.h)
-const MADE_UP: [u64; 16] = [
+/// Magic numbers of pseudo file systems (linux/magic.h). Reading a "regular file" in them runs code
+/// of the kernel.
+const PSEUDO_FILE_SYSTEMS: [u64; 16] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x6462_6720, // debugfs
@@ -50,44 +52,44 @@ const MADE_UP: [u64; 16] = [
     0x4249_4e4d, // binfmt_misc
 ];
 
-/// Why a file is not read.
+/// Why a file is rejected.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    /// The system refused.
+pub(crate) enum OpenError {
+    /// A system call failed.
     Io(io::Error),
     /// A directory, device, FIFO, socket or link.
     NotRegular,
-    /// In a file system that the kernel makes up.
-    MadeUp,
-    /// So many bytes.
+    /// The file is in a pseudo file system.
+    Pseudo,
+    /// The file's size, in bytes, is out of bounds.
     Size(u64),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Io(e) => e.fmt(f),
-            Refusal::NotRegular => f.write_str("not a regular file"),
-            Refusal::MadeUp => f.write_str("a file of the kernel"),
-            Refusal::Size(size) => write!(f, "{size} bytes are too many or too few"),
+            OpenError::Io(e) => e.fmt(f),
+            OpenError::NotRegular => f.write_str("not a regular file"),
+            OpenError::Pseudo => f.write_str("a file of the kernel"),
+            OpenError::Size(size) => write!(f, "{size} bytes are too many or too few"),
         }
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for OpenError {
     fn from(e: io::Error) -> Self {
-        Refusal::Io(e)
+        OpenError::Io(e)
     }
 }
 
-/// What a file must be to be read.
+/// What a file must satisfy to be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Bytes it must have at least and may have at most.
+    /// Minimum and maximum size in bytes.
     pub(crate) size: (u64, u64),
 }
 
-/// A name without NUL.
+/// A path as a C string. A NUL in it is an error.
 fn c_string(path: &[u8]) -> io::Result<CString> {
     CString::new(path).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
@@ -97,14 +99,14 @@ fn c_string(path: &[u8]) -> io::Result<CString> {
 pub(crate) struct ProcessDir(OwnedFd);
 
 impl ProcessDir {
-    /// Of a living process.
+    /// Opens the directory of a running process.
     pub(crate) fn open(pid: u32) -> io::Result<ProcessDir> {
         let here = File::open("/proc")?;
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         sys::open_at(here.as_fd(), &c_string(pid.to_string().as_bytes())?, flags).map(ProcessDir)
     }
 
-    /// One of the files that tell of the process, as far as `limit` bytes of it.
+    /// Reads at most `limit` bytes of one of the directory's files.
     pub(crate) fn read(&self, name: &str, limit: u64) -> io::Result<Vec<u8>> {
         let fd = sys::open_at(self.0.as_fd(), &c_string(name.as_bytes())?, libc::O_RDONLY)?;
         let mut text = Vec::new();
@@ -112,56 +114,57 @@ impl ProcessDir {
         Ok(text)
     }
 
-    /// What a magic link of the process (`exe`, `root`, `map_files/…`) stands for.
+    /// The target of a magic link of the process (`exe`, `root`, `map_files/…`).
     pub(crate) fn follow(&self, name: &str) -> io::Result<Handle> {
         sys::open_at(self.0.as_fd(), &c_string(name.as_bytes())?, libc::O_PATH).map(Handle)
     }
 
-    /// The path of its root directory, in the way in which the kernel prints paths of its address map: from the root of its
-    /// mount namespace. Not `/` after a `chroot`.
+    /// The path of the process's root directory from the root of its mount namespace, like the
+    /// paths of its address map. Not `/` after a `chroot`.
     pub(crate) fn root_path(&self) -> io::Result<Vec<u8>> {
         sys::read_link(self.0.as_fd(), c"root")
     }
 
-    /// Its root directory.
+    /// The process's root directory.
     pub(crate) fn root(&self) -> io::Result<Root> {
         self.follow("root").map(|handle| Root(handle.0))
     }
 }
 
-/// A root directory: where absolute paths of a process begin.
+/// The root directory of a process. Absolute paths of the process are resolved in it.
 #[derive(Debug)]
 pub(crate) struct Root(OwnedFd);
 
 impl Root {
-    /// A root that is held already.
+    /// The root of an open descriptor.
     pub(crate) fn from_fd(fd: OwnedFd) -> Root {
         Root(fd)
     }
 
-    /// The descriptor to hold it by.
+    /// The `O_PATH` descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// What tells it from other roots: mount, device, inode.
+    /// The key that identifies this root.
     pub(crate) fn key(&self) -> io::Result<RootKey> {
         let stat = sys::stat(self.0.as_fd(), false)?;
         Ok(RootKey { mount: stat.mount, dev: stat.dev, inode: stat.inode })
     }
 
-    /// The file that a path of the process names; links on the way are followed inside of the root.
+    /// Resolves a path of the process. Links are followed inside of the root.
     pub(crate) fn find(&self, path: &[u8]) -> io::Result<Handle> {
         sys::open_in(self.0.as_fd(), &c_string(path)?, libc::O_PATH).map(Handle)
     }
 
-    /// Likewise; a link at the end of the path is the link itself.
+    /// As [`Root::find`], but does not follow a link in the last component.
     pub(crate) fn find_no_link(&self, path: &[u8]) -> io::Result<Handle> {
         sys::open_in(self.0.as_fd(), &c_string(path)?, libc::O_PATH | libc::O_NOFOLLOW).map(Handle)
     }
 }
 
-/// What tells one root directory from another. The same directory in two mount namespaces is two roots.
+/// Identifies a root directory by mount, device and inode. The same directory in two mount
+/// namespaces has two keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RootKey {
     pub(crate) mount: u64,
@@ -169,48 +172,48 @@ pub(crate) struct RootKey {
     pub(crate) inode: u64,
 }
 
-/// A file that is named and not open.
+/// A file that is located (`O_PATH`) and not open for reading.
 #[derive(Debug)]
 pub(crate) struct Handle(OwnedFd);
 
 impl Handle {
-    /// A file that is held already. Whatever the descriptor allows, only what it stands for is used.
+    /// The file of an open descriptor. The descriptor's access mode is not used.
     pub(crate) fn from_fd(fd: OwnedFd) -> Handle {
         Handle(fd)
     }
 
-    /// The descriptor to hold it by.
+    /// The `O_PATH` descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// What is known of it without asking a server.
+    /// The cached attributes. Does not query the server of a remote file system.
     pub(crate) fn stat_cached(&self) -> io::Result<Stat> {
         sys::stat(self.0.as_fd(), false)
     }
 
-    /// What it is now.
+    /// The current attributes.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         sys::stat(self.0.as_fd(), true)
     }
 
-    /// Opens it for reading, if it is what it should be.
-    pub(crate) fn open(&self, rules: &Rules) -> Result<Contents, Refusal> {
+    /// Opens the file for reading, if it satisfies the rules.
+    pub(crate) fn open(&self, rules: &Rules) -> Result<Contents, OpenError> {
         let stat = self.stat()?;
         if !stat.regular {
-            return Err(Refusal::NotRegular);
+            return Err(OpenError::NotRegular);
         }
         if !(rules.size.0..=rules.size.1).contains(&stat.size) {
-            return Err(Refusal::Size(stat.size));
+            return Err(OpenError::Size(stat.size));
         }
-        if MADE_UP.contains(&sys::file_system(self.0.as_fd())?) {
-            return Err(Refusal::MadeUp);
+        if PSEUDO_FILE_SYSTEMS.contains(&sys::file_system(self.0.as_fd())?) {
+            return Err(OpenError::Pseudo);
         }
         Ok(Contents { file: sys::reopen(self.0.as_fd())?, stat })
     }
 }
 
-/// A file that is open, and what it was when it was opened.
+/// An open file, and its attributes at the time of opening.
 #[derive(Debug)]
 pub(crate) struct Contents {
     file: File,
@@ -218,24 +221,25 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// What it was when it was opened.
+    /// The attributes at the time of opening.
     pub(crate) fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// Its size when it was opened.
+    /// The size at the time of opening.
     pub(crate) fn size(&self) -> u64 {
         self.stat.size
     }
 
-    /// Fills a buffer from a position. What does not lie in the file is an error.
+    /// Fills a buffer from a position. A range beyond the end of the file is an error.
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         let end = at.checked_add(into.len() as u64).filter(|end| *end <= self.stat.size);
         end.ok_or(io::ErrorKind::UnexpectedEof)?;
         self.file.read_exact_at(into, at)
     }
 
-    /// The first bytes of the file, as many as there are now and fit into `into`: how many were read.
+    /// Reads the start of the file into `into`, up to the current end of the file. Returns the
+    /// number of bytes read.
     pub(crate) fn read_up_to(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {

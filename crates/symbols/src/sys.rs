@@ -1,7 +1,8 @@
-//! The system calls of this crate that the standard library has no safe form of: opening relative to a descriptor, looking
-//! at a descriptor without asking a server, packets that carry descriptors, and limits of the own process.
+//! System calls without a safe wrapper in the standard library: opening relative to a descriptor,
+//! `statx` without a query to a file server, packets that carry descriptors, and limits of the own
+//! process.
 //!
-//! All `unsafe` of the crate is here and in [`crate::entry`].
+//! All `unsafe` code of the crate is in this module and in [`crate::entry`].
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -9,10 +10,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Largest packet that [`send`] and [`receive`] carry, in bytes. A socket takes 208 KB by default, bookkeeping included.
+/// Maximum size of a packet in bytes. A socket buffer holds 208 KB by default, including the
+/// kernel's overhead.
 pub(crate) const PACKET: usize = 60 << 10;
 
-/// Most descriptors in a packet.
+/// Maximum number of descriptors in a packet.
 pub(crate) const DESCRIPTORS: usize = 2;
 
 fn result(value: libc::c_long) -> io::Result<libc::c_long> {
@@ -21,15 +23,16 @@ fn result(value: libc::c_long) -> io::Result<libc::c_long> {
 
 /// `openat(2)`; always close-on-exec.
 pub(crate) fn open_at(dir: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the path is a string that ends in NUL and outlives the call; no mode is read without O_CREAT.
+    // SAFETY: the path is a string that ends in NUL and outlives the call; no mode is read without
+    // O_CREAT.
     let fd = unsafe { libc::openat(dir.as_raw_fd(), path.as_ptr(), flags | libc::O_CLOEXEC) };
     result(fd.into())?;
     // SAFETY: the kernel has just given us this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `openat2(2)` that never leaves `root`: absolute paths and links start there, `..` stops there, and magic links (those
-/// of `/proc/PID/fd` and the like, which lead anywhere) are errors.
+/// `openat2(2)` that never leaves `root`. Absolute paths and links are resolved in `root`, and `..`
+/// stops there. Magic links (those of `/proc/PID/fd`, for example) are errors.
 pub(crate) fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
     // SAFETY: all-zero is a valid open_how.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
@@ -54,7 +57,7 @@ pub(crate) fn read_link(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>>
     Ok(path)
 }
 
-/// What a descriptor leads to.
+/// The attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) regular: bool,
@@ -62,17 +65,17 @@ pub(crate) struct Stat {
     pub(crate) size: u64,
     pub(crate) dev: (u32, u32),
     pub(crate) inode: u64,
-    /// The mount it was reached by; 0 where the kernel does not say.
+    /// The mount id; 0 if the kernel does not report it.
     pub(crate) mount: u64,
     /// Seconds since 1970, nanoseconds.
     pub(crate) modified: (i64, u32),
     pub(crate) changed: (i64, u32),
 }
 
-/// `statx(2)` of a descriptor, also of one opened by `O_PATH`. Without `ask` a file system that lives elsewhere (FUSE, NFS)
-/// answers with what it knows, and does not wait for its server.
-pub(crate) fn stat(fd: BorrowedFd<'_>, ask: bool) -> io::Result<Stat> {
-    let sync = if ask { libc::AT_STATX_SYNC_AS_STAT } else { libc::AT_STATX_DONT_SYNC };
+/// `statx(2)` of a descriptor, including `O_PATH` descriptors. Without `sync` a remote file system
+/// (FUSE, NFS) returns cached attributes and does not wait for its server.
+pub(crate) fn stat(fd: BorrowedFd<'_>, sync: bool) -> io::Result<Stat> {
+    let sync = if sync { libc::AT_STATX_SYNC_AS_STAT } else { libc::AT_STATX_DONT_SYNC };
     let mask = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
     // SAFETY: all-zero is a valid statx; the empty path names the descriptor itself.
     let s = unsafe {
@@ -93,7 +96,7 @@ pub(crate) fn stat(fd: BorrowedFd<'_>, ask: bool) -> io::Result<Stat> {
     })
 }
 
-/// The magic number of the file system that a descriptor lies in.
+/// The magic number of the file system of a descriptor.
 pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: all-zero is a valid statfs, which the kernel fills.
     unsafe {
@@ -103,14 +106,15 @@ pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
     }
 }
 
-/// Opens for reading what an `O_PATH` descriptor stands for. Never waits for a writer, a lease or a terminal.
+/// Opens the file of an `O_PATH` descriptor for reading. Never blocks on a FIFO, a lease or a
+/// terminal.
 pub(crate) fn reopen(fd: BorrowedFd<'_>) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// Two ends of a connection that keeps the borders of packets.
+/// Creates a connected pair of `SOCK_SEQPACKET` sockets, which preserve packet boundaries.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds: [RawFd; 2] = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -120,10 +124,10 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Room for the control message of [`DESCRIPTORS`] descriptors, aligned as its header must be.
+/// Buffer for the control message of [`DESCRIPTORS`] descriptors, with the alignment of its header.
 type Control = [u64; 4];
 
-/// Sends one packet, waiting for space unless told not to.
+/// Sends one packet. With `wait`, blocks until the socket buffer has space.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -135,8 +139,9 @@ pub(crate) fn send(
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
     loop {
-        // SAFETY: all-zero is a valid msghdr; its parts outlive the call. The control buffer is aligned and holds a header
-        // and DESCRIPTORS descriptors, no more than which are written. sendmsg reads only.
+        // SAFETY: all-zero is a valid msghdr; its parts outlive the call. The control buffer is
+        // aligned and holds a header and DESCRIPTORS descriptors, no more than which are written.
+        // sendmsg reads only.
         let sent = unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = &mut part;
@@ -160,8 +165,8 @@ pub(crate) fn send(
     }
 }
 
-/// Receives one packet into `buffer`: its length, 0 when the other side is gone, and its descriptors. A packet that was cut
-/// is an error.
+/// Receives one packet into `buffer`. Returns its length, or 0 if the peer closed the socket, and
+/// its descriptors. A truncated packet is an error.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -170,8 +175,9 @@ pub(crate) fn receive(
     let mut control: Control = [0; 4];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
-    // SAFETY: all-zero is a valid msghdr; the buffers outlive the call and have the given lengths. Headers are walked by the
-    // macros, within the length that the kernel has set; descriptors in them have just been given to us.
+    // SAFETY: all-zero is a valid msghdr; the buffers outlive the call and have the given lengths.
+    // Headers are walked by the macros, within the length that the kernel has set; descriptors in
+    // them have just been given to us.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;
@@ -197,7 +203,8 @@ pub(crate) fn receive(
     }
 }
 
-/// Waits until a descriptor can be read (or, for `write`, written), at most so long. `None`: a signal came.
+/// Waits until a descriptor is readable (with `write`, writable), at most `limit`. `None`:
+/// interrupted by a signal.
 pub(crate) fn wait_for(fd: BorrowedFd<'_>, write: bool, limit: Duration) -> io::Result<Option<bool>> {
     let events = if write { libc::POLLOUT } else { libc::POLLIN };
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
@@ -210,7 +217,7 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, write: bool, limit: Duration) -> io::
     }
 }
 
-/// Seconds since 1970 at which the machine's clock of `/proc/PID/stat` was 0.
+/// The time at which the clock of `/proc/PID/stat` was 0, in seconds since 1970.
 pub(crate) fn boot_time() -> f64 {
     let read = |clock| {
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -221,22 +228,24 @@ pub(crate) fn boot_time() -> f64 {
     read(libc::CLOCK_REALTIME) - read(libc::CLOCK_BOOTTIME)
 }
 
-/// Clock ticks a second in `/proc/PID/stat`.
+/// Clock ticks per second in `/proc/PID/stat`.
 pub(crate) fn ticks() -> u64 {
     // SAFETY: no memory is passed.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
 }
 
-/// Makes this process the reader: nothing is inherited but standard input, the current directory is the root, memory is
-/// limited, and rights are those that reading needs.
+/// Prepares this process as the reader: closes all descriptors except the standard ones, changes to
+/// the root directory, limits memory, and drops the capabilities that reading does not need.
 pub(crate) fn become_reader(memory: u64) {
-    // Directory search and reading of all files, looking into processes, /proc/PID/map_files (linux/capability.h).
+    // For reading all files and directories, for reading processes, and for /proc/PID/map_files
+    // (linux/capability.h).
     const DAC_READ_SEARCH: u64 = 1 << 2;
     const SYS_PTRACE: u64 = 1 << 19;
     const CHECKPOINT_RESTORE: u64 = 1 << 40;
     const VERSION_3: u32 = 0x2008_0522;
-    // SAFETY: plain system calls; structs are on this stack and as large as the kernel takes them to be. Nothing else in this
-    // process has descriptors, for it is just beginning. What fails leaves what was.
+    // SAFETY: plain system calls; structs are on this stack and have the size that the kernel
+    // expects. The process is just starting, so no other code owns descriptors. A failed call
+    // changes nothing.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32);
         libc::chdir(c"/".as_ptr());
@@ -249,14 +258,16 @@ pub(crate) fn become_reader(memory: u64) {
         // Effective, permitted, inheritable: low halves, then high halves.
         let mut sets = [0u32; 6];
         if libc::getauxval(libc::AT_SECURE) != 0 {
-            // The file gave more than the user has (set-user-id, file capabilities): the process that started us may not be trusted.
+            // The executable is set-user-id or has file capabilities. The process that started this
+            // one is not trusted with the additional privileges.
             let (uid, gid) = (libc::getuid(), libc::getgid());
             libc::setresgid(gid, gid, gid);
             libc::setresuid(uid, uid, uid);
             libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr());
         } else if libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) == 0 {
             let effective = u64::from(sets[0]) | u64::from(sets[3]) << 32;
-            // Without SYS_PTRACE only processes can be looked into that have no right which we do not have.
+            // Without SYS_PTRACE the kernel allows access only to processes whose capabilities are
+            // a subset of the reader's.
             if effective & SYS_PTRACE != 0 {
                 let kept = effective & (DAC_READ_SEARCH | SYS_PTRACE | CHECKPOINT_RESTORE);
                 let (low, high) = (kept as u32, (kept >> 32) as u32);
@@ -267,20 +278,22 @@ pub(crate) fn become_reader(memory: u64) {
     }
 }
 
-/// Has the kernel end this process in so long, however it waits then; `None`: not any more. It is for a reader whose owner is
-/// gone: the owner's own deadline is shorter.
-pub(crate) fn end_in(limit: Option<Duration>) {
+/// Sets an alarm that ends this process after `limit`; `None` cancels it. It ends a blocked reader
+/// whose session has exited. The session's own deadline is shorter.
+pub(crate) fn set_alarm(limit: Option<Duration>) {
     let limit = limit.unwrap_or_default();
     let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let value =
         libc::timeval { tv_sec: limit.as_secs() as libc::time_t, tv_usec: limit.subsec_micros().into() };
     let timer = libc::itimerval { it_interval: zero, it_value: value };
-    // SAFETY: the struct outlives the call; the old value is not wanted. SIGALRM has its default action, which is to end.
+    // SAFETY: the struct outlives the call; the old value is not requested. The default action of
+    // SIGALRM ends the process.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
 }
 
-/// Standard input, for the reader, whose socket it is.
+/// Standard input, which is the reader's socket.
 pub(crate) fn standard_input() -> OwnedFd {
-    // SAFETY: whoever began this process gave it this descriptor, and nothing else here uses standard input.
+    // SAFETY: the parent process opened this descriptor, and no other code in this process uses
+    // standard input.
     unsafe { OwnedFd::from_raw_fd(0) }
 }

@@ -1,91 +1,93 @@
-//! The protocol between a session and its reader: packets, one question at a time.
+//! The protocol between a session and its reader: packets, one request at a time.
 //!
 //! ```text
 //!  session                                     reader
 //!     │ ◄──────────────────────────────── Ready │   once
-//!     │ Question (and descriptors) ───────────► │
-//!     │ ◄─ Answer (and a descriptor), any number │
+//!     │ Request (and descriptors) ────────────► │
+//!     │ ◄─ Response (and a descriptor), repeated │
 //!     │ ◄────────────────────────────────── End │
 //! ```
 //!
-//! A packet is a kind (one byte) and its fields, little-endian, lists with their length in front. Both sides decode
-//! defensively: the reader looks at what hostile programs made, so what it says is not believed either. A packet that does not
-//! decode to its last byte is none.
+//! A packet is a kind (one byte) and its fields, in little-endian order. A list is preceded by its
+//! length. Both sides validate all input: the reader parses files of hostile programs, so the
+//! session does not trust it either. A packet with bytes after its last field is malformed.
 
 use crate::maps::{Backing, Map, MappedFile, Mapping};
 use crate::open::RootKey;
 
-/// What tells one program under a pid from the next.
+/// Identifies the program that runs under a pid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Start of the process in clock ticks since boot.
+    /// Start time of the process in clock ticks since boot.
     pub(crate) start: u64,
-    /// Where its stack begins, which each `exec` puts elsewhere; 0 where it cannot be seen.
+    /// Start of the stack, which each `exec` randomizes; 0 if not readable.
     pub(crate) stack: u64,
-    /// Device and inode of the executable; 0 where it cannot be seen.
+    /// Device and inode of the executable; 0 if not readable.
     pub(crate) exe: (u32, u32, u64),
 }
 
-/// A file whose symbols are wanted. Its handle and its root come along as descriptors, as far as they are held.
+/// The file of a symbol request. The session sends the file's handle and root as descriptors, if it
+/// holds them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileRef {
-    /// The session's number for it.
+    /// The session's number of the file.
     pub(crate) number: u64,
     pub(crate) inode: u64,
     pub(crate) path: Vec<u8>,
-    /// The descriptors that the packet carries.
+    /// Whether the packet carries the file's handle, and its root.
     pub(crate) handle: bool,
     pub(crate) root: bool,
 }
 
-/// A question of the session.
+/// A request of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// What runs under these pids now.
+pub(crate) enum Request {
+    /// The programs that run under these pids now.
     Identities(Vec<u32>),
-    /// The address map of a process, and the files in it.
+    /// The address map and the mapped files of a process.
     Process(u32),
     /// The symbols at offsets of a file.
     Symbols { file: FileRef, raw: bool, offsets: Vec<u64> },
     /// The symbols at offsets from the start of the vdso.
     Vdso { raw: bool, offsets: Vec<u64> },
-    /// The names that a process gave to code it made; its perf map comes along, if it is held.
-    Made { pid: u32, start: u64, addrs: Vec<u64> },
+    /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
+    /// holds it.
+    Jit { pid: u32, start: u64, addrs: Vec<u64> },
 }
 
-/// A symbol: bytes from its start to what was asked for, and its name.
-pub(crate) type Found = Option<(u64, String)>;
+/// The result of a lookup: the offset in the symbol, and the symbol's name.
+pub(crate) type Lookup = Option<(u64, String)>;
 
-/// What the reader answers.
+/// A packet of the reader's response.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     /// The reader is ready.
     Ready,
-    /// For each pid; `None`: there is no such process.
+    /// The program of each pid. `None`: no such process.
     Identities(Vec<Option<Identity>>),
-    /// A process is there: what runs, and which root it has.
+    /// The process exists: its identity and its root.
     Process(Identity, RootKey),
     /// A root that was not sent before, with its descriptor.
     Root(RootKey),
-    /// The next file of the process's map, with a handle if it was not sent before and can be opened.
+    /// The next mapped file, with a handle if it was not sent before and can be opened.
     File(MappedFile),
-    /// The next mappings of the process. Files are numbered in the order in which they were sent.
+    /// The next mappings. Files are numbered in the order in which they were sent.
     Mappings(Vec<Mapping>),
-    /// The process's perf map, with its handle; the pid in its name.
+    /// The pid in the name of the process's perf map, with the map's handle.
     PerfMap(u32),
-    /// The next symbols, in the order of the question.
-    Symbols(Vec<Found>),
-    /// The question is answered. A reason: it could not be.
+    /// The next symbols, in the order of the request.
+    Symbols(Vec<Lookup>),
+    /// The end of the response, and the reason if the request failed.
     End(Option<String>),
 }
 
-/// Longest name of a symbol, longest reason.
+/// Maximum length of a symbol's name and of a reason.
 pub(crate) const MAX_NAME: usize = 4096;
 
-/// Numbers in one packet.
+/// Maximum number of integers in one packet.
 pub(crate) const MAX_NUMBERS: usize = 4096;
 
-/// Bytes of names that are put into one packet.
+/// A packet of symbols is sent when its names exceed this many bytes.
 pub(crate) const NAMES: usize = crate::sys::PACKET - 2 * MAX_NAME;
 
 #[derive(Default)]
@@ -159,7 +161,7 @@ impl<'a> Reader<'a> {
         let text = std::str::from_utf8(self.bytes()?).ok()?;
         (text.len() <= MAX_NAME).then(|| text.into())
     }
-    /// A list, whose items have at least one byte each: no more memory is taken than the packet has.
+    /// A list. Its length is at most the number of remaining bytes, which bounds the allocation.
     fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let length = self.u32()? as usize;
         if length > self.0.len() {
@@ -179,26 +181,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Decodes all of a packet.
-fn whole<'a, T>(packet: &'a [u8], decode: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+/// Decodes a packet to its last byte.
+fn decode_all<'a, T>(packet: &'a [u8], decode: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
     let mut reader = Reader(packet);
     let value = decode(&mut reader)?;
     reader.0.is_empty().then_some(value)
 }
 
-impl Question {
+impl Request {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         match self {
-            Question::Identities(pids) => {
+            Request::Identities(pids) => {
                 w.u8(1);
                 w.list(pids, |w, pid| w.u32(*pid));
             }
-            Question::Process(pid) => {
+            Request::Process(pid) => {
                 w.u8(2);
                 w.u32(*pid);
             }
-            Question::Symbols { file, raw, offsets } => {
+            Request::Symbols { file, raw, offsets } => {
                 w.u8(3);
                 w.u64(file.number);
                 w.u64(file.inode);
@@ -208,12 +210,12 @@ impl Question {
                 w.u8((*raw).into());
                 w.numbers(offsets);
             }
-            Question::Vdso { raw, offsets } => {
+            Request::Vdso { raw, offsets } => {
                 w.u8(4);
                 w.u8((*raw).into());
                 w.numbers(offsets);
             }
-            Question::Made { pid, start, addrs } => {
+            Request::Jit { pid, start, addrs } => {
                 w.u8(5);
                 w.u32(*pid);
                 w.u64(*start);
@@ -223,12 +225,12 @@ impl Question {
         w.0
     }
 
-    pub(crate) fn decode(packet: &[u8]) -> Option<Question> {
-        whole(packet, |r| {
+    pub(crate) fn decode(packet: &[u8]) -> Option<Request> {
+        decode_all(packet, |r| {
             Some(match r.u8()? {
-                1 => Question::Identities(r.list(Reader::u32)?),
-                2 => Question::Process(r.u32()?),
-                3 => Question::Symbols {
+                1 => Request::Identities(r.list(Reader::u32)?),
+                2 => Request::Process(r.u32()?),
+                3 => Request::Symbols {
                     file: FileRef {
                         number: r.u64()?,
                         inode: r.u64()?,
@@ -239,20 +241,20 @@ impl Question {
                     raw: r.flag()?,
                     offsets: r.numbers()?,
                 },
-                4 => Question::Vdso { raw: r.flag()?, offsets: r.numbers()? },
-                5 => Question::Made { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
+                4 => Request::Vdso { raw: r.flag()?, offsets: r.numbers()? },
+                5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
                 _ => return None,
             })
         })
     }
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         match self {
-            Answer::Ready => w.u8(1),
-            Answer::Identities(all) => {
+            Response::Ready => w.u8(1),
+            Response::Identities(all) => {
                 w.u8(2);
                 w.list(all, |w, identity| match identity {
                     None => w.u8(0),
@@ -262,23 +264,23 @@ impl Answer {
                     }
                 });
             }
-            Answer::Process(identity, root) => {
+            Response::Process(identity, root) => {
                 w.u8(3);
                 w.identity(identity);
                 w.root(root);
             }
-            Answer::Root(root) => {
+            Response::Root(root) => {
                 w.u8(4);
                 w.root(root);
             }
-            Answer::File(file) => {
+            Response::File(file) => {
                 w.u8(5);
                 w.u32(file.dev.0);
                 w.u32(file.dev.1);
                 w.u64(file.inode);
                 w.bytes(&file.path);
             }
-            Answer::Mappings(list) => {
+            Response::Mappings(list) => {
                 w.u8(6);
                 w.list(list, |w, m| {
                     let (kind, file) = match m.backing {
@@ -293,11 +295,11 @@ impl Answer {
                     w.u64(m.offset);
                 });
             }
-            Answer::PerfMap(pid) => {
+            Response::PerfMap(pid) => {
                 w.u8(7);
                 w.u32(*pid);
             }
-            Answer::Symbols(list) => {
+            Response::Symbols(list) => {
                 w.u8(8);
                 w.list(list, |w, found| match found {
                     None => w.u8(0),
@@ -308,7 +310,7 @@ impl Answer {
                     }
                 });
             }
-            Answer::End(why) => {
+            Response::End(why) => {
                 w.u8(9);
                 w.u8(why.is_some().into());
                 w.bytes(why.as_deref().unwrap_or_default().as_bytes());
@@ -317,22 +319,22 @@ impl Answer {
         w.0
     }
 
-    pub(crate) fn decode(packet: &[u8]) -> Option<Answer> {
-        whole(packet, |r| {
+    pub(crate) fn decode(packet: &[u8]) -> Option<Response> {
+        decode_all(packet, |r| {
             Some(match r.u8()? {
-                1 => Answer::Ready,
-                2 => Answer::Identities(r.list(|r| match r.flag()? {
+                1 => Response::Ready,
+                2 => Response::Identities(r.list(|r| match r.flag()? {
                     false => Some(None),
                     true => r.identity().map(Some),
                 })?),
-                3 => Answer::Process(r.identity()?, r.root()?),
-                4 => Answer::Root(r.root()?),
-                5 => Answer::File(MappedFile {
+                3 => Response::Process(r.identity()?, r.root()?),
+                4 => Response::Root(r.root()?),
+                5 => Response::File(MappedFile {
                     dev: (r.u32()?, r.u32()?),
                     inode: r.u64()?,
                     path: r.bytes()?.into(),
                 }),
-                6 => Answer::Mappings(r.list(|r| {
+                6 => Response::Mappings(r.list(|r| {
                     let (kind, file) = (r.u8()?, r.u32()?);
                     let backing = match kind {
                         0 => Backing::File(file),
@@ -343,14 +345,14 @@ impl Answer {
                     let (start, end, offset) = (r.u64()?, r.u64()?, r.u64()?);
                     (start < end).then_some(Mapping { start, end, offset, backing })
                 })?),
-                7 => Answer::PerfMap(r.u32()?),
-                8 => Answer::Symbols(r.list(|r| match r.flag()? {
+                7 => Response::PerfMap(r.u32()?),
+                8 => Response::Symbols(r.list(|r| match r.flag()? {
                     false => Some(None),
                     true => Some(Some((r.u64()?, r.text()?))),
                 })?),
                 9 => match (r.flag()?, r.text()?) {
-                    (true, why) => Answer::End(Some(why)),
-                    (false, _) => Answer::End(None),
+                    (true, why) => Response::End(Some(why)),
+                    (false, _) => Response::End(None),
                 },
                 _ => return None,
             })
@@ -358,12 +360,12 @@ impl Answer {
     }
 }
 
-/// The packets that tell of a map.
-pub(crate) fn packets_of(mappings: &[Mapping]) -> impl Iterator<Item = Answer> + '_ {
-    mappings.chunks(MAX_NUMBERS / 4).map(|chunk| Answer::Mappings(chunk.to_vec()))
+/// The packets of an address map.
+pub(crate) fn mapping_packets(mappings: &[Mapping]) -> impl Iterator<Item = Response> + '_ {
+    mappings.chunks(MAX_NUMBERS / 4).map(|chunk| Response::Mappings(chunk.to_vec()))
 }
 
-/// A map in the making, from the answers that tell of it. False: an answer makes no sense after those before it.
+/// Appends received mappings to a map. False if they are inconsistent with the packets before.
 pub(crate) fn add_mappings(map: &mut Map, more: Vec<Mapping>) -> bool {
     let files = map.files.len();
     let sane = |m: &Mapping| !matches!(m.backing, Backing::File(n) if n as usize >= files);
@@ -377,54 +379,54 @@ pub(crate) fn add_mappings(map: &mut Map, more: Vec<Mapping>) -> bool {
 mod tests {
     use super::*;
 
-    fn questions() -> Vec<Question> {
+    fn requests() -> Vec<Request> {
         let file = FileRef { number: 7, inode: 9, path: b"/usr/bin/\xffx".into(), handle: true, root: false };
         vec![
-            Question::Identities(vec![1, u32::MAX]),
-            Question::Process(12),
-            Question::Symbols { file, raw: true, offsets: vec![0, u64::MAX] },
-            Question::Vdso { raw: false, offsets: vec![] },
-            Question::Made { pid: 3, start: 4, addrs: vec![5] },
+            Request::Identities(vec![1, u32::MAX]),
+            Request::Process(12),
+            Request::Symbols { file, raw: true, offsets: vec![0, u64::MAX] },
+            Request::Vdso { raw: false, offsets: vec![] },
+            Request::Jit { pid: 3, start: 4, addrs: vec![5] },
         ]
     }
 
-    fn answers() -> Vec<Answer> {
+    fn responses() -> Vec<Response> {
         let identity = Identity { start: 1, stack: 2, exe: (3, 4, 5) };
         let root = RootKey { mount: 6, dev: (7, 8), inode: 9 };
         let mapping = |backing| Mapping { start: 0x1000, end: 0x2000, offset: 0x3000, backing };
         vec![
-            Answer::Ready,
-            Answer::Identities(vec![None, Some(identity)]),
-            Answer::Process(identity, root),
-            Answer::Root(root),
-            Answer::File(MappedFile { dev: (1, 2), inode: 3, path: b"/x".into() }),
-            Answer::Mappings([Backing::File(5), Backing::Vdso, Backing::Anonymous].map(mapping).into()),
-            Answer::PerfMap(1),
-            Answer::Symbols(vec![None, Some((5, "name".into()))]),
-            Answer::End(None),
-            Answer::End(Some("why".into())),
+            Response::Ready,
+            Response::Identities(vec![None, Some(identity)]),
+            Response::Process(identity, root),
+            Response::Root(root),
+            Response::File(MappedFile { dev: (1, 2), inode: 3, path: b"/x".into() }),
+            Response::Mappings([Backing::File(5), Backing::Vdso, Backing::Anonymous].map(mapping).into()),
+            Response::PerfMap(1),
+            Response::Symbols(vec![None, Some((5, "name".into()))]),
+            Response::End(None),
+            Response::End(Some("why".into())),
         ]
     }
 
     #[test]
     fn packets_decode_to_what_was_encoded() {
-        for question in questions() {
-            assert_eq!(Question::decode(&question.encode()), Some(question));
+        for request in requests() {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
         }
-        for answer in answers() {
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        for response in responses() {
+            assert_eq!(Response::decode(&response.encode()), Some(response));
         }
     }
 
     #[test]
-    fn a_damaged_packet_is_none_and_takes_no_memory() {
-        let asks = questions().iter().map(|q| (q.encode(), true)).collect::<Vec<_>>();
-        let says = answers().iter().map(|a| (a.encode(), false)).collect::<Vec<_>>();
-        for (packet, is_question) in asks.into_iter().chain(says) {
+    fn a_damaged_packet_is_rejected_without_allocating_its_claimed_size() {
+        let requests = requests().iter().map(|q| (q.encode(), true)).collect::<Vec<_>>();
+        let responses = responses().iter().map(|a| (a.encode(), false)).collect::<Vec<_>>();
+        for (packet, is_request) in requests.into_iter().chain(responses) {
             let decodes = |packet: &[u8]| {
-                let (question, answer) =
-                    (Question::decode(packet).is_some(), Answer::decode(packet).is_some());
-                if is_question { question } else { answer }
+                let (request, response) =
+                    (Request::decode(packet).is_some(), Response::decode(packet).is_some());
+                if is_request { request } else { response }
             };
             for cut in 0..packet.len() {
                 assert!(!decodes(&packet[..cut]));
@@ -434,17 +436,18 @@ mod tests {
                 for bits in [0xff, 0x80, 1] {
                     let mut damaged = packet.clone();
                     damaged[at] ^= bits;
-                    // Whatever it is, it is decided; a list of four billion items is not made.
+                    // Either result is right, but a list of four billion items must not be
+                    // allocated.
                     decodes(&damaged);
                 }
             }
         }
-        assert_eq!(Answer::decode(&[]), None);
-        assert_eq!(Answer::decode(&[6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
+        assert_eq!(Response::decode(&[]), None);
+        assert_eq!(Response::decode(&[6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
     }
 
     #[test]
-    fn mappings_of_unknown_files_and_out_of_order_are_refused() {
+    fn mappings_of_unknown_files_and_out_of_order_are_rejected() {
         let at = |start, backing| Mapping { start, end: start + 1, offset: 0, backing };
         let mut map = Map::default();
         assert!(add_mappings(&mut map, vec![at(5, Backing::Vdso)]));

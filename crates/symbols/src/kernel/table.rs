@@ -1,7 +1,8 @@
-//! The table of the kernel's symbols, and the reading of it.
+//! The table of the kernel's symbols, and its parser.
 //!
-//! There are 200,000 lines, so a line may cost some tens of nanoseconds: eight bytes are looked at at a time, and what
-//! nearly every line shares (its length before the name, no module or the one of the line before) is tried first.
+//! The file has 200,000 lines, so a line may cost some tens of nanoseconds. The parser examines
+//! eight bytes at a time, and first tries the usual format (a fixed-length prefix, no module or the
+//! module of the line before).
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,27 +10,27 @@ use std::sync::mpsc::sync_channel;
 
 use super::{KERNEL_START, KernelSymbol};
 
-/// Bytes read before they are looked at, and how many such pieces may wait.
-const PIECE: usize = 1 << 16;
-const WAITING: usize = 16;
+/// Bytes per chunk, and the maximum number of queued chunks.
+const CHUNK: usize = 1 << 16;
+const QUEUED: usize = 16;
 
-/// A function is never longer; an address further behind a symbol of text is in a hole.
+/// Maximum size of a function. An address further from a text symbol is not part of it.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// Likewise for data.
+/// The same limit for data.
 const MAX_DATA: u64 = 1 << 24;
 
-/// Symbols that only mark an end: nothing is inside them.
+/// Symbols that mark the end of a section and contain no address.
 const END_MARKERS: &[&str] = &["_etext", "_end", "_einittext", "_edata", "__bss_stop", "__end_rodata"];
 
-/// Name of the kernel itself as a module.
+/// The module name of the kernel itself.
 pub(super) const CORE: &str = "vmlinux";
 
-/// 16 bytes, because memory that was never touched costs more to write than a symbol to read.
+/// A symbol in 16 bytes. The first write to fresh memory costs more than parsing a symbol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Symbol {
     pub(super) addr: u64,
-    /// Into the text of all names, where a NUL ends it.
+    /// Offset in the buffer of all names. A NUL ends the name.
     name: u32,
     pub(super) module: u16,
     pub(super) kind: u8,
@@ -45,19 +46,19 @@ pub(super) struct Module {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) symbols: Vec<Symbol>,
-    /// Symbols that are offsets: the variables that each CPU has its own of, on kernels that count these from 0.
+    /// Symbols that are offsets: per-CPU variables, on kernels whose per-CPU addresses start at 0.
     pub(super) offsets: Vec<Symbol>,
     names: Vec<u8>,
     pub(super) modules: Vec<Module>,
-    /// A line was read, even if its address was 0.
-    pub(super) seen: bool,
-    /// Module of the last line.
+    /// True when a symbol line was parsed, even if its address was 0.
+    pub(super) has_lines: bool,
+    /// The module of the last line.
     last: u16,
 }
 
 impl Table {
-    /// Reads all lines. The kernel makes them as they are read, which takes longer than all else: a thread of its own
-    /// asks for them, while this one looks at what has come.
+    /// Reads and parses all lines. The kernel formats them during the read, which takes longer than
+    /// parsing. A second thread therefore reads while this one parses.
     pub(super) fn read(mut from: impl Read + Send) -> std::io::Result<Table> {
         let core = Module { name: CORE.into(), start: u64::MAX, end: 0 };
         let mut table = Table {
@@ -65,28 +66,28 @@ impl Table {
             offsets: Vec::new(),
             names: Vec::with_capacity(1 << 21),
             modules: vec![core],
-            seen: false,
+            has_lines: false,
             last: 0,
         };
         let from = &mut from;
-        let (full, come) = sync_channel::<Vec<u8>>(WAITING);
-        let (empty, spare) = sync_channel::<Vec<u8>>(WAITING);
+        let (full, filled) = sync_channel::<Vec<u8>>(QUEUED);
+        let (empty, spare) = sync_channel::<Vec<u8>>(QUEUED);
         std::thread::scope(|scope| {
             let give = move |chunk| {
                 let _ = full.send(chunk);
                 spare.try_recv().unwrap_or_default()
             };
-            let reader = std::thread::Builder::new().spawn_scoped(scope, || whole_lines(&mut *from, give));
+            let reader = std::thread::Builder::new().spawn_scoped(scope, || read_chunks(&mut *from, give));
             let Ok(reader) = reader else { return None };
-            for chunk in come {
+            for chunk in filled {
                 table.lines(&chunk);
                 let _ = empty.try_send(chunk);
             }
             reader.join().ok()
         })
         .unwrap_or_else(|| {
-            // No thread to be had: nothing was read.
-            whole_lines(from, |chunk| {
+            // The thread could not be created, and nothing was read.
+            read_chunks(from, |chunk| {
                 table.lines(&chunk);
                 chunk
             })
@@ -95,25 +96,25 @@ impl Table {
         Ok(table)
     }
 
-    /// Whole lines; the last one may lack its newline.
+    /// Parses a chunk of complete lines. The last one may lack its newline.
     fn lines(&mut self, mut text: &[u8]) {
         while !text.is_empty() {
-            let length = self.usual_line(text).unwrap_or_else(|| {
+            let length = self.parse_usual_line(text).unwrap_or_else(|| {
                 let end = text.iter().position(|b| *b == b'\n').unwrap_or(text.len());
-                self.line(&text[..end]);
+                self.parse_line(&text[..end]);
                 text.len().min(end + 1)
             });
             text = &text[length..];
         }
     }
 
-    /// The first line, where it is `ffffffff81000000 T _stext` with or without `\t[module]`, and what it takes. `None`
-    /// leaves it to [`Table::line`].
-    fn usual_line(&mut self, text: &[u8]) -> Option<usize> {
+    /// Parses a line of the usual format: `ffffffff81000000 T _stext` with or without `\t[module]`.
+    /// Returns the line's length. `None`: another format, for [`Table::parse_line`].
+    fn parse_usual_line(&mut self, text: &[u8]) -> Option<usize> {
         const NAME: usize = 19;
         let (head, rest) = text.split_first_chunk::<NAME>()?;
         let [digits @ .., b' ', kind, b' '] = head else { return None };
-        let addr = address(digits.first_chunk()?)?;
+        let addr = parse_address(digits.first_chunk()?)?;
         let end = word_end(rest)?;
         let name = &rest[..end];
         let module = match rest[end] {
@@ -132,8 +133,8 @@ impl Table {
         Some(NAME + end + 1 + module.map_or(0, |m| m.len() + 3))
     }
 
-    /// Any line; what does not look like one of a symbol is passed over.
-    fn line(&mut self, line: &[u8]) {
+    /// Parses a line of any format. A line that is not a symbol is skipped.
+    fn parse_line(&mut self, line: &[u8]) {
         let mut addr = 0u64;
         let mut at = 0;
         while let Some(digit) = line.get(at).map(|b| HEX[usize::from(*b)]).filter(|d| *d < 16) {
@@ -156,7 +157,7 @@ impl Table {
     }
 
     fn add(&mut self, addr: u64, kind: u8, name: &[u8], module: Option<&[u8]>) {
-        self.seen = true;
+        self.has_lines = true;
         if addr == 0 {
             return;
         }
@@ -169,7 +170,7 @@ impl Table {
     }
 
     fn module(&mut self, name: &[u8]) -> u16 {
-        // The lines of a module stand together.
+        // The lines of a module are consecutive.
         if self.modules.get(usize::from(self.last)).is_some_and(|m| m.name.as_bytes() == name) {
             return self.last;
         }
@@ -187,8 +188,9 @@ impl Table {
     }
 
     fn finish(&mut self) {
-        // Stable, so that equal ranks stay in the order of the file; nearly sorted already, which this sort likes, and all
-        // the more while it need not look at ranks.
+        // A stable sort keeps the order of the file for equal ranks. The input is nearly sorted by
+        // address, which makes this sort fast. Ranks are compared only among symbols of one
+        // address.
         self.symbols.sort_by_key(|s| s.addr);
         for aliases in self.symbols.chunk_by_mut(|x, y| x.addr == y.addr) {
             if aliases.len() > 1 {
@@ -210,7 +212,7 @@ impl Table {
         std::str::from_utf8(bytes(&self.names, symbol)).unwrap_or("?")
     }
 
-    /// Whether a symbol has this name.
+    /// True when the symbol has this name.
     pub(super) fn is_named(&self, symbol: &Symbol, name: &str) -> bool {
         let text = self.names.get(symbol.name as usize..).and_then(|t| t.strip_prefix(name.as_bytes()));
         text.is_some_and(|after| after.first() == Some(&0))
@@ -242,34 +244,34 @@ impl Table {
     }
 }
 
-/// Reads into pieces of whole lines and gives each away, for an old piece to use again.
-fn whole_lines(mut from: impl Read, mut give: impl FnMut(Vec<u8>) -> Vec<u8>) -> std::io::Result<()> {
-    let mut piece = Vec::new();
+/// Reads chunks of complete lines and passes each to `give`, which returns a buffer for reuse.
+fn read_chunks(mut from: impl Read, mut give: impl FnMut(Vec<u8>) -> Vec<u8>) -> std::io::Result<()> {
+    let mut chunk = Vec::new();
     let mut filled = 0;
     loop {
-        piece.resize(PIECE, 0);
-        let got = match from.read(&mut piece[filled..]) {
+        chunk.resize(CHUNK, 0);
+        let got = match from.read(&mut chunk[filled..]) {
             Ok(got) => got,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
         filled += got;
-        // The kernel gives a page at a time.
-        if got > 0 && filled < PIECE / 2 {
+        // The kernel returns at most a page per read.
+        if got > 0 && filled < CHUNK / 2 {
             continue;
         }
-        let whole = piece[..filled].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        // A line longer than a piece is none of ours.
-        let whole = if got == 0 || filled == PIECE && whole == 0 { filled } else { whole };
-        let rest = piece[whole..filled].to_vec();
-        piece.truncate(whole);
-        piece = give(piece);
+        let whole = chunk[..filled].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        // A line longer than a chunk is not a symbol.
+        let whole = if got == 0 || filled == CHUNK && whole == 0 { filled } else { whole };
+        let rest = chunk[whole..filled].to_vec();
+        chunk.truncate(whole);
+        chunk = give(chunk);
         if got == 0 {
             return Ok(());
         }
-        piece.clear();
+        chunk.clear();
         filled = rest.len();
-        piece.extend(rest);
+        chunk.extend(rest);
     }
 }
 
@@ -278,7 +280,7 @@ fn bytes<'n>(names: &'n [u8], symbol: &Symbol) -> &'n [u8] {
     from.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-/// Better ones have less; see the head of [`super`].
+/// The rank of an alias; the lowest is chosen. See the module documentation of [`super`].
 fn rank(kind: u8, name: &[u8]) -> u8 {
     let class = match kind {
         b'T' => 0,
@@ -299,12 +301,13 @@ fn rank(kind: u8, name: &[u8]) -> u8 {
                 || name.starts_with(b"__start_")
                 || name.starts_with(b"__stop_")
                 || name.starts_with(b"__end_"));
-    // A system call without arguments has one function for both tables; a reader expects the 64-bit one's name.
+    // A system call without arguments has one function for both tables. Users expect the 64-bit
+    // name.
     let narrow = name.starts_with(b"__ia32_sys_") || name.starts_with(b"__pfx___ia32_sys_");
     class + 8 * u8::from(marker) + 5 * u8::from(narrow)
 }
 
-/// Values of hexadecimal digits; 255 for what is none.
+/// Values of hexadecimal digits; 255 for other bytes.
 const HEX: [u8; 256] = {
     let mut table = [255; 256];
     let mut i = 0;
@@ -316,21 +319,22 @@ const HEX: [u8; 256] = {
     table
 };
 
-/// The address that sixteen small digits are.
-fn address(digits: &[u8; 16]) -> Option<u64> {
+/// Parses sixteen lower-case hexadecimal digits.
+fn parse_address(digits: &[u8; 16]) -> Option<u64> {
     let (words, _) = digits.as_chunks::<8>();
     let [high, low] = words else { return None };
-    Some(half(*high)? << 32 | half(*low)?)
+    Some(parse_eight_digits(*high)? << 32 | parse_eight_digits(*low)?)
 }
 
-/// The number that eight small digits are, all at once.
-fn half(digits: [u8; 8]) -> Option<u64> {
+/// Parses eight lower-case hexadecimal digits in parallel.
+fn parse_eight_digits(digits: [u8; 8]) -> Option<u64> {
     const ONES: u64 = u64::MAX / 255;
     let text = u64::from_be_bytes(digits);
-    // A letter has this bit, and is worth 9 more than its low half.
+    // Letters have bit 6 set. The value of a letter is its low four bits plus 9.
     let letters = text >> 6 & ONES;
     let values = (text & (ONES * 15)) + letters * 9;
-    // Spelled again it must read the same: what is 10 or more has a carry into the upper half when 6 is added.
+    // Validates the digits by formatting the values again. Adding 6 carries into bit 4 for values
+    // of 10 and more.
     let again =
         values + ONES * u64::from(b'0') + ((values + ONES * 6) >> 4 & ONES) * u64::from(b'a' - b'0' - 10);
     if again != text || values & (ONES * 0xf0) != 0 {
@@ -341,13 +345,14 @@ fn half(digits: [u8; 8]) -> Option<u64> {
     Some((fours | fours >> 16) & 0xffff_ffff)
 }
 
-/// Where the first word ends: at a blank, a tab or a newline. `None` where it goes on beyond the text.
+/// The end of the first word: a blank, a tab or a newline. `None` if the text ends before.
 fn word_end(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     let (words, tail) = text.as_chunks::<8>();
     for (i, bytes) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*bytes);
-        // The top bit of each byte below 0x21; above the lowest of them a borrow may set others.
+        // Sets the top bit of each byte below 0x21. A borrow may set further bits above the lowest
+        // one.
         let low = word.wrapping_sub(ONES * 0x21) & !word & (ONES << 7);
         if low != 0 {
             return Some(8 * i + low.trailing_zeros() as usize / 8);
@@ -362,24 +367,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_sixteen_small_digits() {
+    fn an_address_is_sixteen_lower_case_digits() {
         for n in [0, 1, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, u64::MAX, 0xffff_ffff_8100_0000] {
-            assert_eq!(address(format!("{n:016x}").as_bytes().first_chunk().unwrap()), Some(n));
+            assert_eq!(parse_address(format!("{n:016x}").as_bytes().first_chunk().unwrap()), Some(n));
         }
-        // Every other byte, at each place.
+        // Every byte, at each position.
         for at in 0..16 {
             for byte in 0..=255u8 {
                 let mut digits = *b"0000000000000000";
                 digits[at] = byte;
                 let value = HEX[usize::from(byte)];
                 let right = value < 16 && !byte.is_ascii_uppercase();
-                assert_eq!(address(&digits), right.then(|| u64::from(value) << (60 - 4 * at)), "{byte:#x}");
+                assert_eq!(
+                    parse_address(&digits),
+                    right.then(|| u64::from(value) << (60 - 4 * at)),
+                    "{byte:#x}"
+                );
             }
         }
     }
 
     #[test]
-    fn words_end_at_blanks() {
+    fn a_word_ends_at_the_first_blank_tab_or_newline() {
         assert_eq!(word_end(b"abc def"), Some(3));
         assert_eq!(word_end(b"a_long_name_of_32_bytes_and_more\t[m]\n"), Some(32));
         assert_eq!(word_end("straße_straße\n".as_bytes()), Some(15));
@@ -388,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn unusual_lines_are_read_too() {
+    fn lines_of_unusual_format_are_parsed() {
         let text = "ffffffff81000000 T one\n81 t two\t[m]\nFFFFFFFF81000010 t three [m]\n\
                     ffffffff81000020 t four\t[m] \nffffffff81000030 t\nffffffff81000040 t five";
         let table = Table::read(text.as_bytes()).unwrap();

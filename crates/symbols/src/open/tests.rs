@@ -1,4 +1,4 @@
-//! Roots that somebody has prepared.
+//! Hostile roots: links, FIFOs, devices and files that change during the test.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 
 const ANY: Rules = Rules { size: (1, 1 << 20) };
 
-/// A directory that is a root, with a file beside it that must never be reached.
-struct Prepared {
+/// A root directory, and a file outside of it that must never be reached.
+struct TestRoot {
     base: PathBuf,
     root: Root,
 }
 
-impl Prepared {
-    fn new(test: &str) -> Prepared {
+impl TestRoot {
+    fn new(test: &str) -> TestRoot {
         let base = std::env::temp_dir().join(format!("symbols-open-{test}-{}", std::process::id()));
         let inside = base.join("root");
         std::fs::create_dir_all(inside.join("dir")).unwrap();
         std::fs::write(base.join("outside"), "outside").unwrap();
         std::fs::write(inside.join("inside"), "inside").unwrap();
         let root = Root::from_fd(File::open(&inside).unwrap().into());
-        Prepared { base, root }
+        TestRoot { base, root }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.base.join("root").join(name)
     }
 
-    fn read(&self, path: &str) -> Result<String, Refusal> {
+    fn read(&self, path: &str) -> Result<String, OpenError> {
         let contents = self.root.find(path.as_bytes())?.open(&ANY)?;
         let mut text = vec![0; contents.size() as usize];
         contents.read(0, &mut text)?;
@@ -35,7 +35,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for TestRoot {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.base);
     }
@@ -49,7 +49,7 @@ fn fifo(path: &Path) {
 
 #[test]
 fn links_and_dots_stay_in_the_root() {
-    let p = Prepared::new("links");
+    let p = TestRoot::new("links");
     let outside = p.base.join("outside");
     symlink(&outside, p.path("absolute")).unwrap();
     symlink("../outside", p.path("relative")).unwrap();
@@ -60,9 +60,9 @@ fn links_and_dots_stay_in_the_root() {
     assert_eq!(p.read("/dir/../../../inside").unwrap(), "inside");
     assert_eq!(p.read("/dir/good").unwrap(), "inside");
     for escape in ["/absolute", "/relative", "../outside", "/../outside", "/magic", "/loop"] {
-        assert!(matches!(p.read(escape), Err(Refusal::Io(_))), "{escape}");
+        assert!(matches!(p.read(escape), Err(OpenError::Io(_))), "{escape}");
     }
-    assert!(matches!(p.root.find_no_link(b"/dir/good").unwrap().open(&ANY), Err(Refusal::NotRegular)));
+    assert!(matches!(p.root.find_no_link(b"/dir/good").unwrap().open(&ANY), Err(OpenError::NotRegular)));
     assert!(p.root.find(b"/in\0side").is_err());
 }
 
@@ -76,30 +76,31 @@ fn magic_links_of_our_own_root_are_not_followed() {
 
 #[test]
 fn only_regular_files_of_bounded_size_are_opened() {
-    let p = Prepared::new("kinds");
+    let p = TestRoot::new("kinds");
     fifo(&p.path("fifo"));
     let _socket = std::os::unix::net::UnixListener::bind(p.path("socket")).unwrap();
     File::create(p.path("empty")).unwrap();
     File::create(p.path("sparse")).unwrap().set_len(40 << 30).unwrap();
     for name in ["fifo", "socket", "dir"] {
-        assert!(matches!(p.read(name), Err(Refusal::NotRegular)), "{name}");
+        assert!(matches!(p.read(name), Err(OpenError::NotRegular)), "{name}");
     }
-    assert!(matches!(p.read("empty"), Err(Refusal::Size(0))));
-    assert!(matches!(p.read("sparse"), Err(Refusal::Size(size)) if size == 40 << 30));
-    // Devices, and files of the kernel that call themselves regular. Nothing is opened, so no right is missing.
+    assert!(matches!(p.read("empty"), Err(OpenError::Size(0))));
+    assert!(matches!(p.read("sparse"), Err(OpenError::Size(size)) if size == 40 << 30));
+    // Devices, and files of pseudo file systems. They are rejected before they are opened, so this
+    // needs no privilege.
     let root = ProcessDir::open(std::process::id()).unwrap().root().unwrap();
     let refusal = |path: &str, rules| root.find(path.as_bytes()).unwrap().open(rules).unwrap_err();
-    assert!(matches!(refusal("/dev/null", &ANY), Refusal::NotRegular));
-    assert!(matches!(refusal("/proc/version", &Rules { size: (0, 10) }), Refusal::MadeUp));
+    assert!(matches!(refusal("/dev/null", &ANY), OpenError::NotRegular));
+    assert!(matches!(refusal("/proc/version", &Rules { size: (0, 10) }), OpenError::Pseudo));
     if root.find(b"/sys/kernel/mm/transparent_hugepage/enabled").is_ok() {
         let refusal = refusal("/sys/kernel/mm/transparent_hugepage/enabled", &ANY);
-        assert!(matches!(refusal, Refusal::MadeUp), "{refusal}");
+        assert!(matches!(refusal, OpenError::Pseudo), "{refusal}");
     }
 }
 
 #[test]
-fn a_path_that_is_exchanged_after_the_look_changes_nothing() {
-    let p = Prepared::new("swap");
+fn the_checked_file_is_opened_when_its_path_is_exchanged_afterwards() {
+    let p = TestRoot::new("swap");
     let handle = p.root.find(b"/inside").unwrap();
     std::fs::remove_file(p.path("inside")).unwrap();
     fifo(&p.path("inside"));
@@ -110,8 +111,8 @@ fn a_path_that_is_exchanged_after_the_look_changes_nothing() {
 }
 
 #[test]
-fn paths_that_are_exchanged_all_the_time_never_hang_and_never_lie() {
-    let p = Prepared::new("race");
+fn only_the_regular_file_is_read_when_its_path_is_exchanged_concurrently() {
+    let p = TestRoot::new("race");
     let (path, aside) = (p.path("inside"), p.path("aside"));
     fifo(&aside);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -128,7 +129,7 @@ fn paths_that_are_exchanged_all_the_time_never_hang_and_never_lie() {
         for _ in 0..2000 {
             match p.read("/inside") {
                 Ok(text) => assert_eq!(text, "inside"),
-                Err(e) => assert!(matches!(e, Refusal::NotRegular), "{e}"),
+                Err(e) => assert!(matches!(e, OpenError::NotRegular), "{e}"),
             }
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -136,8 +137,8 @@ fn paths_that_are_exchanged_all_the_time_never_hang_and_never_lie() {
 }
 
 #[test]
-fn a_file_that_shrinks_is_an_error() {
-    let p = Prepared::new("shrinks");
+fn reads_beyond_the_end_fail_when_a_file_shrinks() {
+    let p = TestRoot::new("shrinks");
     let contents = p.root.find(b"/inside").unwrap().open(&ANY).unwrap();
     File::options().write(true).open(p.path("inside")).unwrap().set_len(2).unwrap();
     assert!(contents.read(0, &mut [0; 6]).is_err());
@@ -148,20 +149,20 @@ fn a_file_that_shrinks_is_an_error() {
 }
 
 #[test]
-fn a_lease_is_not_waited_for() {
+fn opening_a_file_with_a_lease_does_not_block() {
     use std::os::fd::AsRawFd;
-    let p = Prepared::new("lease");
+    let p = TestRoot::new("lease");
     let owner = File::options().read(true).write(true).open(p.path("inside")).unwrap();
-    // SAFETY: a plain system call. The signal of a lease that is broken is SIGIO, which would end the test.
+    // SAFETY: a plain system call. SIGIO, the signal of a lease break, would end the test.
     let leased = unsafe {
         libc::signal(libc::SIGIO, libc::SIG_IGN);
         libc::fcntl(owner.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
     };
     if leased < 0 {
-        println!("skipped: a_lease_is_not_waited_for: {}", io::Error::last_os_error());
+        println!("skipped: opening_a_file_with_a_lease_does_not_block: {}", io::Error::last_os_error());
         return;
     }
     let begun = std::time::Instant::now();
-    assert!(matches!(p.read("/inside"), Err(Refusal::Io(_))));
+    assert!(matches!(p.read("/inside"), Err(OpenError::Io(_))));
     assert!(begun.elapsed() < std::time::Duration::from_secs(20));
 }

@@ -1,4 +1,4 @@
-//! Our own process and children, through a real reader.
+//! Symbolization of the test's own process and of children, with a real reader.
 
 use super::*;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn landmark() -> u64 {
 }
 
 #[test]
-fn our_own_functions_are_found() {
+fn functions_of_the_own_process_are_found() {
     let pid = std::process::id();
     let mut p = Processes::new();
     let name = p.name(pid, 0, landmark());
@@ -59,7 +59,7 @@ fn the_vdso_has_symbols() {
     assert_eq!(name.module.as_deref(), Some("[vdso]"));
 }
 
-/// The map of a process, as anybody may read it.
+/// The address map of a process.
 fn map_of(pid: u32) -> Map {
     maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default())
 }
@@ -73,7 +73,7 @@ fn is_libc(file: &MappedFile) -> bool {
     String::from_utf8_lossy(&file.path).contains("libc.so")
 }
 
-/// Where a process has an offset of a file mapped.
+/// The address at which a process has mapped an offset of a file.
 fn at_offset(pid: u32, offset: u64, wanted: impl Fn(&MappedFile) -> bool) -> Option<u64> {
     let map = map_of(pid);
     let numbers = numbers_of(&map, wanted);
@@ -89,7 +89,7 @@ fn sleeper() -> Option<std::process::Child> {
     for _ in 0..60_000 {
         let map = map_of(child.id());
         let numbers = numbers_of(&map, is_libc);
-        // Once it has gone through its dynamic linker all mappings of libc are there.
+        // Four mappings: the dynamic linker has mapped all of libc.
         if map.mappings.iter().filter(|m| numbers.contains(&m.backing)).count() >= 4 {
             return Some(child);
         }
@@ -98,12 +98,12 @@ fn sleeper() -> Option<std::process::Child> {
     None
 }
 
-/// Where an address of ours is in its file.
+/// The file offset of an address of this process.
 fn offset_of(addr: u64) -> Option<u64> {
     maps::find(&map_of(std::process::id()).mappings, addr).map(|m| m.file_offset(addr))
 }
 
-/// File offset of a function of our own libc, which is the same file.
+/// File offset of a function of this process's libc, which the child maps from the same file.
 fn getpid_offset() -> Option<u64> {
     unsafe extern "C" {
         fn getpid() -> i32;
@@ -129,10 +129,10 @@ fn an_exited_process_is_symbolized_if_it_was_seen() {
     assert!(name.module.as_deref().is_some_and(|m| m.starts_with("libc.so")), "{name}");
     assert!(name.symbol.as_deref().is_some_and(|s| s.contains("getpid")), "{name}");
     assert_eq!(name.offset, 2);
-    // One that was never seen cannot be.
+    // A process that was first seen after its exit has no names.
     let mut late = Processes::new();
     assert_eq!(late.name(pid, 0, addr), Name::unknown(addr));
-    // A generation takes what was noted before it was known.
+    // A new generation copies the map of generation 0.
     assert_eq!(p.name(pid, 7, addr + 2), name);
 }
 
@@ -198,7 +198,7 @@ fn a_reader_that_blocks_is_abandoned_and_replaced() {
     p.note(pid, 0);
     let reader = p.reader.pid().unwrap();
     p.set_limits(Duration::from_millis(100), 64 << 20);
-    // SAFETY: a process of ours that was not waited for.
+    // SAFETY: a child that was not waited for.
     unsafe { libc::kill(reader as i32, libc::SIGSTOP) };
     let name = p.name(pid, 0, addr);
     assert_eq!(name.to_string(), format!("{}`{addr:#x}", copy.name));
@@ -209,7 +209,7 @@ fn a_reader_that_blocks_is_abandoned_and_replaced() {
         messages[0]
             .ends_with("takes longer than 100 ms (option symtimeout): its addresses are shown as numbers")
     );
-    // That file is left alone; all others have names again, by another reader.
+    // That file is not queried again. A new reader resolves all others.
     p.set_limits(long, 64 << 20);
     assert_eq!(p.name(pid, 0, addr + 1).symbol, None);
     assert_eq!(p.reader.pid(), None);
@@ -227,7 +227,7 @@ fn readers_are_replaced_a_bounded_number_of_times() {
         p.begin_batch();
         p.name(me, n, landmark());
         if let Some(reader) = p.reader.pid() {
-            // SAFETY: a process of ours that was not waited for.
+            // SAFETY: a child that was not waited for.
             unsafe { libc::kill(reader as i32, libc::SIGKILL) };
         }
     }
@@ -236,7 +236,7 @@ fn readers_are_replaced_a_bounded_number_of_times() {
     assert!(messages[0].contains("perhaps for want of memory (option symmem, 64m)"), "{messages:?}");
     assert!(messages[1].starts_with("reading symbols has cost 480 s: for now"), "{messages:?}");
     p.begin_batch();
-    // What is known stays.
+    // Symbols that were resolved stay.
     assert_eq!(p.name(me, 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
     assert_eq!(p.name(me, 0, landmark() + 1).symbol, None);
 }
@@ -249,7 +249,7 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     let libc_function = sysconf_address();
     p.note(me, 0);
     let stop = |p: &Processes| {
-        // SAFETY: a process of ours that was not waited for.
+        // SAFETY: a child that was not waited for.
         unsafe { libc::kill(p.reader.pid().unwrap() as i32, libc::SIGSTOP) };
     };
     stop(&p);
@@ -259,12 +259,13 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     let messages = p.take_messages();
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert!(messages[0].ends_with("was interrupted: its addresses are shown as numbers"), "{messages:?}");
-    // Until it is heard nothing more is asked, and nothing is lost by that.
+    // While the interrupt lasts, no request is sent, and no object counts as failed.
     for _ in 0..10 {
         assert_eq!(p.name(me, 0, libc_function).symbol, None);
     }
     assert_eq!(p.take_messages(), [""; 0]);
-    // The interrupt was heard: other files have their names, and one that is stuck is not waited for as long as before.
+    // The interrupt was handled: other files are resolved, and a reader that is stuck has a shorter
+    // deadline.
     p.set_interrupted(None);
     assert!(p.name(me, 0, libc_function).symbol.is_some());
     stop(&p);
@@ -294,23 +295,23 @@ fn sleeps_on_request() {
 }
 
 #[test]
-fn jit_code_has_the_names_of_the_perf_map() {
+fn jit_code_is_named_by_the_perf_map_of_its_process() {
     let pid = std::process::id();
     let path = format!("/tmp/perf-{pid}.map");
     let mut p = Processes::new();
     p.note(pid, 0);
-    // A mapping that is not there is put into the map, as if a runtime had made it.
+    // Inserts an anonymous mapping, as if a JIT compiler had created it.
     let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous };
     p.processes.get_mut(&(pid, 0)).unwrap().mappings.insert(0, fake);
     p.mappings += 1;
     assert_eq!(p.name(pid, 0, 0x1004).to_string(), "0x1004");
     if std::fs::write(&path, "1000 20 made.up\n").is_err() {
-        println!("skipped: jit_code_has_the_names_of_the_perf_map: cannot write {path}");
+        println!("skipped: jit_code_is_named_by_the_perf_map_of_its_process: cannot write {path}");
         return;
     }
     p.begin_batch();
     assert_eq!(p.name(pid, 0, 0x1004).to_string(), format!("perf-{pid}.map`made.up+0x4"));
-    // What is there twice is looked at once a batch, and the map that is held is read when its path leads elsewhere.
+    // The held map is still read when its path names another file.
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
     p.begin_batch();

@@ -1,34 +1,35 @@
-//! Separate files with the symbols of a stripped one.
+//! Separate debug files with the symbols of stripped files.
 //!
-//! They are looked for where debuggers do, all in the root of the process that mapped the file:
+//! The search paths are those of debuggers, resolved in the root of the process that mapped the
+//! file:
 //!
 //! ```text
 //!  /usr/lib/debug/.build-id/ab/cdef….debug    by build id
 //!  DIR/NAME   DIR/.debug/NAME   /usr/lib/debug/DIR/NAME    by the name in .gnu_debuglink, DIR being the file's
 //! ```
 //!
-//! Of the name only its last component is used: whoever made the file chose it. A file that is found is the right one only if
-//! its build id says so or, where one of the two has none, its checksum.
+//! Only the last component of the name is used, because the file's author controls it. A candidate
+//! is accepted only if its build id matches, or, if one of the files has no build id, its checksum.
 
 use std::rc::Rc;
 
 use super::elf::Elf;
 use crate::open::{Root, Rules};
 
-/// Debug files may be so large. Of one that is known by its build id a few sections are read.
+/// Size limits of debug files. Only a few sections are read from a file with a build id.
 pub(crate) const RULES: Rules = Rules { size: (64, 4 << 30) };
 
-/// A checksum is made of files of up to so many bytes.
+/// Maximum size of a file whose checksum is computed.
 const MAX_SUMMED: u64 = 512 << 20;
 
-/// Where debug files of the whole system are.
+/// The directory of the system's debug files.
 const SYSTEM: &[u8] = b"/usr/lib/debug";
 
-/// The debug file of `elf`, which has (or had) this path and this inode.
+/// Finds the debug file of `elf`. The path and inode are those of the mapping.
 pub(crate) fn find(root: &Root, path: &[u8], inode: u64, elf: &Elf) -> Option<Elf> {
     let id = elf.build_id();
     let link = elf.debug_link();
-    let places = places(path, id.as_deref(), link.as_ref().map(|(name, _)| &name[..]));
+    let places = search_paths(path, id.as_deref(), link.as_ref().map(|(name, _)| &name[..]));
     places.iter().find_map(|place| {
         let handle = root.find(place).ok()?;
         if handle.stat().ok()?.inode == inode {
@@ -46,7 +47,7 @@ pub(crate) fn find(root: &Root, path: &[u8], inode: u64, elf: &Elf) -> Option<El
     })
 }
 
-fn places(path: &[u8], id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<Vec<u8>> {
+fn search_paths(path: &[u8], id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<Vec<u8>> {
     let mut places = Vec::new();
     if let Some((first, rest)) = id.and_then(<[u8]>::split_first) {
         let rest: String = rest.iter().map(|b| format!("{b:02x}")).collect();
@@ -69,32 +70,32 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::PathBuf;
 
-    use testing::elf::{Elf as Made, GLOBAL_FUNCTION, TEXT};
+    use testing::elf::{Elf as TestElf, GLOBAL_FUNCTION, TEXT};
 
     use super::*;
 
     /// A root with a stripped program, `/opt/bin/x`.
-    struct Prepared {
+    struct TestRoot {
         base: PathBuf,
         root: Root,
     }
 
-    impl Prepared {
-        fn new(test: &str) -> Prepared {
+    impl TestRoot {
+        fn new(test: &str) -> TestRoot {
             let base = std::env::temp_dir().join(format!("symbols-debug-{test}-{}", std::process::id()));
             for dir in ["opt/bin/.debug", "usr/lib/debug/opt/bin", "usr/lib/debug/.build-id/ab"] {
                 std::fs::create_dir_all(base.join("root").join(dir)).unwrap();
             }
             let root = Root::from_fd(File::open(base.join("root")).unwrap().into());
-            Prepared { base, root }
+            TestRoot { base, root }
         }
 
         fn path(&self, name: &str) -> PathBuf {
             self.base.join("root").join(name)
         }
 
-        /// The name of the program's code, by its debug file.
-        fn name(&self, program: &Made) -> Option<String> {
+        /// The name of the program's code in its debug file.
+        fn name(&self, program: &TestElf) -> Option<String> {
             let path = self.path("opt/bin/x");
             std::fs::write(&path, program.bytes()).unwrap();
             let elf = Elf::open(Rc::new(program.bytes())).unwrap();
@@ -104,48 +105,48 @@ mod tests {
         }
     }
 
-    impl Drop for Prepared {
+    impl Drop for TestRoot {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.base);
         }
     }
 
-    /// A debug file, and a program that it belongs to by its checksum.
-    fn pair(name: &str, link: &str) -> (Vec<u8>, Made) {
+    /// A debug file, and a program whose debug link has its checksum.
+    fn pair(name: &str, link: &str) -> (Vec<u8>, TestElf) {
         let symbols = vec![(name.to_string(), 0, 16, GLOBAL_FUNCTION)];
-        let debug = Made { code: vec![0x90; 16], symbols, ..Made::default() }.bytes();
+        let debug = TestElf { code: vec![0x90; 16], symbols, ..TestElf::default() }.bytes();
         let debug_link = Some((link.into(), crc32fast::hash(&debug)));
-        (debug, Made { code: vec![0x90; 16], debug_link, ..Made::default() })
+        (debug, TestElf { code: vec![0x90; 16], debug_link, ..TestElf::default() })
     }
 
     #[test]
-    fn a_debug_file_is_found_in_each_place_and_only_if_it_is_the_right_one() {
-        let p = Prepared::new("places");
+    fn a_debug_file_is_used_from_each_directory_if_its_checksum_or_build_id_matches() {
+        let p = TestRoot::new("places");
         for place in ["opt/bin/x.debug", "opt/bin/.debug/x.debug", "usr/lib/debug/opt/bin/x.debug"] {
             let (debug, program) = pair(place, "x.debug");
             assert_eq!(p.name(&program), None);
             std::fs::write(p.path(place), &debug).unwrap();
             assert_eq!(p.name(&program).as_deref(), Some(place));
-            // Of another build.
+            // A program of another build.
             let (_, other) = pair("other", "x.debug");
             assert_eq!(p.name(&other), None);
             std::fs::remove_file(p.path(place)).unwrap();
         }
         let id = Some(vec![0xab, 1, 2]);
         let (_, program) = pair("", "none");
-        let program = Made { build_id: id.clone(), ..program };
+        let program = TestElf { build_id: id.clone(), ..program };
         let symbols = vec![("by_id".to_string(), 0, 16, GLOBAL_FUNCTION)];
-        let debug = Made { code: vec![0x90; 16], symbols, build_id: id, debug_link: None };
+        let debug = TestElf { code: vec![0x90; 16], symbols, build_id: id, debug_link: None };
         let place = p.path("usr/lib/debug/.build-id/ab/0102.debug");
         std::fs::write(&place, debug.bytes()).unwrap();
         assert_eq!(p.name(&program).as_deref(), Some("by_id"));
-        std::fs::write(&place, Made { build_id: Some(vec![0xab, 1, 3]), ..debug }.bytes()).unwrap();
+        std::fs::write(&place, TestElf { build_id: Some(vec![0xab, 1, 3]), ..debug }.bytes()).unwrap();
         assert_eq!(p.name(&program), None);
     }
 
     #[test]
     fn a_candidate_that_is_not_a_regular_file_is_skipped_without_waiting() {
-        let p = Prepared::new("hostile");
+        let p = TestRoot::new("hostile");
         let (debug, program) = pair("right", "x.debug");
         std::fs::write(p.path("usr/lib/debug/opt/bin/x.debug"), &debug).unwrap();
         std::fs::write(p.base.join("outside"), &debug).unwrap();
@@ -162,7 +163,7 @@ mod tests {
             assert_eq!(p.name(&program).as_deref(), Some("right"));
             std::fs::remove_file(&place).unwrap();
         }
-        // Nothing outside of the root is believed, though it would be the right one.
+        // A matching file outside of the root is not used.
         std::fs::remove_file(p.path("usr/lib/debug/opt/bin/x.debug")).unwrap();
         let outside = p.base.join("outside").into_os_string().into_string().unwrap();
         for link in [&outside[..], "../../../outside", "../outside"] {
@@ -174,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_classic_ones_and_names_are_their_last_component() {
+    fn search_paths_use_the_build_id_and_the_last_component_of_the_link() {
         let text = |id: Option<&[u8]>, link: Option<&str>| {
-            let places = places(b"/opt/bin/x", id, link.map(str::as_bytes));
+            let places = search_paths(b"/opt/bin/x", id, link.map(str::as_bytes));
             places.into_iter().map(|p| String::from_utf8(p).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(text(Some(&[0xab, 0xcd, 0x0e]), None), ["/usr/lib/debug/.build-id/ab/cd0e.debug"]);

@@ -1,5 +1,5 @@
-//! Demangles names of Rust and C++. A mangled name of a few bytes can expand to gigabytes,
-//! so the result is bounded; a name that would be longer stays as the linker has it.
+//! Demangles names of Rust and C++. A mangled name of a few bytes can expand to gigabytes. The
+//! result is therefore bounded, and a name whose expansion would be longer stays mangled.
 
 use std::fmt::{self, Write};
 
@@ -19,11 +19,11 @@ impl Write for Bounded {
     }
 }
 
-/// The name in the source; the name itself where it is that already.
+/// The demangled name. A name that is not mangled is returned unchanged.
 pub(crate) fn demangled(name: String) -> String {
     let mut out = Bounded::default();
     if let Ok(symbol) = rustc_demangle::try_demangle(&name) {
-        // Without the hash at its end.
+        // The alternate form omits the hash at the end.
         if write!(out, "{symbol:#}").is_ok() {
             return out.0;
         }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_name_that_expands_without_bound_stays_mangled() {
-        // Each substitution doubles what it stands for.
+        // Each substitution doubles the length of the expansion.
         let mut name = String::from("_Z1fI1aE");
         for _ in 0..12 {
             name = format!("_Z1fI1bIS0_S0_S0_S0_EES_IS_S_S_S_E{}", &name[2..]);

@@ -1,13 +1,13 @@
-//! Symbol tables of ELF files, read by position and within bounds.
+//! Symbol tables of ELF files, read with positioned and bounded reads.
 //!
-//! Only headers and symbol entries are read, in pieces; names stay in the file and are read when they are wanted, one at a
-//! time. A table is 16 bytes a symbol, sorted by address. What a header says is believed as far as the file reaches, and no
-//! further than [`Limits`].
+//! Only headers and symbol entries are read, in chunks. Names stay in the file and are read one at
+//! a time, when a lookup needs them. A table takes 16 bytes per symbol and is sorted by address.
+//! Offsets and sizes in headers are checked against the size of the file and the limits below.
 //!
-//! **Which symbol.** Several often hold an address. One that has a size goes before one that has none (a label in the middle
-//! of a function is not the function), then the one that begins last. Among those that begin together the original's order
-//! decides: a function before data, global before local, fewest underscores in front, the shortest function, then the
-//! alphabet.
+//! **Selection.** Several symbols often contain an address. A symbol with a size is preferred to
+//! one without (a label inside a function is not the function), then the symbol with the highest
+//! start. Among symbols with the same start the order is that of illumos: functions before data,
+//! global before local, fewest leading underscores, smallest size, then alphabetical.
 
 use std::io;
 use std::rc::Rc;
@@ -17,15 +17,15 @@ use diagnostics::control;
 use crate::open::Contents;
 use crate::wire::MAX_NAME;
 
-/// Something that is read by position.
-pub(crate) trait Bytes {
-    /// How much there is.
+/// A source of positioned reads: a file or a buffer.
+pub(crate) trait ByteSource {
+    /// The size in bytes.
     fn size(&self) -> u64;
-    /// Fills a buffer from a position; what is not there is an error.
+    /// Fills a buffer from a position. A range beyond the end is an error.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
 }
 
-impl Bytes for Contents {
+impl ByteSource for Contents {
     fn size(&self) -> u64 {
         Contents::size(self)
     }
@@ -34,7 +34,7 @@ impl Bytes for Contents {
     }
 }
 
-impl Bytes for Vec<u8> {
+impl ByteSource for Vec<u8> {
     fn size(&self) -> u64 {
         self.len() as u64
     }
@@ -46,14 +46,14 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// Why a file has no symbols for us.
+/// Why the symbols of a file cannot be read.
 #[derive(Debug)]
 pub(crate) enum ElfError {
-    /// The system says so, or a header points outside of the file.
+    /// A system call failed, or a header points outside of the file.
     Io(io::Error),
-    /// It is no ELF file of this machine's byte order, or makes no sense.
+    /// Not a valid ELF file of this machine's byte order.
     Format,
-    /// Its symbols take more memory than there may be: so many bytes.
+    /// The symbols need this many bytes of memory, which exceeds the limit.
     Large(u64),
 }
 
@@ -73,15 +73,16 @@ impl std::fmt::Display for ElfError {
     }
 }
 
-/// Sections that are looked at. An object file may have more, an executable has some 40.
+/// Maximum number of sections. An executable has some 40; an object file may have more than this
+/// limit.
 const MAX_SECTIONS: u64 = 1 << 16;
-/// Bytes of the names of sections.
+/// Maximum size of the section names, in bytes.
 const MAX_SECTION_NAMES: u64 = 1 << 20;
-/// Bytes of a section of notes, and of a debug link.
+/// Maximum size of a note section and of a debug link section, in bytes.
 const MAX_NOTES: u64 = 64 << 10;
-/// Symbols read at once.
+/// Symbols per read.
 const CHUNK: usize = 1 << 15;
-/// Symbols that are looked at before an address for one that holds it.
+/// The number of symbols before an address that are searched for one that contains it.
 const NEAR: usize = 64;
 
 const SHT_SYMTAB: u32 = 2;
@@ -108,14 +109,14 @@ struct Section {
 
 /// The headers of an ELF file.
 pub(crate) struct Elf {
-    bytes: Rc<dyn Bytes>,
-    wide: bool,
+    bytes: Rc<dyn ByteSource>,
+    is_64: bool,
     loads: Vec<Load>,
     sections: Vec<Section>,
     names: Vec<u8>,
 }
 
-/// Fields of a header, in the byte order of this machine.
+/// The bytes of a header, whose fields have the byte order of this machine.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -128,13 +129,13 @@ impl Fields<'_> {
     fn u64(&self, at: usize) -> u64 {
         self.0.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
     }
-    /// A word of the file's class, at its place in either.
-    fn word(&self, wide: bool, at64: usize, at32: usize) -> u64 {
-        if wide { self.u64(at64) } else { self.u32(at32) }
+    /// A word of the file's class; its offsets in the 64-bit and the 32-bit header.
+    fn word(&self, is_64: bool, at64: usize, at32: usize) -> u64 {
+        if is_64 { self.u64(at64) } else { self.u32(at32) }
     }
 }
 
-fn read(bytes: &dyn Bytes, at: u64, length: u64, most: u64) -> Result<Vec<u8>, ElfError> {
+fn read(bytes: &dyn ByteSource, at: u64, length: u64, most: u64) -> Result<Vec<u8>, ElfError> {
     let end = at.checked_add(length).ok_or(ElfError::Format)?;
     if length > most || end > bytes.size() {
         return Err(ElfError::Format);
@@ -148,7 +149,7 @@ fn read(bytes: &dyn Bytes, at: u64, length: u64, most: u64) -> Result<Vec<u8>, E
 
 impl Elf {
     /// Reads the headers.
-    pub(crate) fn open(bytes: Rc<dyn Bytes>) -> Result<Elf, ElfError> {
+    pub(crate) fn open(bytes: Rc<dyn ByteSource>) -> Result<Elf, ElfError> {
         let mut head = [0; 64];
         let length = bytes.size().min(64) as usize;
         bytes.read(0, &mut head[..length])?;
@@ -156,23 +157,23 @@ impl Elf {
         if head[..4] != *b"\x7fELF" || !matches!(head[4], 1 | 2) || head[5] != order {
             return Err(ElfError::Format);
         }
-        let wide = head[4] == 2;
+        let is_64 = head[4] == 2;
         let h = Fields(&head);
-        let (phoff, shoff) = (h.word(wide, 32, 28), h.word(wide, 40, 32));
-        let at = |wide_at, at| if wide { h.u16(wide_at) } else { h.u16(at) };
+        let (phoff, shoff) = (h.word(is_64, 32, 28), h.word(is_64, 40, 32));
+        let at = |at_64, at| if is_64 { h.u16(at_64) } else { h.u16(at) };
         let (phsize, phnum) = (at(54, 42), at(56, 44));
         let (shsize, mut shnum, mut names) = (at(58, 46), at(60, 48), at(62, 50));
-        let mut elf = Elf { bytes, wide, loads: Vec::new(), sections: Vec::new(), names: Vec::new() };
-        if phnum > 0 && phsize == if wide { 56 } else { 32 } {
+        let mut elf = Elf { bytes, is_64, loads: Vec::new(), sections: Vec::new(), names: Vec::new() };
+        if phnum > 0 && phsize == if is_64 { 56 } else { 32 } {
             let table = read(&*elf.bytes, phoff, phnum * phsize, u64::MAX)?;
-            elf.loads = table.chunks_exact(phsize as usize).filter_map(|c| load(wide, c)).collect();
+            elf.loads = table.chunks_exact(phsize as usize).filter_map(|c| load(is_64, c)).collect();
         }
-        if shoff == 0 || shsize != if wide { 64 } else { 40 } {
+        if shoff == 0 || shsize != if is_64 { 64 } else { 40 } {
             return Ok(elf);
         }
         if shnum == 0 || names == 0xffff {
-            // More than fit: the first section says how many.
-            let first = section(wide, &read(&*elf.bytes, shoff, shsize, u64::MAX)?);
+            // The counts do not fit into the header. The first section holds them.
+            let first = section(is_64, &read(&*elf.bytes, shoff, shsize, u64::MAX)?);
             shnum = if shnum == 0 { first.size } else { shnum };
             names = if names == 0xffff { first.link.into() } else { names };
         }
@@ -180,14 +181,14 @@ impl Elf {
             return Err(ElfError::Format);
         }
         let table = read(&*elf.bytes, shoff, shnum * shsize, u64::MAX)?;
-        elf.sections = table.chunks_exact(shsize as usize).map(|c| section(wide, c)).collect();
+        elf.sections = table.chunks_exact(shsize as usize).map(|c| section(is_64, c)).collect();
         if let Some(s) = elf.sections.get(names as usize).filter(|s| s.kind != SHT_NOBITS) {
             elf.names = read(&*elf.bytes, s.offset, s.size, MAX_SECTION_NAMES).unwrap_or_default();
         }
         Ok(elf)
     }
 
-    /// The address, as the file counts, of what is at an offset of it.
+    /// The virtual address of a file offset.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         let inside = |l: &&Load| offset.checked_sub(l.offset).is_some_and(|into| into < l.size);
         self.loads.iter().find(inside).map(|l| l.addr.wrapping_add(offset - l.offset))
@@ -201,7 +202,7 @@ impl Elf {
         self.sections.iter().filter(|s| s.kind != SHT_NOBITS).find(named)
     }
 
-    /// What tells this build from every other.
+    /// The GNU build id.
     pub(crate) fn build_id(&self) -> Option<Vec<u8>> {
         self.sections.iter().filter(|s| s.kind == SHT_NOTE && s.size <= MAX_NOTES).find_map(|s| {
             let notes = read(&*self.bytes, s.offset, s.size, MAX_NOTES).ok()?;
@@ -209,7 +210,7 @@ impl Elf {
         })
     }
 
-    /// The name of a separate file with debug information, and its checksum.
+    /// The contents of `.gnu_debuglink`: the name of the debug file, and its checksum.
     pub(crate) fn debug_link(&self) -> Option<(Vec<u8>, u32)> {
         let section = self.section_named(b".gnu_debuglink")?;
         let link = read(&*self.bytes, section.offset, section.size, MAX_NOTES).ok()?;
@@ -218,7 +219,7 @@ impl Elf {
         Some((link.get(..length)?.to_vec(), u32::from_ne_bytes(sum.try_into().ok()?)))
     }
 
-    /// The checksum that a debug link would have for this file.
+    /// The checksum of this file in a debug link.
     pub(crate) fn checksum(&self) -> io::Result<u32> {
         let mut sum = crc32fast::Hasher::new();
         let mut buffer = vec![0; 1 << 20];
@@ -232,27 +233,27 @@ impl Elf {
         Ok(sum.finalize())
     }
 
-    /// How large the file is.
+    /// The size of the file.
     pub(crate) fn size(&self) -> u64 {
         self.bytes.size()
     }
 
-    /// Bytes of memory that reading the [`Elf::table`] takes.
+    /// The memory that [`Elf::table`] needs, in bytes.
     pub(crate) fn table_size(&self) -> u64 {
         self.symbols().map_or(0, |s| s.size / self.entry() * size_of::<Symbol>() as u64)
     }
 
     fn entry(&self) -> u64 {
-        if self.wide { 24 } else { 16 }
+        if self.is_64 { 24 } else { 16 }
     }
 
-    /// The full symbol table, else the one for the dynamic linker.
+    /// The section of the full symbol table, otherwise of the dynamic one.
     fn symbols(&self) -> Option<&Section> {
         let of = |kind| self.sections.iter().find(|s| s.kind == kind && s.size >= 2 * self.entry());
         of(SHT_SYMTAB).or_else(|| of(SHT_DYNSYM))
     }
 
-    /// Reads the symbols, if they take no more than `most` bytes of memory.
+    /// Reads the symbols, if they need at most `most` bytes of memory.
     pub(crate) fn table(&self, most: u64) -> Result<Table, ElfError> {
         let mut table = Table { bytes: self.bytes.clone(), names: (0, 0), symbols: Vec::new() };
         let Some(section) = self.symbols() else { return Ok(table) };
@@ -284,9 +285,10 @@ impl Elf {
 
     fn symbol(&self, entry: &[u8]) -> Option<Symbol> {
         let f = Fields(entry);
-        let (info, index) = if self.wide { (entry[4], f.u16(6)) } else { (entry[12], f.u16(14)) };
-        let (addr, size) = (f.word(self.wide, 8, 4), f.word(self.wide, 16, 8));
-        // STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC; not what is elsewhere (SHN_UNDEF) or no address (SHN_ABS).
+        let (info, index) = if self.is_64 { (entry[4], f.u16(6)) } else { (entry[12], f.u16(14)) };
+        let (addr, size) = (f.word(self.is_64, 8, 4), f.word(self.is_64, 16, 8));
+        // STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC; no undefined (SHN_UNDEF) or absolute
+        // (SHN_ABS) symbols.
         if !matches!(info & 15, 0 | 1 | 2 | 10) || matches!(index, 0 | 0xfff1) || addr == 0 {
             return None;
         }
@@ -300,25 +302,26 @@ impl Elf {
     }
 }
 
-fn load(wide: bool, header: &[u8]) -> Option<Load> {
+fn load(is_64: bool, header: &[u8]) -> Option<Load> {
     let h = Fields(header);
-    let load = Load { offset: h.word(wide, 8, 4), addr: h.word(wide, 16, 8), size: h.word(wide, 32, 16) };
+    let load = Load { offset: h.word(is_64, 8, 4), addr: h.word(is_64, 16, 8), size: h.word(is_64, 32, 16) };
     (h.u32(0) == 1).then_some(load)
 }
 
-fn section(wide: bool, header: &[u8]) -> Section {
+fn section(is_64: bool, header: &[u8]) -> Section {
     let h = Fields(header);
     Section {
         name: h.u32(0) as u32,
         kind: h.u32(4) as u32,
-        addr: h.word(wide, 16, 12),
-        offset: h.word(wide, 24, 16),
-        size: h.word(wide, 32, 20),
-        link: if wide { h.u32(40) } else { h.u32(24) } as u32,
+        addr: h.word(is_64, 16, 12),
+        offset: h.word(is_64, 24, 16),
+        size: h.word(is_64, 32, 20),
+        link: if is_64 { h.u32(40) } else { h.u32(24) } as u32,
     }
 }
 
-/// Notes: sizes of name and content, a type, both padded to four bytes. `NT_GNU_BUILD_ID` is 3.
+/// Finds `NT_GNU_BUILD_ID` (3). A note has the sizes of its name and content, its type, its name
+/// and its content, both padded to four bytes.
 fn build_id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
     loop {
         let (head, rest) = notes.split_at_checked(12)?;
@@ -333,7 +336,8 @@ fn build_id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A symbol in 16 bytes: its rank is in the upper bits of its size, which a function of half a gigabyte would need.
+/// A symbol in 16 bytes. The rank is stored in the upper three bits of the size; a symbol of 512 MB
+/// or more would need them.
 #[derive(Clone, Copy, Debug)]
 struct Symbol {
     addr: u64,
@@ -341,7 +345,7 @@ struct Symbol {
     name: u32,
 }
 
-/// Bits of [`Symbol`]'s size; all set: that much or more.
+/// Mask of the size of a [`Symbol`]. All bits set: that size or more.
 const SIZE: u32 = (1 << 29) - 1;
 
 impl Symbol {
@@ -351,7 +355,8 @@ impl Symbol {
     fn size(&self) -> u64 {
         (self.size_and_rank & SIZE).into()
     }
-    /// Least first: no size, no function, local.
+    /// Bits of the rank, most significant first: no size, not a function, local. The lowest rank is
+    /// preferred.
     fn rank(&self) -> u32 {
         self.size_and_rank >> 29
     }
@@ -365,21 +370,21 @@ impl Symbol {
 
 /// The symbols of a file, sorted by address.
 pub(crate) struct Table {
-    bytes: Rc<dyn Bytes>,
-    /// Offset and size of the names.
+    bytes: Rc<dyn ByteSource>,
+    /// Offset and size of the string table.
     names: (u64, u64),
     symbols: Vec<Symbol>,
 }
 
 impl Table {
-    /// Bytes of memory it takes.
+    /// The memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         (self.symbols.capacity() * size_of::<Symbol>()) as u64
     }
 
     fn sort(&mut self) {
         self.symbols.sort_unstable_by_key(|s| (s.addr, s.rank(), s.name));
-        // What has no size ends at the next symbol.
+        // A symbol without a size ends at the next symbol.
         let mut next = u64::MAX;
         for at in (0..self.symbols.len()).rev() {
             let addr = self.symbols[at].addr;
@@ -393,7 +398,7 @@ impl Table {
         self.symbols.shrink_to_fit();
     }
 
-    /// The symbol that holds an address: bytes from its start, and its name as the linker has it.
+    /// The symbol that contains an address: the offset in it, and its mangled name.
     pub(crate) fn find(&self, addr: u64) -> Option<(u64, String)> {
         let after = self.symbols.partition_point(|s| s.addr <= addr);
         let near = &self.symbols[after.saturating_sub(NEAR)..after];
@@ -408,7 +413,7 @@ impl Table {
         best.min().map(|(.., name)| (addr - start, name))
     }
 
-    /// A name, without the version that the linker has put behind it.
+    /// The name at an offset of the string table, without a symbol version.
     fn name(&self, at: u32) -> Option<String> {
         let (offset, size) = self.names;
         let left = size.checked_sub(at.into())?;
@@ -428,7 +433,7 @@ impl Table {
     }
 }
 
-/// A name within [`MAX_NAME`]: escapes are longer than what they stand for.
+/// Truncates a name to [`MAX_NAME`]. An escaped name may exceed it.
 pub(super) fn shortened(name: &str) -> String {
     let end = (0..=name.len().min(MAX_NAME)).rev().find(|end| name.is_char_boundary(*end));
     name[..end.unwrap_or(0)].into()

@@ -1,6 +1,6 @@
-//! The indexes that the reader holds: symbol tables of files, perf maps of processes. Together they take a bounded amount of
-//! memory; before one is made, those that were not asked for longest are dropped until there is space. A dropped index is made
-//! again when it is asked for.
+//! The reader's cache of indexes: symbol tables of files, and perf maps of processes. Their total
+//! memory is bounded. Before an index is built, the least recently used ones are dropped until
+//! there is space. A dropped index is rebuilt at its next use.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,24 +10,24 @@ use super::demangle::demangled;
 use super::elf::{Elf, Table};
 use super::perfmap::{self, PerfMap};
 use crate::open::{Handle, ProcessDir, Root};
-use crate::wire::{FileRef, Found};
+use crate::wire::{FileRef, Lookup};
 
-/// What an index is of.
+/// The object of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     /// A file, by the session's number.
     File(u64),
-    /// A process, by pid and start.
+    /// A process, by pid and start time.
     Process(u32, u64),
     Vdso,
 }
 
 enum Index {
     File(FileIndex),
-    Made(PerfMap),
+    PerfMap(PerfMap),
 }
 
-/// A file's symbols: its own, and those of its debug file once they were needed.
+/// The symbols of a file, and those of its debug file, which are read when a lookup needs them.
 struct FileIndex {
     elf: Elf,
     own: Table,
@@ -35,7 +35,7 @@ struct FileIndex {
 }
 
 enum Debug {
-    NotLooked,
+    NotSearched,
     None,
     Table(Table),
 }
@@ -43,7 +43,7 @@ enum Debug {
 impl Index {
     fn memory(&self) -> u64 {
         match self {
-            Index::Made(map) => map.memory(),
+            Index::PerfMap(map) => map.memory(),
             Index::File(file) => {
                 let debug = if let Debug::Table(table) = &file.debug { table.memory() } else { 0 };
                 file.own.memory() + debug
@@ -55,9 +55,9 @@ impl Index {
 /// All indexes.
 pub(super) struct Indexes {
     all: HashMap<Key, (Index, u64)>,
-    /// Counts questions: when an index was last asked.
+    /// Counts requests, for the time of last use.
     clock: u64,
-    /// Bytes of memory they may take.
+    /// The memory limit of all indexes, in bytes.
     most: u64,
 }
 
@@ -66,7 +66,7 @@ impl Indexes {
         Indexes { all: HashMap::new(), clock: 0, most }
     }
 
-    /// Drops indexes until there are so many bytes, if that can be.
+    /// Drops indexes until `bytes` fit into the limit or none is left.
     fn make_space(&mut self, bytes: u64) {
         let mut used: u64 = self.all.values().map(|(index, _)| index.memory()).sum();
         while used.saturating_add(bytes) > self.most {
@@ -81,7 +81,7 @@ impl Indexes {
         self.all.remove(&key).map(|(index, _)| index)
     }
 
-    fn keep(&mut self, key: Key, index: Index) {
+    fn insert(&mut self, key: Key, index: Index) {
         self.clock += 1;
         self.all.insert(key, (index, self.clock));
     }
@@ -99,23 +99,23 @@ impl Indexes {
         root: Option<Root>,
         raw: bool,
         offsets: &[u64],
-    ) -> Result<Vec<Found>, String> {
+    ) -> Result<Vec<Lookup>, String> {
         let key = Key::File(file.number);
         let mut index = match self.take(key) {
             Some(Index::File(index)) => index,
             _ => {
                 let elf = open(file, handle, root.as_ref())?;
-                FileIndex { own: self.table(&elf)?, elf, debug: Debug::NotLooked }
+                FileIndex { own: self.table(&elf)?, elf, debug: Debug::NotSearched }
             }
         };
         let addrs: Vec<Option<u64>> = offsets.iter().map(|o| index.elf.address(*o)).collect();
-        let mut found: Vec<Found> = addrs.iter().map(|a| index.own.find((*a)?)).collect();
-        let is_missing = |(addr, found): (&Option<u64>, &Found)| addr.is_some() && found.is_none();
-        if matches!(index.debug, Debug::NotLooked)
+        let mut found: Vec<Lookup> = addrs.iter().map(|a| index.own.find((*a)?)).collect();
+        let is_missing = |(addr, found): (&Option<u64>, &Lookup)| addr.is_some() && found.is_none();
+        if matches!(index.debug, Debug::NotSearched)
             && let Some(root) = &root
             && addrs.iter().zip(&found).any(is_missing)
         {
-            // A debug file that cannot be read is as good as none.
+            // An unreadable debug file counts as missing.
             let debug = debug::find(root, &file.path, file.inode, &index.elf);
             let table = debug.and_then(|elf| self.table(&elf).ok());
             index.debug = table.map_or(Debug::None, Debug::Table);
@@ -125,12 +125,12 @@ impl Indexes {
                 *found = found.take().or_else(|| table.find((*addr)?));
             }
         }
-        self.keep(key, Index::File(index));
+        self.insert(key, Index::File(index));
         Ok(shown(found, raw))
     }
 
     /// The symbols at offsets of the vdso.
-    pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Found>, String> {
+    pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Lookup>, String> {
         let index = match self.take(Key::Vdso) {
             Some(Index::File(index)) => index,
             _ => {
@@ -140,28 +140,30 @@ impl Indexes {
             }
         };
         let found = offsets.iter().map(|o| index.own.find(index.elf.address(*o)?)).collect();
-        self.keep(Key::Vdso, Index::File(index));
+        self.insert(Key::Vdso, Index::File(index));
         Ok(shown(found, raw))
     }
 
-    /// The names that a process has given to code at these addresses, and its map if it was found anew.
-    pub(super) fn made(
+    /// The symbols of JIT code at these addresses, and the process's perf map if it was located
+    /// again.
+    pub(super) fn jit_symbols(
         &mut self,
         pid: u32,
         start: u64,
         held: Option<Handle>,
         addrs: &[u64],
-    ) -> (Vec<Found>, Option<(u32, Handle)>) {
+    ) -> (Vec<Lookup>, Option<(u32, Handle)>) {
         let key = Key::Process(pid, start);
         let mut map = match self.take(key) {
-            Some(Index::Made(map)) => map,
+            Some(Index::PerfMap(map)) => map,
             _ => PerfMap::default(),
         };
         let all = |map: &PerfMap| addrs.iter().map(|a| map.find(*a)).collect::<Vec<_>>();
         let mut found = all(&map);
         let mut fresh = None;
         if found.iter().any(Option::is_none) {
-            // As long as the process lives, its path leads to the map; it may have been made anew.
+            // While the process runs, the map is located by path again, because it may have been
+            // replaced.
             let process = ProcessDir::open(pid).ok();
             let process = process.filter(|p| super::observe::identity(p).is_some_and(|i| i.start == start));
             fresh = process.and_then(|p| perfmap::locate(&p, start));
@@ -174,18 +176,18 @@ impl Indexes {
                 }
             }
         }
-        self.keep(key, Index::Made(map));
+        self.insert(key, Index::PerfMap(map));
         (found, fresh)
     }
 }
 
-/// Names as they are to be shown.
-fn shown(found: Vec<Found>, raw: bool) -> Vec<Found> {
+/// Demangles the names unless mangled ones are requested.
+fn shown(found: Vec<Lookup>, raw: bool) -> Vec<Lookup> {
     let shown = |(delta, name)| (delta, if raw { name } else { demangled(name) });
     found.into_iter().map(|f| f.map(shown)).collect()
 }
 
-/// The file itself: by its handle, else where its path leads now, if that is it.
+/// Opens a file by its handle, otherwise by its path if that still names the same inode.
 fn open(file: &FileRef, handle: Option<Handle>, root: Option<&Root>) -> Result<Elf, String> {
     let by_path = || {
         let handle = root?.find(&file.path).ok()?;
@@ -203,17 +205,18 @@ mod tests {
     #[test]
     fn the_least_recently_used_index_is_dropped_when_memory_is_short() {
         let mut indexes = Indexes::new(100);
-        let of = |bytes: usize| Index::Made(PerfMap::of_size(bytes));
+        let of = |bytes: usize| Index::PerfMap(PerfMap::of_size(bytes));
         for (n, bytes) in [(1, 40), (2, 40)] {
-            indexes.keep(Key::File(n), of(bytes));
+            indexes.insert(Key::File(n), of(bytes));
         }
         let first = indexes.take(Key::File(1)).unwrap();
-        indexes.keep(Key::File(1), first);
+        indexes.insert(Key::File(1), first);
         indexes.make_space(20);
         assert_eq!(indexes.all.len(), 2);
         indexes.make_space(30);
         assert_eq!(indexes.all.keys().collect::<Vec<_>>(), [&Key::File(1)]);
-        // More than there can ever be: all leave, and the reading is refused by its own limit.
+        // More than the limit: all indexes are dropped, and the reading itself is rejected by its
+        // own limit.
         indexes.make_space(1000);
         assert!(indexes.all.is_empty());
     }

@@ -1,4 +1,4 @@
-//! Observes a process: its identity, its mappings, and handles of the mapped files.
+//! Reads the state of a process: its identity, its mappings, and handles of the mapped files.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,17 @@ use crate::maps::{self, Backing, Map, MappedFile, Mapping};
 use crate::open::{Handle, ProcessDir, Root, RootKey};
 use crate::wire::Identity;
 
-/// Bytes of an address map that are read: 65,530 mappings with paths of 200 bytes.
+/// Maximum size of an address map, in bytes: 65,530 mappings with paths of 200 bytes.
 const MAX_MAP: u64 = 16 << 20;
 
-/// The maximum number of files and roots that are remembered as sent.
-const MAX_TOLD: usize = 1 << 16;
+/// Maximum number of files, and of roots, that are recorded as sent.
+const MAX_SENT: usize = 1 << 16;
 
-/// What runs under a pid.
+/// The identity of the program that a process runs.
 pub(super) fn identity(process: &ProcessDir) -> Option<Identity> {
     let stat = process.read("stat", 4096).ok()?;
-    // The name in parentheses can hold anything; fields 22 and 28 are the 20th and the 26th after it.
+    // The name in parentheses can contain any character. Fields 22 and 28 are the 20th and the 26th
+    // after it.
     let after = stat.iter().rposition(|b| *b == b')')? + 1;
     let text = std::str::from_utf8(stat.get(after..)?).ok()?;
     let mut fields = text.split_ascii_whitespace();
@@ -27,12 +28,12 @@ pub(super) fn identity(process: &ProcessDir) -> Option<Identity> {
     Some(Identity { start, stack, exe })
 }
 
-/// A process, looked at.
+/// The state of a process.
 pub(super) struct Process {
     pub(super) identity: Identity,
     pub(super) root: Option<(RootKey, Root)>,
     pub(super) map: Map,
-    /// The handle of each file of the map; `None` for files that were sent before or cannot be opened.
+    /// The handle of each mapped file; `None` for files that were sent before or cannot be opened.
     pub(super) files: Vec<Option<Handle>>,
     pub(super) perf_map: Option<(u32, Handle)>,
 }
@@ -45,29 +46,30 @@ pub(super) struct SentObjects {
 }
 
 impl SentObjects {
-    /// True the first time.
+    /// Records a root as sent. True the first time.
     pub(super) fn root(&mut self, key: RootKey) -> bool {
-        if self.roots.len() >= MAX_TOLD {
+        if self.roots.len() >= MAX_SENT {
             self.roots.clear();
         }
         self.roots.insert(key)
     }
 }
 
-/// Looks at a process; at one program of it, even if it executes another meanwhile.
+/// Reads the state of a process. Retries if the process executes another program meanwhile, so that
+/// the state belongs to one program.
 pub(super) fn process(pid: u32, sent: &mut SentObjects) -> Option<Process> {
     let dir = ProcessDir::open(pid).ok()?;
     for _ in 0..3 {
         let before = identity(&dir)?;
         let text = dir.read("maps", MAX_MAP).ok()?;
-        // A zombie, or one that is just going, has an empty map: no better than what is known.
+        // A zombie or an exiting process has an empty map. The session keeps its last map.
         if text.is_empty() {
             return None;
         }
         let root = dir.root().ok().and_then(|root| Some((root.key().ok()?, root)));
         let mut map = maps::parse(&text);
         let root_path = dir.root_path().unwrap_or_default();
-        map.files.iter_mut().for_each(|file| as_the_process_sees(&mut file.path, &root_path));
+        map.files.iter_mut().for_each(|file| strip_root(&mut file.path, &root_path));
         let files = open_all(&dir, root.as_ref().map(|(_, root)| root), &map, sent);
         if identity(&dir) == Some(before) {
             let makes_code = map.mappings.iter().any(|m| m.backing == Backing::Anonymous);
@@ -78,8 +80,8 @@ pub(super) fn process(pid: u32, sent: &mut SentObjects) -> Option<Process> {
     None
 }
 
-/// A path of the map, from the root of the process.
-fn as_the_process_sees(path: &mut Vec<u8>, root: &[u8]) {
+/// Converts a path of the address map into one relative to the process's root.
+fn strip_root(path: &mut Vec<u8>, root: &[u8]) {
     if root != b"/"
         && let Some(rest) = path.strip_prefix(root).filter(|rest| rest.starts_with(b"/"))
     {
@@ -101,7 +103,7 @@ fn open_all(dir: &ProcessDir, root: Option<&Root>, map: &Map, sent: &mut SentObj
             return None;
         }
         let handle = open(dir, root, file, mapping?)?;
-        if sent.files.len() >= MAX_TOLD {
+        if sent.files.len() >= MAX_SENT {
             sent.files.clear();
         }
         sent.files.insert(key);
@@ -110,8 +112,9 @@ fn open_all(dir: &ProcessDir, root: Option<&Root>, map: &Map, sent: &mut SentObj
     .collect()
 }
 
-/// The handle of a mapped file. `map_files` names exactly the mapped inode, also of a deleted file, to whoever has
-/// CAP_CHECKPOINT_RESTORE; else the path is tried. (Device numbers differ on btrfs and overlayfs, inodes do not.)
+/// The handle of a mapped file. With CAP_CHECKPOINT_RESTORE, `map_files` leads to the mapped inode,
+/// even of a deleted file. Otherwise the path is resolved and its inode compared. (Device numbers
+/// differ on btrfs and overlayfs, inodes do not.)
 fn open(dir: &ProcessDir, root: Option<&Root>, file: &MappedFile, mapping: &Mapping) -> Option<Handle> {
     let exact = || dir.follow(&format!("map_files/{:x}-{:x}", mapping.start, mapping.end)).ok();
     let by_path = || {
@@ -126,10 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_begin_at_the_root_of_the_process() {
+    fn the_prefix_of_the_root_is_removed_from_paths() {
         let seen = |path: &str, root: &str| {
             let mut path = path.as_bytes().to_vec();
-            as_the_process_sees(&mut path, root.as_bytes());
+            strip_root(&mut path, root.as_bytes());
             String::from_utf8(path).unwrap()
         };
         assert_eq!(seen("/usr/bin/x", "/"), "/usr/bin/x");

@@ -1,33 +1,34 @@
-//! Symbols of code made at run time, as runtimes write them to `/tmp/perf-PID.map`: a line each of start, size (hex) and
-//! name. A later line about the same place is the newer one.
+//! Symbols of JIT code. JIT compilers write them to `/tmp/perf-PID.map`, a line of start, size
+//! (hexadecimal) and name each. A later line for the same start replaces an earlier one.
 //!
-//! The file is the process's own: it is looked for in the process's root, under the pid that the process has in its innermost
-//! pid namespace; it belongs to root or to the process's user; it is no link; and it was written since the process began, for
-//! pids are used again. Where the same name would also be that of another process (of an outer pid namespace, with the same
-//! root and the file's owner), it says nothing.
+//! The file must belong to the process. It is searched in the process's root, under the pid of the
+//! process's innermost pid namespace. Its owner is root or the process's user. It is not a link. It
+//! was modified after the process started, because pids are reused. A file whose name also fits
+//! another process (of an outer pid namespace, with the same root and the file's owner) is
+//! ambiguous and not used.
 //!
-//! It is read once a change. The text is kept as it was read, with twelve bytes for each of its lines, and a line has at least
-//! six: so an index takes at most three times the size of the file.
+//! The file is read once per change. The index holds the text and twelve bytes per line. A line has
+//! at least six bytes, so the index takes at most three times the size of the file.
 
 use diagnostics::control;
 
 use super::elf::shortened;
-use crate::open::{Contents, Handle, ProcessDir, Refusal, Rules};
+use crate::open::{Contents, Handle, OpenError, ProcessDir, Rules};
 use crate::sys;
-use crate::wire::{Found, MAX_NAME};
+use crate::wire::{Lookup, MAX_NAME};
 
-/// Larger files are not read.
+/// Maximum size of a perf map. Larger ones are not read.
 pub(crate) const MAX_SIZE: u64 = 64 << 20;
 
-/// Memory that reading a file takes, for each of its bytes.
+/// Bytes of memory per byte of the file.
 const MEMORY: u64 = 3;
 
-/// A process's clock ticks and the file's clock are this far apart at most, in seconds.
+/// Maximum difference, in seconds, between the clocks of process start times and of file times.
 const SLACK: f64 = 2.0;
 
-/// What tells one state of a file from the next.
+/// The attributes of a file that change when its contents do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct Version {
     dev: (u32, u32),
     inode: u64,
     size: u64,
@@ -35,13 +36,14 @@ struct State {
     changed: (i64, u32),
 }
 
-impl From<&sys::Stat> for State {
-    fn from(s: &sys::Stat) -> State {
-        State { dev: s.dev, inode: s.inode, size: s.size, modified: s.modified, changed: s.changed }
+impl From<&sys::Stat> for Version {
+    fn from(s: &sys::Stat) -> Version {
+        Version { dev: s.dev, inode: s.inode, size: s.size, modified: s.modified, changed: s.changed }
     }
 }
 
-/// A line: its start, which is what is searched for, and where it stands in the text.
+/// A line of the map: the start address, which is the search key, and the line's offset in the
+/// text.
 #[derive(Clone, Copy)]
 struct Line {
     start: [u32; 2],
@@ -54,20 +56,20 @@ impl Line {
     }
 }
 
-/// The names that a process has given to code, as of the last reading.
+/// The symbols of a process's JIT code at the last read.
 #[derive(Default)]
 pub(crate) struct PerfMap {
-    state: Option<State>,
+    version: Option<Version>,
     text: Vec<u8>,
     /// Sorted by start.
     lines: Vec<Line>,
 }
 
-/// What a process says of itself in `status`.
+/// Fields of `/proc/PID/status`.
 struct Status {
-    /// Its pid in each namespace, ours first.
+    /// The pid in each pid namespace, beginning with the reader's.
     pids: Vec<u32>,
-    /// Its effective user.
+    /// The effective user id.
     uid: u32,
 }
 
@@ -81,7 +83,8 @@ fn status(process: &ProcessDir) -> Option<Status> {
     Some(Status { pids: words("NSpid:")?, uid: *words("Uid:")?.get(1)? })
 }
 
-/// The perf map of a process that began at this tick, if it has one that can be believed, and the pid in its name.
+/// Finds the perf map of a process that started at this tick, if it passes the checks; and the pid
+/// in its name.
 pub(crate) fn locate(process: &ProcessDir, start: u64) -> Option<(u32, Handle)> {
     let Status { pids, uid } = status(process)?;
     let root = process.root().ok()?;
@@ -105,34 +108,35 @@ pub(crate) fn locate(process: &ProcessDir, start: u64) -> Option<(u32, Handle)> 
 }
 
 impl PerfMap {
-    /// Bytes of memory it takes.
+    /// The memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         (self.text.capacity() + self.lines.capacity() * size_of::<Line>()) as u64
     }
 
-    /// Bytes of memory that reading the file takes; `None`: it is as it was when it was read.
+    /// The memory that reading the file needs, in bytes. `None`: the file did not change since the
+    /// last read.
     pub(crate) fn needs(&self, handle: &Handle) -> Option<u64> {
         let stat = handle.stat().ok()?;
-        (self.state != Some(State::from(&stat))).then_some(stat.size.saturating_mul(MEMORY))
+        (self.version != Some(Version::from(&stat))).then_some(stat.size.saturating_mul(MEMORY))
     }
 
-    /// Reads the file. When it may not be read, what is known stays.
-    pub(crate) fn read(&mut self, handle: &Handle) -> Result<(), Refusal> {
+    /// Reads the file. If the file is rejected, the current symbols stay.
+    pub(crate) fn read(&mut self, handle: &Handle) -> Result<(), OpenError> {
         let contents = handle.open(&Rules { size: (0, MAX_SIZE) })?;
-        // First, so that two are not in memory at once.
+        // Frees the old index first, so that memory never holds two.
         *self = PerfMap::default();
         self.fill(&contents)?;
-        self.state = Some(State::from(contents.stat()));
+        self.version = Some(Version::from(contents.stat()));
         Ok(())
     }
 
-    fn fill(&mut self, contents: &Contents) -> Result<(), Refusal> {
-        let memory = || Refusal::Io(std::io::ErrorKind::OutOfMemory.into());
+    fn fill(&mut self, contents: &Contents) -> Result<(), OpenError> {
+        let memory = || OpenError::Io(std::io::ErrorKind::OutOfMemory.into());
         self.text.try_reserve_exact(contents.size() as usize).map_err(|_| memory())?;
         self.text.resize(contents.size() as usize, 0);
-        // What was appended since is read at the next change; what was cut off is not there.
+        // Appended data is read at the next change. The file may also have been truncated.
         let length = contents.read_up_to(&mut self.text)?;
-        // A line that is being written has no end yet.
+        // The last line may be incomplete.
         let length = self.text[..length].iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
         self.text.truncate(length);
         self.index().map_err(|_| memory())
@@ -147,14 +151,14 @@ impl PerfMap {
                 self.lines.push(Line { start, at: at as u32 });
             }
         }
-        // Of one start the last line stays.
+        // The last line of each start remains.
         self.lines.sort_unstable_by_key(|l| (l.start, std::cmp::Reverse(l.at)));
         self.lines.dedup_by_key(|l| l.start);
         Ok(())
     }
 
-    /// The name of what an address is in.
-    pub(crate) fn find(&self, addr: u64) -> Found {
+    /// The symbol that contains an address.
+    pub(crate) fn find(&self, addr: u64) -> Lookup {
         let after = self.lines.partition_point(|l| l.start() <= addr);
         let found = self.lines.get(after.checked_sub(1)?)?;
         let (start, size, name) = line(&self.text, found.at as usize)?;
@@ -164,7 +168,7 @@ impl PerfMap {
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets of the lines of a text.
 fn starts(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -175,7 +179,7 @@ fn starts(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Start, size and name.
+/// Parses the line at an offset: start, size and name.
 fn line(text: &[u8], at: usize) -> Option<(u64, u64, &[u8])> {
     let rest = text.get(at..)?;
     let line = &rest[..rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())];
@@ -191,7 +195,7 @@ fn line(text: &[u8], at: usize) -> Option<(u64, u64, &[u8])> {
 
 #[cfg(test)]
 impl PerfMap {
-    /// One that takes so many bytes.
+    /// A map that takes this much memory.
     pub(crate) fn of_size(bytes: usize) -> PerfMap {
         PerfMap { text: vec![0; bytes], ..PerfMap::default() }
     }
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_line_about_a_place_wins() {
+    fn the_last_line_is_used_when_lines_have_the_same_start() {
         let map = of(b"7f00 10 old\n7f20 0x8 b with blanks\njunk\n1 2\n7f00 10 new\n");
         assert_eq!(map.find(0x7f0f), Some((0xf, "new".into())));
         assert_eq!(map.find(0x7f10), None);
@@ -218,7 +222,7 @@ mod tests {
         assert_eq!(map.find(0), None);
     }
 
-    /// A file that nobody else can open.
+    /// An unlinked file.
     fn file(text: &[u8]) -> (std::fs::File, Handle) {
         let path =
             std::env::temp_dir().join(format!("symbols-perfmap-{}-{}", std::process::id(), text.len()));
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_read_once_a_change_and_without_the_line_that_is_being_written() {
+    fn a_map_is_read_once_per_change_without_an_incomplete_last_line() {
         let (mut file, handle) = file(b"10 10 first\n20 10 sec");
         let mut map = PerfMap::default();
         assert_eq!(map.needs(&handle), Some(3 * 21));
@@ -242,7 +246,7 @@ mod tests {
         assert!(map.needs(&handle).is_some());
         map.read(&handle).unwrap();
         assert_eq!(map.find(0x21), Some((1, "second".into())));
-        // A runtime that starts anew.
+        // The JIT compiler truncates its map.
         file.set_len(0).unwrap();
         map.read(&handle).unwrap();
         assert_eq!(map.find(0x11), None);
@@ -250,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_index_takes_at_most_three_times_the_size_of_the_file() {
-        // The shortest lines there can be.
+        // The shortest possible lines.
         let text: Vec<u8> = (0..100_000).flat_map(|n| format!("{:x} 1 a\n", n % 16).into_bytes()).collect();
         let (_file, handle) = file(&text);
         let mut map = PerfMap::default();
@@ -266,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn a_map_of_more_than_64_megabytes_is_not_read_and_what_was_known_stays() {
+    fn known_symbols_stay_when_a_map_exceeds_64_megabytes() {
         let (file, handle) = file(b"10 10 first\n");
         let mut map = PerfMap::default();
         map.read(&handle).unwrap();
         file.set_len(MAX_SIZE + 1).unwrap();
-        assert!(matches!(map.read(&handle), Err(Refusal::Size(_))));
+        assert!(matches!(map.read(&handle), Err(OpenError::Size(_))));
         assert_eq!(map.find(0x10), Some((0, "first".into())));
-        // At the limit, and sparse.
+        // A sparse file of the maximum size.
         file.set_len(MAX_SIZE).unwrap();
         map.read(&handle).unwrap();
         assert!(map.memory() <= 3 * MAX_SIZE);
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_text_of_bounded_length() {
+    fn names_are_escaped_and_of_bounded_length() {
         let long = "x".repeat(3 * MAX_NAME);
         let map = of(&[b"10 10 \xff\xfe\n20 10 ", long.as_bytes(), b"\n"].concat());
         assert_eq!(map.find(0x10), Some((0, "\\377\\376".into())));

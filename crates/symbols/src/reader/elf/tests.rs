@@ -1,4 +1,4 @@
-//! Executables made by hand, whole and damaged.
+//! Generated executables, valid and damaged.
 
 use testing::elf::{GLOBAL_FUNCTION, TEXT};
 
@@ -9,7 +9,7 @@ const WEAK_FUNCTION: u8 = 0x22;
 const LOCAL_LABEL: u8 = 0x00;
 const GLOBAL_DATA: u8 = 0x11;
 
-fn made(symbols: &[(&str, u64, u64, u8)]) -> testing::elf::Elf {
+fn test_elf(symbols: &[(&str, u64, u64, u8)]) -> testing::elf::Elf {
     let symbols = symbols.iter().map(|(name, at, size, info)| ((*name).into(), *at, *size, *info)).collect();
     testing::elf::Elf { code: vec![0x90; 0x1000], symbols, ..Default::default() }
 }
@@ -20,7 +20,7 @@ fn open(elf: &testing::elf::Elf) -> Elf {
 
 #[test]
 fn the_symbol_that_holds_an_address_is_found_by_offset() {
-    let elf = open(&made(&[
+    let elf = open(&test_elf(&[
         ("second", 0x100, 0x20, GLOBAL_FUNCTION),
         ("first", 0, 0x40, LOCAL_FUNCTION),
         ("with_version@@GLIBC_2.2.5", 0x200, 8, GLOBAL_FUNCTION),
@@ -41,8 +41,8 @@ fn the_symbol_that_holds_an_address_is_found_by_offset() {
 }
 
 #[test]
-fn of_several_symbols_the_one_a_reader_expects_is_taken() {
-    let elf = open(&made(&[
+fn sized_global_functions_are_preferred_when_symbols_overlap() {
+    let elf = open(&test_elf(&[
         ("__write", 0, 0x20, GLOBAL_FUNCTION),
         ("write", 0, 0x20, WEAK_FUNCTION),
         ("__GI_write", 0, 0x20, LOCAL_FUNCTION),
@@ -58,14 +58,14 @@ fn of_several_symbols_the_one_a_reader_expects_is_taken() {
     assert_eq!(found(0), "write");
     assert_eq!(found(0x10), "write");
     assert_eq!((found(0x144), found(0x160)), ("part".into(), "whole".into()));
-    // What has no size ends where the next begins, and with its section.
+    // A symbol without a size ends at the next symbol or at the end of its section.
     assert_eq!((found(0x37f), found(0x38f), found(0x390)), ("without_size".into(), "next".into(), "".into()));
     assert_eq!(found(0x20), "label_inside");
 }
 
 #[test]
 fn build_ids_and_debug_links_are_read() {
-    let mut elf = made(&[]);
+    let mut elf = test_elf(&[]);
     assert_eq!((open(&elf).build_id(), open(&elf).debug_link()), (None, None));
     elf.build_id = Some((0..20).collect());
     elf.debug_link = Some((b"name.debug".into(), 0x1234_5678));
@@ -75,15 +75,15 @@ fn build_ids_and_debug_links_are_read() {
 }
 
 #[test]
-fn symbols_that_take_too_much_memory_are_refused_before_they_are_read() {
-    let elf = open(&made(&[("a", 0, 1, GLOBAL_FUNCTION), ("b", 1, 1, GLOBAL_FUNCTION)]));
+fn a_symbol_table_beyond_the_memory_limit_is_rejected_before_it_is_read() {
+    let elf = open(&test_elf(&[("a", 0, 1, GLOBAL_FUNCTION), ("b", 1, 1, GLOBAL_FUNCTION)]));
     assert_eq!(elf.table_size(), 3 * 16);
     assert!(matches!(elf.table(47), Err(ElfError::Large(48))));
     assert!(elf.table(48).unwrap().memory() <= 48);
 }
 
-/// What a file says when nothing is right about it: no answer, no panic, no memory.
-fn look_at_all_of(bytes: Vec<u8>) {
+/// Calls every function on a damaged file. None may panic or allocate without bound.
+fn read_everything(bytes: Vec<u8>) {
     let Ok(elf) = Elf::open(Rc::new(bytes)) else { return };
     let _ = (elf.build_id(), elf.debug_link(), elf.address(0x1000), elf.address(u64::MAX));
     if let Ok(table) = elf.table(1 << 20) {
@@ -94,24 +94,24 @@ fn look_at_all_of(bytes: Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_file_is_refused_or_read_and_never_panics() {
-    let mut elf = made(&[("first", 0, 0x40, GLOBAL_FUNCTION), ("second", 0x40, 0, LOCAL_FUNCTION)]);
+fn a_damaged_file_is_rejected_or_read_without_a_panic() {
+    let mut elf = test_elf(&[("first", 0, 0x40, GLOBAL_FUNCTION), ("second", 0x40, 0, LOCAL_FUNCTION)]);
     elf.code.truncate(0x20);
     elf.build_id = Some(vec![7; 20]);
     elf.debug_link = Some((b"name".into(), 1));
     let bytes = elf.bytes();
-    // The file header, the program header, and all that stands behind the text.
+    // The file header, the program header, and everything after the text section.
     let interesting = (0..120).chain(0x1000..bytes.len());
     for at in interesting {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut damaged = bytes.clone();
             damaged[at] = value;
-            look_at_all_of(damaged.clone());
-            // Eight bytes of ones: sizes and offsets of all the file there could be.
+            read_everything(damaged.clone());
+            // Eight bytes of ones: maximum sizes and offsets.
             let end = (at + 8).min(damaged.len());
             damaged[at..end].fill(0xff);
-            look_at_all_of(damaged);
+            read_everything(damaged);
         }
-        look_at_all_of(bytes[..at].to_vec());
+        read_everything(bytes[..at].to_vec());
     }
 }
