@@ -1,13 +1,14 @@
 //! The types of `args[]`.
 //!
-//! A provider says of each argument where its type stands, not what it is: as an id in the kernel's types, which costs
-//! nothing until somebody looks, or as text where the kernel has none. What `args[n]` computes follows from that type:
+//! A provider gives a reference to the type of each argument: an id in the kernel's BTF, which is
+//! resolved only when it is used, or C type text if BTF has none. The value of `args[n]` follows
+//! from that type:
 //!
 //! ```text
-//!  integer            argN cut to its width and sign
-//!  pointer            argN; it leads into the kernel, or, where the argument is userland, into the process
-//!  string             the text at the address argN, in the kernel
-//!  struct, array      the object at the address argN, in the kernel
+//!  integer            argN, converted to the type's width and sign
+//!  pointer            argN; it points to kernel memory, or to user memory for a userland argument
+//!  string             the string at the kernel address argN
+//!  struct, array      the object at the kernel address argN
 //! ```
 
 use std::borrow::Cow;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use types::btf::Btf;
 use types::{Kind, TypeId, Types};
 
-/// Where the type of an argument stands.
+/// A reference to the type of an argument.
 #[derive(Clone, Debug)]
 pub enum TypeRef {
     /// C type text: `struct file *`.
@@ -27,7 +28,7 @@ pub enum TypeRef {
 }
 
 impl PartialEq for TypeRef {
-    /// The same place; equal types in two places are found equal when they are resolved.
+    /// Compares the references. References that differ may resolve to equal types.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (TypeRef::Text(a), TypeRef::Text(b)) => a == b,
@@ -48,46 +49,49 @@ impl Hash for TypeRef {
     }
 }
 
-/// One argument of a probe: the type the probe gives, and the one that scripts see when a translator stands between.
+/// An argument of a probe: its native type, and its type after translation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArgType {
-    /// What the kernel passes.
+    /// The type that the kernel passes.
     pub native: TypeRef,
-    /// It is made from this one of `arg0`, `arg1`, ...: several translated arguments can be made from one.
+    /// The index of the native argument (`arg0`, `arg1`, ...). Several translated arguments can
+    /// come from one.
     pub from: u8,
-    /// The type after translation; `None` where there is none.
+    /// The type after translation; `None` without a translator.
     pub translated: Option<TypeRef>,
-    /// Points into the memory of the process.
+    /// True for a pointer to user memory.
     pub userland: bool,
 }
 
-/// The arguments of a probe, in order; or why nobody can know them here (in lower case, without a stop).
+/// The arguments of a probe, in order. `Err`: why they are unknown (in lower case, without a full
+/// stop).
 pub type Args = Result<Arc<[ArgType]>, String>;
 
 impl ArgType {
-    /// Argument `n`, which no translator touches, by the text of its type.
+    /// Argument `n`, untranslated, by the text of its type.
     pub fn text(n: u8, native: impl Into<Cow<'static, str>>) -> Self {
         Self { native: TypeRef::Text(native.into()), from: n, translated: None, userland: false }
     }
 
-    /// Argument `n`, which no translator touches, by its id in the kernel's types.
+    /// Argument `n`, untranslated, by its BTF id.
     pub fn btf(n: u8, btf: &Arc<Btf>, id: u32) -> Self {
         Self { native: TypeRef::Btf(btf.clone(), id), from: n, translated: None, userland: false }
     }
 
-    /// The same, pointing into the memory of the process.
+    /// The same argument as a pointer to user memory.
     #[must_use]
     pub fn in_process(self) -> Self {
         Self { userland: true, ..self }
     }
 
-    /// The same, as scripts see it through a translator.
+    /// The same argument, translated to a type.
     #[must_use]
     pub fn translated(self, to: impl Into<Cow<'static, str>>) -> Self {
         Self { translated: Some(TypeRef::Text(to.into())), ..self }
     }
 
-    /// The type that the kernel passes, if it is known. A pointer to something that no kernel type tells is one to `void`.
+    /// The type that the kernel passes, if it is known. A pointer to an unknown type becomes `void
+    /// *`.
     pub fn native_type(&self, types: &Types) -> Option<TypeId> {
         let ty = resolve(types, &self.native).or_else(|| match &self.native {
             TypeRef::Text(text) if text.ends_with('*') => Some(TypeId::VOID_PTR),
@@ -104,7 +108,7 @@ impl ArgType {
         }
     }
 
-    /// The type that scripts see, as a list shows it.
+    /// The name of the type that scripts see, for `dtrace -lv`.
     pub fn name(&self, types: &Types) -> String {
         let shown = self.translated.as_ref().unwrap_or(&self.native);
         match (resolve(types, shown).and_then(|_| self.shown_type(types)), shown) {
@@ -123,7 +127,8 @@ fn resolve(types: &Types, ty: &TypeRef) -> Option<TypeId> {
     }
 }
 
-/// A pointer into the process. (A pointer that is found there leads there, too.)
+/// Converts a pointer type to one to user memory. (Pointers loaded through it also point to user
+/// memory.)
 fn in_process(types: &Types, ty: TypeId) -> TypeId {
     match types.base_kind(ty) {
         Kind::Pointer { target, .. } => types.user_pointer(target),

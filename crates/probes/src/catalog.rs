@@ -1,4 +1,4 @@
-//! What the checker may ask about probes.
+//! The interface through which the checker queries probes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,83 +7,85 @@ use crate::args::{ArgType, Args};
 use crate::desc::{FieldKind, Pattern, ProbeDesc};
 use crate::stability::{Attributes, ProviderStability};
 
-/// A probe's number, as `dtrace -l` shows it.
+/// The id of a probe, as `dtrace -l` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbeId(pub u32);
 
 /// A probe that a pattern matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeInfo {
-    /// Its number.
+    /// The id.
     pub id: ProbeId,
-    /// Its names; shared with the provider's list.
+    /// The names, shared with the provider's list.
     pub desc: Arc<ProbeDesc>,
 }
 
-/// What is true of every probe of a provider.
+/// Properties that all probes of a provider share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderFacts {
-    /// Its name as scripts write it.
+    /// The provider's name in scripts.
     pub name: String,
-    /// `errno` has a meaning in its probes.
+    /// True if `errno` is meaningful in its probes.
     pub has_errno: bool,
-    /// What its parts promise.
+    /// The stability of its parts.
     pub stability: ProviderStability,
 }
 
-/// Why a pattern cannot be answered at all, beyond matching nothing.
+/// Why a pattern cannot be matched. (A pattern without matches is no error.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchError {
     /// The reason, in lower case: "invalid rate", "no permission to ...".
     pub message: String,
-    /// What would be right.
+    /// Advice for the user.
     pub help: Option<String>,
 }
 
 impl MatchError {
-    /// A reason without advice.
+    /// An error without advice.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None }
     }
 }
 
-/// Probes a pattern matches, in id order.
+/// The probes that a pattern matches, in the order of their ids.
 pub type Matches = Result<Vec<ProbeInfo>, MatchError>;
 
-/// All probes there are or can be made. `providers` implements it; tests use a list.
+/// All probes that exist or can be created. The crate `providers` implements it; tests use a list.
 pub trait Catalog {
-    /// The probes a pattern matches. No match is an empty list; providers may make probes for a specific pattern.
+    /// The probes that a pattern matches; an empty list if there are none. Providers may create
+    /// probes for a specific pattern.
     fn matches(&self, pattern: &Pattern) -> Matches;
 
-    /// The probe of a number.
+    /// The probe with an id.
     fn by_id(&self, id: ProbeId) -> Option<ProbeInfo>;
 
-    /// Names of the providers there are, for "did you mean".
+    /// The names of all providers, for "did you mean".
     fn provider_names(&self) -> Vec<String>;
 
-    /// Whether probes of a provider can be among those that a pattern matches, by its provider field.
+    /// True if the provider field of a pattern can match a provider.
     fn can_mean(&self, pattern: &Pattern, provider: &str) -> bool {
         pattern.matches_provider(provider)
     }
 
-    /// What is true of a provider.
+    /// The properties of a provider.
     fn provider(&self, name: &str) -> Option<ProviderFacts>;
 
-    /// What a field of a provider's probes can be, each once, for "did you mean".
+    /// The distinct values of a field of a provider's probes, for "did you mean".
     fn known(&self, provider: &str, field: FieldKind) -> Vec<String>;
 
-    /// The types of a probe's `args[]`. Asked for only where a clause says `args[n]`, or a list shows types: so a provider
-    /// may look for them then, and should remember what thousands of probes ask it.
+    /// The types of a probe's `args[]`. Called only if a clause uses `args[n]` or a list prints
+    /// types. A provider may therefore compute them lazily, and should cache results that thousands
+    /// of probes share.
     fn args(&self, probe: &ProbeDesc) -> Args {
         let _ = probe;
         Ok(Arc::new([]))
     }
 }
 
-/// A catalog that is a plain list: for tests, and for compiling without a kernel.
+/// A catalog backed by a list, for tests and for compiling without a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct ListCatalog {
-    /// The probes, in id order.
+    /// The probes, in the order of their ids.
     pub probes: Vec<ProbeInfo>,
     /// The providers.
     pub providers: Vec<ProviderFacts>,
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_answers_patterns() {
+    fn a_pattern_matches_the_probes_of_a_list() {
         let mut list = ListCatalog::default();
         list.add(ProbeDesc::new("dtrace", "", "", "BEGIN"))
             .add(ProbeDesc::new("syscall", "vmlinux", "read", "entry"));

@@ -1,30 +1,31 @@
-//! Probe descriptions: the four names of a probe, and the four globs that select probes.
+//! Probe descriptions: the four names of a probe, and the four globs of a pattern.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::glob::{glob_matches, is_glob};
 
-/// Names of the fields in order, as messages call them.
+/// The names of the fields in messages, in order.
 pub const FIELD_NAMES: [&str; 4] = ["provider", "module", "function", "name"];
-/// Longest field, its NUL included.
+/// The maximum length of each field, including the terminating NUL.
 pub const FIELD_LIMITS: [usize; 4] = [64, 64, 192, 64];
 
 /// A field of a probe description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FieldKind {
-    /// First.
+    /// The first field.
     Provider,
-    /// Second.
+    /// The second field.
     Module,
-    /// Third.
+    /// The third field.
     Function,
-    /// Fourth.
+    /// The fourth field.
     Name,
 }
 
-/// The four names of a probe. Provider and name are never empty; module and function may be. A kernel has a hundred thousand
-/// probes with few providers, modules and names: these are shared.
+/// The four names of a probe. Provider and name are never empty; module and function may be. A
+/// kernel has a hundred thousand probes with few distinct providers, modules and names, so the
+/// strings are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbeDesc {
     /// `syscall`
@@ -38,7 +39,7 @@ pub struct ProbeDesc {
 }
 
 impl ProbeDesc {
-    /// The probe of these names.
+    /// The description with these names.
     pub fn new(
         provider: impl Into<Arc<str>>,
         module: impl Into<Arc<str>>,
@@ -58,7 +59,7 @@ impl ProbeDesc {
         [&self.provider, &self.module, &self.function, &self.name]
     }
 
-    /// One of them.
+    /// One of the fields.
     pub fn field(&self, field: FieldKind) -> &Arc<str> {
         match field {
             FieldKind::Provider => &self.provider,
@@ -68,7 +69,8 @@ impl ProbeDesc {
         }
     }
 
-    /// Position in the flow of a function, by its name: -1 return, 1 entry, 0 neither.
+    /// The change of the call depth that `-F` shows, by the probe's name: 1 for entry, -1 for
+    /// return, 0 otherwise.
     pub fn flow(&self) -> i8 {
         let is = |word: &str| {
             *self.name == *word || self.name.strip_suffix(word).is_some_and(|rest| rest.ends_with('-'))
@@ -83,12 +85,12 @@ impl fmt::Display for ProbeDesc {
     }
 }
 
-/// Why a text is no description.
+/// Why a text is not a valid description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescError {
-    /// More fields than there are from this side.
+    /// More fields than the form allows.
     Overspecified,
-    /// A field is longer than [`FIELD_LIMITS`] allow.
+    /// A field exceeds [`FIELD_LIMITS`].
     TooLong(FieldKind),
     /// A field holds `/`.
     Slash(FieldKind),
@@ -123,13 +125,13 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a description; with fewer than four fields the last one is `last` (`Name` in a clause, `Function` for
-    /// `-f`, and so on) and the others stand to its left.
+    /// Parses a description. The last field given is `last` (`Name` in a clause, `Function` for
+    /// `-f`, and so on), and the others are assigned to its left.
     pub fn parse(text: &str, last: FieldKind) -> Result<Pattern, DescError> {
         let parts: Vec<&str> = text.split(':').collect();
         let last = last as usize;
         let mut fields = [""; 4];
-        // `a:b:c:d` is complete whatever the form, except that it may not reach beyond the form's last field.
+        // There are at most as many fields as the form has up to its last one.
         if parts.len() > last + 1 {
             return Err(DescError::Overspecified);
         }
@@ -154,7 +156,7 @@ impl Pattern {
         Ok(Pattern { provider, module, function, name })
     }
 
-    /// The pattern that matches one probe alone (glob characters in its names are escaped).
+    /// The pattern that matches exactly one probe. Glob characters in its names are escaped.
     pub fn exact(probe: &ProbeDesc) -> Pattern {
         let escape = |s: &str| {
             s.chars().flat_map(|c| is_glob(&c.to_string()).then_some('\\').into_iter().chain([c])).collect()
@@ -177,18 +179,19 @@ impl Pattern {
         self.fields().iter().zip(probe.fields()).all(|(glob, text)| glob_matches(glob, text))
     }
 
-    /// True when a provider of this name can have probes for it.
+    /// True when the provider field matches this name.
     pub fn matches_provider(&self, provider: &str) -> bool {
         glob_matches(&self.provider, provider)
     }
 
-    /// True when the provider field says which providers are meant: it has more than wildcards that match everything.
+    /// True when the provider field restricts the providers: it has characters other than `*` and
+    /// `?`.
     pub fn names_provider(&self) -> bool {
         self.provider.contains(|c| c != '*' && c != '?')
     }
 
-    /// True when no field has a glob character or is empty where a name must stand, so that a provider may make the
-    /// probe it names.
+    /// True when the name is given and no field has a glob character, so that a provider may create
+    /// the probe.
     pub fn is_specific(&self) -> bool {
         !self.name.is_empty() && !self.fields().iter().any(|f| is_glob(f))
     }
@@ -220,7 +223,7 @@ mod tests {
 
     // row description.overspecified
     #[test]
-    fn wrong_descriptions_are_refused() {
+    fn invalid_descriptions_are_rejected() {
         let e = |text: &str, last| Pattern::parse(text, last).unwrap_err();
         assert_eq!(e("a:b:c:d:e", FieldKind::Name), DescError::Overspecified);
         assert_eq!(e("a:b", FieldKind::Provider), DescError::Overspecified);
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_matches_by_field() {
+    fn a_pattern_matches_when_each_of_its_fields_does() {
         let read = ProbeDesc::new("syscall", "vmlinux", "read", "entry");
         for (text, expected) in [
             ("syscall::read:entry", true),
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_named_by_more_than_wildcards() {
+    fn a_pattern_of_wildcards_alone_names_no_provider() {
         let names = |text| Pattern::parse(text, FieldKind::Name).unwrap().names_provider();
         assert!(["fbt:::", "raw*:::", "*fbt:::", "[rs]*:::"].into_iter().all(names));
         assert!(!["read:entry", ":::", "*:::", "?*:::"].into_iter().any(names));

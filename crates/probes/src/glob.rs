@@ -1,15 +1,16 @@
-//! Shell globs over one field of a probe description.
+//! Shell globs for a field of a probe description.
 //!
-//! `*`, `?`, `[abc]`, `[a-z]`, `[!abc]` and `\`, anchored at both ends. Matching is greedy with one point to return to
-//! (the last `*`), so it is linear in practice and quadratic at worst: a pattern comes from the user and must not be
-//! able to hang the compiler, which the recursive form can.
+//! The syntax is `*`, `?`, `[abc]`, `[a-z]`, `[!abc]` and `\`, anchored at both ends. Matching is
+//! greedy and backtracks only to the last `*`. It is linear in practice and quadratic at worst. A
+//! recursive matcher is exponential, and a pattern of the user could then hang the compiler.
 
-/// True when the text has a glob character, so that it can stand for more than one name.
+/// True when the text has a glob character and can therefore match more than one name.
 pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?', '[', '\\'])
 }
 
-/// What every text begins with that a pattern matches: the pattern itself where it is no glob.
+/// The literal prefix of a pattern, with which every match begins. It is the whole pattern if that
+/// is no glob.
 pub fn glob_prefix(pattern: &str) -> &str {
     pattern.split(['*', '?', '[', '\\']).next().unwrap_or_default()
 }
@@ -48,14 +49,14 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Matches one byte against the element at `pi`; where the next element starts.
+/// Matches one byte against the element at `pi`. Returns the position of the next element.
 fn step(p: &[u8], pi: usize, byte: u8) -> Option<usize> {
     match *p.get(pi)? {
         b'?' => Some(pi + 1),
         b'[' => match set(p, pi, byte) {
             Some((true, next)) => Some(next),
             Some((false, _)) => None,
-            // An unclosed bracket stands for itself.
+            // An unclosed bracket matches itself.
             None => (byte == b'[').then_some(pi + 1),
         },
         b'\\' => match p.get(pi + 1) {
@@ -66,7 +67,8 @@ fn step(p: &[u8], pi: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether the set at `pi` holds the byte, and where it ends; `None` when it is never closed.
+/// Whether the set at `pi` contains the byte, and the position after the set. `None` if the set is
+/// not closed.
 fn set(p: &[u8], pi: usize, byte: u8) -> Option<(bool, usize)> {
     let mut at = pi + 1;
     let negated = matches!(p.get(at), Some(b'!' | b'^'));
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_and_stars_are_anchored() {
+    fn a_pattern_matches_the_whole_text() {
         for (pattern, text, expected) in [
             ("read", "read", true),
             ("read", "pread", false),
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_ranges_and_escapes() {
+    fn sets_ranges_and_escapes_match_one_character() {
         for (pattern, text, expected) in [
             ("[abc]x", "bx", true),
             ("[a-c]x", "dx", false),
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_end_quickly() {
+    fn matching_ends_when_a_pattern_has_many_stars() {
         assert!(!glob_matches(&"*a".repeat(60), &"a".repeat(59)));
     }
 }

@@ -1,12 +1,15 @@
-//! What a probe is: names, globs, descriptions, signatures, stability. Does not know how a probe attaches.
+//! The model of probes: names, globs, descriptions, argument types, stability. Does not depend on
+//! how a probe is attached.
 //!
-//! A probe has four names ([`ProbeDesc`]); a script selects probes by four globs ([`Pattern`]). Between the language and
-//! the providers stands one trait, [`Catalog`]: the checker asks it which probes a pattern can match, and never learns
-//! which provider answered or how it attaches. The decision that shapes it: nobody enumerates all probes to answer. The
-//! catalog hands a pattern only to providers whose name it can match, and each provider may *make* probes for a pattern
-//! without globs (`profile-97`), so a script that names `syscall` pays nothing for the functions of the kernel.
+//! A probe has four names ([`ProbeDesc`]), and a script selects probes by four globs ([`Pattern`]).
+//! The trait [`Catalog`] separates the language from the providers. The checker queries it for the
+//! probes that a pattern matches, and does not depend on the provider or the way it attaches. The
+//! decision that shapes this interface: a query does not enumerate all probes. The catalog passes a
+//! pattern only to providers whose name it can match, and a provider may *create* probes for a
+//! pattern without globs (`profile-97`). A script that names `syscall` therefore pays nothing for
+//! the functions of the kernel.
 //!
-//! Invariant: a [`ProbeDesc`] never holds `:`, and every field respects its [`FIELD_LIMITS`].
+//! Invariant: a field of a [`ProbeDesc`] never contains `:` and never exceeds its [`FIELD_LIMITS`].
 
 mod args;
 mod catalog;

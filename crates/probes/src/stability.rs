@@ -1,4 +1,4 @@
-//! Stability: what an interface promises, how its data may change, and where it exists.
+//! Stability attributes: the stability of an interface's name and data, and its dependency class.
 
 use std::fmt;
 
@@ -18,14 +18,14 @@ macro_rules! levels {
             /// Every level, lowest first.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// The level's word in reports.
+            /// The level's name in reports.
             pub fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => stringify!($variant),)*
                 }
             }
 
-            /// The level of a word.
+            /// The level of a name, in any case.
             pub fn from_name(word: &str) -> Option<$name> {
                 Self::ALL.iter().copied().find(|level| level.name().eq_ignore_ascii_case(word))
             }
@@ -40,42 +40,42 @@ macro_rules! levels {
 }
 
 levels! {
-    /// How long an interface stays as it is, lowest first.
+    /// Stability levels, lowest first.
     Stability { Internal Private Obsolete External Unstable Evolving Stable Standard }
 }
 
 levels! {
-    /// Where an interface exists, narrowest first.
+    /// Dependency classes, narrowest first.
     Class { Unknown CPU Platform Group ISA Common }
 }
 
 /// The triple of an interface: stability of its name, of its data, and its dependency class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attributes {
-    /// Of the name.
+    /// The stability of the name.
     pub name: Stability,
-    /// Of what it means.
+    /// The stability of the data.
     pub data: Stability,
-    /// Where it exists.
+    /// The dependency class.
     pub class: Class,
 }
 
 impl Attributes {
-    /// `Stable/Stable/Common`: what most of D is.
+    /// `Stable/Stable/Common`: most of D.
     pub const STABLE: Attributes = Attributes::new(Stability::Stable, Stability::Stable, Class::Common);
     /// `Evolving/Evolving/Common`.
     pub const EVOLVING: Attributes = Attributes::new(Stability::Evolving, Stability::Evolving, Class::Common);
-    /// `Unstable/Unstable/Common`: what a description promises that leaves its provider open.
+    /// `Unstable/Unstable/Common`: a description without a provider.
     pub const UNSTABLE: Attributes = Attributes::new(Stability::Unstable, Stability::Unstable, Class::Common);
     /// `Private/Private/Unknown`: kernel symbols and types.
     pub const PRIVATE: Attributes = Attributes::new(Stability::Private, Stability::Private, Class::Unknown);
 
-    /// The triple.
+    /// The attributes with these components.
     pub const fn new(name: Stability, data: Stability, class: Class) -> Self {
         Self { name, data, class }
     }
 
-    /// The lesser of each component: what an expression of both promises.
+    /// The minimum of each component: the attributes of an expression of both.
     #[must_use]
     pub fn min(self, other: Attributes) -> Attributes {
         Attributes {
@@ -85,7 +85,7 @@ impl Attributes {
         }
     }
 
-    /// Reads `Evolving/Evolving/Common`, in any case.
+    /// Parses `Evolving/Evolving/Common`, in any case.
     pub fn parse(text: &str) -> Option<Attributes> {
         let mut words = text.split('/');
         let out = Attributes {
@@ -129,9 +129,9 @@ impl ProviderStability {
         Self { provider: a, module: a, function: a, name: a, args: a }
     }
 
-    /// What a description promises: the least of the fields that it states. A field that is empty or a glob promises
-    /// nothing and takes nothing away; a provider that is left open promises [`Attributes::UNSTABLE`] whatever matches,
-    /// and is asked for by `None`.
+    /// The attributes of a description: the minimum over the fields that it states. Fields that are
+    /// empty or globs are ignored. For a description without a provider, `facts` is `None` and the
+    /// result is [`Attributes::UNSTABLE`].
     pub fn of_description(facts: Option<&ProviderStability>, pattern: &Pattern) -> Attributes {
         const OPEN: ProviderStability = ProviderStability::uniform(Attributes::UNSTABLE);
         let facts = facts.unwrap_or(&OPEN);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_promises_what_its_stated_fields_do() {
+    fn a_description_has_the_minimum_stability_of_its_stated_fields() {
         let facts = ProviderStability {
             module: Attributes::PRIVATE,
             ..ProviderStability::uniform(Attributes::EVOLVING)

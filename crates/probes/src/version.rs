@@ -1,4 +1,4 @@
-//! Versions of D: which words a program may use that is written for an older one.
+//! Versions of D. The option `version` restricts a program to the identifiers of an older version.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct Version {
     micro: u8,
 }
 
-/// Every version that was given out.
+/// All released versions.
 const KNOWN: &[(u8, u8, u8)] = &[
     (1, 0, 0),
     (1, 1, 0),
@@ -41,7 +41,7 @@ const KNOWN: &[(u8, u8, u8)] = &[
 ];
 
 impl Version {
-    /// The first one.
+    /// The first version.
     pub const FIRST: Version = Version::new(1, 0);
 
     /// `major.minor`
@@ -49,7 +49,7 @@ impl Version {
         Self { major, minor, micro: 0 }
     }
 
-    /// Reads `1.6` or `1.6.3`, whether or not there is such a version.
+    /// Parses `1.6` or `1.6.3`. The version need not exist.
     pub fn parse(text: &str) -> Option<Version> {
         let mut parts = text.split('.');
         let mut part = || {
@@ -66,12 +66,12 @@ impl Version {
         Some(Version { major, minor, micro })
     }
 
-    /// True for a version that was given out.
+    /// True for a released version.
     pub fn is_known(self) -> bool {
         KNOWN.contains(&(self.major, self.minor, self.micro))
     }
 
-    /// In the form of `__SUNW_D_VERSION`: 0xMMmmmuuu.
+    /// The version in the format of `__SUNW_D_VERSION`: 0xMMmmmuuu.
     pub fn number(self) -> u32 {
         u32::from(self.major) << 24 | u32::from(self.minor) << 12 | u32::from(self.micro)
     }
