@@ -119,7 +119,7 @@ impl Checker<'_> {
         self.clause_in_order(clause, &whole, Order::PredicateFirst);
         // If both orders fail, the errors that they have in common are reported.
         if self.sink.iter().len() - before.faults > faults.len() {
-            self.sink.take_back(before.faults);
+            self.sink.split_off(before.faults);
             faults.into_iter().for_each(|f| self.sink.push(f));
         }
     }
@@ -142,17 +142,17 @@ impl Checker<'_> {
 
     /// Errors refer to the action list.
     pub(crate) fn action_list<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = self.sink.enter(Some("action list"));
+        let outer = self.sink.set_region(Some("action list"));
         let checked = check(self);
-        self.sink.enter(outer);
+        self.sink.set_region(outer);
         checked
     }
 
     /// The predicate, extended by options.
     pub(crate) fn full_predicate(&mut self, clause: &ast::Clause, whole: &ClauseContext) -> Option<Expr> {
-        let outer = self.sink.enter(Some("predicate"));
+        let outer = self.sink.set_region(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
-        self.sink.enter(outer);
+        self.sink.set_region(outer);
         self.restrict_to_cpu(clause.span, predicate, &whole.probes)
     }
 
@@ -170,7 +170,7 @@ impl Checker<'_> {
     /// Removes what was added after a mark, and returns the errors.
     pub(crate) fn roll_back(&mut self, to: &Mark) -> Vec<Diagnostic> {
         self.forget(to);
-        self.sink.take_back(to.faults)
+        self.sink.split_off(to.faults)
     }
 
     /// Removes what was added after a mark, except for the errors. Returns the names of the removed

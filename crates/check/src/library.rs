@@ -129,7 +129,7 @@ impl Checker<'_> {
 
     /// Checks an item as if it preceded the program, independent of the context of its use.
     fn library_item(&mut self, item: &Item) {
-        let region = self.sink.enter(None);
+        let region = self.sink.set_region(None);
         let depth = std::mem::take(&mut self.depth);
         // The library uses the names in the item, not the program.
         let ((), _) = self.collect_attributes(|c| {
@@ -142,6 +142,6 @@ impl Checker<'_> {
             });
         });
         self.depth = depth;
-        self.sink.enter(region);
+        self.sink.set_region(region);
     }
 }

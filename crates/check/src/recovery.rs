@@ -59,15 +59,15 @@ impl Checker<'_> {
     /// errors, now or later.
     pub(crate) fn recovering(&mut self, item: &Item, check: impl FnOnce(&mut Self)) {
         let before = self.sink.iter().len();
-        self.sink.enter_item(Some(item.span()));
+        self.sink.set_item(Some(item.span()));
         check(self);
-        self.sink.enter_item(None);
+        self.sink.set_item(None);
         if self.sink.iter().len() > before && !matches!(item, Item::Clause(_)) {
             let doubtful = &mut self.recovery.doubtful;
             library::defined(item, &mut |_, word| doubtful.extend([word.to_string()]));
         }
         if self.recovery.has_syntax_error(item) {
-            self.sink.take_back(before);
+            self.sink.split_off(before);
         }
     }
 

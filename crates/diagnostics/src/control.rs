@@ -1,35 +1,38 @@
-//! Control characters made visible.
+//! Escaping of control characters.
 //!
-//! A process chooses its name, the names of its files and of its symbols, and a terminal obeys what they hold: an escape
-//! sequence changes its title or its input, a newline forges a row. So two forms of text exist. A *name* is printed with
-//! every control character escaped, wherever it goes. *Data* that a program asked for (`printf("%s")`, `trace()`, string
-//! keys) is printed as it is to files and pipes, because another program reads them; a terminal gets it with its control
-//! characters escaped, except tab and newline.
+//! A traced process chooses its name, its file names and its symbol names. A terminal interprets
+//! control characters in them: an escape sequence changes its title or its input, a newline forges
+//! a row. So there are two rules. A *name* is printed with every control character escaped, to any
+//! output. *Data* that a program prints (`printf("%s")`, `trace()`, string keys) is written
+//! unchanged to files and pipes, because another program reads them. At a terminal, its control
+//! characters are escaped, except tab and newline.
 //!
-//! The escapes are those of C: `\n`, `\033`. A backslash stays as it is. A text without control characters is not copied.
+//! The escapes are those of C: `\n`, `\033`. A backslash is not escaped. A text without control
+//! characters is not copied.
 
 use std::borrow::Cow;
 
 use crate::raw;
 
-/// A name: C0 and C1 controls, DEL and bytes that are not UTF-8 are escaped.
+/// Escapes a name: C0 and C1 controls, DEL, and bytes that are not UTF-8.
 pub fn name(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
-        // Nearly all names are of these bytes, which are compared many at a time: a listing has a hundred thousand names.
+        // Nearly all names are printable ASCII. This check is vectorized; a listing has 100,000
+        // names.
         Ok(text) if bytes.iter().all(|b| matches!(b, b' '..=b'~')) => Cow::Borrowed(text),
         Ok(text) if !text.contains(char::is_control) => Cow::Borrowed(text),
         _ => {
             let mut out = String::with_capacity(bytes.len() + 16);
             for chunk in bytes.utf8_chunks() {
-                valid(&mut out, chunk.valid(), char::is_control);
-                chunk.invalid().iter().for_each(|b| escape(&mut out, *b));
+                push_valid(&mut out, chunk.valid(), char::is_control);
+                chunk.invalid().iter().for_each(|b| push_escape(&mut out, *b));
             }
             Cow::Owned(out)
         }
     }
 }
 
-/// [`name`] of a text that [`raw::text`] may have made.
+/// [`name`] for a text that may be the result of [`raw::text`].
 pub fn name_text(text: &str) -> Cow<'_, str> {
     match raw::is_raw(text) {
         true => Cow::Owned(name(&raw::bytes(text)).into_owned()),
@@ -37,21 +40,22 @@ pub fn name_text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Lines of our own that quote text of others, for standard error: as [`name_text`], but tabs and newlines stay.
+/// Escapes a message for standard error, which may quote names. As [`name_text`], but tabs and
+/// newlines are kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
-    if !text.contains(hidden) && !raw::is_raw(text) {
+    if !text.contains(is_escaped) && !raw::is_raw(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for chunk in raw::bytes(text).utf8_chunks() {
-        valid(&mut out, chunk.valid(), hidden);
-        chunk.invalid().iter().for_each(|b| escape(&mut out, *b));
+        push_valid(&mut out, chunk.valid(), is_escaped);
+        chunk.invalid().iter().for_each(|b| push_escape(&mut out, *b));
     }
     Cow::Owned(out)
 }
 
-/// Data for a terminal: controls other than tab and newline are escaped. Other bytes that are not UTF-8 stay, because the
-/// terminal may have another character set.
+/// Escapes data for a terminal: controls other than tab and newline. Other bytes that are not UTF-8
+/// are kept, because the terminal may use another character set.
 pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.iter().all(|b| matches!(b, b'\t' | b'\n' | b' '..=b'~')) {
         return Cow::Borrowed(bytes);
@@ -59,13 +63,13 @@ pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
         let mut text = String::new();
-        valid(&mut text, chunk.valid(), hidden);
+        push_valid(&mut text, chunk.valid(), is_escaped);
         out.extend_from_slice(text.as_bytes());
         for byte in chunk.invalid() {
             match byte {
                 0x80..=0x9f => {
                     let mut text = String::new();
-                    escape(&mut text, *byte);
+                    push_escape(&mut text, *byte);
                     out.extend_from_slice(text.as_bytes());
                 }
                 _ => out.push(*byte),
@@ -75,22 +79,23 @@ pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Controls other than tab and newline.
-fn hidden(c: char) -> bool {
+/// True for control characters other than tab and newline.
+fn is_escaped(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n')
 }
 
-/// Appends UTF-8, with some of its characters escaped.
-fn valid(out: &mut String, text: &str, escaped: fn(char) -> bool) {
+/// Appends valid UTF-8 and escapes the characters for which `escaped` is true.
+fn push_valid(out: &mut String, text: &str, escaped: fn(char) -> bool) {
     for c in text.chars() {
         match escaped(c) {
-            true => c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| escape(out, b)),
+            true => c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| push_escape(out, b)),
             false => out.push(c),
         }
     }
 }
 
-fn escape(out: &mut String, byte: u8) {
+/// Appends the escape sequence of a byte.
+fn push_escape(out: &mut String, byte: u8) {
     let letter = match byte {
         7 => 'a',
         8 => 'b',
@@ -112,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_no_control_characters() {
+    fn control_characters_of_names_are_escaped() {
         assert_eq!(name(b"plain"), "plain");
         assert_eq!(name("d\u{e9}j\u{e0} \u{1f980}".as_bytes()), "d\u{e9}j\u{e0} \u{1f980}");
         assert_eq!(name(b"a\x1b[31m\n\t\r\x07\x08\x0b\x0c\x7f"), "a\\033[31m\\n\\t\\r\\a\\b\\v\\f\\177");
@@ -127,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_their_newlines_and_nothing_else() {
+    fn messages_keep_tabs_and_newlines_and_escape_other_controls() {
         assert_eq!(lines("a\n\tb"), "a\n\tb");
         assert_eq!(lines("a\x1bc\n\u{9b}"), "a\\033c\n\\302\\233");
         assert_eq!(lines(&raw::text(b"x\xe9\n".to_vec())), "x\\351\n");
     }
 
     #[test]
-    fn a_terminal_gets_tabs_and_newlines_and_no_other_control() {
+    fn data_for_a_terminal_keeps_tabs_and_newlines_and_escapes_other_controls() {
         assert_eq!(*terminal(b"a\tb\n"), *b"a\tb\n");
         assert_eq!(*terminal("\u{e9}\x1b]0;x\x07".as_bytes()), *"\u{e9}\\033]0;x\\a".as_bytes());
         assert_eq!(*terminal(b"\x9b1m\xe9"), *b"\\2331m\xe9");

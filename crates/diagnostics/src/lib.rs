@@ -1,13 +1,16 @@
-//! Spans, error tags and messages with carets. Knows nothing else.
+//! Source locations, error tags, and the rendering of compile errors. This crate depends on no
+//! other crate.
 //!
-//! Every error in a D program is a [`Diagnostic`]: a tag of the DTrace list ([`Tag`]), a message, and the text it is
-//! about. Stages collect them in a [`Sink`] and continue, so that one run reports all that is wrong; only the command
-//! decides how they are printed ([`report`]).
+//! Every error in a D program is a [`Diagnostic`]: a tag of DTrace's list ([`Tag`]), a message, and
+//! a source location. The stages of the compiler collect errors in a [`Sink`] and continue, so that
+//! one run reports all errors. The command determines how they are printed ([`report`]).
 //!
-//! A program decides neither how much is printed about it nor how long that takes: messages and source lines are cut,
-//! only the first errors are shown, and similar names are searched for a limited number of times.
+//! The output and the time spent on errors are bounded, whatever the program is: messages and
+//! source lines are truncated, only the first errors are shown, and the number of searches for a
+//! similar name is limited.
 //!
-//! Invariant: a span is a byte range of one file of the [`SourceMap`]; line and column are computed, never stored.
+//! Invariant: a span is a byte range of one file of the [`SourceMap`]. Line and column are computed
+//! and never stored.
 
 pub mod control;
 pub mod raw;
@@ -22,16 +25,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub use source::{FileId, SourceKind, SourceMap, Span};
 pub use tag::Tag;
 
-/// Errors shown in full; of the others only the number is reported.
+/// The maximum number of errors that are shown. The number of the others is reported.
 const SHOWN: usize = 20;
-/// Characters of a message: names and types in it may be as long as the program.
+/// The maximum length of a message in characters. Names and types in it may be as long as the
+/// program.
 const MESSAGE_CHARS: usize = 1000;
-/// Characters of a command-line program that are repeated before each of its errors.
+/// The maximum number of characters of a command-line program that are repeated before each of its
+/// errors.
 const SPECIFIER_CHARS: usize = 240;
-/// Searches for a similar name in a compilation. Each compares the wrong name with every known one, of which the kernel
-/// alone has more than 100,000.
+/// The maximum number of searches for a similar name in a compilation. Each search compares the
+/// wrong name with every known name. The kernel alone has more than 100,000.
 const SUGGESTIONS: u32 = 40;
-/// Bytes of a wrong name that a similar one is searched for.
+/// The maximum length of a wrong name, in bytes, for which a similar one is searched.
 const NEAREST_BYTES: usize = 128;
 
 /// One error in a program.
@@ -39,45 +44,49 @@ const NEAREST_BYTES: usize = 128;
 pub struct Diagnostic {
     /// The DTrace error tag, shown under `-xerrtags`.
     pub tag: Tag,
-    /// The text it is about; `None` where there is no text to point at.
+    /// The source location; `None` for an error without a location.
     pub span: Option<Span>,
-    /// The message, lower case, without a final full stop. Further lines are tab-indented, as in DTrace.
+    /// The message, lower case, without a final full stop. Further lines are tab-indented, as in
+    /// DTrace.
     pub message: String,
-    /// What would be right, one line each ("did you mean `pid`?").
+    /// Hints, one line each ("did you mean `pid`?").
     pub help: Vec<String>,
-    /// The part of a clause it was found in, named where there is no line to name.
+    /// The part of a clause that contains the error. Messages about command-line programs name it.
     pub region: Option<&'static str>,
-    /// The clause or declaration whose check found it; `None` for the errors of the parser. Set by [`Sink::push`].
+    /// The clause or declaration that was checked; `None` for errors of the parser. Set by
+    /// [`Sink::push`].
     pub item: Option<Span>,
-    /// Its number among the errors of the compilation. Set by [`Sink::push`].
+    /// The number of the error in the compilation. Set by [`Sink::push`].
     pub sequence: u32,
 }
 
-/// How errors are printed.
+/// The format of printed errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// For people: every error with its source line and a caret, the first 20 in full.
+    /// For people: the first 20 errors, each with its source line and a caret.
     Excerpts,
-    /// For programs (`-xerrtags`): the original's form, the first error alone, with its tag and without its source.
+    /// For programs (`-xerrtags`): the original's format. Only the first error, with its tag and
+    /// without its source line.
     Tagged,
 }
 
-/// The text of at most `limit` characters.
-fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+/// The text, truncated to `limit` characters.
+fn truncated(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}...", &text[..end]).into(),
         None => text.into(),
     }
 }
 
-/// Errors as they are printed, one string each, without `dtrace: `. `errors` are in source order ([`Sink::into_sorted`]).
+/// Formats errors as they are printed, one string each, without `dtrace: `. `errors` must be in
+/// source order ([`Sink::into_sorted`]).
 pub fn report(errors: &[Diagnostic], map: &SourceMap, style: Style) -> Vec<String> {
     match style {
-        // The original parses and checks one item after the other, and stops at the first error.
+        // The original parses and checks item by item, and stops at the first error.
         Style::Tagged => {
             let first = errors.iter().min_by_key(|d| {
-                let place = d.item.or(d.span).map(|s| (s.file, s.start));
-                (place, d.sequence)
+                let location = d.item.or(d.span).map(|s| (s.file, s.start));
+                (location, d.sequence)
             });
             first.map(|d| d.tagged(map)).into_iter().collect()
         }
@@ -94,25 +103,26 @@ pub fn report(errors: &[Diagnostic], map: &SourceMap, style: Style) -> Vec<Strin
 }
 
 impl Diagnostic {
-    /// An error in the text of `span`.
+    /// An error at a source location.
     pub fn new(tag: Tag, span: Span, message: impl Into<String>) -> Self {
         Self { span: Some(span), ..Self::bare(tag, message) }
     }
 
-    /// An error that no text can be shown for.
+    /// An error without a source location.
     pub fn bare(tag: Tag, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { tag, span: None, message, help: Vec::new(), region: None, item: None, sequence: 0 }
     }
 
-    /// Adds a line that says what would be right.
+    /// Adds a hint.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
-    /// The error in the original's form, with its tag: `failed to compile script F: [D_TAG] line N: text`.
+    /// Formats the error as the original does, with its tag: `failed to compile script F: [D_TAG]
+    /// line N: text`.
     pub fn tagged(&self, map: &SourceMap) -> String {
         let (tag, message) = (self.tag.name(), &self.message);
         let Some(span) = self.span else { return format!("[{tag}] {message}") };
@@ -137,7 +147,7 @@ impl Diagnostic {
         }
     }
 
-    /// The error with the source line and a caret below it:
+    /// Formats the error with the source line and a caret below it:
     ///
     /// ```text
     /// failed to compile script x.d: line 3: syntax error near "}"
@@ -148,7 +158,8 @@ impl Diagnostic {
     ///    = help: ...
     /// ```
     ///
-    /// With `tags` the tag stands before the message, for tests. The caller adds `dtrace: ` before it.
+    /// With `tags` (for tests), the tag precedes the message. The caller prints `dtrace: ` before
+    /// the result.
     pub fn render(&self, map: &SourceMap, tags: bool) -> String {
         let tag = if tags { format!("[{}] ", self.tag.name()) } else { String::new() };
         let mut out = String::new();
@@ -174,7 +185,7 @@ impl Diagnostic {
                         let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
                         out.push_str(&format!(
                             "invalid probe specifier {}: {tag}{region}{}",
-                            cut(map.text(span.file).trim_end(), SPECIFIER_CHARS),
+                            truncated(map.text(span.file).trim_end(), SPECIFIER_CHARS),
                             self.message
                         ));
                         out.push_str(&map.excerpt(span, "command line", line.into(), column));
@@ -194,13 +205,14 @@ impl Diagnostic {
 #[derive(Debug, Default)]
 pub struct Sink {
     diagnostics: Vec<Diagnostic>,
-    /// Hashes of tag, place and message of those.
+    /// Hashes of tag, location and message of these errors.
     known: HashSet<u64>,
     region: Option<&'static str>,
     item: Option<Span>,
     suggestions: Cell<u32>,
 }
 
+/// A hash by which repeated errors are recognized.
 fn identity(d: &Diagnostic) -> u64 {
     let mut hasher = DefaultHasher::new();
     (d.tag, d.span, &d.message).hash(&mut hasher);
@@ -208,20 +220,21 @@ fn identity(d: &Diagnostic) -> u64 {
 }
 
 impl Sink {
-    /// From now on errors are about this part of a clause: `predicate`, `action list`. Returns what it was before.
-    pub fn enter(&mut self, region: Option<&'static str>) -> Option<&'static str> {
+    /// Sets the part of a clause that following errors are in: `predicate`, `action list`. Returns
+    /// the previous one.
+    pub fn set_region(&mut self, region: Option<&'static str>) -> Option<&'static str> {
         std::mem::replace(&mut self.region, region)
     }
 
-    /// From now on errors are found while this clause or declaration is checked.
-    pub fn enter_item(&mut self, item: Option<Span>) {
+    /// Sets the clause or declaration that is checked from now on.
+    pub fn set_item(&mut self, item: Option<Span>) {
         self.item = item;
     }
 
-    /// Adds an error; the same error at the same place is kept once.
+    /// Adds an error. A second error with the same tag, location and message is ignored.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
         for text in std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.help) {
-            if let Cow::Owned(short) = cut(text, MESSAGE_CHARS) {
+            if let Cow::Owned(short) = truncated(text, MESSAGE_CHARS) {
                 *text = short;
             }
         }
@@ -233,28 +246,31 @@ impl Sink {
         }
     }
 
-    /// Shorthand for [`Sink::push`] of [`Diagnostic::new`].
+    /// Adds [`Diagnostic::new`].
     pub fn error(&mut self, tag: Tag, span: Span, message: impl Into<String>) {
         self.push(Diagnostic::new(tag, span, message));
     }
 
-    /// Removes and returns what was added after the first `kept` errors: those of an attempt that is repeated in another way.
-    pub fn take_back(&mut self, kept: usize) -> Vec<Diagnostic> {
-        let taken = self.diagnostics.split_off(kept.min(self.diagnostics.len()));
-        for diagnostic in &taken {
+    /// Removes and returns all errors after the first `kept`. The caller discards a failed attempt
+    /// in order to try another.
+    pub fn split_off(&mut self, kept: usize) -> Vec<Diagnostic> {
+        let removed = self.diagnostics.split_off(kept.min(self.diagnostics.len()));
+        for diagnostic in &removed {
             self.known.remove(&identity(diagnostic));
         }
-        taken
+        removed
     }
 
-    /// Permission to search for a similar name, which takes long: given a limited number of times.
+    /// Whether to search for a similar name. The search is expensive, so this is true a limited
+    /// number of times.
     pub fn may_suggest(&self) -> bool {
-        let made = self.suggestions.get();
-        self.suggestions.set(made.saturating_add(1));
-        made < SUGGESTIONS
+        let count = self.suggestions.get();
+        self.suggestions.set(count.saturating_add(1));
+        count < SUGGESTIONS
     }
 
-    /// Replaces this sink with an empty one, for errors that are looked at before they are kept; returns the old one.
+    /// Replaces this sink with an empty one and returns the old one. The caller examines the new
+    /// errors before it keeps them.
     pub fn divert(&mut self) -> Sink {
         let inner = Sink {
             region: self.region,
@@ -265,13 +281,13 @@ impl Sink {
         std::mem::replace(self, inner)
     }
 
-    /// Ends [`Sink::divert`]: puts the old sink back and returns the errors since.
+    /// Ends [`Sink::divert`]: restores the old sink and returns the one with the new errors.
     pub fn restore(&mut self, outer: Sink) -> Sink {
         outer.suggestions.set(self.suggestions.get());
         std::mem::replace(self, outer)
     }
 
-    /// True when nothing was wrong.
+    /// True if there are no errors.
     pub fn is_empty(&self) -> bool {
         self.diagnostics.is_empty()
     }
@@ -288,10 +304,13 @@ impl Sink {
     }
 }
 
-/// The entry of `known` nearest to `wrong`, for "did you mean"; `None` when nothing is near.
+/// The entry of `known` that is most similar to `wrong`, for "did you mean"; `None` if no entry is
+/// similar.
 ///
-/// Nearness is the edit distance, where two neighbours exchanged are one edit (`prinft`), at most a third of the longer
-/// word's length; of two as near, the one that has more of its letters (`prinf`: `printf`, not `print`).
+/// The measure is the edit distance, where a transposition of two adjacent letters is one edit
+/// (`prinft`). The distance must be at most a third of the length of the longer word. Of two
+/// entries at the same distance, the one that shares more letters with `wrong` is chosen (`prinf`:
+/// `printf`, not `print`).
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > NEAREST_BYTES {
         return None;
@@ -300,19 +319,27 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     known
         .into_iter()
         .filter(near)
-        .map(|k| (distance(wrong, k), std::cmp::Reverse(shared(wrong, k)), k.len().abs_diff(wrong.len()), k))
+        .map(|k| {
+            (
+                distance(wrong, k),
+                std::cmp::Reverse(shared_letters(wrong, k)),
+                k.len().abs_diff(wrong.len()),
+                k,
+            )
+        })
         .filter(|(d, _, _, k)| *d * 3 <= wrong.len().max(k.len()))
         .min()
         .map(|(_, _, _, k)| k)
 }
 
-/// Letters that two words share, wherever they stand.
-fn shared(a: &str, b: &str) -> usize {
+/// The number of letters that two words share, at any position.
+fn shared_letters(a: &str, b: &str) -> usize {
     let mut left: Vec<char> = b.chars().collect();
     let mut takes = |c: char| left.iter().position(|l| *l == c).map(|at| left.swap_remove(at)).is_some();
     a.chars().map(&mut takes).filter(|taken| *taken).count()
 }
 
+/// The edit distance of two words, with transpositions.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut above: Vec<usize> = Vec::new();
@@ -364,12 +391,12 @@ mod tests {
     }
 
     #[test]
-    fn the_tagged_form_is_the_first_error_alone_without_its_source() {
+    fn errtags_prints_only_the_first_error_and_no_source_line() {
         let mut map = SourceMap::default();
         let f = map.add(SourceKind::Script, "x.d", "BEGIN /y/ { trace(x); }\n# 7 \"inc.h\"\nEND { z; }\n");
         map.set_origin(f, 3, "inc.h", 7);
         let mut sink = Sink::default();
-        sink.enter_item(Some(Span::new(f, 0, 23)));
+        sink.set_item(Some(Span::new(f, 0, 23)));
         sink.push(
             Diagnostic::new(Tag::D_IDENT_UNDEF, Span::new(f, 18, 19), "x\n\tprototype: p").with_help("h"),
         );
@@ -388,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_bounded_when_lines_names_and_errors_are_many_and_long() {
+    fn output_is_bounded_when_errors_are_many_and_names_and_lines_are_long() {
         let mut map = SourceMap::default();
         let text = "x".repeat(100_000);
         let f = map.add(SourceKind::Script, "x.d", text.clone());
@@ -403,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_to_the_neighbourhood_of_the_caret() {
+    fn a_long_line_is_truncated_to_the_text_around_the_caret() {
         let mut map = SourceMap::default();
         let text = format!("{}here{}", "a".repeat(500), "b".repeat(500));
         let f = map.add(SourceKind::Script, "x.d", text);
@@ -420,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_kept_once_and_may_come_again_when_taken_back() {
+    fn an_error_is_kept_once_and_may_be_added_again_after_removal() {
         let mut map = SourceMap::default();
         let f = map.add(SourceKind::Script, "x.d", "BEGIN");
         let mut sink = Sink::default();
@@ -428,13 +455,13 @@ mod tests {
         push(&mut sink);
         push(&mut sink);
         assert_eq!(sink.iter().len(), 1);
-        assert_eq!(sink.take_back(0).len(), 1);
+        assert_eq!(sink.split_off(0).len(), 1);
         push(&mut sink);
         assert_eq!(sink.iter().len(), 1);
     }
 
     #[test]
-    fn near_words_are_found_and_far_ones_are_not() {
+    fn nearest_finds_similar_words_only() {
         assert_eq!(nearest("execnam", ["pid", "execname"]), Some("execname"));
         assert_eq!(nearest("zzz", ["pid", "execname"]), None);
         let prints = ["print", "printa", "printf", "printm"];

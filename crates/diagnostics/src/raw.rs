@@ -1,13 +1,14 @@
-//! Bytes as text that can be turned back.
+//! A reversible encoding of arbitrary bytes as UTF-8 text.
 //!
-//! D's texts are bytes: a script may be in any encoding, and what stands in strings and comments is nobody's business. The
-//! front end reads text, though, and its places are those of text. So a byte that is no part of a character becomes one of
-//! 128 characters of a private plane, which the lexer refuses outside of strings and comments, and whatever makes bytes
-//! of text again makes the byte. Such a character that the text had itself is taken for the bytes that it is.
+//! A D program is a sequence of bytes: a script may use any character set in strings and comments.
+//! The front end works on UTF-8 text and on locations in it. So each byte that is not part of a
+//! valid character is encoded as one of 128 private-use characters. The lexer rejects them outside
+//! of strings and comments, and [`bytes`] decodes them. If the program contains such a character,
+//! its bytes are encoded one by one.
 
 use std::borrow::Cow;
 
-/// The character of byte 0x80.
+/// The character that encodes byte 0x80.
 const FIRST: char = '\u{10ff80}';
 
 fn byte(c: char) -> Option<u8> {
@@ -18,7 +19,7 @@ fn character(byte: u8) -> char {
     char::from_u32(FIRST as u32 + u32::from(byte & 0x7f)).unwrap_or(FIRST)
 }
 
-/// Bytes as text.
+/// Encodes bytes as text.
 pub fn text(bytes: Vec<u8>) -> String {
     let bytes = match String::from_utf8(bytes) {
         Ok(text) if !text.contains(|c| byte(c).is_some()) => return text,
@@ -38,7 +39,7 @@ pub fn text(bytes: Vec<u8>) -> String {
     out
 }
 
-/// The bytes of a text that [`text`] may have made.
+/// Decodes a text that may be the result of [`text`].
 pub fn bytes(text: &str) -> Vec<u8> {
     if !is_raw(text) {
         return text.as_bytes().to_vec();
@@ -53,13 +54,13 @@ pub fn bytes(text: &str) -> Vec<u8> {
     out
 }
 
-/// True when bytes that were no text are in it.
+/// True if the text contains encoded bytes.
 pub fn is_raw(text: &str) -> bool {
-    // The first byte of every character of the plane.
+    // Byte 0xf4 is the first byte of all of these characters in UTF-8.
     text.as_bytes().contains(&0xf4) && text.contains(|c| byte(c).is_some())
 }
 
-/// The text for a reader.
+/// The text with U+FFFD in place of encoded bytes.
 pub fn shown(text: &str) -> Cow<'_, str> {
     match is_raw(text) {
         true => text.replace(|c| byte(c).is_some(), "\u{fffd}").into(),
@@ -72,17 +73,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sequence_of_bytes_comes_back() {
+    fn every_byte_sequence_is_restored_after_encoding() {
         let all: Vec<u8> = (0..=255).collect();
-        let own = format!("a{}\u{10ffff}\u{e9}", character(0xc3)).into_bytes();
-        for sequence in [all, own, b"plain".to_vec(), b"\xe9t\xe9 \xf4\x8f\xbe".to_vec(), Vec::new()] {
-            let made = text(sequence.clone());
-            assert_eq!(bytes(&made), sequence);
+        let private_use = format!("a{}\u{10ffff}\u{e9}", character(0xc3)).into_bytes();
+        for sequence in [all, private_use, b"plain".to_vec(), b"\xe9t\xe9 \xf4\x8f\xbe".to_vec(), Vec::new()]
+        {
+            let encoded = text(sequence.clone());
+            assert_eq!(bytes(&encoded), sequence);
         }
     }
 
     #[test]
-    fn characters_stay_and_a_reader_sees_a_mark() {
+    fn valid_characters_are_unchanged_and_encoded_bytes_are_shown_as_u_fffd() {
         assert_eq!(text("h\u{e9}".into()), "h\u{e9}");
         assert_eq!(shown(&text(b"h\xe9!".to_vec())), "h\u{fffd}!");
         assert!(!is_raw("h\u{e9}\u{1f600}"));

@@ -1,17 +1,17 @@
-//! The texts of a compilation and places in them.
+//! Source texts of a compilation, and source locations.
 
 use std::fmt;
 
-/// A text of the [`SourceMap`].
+/// Identifies a source text of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
-/// A byte range of one text; `end` is exclusive.
+/// A byte range of one source text; `end` is exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// The text.
+    /// The source text.
     pub file: FileId,
-    /// First byte.
+    /// The first byte.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
@@ -39,7 +39,7 @@ impl fmt::Debug for Span {
     }
 }
 
-/// Where a text came from; it decides how a message about it begins.
+/// The kind of a source text. It determines the prefix of messages about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
     /// `-s file`: "failed to compile script F: line N: ".
@@ -50,9 +50,9 @@ pub enum SourceKind {
     Library,
 }
 
-/// Characters of a source line that are shown.
+/// The maximum number of characters of a source line in an excerpt.
 const EXCERPT_CHARS: usize = 96;
-/// Of those, how many stand before the caret where a line is longer.
+/// In a longer line, the number of characters before the caret.
 const EXCERPT_BEFORE: usize = 40;
 
 #[derive(Clone, Debug)]
@@ -60,20 +60,21 @@ struct Source {
     kind: SourceKind,
     name: String,
     text: String,
-    /// Byte offset of each line's start.
+    /// The byte offset of each line start.
     lines: Vec<u32>,
-    /// `(physical line, name, line)`: from that physical line on the text comes from `line` of `name` (cpp markers).
+    /// Line markers of the preprocessor: `(physical line, name, line)`. The text from the physical
+    /// line on is from `line` of `name`.
     origins: Vec<(u32, String, u64)>,
 }
 
-/// All texts of a compilation.
+/// All source texts of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     sources: Vec<Source>,
 }
 
 impl SourceMap {
-    /// Adds a text.
+    /// Adds a source text.
     pub fn add(&mut self, kind: SourceKind, name: impl Into<String>, text: impl Into<String>) -> FileId {
         let text = text.into();
         let mut lines = vec![0];
@@ -96,22 +97,23 @@ impl SourceMap {
         &self.source(file).name
     }
 
-    /// Where the text came from.
+    /// The kind of the text.
     pub fn kind(&self, file: FileId) -> SourceKind {
         self.source(file).kind
     }
 
-    /// The bytes a span covers.
+    /// The text of a span.
     pub fn snippet(&self, span: Span) -> &str {
         self.text(span.file).get(span.start as usize..span.end as usize).unwrap_or("")
     }
 
-    /// Physical line of a byte, from 1.
+    /// The physical line of a byte, from 1.
     pub fn line_number(&self, file: FileId, offset: u32) -> u32 {
         self.source(file).lines.partition_point(|start| *start <= offset) as u32
     }
 
-    /// Physical line and column of a byte, both from 1; columns count characters, so this takes as long as the line is.
+    /// The physical line and column of a byte, both from 1. Columns count characters, so the cost
+    /// is linear in the length of the line.
     pub fn line_column(&self, file: FileId, offset: u32) -> (u32, u32) {
         let s = self.source(file);
         let line = self.line_number(file, offset);
@@ -120,18 +122,19 @@ impl SourceMap {
         (line, upto.chars().count() as u32 + 1)
     }
 
-    /// A physical line, from 1, without its end.
+    /// The text of a physical line, from 1, without the newline.
     pub fn line(&self, file: FileId, line: u32) -> &str {
         let s = self.source(file);
         let start = s.lines.get((line as usize).saturating_sub(1)).map(|at| *at as usize);
         start.and_then(|at| s.text.get(at..)).and_then(|rest| rest.lines().next()).unwrap_or("")
     }
 
-    /// From physical line `at` on the text is line `line` of `name` (cpp's `# line "file"`, `#line`).
+    /// Adds a line marker (cpp's `# line "file"`, `#line`): physical line `at` is line `line` of
+    /// `name`.
     pub fn set_origin(&mut self, file: FileId, at: u32, name: impl Into<String>, line: u64) {
         let origins = &mut self.sources[file.0 as usize].origins;
-        let place = origins.partition_point(|(known, _, _)| *known <= at);
-        origins.insert(place, (at, name.into(), line));
+        let index = origins.partition_point(|(known, _, _)| *known <= at);
+        origins.insert(index, (at, name.into(), line));
     }
 
     /// The last line marker before a physical line.
@@ -140,7 +143,7 @@ impl SourceMap {
         origins.get(..origins.partition_point(|(at, _, _)| *at <= physical)).and_then(<[_]>::last)
     }
 
-    /// File name and line to show for a physical line, after line markers.
+    /// The file name and line number of a physical line, with line markers applied.
     pub fn line_origin(&self, file: FileId, physical: u32) -> (String, u64) {
         match self.origin(file, physical) {
             Some((at, name, line)) => (name.clone(), line.saturating_add(u64::from(physical - at))),
@@ -148,13 +151,14 @@ impl SourceMap {
         }
     }
 
-    /// A preprocessor brought this text from another file: a header.
+    /// True if the preprocessor included this text from another file (a header).
     pub fn is_included(&self, span: Span) -> bool {
         let physical = self.line_number(span.file, span.start);
         self.origin(span.file, physical).is_some_and(|(_, name, _)| name != self.name(span.file))
     }
 
-    /// `--> name:line:column`, the line's text near the column and a caret line, each after a newline.
+    /// Renders `--> name:line:column`, the source line near the column, and a line with carets,
+    /// each after a newline.
     pub(crate) fn excerpt(&self, span: Span, name: &str, shown: u64, column: u32) -> String {
         let line = self.line_number(span.file, span.start);
         let text = self.line(span.file, line);

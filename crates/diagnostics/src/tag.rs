@@ -23,7 +23,7 @@ macro_rules! tags {
     };
 }
 
-// D_UNSUPPORTED is ours: valid D that this version does not compile yet.
+// D_UNSUPPORTED does not exist in the original: valid D that this version does not compile yet.
 tags! {
     D_ACT_RETURN
     D_ACT_SPEC
