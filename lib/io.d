@@ -19,7 +19,7 @@ typedef long long offset_t;
 
 typedef struct fileinfo {
 	string fi_name;			/* last component of the path */
-	string fi_dirname;		/* what is before it */
+	string fi_dirname;		/* path without the last component */
 	string fi_pathname;		/* path as the process sees it */
 	offset_t fi_offset;		/* offset of the next read or write */
 	string fi_fs;			/* file system */

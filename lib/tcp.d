@@ -1,6 +1,6 @@
 /*
- * TCP: flags of a segment; states with DTrace's names and Linux' numbers. No socket of Linux is ever in the states
- * IDLE and BOUND, so their numbers are those of no state.
+ * TCP: flags of a segment, and states. The names are DTrace's, the numbers are those of Linux. Linux has no states
+ * IDLE and BOUND. Their numbers are not used by any state.
  */
 
 inline int TH_FIN = 0x01;

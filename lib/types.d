@@ -1,6 +1,6 @@
 /*
- * Types that sys/types.h has on other systems and that a kernel's own types may lack. Types that both have (dev_t,
- * ino_t, loff_t) are the kernel's.
+ * Types of sys/types.h on other systems that the types of a kernel may lack. Types that both define (dev_t, ino_t,
+ * loff_t) are those of the kernel.
  */
 
 typedef enum { B_FALSE, B_TRUE } boolean_t;

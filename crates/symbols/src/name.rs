@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of an address. `Display` prints DTrace's format of a stack frame: ``
-/// module`symbol+0xoffset ``, without `+0x0`; `` module`0xaddress `` without a symbol; `0xaddress`
-/// without a module.
+/// The name of an address. `Display` prints DTrace's format of a stack frame:
+/// `` module`symbol+0xoffset ``, without `+0x0`; `` module`0xaddress `` without a symbol;
+/// `0xaddress` without a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The address that was looked up.
