@@ -1,4 +1,4 @@
-//! Makes the list of the D libraries in `lib/`, and the index of their words.
+//! Generates the list of the D libraries in `lib/` and the index of the names they define.
 
 use std::collections::BTreeMap;
 use std::error::Error;

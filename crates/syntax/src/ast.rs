@@ -1,41 +1,45 @@
-//! The tree of a D text.
+//! The abstract syntax tree of a D program.
 //!
-//! The tree keeps what was written: `if`/`else` stay statements, inlines and translators stay definitions, sizes stay
-//! expressions. It resolves nothing but what the grammar itself needs (which names are types). Every node carries the
-//! [`Span`] it came from, because every later stage, down to the verifier's refusal, must be able to point at the text.
+//! The tree represents the source as written: `if`/`else` are statements, inlines and translators
+//! are definitions, sizes are expressions. Names are not resolved, except that the grammar must
+//! know which names are types. Every node has a [`Span`], because messages of all later stages,
+//! including rejections by the verifier, refer to the source.
 //!
-//! The one decision that shapes it: a declarator is a *list* of steps read outward from the name (`int *a[5]` is "array
-//! of 5", "pointer", then `int`), not a nest of C declarator nodes. Whoever builds a type walks the list backwards, and
-//! nobody has to turn the C spiral inside out a second time.
+//! The main design decision: a declarator is a *list* of steps, outward from the name (`int *a[5]`
+//! is "array of 5", "pointer", then `int`), and not nested C declarator nodes. The type is built
+//! from the last step to the first.
 //!
-//! A tree made from a text with errors is still a tree: what could not be read is [`ExprKind::Error`],
-//! [`TypeSpecKind::Error`] or is missing. Such a tree must not be compiled, but may be checked for further errors.
+//! A program with syntax errors has a tree, too. Constructs that could not be parsed are
+//! [`ExprKind::Error`] or [`TypeSpecKind::Error`], or they are missing. Such a tree must not be
+//! compiled, but it may be checked for further errors.
 
 use diagnostics::{FileId, Span};
 
 mod dump;
 
-/// A word of the text: an identifier, or a keyword where a member may be spelled like one.
+/// An identifier, or a keyword that is used as a member name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The word.
+    /// The text of the name.
     pub text: String,
-    /// Where it stands.
+    /// The source location.
     pub span: Span,
 }
 
-/// A whole text: a script, a library file or one `-n` argument.
+/// A program: a script, a library file or one `-n` argument.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The text.
+    /// The source text.
     pub file: FileId,
-    /// All of it.
+    /// The location of the whole construct.
     pub span: Span,
-    /// Clauses, declarations and control lines, in the order they were written.
+    /// Clauses, declarations and control lines, in source order.
     pub items: Vec<Item>,
-    /// Whether `$n` (or `$$n`) was referenced, by `n`; as long as `MacroEnv::args` plus one, for `$0`.
+    /// For each `n`, whether the program references `$n` or `$$n`. The length is that of
+    /// `MacroEnv::args` plus one, for `$0`.
     ///
-    /// When several programs share the operands, an operand is extraneous if none of them references it.
+    /// When several programs share the operands, an operand is extraneous if none of them
+    /// references it.
     pub operands_used: Vec<bool>,
 }
 
@@ -57,7 +61,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Where it stands.
+    /// The source location.
     pub fn span(&self) -> Span {
         match self {
             Item::Clause(x) => x.span,
@@ -73,39 +77,41 @@ impl Item {
 /// A probe clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clause {
-    /// All of it.
+    /// The location of the whole construct.
     pub span: Span,
     /// One or more descriptions.
     pub probes: Vec<ProbeDesc>,
     /// The condition between slashes.
     pub predicate: Option<Expr>,
-    /// `None` only on the command line, where the braces may be left out; it means the default action, as `{}` does.
+    /// The actions. `None` occurs on the command line only, where braces are optional. It means the
+    /// default action, as `{}` does.
     pub body: Option<Block>,
 }
 
 /// A probe description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeDesc {
-    /// All of it.
+    /// The location of the whole construct.
     pub span: Span,
-    /// The description as text, macro variables expanded.
+    /// The description as text, with macro variables expanded.
     pub text: String,
-    /// What it selects.
+    /// The probes that it selects.
     pub kind: ProbeDescKind,
 }
 
-/// What a [`ProbeDesc`] selects.
+/// The probes that a [`ProbeDesc`] selects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProbeDescKind {
-    /// Probes whose four fields match, after right alignment. An empty field matches anything.
+    /// The probes whose four fields match. The parser assigns components from the right. An empty
+    /// field matches everything.
     Fields {
-        /// First field.
+        /// The provider.
         provider: Glob,
-        /// Second field.
+        /// The module.
         module: Glob,
-        /// Third field.
+        /// The function.
         function: Glob,
-        /// Fourth field.
+        /// The name.
         name: Glob,
     },
     /// The probe with this id.
@@ -117,16 +123,16 @@ pub enum ProbeDescKind {
 pub struct Glob {
     /// The pattern.
     pub text: String,
-    /// Where it stands; for a field that was left out, the empty place where it would stand.
+    /// The source location; for a field that is not given, an empty span at its position.
     pub span: Span,
 }
 
 /// Statements of a clause or of a branch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// From brace to brace, or the single statement.
+    /// The location from brace to brace, or of the single statement.
     pub span: Span,
-    /// In order.
+    /// The statements in order.
     pub stmts: Vec<Stmt>,
     /// False for the single statement of an `if` or `else` without braces.
     pub braced: bool,
@@ -135,13 +141,13 @@ pub struct Block {
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
-    /// What it does.
+    /// The kind of statement.
     pub kind: StmtKind,
 }
 
-/// What a [`Stmt`] does.
+/// The kinds of [`Stmt`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
     /// `;`
@@ -152,9 +158,9 @@ pub enum StmtKind {
     If {
         /// The condition.
         cond: Expr,
-        /// Run when it is not zero.
+        /// Executed if the condition is not zero.
         then: Block,
-        /// Run when it is zero.
+        /// Executed if the condition is zero.
         otherwise: Option<Block>,
     },
 }
@@ -162,30 +168,31 @@ pub enum StmtKind {
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// All of it, parentheses included.
+    /// The source location, including parentheses.
     pub span: Span,
-    /// What it computes.
+    /// The kind of expression.
     pub kind: ExprKind,
 }
 
-/// What an [`Expr`] computes.
+/// The kinds of [`Expr`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// Could not be read; the complaint was made.
+    /// A syntax error, which has been reported.
     Error,
-    /// Integer constant.
+    /// An integer constant.
     Int(IntLit),
-    /// Character constant of one to eight characters, the first in the most significant byte; its type is `int`.
+    /// A character constant of one to eight characters, the first in the most significant byte; its
+    /// type is `int`.
     Char(u64),
-    /// String constant, escapes resolved, without the final NUL.
+    /// A string constant with escapes resolved, without the final NUL.
     Str(StrLit),
     /// A name: variable, inline, enumerator, function, `args`, …
     Ident(Name),
     /// `` `sym `` or `` mod`sym ``: a kernel (or user) object.
     Symbol {
-        /// Before the backquote; `None` when nothing is.
+        /// The module before the backquote; `None` if it is not given.
         module: Option<Name>,
-        /// After it.
+        /// The name after the backquote.
         name: Name,
     },
     /// `self->x`.
@@ -196,39 +203,39 @@ pub enum ExprKind {
     Agg(AggRef),
     /// `base[k1, k2]`; more than one key only for associative arrays.
     Index {
-        /// What is indexed.
+        /// The array or pointer.
         base: Box<Expr>,
-        /// At least one.
+        /// The indexes; at least one.
         keys: Vec<Expr>,
     },
     /// `base.name`, `base->name`.
     Member {
-        /// The struct, union or the pointer to it.
+        /// The struct or union, or a pointer to it.
         base: Box<Expr>,
         /// `->` rather than `.`.
         arrow: bool,
         /// The member.
         name: Name,
     },
-    /// `callee(args)`; D calls only names, the checker complains about others.
+    /// `callee(args)`. In D the callee must be a name; the checker rejects others.
     Call {
-        /// What is called.
+        /// The called expression.
         callee: Box<Expr>,
-        /// Arguments.
+        /// The arguments.
         args: Vec<Expr>,
     },
-    /// Prefix operator.
+    /// A prefix operator.
     Unary {
         /// The operator.
         op: UnaryOp,
-        /// Its operand.
+        /// The operand.
         operand: Box<Expr>,
     },
     /// `operand++`, `operand--`.
     Postfix {
         /// `--` rather than `++`.
         decrement: bool,
-        /// Its operand.
+        /// The operand.
         operand: Box<Expr>,
     },
     /// `sizeof expr`.
@@ -244,59 +251,60 @@ pub enum ExprKind {
         /// A member of it.
         member: Name,
     },
-    /// `defined(type)`, `defined(type, member.member)`: whether the kernel that runs has it.
+    /// `defined(type)`, `defined(type, member.member)`: whether the running kernel has the type or
+    /// member.
     Defined {
-        /// What may be there.
+        /// The type.
         ty: TypeName,
-        /// Members, each of the one before it; empty when only the type is asked for.
+        /// The path of members; empty if only the type is given.
         path: Vec<Name>,
     },
     /// `xlate <type> (expr)`.
     Xlate {
-        /// Output type, or a pointer to it.
+        /// The output type, or a pointer to it.
         ty: TypeName,
-        /// What is translated.
+        /// The value to translate.
         operand: Box<Expr>,
     },
     /// `(type) expr`.
     Cast {
         /// The new type.
         ty: TypeName,
-        /// What is converted.
+        /// The value to convert.
         operand: Box<Expr>,
     },
-    /// Infix operator other than assignment and comma.
+    /// An infix operator other than assignment and comma.
     Binary {
         /// The operator.
         op: BinaryOp,
-        /// Where the operator stands.
+        /// The location of the operator.
         op_span: Span,
-        /// Left operand.
+        /// The left operand.
         left: Box<Expr>,
-        /// Right operand.
+        /// The right operand.
         right: Box<Expr>,
     },
     /// `cond ? then : otherwise`.
     Cond {
         /// The condition.
         cond: Box<Expr>,
-        /// Value when it is not zero.
+        /// The value if the condition is not zero.
         then: Box<Expr>,
-        /// Value when it is zero.
+        /// The value if the condition is zero.
         otherwise: Box<Expr>,
     },
     /// `target = value` (`op` is `None`), `target += value` (`op` is `Add`), …
     Assign {
-        /// The operator joined to `=`.
+        /// The operator combined with `=`.
         op: Option<BinaryOp>,
-        /// What is assigned to.
+        /// The assigned expression.
         target: Box<Expr>,
         /// The value.
         value: Box<Expr>,
     },
     /// `left, right`.
     Comma {
-        /// Evaluated first, its value dropped.
+        /// Evaluated first; its value is discarded.
         left: Box<Expr>,
         /// The value.
         right: Box<Expr>,
@@ -306,13 +314,13 @@ pub enum ExprKind {
 /// A reference to an aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggRef {
-    /// Without the `@`; a bare `@` has the name `_`.
+    /// The name without the `@`; a bare `@` has the name `_`.
     pub name: Name,
-    /// `None` without brackets.
+    /// The keys; `None` without brackets.
     pub keys: Option<Vec<Expr>>,
 }
 
-/// How an integer constant was written.
+/// The base of an integer constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntBase {
     /// `42`
@@ -323,18 +331,18 @@ pub enum IntBase {
     Hex,
 }
 
-/// An integer constant and what decides its type.
+/// An integer constant with everything that determines its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntLit {
-    /// The value; two's complement if `negative`.
+    /// The value; in two's complement if `negative`.
     pub value: u64,
-    /// How it was written.
+    /// The base in the source.
     pub base: IntBase,
-    /// Suffix `u`.
+    /// It has the suffix `u`.
     pub unsigned: bool,
-    /// Number of `l` in the suffix, 0 to 2.
+    /// The number of `l` in the suffix, 0 to 2.
     pub longs: u8,
-    /// An operand such as `-5` that a macro variable put in; its type is signed.
+    /// A negative operand such as `-5` from a macro variable. Its type is signed.
     pub negative: bool,
 }
 
@@ -356,8 +364,9 @@ pub enum IntLitType {
 }
 
 impl IntLit {
-    /// The smallest type that fits, starting at the suffix's rank; decimal without `u` skips unsigned types. `long` has
-    /// 64 bits. A decimal too big for `long long` is `unsigned long long`, as the value needs it.
+    /// The smallest type that can represent the value, starting at the rank of the suffix. A
+    /// decimal constant without `u` skips unsigned types. `long` has 64 bits. A decimal constant
+    /// that exceeds `long long` is `unsigned long long`.
     pub fn ty(&self) -> IntLitType {
         use IntLitType::*;
         if self.negative {
@@ -388,12 +397,12 @@ impl IntLit {
 /// A string constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrLit {
-    /// Escapes resolved, without the final NUL.
+    /// The bytes with escapes resolved, without the final NUL.
     pub bytes: Vec<u8>,
 }
 
 impl StrLit {
-    /// The string as text; of bytes that are none, see [`diagnostics::raw`].
+    /// The string as text. Bytes that are not UTF-8 are encoded as in [`diagnostics::raw`].
     pub fn text(&self) -> String {
         diagnostics::raw::text(self.bytes.clone())
     }
@@ -421,7 +430,7 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
-    /// As written.
+    /// The spelling.
     pub fn text(self) -> &'static str {
         match self {
             UnaryOp::Plus => "+",
@@ -480,7 +489,7 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// As written.
+    /// The spelling.
     pub fn text(self) -> &'static str {
         match self {
             BinaryOp::Mul => "*",

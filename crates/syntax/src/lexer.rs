@@ -1,12 +1,15 @@
-//! Text to tokens, one at a time.
+//! The lexer: scans tokens on demand.
 //!
-//! D has two vocabularies: probe descriptions (`profile-97`, `syscall::*read*:entry`), where `-`, `*` and `[` are
-//! letters, and everything else. Which one applies depends on the grammar, so tokens are made on demand: the parser asks
-//! for the next token or for the next description, and may go back ([`Lexer::rewind`]) when it learns that the text is
-//! something else. Making all tokens first would need the original's lexer states, which guess from the braces.
+//! D has two lexical grammars: that of probe descriptions (`profile-97`, `syscall::*read*:entry`),
+//! where `-`, `*` and `[` are part of words, and that of everything else. The syntactic context
+//! determines which one applies. So the parser requests either the next token or the next
+//! description, and may rewind ([`Lexer::rewind`]) if the text turns out to be something else.
+//! Scanning all tokens in advance would need the lexer states of the original, which guess the
+//! context from braces.
 //!
-//! Going back means that some text is read twice. What reading does besides making tokens (complaints, pragmas, line
-//! markers, operands referenced) is therefore idempotent or done only beyond [`Lexer::done_to`].
+//! After a rewind, text is scanned twice. The side effects of scanning (errors, pragmas, line
+//! markers, referenced operands) are therefore idempotent, or they only occur beyond
+//! [`Lexer::processed_to`].
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -30,15 +33,15 @@ pub(crate) struct Lexer<'a> {
     sink: &'a mut Sink,
     macros: Cow<'a, MacroEnv>,
     pos: usize,
-    /// Only blanks since the last newline.
+    /// Only whitespace precedes the position on its line.
     fresh_line: bool,
-    /// Control lines before this offset were obeyed.
-    done_to: usize,
-    /// End of the last token, where "end of input" is shown.
+    /// Control lines before this offset have been processed.
+    processed_to: usize,
+    /// The end of the last token, which is the location of errors at the end of input.
     last_end: usize,
-    /// Names that the text assigns to, once they were asked for.
+    /// The names that the program assigns to, collected on the first query.
     assigned: OnceCell<HashSet<Box<str>>>,
-    /// Pragmas met and not yet taken by the parser.
+    /// Pragmas that were scanned and that the parser has not consumed.
     pub(crate) pragmas: Vec<Pragma>,
     /// See `Program::operands_used`.
     pub(crate) operands_used: Vec<bool>,
@@ -68,7 +71,7 @@ impl<'a> Lexer<'a> {
             macros: Cow::Borrowed(macros),
             pos: 0,
             fresh_line: true,
-            done_to: 0,
+            processed_to: 0,
             last_end: 0,
             assigned: OnceCell::new(),
             pragmas: Vec::new(),
@@ -98,35 +101,35 @@ impl<'a> Lexer<'a> {
         self.sink.error(tag, span, message);
     }
 
-    /// The text a span covers.
+    /// The text of a span.
     pub(crate) fn snippet(&self, span: Span) -> &str {
         self.text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
 
-    /// Goes back to `token`, to read it again.
+    /// Rewinds to `token`, to scan it again.
     pub(crate) fn rewind(&mut self, token: &Token) {
         self.pos = token.span.start as usize;
         self.fresh_line = token.starts_line;
     }
 
-    /// Makes everything from here on the end of input.
+    /// Ends the input at the current position.
     pub(crate) fn stop(&mut self) {
         self.pos = self.text.len();
-        self.done_to = self.pos;
+        self.processed_to = self.pos;
     }
 
-    /// Line number to show to the user for `span`.
+    /// The line number of `span` in messages.
     pub(crate) fn line(&self, span: Span) -> u64 {
         let line = self.map.line_number(self.file, span.start);
         self.map.line_origin(self.file, line).1
     }
 
-    /// The text comes from a header.
+    /// True if the text is from an included header.
     pub(crate) fn is_included(&self, span: Span) -> bool {
         self.map.is_included(span)
     }
 
-    /// The byte is in the first column.
+    /// True if the byte is in the first column.
     pub(crate) fn in_first_column(&self, offset: u32) -> bool {
         offset == 0 || self.peek_at(offset as usize - 1) == b'\n'
     }
@@ -140,7 +143,7 @@ impl<'a> Lexer<'a> {
         self.pos >= self.text.len()
     }
 
-    /// Skips blanks, comments and spliced line ends, and obeys control lines.
+    /// Skips whitespace, comments and line continuations, and processes control lines.
     pub(crate) fn skip_trivia(&mut self) {
         while !self.at_end() {
             match self.peek_at(self.pos) {
@@ -159,7 +162,7 @@ impl<'a> Lexer<'a> {
                 _ => break,
             }
         }
-        self.done_to = self.done_to.max(self.pos);
+        self.processed_to = self.processed_to.max(self.pos);
     }
 
     fn line_end(&self, from: usize) -> usize {
@@ -172,7 +175,7 @@ impl<'a> Lexer<'a> {
         let body = &text[start + 2..];
         let close = body.find("*/");
         let end = close.map_or(text.len(), |i| start + 2 + i + 2);
-        // "/*/" inside a comment ends it when read from its star.
+        // The last two characters of "/*/" inside a comment end it.
         let inner = &body[..close.unwrap_or(body.len())];
         if let Some(at) = inner.find("/*") {
             let at = start + 2 + at;
@@ -191,7 +194,8 @@ impl<'a> Lexer<'a> {
         let starts_line = self.fresh_line;
         self.fresh_line = false;
         if self.at_end() {
-            // Shown after the last word, where something is missing, rather than on an empty last line.
+            // The location is the end of the last token, where something is missing, and not an
+            // empty last line.
             let span = self.span(self.last_end.min(start), self.last_end.min(start));
             return Token { tok: Tok::Eof, span, starts_line, unclosed: false };
         }
@@ -231,7 +235,7 @@ impl<'a> Lexer<'a> {
         Token { tok, span: self.span(start, self.pos), starts_line, unclosed }
     }
 
-    /// `` 9p`sym ``: a module's name that starts with a digit.
+    /// True at a module name that starts with a digit: `` 9p`sym ``.
     fn is_digit_module(&self) -> bool {
         let mut at = self.pos;
         while self.peek_at(at).is_ascii_alphanumeric() || self.peek_at(at) == b'_' {
@@ -256,7 +260,7 @@ impl<'a> Lexer<'a> {
             self.pos += spelling.len();
             return Tok::P(*p);
         }
-        // Neighbouring bytes that mean nothing are one complaint.
+        // A sequence of invalid bytes is one error.
         let len = rest
             .find(|c: char| {
                 c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "\"'@$;{}()[]_`".contains(c)
@@ -279,7 +283,8 @@ impl<'a> Lexer<'a> {
         Tok::Bad
     }
 
-    /// The end of the macro variable whose `$` is at `at`, and where its name starts; `None` if it has no name.
+    /// The start and the end of the name of the macro variable whose `$` is at `at`; `None` if it
+    /// has no name.
     fn macro_name(&self, at: usize) -> Option<(usize, usize)> {
         let from = if self.peek_at(at + 1) == b'$' { at + 2 } else { at + 1 };
         let first = self.peek_at(from);
@@ -294,7 +299,7 @@ impl<'a> Lexer<'a> {
         Some((from, from + len))
     }
 
-    /// The text of `$name`, which is remembered as referenced.
+    /// Expands `$name` and marks it as referenced.
     fn expand(&mut self, name: &str) -> Expansion {
         if let Ok(n) = name.parse::<usize>()
             && let Some(used) = self.operands_used.get_mut(n)
@@ -365,14 +370,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text from `token`'s end on can end a predicate that `token`, a slash, may close: end of input, `;`, `{` or
-    /// another slash follows.
+    /// True if `token`, a slash, can end a predicate: the end of input, `;`, `{` or another slash
+    /// follows it.
     pub(crate) fn slash_ends_predicate(&self, token: &Token) -> bool {
         let mut at = token.span.end as usize;
         loop {
             let rest = &self.text.as_bytes()[at.min(self.text.len())..];
             at += rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)).count();
-            // A line marker of the preprocessor is as good as a blank.
+            // A line marker of the preprocessor counts as whitespace.
             if self.peek_at(at) != b'#' {
                 break;
             }

@@ -1,14 +1,15 @@
-//! D text to tokens to tree; never fails. Knows no types and no kernels.
+//! The lexer and the parser of D. This crate has no knowledge of types or of the kernel.
 //!
-//! [`parse`] makes an [`ast::Program`] of any text whatever, and leaves what is wrong with it in a
-//! [`diagnostics::Sink`]: every error of the text in one run, each at its place. A tree made from a wrong text has holes
-//! and must not be compiled.
+//! [`parse`] builds an [`ast::Program`] from any text and reports all syntax errors to a
+//! [`diagnostics::Sink`] in one run, each with its location. The tree of a program with errors has
+//! error nodes and must not be compiled.
 //!
-//! The one decision that shapes the crate: D cannot be cut into tokens without knowing where one is in the grammar (a
-//! probe description has its own letters, a slash may end a predicate), nor parsed without knowing which names are
-//! types. So the parser drives the lexer, token by token, and asks its caller for type names ([`TypeNames`]) only where
-//! the grammar is ambiguous; it never looks a type up to understand it. The usual generated parser over a stateful
-//! lexer, as the original has, stops at the first error and guesses its state from braces.
+//! The main design decision: D cannot be split into tokens without the syntactic context (a probe
+//! description has its lexical grammar, a slash may end a predicate), and it cannot be parsed
+//! without the names of types. So the parser drives the lexer token by token, and queries its
+//! caller for type names ([`TypeNames`]) only where the grammar is ambiguous. It does not use the
+//! types themselves. A generated parser over a stateful lexer, as in the original, stops at the
+//! first error and guesses the state from braces.
 //!
 //! ```
 //! use diagnostics::{Sink, SourceKind, SourceMap};
@@ -23,9 +24,10 @@
 //! assert!(program.dump().contains("description ::read:entry"));
 //! ```
 //!
-//! Code map: [`ast`] the tree; `token` the tables of words; `lexer` text to tokens, with `lexer::pdesc` for probe
-//! descriptions and `lexer::control` for `#` lines; [`macros`] macro variables; [`library`] the D libraries; `parser` the grammar, one module for
-//! clauses, expressions, declarations and definitions each.
+//! Code map: [`ast`] is the syntax tree; `token` has the tables of keywords and operators; `lexer`
+//! scans tokens, with `lexer::pdesc` for probe descriptions and `lexer::control` for `#` lines;
+//! [`macros`] expands macro variables; [`library`] has the D libraries; `parser` has one module
+//! each for clauses, expressions, declarations and definitions.
 
 pub mod ast;
 
@@ -43,7 +45,7 @@ pub use names::is_builtin_type;
 
 use diagnostics::{FileId, Sink, SourceKind, SourceMap};
 
-/// Which field of a probe description the last component is.
+/// The field of a probe description that its last component belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecField {
     /// `-P`
@@ -56,35 +58,36 @@ pub enum SpecField {
     Name,
 }
 
-/// What kind of text is parsed.
+/// The kind of source that is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseMode {
     /// A script or a library: a description needs a predicate or a body.
     Script,
-    /// A command-line argument: a bare description enables the default action, and descriptions are aligned on the
-    /// given field.
+    /// A command-line argument. A description alone enables the default action. The last component
+    /// of a description is the given field.
     Specifier(SpecField),
 }
 
-/// The type names that the text may use without declaring them.
+/// The type names that a program may use without declaring them.
 ///
-/// The parser knows D's own typedefs and those the text makes; it asks for the rest only where the grammar is
-/// ambiguous without the answer (casts, `sizeof`, the start of a declaration).
+/// The parser knows the built-in typedefs and those of the program. It queries other names only
+/// where the grammar is ambiguous (casts, `sizeof`, the start of a declaration).
 pub trait TypeNames {
     /// True if `name` (`size_t`, `` mod`type `` with its backquote) names a type.
     fn is_type(&self, name: &str) -> bool;
 }
 
-/// Knows no type.
+/// Without types.
 impl TypeNames for () {
     fn is_type(&self, _: &str) -> bool {
         false
     }
 }
 
-/// Reads a text. Never fails: what is wrong is in `sink`, and the tree has holes there.
+/// Parses a source text. Errors are added to `sink`, and the tree has error nodes for them.
 ///
-/// Line markers in the text (`# 12 "file"`) are entered in `map`, so that complaints name the right line.
+/// Line markers in the text (`# 12 "file"`) are added to `map`, so that messages have the right
+/// line number.
 pub fn parse(
     map: &mut SourceMap,
     file: FileId,
@@ -97,9 +100,9 @@ pub fn parse(
     parser::Parser::new(lexer, mode, types).program()
 }
 
-/// For fuzzers: reads arbitrary bytes in every mode, and renders what it made.
+/// For fuzzers: parses arbitrary bytes in every mode, and prints the trees and errors.
 ///
-/// It returns nothing because there is nothing to expect of arbitrary bytes but that this returns.
+/// The only expectation is that it returns.
 pub fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let macros = MacroEnv { args: vec!["1".into(), "a b".into()], ..MacroEnv::default() };

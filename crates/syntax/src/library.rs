@@ -1,11 +1,12 @@
-//! D libraries: texts that define constants, types, translators and other words for all programs.
+//! D libraries: source files that define constants, types, translators and inlines for all
+//! programs.
 //!
-//! The files of `lib/` are part of the binary. A program pays for what it names: its words are looked up in an index of
-//! what the files define, and only files that define one of them are parsed ([`Libraries::load`]). The index itself is
-//! made when `dtrace` is built, by a scan that knows just enough of D to see where a definition begins; a test holds it
-//! against the parser. A new file in `lib/` needs nothing else.
+//! The files of `lib/` are embedded in the binary. Only files that define a name the program uses
+//! are parsed ([`Libraries::load`]). An index maps each defined name to its file. The build script
+//! generates it with a scanner that recognizes the start of definitions; a test compares it with
+//! the parser. A new file in `lib/` needs no other change.
 //!
-//! Files of the user (`-L`) are always parsed, so that what is wrong in them is told.
+//! Files of the user (`-L`) are always parsed, so that their errors are reported.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -19,38 +20,38 @@ mod scan;
 
 use scan::{definitions, is_word};
 
-// EMBEDDED: the files of `lib/`, name and text, by name. INDEX: their words, sorted, each with the number of its file and
-// whether it is a type's name.
+// EMBEDDED: name and text of the files of `lib/`, sorted by name. INDEX: the sorted names they
+// define, each with the number of its file and whether it is a type.
 include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
-/// A text that defines words.
+/// A library file.
 #[derive(Clone, Debug)]
 struct File {
-    /// As messages name it.
+    /// The name in messages.
     name: String,
     text: Cow<'static, str>,
-    /// Parsed whether or not it is needed.
+    /// It is parsed even if the program uses none of its names.
     always: bool,
     loaded: bool,
 }
 
 impl File {
-    /// What `#pragma D depends_on library` calls it.
+    /// The name in `#pragma D depends_on library`.
     fn base(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or(&self.name)
     }
 }
 
-/// A library that was parsed.
+/// A parsed library.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
-    /// Its text.
+    /// The source text.
     pub program: Program,
-    /// Looked at as a whole, not only where a word of it is used.
+    /// The whole library is checked, and not only the definitions that are used.
     pub always: bool,
 }
 
-/// A word that a library defines.
+/// A name that a library defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Definition {
     file: usize,
@@ -61,9 +62,9 @@ struct Definition {
 #[derive(Clone, Debug, Default)]
 pub struct Libraries {
     files: Vec<File>,
-    /// Words of files that are not part of the binary.
+    /// The names that files of the user define.
     index: HashMap<String, Definition>,
-    /// So many of the files are part of the binary; true: a file of the user stands in its place.
+    /// For each embedded file, whether a file of the user replaces it.
     replaced: Vec<bool>,
     parsed: Vec<Library>,
 }
@@ -75,7 +76,7 @@ impl TypeNames for Libraries {
 }
 
 impl Libraries {
-    /// Those that are part of the binary.
+    /// The embedded libraries.
     pub fn embedded() -> Self {
         let file = |(name, text): &(&str, &'static str)| File {
             name: (*name).into(),
@@ -96,12 +97,13 @@ impl Libraries {
         (self.replaced.get(file) == Some(&false)).then_some(Definition { file, is_type })
     }
 
-    /// Adds a file, `always` to be parsed or only where it is needed. One of the same name gives way to it.
+    /// Adds a file, which is parsed `always` or only if it is needed. It replaces a file of the
+    /// same name.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, always: bool) {
-        self.put(File { name: name.into(), text: Cow::Owned(text.into()), always, loaded: false });
+        self.insert(File { name: name.into(), text: Cow::Owned(text.into()), always, loaded: false });
     }
 
-    fn put(&mut self, file: File) {
+    fn insert(&mut self, file: File) {
         let at = match self.files.iter().position(|f| f.base() == file.base()) {
             Some(at) => {
                 self.index.retain(|_, d| d.file != at);
@@ -126,23 +128,23 @@ impl Libraries {
         self.files.iter().any(|f| f.base() == base)
     }
 
-    /// Every word that a library defines, for "did you mean".
+    /// Every name that a library defines, for "did you mean".
     pub fn words(&self) -> impl Iterator<Item = &str> {
         let embedded = INDEX.iter().filter(|(_, file, _)| self.replaced.get(*file) == Some(&false));
         self.index.keys().map(String::as_str).chain(embedded.map(|(word, ..)| *word))
     }
 
-    /// What was parsed.
+    /// The parsed libraries.
     pub fn parsed(&self) -> &[Library] {
         &self.parsed
     }
 
-    /// Forgets parsed libraries.
+    /// Removes the parsed libraries for which `keep` returns false.
     pub fn retain(&mut self, keep: impl FnMut(&Library) -> bool) {
         self.parsed.retain(keep);
     }
 
-    /// Parses the files that `texts` need, directly or through one another.
+    /// Parses the files that `texts` need, directly or indirectly.
     pub fn load(&mut self, texts: &[&str], map: &mut SourceMap, macros: &MacroEnv, sink: &mut Sink) {
         let mut wanted: Vec<bool> = self.files.iter().map(|f| f.always).collect();
         let mut todo: Vec<&str> = texts.to_vec();
@@ -168,7 +170,7 @@ impl Libraries {
     }
 }
 
-/// The words of a text that could be names; comments and strings are not told from the rest.
+/// The words of a text that may be names, including those in comments and strings.
 fn words(text: &str) -> HashSet<&str> {
     text.split(|c: char| !c.is_ascii() || !is_word(c as u8))
         .filter(|w| w.starts_with(|c: char| !c.is_ascii_digit()))
@@ -187,12 +189,12 @@ mod tests {
         let texts: Vec<String> = all.files.iter().map(|f| f.text.to_string()).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         all.load(&texts, &mut map, &MacroEnv::default(), &mut sink);
-        let complaints: Vec<String> = sink.iter().map(|d| d.render(&map, true)).collect();
-        assert!(complaints.is_empty(), "{complaints:?}");
+        let errors: Vec<String> = sink.iter().map(|d| d.render(&map, true)).collect();
+        assert!(errors.is_empty(), "{errors:?}");
         all.parsed.iter().map(|l| (map.name(l.program.file).to_string(), l.program.clone())).collect()
     }
 
-    /// What the parser sees that the scan must see.
+    /// The definitions in a parsed program, which the scanner must find as well.
     fn defined(program: &Program, out: &mut BTreeSet<(String, bool)>) {
         for item in &program.items {
             match item {
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_finds_what_the_parser_finds() {
+    fn the_scanner_finds_the_definitions_that_the_parser_finds() {
         let mut all = Libraries::embedded();
         let mut expected = BTreeSet::new();
         parsed(&mut all).iter().for_each(|(_, program)| defined(program, &mut expected));
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_knows_where_definitions_begin() {
+    fn the_scanner_finds_definitions_of_every_kind_and_nothing_else() {
         let text = "/* inline int no = 1; */\n#pragma D depends_on library no.d\n\
             typedef struct box { int side; enum { no } kind; } box_t;\n\
             typedef unsigned long mask_t;\nstruct plain { int no; };\n\
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_needed_is_parsed() {
+    fn only_libraries_that_define_a_used_name_are_parsed() {
         let files = |texts: &[&str]| -> Vec<String> {
             let (mut map, mut sink) = (SourceMap::default(), Sink::default());
             let mut all = Libraries::embedded();
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_user_takes_the_place_of_one_of_ours() {
+    fn a_file_of_the_user_replaces_the_embedded_file_of_the_same_name() {
         let mut all = Libraries::embedded();
         all.add("/home/me/errno.d", "inline int EMINE = 1;", true);
         assert!(all.find("EINTR").is_none() && all.find("EMINE").is_some());

@@ -1,12 +1,12 @@
 //! Macro variables: `$1`, `$$1`, `$target`.
 //!
-//! They are expanded by the lexer, once, into one token each; so their text can never change how the program around
-//! them is read (an operand `1; } BEGIN {` is a string, not three tokens). That is why this is no preprocessor over the
-//! text: it would be shorter, and an injection.
+//! The lexer expands each of them once, to one token. So their text cannot change how the rest of
+//! the program is parsed (an operand `1; } BEGIN {` is a string and not three tokens). A textual
+//! preprocessor would be shorter, but would allow code injection.
 
 use crate::ast::{IntBase, IntLit};
 
-/// What the macro variables stand for, and how strict to be about operands.
+/// The values of the macro variables, and the options that affect them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MacroEnv {
     /// `$0`: the script's name, or `dtrace`.
@@ -29,7 +29,7 @@ pub struct MacroEnv {
     pub pgid: u64,
     /// `$sid`
     pub sid: u64,
-    /// `$target`: process id of the first `-c` or `-p` process, 0 without.
+    /// `$target`: the process id of the first `-c` or `-p` process; 0 without one.
     pub target: u64,
     /// Option `defaultargs`: a missing operand is 0, or the empty string.
     pub default_args: bool,
@@ -37,31 +37,32 @@ pub struct MacroEnv {
     pub probe_spec_first: bool,
 }
 
-/// The text of a macro variable.
+/// The result of looking up a macro variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expansion {
     /// It is defined.
     Text(String),
-    /// An operand that is not there, under `defaultargs`.
+    /// A missing operand, with the option `defaultargs`.
     Default,
     /// It is not defined.
     Undefined,
-    /// No operand has such a number.
+    /// The number exceeds that of any operand.
     Overflow,
 }
 
-/// The token that the text of a macro variable makes.
+/// The token of an expanded macro variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MacroToken {
     Int(IntLit),
-    /// An integer that fits no type.
+    /// An integer that no type can represent.
     Overflow,
     Ident(String),
     Str(String),
 }
 
 impl MacroEnv {
-    /// The names of the variables that are not operands, and what each is: for "did you mean" and the manual page.
+    /// The names and descriptions of the variables that are not operands, for "did you mean" and
+    /// the manual page.
     pub const NAMES: [(&str, &str); 9] = [
         ("pid", "process id of dtrace"),
         ("ppid", "process id of its parent"),
@@ -97,7 +98,7 @@ impl MacroEnv {
     }
 }
 
-/// Integer if it reads as one, possibly signed; name if it is one; otherwise a string.
+/// An integer if the text is one, with an optional sign; a name if it is one; otherwise a string.
 pub(crate) fn token_of(text: &str) -> MacroToken {
     let (negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),

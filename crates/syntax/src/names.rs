@@ -1,6 +1,7 @@
-//! The types that every D program has without declaring them.
+//! The built-in types of D.
 
-/// D's own typedefs. `string` is a keyword; `stack` is left out because it is an action too.
+/// The built-in typedefs. `string` is a keyword. `stack` is not listed, because it is also an
+/// action.
 const BUILTIN_TYPES: [&str; 24] = [
     "_Bool",
     "_symaddr",
@@ -28,7 +29,7 @@ const BUILTIN_TYPES: [&str; 24] = [
     "ushort_t",
 ];
 
-/// `name` is one of D's own typedefs.
+/// True if `name` is a built-in typedef.
 pub fn is_builtin_type(name: &str) -> bool {
     BUILTIN_TYPES.binary_search(&name).is_ok()
 }

@@ -1,12 +1,13 @@
-//! Tokens to tree, by recursive descent.
+//! A recursive descent parser with error recovery.
 //!
-//! A rule that cannot go on complains once and returns [`Bail`]; whoever owns a place where reading can resume (a list
-//! element, a statement, a member, an item) catches it, skips to that place and leaves a hole in the tree. So one run
-//! reports every error, and none of them twice: [`Parser::unexpected`] is silent where it has complained already, and
-//! after a string that was never closed.
+//! A rule that finds a syntax error reports it and returns [`ErrorReported`]. The rules for list
+//! elements, statements, members and items are recovery points: they catch it, skip to the end of
+//! the construct, and put an error node into the tree. So one run reports every error, and each of
+//! them once: [`Parser::unexpected`] reports nothing at a location that has an error already, and
+//! nothing after an unterminated string.
 //!
-//! Nesting is limited ([`MAX_DEPTH`], [`MAX_HEIGHT`]) because a text must not decide how much stack this or any later
-//! stage needs. Beyond the limit the rest of the text is not read.
+//! Nesting is limited ([`MAX_DEPTH`], [`MAX_HEIGHT`]), so that no program overflows the stack of
+//! this or a later stage. Beyond the limit, the rest of the program is not parsed.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -23,24 +24,25 @@ mod decl;
 mod definition;
 mod expr;
 
-/// How deeply constructs may contain each other.
+/// The maximum nesting depth of constructs.
 const MAX_DEPTH: usize = 256;
-/// How high the tree of an expression may become; more than `MAX_DEPTH` because long sums lean to the left.
+/// The maximum height of an expression tree. It exceeds `MAX_DEPTH`, because the trees of long sums
+/// are left-deep.
 const MAX_HEIGHT: usize = 512;
 
-/// The complaint was made; skip to where reading can resume.
-pub(crate) struct Bail;
+/// A syntax error was reported; the caller must skip to a recovery point.
+pub(crate) struct ErrorReported;
 
-pub(crate) type Parsed<T> = Result<T, Bail>;
+pub(crate) type Parsed<T> = Result<T, ErrorReported>;
 
-/// What the text of an item begins with.
-enum Start {
+/// The kind of an item, as determined from its first tokens.
+enum ItemStart {
     Description,
     Declaration,
     Inline,
     Translator,
     Provider,
-    Wrong,
+    Invalid,
 }
 
 pub(crate) struct Parser<'a> {
@@ -48,23 +50,23 @@ pub(crate) struct Parser<'a> {
     ahead: VecDeque<Token>,
     types: &'a dyn TypeNames,
     typedefs: HashSet<String>,
-    /// Global variables that the text declares.
+    /// The global variables that the program declares.
     variables: HashSet<String>,
     mode: ParseMode,
-    /// The last token taken.
+    /// The last token that was consumed.
     last: Span,
-    /// Open parentheses and brackets, for the message when one is not closed.
+    /// Open parentheses and brackets, for the message about a missing closing one.
     open: Vec<(Punct, Span)>,
-    /// Reading a predicate: a slash may end it.
+    /// The parser is in a predicate: a slash may end it.
     in_predicate: bool,
     depth: usize,
-    /// Height of the expression made last.
+    /// The height of the last expression.
     height: usize,
-    /// Where the last complaint was made.
-    complained_at: Option<u32>,
-    /// A string was not closed; what follows makes no sense until the next statement.
+    /// The location of the last syntax error.
+    reported_at: Option<u32>,
+    /// A string was not closed. Errors are not reported until the next statement.
     quiet: bool,
-    /// Too deep; nothing more is read.
+    /// The nesting limit was exceeded; parsing has ended.
     stopped: bool,
 }
 
@@ -83,7 +85,7 @@ impl<'a> Parser<'a> {
             in_predicate: false,
             depth: 0,
             height: 0,
-            complained_at: None,
+            reported_at: None,
             quiet: false,
             stopped: false,
         }
@@ -93,30 +95,30 @@ impl<'a> Parser<'a> {
         let all = self.lex.all();
         let mut items = Vec::new();
         loop {
-            self.forget_ahead();
+            self.discard_lookahead();
             let word = self.lex.description_word();
             items.extend(self.lex.pragmas.drain(..).map(Item::Pragma));
             let first = self.peek(0).span.start;
             if self.peek(0).tok == Tok::Eof {
                 break;
             }
-            match self.start(word.clone()) {
-                Start::Description => {
-                    self.forget_ahead();
+            match self.item_start(word.clone()) {
+                ItemStart::Description => {
+                    self.discard_lookahead();
                     let clause = self.clause(word);
                     items.push(Item::Clause(clause));
                 }
                 start => {
                     let item = match start {
-                        Start::Declaration => self.declaration().map(Item::Declaration),
-                        Start::Inline => self.inline().map(Item::Inline),
-                        Start::Translator => self.translator().map(Item::Translator),
-                        Start::Provider => self.provider().map(Item::Provider),
-                        Start::Description | Start::Wrong => Err(self.unexpected_item()),
+                        ItemStart::Declaration => self.declaration().map(Item::Declaration),
+                        ItemStart::Inline => self.inline().map(Item::Inline),
+                        ItemStart::Translator => self.translator().map(Item::Translator),
+                        ItemStart::Provider => self.provider().map(Item::Provider),
+                        ItemStart::Description | ItemStart::Invalid => Err(self.unexpected_item()),
                     };
                     match item {
                         Ok(item) => items.push(item),
-                        Err(Bail) => self.skip_item(first),
+                        Err(ErrorReported) => self.skip_item(first),
                     }
                 }
             }
@@ -130,27 +132,27 @@ impl<'a> Parser<'a> {
         Program { file: all.file, span: all, items, operands_used }
     }
 
-    /// What an item begins with, judged by its first word in the vocabulary of probe descriptions.
-    fn start(&mut self, word: std::ops::Range<usize>) -> Start {
+    /// Determines the kind of an item from its first word, which is scanned as a probe description.
+    fn item_start(&mut self, word: std::ops::Range<usize>) -> ItemStart {
         let text = self.lex.slice(word.clone()).to_owned();
         if text.is_empty() {
-            return Start::Wrong;
+            return ItemStart::Invalid;
         }
         match Kw::from_text(&text) {
-            Some(Kw::Inline) => return Start::Inline,
-            Some(Kw::Translator) => return Start::Translator,
-            Some(Kw::Provider) => return Start::Provider,
-            Some(kw) if kw.starts_item() => return Start::Declaration,
-            Some(_) => return Start::Wrong,
+            Some(Kw::Inline) => return ItemStart::Inline,
+            Some(Kw::Translator) => return ItemStart::Translator,
+            Some(Kw::Provider) => return ItemStart::Provider,
+            Some(kw) if kw.starts_item() => return ItemStart::Declaration,
+            Some(_) => return ItemStart::Invalid,
             None => {}
         }
         let (next, next_at) = self.lex.byte_after_blanks(word.end);
         if next == b'>' && (text == "self-" || text == "this-") {
-            return Start::Wrong;
+            return ItemStart::Invalid;
         }
-        // `int*x;` is a declaration, `int*{}` a description; without one of these signs it depends on the types.
+        // `int*x;` is a declaration and `int*{}` a description. Otherwise it depends on the types.
         if matches!(next, b'{' | b'/') {
-            return Start::Description;
+            return ItemStart::Description;
         }
         if let Some((before, after)) = text.split_once('*')
             && !self.lex.macros().probe_spec_first
@@ -158,16 +160,16 @@ impl<'a> Parser<'a> {
             && !(after.is_empty() && next == b',')
             && (Kw::from_text(before).is_some_and(Kw::starts_type) || self.is_type(before))
         {
-            return Start::Declaration;
+            return ItemStart::Declaration;
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '`';
         if text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(plain) {
-            return Start::Description;
+            return ItemStart::Description;
         }
         if next != b',' && next != 0 && self.is_type(&text) {
-            return Start::Declaration;
+            return ItemStart::Declaration;
         }
-        // `unknown_t x;`: let the checker say that the type is unknown.
+        // `unknown_t x;` is a declaration, so that the checker reports the unknown type.
         if !matches!(text.as_str(), "BEGIN" | "END" | "ERROR") {
             let mut at = next_at;
             while self.lex.slice(at..at + 1) == "*" {
@@ -177,21 +179,21 @@ impl<'a> Parser<'a> {
             let name = self.lex.slice(name).split(|c| !plain(c)).next().unwrap_or("").len();
             let named = self.lex.slice(at..at + 1).starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
             if named && matches!(self.lex.byte_after_blanks(at + name).0, b';' | b',' | b'[') {
-                return Start::Declaration;
+                return ItemStart::Declaration;
             }
         }
-        Start::Description
+        ItemStart::Description
     }
 
-    fn unexpected_item(&mut self) -> Bail {
+    fn unexpected_item(&mut self) -> ErrorReported {
         if self.peek(0).is(Punct::RBrace) {
             let span = self.peek(0).span;
-            return self.complain(Diagnostic::new(Tag::D_SYNTAX, span, "extra } in input stream"));
+            return self.report(Diagnostic::new(Tag::D_SYNTAX, span, "extra } in input stream"));
         }
         self.unexpected()
     }
 
-    /// Skips to where the next item may start. `first` is where the wrong one began.
+    /// Skips to the possible start of the next item. `first` is the start of the invalid item.
     fn skip_item(&mut self, first: u32) {
         loop {
             let token = self.peek(0).clone();
@@ -219,8 +221,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Forgets tokens read ahead, so that the lexer can read them in another vocabulary.
-    fn forget_ahead(&mut self) {
+    /// Discards the lookahead tokens, so that the lexer can scan the same text as a probe
+    /// description.
+    fn discard_lookahead(&mut self) {
         if let Some(token) = self.ahead.front()
             && !self.stopped
         {
@@ -229,7 +232,7 @@ impl<'a> Parser<'a> {
         self.ahead.clear();
     }
 
-    /// The `n`th token from here.
+    /// The `n`th token ahead.
     fn peek(&mut self, n: usize) -> &Token {
         while self.ahead.len() <= n {
             let token = self.lex.next();
@@ -246,7 +249,7 @@ impl<'a> Parser<'a> {
         self.peek(0).tok == Tok::Kw(kw)
     }
 
-    /// Takes the next token.
+    /// Consumes the next token.
     fn bump(&mut self) -> Token {
         self.peek(0);
         let Some(token) = self.ahead.pop_front() else { return self.lex.next() };
@@ -255,7 +258,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// Takes the next token if it is `p`.
+    /// Consumes the next token if it is `p`.
     fn eat(&mut self, p: Punct) -> bool {
         let found = self.at(p);
         if found {
@@ -268,7 +271,7 @@ impl<'a> Parser<'a> {
         if self.at(p) { Ok(self.bump().span) } else { Err(self.unexpected()) }
     }
 
-    /// A name; `what` says of what, for the message.
+    /// Consumes a name.
     fn require_name(&mut self) -> Parsed<Name> {
         match &self.peek(0).tok {
             Tok::Ident(text) if !text.contains('`') => {
@@ -279,7 +282,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name or a keyword in a place where only a member can stand.
+    /// Consumes the name of a member, which may be a keyword.
     fn require_member_name(&mut self) -> Parsed<Name> {
         if let Tok::Kw(kw) = self.peek(0).tok {
             return Ok(Name { text: kw.text().to_owned(), span: self.bump().span });
@@ -287,17 +290,17 @@ impl<'a> Parser<'a> {
         self.require_name()
     }
 
-    /// Complains about the next token.
-    fn unexpected(&mut self) -> Bail {
+    /// Reports that the next token is unexpected.
+    fn unexpected(&mut self) -> ErrorReported {
         self.unexpected_with(None)
     }
 
-    /// Complains about the next token, and says what would be right.
-    fn unexpected_with(&mut self, help: Option<&str>) -> Bail {
+    /// Reports that the next token is unexpected, with a hint.
+    fn unexpected_with(&mut self, help: Option<&str>) -> ErrorReported {
         let Token { tok, span, .. } = self.peek(0).clone();
         if tok == Tok::Bad {
-            self.complained_at = Some(span.start);
-            return Bail;
+            self.reported_at = Some(span.start);
+            return ErrorReported;
         }
         let closer = |open: Punct| if open == Punct::LParen { ")" } else { "]" };
         if tok == Tok::P(Punct::Slash)
@@ -306,7 +309,7 @@ impl<'a> Parser<'a> {
         {
             let message = format!("closing {} expected in predicate before /", closer(open));
             let help = format!("`{}` on line {} is not closed", open.text(), self.lex.line(at));
-            return self.complain(Diagnostic::new(Tag::D_SYNTAX, span, message).with_help(help));
+            return self.report(Diagnostic::new(Tag::D_SYNTAX, span, message).with_help(help));
         }
         let d = match tok {
             Tok::Eof => Diagnostic::new(Tag::D_SYNTAX, span, "syntax error near end of input"),
@@ -323,32 +326,32 @@ impl<'a> Parser<'a> {
             _ => d,
         };
         let d = if let Some(help) = help { d.with_help(help) } else { d };
-        self.complain(d)
+        self.report(d)
     }
 
-    /// Complains, unless a complaint about this place was made already.
-    fn complain(&mut self, d: Diagnostic) -> Bail {
+    /// Reports an error, unless one was reported at the same location.
+    fn report(&mut self, d: Diagnostic) -> ErrorReported {
         let at = d.span.map(|s| s.start);
-        if !self.quiet && !self.stopped && (at.is_none() || at != self.complained_at) {
+        if !self.quiet && !self.stopped && (at.is_none() || at != self.reported_at) {
             self.lex.push(d);
         }
-        self.complained_at = at;
-        Bail
+        self.reported_at = at;
+        ErrorReported
     }
 
-    /// A complaint that does not stop reading.
+    /// Reports an error without ending the current rule.
     fn error(&mut self, tag: Tag, span: Span, message: impl Into<String>) {
         self.lex.push(Diagnostic::new(tag, span, message));
     }
 
-    /// A place where reading resumes: what was open is no more.
+    /// Resets the state at a recovery point: open brackets are forgotten.
     fn new_statement(&mut self) {
         self.open.clear();
         self.quiet = false;
         self.in_predicate = false;
     }
 
-    /// Runs a rule that may contain itself.
+    /// Runs a recursive rule and checks the nesting depth.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= MAX_DEPTH {
             return Err(self.too_deep());
@@ -359,22 +362,22 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Stops reading for good.
-    fn too_deep(&mut self) -> Bail {
+    /// Reports that the nesting is too deep, and ends parsing.
+    fn too_deep(&mut self) -> ErrorReported {
         let span = self.peek(0).span;
         self.quiet = false;
         let message = "syntax error: nested too deeply";
-        self.complain(Diagnostic::new(Tag::D_SYNTAX, span, message));
+        self.report(Diagnostic::new(Tag::D_SYNTAX, span, message));
         self.stopped = true;
         self.lex.stop();
         self.ahead.clear();
-        Bail
+        ErrorReported
     }
 
-    /// `name` is known as a type. What the text declares or assigns is a variable: the caller, for whom the answer may be
-    /// dear, is not asked about it.
+    /// True if `name` names a type. A name that the program declares or assigns is a variable. For
+    /// such a name the caller is not queried, because the query may be expensive.
     fn is_type(&self, name: &str) -> bool {
-        // These are scopes of types alone.
+        // These scopes contain only types.
         name.starts_with("D`")
             || name.starts_with("C`")
             || is_builtin_type(name)
@@ -383,7 +386,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `` module`name `` at its last backquote, with the place of each part.
+/// Splits `` module`name `` at its last backquote, with the location of each part.
 fn split_scope(text: &str, span: Span) -> (Option<Name>, Name) {
     match text.rsplit_once('`') {
         None => (None, Name { text: text.to_owned(), span }),

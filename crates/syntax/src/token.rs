@@ -1,4 +1,4 @@
-//! The words of D: keywords and operators, as tables, and the token.
+//! Tokens, and the tables of keywords and operators.
 
 use diagnostics::Span;
 
@@ -6,12 +6,12 @@ use crate::ast::{BinaryOp, IntLit};
 
 macro_rules! keywords {
     ($($variant:ident $text:literal,)*) => {
-        /// A keyword. Some are reserved without use.
+        /// A keyword. Some are reserved and have no meaning.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Kw { $($variant,)* }
 
         impl Kw {
-            /// The keyword spelled `text`.
+            /// The keyword with this spelling.
             pub(crate) fn from_text(text: &str) -> Option<Kw> {
                 match text {
                     $($text => Some(Kw::$variant),)*
@@ -19,7 +19,7 @@ macro_rules! keywords {
                 }
             }
 
-            /// As written.
+            /// The spelling.
             pub(crate) fn text(self) -> &'static str {
                 match self {
                     $(Kw::$variant => $text,)*
@@ -79,7 +79,7 @@ keywords! {
 }
 
 impl Kw {
-    /// Can begin a type name.
+    /// True if the keyword can begin a type name.
     pub(crate) fn starts_type(self) -> bool {
         use Kw::*;
         matches!(
@@ -103,7 +103,7 @@ impl Kw {
         )
     }
 
-    /// Can begin an element of a program other than a clause.
+    /// True if the keyword can begin an item other than a clause.
     pub(crate) fn starts_item(self) -> bool {
         use Kw::*;
         self.starts_type()
@@ -128,11 +128,11 @@ macro_rules! puncts {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Punct { $($variant,)* }
 
-        /// Longest first, so that the first that fits is the right one.
+        /// Sorted by length, longest first, so that the first match is the longest.
         pub(crate) const PUNCTS: &[(&str, Punct)] = &[$(($text, Punct::$variant),)*];
 
         impl Punct {
-            /// As written.
+            /// The spelling.
             pub(crate) fn text(self) -> &'static str {
                 match self {
                     $(Punct::$variant => $text,)*
@@ -193,7 +193,7 @@ puncts! {
 }
 
 impl Punct {
-    /// The infix operator and how strongly it binds.
+    /// The infix operator and its precedence.
     pub(crate) fn binary(self) -> Option<(BinaryOp, u8)> {
         Some(match self {
             Punct::Star => (BinaryOp::Mul, 11),
@@ -219,7 +219,7 @@ impl Punct {
         })
     }
 
-    /// The operator joined to `=`; `Some(None)` for `=` itself.
+    /// The operator combined with `=`; `Some(None)` for `=`.
     pub(crate) fn assignment(self) -> Option<Option<BinaryOp>> {
         Some(match self {
             Punct::Assign => None,
@@ -238,14 +238,14 @@ impl Punct {
     }
 }
 
-/// What a [`Token`] is.
+/// The kinds of [`Token`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tok {
-    /// Nothing follows.
+    /// The end of input.
     Eof,
-    /// No token of D; the complaint was made.
+    /// Not a token of D; an error has been reported.
     Bad,
-    /// A name; may have backquotes in it.
+    /// A name, which may contain backquotes.
     Ident(String),
     /// A keyword.
     Kw(Kw),
@@ -253,7 +253,7 @@ pub(crate) enum Tok {
     Int(IntLit),
     /// A character constant.
     Char(u64),
-    /// A string constant, escapes resolved.
+    /// A string constant with escapes resolved.
     Str(Vec<u8>),
     /// `@name`, without the `@`.
     Agg(String),
@@ -261,21 +261,21 @@ pub(crate) enum Tok {
     P(Punct),
 }
 
-/// A word of the text.
+/// A token and its source location.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
-    /// What.
+    /// The kind.
     pub(crate) tok: Tok,
-    /// Where.
+    /// The source location.
     pub(crate) span: Span,
-    /// Nothing but blanks precedes it on its line.
+    /// Only whitespace precedes it on its line.
     pub(crate) starts_line: bool,
-    /// A string without its closing quote: what follows it is probably inside out.
+    /// A string without its closing quote. Following quotes probably have the opposite meaning.
     pub(crate) unclosed: bool,
 }
 
 impl Token {
-    /// Is this operator or separator.
+    /// True for this operator or separator.
     pub(crate) fn is(&self, p: Punct) -> bool {
         self.tok == Tok::P(p)
     }

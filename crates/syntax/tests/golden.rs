@@ -1,8 +1,9 @@
-//! D texts beside the trees and the complaints they must give.
+//! Golden tests of the parser.
 //!
-//! `x.d` is read; its tree is compared with `x.tree`, its complaints, rendered with tags, with `x.err` (no file: none).
-//! `UPDATE_GOLDEN=1` writes both. The first line may say how to read the text: `// mode: name|function|module|provider`,
-//! `// args: a b` (operands), `// set: defaultargs pspec spans`, `// types: foo_t bar_t`.
+//! The tree of `x.d` is compared with `x.tree`. Its errors, printed with tags, are compared with
+//! `x.err`; without such a file there must be none. `UPDATE_GOLDEN=1` writes both files. The first
+//! lines may set options of the parser: `// mode: name|function|module|provider`, `// args: a b`
+//! (operands), `// set: defaultargs pspec spans`, `// types: foo_t bar_t`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -67,10 +68,10 @@ fn read(name: &str, text: &str) -> (String, String) {
 // row unit.control-line
 // macros.d, macros_default.d:
 // row macro.defaultargs, description.macro-in-field
-// spec_name.d and its like:
+// spec_*.d:
 // row unit.no-braces
 #[test]
-fn golden_files_give_their_trees_and_complaints() {
+fn golden_programs_have_the_expected_trees_and_errors() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut names: Vec<_> = std::fs::read_dir(&dir)

@@ -1,4 +1,4 @@
-//! Declarations, types and definitions in the tree.
+//! Syntax tree nodes of declarations, types and definitions.
 
 use diagnostics::Span;
 
@@ -7,18 +7,18 @@ use super::{Expr, Name};
 /// `specifiers declarator, declarator;`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declaration {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
-    /// Storage class, qualifiers and base type.
+    /// The storage class, qualifiers and base type.
     pub specs: DeclSpecs,
-    /// Empty for `struct s { … };` and the like.
+    /// The declarators; empty for `struct s { … };`.
     pub declarators: Vec<Declarator>,
 }
 
-/// What stands before the declarators.
+/// The declaration specifiers, which precede the declarators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclSpecs {
-    /// All of it.
+    /// The source location.
     pub span: Span,
     /// The storage class.
     pub storage: Option<Storage>,
@@ -28,16 +28,16 @@ pub struct DeclSpecs {
     pub ty: TypeSpec,
 }
 
-/// A storage class and where it stands.
+/// A storage class and its source location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// Where it stands.
+    /// The source location.
     pub span: Span,
-    /// Which.
+    /// The kind.
     pub class: StorageClass,
 }
 
-/// Storage classes. `auto` and `register` are complained about and do not reach the tree.
+/// Storage classes. `auto` and `register` are syntax errors and do not occur in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageClass {
     /// `extern`: a plain global variable.
@@ -53,7 +53,7 @@ pub enum StorageClass {
 }
 
 impl StorageClass {
-    /// As written.
+    /// The spelling.
     pub fn text(self) -> &'static str {
         match self {
             StorageClass::Extern => "extern",
@@ -74,38 +74,38 @@ pub struct Quals {
     pub is_volatile: bool,
     /// `restrict`
     pub is_restrict: bool,
-    /// `userland`: what is pointed to lives in user memory.
+    /// `userland`: the object is in user memory.
     pub is_userland: bool,
 }
 
 /// A base type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeSpec {
-    /// Where it stands.
+    /// The source location.
     pub span: Span,
-    /// Which.
+    /// The kind.
     pub kind: TypeSpecKind,
 }
 
-/// The kinds of base type. Specifier words are already combined (`long unsigned` is `Arith`).
+/// The kinds of base type. Specifiers are combined (`long unsigned` is `Arith`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum TypeSpecKind {
-    /// Could not be read; the complaint was made.
+    /// A syntax error, which has been reported.
     Error,
     /// `void`
     Void,
     /// `char`, `unsigned long`, `double`, …
     Arith {
-        /// Size class.
+        /// The size class.
         kind: ArithKind,
-        /// `Some(true)` for `signed`, `Some(false)` for `unsigned`, `None` when neither was written.
+        /// `Some(true)` for `signed`, `Some(false)` for `unsigned`, `None` if neither is given.
         signed: Option<bool>,
     },
     /// `string`
     String,
-    /// A typedef name, possibly scoped: `size_t`, `` vmlinux`pid_t ``.
+    /// A typedef name, with an optional scope: `size_t`, `` vmlinux`pid_t ``.
     Named {
-        /// Before the backquote.
+        /// The module before the backquote.
         module: Option<Name>,
         /// The type's name.
         name: Name,
@@ -138,7 +138,7 @@ pub enum ArithKind {
 }
 
 impl ArithKind {
-    /// As written.
+    /// The spelling.
     pub fn text(self) -> &'static str {
         match self {
             ArithKind::Char => "char",
@@ -158,73 +158,74 @@ impl ArithKind {
 pub struct RecordSpec {
     /// `union` rather than `struct`.
     pub is_union: bool,
-    /// Before the backquote of the tag.
+    /// The module before the backquote of the tag.
     pub module: Option<Name>,
     /// The tag.
     pub tag: Option<Name>,
-    /// `None` for a mere reference or forward declaration.
+    /// The members; `None` for a reference or a forward declaration.
     pub members: Option<Vec<Member>>,
 }
 
 /// `specifiers declarator, declarator;` inside a struct or union.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
-    /// Qualifiers and base type; no storage class.
+    /// The qualifiers and the base type, without storage class.
     pub specs: DeclSpecs,
-    /// Empty for an anonymous struct or union member.
+    /// The declarators; empty for an anonymous struct or union member.
     pub declarators: Vec<Declarator>,
 }
 
 /// `enum tag { A, B = 2 }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnumSpec {
-    /// Before the backquote of the tag.
+    /// The module before the backquote of the tag.
     pub module: Option<Name>,
     /// The tag.
     pub tag: Option<Name>,
-    /// `None` for a mere reference.
+    /// The enumerators; `None` for a reference.
     pub enumerators: Option<Vec<Enumerator>>,
 }
 
 /// `NAME` or `NAME = value` in an `enum`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Enumerator {
-    /// All of it.
+    /// The source location.
     pub span: Span,
     /// The constant's name.
     pub name: Name,
-    /// Its value.
+    /// The value.
     pub value: Option<Expr>,
 }
 
-/// A name and how its type is made from the base type.
+/// A declarator: a name, and the steps from the base type to its type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declarator {
-    /// All of it.
+    /// The source location.
     pub span: Span,
-    /// `None` in a type name, an unnamed parameter or an unnamed bit-field.
+    /// The name; `None` in a type name, an unnamed parameter or an unnamed bit-field.
     pub name: Option<Name>,
-    /// Read outward from the name: `int *a[5]` has `[Array, Pointer]`. Build the type from the last to the first.
+    /// The steps outward from the name: `int *a[5]` has `[Array, Pointer]`. The type is built from
+    /// the last to the first.
     pub parts: Vec<DeclPart>,
-    /// Width of a bit-field.
+    /// The width of a bit-field.
     pub bits: Option<Box<Expr>>,
 }
 
 /// One step of a [`Declarator`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclPart {
-    /// The star, the brackets or the parentheses.
+    /// The location of the star, the brackets or the parentheses.
     pub span: Span,
-    /// Which.
+    /// The kind.
     pub kind: DeclPartKind,
 }
 
 /// The steps of a [`Declarator`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeclPartKind {
-    /// `*`; the qualifiers are the pointer's own.
+    /// `*`, with the qualifiers of the pointer.
     Pointer(Quals),
     /// `[size]`; `None` for `[]`.
     Array(Option<Box<Expr>>),
@@ -234,49 +235,49 @@ pub enum DeclPartKind {
     Function(Params),
 }
 
-/// Parameters of a function, of a parameterised inline or of a probe, or key types.
+/// Parameters of a function, of a parameterized inline or of a probe, or key types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
-    /// From bracket to bracket.
+    /// The location from bracket to bracket.
     pub span: Span,
-    /// In order. `(void)` is one parameter of type void.
+    /// The parameters in order. `(void)` is one parameter of type void.
     pub list: Vec<Param>,
-    /// Ends with `...`.
+    /// The list ends with `...`.
     pub varargs: Option<Span>,
 }
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
-    /// All of it.
+    /// The source location.
     pub span: Span,
-    /// Qualifiers and base type; no storage class.
+    /// The qualifiers and the base type, without storage class.
     pub specs: DeclSpecs,
-    /// Possibly without a name.
+    /// The declarator; its name is optional.
     pub declarator: Declarator,
 }
 
 /// A type without a name, as in a cast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeName {
-    /// All of it.
+    /// The source location.
     pub span: Span,
-    /// Qualifiers and base type; no storage class.
+    /// The qualifiers and the base type, without storage class.
     pub specs: DeclSpecs,
-    /// Without a name.
+    /// The declarator, without a name.
     pub declarator: Declarator,
 }
 
 /// `inline type name = value;`, `inline type name[type arg] = value;`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inline {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
     /// The base type of the value.
     pub specs: DeclSpecs,
-    /// The name and the rest of the type; parameters are not in it.
+    /// The name and the rest of the type, without parameters.
     pub declarator: Declarator,
-    /// `Some` for a parameterised inline.
+    /// The parameters of a parameterized inline.
     pub params: Option<Params>,
     /// The value, evaluated at each use.
     pub value: Expr,
@@ -285,57 +286,57 @@ pub struct Inline {
 /// `translator output < input name > { members };`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translator {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
-    /// The type made.
+    /// The output type.
     pub output: TypeName,
-    /// The type translated, and the name its value has in the members' expressions.
+    /// The input type, and the name of the input value in the expressions of the members.
     pub input: Param,
-    /// In order.
+    /// The elements in order.
     pub members: Vec<TranslatorMember>,
 }
 
 /// `member = value;` in a translator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TranslatorMember {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
     /// A member of the output type.
     pub name: Name,
-    /// Its value.
+    /// The value.
     pub value: Expr,
 }
 
 /// `provider name { probe …; };`
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderDef {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
     /// The provider's name.
     pub name: Name,
-    /// In order.
+    /// The elements in order.
     pub probes: Vec<ProviderProbe>,
 }
 
 /// `probe name(native) : (translated);` in a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderProbe {
-    /// Without the semicolon.
+    /// The location without the semicolon.
     pub span: Span,
-    /// As written, with `__` for `-`.
+    /// The name in the source, with `__` for `-`.
     pub name: Name,
-    /// What the program passes.
+    /// The parameters that the program passes.
     pub native: Params,
-    /// What `args[]` shows, when that differs.
+    /// The types of `args[]`, if they differ.
     pub translated: Option<Params>,
 }
 
 /// `#pragma D …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pragma {
-    /// The line.
+    /// The location of the line.
     pub span: Span,
-    /// Which.
+    /// The kind.
     pub kind: PragmaKind,
 }
 
@@ -346,33 +347,33 @@ pub enum PragmaKind {
     Option {
         /// The option.
         name: Name,
-        /// After the `=`.
+        /// The value after the `=`.
         value: Option<Name>,
     },
     /// `attributes N/D/C name`, `attributes N/D/C provider P field`
     Attributes {
-        /// The triple, as written.
+        /// The attributes as written.
         triple: Name,
-        /// What it is about.
+        /// The identifier or probe field that has the attributes.
         subject: AttributeSubject,
     },
     /// `binding "1.x" name`, `binding "1.x" translator`
     Binding {
-        /// Without the quotes.
+        /// The version without the quotes.
         version: Name,
         /// The identifier, or `translator`.
         name: Name,
     },
     /// `depends_on {module|provider|library} name`
     DependsOn {
-        /// What kind of thing is needed.
+        /// The kind of dependency.
         class: DependencyClass,
-        /// Its name.
+        /// The name.
         name: Name,
     },
 }
 
-/// What `#pragma D attributes` is about.
+/// The subject of `#pragma D attributes`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeSubject {
     /// An identifier.
@@ -386,7 +387,7 @@ pub enum AttributeSubject {
     },
 }
 
-/// What `#pragma D depends_on` asks for.
+/// The kinds of dependency of `#pragma D depends_on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DependencyClass {
     /// A kernel module.

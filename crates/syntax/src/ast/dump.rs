@@ -1,7 +1,8 @@
-//! The tree as text, for golden tests and for people who ask what the parser understood.
+//! Prints the tree as text, for golden tests and for debugging.
 //!
-//! One line for each item, statement and member; expressions are written with the operator first and every grouping in
-//! parentheses, types are spelled out from the name outward (`a: array [5] of pointer to int`).
+//! The dump has one line for each item, statement and member. Expressions are in prefix notation
+//! with all parentheses. Types are in words, outward from the name (`a: array [5] of pointer to
+//! int`).
 
 use std::fmt::Write as _;
 
@@ -30,14 +31,14 @@ impl Program {
 }
 
 impl Expr {
-    /// The expression as text, with the operator first.
+    /// The expression as text, in prefix notation.
     pub fn dump(&self) -> String {
         Dump { out: String::new(), indent: 0, spans: false }.expr(self)
     }
 }
 
 impl TypeName {
-    /// The type, spelled out from the outside in.
+    /// The type in words, from the outermost step inward.
     pub fn dump(&self) -> String {
         Dump { out: String::new(), indent: 0, spans: false }.ty(&self.specs, &self.declarator)
     }
@@ -340,7 +341,7 @@ impl Dump {
     }
 }
 
-/// The type's suffix, as one would write it; nothing for `int`.
+/// The suffix of the constant's type; empty for `int`.
 fn int_type(lit: &IntLit) -> &'static str {
     match lit.ty() {
         IntLitType::Int => "",

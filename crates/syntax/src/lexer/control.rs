@@ -1,7 +1,7 @@
-//! Lines that begin with `#`: pragmas, line markers of the preprocessor, `#!`.
+//! Control lines, which begin with `#`: pragmas, line markers of the preprocessor, `#!`.
 //!
-//! They may stand anywhere a blank may, also inside a clause; so the lexer obeys them while it skips blanks, and the
-//! parser finds the D pragmas in [`Lexer::pragmas`].
+//! They may occur wherever whitespace may, also inside a clause. So the lexer processes them while
+//! it skips whitespace, and stores D pragmas in [`Lexer::pragmas`] for the parser.
 
 use diagnostics::{Diagnostic, Span, Tag, nearest};
 
@@ -9,13 +9,13 @@ use super::Lexer;
 use super::literal::unescape;
 use crate::ast::{AttributeSubject, DependencyClass, Name, Pragma, PragmaKind};
 
-/// What may follow `#pragma D`.
+/// The D pragmas.
 const D_PRAGMAS: [&str; 7] = ["attributes", "binding", "depends_on", "error", "ident", "line", "option"];
 
-/// What may follow `#`.
+/// The control directives.
 const DIRECTIVES: [&str; 4] = ["pragma", "ident", "line", "error"];
 
-/// What is left to the preprocessor that `-C` runs.
+/// The directives of the C preprocessor, which need `-C`.
 const CPP_DIRECTIVES: [&str; 11] = [
     "define",
     "elif",
@@ -30,7 +30,7 @@ const CPP_DIRECTIVES: [&str; 11] = [
     "warning",
 ];
 
-/// A word of a control line; `quoted` if it was a string.
+/// A word of a control line; `quoted` for a string.
 struct Word {
     name: Name,
     quoted: bool,
@@ -47,7 +47,7 @@ impl Word {
 }
 
 impl Lexer<'_> {
-    /// At a `#` that starts a line: obeys the line and steps over it.
+    /// At a `#` that starts a line: processes the line and skips it.
     pub(super) fn control_line(&mut self) {
         let start = self.pos;
         let mut end = self.line_end(start);
@@ -56,7 +56,7 @@ impl Lexer<'_> {
         }
         self.pos = end;
         let interpreter = start == 0 && self.text.starts_with("#!");
-        if interpreter || start < self.done_to {
+        if interpreter || start < self.processed_to {
             return;
         }
         let words = self.words(start + 1, end);
@@ -176,7 +176,7 @@ impl Lexer<'_> {
                         .with_help(format!("did you mean `#pragma D {name}`?")),
                 );
             }
-            // `ident`, and the compilers' own: as in C, not ours to judge.
+            // `ident` and pragmas of C compilers are ignored, as in C.
             _ => {}
         }
     }
@@ -216,14 +216,14 @@ impl Lexer<'_> {
                     let message = format!("superfluous arguments specified for #pragma {name}");
                     self.push(Diagnostic::new(Tag::D_PRAGMA_MALFORM, span, message));
                 }
-                self.obey(&kind);
+                self.apply_option(&kind);
                 self.pragmas.push(Pragma { span: line, kind });
             }
         }
     }
 
-    /// Options that change how the rest of the text is read; all others are the session's affair.
-    fn obey(&mut self, kind: &PragmaKind) {
+    /// Applies the options that affect the lexer or the parser. The session applies all others.
+    fn apply_option(&mut self, kind: &PragmaKind) {
         let PragmaKind::Option { name, value } = kind else { return };
         let value = value.as_ref().map_or("yes", |v| v.text.as_str()).to_ascii_lowercase();
         let on = match value.as_str() {
@@ -259,9 +259,9 @@ impl Lexer<'_> {
     }
 }
 
-type Made = (Result<PragmaKind, &'static str>, usize);
+type PragmaResult = (Result<PragmaKind, &'static str>, usize);
 
-fn attributes_pragma(words: &[Word]) -> Made {
+fn attributes_pragma(words: &[Word]) -> PragmaResult {
     match words {
         [triple, keyword, provider, field, ..] if keyword.text() == "provider" => {
             if !["provider", "module", "function", "name", "args"].contains(&field.text()) {
@@ -279,7 +279,7 @@ fn attributes_pragma(words: &[Word]) -> Made {
     }
 }
 
-fn binding_pragma(words: &[Word]) -> Made {
+fn binding_pragma(words: &[Word]) -> PragmaResult {
     match words {
         [version, name, ..] if version.quoted => {
             (Ok(PragmaKind::Binding { version: version.name.clone(), name: name.name.clone() }), 2)
@@ -288,7 +288,7 @@ fn binding_pragma(words: &[Word]) -> Made {
     }
 }
 
-fn depends_pragma(words: &[Word]) -> Made {
+fn depends_pragma(words: &[Word]) -> PragmaResult {
     let [class, name, ..] = words else { return (Err("expected `module|provider|library name`"), 0) };
     let class = match class.text() {
         "module" => DependencyClass::Module,

@@ -1,4 +1,4 @@
-//! Constants: integers, characters, strings.
+//! Scans constants: integers, characters, strings.
 
 use diagnostics::Tag;
 
@@ -6,7 +6,8 @@ use super::Lexer;
 use crate::ast::{IntBase, IntLit};
 use crate::token::Tok;
 
-/// `\n`, `\033`, `\x1b` and so on resolved. An escape that C does not know stands for the character itself.
+/// Resolves escape sequences (`\n`, `\033`, `\x1b`). An escape that is unknown in C is the
+/// character itself.
 pub(crate) fn unescape(raw: &str) -> Vec<u8> {
     let raw = &diagnostics::raw::bytes(raw)[..];
     let mut out = Vec::with_capacity(raw.len());
@@ -66,7 +67,7 @@ impl Lexer<'_> {
                 let sign = usize::from(matches!(at(i + 1), b'+' | b'-'));
                 matches!(at(i), b'e' | b'E') && at(i + 1 + sign).is_ascii_digit()
             };
-            // `...` is not a fraction.
+            // `...` does not begin a fraction.
             let fraction = at(end) == b'.' && at(end + 1) != b'.';
             if fraction || exponent(end) {
                 if fraction {
@@ -126,8 +127,8 @@ impl Lexer<'_> {
         Tok::Int(IntLit { value, base, unsigned, longs, negative: false })
     }
 
-    /// What stands between this quote and the next, and whether there is a next on this line; leaves the position
-    /// behind the closing quote, or at the end of the line.
+    /// The text between this quote and the closing one, and whether there is a closing one on this
+    /// line. The position is then after the closing quote, or at the end of the line.
     fn quoted(&mut self) -> (String, bool) {
         let quote = self.peek_at(self.pos);
         let start = self.pos + 1;
@@ -143,7 +144,7 @@ impl Lexer<'_> {
                 _ => at += 1,
             }
         }
-        // An escape may have stepped over the end or into a character.
+        // An escape may have moved the position beyond the end or into a character.
         at = at.min(self.text.len());
         while !self.text.is_char_boundary(at) {
             at += 1;
@@ -192,7 +193,7 @@ mod tests {
 
     // row token.string-escapes
     #[test]
-    fn escapes_are_those_of_c() {
+    fn escapes_have_the_meaning_of_c() {
         assert_eq!(unescape(r#"\a\b\f\n\r\t\v\0\\\"\'\?"#), b"\x07\x08\x0c\n\r\t\x0b\0\\\"'?");
         assert_eq!(unescape(r"\1234\x1bz\xfg\777"), b"S4\x1bz\x0fg\xff");
         assert_eq!(unescape(r"\q\xz"), b"qxz");

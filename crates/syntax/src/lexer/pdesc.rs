@@ -1,4 +1,4 @@
-//! Probe descriptions.
+//! Scans probe descriptions.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,12 +10,12 @@ use crate::SpecField;
 use crate::ast::{Glob, ProbeDesc, ProbeDescKind};
 use crate::macros::Expansion;
 
-/// A letter of a probe description.
+/// True for bytes that may be part of a probe description.
 fn is_letter(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-$:_.?*\\[]!`".contains(&b)
 }
 
-/// Every name that a text assigns to, or counts up or down.
+/// Every name that the program assigns to, increments or decrements.
 fn assigned(text: &str) -> HashSet<Box<str>> {
     const ASSIGNS: [&str; 12] = ["++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '`');
@@ -37,13 +37,13 @@ fn assigned(text: &str) -> HashSet<Box<str>> {
 }
 
 impl Lexer<'_> {
-    /// The longest run of letters of probe descriptions from here, blanks skipped before it.
+    /// The longest word of a probe description from the current position, after whitespace.
     pub(crate) fn description_word(&mut self) -> Range<usize> {
         self.skip_trivia();
         self.word_at(self.pos)
     }
 
-    /// The longest run of letters of probe descriptions at `start`.
+    /// The longest word of a probe description at `start`.
     pub(crate) fn word_at(&self, start: usize) -> Range<usize> {
         let len = self.text.as_bytes()[start..].iter().take_while(|b| is_letter(**b)).count();
         start..start + len
@@ -54,7 +54,8 @@ impl Lexer<'_> {
         self.text.get(range).unwrap_or("")
     }
 
-    /// The first byte after blanks and comments from `at`, and its place; changes nothing.
+    /// The first byte after whitespace and comments from `at`, and its offset. The position does
+    /// not change.
     pub(crate) fn byte_after_blanks(&self, mut at: usize) -> (u8, usize) {
         let text = &*self.text;
         loop {
@@ -71,13 +72,13 @@ impl Lexer<'_> {
         }
     }
 
-    /// The text assigns to this name, or counts it up or down, somewhere: it is a variable. The first question reads the
-    /// whole text; the others do not.
+    /// True if the program assigns to this name, increments or decrements it: it is a variable. The
+    /// first call scans the whole program; the others do not.
     pub(crate) fn assigns(&self, name: &str) -> bool {
         self.assigned.get_or_init(|| assigned(&self.text)).contains(name)
     }
 
-    /// Takes a word as a probe description.
+    /// Parses a word as a probe description.
     pub(crate) fn description(&mut self, word: Range<usize>, last: SpecField) -> ProbeDesc {
         self.pos = word.end;
         self.fresh_line = false;
@@ -95,7 +96,8 @@ impl Lexer<'_> {
             at += part.len() + 1;
         }
         let text = fields.iter().map(|f| f.text.as_str()).collect::<Vec<_>>().join(":");
-        // Fields are assigned from the right, and what is right of the last field given matches anything.
+        // Fields are assigned from the right. Fields to the right of the last one that is given
+        // match everything.
         let room = match last {
             SpecField::Provider => 1,
             SpecField::Module => 2,
@@ -147,7 +149,7 @@ impl Lexer<'_> {
         ProbeDesc { span, text: raw.to_owned(), kind: ProbeDescKind::Id(id) }
     }
 
-    /// A field with its macro variables expanded.
+    /// Expands the macro variables of a field.
     fn expand_field(&mut self, field: &str, start: usize, whole: Span) -> String {
         let mut out = String::new();
         let mut at = start;

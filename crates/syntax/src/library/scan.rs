@@ -1,14 +1,14 @@
-//! Where definitions begin in a library: just enough of D for an index of its words. Also compiled into the build script,
-//! which makes the index of the files in `lib/`.
+//! A scanner that finds the names a library defines, without parsing it. It is also compiled into
+//! the build script, which generates the index of the files in `lib/`.
 
 pub(crate) fn is_word(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_'
 }
 
-/// Calls `found` with each word that a library text defines: inlines, typedefs, tags, enumerators.
+/// Calls `found` with each name that a library defines: inlines, typedefs, tags, enumerators.
 pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
     let bytes = text.as_bytes();
-    // The words of the item so far that stand outside braces, and where in it we are.
+    // The words of the current item outside braces, and the position in the item.
     let mut item: Vec<&str> = Vec::new();
     let (mut depth, mut brackets, mut named) = (0u32, 0u32, false);
     let (mut in_enum, mut next_is_enumerator) = (false, false);
@@ -47,7 +47,7 @@ pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
             b',' if in_enum && depth == 1 => next_is_enumerator = true,
             b'[' if depth == 0 => brackets += 1,
             b']' if depth == 0 => brackets = brackets.saturating_sub(1),
-            // The value of an inline: its name has been read.
+            // The value of an inline begins; its name has been found.
             b'=' if depth == 0 && !named => {
                 named = true;
                 if let (Some(&"inline"), Some(name)) = (item.first(), item.last()) {

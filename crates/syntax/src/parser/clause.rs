@@ -1,10 +1,10 @@
-//! Clauses and statements.
+//! Parses clauses and statements.
 
 use std::ops::Range;
 
 use diagnostics::{Diagnostic, Span, Tag};
 
-use super::{Bail, Parsed, Parser};
+use super::{ErrorReported, Parsed, Parser};
 use crate::ast::{Block, Clause, Expr, ExprKind, Stmt, StmtKind};
 use crate::token::{Kw, Punct, Tok, Token};
 use crate::{ParseMode, SpecField};
@@ -21,7 +21,7 @@ impl Parser<'_> {
         self.last = span;
         let mut probes = vec![first];
         while self.eat(Punct::Comma) {
-            self.forget_ahead();
+            self.discard_lookahead();
             let word = self.lex.description_word();
             if word.is_empty() {
                 self.unexpected();
@@ -37,7 +37,7 @@ impl Parser<'_> {
             && matches!(only.text.split(':').next(), Some("uprobe" | "uretprobe" | "usdt"))
             && self.at(Punct::Slash)
         {
-            // A path of bpftrace, which is no predicate.
+            // This is the path of a bpftrace probe and not a predicate.
             let here = self.peek(0).span.start;
             self.unexpected_with(Some(
                 "probes in processes are those of the provider `pid`, which is not supported yet",
@@ -56,16 +56,16 @@ impl Parser<'_> {
             (None, Some(predicate)) => {
                 let message = "expected actions { } following probe description and predicate";
                 let at = predicate.span;
-                self.without_body(Diagnostic::new(Tag::D_SYNTAX, at, message));
+                self.report_missing_body(Diagnostic::new(Tag::D_SYNTAX, at, message));
             }
             (None, None) if self.mode == ParseMode::Script => {
                 let message = "expected predicate and/or actions following probe description";
-                self.without_body(Diagnostic::new(Tag::D_SYNTAX, described, message));
+                self.report_missing_body(Diagnostic::new(Tag::D_SYNTAX, described, message));
             }
             (None, None) => {
                 let here = self.peek(0).span.start;
                 let bare = self.peek(0).tok == Tok::Eof || {
-                    self.forget_ahead();
+                    self.discard_lookahead();
                     !self.lex.description_word().is_empty()
                 };
                 if !bare {
@@ -77,12 +77,12 @@ impl Parser<'_> {
         Clause { span, probes, predicate, body }
     }
 
-    /// Complains that the actions are missing, and finds the next clause.
-    fn without_body(&mut self, d: Diagnostic) {
+    /// Reports that the actions are missing, and skips to the next clause.
+    fn report_missing_body(&mut self, d: Diagnostic) {
         let next = self.peek(0);
         let at_item = next.tok == Tok::Eof || next.starts_line && !matches!(next.tok, Tok::P(_));
         let here = next.span.start;
-        self.complain(d);
+        self.report(d);
         if !at_item {
             self.skip_item(here);
         }
@@ -99,7 +99,7 @@ impl Parser<'_> {
                 expr.span = start.to(self.last);
                 expr
             }
-            Err(Bail) => {
+            Err(ErrorReported) => {
                 self.skip_predicate();
                 Expr { span: start.to(self.last), kind: ExprKind::Error }
             }
@@ -148,8 +148,8 @@ impl Parser<'_> {
         })
     }
 
-    /// The token begins a line, and in no statement could a line begin like this, but a clause does: a `}` is missing
-    /// before it.
+    /// True if the token begins a line as a clause does and as no statement does. Then a `}` is
+    /// missing before it.
     fn is_clause_start(&self, token: &Token) -> bool {
         if !token.starts_line || !self.lex.in_first_column(token.span.start) {
             return false;
@@ -162,7 +162,7 @@ impl Parser<'_> {
         !text.is_empty() && (text.contains("::") || self.lex.byte_after_blanks(word.end).0 == b'{')
     }
 
-    /// A statement, with its semicolon; errors leave a hole.
+    /// A statement with its semicolon, or an error node.
     fn stmt(&mut self) -> Stmt {
         let start = self.peek(0).span;
         let result = match self.peek(0).tok {
@@ -172,9 +172,10 @@ impl Parser<'_> {
             }
             Tok::Kw(Kw::If) => return self.if_stmt(start),
             Tok::Kw(Kw::For | Kw::While | Kw::Do | Kw::Switch) => {
-                return self.foreign(start, "D has no loops and no switch; use predicates, `if` and `?:`");
+                return self
+                    .unsupported_stmt(start, "D has no loops and no switch; use predicates, `if` and `?:`");
             }
-            Tok::Kw(Kw::Else) => return self.foreign(start, "no `if` precedes this `else`"),
+            Tok::Kw(Kw::Else) => return self.unsupported_stmt(start, "no `if` precedes this `else`"),
             Tok::P(Punct::LBrace) => Err(self.unexpected()),
             _ => self.expr(),
         };
@@ -188,7 +189,7 @@ impl Parser<'_> {
                     }
                     Tok::P(Punct::RBrace) => {}
                     _ => {
-                        // A word on a new line is more likely the next statement than a part of this one.
+                        // A word on a new line is probably the start of the next statement.
                         let resumes = next.starts_line && !matches!(next.tok, Tok::P(_) | Tok::Bad);
                         self.unexpected_with(resumes.then_some("is a `;` missing before it?"));
                         if !resumes {
@@ -198,19 +199,20 @@ impl Parser<'_> {
                 }
                 Stmt { span, kind: StmtKind::Expr(expr) }
             }
-            Err(Bail) => {
+            Err(ErrorReported) => {
                 self.skip_stmt();
-                self.hole(start)
+                self.error_stmt(start)
             }
         }
     }
 
-    fn hole(&self, start: Span) -> Stmt {
+    fn error_stmt(&self, start: Span) -> Stmt {
         let span = start.to(self.last);
         Stmt { span, kind: StmtKind::Expr(Expr { span, kind: ExprKind::Error }) }
     }
 
-    /// Skips the rest of a statement with its semicolon. Braces in it are read as a block, to find errors there too.
+    /// Skips the rest of a statement with its semicolon. Braces in it are parsed as a block, to
+    /// report errors in it.
     fn skip_stmt(&mut self) {
         loop {
             let token = self.peek(0).clone();
@@ -232,8 +234,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A statement of C that D does not have: complains, and reads its body for further errors.
-    fn foreign(&mut self, start: Span, help: &str) -> Stmt {
+    /// Reports a C statement that D does not have, and parses its body for further errors.
+    fn unsupported_stmt(&mut self, start: Span, help: &str) -> Stmt {
         self.unexpected_with(Some(help));
         let keyword = self.bump().tok;
         if self.at(Punct::LParen) {
@@ -255,11 +257,11 @@ impl Parser<'_> {
             p.branch();
             Ok(())
         });
-        // The tail of `do { } while (x);` belongs to the same complaint.
+        // The end of `do { } while (x);` belongs to the same error.
         if keyword == Tok::Kw(Kw::Do) && self.at_kw(Kw::While) {
             self.skip_stmt();
         }
-        self.hole(start)
+        self.error_stmt(start)
     }
 
     /// `if (cond) branch else branch`.
@@ -277,7 +279,7 @@ impl Parser<'_> {
         });
         match result {
             Ok(kind) => Stmt { span: start.to(self.last), kind },
-            Err(Bail) => self.hole(start),
+            Err(ErrorReported) => self.error_stmt(start),
         }
     }
 
@@ -289,14 +291,14 @@ impl Parser<'_> {
             let cond = self.expr();
             let recovered = match cond {
                 Ok(cond) => self.require(Punct::RParen).map(|_| cond),
-                Err(Bail) => Err(Bail),
+                Err(ErrorReported) => Err(ErrorReported),
             };
             match recovered {
                 Ok(cond) => Ok(cond),
-                Err(Bail) if self.skip_in_list(Punct::RParen) && self.eat(Punct::RParen) => {
+                Err(ErrorReported) if self.skip_in_list(Punct::RParen) && self.eat(Punct::RParen) => {
                     Ok(Expr { span: start.to(self.last), kind: ExprKind::Error })
                 }
-                Err(Bail) => Err(Bail),
+                Err(ErrorReported) => Err(ErrorReported),
             }
         });
         match result {
@@ -304,8 +306,8 @@ impl Parser<'_> {
                 cond.span = start.to(self.last);
                 cond
             }
-            Err(Bail) => {
-                // `if x { … }`: the branch is still worth reading.
+            Err(ErrorReported) => {
+                // `if x { … }`: the branch is parsed for further errors.
                 while !matches!(
                     self.peek(0).tok,
                     Tok::Eof | Tok::P(Punct::Semi | Punct::LBrace | Punct::RBrace)

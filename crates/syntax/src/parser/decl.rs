@@ -1,20 +1,21 @@
-//! Declarations, types and declarators.
+//! Parses declarations, types and declarators.
 
 use diagnostics::{Span, Tag};
 
-use super::{Bail, Parsed, Parser, split_scope};
+use super::{ErrorReported, Parsed, Parser, split_scope};
 use crate::ast::{
     ArithKind, DeclPart, DeclPartKind, DeclSpecs, Declaration, Declarator, EnumSpec, Enumerator, Member,
     Name, Param, Params, Quals, RecordSpec, Storage, StorageClass, TypeName, TypeSpec, TypeSpecKind,
 };
 use crate::token::{Kw, Punct, Tok};
 
-/// Where specifiers stand; it decides about storage classes and names that are not known as types.
+/// The context of specifiers. It determines whether storage classes are allowed, and how unknown
+/// names are parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum DeclContext {
     /// A declaration at file scope.
     File,
-    /// A parameter, a key type, a translator's input.
+    /// A parameter, a key type or the input of a translator.
     Param,
     /// A struct or union member.
     Member,
@@ -30,12 +31,13 @@ pub(super) enum Naming {
     Forbidden,
 }
 
-/// Longer chains of `*`, `[]` and `()` are refused: building such a type would be as deep.
+/// The maximum number of `*`, `[]` and `()` of a declarator. Building the type needs a recursion of
+/// this depth.
 const MAX_PARTS: usize = 64;
 
-/// The words of the specifiers read so far.
+/// The specifiers parsed so far.
 #[derive(Default)]
-struct Words {
+struct Specifiers {
     base: Option<(TypeSpecKind, Span)>,
     signed: Option<(bool, Span)>,
     shorts: u8,
@@ -44,13 +46,13 @@ struct Words {
     quals: Quals,
 }
 
-impl Words {
-    /// A type was named, if only by `long`.
+impl Specifiers {
+    /// True if the specifiers name a type; `long` alone does.
     fn has_type(&self) -> bool {
         self.base.is_some() || self.signed.is_some() || self.shorts > 0 || self.longs > 0
     }
 
-    /// The base type that the words make together, or what is wrong with them.
+    /// Combines the specifiers to the base type, or returns the error.
     fn combine(&mut self) -> Result<TypeSpecKind, (Tag, &'static str)> {
         use ArithKind::*;
         let signed = self.signed.map(|(s, _)| s);
@@ -95,7 +97,7 @@ impl Words {
 impl Parser<'_> {
     /// `specifiers declarators ;`
     pub(super) fn declaration(&mut self) -> Parsed<Declaration> {
-        let specs = self.specs(Place::File)?;
+        let specs = self.specs(DeclContext::File)?;
         let mut declarators = Vec::new();
         let start = specs.span;
         if !self.at(Punct::Semi) {
@@ -117,7 +119,7 @@ impl Parser<'_> {
             .and_then(|d| d.parts.first())
             .is_some_and(|part| matches!(part.kind, DeclPartKind::Function(_)));
         if is_function && self.at(Punct::LBrace) && self.lex.is_included(start) {
-            // A header's inline function: C's, and nothing of D's can call it.
+            // An inline function of a C header. D programs cannot call it.
             self.skip_braces();
         } else {
             self.require(Punct::Semi)?;
@@ -131,7 +133,7 @@ impl Parser<'_> {
         Ok(Declaration { span, specs, declarators })
     }
 
-    /// Past a block of C and the brace that closes it.
+    /// Skips a block of C code with its closing brace.
     fn skip_braces(&mut self) {
         let mut depth = 0usize;
         loop {
@@ -150,7 +152,7 @@ impl Parser<'_> {
 
     /// A type without a name.
     pub(super) fn type_name(&mut self) -> Parsed<TypeName> {
-        let specs = self.specs(Place::TypeName)?;
+        let specs = self.specs(DeclContext::TypeName)?;
         let declarator = self.declarator(Naming::Forbidden)?;
         Ok(TypeName { span: specs.span.to(self.last), specs, declarator })
     }
@@ -165,24 +167,24 @@ impl Parser<'_> {
         Ok(ty)
     }
 
-    /// A parameter, named or not.
+    /// A parameter; the name is optional.
     pub(super) fn param(&mut self) -> Parsed<Param> {
-        let specs = self.specs(Place::Param)?;
+        let specs = self.specs(DeclContext::Param)?;
         let declarator = self.declarator(Naming::Optional)?;
         Ok(Param { span: specs.span.to(self.last), specs, declarator })
     }
 
     /// Storage class, qualifiers and base type.
-    pub(super) fn specs(&mut self, place: Place) -> Parsed<DeclSpecs> {
+    pub(super) fn specs(&mut self, context: DeclContext) -> Parsed<DeclSpecs> {
         let start = self.peek(0).span;
-        let mut words = Words::default();
+        let mut words = Specifiers::default();
         let mut any = false;
         loop {
             let token = self.peek(0).clone();
             match token.tok {
-                Tok::Kw(kw) if self.storage_word(kw, token.span, place, &mut words) => {}
+                Tok::Kw(kw) if self.storage_word(kw, token.span, context, &mut words) => {}
                 Tok::Kw(kw) if qualifier(kw, &mut words.quals) => {}
-                // C's `static inline`, which a header says of functions.
+                // `static inline` of a function in a C header.
                 Tok::Kw(Kw::Inline) if words.storage.is_some() && self.lex.is_included(token.span) => {}
                 Tok::Kw(Kw::Struct | Kw::Union) => {
                     let record = self.nested(|p| p.record())?;
@@ -211,14 +213,14 @@ impl Parser<'_> {
                         None => break,
                     },
                 },
-                Tok::Ident(text) if !words.has_type() && self.is_type_here(&text, place) => {
+                Tok::Ident(text) if !words.has_type() && self.is_type_here(&text, context) => {
                     let (module, name) = split_scope(&text, token.span);
                     if name.text.is_empty() {
                         return Err(self.unexpected());
                     }
                     self.set_base(&mut words, TypeSpecKind::Named { module, name }, token.span);
                 }
-                // A second type name: what is declared comes behind it.
+                // This is a second type name if the declared name follows it.
                 Tok::Ident(text) if words.has_type() && matches!(self.peek(1).tok, Tok::Ident(_)) => {
                     if self.is_type(&text) {
                         self.error(Tag::D_DECL_COMBO, token.span, "invalid type combination");
@@ -261,15 +263,15 @@ impl Parser<'_> {
         Ok(DeclSpecs { span, storage, quals, ty: TypeSpec { span: type_span, kind } })
     }
 
-    fn set_base(&mut self, words: &mut Words, kind: TypeSpecKind, span: Span) {
+    fn set_base(&mut self, words: &mut Specifiers, kind: TypeSpecKind, span: Span) {
         if words.base.is_some() {
             self.error(Tag::D_DECL_COMBO, span, "invalid type combination");
         }
         words.base = Some((kind, span));
     }
 
-    /// Notes a storage class; false if `kw` is none.
-    fn storage_word(&mut self, kw: Kw, span: Span, place: Place, words: &mut Words) -> bool {
+    /// Records a storage class; false if `kw` is not one.
+    fn storage_word(&mut self, kw: Kw, span: Span, context: DeclContext, words: &mut Specifiers) -> bool {
         let class = match kw {
             Kw::Extern => Some(StorageClass::Extern),
             Kw::Static => Some(StorageClass::Static),
@@ -279,11 +281,11 @@ impl Parser<'_> {
             Kw::Auto | Kw::Register => None,
             _ => return false,
         };
-        if place == Place::Param {
+        if context == DeclContext::Param {
             let message =
                 "storage class may not be used in a function, probe or associative array parameter list";
             self.error(Tag::D_DECL_PARMCLASS, span, message);
-        } else if place != Place::File {
+        } else if context != DeclContext::File {
             let message = "storage class may not be used here";
             self.error(Tag::D_DECL_BADCLASS, span, message);
         } else if class.is_none() {
@@ -298,10 +300,10 @@ impl Parser<'_> {
         true
     }
 
-    /// At the name `text`: it names the base type rather than what is declared.
-    fn is_type_here(&mut self, text: &str, place: Place) -> bool {
-        place == Place::Param
-            || place == Place::TypeName
+    /// True if the name `text`, the next token, is the base type and not the declared name.
+    fn is_type_here(&mut self, text: &str, context: DeclContext) -> bool {
+        context == DeclContext::Param
+            || context == DeclContext::TypeName
             || matches!(self.peek(1).tok, Tok::Ident(_) | Tok::P(Punct::Star))
             || self.is_type(text)
     }
@@ -321,7 +323,7 @@ impl Parser<'_> {
                 }
                 match self.member() {
                     Ok(member) => list.push(member),
-                    Err(Bail) => self.skip_member(),
+                    Err(ErrorReported) => self.skip_member(),
                 }
                 self.new_statement();
             }
@@ -344,7 +346,7 @@ impl Parser<'_> {
     }
 
     fn member(&mut self) -> Parsed<Member> {
-        let specs = self.specs(Place::Member)?;
+        let specs = self.specs(DeclContext::Member)?;
         let mut declarators = Vec::new();
         if !self.at(Punct::Semi) {
             loop {
@@ -415,7 +417,7 @@ impl Parser<'_> {
         Ok(EnumSpec { module, tag, enumerators })
     }
 
-    /// A name with its stars, brackets and parentheses.
+    /// A declarator: a name with its stars, brackets and parentheses.
     pub(super) fn declarator(&mut self, naming: Naming) -> Parsed<Declarator> {
         self.nested(|p| {
             let start = p.peek(0).span;
@@ -450,7 +452,7 @@ impl Parser<'_> {
             if parts.len() > MAX_PARTS {
                 return Err(p.too_deep());
             }
-            // A declarator without any token stands behind what precedes it.
+            // The location of an empty declarator is the end of the previous token.
             let span = if p.last == before {
                 Span::new(before.file, before.end, before.end)
             } else {
@@ -460,7 +462,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The name or what stands in parentheses instead.
+    /// The name, or a declarator in parentheses.
     fn direct(&mut self, naming: Naming) -> Parsed<(Option<Name>, Vec<DeclPart>)> {
         match self.peek(0).tok.clone() {
             Tok::Ident(text) if naming != Naming::Forbidden => {
@@ -484,7 +486,8 @@ impl Parser<'_> {
         }
     }
 
-    /// At `(` in a declarator: it groups, rather than begins parameters of an unnamed function.
+    /// At `(` in a declarator: true if it groups, false if it begins the parameters of an unnamed
+    /// function.
     fn is_grouping(&mut self, naming: Naming) -> bool {
         match self.peek(1).tok.clone() {
             _ if naming == Naming::Required => true,
@@ -509,8 +512,8 @@ impl Parser<'_> {
         Ok(DeclPart { span: open.to(self.last), kind: DeclPartKind::Array(size) })
     }
 
-    /// At `[` in a declarator: key types follow, rather than a size. A name that is not known as a type is taken for
-    /// one where it could not be a size.
+    /// At `[` in a declarator: true if key types follow, false if a size follows. An unknown name
+    /// is parsed as a type if it cannot be a size.
     fn is_tuple(&mut self) -> bool {
         match self.peek(1).tok.clone() {
             Tok::Kw(kw) => kw.starts_type(),
@@ -554,7 +557,7 @@ impl Parser<'_> {
     }
 }
 
-/// Notes a qualifier; false if `kw` is none.
+/// Records a qualifier; false if `kw` is not one.
 fn qualifier(kw: Kw, quals: &mut Quals) -> bool {
     match kw {
         Kw::Const => quals.is_const = true,
@@ -566,7 +569,7 @@ fn qualifier(kw: Kw, quals: &mut Quals) -> bool {
     true
 }
 
-/// The type that a keyword alone names.
+/// The type that a single keyword names.
 fn base_word(kw: Kw) -> Option<TypeSpecKind> {
     let arith = |kind| Some(TypeSpecKind::Arith { kind, signed: None });
     match kw {

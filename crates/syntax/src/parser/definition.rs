@@ -1,7 +1,7 @@
-//! `inline`, `translator` and `provider`.
+//! Parses `inline`, `translator` and `provider`.
 
-use super::decl::{Naming, Place};
-use super::{Bail, Parsed, Parser};
+use super::decl::{DeclContext, Naming};
+use super::{ErrorReported, Parsed, Parser};
 use crate::ast::{
     DeclPart, DeclPartKind, Inline, Params, ProviderDef, ProviderProbe, Translator, TranslatorMember,
 };
@@ -11,9 +11,10 @@ impl Parser<'_> {
     /// `inline type name = value;`
     pub(super) fn inline(&mut self) -> Parsed<Inline> {
         let start = self.bump().span;
-        let specs = self.specs(Place::Member)?;
+        let specs = self.specs(DeclContext::Member)?;
         let mut declarator = self.declarator(Naming::Required)?;
-        // The brackets next to the name are the parameters; what is left is the type of the value.
+        // The brackets next to the name are the parameters. The other steps belong to the type of
+        // the value.
         let params = match declarator.parts.first() {
             Some(DeclPart { kind: DeclPartKind::Tuple(_), .. }) => match declarator.parts.remove(0).kind {
                 DeclPartKind::Tuple(params) => Some(params),
@@ -83,7 +84,7 @@ impl Parser<'_> {
         self.params(Punct::RParen)
     }
 
-    /// `{ member member … }`; a wrong member is left out.
+    /// `{ member member … }`; an invalid member is omitted.
     fn members<T>(&mut self, mut member: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let open = self.require(Punct::LBrace)?;
         let mut members = Vec::new();
@@ -98,7 +99,7 @@ impl Parser<'_> {
             }
             match member(self) {
                 Ok(m) => members.push(m),
-                Err(Bail) => self.skip_member(),
+                Err(ErrorReported) => self.skip_member(),
             }
         }
     }

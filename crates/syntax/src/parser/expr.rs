@@ -1,13 +1,13 @@
-//! Expressions: precedence climbing over the table of [`Punct::binary`].
+//! Parses expressions by precedence climbing, with the table of [`Punct::binary`].
 
 use diagnostics::Span;
 
-use super::{Bail, MAX_HEIGHT, Parsed, Parser, split_scope};
+use super::{ErrorReported, MAX_HEIGHT, Parsed, Parser, split_scope};
 use crate::ast::{AggRef, Expr, ExprKind, Name, StrLit, UnaryOp};
 use crate::token::{Kw, Punct, Tok, Token};
 
 impl Token {
-    /// An operand can begin with it.
+    /// True if an operand can begin with this token.
     fn starts_operand(&self) -> bool {
         use Punct::{And, Inc, LParen, Minus, Not, Plus, Star, Tilde};
         match self.tok {
@@ -16,7 +16,8 @@ impl Token {
         }
     }
 
-    /// It is or begins an operand and is no operator, so that it cannot follow an operand.
+    /// True if the token begins an operand and is not an operator. Such a token cannot follow an
+    /// operand.
     fn is_operand_word(&self) -> bool {
         match self.tok {
             Tok::Ident(_) | Tok::Int(_) | Tok::Char(_) | Tok::Str(_) | Tok::Agg(_) => true,
@@ -35,7 +36,7 @@ impl Parser<'_> {
         let mut height = self.height;
         while self.eat(Punct::Comma) {
             let right = self.assignment()?;
-            height = self.grown(height)?;
+            height = self.node_height(height)?;
             let span = left.span.to(right.span);
             left = Expr { span, kind: ExprKind::Comma { left: Box::new(left), right: Box::new(right) } };
         }
@@ -43,8 +44,8 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// The height of a node over the expression made last and one of height `other`.
-    fn grown(&mut self, other: usize) -> Parsed<usize> {
+    /// The height of a node whose children are the last expression and one of height `other`.
+    fn node_height(&mut self, other: usize) -> Parsed<usize> {
         let height = 1 + self.height.max(other);
         if height > MAX_HEIGHT { Err(self.too_deep()) } else { Ok(height) }
     }
@@ -58,14 +59,15 @@ impl Parser<'_> {
             let height = p.height;
             p.bump();
             let value = p.assignment()?;
-            p.height = p.grown(height)?;
+            p.height = p.node_height(height)?;
             let span = target.span.to(value.span);
             let (target, value) = (Box::new(target), Box::new(value));
             Ok(Expr { span, kind: ExprKind::Assign { op, target, value } })
         })
     }
 
-    /// An expression without assignments and commas outside parentheses: a size, a width, an enumerator's value.
+    /// An expression without assignments and commas outside parentheses: a size, a width, an
+    /// enumerator's value.
     pub(super) fn constant(&mut self) -> Parsed<Expr> {
         self.nested(|p| {
             let first = p.unary()?;
@@ -73,7 +75,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Goes on after `first` with infix operators and `?:`.
+    /// Parses infix operators and `?:` after `first`.
     fn conditional(&mut self, first: Expr) -> Parsed<Expr> {
         let cond = self.binary(first, 0)?;
         if !self.at(Punct::Question) {
@@ -82,16 +84,16 @@ impl Parser<'_> {
         let height = self.height;
         self.bump();
         let then = self.expr()?;
-        let height = self.grown(height)?;
+        let height = self.node_height(height)?;
         self.require(Punct::Colon)?;
         let otherwise = self.constant()?;
-        self.height = self.grown(height)?;
+        self.height = self.node_height(height)?;
         let span = cond.span.to(otherwise.span);
         let (cond, then, otherwise) = (Box::new(cond), Box::new(then), Box::new(otherwise));
         Ok(Expr { span, kind: ExprKind::Cond { cond, then, otherwise } })
     }
 
-    /// Goes on after `left` with the infix operators that bind more strongly than `min`.
+    /// Parses infix operators with a precedence above `min` after `left`.
     fn binary(&mut self, mut left: Expr, min: u8) -> Parsed<Expr> {
         loop {
             let token = self.peek(0).clone();
@@ -104,7 +106,7 @@ impl Parser<'_> {
             self.bump();
             let right = self.unary()?;
             let right = self.binary(right, strength)?;
-            self.height = self.grown(height)?;
+            self.height = self.node_height(height)?;
             let span = left.span.to(right.span);
             let (l, right) = (Box::new(left), Box::new(right));
             left = Expr { span, kind: ExprKind::Binary { op, op_span: token.span, left: l, right } };
@@ -140,10 +142,10 @@ impl Parser<'_> {
         Ok(Expr { span, kind: ExprKind::Unary { op, operand } })
     }
 
-    /// The operand of a prefix operator that stands at `start`, and the place of both.
+    /// The operand of the prefix operator at `start`, and the location of both.
     fn operand(&mut self, start: Span) -> Parsed<(Box<Expr>, Span)> {
         let operand = self.nested(|p| p.unary())?;
-        self.height = self.grown(0)?;
+        self.height = self.node_height(0)?;
         let span = start.to(operand.span);
         Ok((Box::new(operand), span))
     }
@@ -159,11 +161,11 @@ impl Parser<'_> {
         Ok(Expr { span, kind: ExprKind::SizeofExpr(operand) })
     }
 
-    /// At `(`: a type stands in the parentheses, not an expression. After a cast comes an operand (`cast`), after
-    /// `sizeof (type)` does not.
+    /// At `(`: true if the parentheses contain a type and not an expression. An operand follows a
+    /// cast (`cast`), but not `sizeof (type)`.
     ///
-    /// A name that is not known as a type is taken for one where no expression could stand, so that the checker can say
-    /// that there is no such type.
+    /// An unknown name is parsed as a type if it cannot be an expression. Then the checker reports
+    /// the unknown type.
     fn is_type_in_parens(&mut self, cast: bool) -> bool {
         let name = match &self.peek(1).tok {
             Tok::Kw(kw) => return kw.starts_type(),
@@ -196,7 +198,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A primary expression and what is appended to it.
+    /// A primary expression with its postfix operators.
     fn postfix(&mut self, start: Span) -> Parsed<Expr> {
         let mut base = self.primary()?;
         loop {
@@ -223,7 +225,7 @@ impl Parser<'_> {
                 }
                 _ => return Ok(base),
             };
-            self.height = self.grown(height)?;
+            self.height = self.node_height(height)?;
             base = Expr { span: start.to(self.last), kind };
         }
     }
@@ -263,7 +265,7 @@ impl Parser<'_> {
                     if kw == Kw::SelfScope { ExprKind::SelfVar(name) } else { ExprKind::ThisVar(name) };
                 return Ok(Expr { span, kind });
             }
-            // An action of some DTraces; the checker knows whether of this one.
+            // Some DTraces have this action; the checker decides whether it is supported.
             Tok::Kw(Kw::Return) if self.peek(1).is(Punct::LParen) => {
                 ExprKind::Ident(Name { text: "return".to_owned(), span })
             }
@@ -278,12 +280,12 @@ impl Parser<'_> {
 
     fn aggregation(&mut self, text: String) -> Parsed<Expr> {
         let span = self.bump().span;
-        // A bare `@` has a name that stands nowhere in the text.
+        // The name of a bare `@` does not occur in the source.
         let start = if span.end - span.start > 1 { span.start + 1 } else { span.start };
         let name = Name { text, span: Span::new(span.file, start, span.end) };
         self.height = 1;
         let keys = if self.at(Punct::LBracket) { Some(self.list(Punct::RBracket, false)?) } else { None };
-        self.height = self.grown(0)?;
+        self.height = self.node_height(0)?;
         Ok(Expr { span: span.to(self.last), kind: ExprKind::Agg(AggRef { name, keys }) })
     }
 
@@ -331,12 +333,13 @@ impl Parser<'_> {
         let operand = Box::new(self.expr()?);
         self.require(Punct::RParen)?;
         self.open.pop();
-        self.height = self.grown(0)?;
+        self.height = self.node_height(0)?;
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Xlate { ty, operand } })
     }
 
-    /// At an opening bracket: expressions separated by commas, up to `close`. A wrong element leaves a hole, so that
-    /// the others are read too. Leaves the greatest height of an element.
+    /// At an opening bracket: expressions separated by commas, up to `close`. An invalid element
+    /// becomes an error node, and parsing continues with the next one. Sets `height` to the maximum
+    /// of the elements.
     fn list(&mut self, close: Punct, may_be_empty: bool) -> Parsed<Vec<Expr>> {
         let open = self.bump();
         let open_before = self.open.len();
@@ -354,9 +357,9 @@ impl Parser<'_> {
             let start = self.peek(0).span;
             match self.assignment() {
                 Ok(element) => list.push(element),
-                Err(Bail) => {
+                Err(ErrorReported) => {
                     if !self.skip_in_list(close) {
-                        return Err(Bail);
+                        return Err(ErrorReported);
                     }
                     self.open.truncate(open_before + 1);
                     list.push(Expr { span: start, kind: ExprKind::Error });
@@ -370,7 +373,7 @@ impl Parser<'_> {
             if !self.eat(close) {
                 self.unexpected();
                 if !self.skip_in_list(close) {
-                    return Err(Bail);
+                    return Err(ErrorReported);
                 }
                 if self.eat(Punct::Comma) {
                     continue;
@@ -383,7 +386,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips to a comma or to `close` of the list at hand; false if the list does not go on.
+    /// Skips to a comma or to `close` of the current list; false if the list does not continue.
     pub(super) fn skip_in_list(&mut self, close: Punct) -> bool {
         let mut depth = 0usize;
         loop {
