@@ -222,10 +222,10 @@ fn trace(command: Command, mut out: Output) -> u8 {
     let mut told_at = Instant::now();
     let mut progress = |p: Progress| {
         interrupt::attaching();
-        if p.done > 0 && p.done < p.of && told_at.elapsed() > PROGRESS_EVERY {
+        if p.done > 0 && p.done < p.total && told_at.elapsed() > PROGRESS_EVERY {
             told_at = Instant::now();
-            let seconds = p.left.as_secs() + 1;
-            complain(format!("enabled {} of {} functions, about {seconds} s left", p.done, p.of));
+            let seconds = p.remaining.as_secs() + 1;
+            complain(format!("enabled {} of {} functions, about {seconds} s left", p.done, p.total));
         }
         interrupt::count() == 0
     };
@@ -328,7 +328,7 @@ fn tell(session: &mut Session<Output>, told: Told) {
     for notice in session.take_notices() {
         let wanted = match notice {
             Notice::Lowered(_) => told.resize,
-            Notice::Target(_) | Notice::Without(_) => !told.quiet,
+            Notice::Target(_) | Notice::Unavailable(_) => !told.quiet,
             Notice::Detail(_) => told.verbose,
             Notice::Message(_)
             | Notice::Suppressed { .. }

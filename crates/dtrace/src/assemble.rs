@@ -1,8 +1,9 @@
-//! From clauses and probes to programs: which clauses run in which program, and under which ids.
+//! From clauses and probes to programs: which clauses run in which program, and with which ids.
 //!
-//! Each provider makes as few units as it can of the probes that are enabled; a clause is then part of every unit that
-//! has one of its probes. Enabled-probe ids are handed out in program order: each clause owns, in each unit, a range as
-//! long as the unit's index space, so that a program computes an id by one addition.
+//! Each provider plans as few units as possible for the enabled probes. A clause is part of every
+//! unit that has one of its probes. Enabled-probe ids are assigned in program order: each clause
+//! has, in each unit, a range as long as the unit's index space. So a program computes an id by one
+//! addition.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -15,93 +16,95 @@ use probes::{ProbeDesc, ProbeInfo};
 use providers::{EnabledProbe, Env, Role, Unit};
 
 use crate::compile::Program;
-use crate::pages::{Bringer, bringer};
+use crate::prefault::{Prefault, prefault};
 
-/// A unit with the clauses that run in it.
-pub(crate) struct Assembled {
+/// A unit and the clauses that run in it.
+pub(crate) struct EnabledUnit {
     pub(crate) unit: Unit,
     pub(crate) clauses: Vec<ClauseUse>,
-    /// By index; holes are default.
+    /// By index. An unused index has the default.
     pub(crate) probes: Vec<Probe>,
 }
 
-/// A clause in a unit: what the consumer must know of its ids, one for each index of the unit.
-pub(crate) struct Enabled {
+/// A clause in a unit, and its first enabled-probe id. Each index of the unit has an id.
+pub(crate) struct EnabledClause {
     pub(crate) first: u32,
     pub(crate) clause: usize,
     pub(crate) unit: usize,
 }
 
-/// All programs of a session, before code.
+/// The plan of all programs of a session, before code generation.
 pub(crate) struct Assembly {
-    pub(crate) units: Vec<Assembled>,
-    pub(crate) enabled: Vec<Enabled>,
+    pub(crate) units: Vec<EnabledUnit>,
+    pub(crate) enabled: Vec<EnabledClause>,
     /// Interned strings: those of the module, then names of probes.
     pub(crate) strings: Vec<Arc<[u8]>>,
-    /// The first id that is free.
+    /// The first free id.
     pub(crate) next: u32,
-    /// What runs before them.
-    pub(crate) bringers: Vec<Bringer>,
+    /// The programs that fault in user memory before the units run.
+    pub(crate) prefaults: Vec<Prefault>,
 }
 
-/// What a clause asks of its probes: the `argN` (bit N), and whether it gives their functions' results.
+/// How a clause uses its probes: the `argN` that it reads (bit N), and whether it sets the results
+/// of their functions.
 #[derive(Clone, Copy, Default)]
-struct Wanted {
+struct ProbeUse {
     args: u64,
     sets_result: bool,
 }
 
-impl Wanted {
-    fn of(module: &Module, clause: usize) -> Wanted {
+impl ProbeUse {
+    fn of(module: &Module, clause: usize) -> ProbeUse {
         let insts =
             module.clauses.get(clause).into_iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
-        insts.fold(Wanted::default(), |all, inst| match &inst.op {
+        insts.fold(ProbeUse::default(), |all, inst| match &inst.op {
             Op::Builtin(IntBuiltin::Arg(n)) => {
-                Wanted { args: all.args | 1u64.checked_shl((*n).into()).unwrap_or(0), ..all }
+                ProbeUse { args: all.args | 1u64.checked_shl((*n).into()).unwrap_or(0), ..all }
             }
-            Op::Call(Subr::Return, _) => Wanted { sets_result: true, ..all },
+            Op::Call(Subr::Return, _) => ProbeUse { sets_result: true, ..all },
             _ => all,
         })
     }
 
-    fn add(&mut self, other: Wanted) {
+    fn add(&mut self, other: ProbeUse) {
         self.args |= other.args;
         self.sets_result |= other.sets_result;
     }
 }
 
-/// The probes that the clauses enable, each once, by id. `first` is the number of the first clause.
+/// The probes that the clauses enable, each once, in the order of their ids. `first` is the number
+/// of the first clause.
 fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Iterator<Item = EnabledProbe> {
-    // Clauses of one description share their list.
-    let mut lists: Vec<(&Rc<[ProbeInfo]>, Wanted)> = Vec::new();
+    // Clauses of one description share their list of probes.
+    let mut lists: Vec<(&Rc<[ProbeInfo]>, ProbeUse)> = Vec::new();
     for (number, clause) in (first..).zip(clauses) {
-        let wanted = Wanted::of(module, number);
+        let usage = ProbeUse::of(module, number);
         match lists.last_mut() {
-            Some((list, all)) if Rc::ptr_eq(list, &clause.probes) => all.add(wanted),
-            _ => lists.push((&clause.probes, wanted)),
+            Some((list, all)) if Rc::ptr_eq(list, &clause.probes) => all.add(usage),
+            _ => lists.push((&clause.probes, usage)),
         }
     }
-    let mut all: Vec<(&ProbeInfo, Wanted)> = Vec::new();
-    for (list, wanted) in lists {
-        all.extend(list.iter().map(|p| (p, wanted)));
+    let mut all: Vec<(&ProbeInfo, ProbeUse)> = Vec::new();
+    for (list, usage) in lists {
+        all.extend(list.iter().map(|p| (p, usage)));
     }
     all.sort_by_key(|(p, _)| p.id);
-    all.dedup_by(|(p, wanted), (first, all)| {
+    all.dedup_by(|(p, usage), (first, all)| {
         let same = p.id == first.id;
         if same {
-            all.add(*wanted);
+            all.add(*usage);
         }
         same
     });
-    all.into_iter().map(|(p, wanted)| EnabledProbe {
+    all.into_iter().map(|(p, usage)| EnabledProbe {
         id: p.id,
         desc: p.desc.clone(),
-        args: wanted.args,
-        sets_result: wanted.sets_result,
+        args: usage.args,
+        sets_result: usage.sets_result,
     })
 }
 
-/// Plans all units of the clauses that do not run yet, and hands out ids from `next` on.
+/// Plans all units of the clauses that do not run yet, and assigns ids from `next` on.
 pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Result<Assembly, String> {
     let Program { module, registry, running, .. } = program;
     let clauses = program.checked.clauses.get(*running..).unwrap_or_default();
@@ -111,7 +114,7 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
     }
     let mut names = Names::new(module);
     let mut units = Vec::new();
-    let mut bringers = Vec::new();
+    let mut prefaults = Vec::new();
     for (provider, probes) in by_provider {
         let from = registry.get(&provider).ok_or_else(|| format!("no provider {provider}"))?;
         for unit in registry.plan(&provider, &probes, env)? {
@@ -121,19 +124,20 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
                     *row = Probe { id: probe.id.0, names: names.of(&probe.desc) };
                 }
             }
-            units.push(Assembled { unit, clauses: Vec::new(), probes: table });
+            units.push(EnabledUnit { unit, clauses: Vec::new(), probes: table });
         }
         let before = |readers: &[EnabledProbe]| from.before(readers, env);
-        bringers.extend(bringer(module, (*running, clauses), &probes, before));
+        prefaults.extend(prefault(module, (*running, clauses), &probes, before));
     }
     let mut enabled = Vec::new();
     let mut sets: HashMap<*const ProbeInfo, Vec<Option<ProbeSet>>> = HashMap::new();
     for (number, clause) in (*running..).zip(clauses) {
-        // Clauses of one description share their list, and so which probes of each unit are theirs.
+        // Clauses of one description share their list of probes, and so their set of probes in each
+        // unit.
         let of_units = sets.entry(clause.probes.as_ptr()).or_insert_with(|| {
             let mut ids: Vec<u32> = clause.probes.iter().map(|p| p.id.0).collect();
             ids.sort_unstable();
-            let of_unit = |a: &Assembled| {
+            let of_unit = |a: &EnabledUnit| {
                 let probes = a.unit.probes.iter();
                 let mine: Vec<_> = probes.filter(|(_, p)| ids.binary_search(&p.id.0).is_ok()).collect();
                 (!mine.is_empty()).then(|| probe_set(&mine, a.unit.space))
@@ -143,11 +147,11 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
         for (unit, (a, probes)) in units.iter_mut().zip(of_units.iter()).enumerate() {
             let Some(probes) = probes.clone() else { continue };
             a.clauses.push(ClauseUse { clause: number, probes, epid_base: next });
-            enabled.push(Enabled { first: next, clause: number, unit });
+            enabled.push(EnabledClause { first: next, clause: number, unit });
             next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;
         }
     }
-    Ok(Assembly { units, enabled, strings: names.strings, next, bringers })
+    Ok(Assembly { units, enabled, strings: names.strings, next, prefaults })
 }
 
 pub(crate) fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
@@ -164,16 +168,17 @@ pub(crate) fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
     }
 }
 
-/// Interned strings, each text once.
+/// Interns strings, each text once.
 struct Names {
     strings: Vec<Arc<[u8]>>,
     known: HashMap<Arc<[u8]>, u32>,
-    /// Texts that probes share, by where they are: most names are asked for a hundred thousand times.
+    /// Names that probes share, by their address, because most names are looked up a hundred
+    /// thousand times.
     shared: HashMap<*const u8, u32>,
-    /// Bytes of a string, its NUL included.
+    /// The greatest size of a string in bytes, with its NUL.
     strsize: usize,
-    /// Which of a probe's names some clause asks for.
-    wanted: [bool; 4],
+    /// Which of the names of a probe a clause uses.
+    used: [bool; 4],
 }
 
 impl Names {
@@ -181,15 +186,15 @@ impl Names {
         use StrBuiltin::{ProbeFunc, ProbeMod, ProbeName, ProbeProv};
         let strings: Vec<Arc<[u8]>> = module.strings.iter().map(|s| s.as_slice().into()).collect();
         let known = (0..).zip(&strings).map(|(i, s)| (s.clone(), i)).collect();
-        let wanted = [ProbeProv, ProbeMod, ProbeFunc, ProbeName]
+        let used = [ProbeProv, ProbeMod, ProbeFunc, ProbeName]
             .map(|name| uses(module, |op| matches!(op, Op::BuiltinStr(b) if *b == name)));
-        Names { strings, known, shared: HashMap::new(), strsize: module.strsize as usize, wanted }
+        Names { strings, known, shared: HashMap::new(), strsize: module.strsize as usize, used }
     }
 
     fn of(&mut self, desc: &ProbeDesc) -> [u32; 4] {
         let fields = desc.fields();
-        std::array::from_fn(|i| match self.wanted[i] {
-            // A function's name is hardly ever another probe's, too.
+        std::array::from_fn(|i| match self.used[i] {
+            // Probes rarely share the name of a function.
             true if i == 2 => self.intern(fields[i]),
             true => match self.shared.get(&fields[i].as_ptr()) {
                 Some(known) => *known,
@@ -216,12 +221,12 @@ impl Names {
     }
 }
 
-/// True when some operation of the module is such.
-pub(crate) fn uses(module: &Module, such: impl Fn(&Op) -> bool) -> bool {
-    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).any(|i| such(&i.op))
+/// True if the predicate holds for an operation of the module.
+pub(crate) fn uses(module: &Module, predicate: impl Fn(&Op) -> bool) -> bool {
+    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).any(|i| predicate(&i.op))
 }
 
-/// True when some operation needs the layout of a task.
+/// True if an operation needs the layout of `task_struct`.
 pub(crate) fn uses_task(module: &Module) -> bool {
     use IntBuiltin::{CurThread, Ppid, Ureg, UserThread};
     uses(module, |op| match op {
@@ -233,13 +238,13 @@ pub(crate) fn uses_task(module: &Module) -> bool {
 }
 
 /// The clauses of ERROR.
-pub(crate) fn error_clauses(units: &[Assembled]) -> Vec<ClauseUse> {
+pub(crate) fn error_clauses(units: &[EnabledUnit]) -> Vec<ClauseUse> {
     let error = units.iter().filter(|a| a.unit.role == Role::Error);
     error.flat_map(|a| a.clauses.iter().cloned()).collect()
 }
 
-/// ERROR itself, if a clause names it.
-pub(crate) fn error_probe(units: &[Assembled]) -> Probe {
+/// The ERROR probe, if a clause enables it.
+pub(crate) fn error_probe(units: &[EnabledUnit]) -> Probe {
     units
         .iter()
         .find(|a| a.unit.role == Role::Error)

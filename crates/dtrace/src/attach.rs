@@ -1,11 +1,11 @@
-//! Attaching programs, which for the kernel's functions can take long.
+//! Attaching programs. Attaching to kernel functions can take long.
 //!
-//! Where the kernel attaches to its functions one by one, the user is told how far it is and how
-//! long it will still take. The user can stop any enabling: between two system calls, and during
-//! the one that attaches to all functions, which is made in a child process
-//! ([`bpf::sys::Link::kprobe_multi`]). One call for all functions takes 3 s in a guest; portions of
-//! it would take longer in sum, for each portion has the kernel patch its code and wait for all
-//! CPUs anew. What was attached until then is detached in the background.
+//! If the kernel attaches to functions one by one, the progress and the remaining time are
+//! reported. The user can interrupt an enabling between two system calls, and also during the
+//! system call that attaches to all functions. A child process makes that call
+//! ([`bpf::sys::Link::kprobe_multi`]). One call for all functions takes 3 s in a guest. Several
+//! calls for parts of them would take longer, because for each the kernel patches its code and
+//! waits for all CPUs. After an interrupt, a process in the background detaches what was attached.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,27 +17,27 @@ use providers::sites::{self, AttachMethod, Refused, Sites};
 use types::btf::KernelBtf;
 
 use crate::error::Error;
-use crate::machine::Attached;
+use crate::machine::AttachedProgram;
 
-/// How far a long enabling is.
+/// The progress of a long enabling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Functions that are attached to.
+    /// The number of functions that are attached.
     pub done: usize,
-    /// All of them.
-    pub of: usize,
-    /// How long the others will take, by what these took.
-    pub left: Duration,
+    /// The number of all functions.
+    pub total: usize,
+    /// The estimated time for the remaining functions.
+    pub remaining: Duration,
 }
 
-/// Puts programs into the order in which they are to be attached.
+/// Sorts programs into the order in which they are attached.
 ///
-/// Of programs at one function, the kernel runs that first which was attached last; at its return
-/// in the reverse order, as calls nest, or, where returns are hooked by the function graph, in the
-/// same. A script that sets a variable in a `syscall` probe and asks for it in `fbt`'s at the
-/// call's own function wants them to nest on both.
-pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
-    let at_return = |a: &Attached| match &a.attach {
+/// Of several programs at one function, the kernel runs the last attached one first. At the
+/// function's return the order is reversed, as calls nest; if the function graph hooks returns, the
+/// order is the same. A script that sets a variable in a `syscall` probe and reads it in `fbt`
+/// probes at the call's own function expects nesting at entry and return.
+pub(crate) fn order(all: &mut [AttachedProgram], kernel: &KernelBtf) {
+    let at_return = |a: &AttachedProgram| match &a.attach {
         Attach::Functions { on_return, .. } => *on_return,
         Attach::Sites(sites) => sites.on_return && sites.method == AttachMethod::Multi,
         _ => false,
@@ -52,33 +52,33 @@ pub(crate) fn order(all: &mut [Attached], kernel: &KernelBtf) {
     }
 }
 
-/// How an enabling tells of itself, and is stopped.
-pub(crate) struct Follow<'t> {
-    /// Is told how far it is; false stops it.
-    pub(crate) tell: &'t mut dyn FnMut(Progress) -> bool,
-    /// Asked while one step takes long: true stops it.
+/// Callbacks that report the progress of attaching and interrupt it.
+pub(crate) struct AttachObserver<'t> {
+    /// Called with the progress. Attaching stops if it returns false.
+    pub(crate) progress: &'t mut dyn FnMut(Progress) -> bool,
+    /// Called during long steps. Attaching stops if it returns true.
     pub(crate) interrupted: &'t dyn Fn() -> bool,
 }
 
-/// Attaches programs. After an error, `all` holds what was attached until then.
+/// Attaches programs. After an error, `all` has the links that were attached before it.
 pub(crate) fn attach(
-    all: &mut [Attached],
+    all: &mut [AttachedProgram],
     details: &mut Vec<String>,
-    follow: &mut Follow<'_>,
+    observer: &mut AttachObserver<'_>,
 ) -> Result<(), Error> {
     let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
     bpf::sys::raise_fd_limit(descriptors as u64);
     let functions =
         all.iter().map(|a| if let Attach::Sites(s) = &a.attach { s.sites.len() } else { 0 }).sum();
-    // What has been loaded until here, a dying process frees at once.
-    if !(follow.tell)(Progress { done: 0, of: functions, left: Duration::ZERO }) {
+    // Until here, the kernel frees everything at once when the process ends.
+    if !(observer.progress)(Progress { done: 0, total: functions, remaining: Duration::ZERO }) {
         return Err(Error::Interrupted);
     }
     for a in all {
-        if (follow.interrupted)() {
+        if (observer.interrupted)() {
             return Err(Error::Interrupted);
         }
-        attach_one(a, details, follow).map_err(|e| match e {
+        attach_one(a, details, observer).map_err(|e| match e {
             Error::System(e) if e.errno == EINTR => Error::Interrupted,
             other => other,
         })?;
@@ -86,52 +86,57 @@ pub(crate) fn attach(
     Ok(())
 }
 
-/// A system call was interrupted because the user wants no more.
+/// The error of a system call that the user interrupted.
 const EINTR: i32 = 4;
 
-fn attach_one(a: &mut Attached, details: &mut Vec<String>, follow: &mut Follow<'_>) -> Result<(), Error> {
+fn attach_one(
+    a: &mut AttachedProgram,
+    details: &mut Vec<String>,
+    observer: &mut AttachObserver<'_>,
+) -> Result<(), Error> {
     match a.attach.clone() {
         Attach::Clock { cpus, .. } => {
             for cpu in cpus {
-                a.give_clock(cpu)?;
+                a.attach_clock(cpu)?;
             }
         }
-        // What fires no clauses helps as far as the kernel lets it.
-        how if !a.fires => {
-            let _ = providers::attach::attach(&how, &a.prog, &mut a.links, follow.interrupted);
+        // For a program that runs no clauses, a failure is no error.
+        method if !a.fires => {
+            let _ = providers::attach::attach(&method, &a.prog, &mut a.links, observer.interrupted);
         }
         Attach::Sites(sites) => {
-            let refused = match sites.method {
-                AttachMethod::Multi => sites::attach(&sites, &a.prog, &mut a.links, follow.interrupted)?,
-                AttachMethod::Fentry | AttachMethod::Modify => trampolines(a, &sites, follow.tell)?,
-                AttachMethod::Kprobe => kprobes(a, &sites, follow.tell)?,
+            let rejected = match sites.method {
+                AttachMethod::Multi => sites::attach(&sites, &a.prog, &mut a.links, observer.interrupted)?,
+                AttachMethod::Fentry | AttachMethod::Modify => trampolines(a, &sites, observer.progress)?,
+                AttachMethod::Kprobe => kprobes(a, &sites, observer.progress)?,
             };
-            report(a, &sites, &refused, details);
+            report(a, &sites, &rejected, details);
         }
-        how => providers::attach::attach(&how, &a.prog, &mut a.links, follow.interrupted)?,
+        method => providers::attach::attach(&method, &a.prog, &mut a.links, observer.interrupted)?,
     }
     Ok(())
 }
 
-/// Counts functions, and tells of it.
+/// Counts attached functions and reports the progress.
 struct Steps<'t> {
     start: Instant,
     done: usize,
-    of: usize,
-    tell: &'t mut dyn FnMut(Progress) -> bool,
+    total: usize,
+    progress: &'t mut dyn FnMut(Progress) -> bool,
 }
 
 impl<'t> Steps<'t> {
-    fn of(sites: &Sites, tell: &'t mut dyn FnMut(Progress) -> bool) -> Steps<'t> {
-        Steps { start: Instant::now(), done: 0, of: sites.sites.len(), tell }
+    fn new(sites: &Sites, progress: &'t mut dyn FnMut(Progress) -> bool) -> Steps<'t> {
+        Steps { start: Instant::now(), done: 0, total: sites.sites.len(), progress }
     }
 
-    /// One more is done. An error where the user wants no more.
+    /// Counts one more function. Returns an error if the user interrupted the enabling.
     fn step(&mut self) -> Result<(), Error> {
         self.done += 1;
         let each = self.start.elapsed() / u32::try_from(self.done).unwrap_or(u32::MAX);
-        let left = each * u32::try_from(self.of - self.done.min(self.of)).unwrap_or(u32::MAX);
-        match (self.tell)(Progress { done: self.done, of: self.of, left }) {
+        let left = self.total.saturating_sub(self.done);
+        let remaining = each * u32::try_from(left).unwrap_or(u32::MAX);
+        match (self.progress)(Progress { done: self.done, total: self.total, remaining }) {
             true => Ok(()),
             false => Err(Error::Interrupted),
         }
@@ -139,13 +144,13 @@ impl<'t> Steps<'t> {
 }
 
 fn trampolines(
-    a: &mut Attached,
+    a: &mut AttachedProgram,
     sites: &Sites,
-    tell: &mut dyn FnMut(Progress) -> bool,
+    progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Refused, Error> {
-    let mut refused = Refused::new();
-    let mut steps = Steps::of(sites, tell);
-    let Some(image) = a.image.as_mut() else { return Ok(refused) };
+    let mut rejected = Refused::new();
+    let mut steps = Steps::new(sites, progress);
+    let Some(image) = a.image.as_mut() else { return Ok(rejected) };
     let mut stopped = Ok(());
     let mut each = sites.sites.iter().enumerate();
     let (links, copies): (&mut Vec<Link>, &mut Vec<Prog>) = (&mut a.links, &mut a.copies);
@@ -160,54 +165,60 @@ fn trampolines(
                 copies.push(prog);
                 links.push(link);
             }
-            Err(e) => refused.push((site.probe.clone(), e)),
+            Err(e) => rejected.push((site.probe.clone(), e)),
         }
         stopped = steps.step();
         stopped.is_ok()
     };
     image.load_for(sites.sites.iter().map(|s| s.btf), attach).map_err(Error::Load)?;
     stopped?;
-    none_left(a, refused)
+    rejected_or_error(a, rejected)
 }
 
 fn kprobes(
-    a: &mut Attached,
+    a: &mut AttachedProgram,
     sites: &Sites,
-    tell: &mut dyn FnMut(Progress) -> bool,
+    progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Refused, Error> {
-    let mut refused = Refused::new();
-    let mut steps = Steps::of(sites, tell);
+    let mut rejected = Refused::new();
+    let mut steps = Steps::new(sites, progress);
     for (cookie, site) in sites.sites.iter().enumerate() {
         match sites::kprobe(sites, cookie, &a.prog) {
             Ok(link) => a.links.push(link),
-            Err(e) => refused.push((site.probe.clone(), e)),
+            Err(e) => rejected.push((site.probe.clone(), e)),
         }
         steps.step()?;
     }
-    none_left(a, refused)
+    rejected_or_error(a, rejected)
 }
 
-/// What was refused; an error where that is all.
-fn none_left(a: &Attached, mut refused: Refused) -> Result<Refused, Error> {
-    match (a.links.is_empty(), refused.pop()) {
+/// Returns the functions that the kernel rejected, or an error if it rejected all.
+fn rejected_or_error(a: &AttachedProgram, mut rejected: Refused) -> Result<Refused, Error> {
+    match (a.links.is_empty(), rejected.pop()) {
         (true, Some((_, why))) => Err(why.into()),
         (_, last) => {
-            refused.extend(last);
-            Ok(refused)
+            rejected.extend(last);
+            Ok(rejected)
         }
     }
 }
 
-/// So many names are said of what was refused.
+/// The number of rejected functions that a detail names.
 const NAMED: usize = 5;
 
-fn report(a: &Attached, sites: &Sites, refused: &[(Arc<ProbeDesc>, SysError)], details: &mut Vec<String>) {
-    let attached = sites.sites.len() - refused.len();
+/// Adds a detail of the attached and the rejected functions.
+fn report(
+    a: &AttachedProgram,
+    sites: &Sites,
+    rejected: &[(Arc<ProbeDesc>, SysError)],
+    details: &mut Vec<String>,
+) {
+    let attached = sites.sites.len() - rejected.len();
     let functions = if attached == 1 { "function" } else { "functions" };
     details.push(format!("{}: {attached} {functions} by {}", a.prog.name(), sites.method.name()));
-    if let Some((_, why)) = refused.first() {
-        let names: Vec<&str> = refused.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
-        let more = if refused.len() > NAMED { ", ..." } else { "" };
-        details.push(format!("left out: {} ({}{more}): {why}", refused.len(), names.join(", ")));
+    if let Some((_, why)) = rejected.first() {
+        let names: Vec<&str> = rejected.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
+        let more = if rejected.len() > NAMED { ", ..." } else { "" };
+        details.push(format!("left out: {} ({}{more}): {why}", rejected.len(), names.join(", ")));
     }
 }

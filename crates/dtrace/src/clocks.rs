@@ -1,10 +1,11 @@
 //! Counting the firings of clocks that were due and that no program served.
 //!
-//! The kernel delays or skips timer interrupts and does not count them: those of an idle CPU after some hundred firings, those of a
-//! virtual CPU while its host runs something else, and each one during another program on its CPU. So a clock's program counts the
-//! firings that it serves, before it tests the session's state, in a word for each CPU ([`bpf::routines::count_served`]). The number of
-//! firings that were due follows from the time: the kernel's timer counts whole periods of the monotonic clock since the event
-//! started on its CPU.
+//! The kernel delays or skips timer interrupts and does not count them: those of an idle CPU after
+//! some hundred firings, those of a virtual CPU while its host runs something else, and each one
+//! during another program on its CPU. So a clock's program counts the firings that it serves,
+//! before it tests the session's state, in a word for each CPU ([`bpf::routines::count_served`]).
+//! The number of firings that were due follows from the time: the kernel's timer counts whole
+//! periods of the monotonic clock since the event started on its CPU.
 //!
 //! ```text
 //!  start     the event's timer starts; the event's own counter of nanoseconds gives the time
@@ -12,9 +13,10 @@
 //!  report    missing = due - served - missing at ACTIVE; reported = missing - reported before
 //! ```
 //!
-//! A firing may be due and not served yet, and the start is known to some microseconds. So up to [`TOLERANCE`] missing firings
-//! are not reported, and while the session runs the last one is not counted. When a CPU goes offline, its clock is dropped together
-//! with what was missing since the last report.
+//! A firing may be due and not served yet, and the start is known to some microseconds. So up to
+//! [`TOLERANCE`] missing firings are not reported, and while the session runs the last one is not
+//! counted. When a CPU goes offline, its clock is dropped together with what was missing since the
+//! last report.
 
 use bpf::sys::{Link, Mmap, monotonic_ns};
 
@@ -42,7 +44,8 @@ impl Served {
 pub(crate) struct Schedule {
     /// Nanoseconds between two firings.
     pub(crate) period: u64,
-    /// Nanoseconds between two runs of the program. Less than the period if a firing may be late by some of them.
+    /// Nanoseconds between two runs of the program. Less than the period if a firing may be late by
+    /// some of them.
     pub(crate) interval: u64,
 }
 
@@ -56,8 +59,8 @@ impl Schedule {
         }
     }
 
-    /// The number of periods that the program computes at this time after the start. It allows for a small difference between the
-    /// timer and its clock.
+    /// The number of periods that the program computes at this time after the start. It allows for
+    /// a small difference between the timer and its clock.
     fn nearest(self, since_start: u64) -> i64 {
         (since_start.saturating_add(self.interval / 2) / self.period.max(1)) as i64
     }
@@ -67,7 +70,8 @@ impl Schedule {
         if self.interval >= self.period {
             return self.due(since_start);
         }
-        // The first run of the program skips the periods that have passed if they are more than one.
+        // The first run of the program skips the periods that have passed if they are more than
+        // one.
         let first = since_start.div_ceil(self.interval.max(1)) * self.interval;
         match self.nearest(first) {
             0 | 1 => 0,
@@ -111,7 +115,8 @@ impl CpuClock {
         }
     }
 
-    /// The number of missing firings that were not reported before. `last`: the session ends, so no firing is still to be served.
+    /// The number of missing firings that were not reported before. `last`: the session ends, so no
+    /// firing is still to be served.
     pub(crate) fn take_missing(&mut self, served: &Served, now: u64, last: bool) -> u64 {
         self.take(self.missing(served.on(self.cpu), now), last)
     }
@@ -140,8 +145,8 @@ impl CpuClock {
     }
 }
 
-/// When an event's timer started: now minus the nanoseconds that the event has counted. If reading takes long, the time of the count
-/// is uncertain, and the event is read again.
+/// When an event's timer started: now minus the nanoseconds that the event has counted. If reading
+/// takes long, the time of the count is uncertain, and the event is read again.
 fn start_of(link: &Link, interval: u64) -> u64 {
     const TRIES: usize = 5;
     const EXACT: u64 = 50_000;

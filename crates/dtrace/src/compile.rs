@@ -94,7 +94,8 @@ pub struct Program {
     pub(crate) running: usize,
     /// Which probes are for each of the trees.
     sights: Rc<[Sight]>,
-    /// Modules that there were before any probe was looked for; `None` where none that comes later matters.
+    /// Modules that there were before any probe was looked for; `None` where none that comes later
+    /// matters.
     pub(crate) modules: Option<Rc<BTreeSet<String>>>,
     macros: Macros,
 }
@@ -131,8 +132,8 @@ fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) ->
     }
 }
 
-/// Compiles all programs of a session. `#pragma D option` lines change `options`. On failure the texts come with the
-/// complaints.
+/// Compiles all programs of a session. `#pragma D option` lines change `options`. On failure the
+/// texts come with the complaints.
 pub fn compile(
     sources: &[Source],
     macros: &Macros,
@@ -141,7 +142,8 @@ pub fn compile(
     compile_with(sources, macros, options, Vec::new())
 }
 
-/// As [`compile`], for a program that does not run: option values that only a session refuses are no error.
+/// As [`compile`], for a program that does not run: option values that only a session refuses are
+/// no error.
 pub fn compile_only(
     sources: &[Source],
     macros: &Macros,
@@ -185,7 +187,7 @@ fn compile_for(
     }
     // Before any probe is looked for, which may take long.
     if purpose == Purpose::Trace
-        && let Err(e) = crate::session::refusal::refuse_options(options, &bpf::sys::online_cpus())
+        && let Err(e) = crate::session::settings::check_options(options, &bpf::sys::online_cpus())
     {
         return Err((texts.map, e));
     }
@@ -202,9 +204,9 @@ fn modules_now(options: &Options) -> Option<Rc<BTreeSet<String>>> {
 }
 
 impl Program {
-    /// Compiles more for the session that runs this program, and has so far interned `strings`. The result has
-    /// everything, with the same numbers; what would change what runs is refused.
-    pub(crate) fn and(
+    /// Compiles more for the session that runs this program, and has so far interned `strings`. The
+    /// result has everything, with the same numbers; what would change what runs is refused.
+    pub(crate) fn extend(
         &self,
         sources: &[Source],
         macros: &Macros,
@@ -227,7 +229,7 @@ impl Program {
     }
 
     /// Descriptions that modules which are loaded later can bring probes for.
-    pub(crate) fn waiting(&self) -> Vec<Pattern> {
+    pub(crate) fn module_patterns(&self) -> Vec<Pattern> {
         let mut all: Vec<Pattern> = Vec::new();
         for (tree, _) in self.trees.iter().zip(self.sights.iter()).filter(|(_, s)| s.listed) {
             let clauses =
@@ -241,9 +243,10 @@ impl Program {
         all
     }
 
-    /// As [`Program::and`], with the clauses that match probes of modules that were loaded later (by id) and so many of them as do: each
-    /// as if it had been written once more, for these alone. `None` where no description matches.
-    pub(crate) fn with_later(
+    /// As [`Program::extend`], with the clauses that match probes of modules that were loaded later
+    /// (by id) and so many of them as do: each as if it had been written once more, for these
+    /// alone. `None` where no description matches.
+    pub(crate) fn extend_for_modules(
         &self,
         later: Range<u32>,
         options: &Options,
@@ -312,8 +315,8 @@ impl Before<'_> {
     }
 }
 
-/// Typedefs that a text may use without declaring them, for the parser: the libraries', then the kernel's (a module's only
-/// where the text names the module). D's own words are no types.
+/// Typedefs that a text may use without declaring them, for the parser: the libraries', then the
+/// kernel's (a module's only where the text names the module). D's own words are no types.
 struct TypeWords<'a> {
     libraries: &'a Libraries,
     kernel: &'a KernelBtf,
@@ -375,8 +378,8 @@ struct Texts {
 }
 
 impl Texts {
-    /// Parses sources; what is wrong in them goes to the sink. Their pragmas set options: in a running session only those
-    /// that may change then.
+    /// Parses sources; what is wrong in them goes to the sink. Their pragmas set options: in a
+    /// running session only those that may change then.
     fn parse(
         &mut self,
         sources: &[Source],

@@ -1,7 +1,8 @@
 //! `-C`: scripts go through the system's C preprocessor.
 //!
-//! The preprocessor is a program of the system, never a library of ours; where there is none, the message says which
-//! package brings it. Its line markers (`# 12 "file"`) bring positions back to the script.
+//! The preprocessor is a program of the system, never a library of ours; where there is none, the
+//! message says which package brings it. Its line markers (`# 12 "file"`) bring positions back to
+//! the script.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -41,8 +42,9 @@ const PLAIN: [&str; 9] = [
     "__builtin_va_list=void *",
 ];
 
-/// The preprocessor. A name without a slash is looked for in the directories of `PATH` that are absolute: a `.` or an empty
-/// word in it stands for the current directory, where anybody may have put a `cpp`.
+/// The preprocessor. A name without a slash is looked for in the directories of `PATH` that are
+/// absolute: a `.` or an empty word in it stands for the current directory, where anybody may have
+/// put a `cpp`.
 fn find(named: &[u8]) -> Option<PathBuf> {
     let named = Path::new(OsStr::from_bytes(named));
     if named.as_os_str().as_bytes().contains(&b'/') {
@@ -106,7 +108,8 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let mut child = command.spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound { missing() } else { format!("{program}: {e}") }
     })?;
-    // The #! line is D's, not cpp's; an empty line keeps the numbers. The marker gives the text its name.
+    // The #! line is D's, not cpp's; an empty line keeps the numbers. The marker gives the text its
+    // name.
     let body = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
     let first = if text.starts_with("#!") { 2 } else { 1 };
     let name = control::name_text(name);

@@ -1,14 +1,15 @@
-//! The session's side of the deadman ([`plane::deadman`]): signs of life, and what is made of an
-//! alarm.
+//! The session's part of the deadman ([`plane::deadman`]): the liveness thread, alarms, and the
+//! measurement of an overload.
 //!
-//! The heartbeats in the kernel stop a session when its consumer cannot. When it can, and they say
-//! that they or it were late, or it finds its own work late, it asks the kernel for a moment how
-//! much of the CPUs its programs take; that costs every program of the machine something, so it is
-//! not asked before. Its own lateness is no alarm by itself: it may have waited for a reader. And a
-//! large share is none either, for where every function is traced that is what a busy machine does
-//! with most of its time, and it answers. But the user is told of it ([`Overload`]): within
-//! seconds, once a minute at most. For that the same measurement is made when the kernel suppresses
-//! many firings, or the session is half a second late.
+//! The heartbeats in the kernel stop a session whose consumer gets no CPU. A session that runs
+//! measures for a short time what share of the CPUs its programs take, if heartbeats report that
+//! they or the liveness thread were late, or if its own work is late. It does not measure without
+//! such a sign, because measuring slows every BPF program of the machine. Lateness alone is no
+//! alarm: the session may have waited for a reader of its output. A large share alone is no alarm
+//! either: a busy machine whose functions are all traced spends most of its time in probes, and
+//! still responds. But a large share is reported to the user ([`Overload`]) within seconds, at most
+//! once a minute. For that report the session also measures when the kernel suppresses many
+//! firings, or when the session is half a second late.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -23,7 +24,7 @@ use plane::deadman::{Limits, Reason};
 
 use crate::options::Options;
 
-/// The limits in force; `None` where nothing is to be watched.
+/// The limits of the options; `None` if the deadman is off.
 pub(crate) fn limits(options: &Options) -> Option<Limits> {
     let limits = Limits {
         interval: options.number("deadmaninterval"),
@@ -33,35 +34,35 @@ pub(crate) fn limits(options: &Options) -> Option<Limits> {
     (!limits.is_off()).then_some(limits)
 }
 
-/// A thread that counts up the word of life, and does nothing else: that it does not is the sign
-/// that nobody can work. A consumer that waits for a reader of its output lives.
-pub(crate) struct Life {
-    over: Arc<AtomicBool>,
+/// A thread that increments the liveness counter and does nothing else. If the counter does not
+/// change, the process gets no CPU. A consumer that waits for a reader of its output is alive.
+pub(crate) struct LivenessThread {
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Life {
-    /// Starts it, with a mapping of the control page of its own.
-    pub(crate) fn start(control: Mmap, every: Duration) -> std::io::Result<Life> {
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = over.clone();
+impl LivenessThread {
+    /// Starts the thread, which has its own mapping of the control page.
+    pub(crate) fn start(control: Mmap, every: Duration) -> std::io::Result<LivenessThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
         let body = move || {
-            while !ends.load(Ordering::Acquire) {
+            while !stopped.load(Ordering::Acquire) {
                 if let Some(control) = Control::new(control.words()) {
                     control.live();
                 }
                 std::thread::park_timeout(every);
             }
         };
-        // A stack of what the loop needs.
-        let thread = std::thread::Builder::new().name("life".into()).stack_size(64 << 10).spawn(body)?;
-        Ok(Life { over, thread: Some(thread) })
+        // The loop needs little stack.
+        let thread = std::thread::Builder::new().name("liveness".into()).stack_size(64 << 10).spawn(body)?;
+        Ok(LivenessThread { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Life {
+impl Drop for LivenessThread {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
+        self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ = thread.join();
@@ -69,14 +70,14 @@ impl Drop for Life {
     }
 }
 
-/// Which limit a session has passed.
+/// The limit that a session has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// A CPU served no clock for longer than this, and the tracer was silent.
+    /// The heartbeat of a CPU was later than this, and the tracer got no CPU.
     Late(Duration),
-    /// The tracer got no time for longer than this.
+    /// The tracer got no CPU for longer than this.
     Silent(Duration),
-    /// Its programs took so many percent of the CPUs.
+    /// The programs of the session took this percentage of the CPUs.
     Share(u64),
 }
 
@@ -92,15 +93,15 @@ impl fmt::Display for Alarm {
     }
 }
 
-/// The probes of a session take much of the machine's time. That is no alarm, for the machine still
-/// answers, but the user wants to know it while the session runs: what is measured is then a
-/// measurement of the tracer.
+/// The probes of a session take a large share of the CPUs' time. That is no alarm, because the
+/// machine still responds. It is reported while the session runs, because the overhead of tracing
+/// then distorts the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
-    /// Percent of the CPUs' time that programs of the session take, at least: what the kernel does
-    /// to call them is not counted.
+    /// The percentage of the CPUs' time that programs of the session take. This is a lower bound:
+    /// the kernel's work to call them is not counted.
     pub percent: u64,
-    /// Firings that the kernel suppressed since the start, at most.
+    /// An upper bound of the firings that the kernel suppressed since the start.
     pub suppressed: u64,
 }
 
@@ -116,74 +117,75 @@ impl fmt::Display for Overload {
     }
 }
 
-/// From so many percent on the user is told.
-const MUCH: u64 = 50;
+/// The least percentage that is reported to the user.
+const HIGH_SHARE: u64 = 50;
 
-/// The user is told again after so long.
-const AGAIN: Duration = Duration::from_secs(60);
+/// The interval between two reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Where it was not much, it is measured again after so long.
-const SOON: Duration = Duration::from_secs(5);
+/// The interval until the next measurement after a lower percentage.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// So many firings suppressed between two looks are worth a measurement.
-const SUPPRESSED: u64 = 500;
+/// A measurement starts after this number of suppressed firings in one interval of `statusrate`.
+const MANY_SUPPRESSED: u64 = 500;
 
-/// So is a session that comes so late to its work.
-const BEHIND: Duration = Duration::from_millis(500);
+/// A measurement starts if the session's work is this late.
+const LATE: Duration = Duration::from_millis(500);
 
-/// A short time in which the kernel counts what programs take.
+/// A measurement: the kernel counts the run time of programs.
 struct Window {
     _statistics: OwnedFd,
     since: Instant,
     taken: u64,
-    /// The session or its heartbeats were late: a large share is an alarm.
+    /// The session or its heartbeats were late, so a large share is an alarm.
     alarms: bool,
 }
 
-/// What a session sees of itself when it looks.
+/// Signs of an overload since the last update.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Signs {
-    /// The greatest lateness and silence that heartbeats saw since the last time.
+pub(crate) struct OverloadSigns {
+    /// The greatest lateness of heartbeats, and the longest time without a sign of the liveness
+    /// thread.
     pub(crate) lag: (u64, u64),
-    /// How late the session comes to look.
-    pub(crate) behind: Duration,
-    /// Firings that the kernel suppressed since the last time.
+    /// How late the session's work is.
+    pub(crate) lateness: Duration,
+    /// Firings that the kernel suppressed.
     pub(crate) suppressed: u64,
 }
 
-/// What a measurement says.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// The session is to be stopped.
+    /// The session must be stopped.
     Alarm(Alarm),
-    /// The user is to be told: percent of the CPUs' time.
-    Much(u64),
+    /// The percentage of the CPUs' time, which is reported to the user.
+    HighShare(u64),
 }
 
-/// How long it is, at least.
+/// The least length of a measurement.
 pub(crate) const WINDOW: Duration = Duration::from_millis(100);
 
-/// What the session watches.
-pub(crate) struct Watch {
+/// Decides when to measure the share of the CPUs, and what the result means.
+pub(crate) struct OverloadMonitor {
     limits: Limits,
-    /// Percent of all CPUs.
+    /// The greatest allowed percentage of all CPUs, `deadmanshare`.
     share: u64,
     window: Option<Window>,
-    /// Until then nobody asks how much time is taken, only to tell it.
-    quiet: Option<Instant>,
+    /// Until this time, no measurement is made for a report.
+    quiet_until: Option<Instant>,
 }
 
-impl Watch {
-    pub(crate) fn new(options: &Options) -> Option<Watch> {
-        Some(Watch {
+impl OverloadMonitor {
+    pub(crate) fn new(options: &Options) -> Option<OverloadMonitor> {
+        Some(OverloadMonitor {
             limits: limits(options)?,
             share: options.number("deadmanshare"),
             window: None,
-            quiet: None,
+            quiet_until: None,
         })
     }
 
-    /// What a heartbeat's alarm means.
+    /// The alarm for a heartbeat's reason.
     pub(crate) fn alarm(&self, reason: Reason) -> Alarm {
         match reason {
             Reason::Late => Alarm::Late(Duration::from_nanos(self.limits.late)),
@@ -191,46 +193,51 @@ impl Watch {
         }
     }
 
-    /// Ends a measurement: while the kernel counts, each run of a program costs more, also where the
-    /// program does nothing any more.
+    /// Ends a measurement. While the kernel counts, each run of a program costs more, even if the
+    /// program does nothing.
     pub(crate) fn stop_measuring(&mut self) {
         self.window = None;
     }
 
-    /// Whether it is measuring now.
+    /// True during a measurement.
     pub(crate) fn is_measuring(&self) -> bool {
         self.window.is_some()
     }
 
-    /// True when the greatest lateness and silence that heartbeats saw are worth a measurement: a
-    /// third of a limit, and more than the beats themselves make; or when the session is as late
-    /// with its own work as a heartbeat may be.
-    fn lags(&self, (late, silent): (u64, u64), behind: Duration) -> bool {
-        if self.limits.late != 0 && behind >= Duration::from_nanos(self.limits.late) {
+    /// True if the lag that heartbeats report requires a measurement: a third of a limit, and more
+    /// than the interval of heartbeats explains. Also true if the session's work is as late as a
+    /// heartbeat may be.
+    fn lags(&self, (late, silent): (u64, u64), lateness: Duration) -> bool {
+        if self.limits.late != 0 && lateness >= Duration::from_nanos(self.limits.late) {
             return true;
         }
         let beyond = |lag: u64, limit: u64| limit != 0 && lag >= (limit / 3).max(2 * self.limits.interval);
         beyond(late, self.limits.late) || beyond(silent, self.limits.silent)
     }
 
-    /// Looks at the signs of an overload, and at what the programs of the session have `taken` on
-    /// so many CPUs; what there is to do about it when a measurement is over and they took too
-    /// much.
-    pub(crate) fn look(&mut self, signs: Signs, cpus: usize, taken: impl FnOnce() -> u64) -> Option<Finding> {
+    /// Starts a measurement if there are signs of an overload, or ends one. `taken` is the run time
+    /// of the session's programs on all CPUs. Returns the result of a measurement if it requires an
+    /// action.
+    pub(crate) fn update(
+        &mut self,
+        signs: OverloadSigns,
+        cpus: usize,
+        taken: impl FnOnce() -> u64,
+    ) -> Option<Finding> {
         match self.window.take() {
             Some(window) if window.since.elapsed() >= WINDOW => {
                 let (time, took) = (window.since.elapsed(), taken().saturating_sub(window.taken));
-                self.judge(share(took, time, cpus), window.alarms, Instant::now())
+                self.evaluate(share(took, time, cpus), window.alarms, Instant::now())
             }
             Some(window) => {
                 self.window = Some(window);
                 None
             }
             None => {
-                let alarms = self.share != 0 && self.lags(signs.lag, signs.behind);
-                let asks = signs.suppressed >= SUPPRESSED || signs.behind >= BEHIND;
-                if alarms || asks && self.may_tell(Instant::now()) {
-                    // Who may not count goes without.
+                let alarms = self.share != 0 && self.lags(signs.lag, signs.lateness);
+                let reports = signs.suppressed >= MANY_SUPPRESSED || signs.lateness >= LATE;
+                if alarms || reports && self.may_report(Instant::now()) {
+                    // Without the privilege to count, there is no measurement.
                     self.window = enable_run_stats().ok().map(|statistics| Window {
                         _statistics: statistics,
                         since: Instant::now(),
@@ -243,25 +250,26 @@ impl Watch {
         }
     }
 
-    fn may_tell(&self, now: Instant) -> bool {
-        self.quiet.is_none_or(|until| now >= until)
+    fn may_report(&self, now: Instant) -> bool {
+        self.quiet_until.is_none_or(|until| now >= until)
     }
 
-    /// What so many percent mean.
-    fn judge(&mut self, percent: u64, alarms: bool, now: Instant) -> Option<Finding> {
+    /// The finding for a measured percentage.
+    fn evaluate(&mut self, percent: u64, alarms: bool, now: Instant) -> Option<Finding> {
         if alarms && percent >= self.share {
             return Some(Finding::Alarm(Alarm::Share(percent)));
         }
-        if !self.may_tell(now) {
+        if !self.may_report(now) {
             return None;
         }
-        // What asked for this measurement shall not ask for one each second.
-        self.quiet = Some(now + if percent >= MUCH { AGAIN } else { SOON });
-        (percent >= MUCH).then_some(Finding::Much(percent))
+        // The same signs must not start a measurement each second.
+        let wait = if percent >= HIGH_SHARE { REPORT_INTERVAL } else { MEASURE_INTERVAL };
+        self.quiet_until = Some(now + wait);
+        (percent >= HIGH_SHARE).then_some(Finding::HighShare(percent))
     }
 }
 
-/// Percent of the time of so many CPUs.
+/// The percentage of the time of all CPUs.
 fn share(took: u64, time: Duration, cpus: usize) -> u64 {
     let all = time.as_nanos().max(1) * cpus.max(1) as u128;
     u64::try_from(u128::from(took) * 100 / all).unwrap_or(u64::MAX).min(100)
@@ -273,29 +281,29 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn watch() -> Watch {
+    fn monitor() -> OverloadMonitor {
         let limits = Limits { interval: S, late: 10 * S, silent: 30 * S };
-        Watch { limits, share: 80, window: None, quiet: None }
+        OverloadMonitor { limits, share: 80, window: None, quiet_until: None }
     }
 
     #[test]
-    fn lag_is_what_no_beat_makes_by_itself() {
-        let watch = watch();
+    fn lag_beyond_the_heartbeat_interval_and_a_third_of_the_limit_starts_a_measurement() {
+        let monitor = monitor();
         let seconds = Duration::from_secs;
         let none = Duration::ZERO;
-        assert!(!watch.lags((3 * S, 9 * S), seconds(9)));
-        assert!(watch.lags((4 * S, 0), none));
-        assert!(watch.lags((0, 10 * S), none));
-        assert!(watch.lags((0, 0), seconds(10)));
-        let tight = Watch { limits: Limits { late: S, ..watch.limits }, ..watch };
+        assert!(!monitor.lags((3 * S, 9 * S), seconds(9)));
+        assert!(monitor.lags((4 * S, 0), none));
+        assert!(monitor.lags((0, 10 * S), none));
+        assert!(monitor.lags((0, 0), seconds(10)));
+        let tight = OverloadMonitor { limits: Limits { late: S, ..monitor.limits }, ..monitor };
         assert!(!tight.lags((S, 0), none) && tight.lags((2 * S, 0), none));
-        let watch = self::watch();
-        let off = Watch { limits: Limits { late: 0, ..watch.limits }, ..watch };
+        let monitor = self::monitor();
+        let off = OverloadMonitor { limits: Limits { late: 0, ..monitor.limits }, ..monitor };
         assert!(!off.lags((100 * S, 0), seconds(100)));
     }
 
     #[test]
-    fn a_share_is_of_all_cpus() {
+    fn the_share_is_a_percentage_of_all_cpus() {
         let second = Duration::from_secs(1);
         assert_eq!(share(S, second, 2), 50);
         assert_eq!(share(2 * S, second, 2), 100);
@@ -306,41 +314,47 @@ mod tests {
     }
 
     #[test]
-    fn much_time_is_told_once_a_minute_and_is_an_alarm_only_after_lag() {
-        let (mut watch, now) = (watch(), Instant::now());
-        assert_eq!(watch.judge(90, false, now), Some(Finding::Much(90)));
-        assert_eq!(watch.judge(90, false, now + AGAIN / 2), None);
-        assert_eq!(watch.judge(90, true, now + AGAIN / 2), Some(Finding::Alarm(Alarm::Share(90))));
-        assert_eq!(watch.judge(60, true, now + AGAIN), Some(Finding::Much(60)));
-        assert_eq!(watch.judge(MUCH - 1, false, now + 2 * AGAIN), None);
-        assert_eq!(watch.judge(MUCH, false, now + 2 * AGAIN + SOON), Some(Finding::Much(MUCH)));
-        let said = Overload { percent: 61, suppressed: 7915 }.to_string();
-        assert!(said.contains(" 61% ") && said.contains("up to 7915 firings were suppressed"), "{said}");
+    fn a_large_share_is_reported_once_a_minute_and_is_an_alarm_only_after_lag() {
+        let (mut monitor, now) = (monitor(), Instant::now());
+        assert_eq!(monitor.evaluate(90, false, now), Some(Finding::HighShare(90)));
+        assert_eq!(monitor.evaluate(90, false, now + REPORT_INTERVAL / 2), None);
+        assert_eq!(
+            monitor.evaluate(90, true, now + REPORT_INTERVAL / 2),
+            Some(Finding::Alarm(Alarm::Share(90)))
+        );
+        assert_eq!(monitor.evaluate(60, true, now + REPORT_INTERVAL), Some(Finding::HighShare(60)));
+        assert_eq!(monitor.evaluate(HIGH_SHARE - 1, false, now + 2 * REPORT_INTERVAL), None);
+        assert_eq!(
+            monitor.evaluate(HIGH_SHARE, false, now + 2 * REPORT_INTERVAL + MEASURE_INTERVAL),
+            Some(Finding::HighShare(HIGH_SHARE))
+        );
+        let text = Overload { percent: 61, suppressed: 7915 }.to_string();
+        assert!(text.contains(" 61% ") && text.contains("up to 7915 firings were suppressed"), "{text}");
     }
 
     #[test]
-    fn without_lag_nothing_is_asked() {
-        let mut watch = watch();
-        let signs = Signs { suppressed: SUPPRESSED - 1, ..Signs::default() };
-        assert_eq!(watch.look(signs, 2, || panic!("asked")), None);
-        assert!(!watch.is_measuring());
+    fn nothing_is_measured_without_lag() {
+        let mut monitor = monitor();
+        let signs = OverloadSigns { suppressed: MANY_SUPPRESSED - 1, ..OverloadSigns::default() };
+        assert_eq!(monitor.update(signs, 2, || panic!("measured")), None);
+        assert!(!monitor.is_measuring());
     }
 
     #[test]
-    fn a_life_is_seen_and_ends() {
+    fn the_liveness_thread_increments_its_counter_until_it_is_dropped() {
         let Ok(map) = bpf::sys::Map::create(&bpf::sys::MapSpec::mmapable("life", 4096, 1)) else {
-            println!("skipped: a_life_is_seen_and_ends: no map");
+            println!("skipped: the_liveness_thread_increments_its_counter_until_it_is_dropped: no map");
             return;
         };
-        let life = Life::start(map.mmap(true).unwrap(), Duration::from_micros(100)).unwrap();
+        let thread = LivenessThread::start(map.mmap(true).unwrap(), Duration::from_micros(100)).unwrap();
         let seen = map.mmap(false).unwrap();
-        let lives = || seen.words()[plane::control::LIFE as usize / 8].load(Ordering::Relaxed);
-        while lives() < 3 {
+        let count = || seen.words()[plane::control::LIFE as usize / 8].load(Ordering::Relaxed);
+        while count() < 3 {
             std::thread::yield_now();
         }
-        drop(life);
-        let after = lives();
+        drop(thread);
+        let after = count();
         std::thread::sleep(Duration::from_millis(2));
-        assert_eq!(lives(), after);
+        assert_eq!(count(), after);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a program and its results.
+//! The errors of a session.
 
 use std::fmt;
 
@@ -7,40 +7,41 @@ use bpf::regalloc::CodegenError;
 use bpf::sys::SysError;
 use diagnostics::{Diagnostic, SourceMap, Style};
 
-/// Everything that can go wrong.
+/// An error of compiling, enabling or tracing.
 #[derive(Debug)]
 pub enum Error {
-    /// The programs are wrong.
+    /// The programs have errors.
     Program(Vec<Diagnostic>),
-    /// A clause is more than the back end can make; the complaint names it.
+    /// The back end cannot compile a clause. The error has its position.
     Codegen(CodegenError),
-    /// The kernel refused a system call.
+    /// A system call failed.
     System(SysError),
-    /// The kernel refused a program.
+    /// The kernel rejected a program.
     Load(Box<LoadError>),
-    /// A provider cannot do it on this kernel.
+    /// A provider cannot enable its probes on this kernel.
     Provider(String),
-    /// A provider found no means, for want of privilege.
+    /// A provider cannot enable its probes, because a privilege is missing.
     Privilege(String),
-    /// A target could not be had.
+    /// A target could not be created or grabbed.
     Target(proc::Error),
     /// Output could not be written.
     Output(std::io::Error),
-    /// The results make no sense.
+    /// The consumer aborted, because a record is invalid.
     Aborted(consumer::Aborted),
-    /// The session left the machine no time, and was stopped.
+    /// The deadman stopped the session, because it took too much time of the CPUs.
     Unresponsive,
     /// The user interrupted the enabling.
     Interrupted,
-    /// A setting that this version refuses.
+    /// A setting that this version rejects.
     Setting(String),
-    /// Ours.
+    /// An error of this library.
     Internal(String),
 }
 
 impl Error {
-    /// A provider's refusal. A facility is found by trying, and a try also fails for want of privilege or of descriptors:
-    /// then that is the message, and not what the kernel seems to lack.
+    /// An error of a provider. Facilities are found by probing, which also fails without the
+    /// privilege or without free descriptors. Then that is the error, and not the facility that
+    /// seems to be missing.
     pub(crate) fn plan(text: String) -> Error {
         if let Some(missing) = bpf::sys::missing_privilege() {
             return Error::Privilege(missing);
@@ -48,7 +49,7 @@ impl Error {
         bpf::sys::out_of_files().map_or(Error::Provider(text), Error::System)
     }
 
-    /// What the consumer could not go on after.
+    /// An error of the consumer.
     pub(crate) fn consuming(e: std::io::Error) -> Error {
         match e.get_ref().and_then(|e| e.downcast_ref::<consumer::Aborted>()) {
             Some(why) => Error::Aborted(*why),
@@ -56,7 +57,7 @@ impl Error {
         }
     }
 
-    /// The messages, without `dtrace: `; `tags` is the option `errtags`.
+    /// The messages, without `dtrace: `. `tags` is the option `errtags`.
     pub fn messages(&self, map: &SourceMap, tags: bool) -> Vec<String> {
         let style = if tags { Style::Tagged } else { Style::Excerpts };
         match self {
@@ -87,7 +88,7 @@ impl fmt::Display for Error {
             Error::Provider(text) => write!(f, "could not enable tracing: {text}"),
             Error::Target(e) => e.fmt(f),
             Error::Output(e) => {
-                // The system's words without Rust's "(os error N)".
+                // The system's message without Rust's "(os error N)".
                 let text = e.to_string();
                 write!(f, "processing aborted: {}", text.split(" (os error").next().unwrap_or_default())
             }

@@ -1,6 +1,8 @@
-//! What code generation asks of the kernel that runs: where things stand in its structs, and where we stand in it.
+//! What code generation asks of the kernel that runs: where things stand in its structs, and where
+//! we stand in it.
 //!
-//! Each fact is looked for only when the module has an operation that needs it; a session that needs none reads no BTF.
+//! Each fact is looked for only when the module has an operation that needs it; a session that
+//! needs none reads no BTF.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +18,11 @@ use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::assemble::{uses, uses_task};
 use crate::error::Error;
-use crate::load::Surroundings;
+use crate::load::SystemContext;
 
 /// All of them.
-pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Target, Error> {
-    let task = uses_task(module).then(|| task_offsets(around.kernel)).flatten();
+pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Target, Error> {
+    let task = uses_task(module).then(|| task_offsets(system.kernel)).flatten();
     if task.is_none()
         && let Some(inst) = insts(module).find(|i| i.op == Op::Builtin(IntBuiltin::Ppid))
     {
@@ -34,8 +36,8 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
         PidNamespace { dev, ino: ns.ino }
     });
     let ancestors = uses(module, |op| matches!(op, Op::Call(Subr::Progenyof, _)));
-    let pids = (ancestors && pid_namespace.is_some()).then(|| pid_offsets(around.kernel)).flatten();
-    let task_btf = task.is_some() && around.features.has(Facility::TaskBtf);
+    let pids = (ancestors && pid_namespace.is_some()).then(|| pid_offsets(system.kernel)).flatten();
+    let task_btf = task.is_some() && system.features.has(Facility::TaskBtf);
     let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
     if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
         let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
@@ -43,19 +45,19 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
     }
     let writes = |op: &Op| matches!(op, Op::CopyOut { .. } | Op::CopyOutStr { .. });
     if let Some(inst) = insts(module).find(|i| writes(&i.op))
-        && let Some(why) = around.features.why_not(Facility::ProbeWriteUser)
+        && let Some(why) = system.features.why_not(Facility::ProbeWriteUser)
     {
         let message =
             format!("copyout( ) and copyoutstr( ): this kernel lets no program write user memory ({why})");
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
     let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
-    let thread = of_thread.then(|| thread_offsets(around.kernel)).flatten();
+    let thread = of_thread.then(|| thread_offsets(system.kernel)).flatten();
     let reads_vtime = |i: &&InstData| i.op == Op::Builtin(IntBuiltin::Vtimestamp);
     let runtime = insts(module).find(reads_vtime).map(|inst| {
-        let field = around.kernel.vmlinux().ok().and_then(|b| b.field("task_struct.se.sum_exec_runtime"));
+        let field = system.kernel.vmlinux().ok().and_then(|b| b.field("task_struct.se.sum_exec_runtime"));
         let offset = field.and_then(|f| i16::try_from(f.offset()).ok());
-        let able = around.features.has(Facility::TaskBtf) && around.features.has(Facility::TpBtf);
+        let able = system.features.has(Facility::TaskBtf) && system.features.has(Facility::TpBtf);
         offset.filter(|_| able).ok_or_else(|| {
             let message = "vtimestamp needs typed tracepoints, which this kernel has not (no BTF)".into();
             Error::Codegen(CodegenError { span: inst.span, message })
@@ -63,12 +65,12 @@ pub(crate) fn target(module: &Module, around: &Surroundings<'_>) -> Result<Targe
     });
     let runtime = runtime.transpose()?;
     let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
-    let preempt_count = ipl.then(|| preempt_count(around)).flatten();
+    let preempt_count = ipl.then(|| preempt_count(system)).flatten();
     let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
-    let path = path.then(|| path_offsets(around.kernel)).flatten();
+    let path = path.then(|| path_offsets(system.kernel)).flatten();
     let wall_offset = wall_offset();
     let task_numbers = match uses(module, |op| *op == Op::Builtin(IntBuiltin::CurThread)) {
-        true => task_numbers(around.kernel).unwrap_or_default(),
+        true => task_numbers(system.kernel).unwrap_or_default(),
         false => BTreeSet::new(),
     };
     Ok(Target {
@@ -101,7 +103,8 @@ fn libc_minor(dev: u64) -> u32 {
     ((dev & 0xff) | ((dev >> 12) & 0xf_ff00)) as u32
 }
 
-/// Members of the task that the verifier lets a program load as numbers: see [`Target::task_numbers`].
+/// Members of the task that the verifier lets a program load as numbers: see
+/// [`Target::task_numbers`].
 fn task_numbers(kernel: &KernelBtf) -> Option<BTreeSet<(i16, u8)>> {
     let btf = kernel.vmlinux().ok()?;
     let mut found = BTreeSet::new();
@@ -148,7 +151,8 @@ pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
 fn pid_offsets(kernel: &KernelBtf) -> Option<PidOffsets> {
     let btf = kernel.vmlinux().ok()?;
     let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
-    // An array by the kind of id: that of the thread group is the second, and a pointer long behind.
+    // An array by the kind of id: that of the thread group is the second, and a pointer long
+    // behind.
     const THREAD_GROUP: i16 = 8;
     Some(PidOffsets {
         signal: offset("task_struct.signal")?,
@@ -175,8 +179,8 @@ fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
 }
 
 /// Where programs find the preempt count, if this kernel lets them.
-pub(crate) fn preempt_count(around: &Surroundings<'_>) -> Option<PreemptCount> {
-    let btf = around.kernel.vmlinux().ok().filter(|_| around.features.has(Facility::PreemptCount))?;
+pub(crate) fn preempt_count(system: &SystemContext<'_>) -> Option<PreemptCount> {
+    let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::PreemptCount))?;
     let (var, offset) = bpf::features::preempt_count(btf)?;
     Some(PreemptCount { ksym: KsymId(var), offset })
 }
@@ -212,7 +216,8 @@ pub(crate) fn of_machine() -> check::Facts {
     }
 }
 
-/// MHz of each CPU: what it is made for where the kernel says that, else what it runs at now; -1 where nobody knows.
+/// MHz of each CPU: what it is made for where the kernel says that, else what it runs at now; -1
+/// where nobody knows.
 fn clocks() -> Vec<i32> {
     let khz = |n: usize, file: &str| -> Option<i32> {
         let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{n}/cpufreq/{file}")).ok()?;
@@ -251,7 +256,8 @@ fn wall_offset() -> i64 {
     clock_offset(monotonic_ns)
 }
 
-/// Nanoseconds from a clock to 1970's: the least of a few readings, so that a pause between two clocks does not count.
+/// Nanoseconds from a clock to 1970's: the least of a few readings, so that a pause between two
+/// clocks does not count.
 fn clock_offset(clock: fn() -> u64) -> i64 {
     let one = || {
         let before = clock() as i64;

@@ -1,4 +1,4 @@
-//! The public library: a session, from program to results. Knows no command line.
+//! The public library: a session, from program to results. It knows no command line.
 //!
 //! ```text
 //!  compile(sources) ──► Program        no privilege, no kernel facility
@@ -7,21 +7,25 @@
 //!
 //!  options    the table of -x options
 //!  compile    texts to a module: syntax, check, lower
-//!  libraries  which D libraries there are, and which their dependencies allow
+//!  libraries  the D libraries, and their dependencies
 //!  assemble   clauses and probes to programs and ids
-//!  pages      which user memory is brought before which probes
-//!  load       making maps and programs
+//!  prefault   programs that fault in user memory before probes read it
+//!  load       creating maps and loading programs
 //!  machine    the kernel side: maps, programs, links
-//!  deadman    who stops a session that leaves the machine no time
-//!  session    the life of it
+//!  clocks     counting missing firings of clocks
+//!  modules    probes of modules that are loaded later
+//!  deadman    stopping a session that takes too much time of the CPUs
+//!  session    a running session, from start to end
 //!  reference  tables for the manual page
 //! ```
 //!
-//! Everything the command can do, a program can: the command is words in and words out around this crate.
+//! A program can do everything that the command can do: the command only parses arguments and
+//! prints text.
 //!
-//! When the first address of a process is to be named, a session runs the executable that it is part of once more, as a process
-//! that reads symbols (`symbols::entry`). That one never gets to `main`, and a program that embeds this library has nothing to
-//! do for it. Where the library is part of a shared object there is no such process, and addresses of processes are numbers.
+//! When a session symbolizes the first address of a process, it starts its own executable once
+//! more, as a process that reads symbols (`symbols::entry`). That process does not reach `main`,
+//! and a program that embeds this library needs no code for it. If the library is part of a shared
+//! object, there is no such process, and addresses of processes are numbers.
 
 mod assemble;
 mod attach;
@@ -37,7 +41,7 @@ mod load;
 mod machine;
 mod modules;
 pub mod options;
-mod pages;
+mod prefault;
 pub mod reference;
 mod session;
 mod stop;
@@ -56,13 +60,14 @@ pub use stop::Stopper;
 
 pub use diagnostics::nearest;
 
-/// Ends this process at once with an exit status, whatever its threads are doing, and leaves what its sessions have in the kernel
-/// to a process in the background, which detaches it. May be called from a signal handler.
+/// Ends this process at once with an exit status, whatever its threads are doing. A process in the
+/// background detaches the probes of its sessions. This function can be called from a signal
+/// handler.
 pub fn end_process(status: i32) -> ! {
     bpf::sys::end_process(status)
 }
 
-/// The kernel's facilities, one a line, tried now.
+/// The kernel's facilities, one a line, probed now.
 pub fn facilities() -> String {
     bpf::features::Features::running().table()
 }

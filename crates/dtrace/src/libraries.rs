@@ -12,7 +12,8 @@ use syntax::ast::{DependencyClass, Item, PragmaKind, Program};
 
 use crate::options::Options;
 
-/// The libraries of a session: ours, or those of `-xsyslibdir`; then those of `-L`, which are always looked at whole.
+/// The libraries of a session: ours, or those of `-xsyslibdir`; then those of `-L`, which are
+/// always looked at whole.
 pub(crate) fn find(options: &Options) -> Result<Libraries, String> {
     if options.flag("nolibs") {
         return Ok(Libraries::default());
@@ -57,7 +58,8 @@ fn needs(program: &Program) -> impl Iterator<Item = (diagnostics::Span, Dependen
     })
 }
 
-/// Obeys `#pragma D depends_on`: a library that lacks something is not used, a program that does is wrong.
+/// Obeys `#pragma D depends_on`: a library that lacks something is not used, a program that does is
+/// wrong.
 pub(crate) fn dependencies(
     libraries: &mut Libraries,
     programs: &[Program],

@@ -1,4 +1,5 @@
-//! Listing probes (`-l`), and what `-v` says of probes and programs: their stability and their arguments.
+//! Listing probes (`-l`), and what `-v` says of probes and programs: their stability and their
+//! arguments.
 //!
 //! A list keeps the order of the descriptions, each probe once, where it is first described.
 
@@ -161,8 +162,8 @@ pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::R
     list.end()
 }
 
-/// There may be a hundred thousand probes: a row is put together from bytes, and what all probes of a provider have in
-/// common is made once.
+/// There may be a hundred thousand probes: a row is put together from bytes, and what all probes of
+/// a provider have in common is made once.
 struct List<'a> {
     out: &'a mut dyn Write,
     text: Vec<u8>,

@@ -1,6 +1,8 @@
-//! Making a session's maps and programs: of a new one, or of more for one that runs.
+//! Creating the maps and loading the programs of a new session, or of more programs for a running
+//! one.
 //!
-//! Nothing is attached here, and nothing of what runs changes; [`crate::machine`] takes in what was made.
+//! This module attaches nothing and does not change a running session. [`crate::machine`] adds the
+//! loaded programs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,17 +23,17 @@ use providers::sites::{AttachMethod, Sites};
 use providers::{Attach, Env, Role, Unit};
 use types::btf::KernelBtf;
 
-use crate::assemble::{Assembled, Assembly, assemble, error_clauses, uses};
+use crate::assemble::{Assembly, EnabledUnit, assemble, error_clauses, uses};
 use crate::clocks::Served;
 use crate::compile::Program;
 use crate::error::Error;
 use crate::facts::target;
-use crate::machine::Attached;
+use crate::machine::AttachedProgram;
 use crate::options::Options;
-use crate::pages::Bringer;
+use crate::prefault::Prefault;
 
-/// What of the running system a session is made for.
-pub(crate) struct Surroundings<'a> {
+/// The system that a session runs on.
+pub(crate) struct SystemContext<'a> {
     pub(crate) kernel: &'a KernelBtf,
     pub(crate) features: &'static Features,
     pub(crate) cpus: &'a [u32],
@@ -39,46 +41,47 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) symbols: &'a RefCell<symbols::Kernel>,
 }
 
-/// What programs of a running session share with those that come later. The descriptors are those of its [`Machine`].
-pub(crate) struct Running {
+/// The maps and numbers that programs of a running session share with later ones. The descriptors
+/// belong to its [`Machine`](crate::machine::Machine).
+pub(crate) struct RunningSession {
     pub(crate) plan: Plan,
     pub(crate) fds: BTreeMap<MapRef, RawFd>,
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
-    pub(crate) owned: u32,
-    pub(crate) heart: bool,
+    pub(crate) freed_arrays: u32,
+    pub(crate) heartbeat: bool,
 }
 
-/// Programs that are loaded and not attached yet, and the maps that only they have.
-pub(crate) struct Loaded {
-    pub(crate) attached: Vec<Attached>,
+/// Programs that are loaded and not yet attached, and the maps that only they use.
+pub(crate) struct LoadedPrograms {
+    pub(crate) attached: Vec<AttachedProgram>,
     pub(crate) begin: Vec<Prog>,
     pub(crate) end: Vec<Prog>,
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
-    pub(crate) owned: u32,
-    /// There is a heartbeat among them: nanoseconds between two.
-    pub(crate) heart: Option<u64>,
+    pub(crate) freed_arrays: u32,
+    /// Nanoseconds between heartbeats, if a heartbeat is among the programs.
+    pub(crate) heartbeat: Option<u64>,
     pub(crate) maps: Maps,
 }
 
-impl Loaded {
-    /// What the kernel was asked for and could not give.
+impl LoadedPrograms {
+    /// Sizes that were lowered because the kernel did not have the memory.
     pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
         &self.maps.lowered
     }
 }
 
-/// Makes the maps and loads the programs of an assembly: of a new session, or of more for a running one, for which nothing
-/// changes yet. Calls `between` after each program.
+/// Creates the maps and loads the programs of an assembly, for a new session or a running one. A
+/// running session does not change yet. Calls `between` after each program.
 pub(crate) fn load(
-    running: Option<&Running>,
+    running: Option<&RunningSession>,
     program: &Program,
     assembly: &Assembly,
     options: &Options,
-    around: &Surroundings<'_>,
+    system: &SystemContext<'_>,
     between: &mut dyn FnMut() -> Result<(), Error>,
-) -> Result<Loaded, Error> {
+) -> Result<LoadedPrograms, Error> {
     let module = &*program.module;
     let (mut error_probe, mut error) = running.map_or_else(Default::default, |m| m.error.clone());
     error.extend(error_clauses(&assembly.units));
@@ -87,22 +90,22 @@ pub(crate) fn load(
     }
     let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
     let layout = Layout::new(module, &error_numbers);
-    let needs = Needs { threads: options.flag("flowindent"), ..needs(module, assembly, &layout, around) };
+    let needs = Needs { threads: options.flag("flowindent"), ..needs(module, assembly, &layout, system) };
     let auto = options.text("bufresize") == "auto";
     let mut maps = match running {
         None => {
             let plan = Plan::new(module, &sizes(options), &needs);
-            bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
+            bpf::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
             Maps::create(plan, auto, None)?
         }
         Some(r) => {
             let plan = r.plan.extend(module, &sizes(options), &needs);
-            bpf::limits::check_plan(module, &plan, |n| around.features.allows_thread_value(n))?;
+            bpf::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
             Maps::extend(&r.plan, plan, auto)?
         }
     };
-    let mut target = target(module, around)?;
-    target.tracer_functions = tracer_functions((module, assembly), running, around, &mut maps)?;
+    let mut target = target(module, system)?;
+    target.tracer_functions = tracer_functions((module, assembly), running, system, &mut maps)?;
     let session = Session {
         module,
         plan: &maps.plan.clone(),
@@ -111,51 +114,52 @@ pub(crate) fn load(
         interned: assembly.strings.len() as u32,
     };
     let first_table = running.map_or(0, |m| m.next_table);
-    let mut loaded = Loaded {
+    let mut loaded = LoadedPrograms {
         attached: Vec::new(),
         begin: Vec::new(),
         end: Vec::new(),
         error: (error_probe, error.clone()),
-        next_table: first_table + (assembly.units.len() + assembly.bringers.len()) as u32,
-        owned: running.map_or(0, |m| m.owned),
-        heart: None,
+        next_table: first_table + (assembly.units.len() + assembly.prefaults.len()) as u32,
+        freed_arrays: running.map_or(0, |m| m.freed_arrays),
+        heartbeat: None,
         maps,
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };
-    let preempt_count = preempt_count(module, assembly, around);
+    let preempt_count = preempt_count(module, assembly, system);
     let (strings, sources) = (&assembly.strings, &program.map);
-    let making = Making { session: &session, error, running, strings, options, sources, preempt_count };
-    let first_unit = first_table + assembly.bringers.len() as u32;
-    for (number, bringer) in (first_table..first_unit).zip(&assembly.bringers) {
-        let prog = making.load_bringer(bringer, number, &mut loaded.maps)?;
-        // In front of all others at the same tracepoint.
-        loaded.attached.push(Attached::new(prog, bringer.unit.attach.clone(), false));
+    let loader =
+        ProgramLoader { session: &session, error, running, strings, options, sources, preempt_count };
+    let first_unit = first_table + assembly.prefaults.len() as u32;
+    for (number, prefault) in (first_table..first_unit).zip(&assembly.prefaults) {
+        let prog = loader.load_prefault(prefault, number, &mut loaded.maps)?;
+        // These run before all others at the same tracepoint.
+        loaded.attached.push(AttachedProgram::new(prog, prefault.unit.attach.clone(), false));
     }
     for (number, a) in (first_unit..).zip(&assembly.units) {
         if a.unit.role == Role::Error || a.clauses.is_empty() {
             continue;
         }
         if let Attach::EachTracepoint(names) = &a.unit.attach {
-            let image = making.image(a, number, &mut loaded.maps)?;
+            let image = loader.image(a, number, &mut loaded.maps)?;
             bpf::sys::raise_fd_limit(names.len() as u64);
             let (count, mut names) = (names.len() as u32, names.iter());
             let mut stopped = Ok(());
             let each = |prog| {
                 let attach = names.next().map(|name| Attach::Tracepoints(vec![name.clone()]));
-                loaded.attached.extend(attach.map(|attach| Attached::new(prog, attach, true)));
+                loaded.attached.extend(attach.map(|attach| AttachedProgram::new(prog, attach, true)));
                 stopped = between();
                 stopped.is_ok()
             };
-            image.load_copies(count, making.log_level(), each).map_err(Error::Load)?;
+            image.load_copies(count, loader.log_level(), each).map_err(Error::Load)?;
             stopped?;
             continue;
         }
         if let Attach::Sites(sites) = &a.unit.attach
             && matches!(sites.method, AttachMethod::Fentry | AttachMethod::Modify)
         {
-            let mut image = making.image(a, number, &mut loaded.maps)?;
+            let mut image = loader.image(a, number, &mut loaded.maps)?;
             let mut first = None;
-            // The first that the kernel takes shows that the program is right.
+            // If the kernel accepts one copy, the program is valid.
             let targets = sites.sites.iter().map(|s| s.btf).filter(|id| *id != 0).take(FIRST_TRIES);
             let tries = image.load_for(targets, |made| {
                 first = Some(made);
@@ -163,19 +167,19 @@ pub(crate) fn load(
             });
             tries.map_err(Error::Load)?;
             let missing = || Error::Setting("the kernel's types have none of these functions".into());
-            let prog = first.ok_or_else(missing)?.map_err(|e| refusal(sites, e))?;
-            loaded.attached.push(Attached::each(prog, image, a.unit.attach.clone()));
+            let prog = first.ok_or_else(missing)?.map_err(|e| rejection(sites, e))?;
+            loaded.attached.push(AttachedProgram::for_each_function(prog, image, a.unit.attach.clone()));
             between()?;
             continue;
         }
-        let prog = making.load_unit(a, number, &mut loaded.maps)?;
+        let prog = loader.load_unit(a, number, &mut loaded.maps)?;
         let served = loaded.maps.take(MapRef::Served);
         between()?;
         match a.unit.role {
             Role::Begin => loaded.begin.push(prog),
             Role::End => loaded.end.push(prog),
             _ => {
-                let mut attached = Attached::new(prog, a.unit.attach.clone(), true);
+                let mut attached = AttachedProgram::new(prog, a.unit.attach.clone(), true);
                 let name = a.unit.probes.first().map(|(_, probe)| probe.desc.name.to_string());
                 if let (Some(map), Some(name)) = (served, name) {
                     attached.served = Some(Served { name, memory: map.mmap(true)? });
@@ -184,47 +188,49 @@ pub(crate) fn load(
             }
         }
     }
-    let watches = |a: &Attached| a.fires && !matches!(a.attach, Attach::Clock { single: true, .. });
-    if !running.is_some_and(|r| r.heart)
-        && loaded.attached.iter().any(watches)
+    let needs_heartbeat =
+        |a: &AttachedProgram| a.fires && !matches!(a.attach, Attach::Clock { single: true, .. });
+    if !running.is_some_and(|r| r.heartbeat)
+        && loaded.attached.iter().any(needs_heartbeat)
         && let Some(limits) = crate::deadman::limits(options)
     {
         let kills = !options.flag("destructive");
         let compiled = bpf::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
-        let prog = making.load_compiled(&compiled, &loaded.maps)?;
-        let (event, cpus) = (bpf::sys::Counter::clock(), around.cpus.to_vec());
+        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
+        let (event, cpus) = (bpf::sys::Counter::clock(), system.cpus.to_vec());
         let attach = Attach::Clock { event, period: limits.interval, due: None, cpus, single: false };
-        // It beats before anything else fires.
-        loaded.attached.insert(0, Attached::new(prog, attach, false));
-        loaded.heart = Some(limits.interval);
+        // The heartbeat is attached before all other programs.
+        loaded.attached.insert(0, AttachedProgram::new(prog, attach, false));
+        loaded.heartbeat = Some(limits.interval);
     }
     if loaded.maps.plan.vtime
         && running.is_none_or(|r| !r.plan.vtime)
-        && let Some(btf_id) = crate::facts::tracepoint(around.kernel, "sched_switch")
+        && let Some(btf_id) = crate::facts::tracepoint(system.kernel, "sched_switch")
     {
         let compiled = bpf::program::vtime_switch(btf_id)?;
-        let prog = making.load_compiled(&compiled, &loaded.maps)?;
+        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
         let attach = Attach::TpBtf { name: "sched_switch".into(), btf_id };
-        // Before all others, whose accounts it keeps.
-        loaded.attached.insert(0, Attached::new(prog, attach, true));
+        // This program runs before all others, because it accounts for their time.
+        loaded.attached.insert(0, AttachedProgram::new(prog, attach, true));
     }
-    // BEGIN and END alone are the tracer's own thread.
+    // BEGIN and END alone run only on a thread of the tracer.
     if !loaded.attached.is_empty()
-        && loaded.maps.plan.owned(loaded.owned).next().is_some()
-        && let Some(state) = crate::facts::task_state(around.kernel)
+        && loaded.maps.plan.owned(loaded.freed_arrays).next().is_some()
+        && let Some(state) = crate::facts::task_state(system.kernel)
     {
-        let compiled = bpf::program::end_of_thread(&loaded.maps.plan, loaded.owned, state)?;
-        let prog = making.load_compiled(&compiled, &loaded.maps)?;
-        loaded.owned = module.vars.len() as u32;
-        // Behind all others: the probes of a thread's last moment still see its elements.
+        let compiled = bpf::program::end_of_thread(&loaded.maps.plan, loaded.freed_arrays, state)?;
+        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
+        loaded.freed_arrays = module.vars.len() as u32;
+        // This program runs after all others, so that the last probes of a thread still see its
+        // elements.
         let attach = Attach::RawTp { name: "sched_switch".into() };
-        loaded.attached.push(Attached::new(prog, attach, true));
+        loaded.attached.push(AttachedProgram::new(prog, attach, true));
     }
-    crate::attach::order(&mut loaded.attached, around.kernel);
+    crate::attach::order(&mut loaded.attached, system.kernel);
     Ok(loaded)
 }
 
-/// What providers plan for.
+/// The environment for the plans of providers.
 pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
     let method = match options.text("fbtmeans").as_str() {
         "multi" => Some(AttachMethod::Multi),
@@ -243,46 +249,54 @@ pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]
 }
 
 impl Program {
-    /// Makes the programs of a session, and nothing of the kernel's: what goes beyond a limit of the back end is said as
-    /// when it is enabled. Without the privilege to trace, some means cannot be chosen, and their programs are not made.
+    /// Generates the programs of a session without creating kernel objects, and reports what
+    /// exceeds a limit of the back end, as enabling does. Without the privilege to trace, some ways
+    /// to attach cannot be chosen, and their programs are not generated.
     pub fn check_limits(&self, options: &Options) -> Result<(), Error> {
         let (features, cpus) = (Features::running(), bpf::sys::online_cpus());
         let Ok(assembly) = assemble(self, &env(options, features, &cpus), 1) else {
             return Ok(());
         };
         let symbols = RefCell::default();
-        let around = Surroundings { kernel: &self.kernel, features, cpus: &cpus, symbols: &symbols };
-        let able = Capabilities::of_this_thread().can_trace();
+        let system = SystemContext { kernel: &self.kernel, features, cpus: &cpus, symbols: &symbols };
+        let can_trace = Capabilities::of_this_thread().can_trace();
         let module = &*self.module;
         let error = error_clauses(&assembly.units);
         let numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
         let layout = Layout::new(module, &numbers);
-        let plan = Plan::new(module, &sizes(options), &needs(module, &assembly, &layout, &around));
-        bpf::limits::check_plan(module, &plan, |n| !able || features.allows_thread_value(n))?;
-        // What the kernel has not is said when it is asked for.
-        let target = target(module, &around).unwrap_or_default();
+        let plan = Plan::new(module, &sizes(options), &needs(module, &assembly, &layout, &system));
+        bpf::limits::check_plan(module, &plan, |n| !can_trace || features.allows_thread_value(n))?;
+        // Enabling reports what this kernel does not have.
+        let target = target(module, &system).unwrap_or_default();
         let interned = assembly.strings.len() as u32;
         let session = Session { module, plan: &plan, layout: &layout, target: &target, interned };
         let error = ErrorProbe { probe: crate::assemble::error_probe(&assembly.units), clauses: &error };
-        let preempt_count = preempt_count(module, &assembly, &around);
+        let preempt_count = preempt_count(module, &assembly, &system);
         let (strings, sources) = (&assembly.strings, &self.map);
-        let making =
-            Making { session: &session, error, running: None, strings, options, sources, preempt_count };
+        let loader = ProgramLoader {
+            session: &session,
+            error,
+            running: None,
+            strings,
+            options,
+            sources,
+            preempt_count,
+        };
         for (number, a) in (0..).zip(&assembly.units) {
             if a.unit.role != Role::Error && !a.clauses.is_empty() {
-                making.compile_unit(a, number)?;
+                loader.compile_unit(a, number)?;
             }
         }
         Ok(())
     }
 }
 
-/// Makes the map of the functions between tracepoints and programs, where a clause wants a stack from there; whether there is
-/// one. Symbols are read only for that.
+/// Creates the map of the functions between tracepoints and programs, if a clause takes a stack
+/// there. Returns whether the map exists. Symbols are read only for this map.
 fn tracer_functions(
     (module, assembly): (&Module, &Assembly),
-    running: Option<&Running>,
-    around: &Surroundings<'_>,
+    running: Option<&RunningSession>,
+    system: &SystemContext<'_>,
     maps: &mut Maps,
 ) -> Result<bool, Error> {
     let stacks = |op: &Op| {
@@ -295,9 +309,9 @@ fn tracer_functions(
     if !uses(module, stacks) || !assembly.units.iter().any(|a| a.unit.context.behind_tracepoint()) {
         return Ok(false);
     }
-    let own =
+    let is_tracer =
         |name: &str| ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|p| name.starts_with(p));
-    let ranges = around.symbols.borrow_mut().ranges(own);
+    let ranges = system.symbols.borrow_mut().ranges(is_tracer);
     let Some(table) = bpf::routines::tracer_functions(&ranges).filter(|_| !ranges.is_empty()) else {
         return Ok(false);
     };
@@ -305,20 +319,21 @@ fn tracer_functions(
     Ok(true)
 }
 
-/// Why no function took a program: where it gives their results, the kernel may not let it.
-fn refusal(sites: &Sites, e: Box<LoadError>) -> Error {
-    let refused = e.reason.as_deref().is_some_and(|r| r.ends_with("is not modifiable"));
-    match sites.sites.first().filter(|_| refused) {
+/// Why the kernel rejected a program for all functions. It may not allow the program to change
+/// their results.
+fn rejection(sites: &Sites, e: Box<LoadError>) -> Error {
+    let not_modifiable = e.reason.as_deref().is_some_and(|r| r.ends_with("is not modifiable"));
+    match sites.sites.first().filter(|_| not_modifiable) {
         Some(site) => Error::Provider(format!(
-            "return( ) in {}: this kernel lets no program give the result of this function, but of those that ask whether \
-             something is allowed (fbt::security_*:entry)",
+            "return( ) in {}: this kernel lets no program change the result of this function, only the results of functions that \
+             check permissions (fbt::security_*:entry)",
             site.probe
         )),
         None => Error::Load(e),
     }
 }
 
-/// So many functions are tried before a program is taken for wrong.
+/// The number of functions that are tried before a program is reported as invalid.
 const FIRST_TRIES: usize = 8;
 
 fn sizes(options: &Options) -> bpf::maps::Options {
@@ -329,15 +344,15 @@ fn sizes(options: &Options) -> bpf::maps::Options {
     }
 }
 
-fn needs(module: &Module, assembly: &Assembly, layout: &Layout, around: &Surroundings<'_>) -> Needs {
+fn needs(module: &Module, assembly: &Assembly, layout: &Layout, system: &SystemContext<'_>) -> Needs {
     let probes = || assembly.units.iter().filter(|a| a.unit.role == Role::Probe && !a.clauses.is_empty());
     Needs {
-        cpus: around.cpus.len() as u32,
+        cpus: system.cpus.len() as u32,
         one_shot: probes().next().is_none(),
         slot_bytes: layout.slot_bytes,
-        // A thread and what interrupts it are told apart, also by what is enabled later.
+        // A thread and an interrupt have separate levels, also for programs that are enabled later.
         levels: if has_thread_locals(module) { HARD_INTERRUPT + 1 } else { 1 },
-        // Known of each unit, or asked for where it is not.
+        // Set for each unit.
         preempt_count: None,
         threads: false,
     }
@@ -347,15 +362,15 @@ fn has_thread_locals(module: &Module) -> bool {
     module.vars.iter().any(|v| v.scope == Scope::Thread)
 }
 
-/// A unit whose probes fire in threads and in interrupts: clocks are always the latter.
-fn fires_anywhere(unit: &Unit) -> bool {
+/// True for a unit whose probes fire in threads and in interrupts. Clocks fire in interrupts only.
+fn fires_at_any_level(unit: &Unit) -> bool {
     unit.interrupts && !matches!(unit.attach, Attach::Clock { .. })
 }
 
-/// How programs ask for their context level, where one has to.
-fn preempt_count(module: &Module, assembly: &Assembly, around: &Surroundings<'_>) -> Option<PreemptCount> {
-    let asks = has_thread_locals(module) && assembly.units.iter().any(|a| fires_anywhere(&a.unit));
-    asks.then(|| crate::facts::preempt_count(around)).flatten()
+/// Where programs read their context level, if one of them needs it.
+fn preempt_count(module: &Module, assembly: &Assembly, system: &SystemContext<'_>) -> Option<PreemptCount> {
+    let needed = has_thread_locals(module) && assembly.units.iter().any(|a| fires_at_any_level(&a.unit));
+    needed.then(|| crate::facts::preempt_count(system)).flatten()
 }
 
 /// The context level of clocks.
@@ -369,17 +384,17 @@ fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
     Ok(map)
 }
 
-/// The texts of interned strings, for programs that want them and not only their numbers.
+/// A map of the interned strings, for programs that use their text and not only their numbers.
 fn strings(area: Area, strings: &[Arc<[u8]>]) -> Result<Map, SysError> {
     let total = u32::try_from(area.total()).unwrap_or(u32::MAX);
     let (stride, count) = if area.direct() { (total, 1) } else { (area.stride, area.count) };
     let map = Map::create(&MapSpec::mmapable("dt_strings", stride, count))?;
-    // In place: a kernel's names are many megabytes.
+    // Written in place, because the names of a kernel are many megabytes.
     let memory = map.mmap(true)?;
-    let places = memory.words().chunks(area.stride as usize / 8);
-    for (text, place) in strings.iter().zip(places) {
+    let slots = memory.words().chunks(area.stride as usize / 8);
+    for (text, slot) in strings.iter().zip(slots) {
         let text = &text[..text.len().min(area.stride as usize - 1)];
-        for (chunk, word) in text.chunks(8).zip(place) {
+        for (chunk, word) in text.chunks(8).zip(slot) {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
@@ -388,7 +403,7 @@ fn strings(area: Area, strings: &[Arc<[u8]>]) -> Result<Map, SysError> {
     Ok(map)
 }
 
-/// The kernel's kind of program for a way to attach.
+/// The kernel's program type, attach type and BTF id for a way to attach.
 fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
     match attach {
         Attach::Run | Attach::RawTp { .. } | Attach::Tracepoints(_) | Attach::EachTracepoint(_) => {
@@ -409,25 +424,25 @@ fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
     }
 }
 
-/// What all programs that are loaded together share.
-struct Making<'a> {
+/// Loads the programs of an assembly.
+struct ProgramLoader<'a> {
     session: &'a Session<'a>,
     error: ErrorProbe<'a>,
-    running: Option<&'a Running>,
+    running: Option<&'a RunningSession>,
     strings: &'a [Arc<[u8]>],
     options: &'a Options,
     sources: &'a SourceMap,
-    /// How programs whose probes fire at any context level know it.
+    /// Where programs whose probes fire at any context level read the level.
     preempt_count: Option<PreemptCount>,
 }
 
-impl Making<'_> {
-    fn load_unit(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+impl ProgramLoader<'_> {
+    fn load_unit(&self, a: &EnabledUnit, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
         self.load_image(&self.image(a, number, maps)?)
     }
 
-    /// A unit's program, and the maps that only it has.
-    fn image(&self, a: &Assembled, number: u32, maps: &mut Maps) -> Result<ProgramImage, Error> {
+    /// The image of a unit's program. Creates the maps that only it uses.
+    fn image(&self, a: &EnabledUnit, number: u32, maps: &mut Maps) -> Result<ProgramImage, Error> {
         let compiled = self.compile_unit(a, number)?;
         let wants_strings = compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Strings);
         if wants_strings && maps.get(MapRef::Strings).is_none() {
@@ -441,18 +456,19 @@ impl Making<'_> {
             maps.insert(MapRef::Served, Map::create(&MapSpec::mmapable("dt_served", size, 1))?);
         }
         if bpf::program::must_avoid_private_stack(compiled.kind, compiled.attach) {
-            // A table for each: it takes the kind of the first program that names it.
+            // Each program has its own, because the map takes the type of the first program that
+            // uses it.
             maps.insert(MapRef::EmptyProgArray, Map::create(&MapSpec::prog_array("dt_no_program"))?);
         }
         self.image_of(&compiled, maps)
     }
 
-    fn compile_unit(&self, a: &Assembled, number: u32) -> Result<Compiled, Error> {
+    fn compile_unit(&self, a: &EnabledUnit, number: u32) -> Result<Compiled, Error> {
         let (kind, attach, attach_btf_id) = kind(&a.unit.attach);
         let activity = match (a.unit.role, self.running) {
             (Role::Begin, None) => Activity::Warmup,
             (Role::End, _) => Activity::Draining,
-            // BEGIN of what comes later runs when that comes.
+            // BEGIN of a program that is enabled later runs while the session is active.
             _ => Activity::Active,
         };
         let spec = ProgramSpec {
@@ -468,28 +484,28 @@ impl Making<'_> {
             table: number,
         };
         let mut plan = self.session.plan.clone();
-        match fires_anywhere(&a.unit) {
+        match fires_at_any_level(&a.unit) {
             true => plan.preempt_count = self.preempt_count,
             false => plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 },
         }
         Ok(compile(&Session { plan: &plan, ..*self.session }, &spec)?)
     }
 
-    fn load_bringer(&self, bringer: &Bringer, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
-        let (kind, attach, attach_btf_id) = kind(&bringer.unit.attach);
+    fn load_prefault(&self, prefault: &Prefault, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
+        let (kind, attach, attach_btf_id) = kind(&prefault.unit.attach);
         let spec = ProgramSpec {
-            name: &bringer.unit.name,
+            name: &prefault.unit.name,
             kind,
             attach,
             attach_btf_id,
             activity: Activity::Active,
-            context: bringer.unit.context.as_ref(),
-            probes: &bringer.probes,
-            clauses: &bringer.wanted,
+            context: prefault.unit.context.as_ref(),
+            probes: &prefault.probes,
+            clauses: &prefault.uses,
             error: ErrorProbe::default(),
             table: number,
         };
-        let compiled = bpf::program::prefault(&spec, &bringer.stretches)?;
+        let compiled = bpf::program::prefault(&spec, &prefault.accesses)?;
         if let Some(bytes) = &compiled.table {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
         }

@@ -1,8 +1,8 @@
-//! The kernel side of a session: its maps, programs and links, and what is read out of them.
+//! The kernel side of a session: its maps, programs and links, and reading from them.
 //!
-//! File descriptors hold everything here; dropping a [`Machine`] detaches and frees it all, and so does the death of
-//! the process. Links are closed before programs and maps only so that nothing fires into a session that is being taken
-//! apart; the activity word already makes such a firing do nothing.
+//! All kernel objects are held by file descriptors. Dropping a [`Machine`], or the death of the
+//! process, detaches and frees them. Links are closed before programs and maps, so that no probe
+//! fires while the session is freed. (The activity word already makes such a firing do nothing.)
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,36 +28,37 @@ use providers::attach::detach_us;
 use providers::sites::AttachMethod;
 
 use crate::assemble::Assembly;
-use crate::attach::{Follow, attach};
+use crate::attach::{AttachObserver, attach};
 use crate::clocks::{CpuClock, Schedule, Served};
 use crate::compile::Program;
-use crate::deadman::Life;
+use crate::deadman::LivenessThread;
 use crate::error::Error;
-use crate::load::{Loaded, Running, Surroundings, load};
+use crate::load::{LoadedPrograms, RunningSession, SystemContext, load};
 use crate::options::Options;
 
-/// A program and what holds it in place.
-pub(crate) struct Attached {
+/// A program and its links.
+pub(crate) struct AttachedProgram {
     pub(crate) prog: Prog,
-    /// What `prog` is made of, where each function has a copy of it.
+    /// The image of `prog`, if each function has a copy of the program.
     pub(crate) image: Option<ProgramImage>,
-    /// These.
+    /// The copies.
     pub(crate) copies: Vec<Prog>,
-    /// It fires clauses: what the kernel keeps from it is lost. The others help where they can be attached.
+    /// The program runs clauses, and its suppressed firings are reported. The other programs are
+    /// attached if the kernel allows it.
     pub(crate) fires: bool,
     pub(crate) attach: Attach,
     pub(crate) links: Vec<Link>,
-    /// CPUs that have a clock, in the order of `links`.
+    /// The CPUs that have a clock, in the order of `links`.
     pub(crate) cpus: Vec<u32>,
-    /// Counters of the firings that a clock serves, if it is known how many are due.
+    /// Counters of the served firings of a clock, if the number of due firings is known.
     pub(crate) served: Option<Served>,
-    /// The clocks of single CPUs, if it is known how many firings are due.
+    /// The clocks of the CPUs, if the number of due firings is known.
     pub(crate) clocks: Vec<CpuClock>,
 }
 
-impl Attached {
-    pub(crate) fn new(prog: Prog, attach: Attach, fires: bool) -> Attached {
-        Attached {
+impl AttachedProgram {
+    pub(crate) fn new(prog: Prog, attach: Attach, fires: bool) -> AttachedProgram {
+        AttachedProgram {
             prog,
             image: None,
             copies: Vec::new(),
@@ -70,14 +71,15 @@ impl Attached {
         }
     }
 
-    /// One whose program is loaded once for each function.
-    pub(crate) fn each(prog: Prog, image: ProgramImage, attach: Attach) -> Attached {
-        Attached { image: Some(image), ..Attached::new(prog, attach, true) }
+    /// A program that is loaded once for each function.
+    pub(crate) fn for_each_function(prog: Prog, image: ProgramImage, attach: Attach) -> AttachedProgram {
+        AttachedProgram { image: Some(image), ..AttachedProgram::new(prog, attach, true) }
     }
 
-    /// Gives a CPU its clock. One that helps goes without where the kernel refuses it, and so does all where the CPU went offline
-    /// since somebody looked: [`Machine::follow_cpus`] sees to the rest.
-    pub(crate) fn give_clock(&mut self, cpu: u32) -> Result<(), SysError> {
+    /// Attaches the clock of a CPU. It is no error if the CPU is offline: [`Machine::follow_cpus`]
+    /// attaches the clock later. It is no error either if the kernel rejects a clock that runs no
+    /// clauses.
+    pub(crate) fn attach_clock(&mut self, cpu: u32) -> Result<(), SysError> {
         let Attach::Clock { event, period, due, .. } = &self.attach else { return Ok(()) };
         match providers::attach::clock(&self.prog, event, *period, cpu) {
             Ok(link) => {
@@ -89,21 +91,21 @@ impl Attached {
                 self.cpus.push(cpu);
                 Ok(())
             }
-            Err(e) if !self.fires || e.errno == NO_SUCH_CPU => Ok(()),
+            Err(e) if !self.fires || e.errno == ENODEV => Ok(()),
             Err(e) => Err(e),
         }
     }
 
-    /// It is the heartbeat.
-    fn beats(&self) -> bool {
+    /// True for the heartbeat.
+    fn is_heartbeat(&self) -> bool {
         !self.fires && matches!(self.attach, Attach::Clock { .. })
     }
 }
 
-/// ENODEV: perf has no such CPU.
-const NO_SUCH_CPU: i32 = 19;
+/// The error of perf for a CPU that is offline.
+const ENODEV: i32 = 19;
 
-/// Rings and control elements that were made together; see [`bpf::maps`].
+/// Rings and control elements that were created together; see [`bpf::maps`].
 struct Bank {
     percpu: Mmap,
     rings: Option<Mmap>,
@@ -132,59 +134,61 @@ impl Bank {
 
 /// See the [module](self).
 pub(crate) struct Machine {
-    attached: Vec<Attached>,
+    attached: Vec<AttachedProgram>,
     begin: Vec<Prog>,
     end: Vec<Prog>,
     control: Mmap,
-    /// In the order they were made; new programs use the last.
+    /// In the order of creation. New programs use the last bank.
     banks: Vec<Bank>,
-    /// The tables of aggregations, by their map's number.
+    /// The tables of aggregations, by the number of their map.
     aggs: BTreeMap<u32, Mmap>,
-    /// Stack stores that programs from before still fill.
+    /// Earlier stack maps, which earlier programs still write.
     former_stacks: Vec<Map>,
-    /// ERROR and its clauses so far.
+    /// ERROR and its clauses.
     error: (Probe, Vec<ClauseUse>),
     /// Number of the next program's table.
     next_table: u32,
-    /// The `self->` arrays among the variables before this one have a program that ends their elements.
-    owned: u32,
+    /// A program frees the elements of the `self->` arrays with variable numbers below this one,
+    /// when their thread ends.
+    freed_arrays: u32,
     reader: RingReader,
     grace: Option<Arc<GracePeriod>>,
     /// A snapshot that waits for its grace period.
-    pending: RefCell<Option<Pending>>,
-    /// The last grace period took long, or there was none.
+    pending: RefCell<Option<PendingSnapshot>>,
+    /// The last grace period took longer than [`SLOW`], or there was none.
     slow: Cell<bool>,
-    /// No probe's program runs any more: see [`Machine::settle`].
-    still: bool,
+    /// No program of a probe runs any more: see [`Machine::quiesce`].
+    quiescent: bool,
     doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
-    /// How things were attached, for those who want to know.
+    /// Details of attaching, for `-v`.
     details: Vec<String>,
-    /// Nanoseconds between heartbeats, when there are some.
-    heart: Option<u64>,
-    life: Option<Life>,
+    /// Nanoseconds between heartbeats, if there are heartbeats.
+    heartbeat: Option<u64>,
+    liveness: Option<LivenessThread>,
     maps: Maps,
 }
 
-/// What a snapshot waits for.
-struct Pending {
+/// A snapshot that waits for its grace period.
+struct PendingSnapshot {
     side: u32,
     grace: JoinHandle<Result<Duration, SysError>>,
 }
 
-/// A grace period that takes so long is awaited aside; usually it takes some 20 ms.
+/// Grace periods that take this long are awaited in a thread. Usually one takes some 20 ms.
 const SLOW: Duration = Duration::from_secs(1);
 
 impl Machine {
-    /// Makes the maps and loads the programs. Nothing is attached yet. Calls `between` after each program.
+    /// Creates the maps and loads the programs, without attaching them. Calls `between` after each
+    /// program.
     pub(crate) fn load(
         program: &Program,
         assembly: &Assembly,
         options: &Options,
-        around: &Surroundings<'_>,
+        system: &SystemContext<'_>,
         between: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Machine, Error> {
-        let loaded = load(None, program, assembly, options, around, between)?;
+        let loaded = load(None, program, assembly, options, system, between)?;
         let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
         let mut machine = Machine {
@@ -197,54 +201,65 @@ impl Machine {
             former_stacks: Vec::new(),
             error: loaded.error,
             next_table: loaded.next_table,
-            owned: loaded.owned,
+            freed_arrays: loaded.freed_arrays,
             reader: RingReader::new(monotonic_ns()),
             grace: None,
             pending: RefCell::default(),
             slow: Cell::new(true),
-            still: false,
+            quiescent: false,
             doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
             details: Vec::new(),
-            heart: loaded.heart,
-            life: None,
+            heartbeat: loaded.heartbeat,
+            liveness: None,
             maps,
         };
         machine.doorbell = machine.maps.take(MapRef::Doorbell).map(Doorbell::over).transpose()?;
         Ok(machine)
     }
 
-    /// What programs that come later must know of.
-    pub(crate) fn running(&self) -> Running {
+    /// The maps and numbers that programs which are enabled later share with this session.
+    pub(crate) fn running(&self) -> RunningSession {
         let mut fds: BTreeMap<MapRef, RawFd> =
             self.maps.iter().map(|(at, m)| (at, m.as_fd().as_raw_fd())).collect();
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
-        let heart = self.heart.is_some();
-        Running { plan, fds, error, next_table: self.next_table, owned: self.owned, heart }
+        RunningSession {
+            plan,
+            fds,
+            error,
+            next_table: self.next_table,
+            freed_arrays: self.freed_arrays,
+            heartbeat: self.heartbeat.is_some(),
+        }
     }
 
-    /// Takes in what was loaded, runs its BEGIN, and attaches it. Where that fails, nothing of it stays attached.
-    pub(crate) fn adopt(&mut self, mut loaded: Loaded, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+    /// Adds loaded programs, runs their BEGIN, and attaches them. After an error, none of them
+    /// stays attached.
+    pub(crate) fn adopt(
+        &mut self,
+        mut loaded: LoadedPrograms,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
         let maps = &loaded.maps;
         let new_bank = maps.plan.bank != self.maps.plan.bank;
         let bank = new_bank.then(|| Bank::new(maps)).transpose()?;
         let aggs = tables(maps)?;
-        // From here on all that the new programs write is read, whether they can all be attached or not.
+        // From here on the session reads what the new programs write, even if attaching fails.
         self.banks.extend(bank);
         self.aggs.extend(aggs);
         let former = self.maps.adopt(loaded.maps);
         self.former_stacks.extend(former.into_iter().filter(|(at, _)| *at == MapRef::Stacks).map(|(_, m)| m));
         self.next_table = loaded.next_table;
-        self.owned = loaded.owned;
-        self.heart = self.heart.or(loaded.heart);
-        if !self.live() {
-            loaded.attached.retain(|a| !a.beats());
+        self.freed_arrays = loaded.freed_arrays;
+        self.heartbeat = self.heartbeat.or(loaded.heartbeat);
+        if !self.start_liveness() {
+            loaded.attached.retain(|a| !a.is_heartbeat());
         }
         run(&loaded.begin)?;
         if self.activity().0 == Activity::Active {
-            let mut follow = Follow { tell: &mut |_| !interrupted(), interrupted };
-            if let Err(e) = attach(&mut loaded.attached, &mut self.details, &mut follow) {
+            let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
+            if let Err(e) = attach(&mut loaded.attached, &mut self.details, &mut observer) {
                 detach(&mut loaded.attached, matches!(e, Error::Interrupted));
                 return Err(e);
             }
@@ -252,37 +267,39 @@ impl Machine {
         self.error = loaded.error;
         self.attached.append(&mut loaded.attached);
         self.end.append(&mut loaded.end);
-        self.need_grace()
+        self.create_grace_period()
     }
 
     /// Attaches all programs.
-    pub(crate) fn attach(&mut self, follow: &mut Follow<'_>) -> Result<(), Error> {
-        if !self.live() {
-            self.attached.retain(|a| !a.beats());
+    pub(crate) fn attach(&mut self, observer: &mut AttachObserver<'_>) -> Result<(), Error> {
+        if !self.start_liveness() {
+            self.attached.retain(|a| !a.is_heartbeat());
         }
-        if let Err(e) = attach(&mut self.attached, &mut self.details, follow) {
+        if let Err(e) = attach(&mut self.attached, &mut self.details, observer) {
             detach(&mut self.attached, matches!(e, Error::Interrupted));
             return Err(e);
         }
-        self.need_grace()
+        self.create_grace_period()
     }
 
-    /// Gives signs of life, where there are heartbeats that look for them. Where they cannot be given, heartbeats would take
-    /// that for silence, and must not beat: false.
-    fn live(&mut self) -> bool {
-        if let (Some(interval), None) = (self.heart, &self.life) {
+    /// Starts the liveness thread, if there are heartbeats. Returns false if the thread cannot
+    /// start. Heartbeats would then stop the session and must not be attached.
+    fn start_liveness(&mut self) -> bool {
+        if let (Some(interval), None) = (self.heartbeat, &self.liveness) {
             let control = self.maps.get(MapRef::Control).and_then(|m| m.mmap(true).ok());
-            self.life = control.and_then(|c| Life::start(c, Duration::from_nanos(interval)).ok());
+            let interval = Duration::from_nanos(interval);
+            self.liveness = control.and_then(|c| LivenessThread::start(c, interval).ok());
         }
-        self.life.is_some()
+        self.liveness.is_some()
     }
 
-    /// The limit that a heartbeat found passed since the last call.
+    /// The limit that was exceeded according to a heartbeat since the last call.
     pub(crate) fn take_alarm(&self) -> Option<Reason> {
         self.control()?.take_alarm()
     }
 
-    /// The greatest lateness of heartbeats and the longest silence of ours that they saw since the last call.
+    /// The greatest lateness of heartbeats since the last call, and the longest time without a sign
+    /// of the liveness thread.
     pub(crate) fn take_lag(&self) -> (u64, u64) {
         let each = self.banks.iter().filter_map(|b| Some(PerCpu::new(b.percpu.words(), b.cpus)?.take_lag()));
         each.fold((0, 0), |most, lag| (most.0.max(lag.0), most.1.max(lag.1)))
@@ -294,51 +311,53 @@ impl Machine {
         programs.filter_map(|p| Some(p.info().ok()?.run_time_ns)).sum()
     }
 
-    fn need_grace(&mut self) -> Result<(), Error> {
+    fn create_grace_period(&mut self) -> Result<(), Error> {
         if !self.attached.is_empty() && self.grace.is_none() {
             self.grace = Some(Arc::new(GracePeriod::new()?));
         }
         Ok(())
     }
 
-    /// Detaches all programs. What the kernel detaches slowly is left to a process in the background: so many links.
+    /// Detaches all programs. A process in the background closes the links that the kernel detaches
+    /// slowly; their number is returned.
     pub(crate) fn detach(&mut self) -> usize {
         detach(&mut self.attached, false)
     }
 
-    /// How things were attached since the last call.
+    /// Details of attaching since the last call.
     pub(crate) fn take_details(&mut self) -> Vec<String> {
         std::mem::take(&mut self.details)
     }
 
-    /// Gives clocks to CPUs that are now online, and moves the single ones from CPUs that are offline.
+    /// Attaches clocks on CPUs that are now online. Moves clocks that run on a single CPU if that
+    /// CPU is offline.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) -> Result<(), SysError> {
         for a in &mut self.attached {
             let Attach::Clock { single, .. } = a.attach else { continue };
-            while let Some(gone) = a.cpus.iter().position(|c| !online.contains(c)) {
-                let cpu = a.cpus.remove(gone);
+            while let Some(offline) = a.cpus.iter().position(|c| !online.contains(c)) {
+                let cpu = a.cpus.remove(offline);
                 a.clocks.retain(|clock| clock.cpu() != cpu);
-                a.links.remove(gone);
+                a.links.remove(offline);
             }
             for cpu in online.iter().filter(|c| self.only_cpu.is_none_or(|only| only == **c)) {
                 if a.cpus.contains(cpu) || single && !a.cpus.is_empty() {
                     continue;
                 }
-                a.give_clock(*cpu)?;
+                a.attach_clock(*cpu)?;
             }
         }
         Ok(())
     }
 
-    /// True when something has a clock on each CPU.
+    /// True if a program has a clock.
     pub(crate) fn has_clocks(&self) -> bool {
         self.attached.iter().any(|a| matches!(a.attach, Attach::Clock { .. }))
     }
 
-    /// Runs BEGIN's clauses, here and now.
+    /// Runs BEGIN's clauses on the calling thread.
     pub(crate) fn run_begin(&mut self) -> Result<(), SysError> {
         run(&self.begin)?;
-        // Its records need not wait for those of probes that fire now.
+        // The records of BEGIN need not wait for those of probes that fire now.
         let now = monotonic_ns();
         let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
         self.reader.look(&sets, now);
@@ -355,7 +374,7 @@ impl Machine {
         Control::new(self.control.words())
     }
 
-    /// A mapping of the control page of its own.
+    /// A new mapping of the control page.
     pub(crate) fn map_control(&self) -> Result<Mmap, Error> {
         let control = self.maps.get(MapRef::Control);
         Ok(control.ok_or_else(|| Error::Internal("no control page".into()))?.mmap(true)?)
@@ -371,31 +390,32 @@ impl Machine {
         self.doorbell.as_ref().map(|d| d.as_fd())
     }
 
-    /// Takes note of what was rung.
-    pub(crate) fn answer_doorbell(&self) {
+    /// Makes the doorbell unreadable until it rings again.
+    pub(crate) fn clear_doorbell(&self) {
         if let Some(d) = &self.doorbell {
             d.silence();
         }
     }
 
-    /// Waits until no program runs that started before.
+    /// Waits until every program run that started before has ended.
     fn grace(&self) -> Result<(), SysError> {
         match &self.grace {
-            Some(grace) if !self.still => grace.wait(),
+            Some(grace) if !self.quiescent => grace.wait(),
             _ => Ok(()),
         }
     }
 
-    /// Waits, after DRAINING, until no probe's program runs; none will again. From here on nothing needs a grace period
-    /// (each takes 8 to 20 ms): END's programs run only while we call them.
-    pub(crate) fn settle(&mut self) -> Result<(), SysError> {
+    /// Waits, after DRAINING, until no program of a probe runs; none starts again. From here on no
+    /// grace period is needed (each takes 8 to 20 ms), because END's programs run only on the
+    /// calling thread.
+    pub(crate) fn quiesce(&mut self) -> Result<(), SysError> {
         self.grace()?;
-        self.still = true;
+        self.quiescent = true;
         Ok(())
     }
 
-    /// Takes the committed records, in the order of time. What may have to stand behind one that is still made is held back for
-    /// `hold`; without, nothing is.
+    /// Takes the committed records, in the order of time. Records that may follow one that is not
+    /// yet committed are held back for at most `hold`; without `hold`, all records are taken.
     pub(crate) fn drain(&mut self, hold: Option<Duration>) -> Batch {
         let now = monotonic_ns();
         let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
@@ -403,13 +423,13 @@ impl Machine {
         self.reader.drain_all(&sets, now, hold)
     }
 
-    /// The time until the next drain: `switchrate`, or less where the last one held records back for a firing. Most firings end
-    /// soon.
+    /// The time until the next drain: `switchrate`, or less if the last drain held records back.
+    /// The firing that they wait for ends soon in most cases.
     pub(crate) fn drain_interval(&self, switchrate: Duration) -> Duration {
         if self.reader.waits() { switchrate.min(Duration::from_millis(2)) } else { switchrate }
     }
 
-    /// Losses since the last call.
+    /// Drops since the last call.
     pub(crate) fn drops(&mut self) -> Vec<DropDelta> {
         let mut all: Vec<DropDelta> = self.reader.take_late();
         for bank in &mut self.banks {
@@ -424,27 +444,27 @@ impl Machine {
         all
     }
 
-    /// Firings that the kernel kept from our programs (one was already running where it would have had to run), by
-    /// program, since the start. Firings that a predicate would have refused are among them.
+    /// Firings that the kernel suppressed since the start, by program, because a program was
+    /// already running on the CPU. Firings whose predicate would have been false are included.
     pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
-        let of = |a: &Attached| {
+        let of = |a: &AttachedProgram| {
             let copies =
                 a.copies.iter().filter_map(|p| p.info().ok()).map(|i| i.recursion_misses).sum::<u64>();
             let info = a.prog.info()?;
-            // Links of tracepoints count nothing, and may be thousands; those at the entry of functions count nothing but what
-            // the program itself calls.
-            let tells = match &a.attach {
+            // Links of tracepoints count nothing, and there can be thousands. Links at the entry of
+            // functions count only functions that the program itself calls.
+            let counts = match &a.attach {
                 Attach::Sites(s) if s.method == AttachMethod::Multi => s.on_return,
                 Attach::Sites(s) => s.method == AttachMethod::Kprobe,
                 other => !providers::attach::shares_tracepoints(other),
             };
-            let missed = a.links.iter().filter(|_| tells).filter_map(|l| l.info().ok()).map(|l| l.missed());
+            let missed = a.links.iter().filter(|_| counts).filter_map(|l| l.info().ok()).map(|l| l.missed());
             Ok((a.prog.name().to_string(), info.recursion_misses + copies + missed.sum::<u64>()))
         };
         let mut all: Vec<(String, u64)> = Vec::new();
         for a in self.attached.iter().filter(|a| a.fires) {
             let (name, count) = of(a)?;
-            // Copies of one program come one after the other.
+            // Copies of one program are adjacent.
             match all.last_mut() {
                 Some(last) if last.0 == name => last.1 += count,
                 _ => all.push((name, count)),
@@ -453,10 +473,10 @@ impl Machine {
         Ok(all)
     }
 
-    /// The session has become active: from now on, missing firings of clocks are reported.
+    /// Records that the session is active: missing firings of clocks are reported from now on.
     pub(crate) fn activate_clocks(&mut self) {
         let now = monotonic_ns();
-        for Attached { served, clocks, .. } in &mut self.attached {
+        for AttachedProgram { served, clocks, .. } in &mut self.attached {
             if let Some(served) = served {
                 clocks.iter_mut().for_each(|clock| clock.become_active(served, now));
             }
@@ -468,11 +488,11 @@ impl Machine {
         self.attached.iter().any(|a| !a.clocks.is_empty())
     }
 
-    /// Firings of clocks that were due and not served since the last call: probe, CPU and number. Only of `online` CPUs, because
-    /// the clocks of others have stopped. `last`: the session ends.
+    /// Firings of clocks that were due and not served since the last call: probe, CPU and number.
+    /// Only of `online` CPUs, because the clocks of others have stopped. `last`: the session ends.
     pub(crate) fn missing_firings(&mut self, online: &[u32], last: bool) -> Vec<(String, u32, u64)> {
         let mut all = Vec::new();
-        for Attached { served, clocks, .. } in &mut self.attached {
+        for AttachedProgram { served, clocks, .. } in &mut self.attached {
             let Some(served) = served else { continue };
             for clock in clocks.iter_mut().filter(|clock| online.contains(&clock.cpu())) {
                 let count = clock.take_missing(served, monotonic_ns(), last);
@@ -484,20 +504,21 @@ impl Machine {
         all
     }
 
-    /// What the kernel was asked for and could not give.
+    /// Sizes that were lowered because the kernel did not have the memory.
     pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
         &self.maps.lowered
     }
 
-    /// True when a snapshot may be taken now. Where grace periods take long (on a machine that has hardly any time left, half
-    /// a minute), one is awaited aside, and the session goes on with its work: it must handle `exit()` and interrupts.
+    /// True if a snapshot can be taken now. If grace periods take long (half a minute on an
+    /// overloaded machine), a thread waits for the grace period, and the session continues, because
+    /// it must handle `exit()` and interrupts.
     pub(crate) fn ready_for_snapshot(&self) -> bool {
         let mut pending = self.pending.borrow_mut();
         if let Some(pending) = &*pending {
             return pending.grace.is_finished();
         }
         let (true, false, Some(grace), Some(control)) =
-            (self.slow.get() && !self.aggs.is_empty(), self.still, self.grace.clone(), self.control())
+            (self.slow.get() && !self.aggs.is_empty(), self.quiescent, self.grace.clone(), self.control())
         else {
             return true;
         };
@@ -505,10 +526,10 @@ impl Machine {
             let begun = Instant::now();
             grace.wait().map(|()| begun.elapsed())
         };
-        // The flip comes first: what it leaves idle is what the grace period is for.
+        // The flip comes first. After the grace period no program writes the other side.
         let side = control.flip();
         match std::thread::Builder::new().name("grace".into()).stack_size(64 << 10).spawn(wait) {
-            Ok(grace) => *pending = Some(Pending { side, grace }),
+            Ok(grace) => *pending = Some(PendingSnapshot { side, grace }),
             Err(_) => {
                 control.flip();
                 self.slow.set(false);
@@ -517,17 +538,17 @@ impl Machine {
         pending.is_none()
     }
 
-    /// Takes what the aggregations hold, and empties them; with `late`, no more than what [`Machine::ready_for_snapshot`] has
-    /// waited for.
-    pub(crate) fn snapshot(&self, late: bool, sink: &mut SlotSink<'_>) -> io::Result<()> {
+    /// Takes the values of the aggregations and clears them. With `pending_is_enough`, a snapshot
+    /// whose grace period [`Machine::ready_for_snapshot`] has awaited is the only one taken.
+    pub(crate) fn snapshot(&self, pending_is_enough: bool, sink: &mut SlotSink<'_>) -> io::Result<()> {
         let Some(control) = self.control().filter(|_| !self.aggs.is_empty()) else { return Ok(()) };
         let failed = |e: SysError| io::Error::from_raw_os_error(e.errno);
         if let Some(pending) = self.pending.take() {
-            let gone = || io::Error::other("the thread that awaits a grace period has ended");
-            let took = pending.grace.join().map_err(|_| gone())?.map_err(failed)?;
+            let ended = || io::Error::other("the thread that awaits a grace period has ended");
+            let took = pending.grace.join().map_err(|_| ended())?.map_err(failed)?;
             self.slow.set(took >= SLOW);
             self.take_side(pending.side, sink);
-            if late {
+            if pending_is_enough {
                 return Ok(());
             }
         }
@@ -539,7 +560,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Empties the side that nobody writes any more.
+    /// Takes and clears the side that no program writes any more.
     fn take_side(&self, side: u32, sink: &mut SlotSink<'_>) {
         for (id, agg) in (0..).zip(&self.maps.plan.aggs) {
             let Some(memory) = self.aggs.get(&agg.location.map) else { continue };
@@ -550,7 +571,7 @@ impl Machine {
         }
     }
 
-    /// The stack of an id.
+    /// The stack with an id.
     pub(crate) fn stack(&self, id: u64) -> Option<Stack> {
         let find = |map: &Map| {
             let mut value = vec![0; map.value_size()];
@@ -561,33 +582,36 @@ impl Machine {
     }
 }
 
-/// Detaches, the last first: of two programs on a tracepoint the kernel detaches the later one at once, but waits a grace
-/// period (some 10 ms) when the first one is detached and the other stays. With thousands of tracepoints that is half a
-/// minute. (A process that ends closes its descriptors in the order of their numbers, and the kernel detaches in the reverse order.)
+/// Detaches programs, the last one first. Of two programs on a tracepoint, the kernel detaches the
+/// later one at once. If the first one is detached before the other, the kernel waits for a grace
+/// period (some 10 ms). With thousands of tracepoints that is half a minute. (A process that ends
+/// closes its descriptors in the order of their numbers, and the kernel detaches in the reverse
+/// order.)
 ///
-/// What takes the kernel long is left to a process in the background, and all of it when the enabling was interrupted: the kernel
-/// may still be attaching for it, and holds the locks that it needs to detach.
-fn detach(attached: &mut [Attached], interrupted: bool) -> usize {
-    let slow = |a: &Attached| if a.links.is_empty() { 0 } else { detach_us(&a.attach) };
-    let aside = interrupted || attached.iter().map(slow).sum::<u64>() > PATIENCE_US;
-    let mut left = Vec::new();
+/// A process in the background closes the links that the kernel detaches slowly. It closes all
+/// links if the enabling was interrupted, because the kernel may still be attaching and hold the
+/// locks for detaching.
+fn detach(attached: &mut [AttachedProgram], interrupted: bool) -> usize {
+    let time = |a: &AttachedProgram| if a.links.is_empty() { 0 } else { detach_us(&a.attach) };
+    let in_background = interrupted || attached.iter().map(time).sum::<u64>() > DETACH_LIMIT_US;
+    let mut slow = Vec::new();
     for a in attached.iter_mut().rev() {
         a.cpus.clear();
         a.clocks.clear();
-        if aside && (interrupted || detach_us(&a.attach) > 0) {
-            left.append(&mut a.links);
+        if in_background && (interrupted || detach_us(&a.attach) > 0) {
+            slow.append(&mut a.links);
         }
         while a.links.pop().is_some() {}
     }
-    let count = left.len();
+    let count = slow.len();
     if count > 0 {
-        bpf::sys::close_in_background(left);
+        bpf::sys::close_in_background(slow);
     }
     count
 }
 
-/// A user does not wait longer than this for a session to be detached.
-const PATIENCE_US: u64 = 200_000;
+/// Detaching that takes longer than this is left to a process in the background.
+const DETACH_LIMIT_US: u64 = 200_000;
 
 impl Drop for Machine {
     fn drop(&mut self) {
@@ -595,7 +619,7 @@ impl Drop for Machine {
     }
 }
 
-/// The memory of aggregations.
+/// Maps the tables of aggregations into memory.
 fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
     let all = maps.iter().filter_map(|(at, map)| match at {
         MapRef::Agg(number) => Some((number, map)),
@@ -604,6 +628,7 @@ fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
     all.map(|(number, map)| Ok((number, map.mmap(true)?))).collect()
 }
 
+/// Runs programs on the calling thread.
 fn run(progs: &[Prog]) -> Result<(), SysError> {
     progs.iter().try_for_each(|p| p.test_run(&[0; 2], None).map(|_| ()))
 }

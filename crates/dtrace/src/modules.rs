@@ -1,8 +1,10 @@
-//! Modules that are loaded while a session runs: their probes, for descriptions that wait (`-Z`).
+//! Modules that are loaded while a session runs: their probes are enabled for descriptions that
+//! match them (`-Z`).
 //!
-//! The kernel tells when a module is ready ([`bpf::sys::ModuleEvents`]); nothing is looked at before. Then the lists of probes are
-//! read again, and the clauses whose descriptions match a new one are enabled once more, for the new ones alone: with the
-//! variables and aggregations of the session, as [`Session::enable`](crate::Session::enable) does it for a text.
+//! The kernel sends an event when a module is ready ([`bpf::sys::ModuleEvents`]). Then the lists of
+//! probes are read again. The clauses whose descriptions match a new probe are enabled once more,
+//! for the new probes only. They use the variables and aggregations of the session, as with
+//! [`Session::enable`](crate::Session::enable).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,82 +14,83 @@ use bpf::sys::{ModuleEvents, modules};
 
 use crate::compile::Program;
 
-/// Looks out for modules.
-pub(crate) struct Modules {
+/// Watches for modules that are loaded or unloaded.
+pub(crate) struct ModuleWatcher {
     events: ModuleEvents,
-    /// Those whose probes are known.
+    /// The modules whose probes are known.
     known: BTreeSet<String>,
-    /// Look even without an event: a module may have been loaded while the session was made, or one was being loaded
-    /// when last looked.
-    again: bool,
+    /// The modules are read even without an event: one may have been loaded before the first event,
+    /// or was being loaded at the last reading.
+    read_again: bool,
 }
 
-/// Modules that were loaded since the last look.
+/// Modules that were loaded since the last call of [`ModuleWatcher::take_new`].
 pub(crate) struct NewModules {
-    /// Modules.
+    /// Their names.
     pub(crate) modules: BTreeSet<String>,
-    /// Ids of their probes, of providers that a description may mean.
+    /// Ids of their probes, of the providers that a description can match.
     pub(crate) probes: Range<u32>,
 }
 
-impl Modules {
-    /// Begins to look out where a description of the program waits; an error says why that cannot be.
-    pub(crate) fn of(program: &Program) -> Result<Option<Modules>, String> {
-        let Some(known) = program.modules.as_ref().filter(|_| !program.waiting().is_empty()) else {
+impl ModuleWatcher {
+    /// Starts to watch, if a description of the program can match probes of later modules.
+    pub(crate) fn new(program: &Program) -> Result<Option<ModuleWatcher>, String> {
+        let Some(known) = program.modules.as_ref().filter(|_| !program.module_patterns().is_empty()) else {
             return Ok(None);
         };
-        // A kernel without modules gets none.
+        // This kernel has no modules.
         if modules().is_err() {
             return Ok(None);
         }
-        let missing = |e| format!("modules that are loaded later bring no probes: {e}");
-        let events = ModuleEvents::listen().map_err(missing)?;
-        Ok(Some(Modules { events, known: known.as_ref().clone(), again: true }))
+        let failed = |e| format!("probes of modules that are loaded later are not enabled: {e}");
+        let events = ModuleEvents::listen().map_err(failed)?;
+        Ok(Some(ModuleWatcher { events, known: known.as_ref().clone(), read_again: true }))
     }
 
-    /// Becomes readable when something happens to a module.
+    /// A descriptor that is readable when a module was loaded or unloaded.
     pub(crate) fn poll_fd(&self) -> RawFd {
         self.events.as_fd().as_raw_fd()
     }
 
     /// The modules that were loaded since the last call, if any.
-    pub(crate) fn look(&mut self, program: &Program) -> Option<NewModules> {
-        let heard = self.events.take();
-        if !heard.any && !std::mem::take(&mut self.again) {
+    pub(crate) fn take_new(&mut self, program: &Program) -> Option<NewModules> {
+        let events = self.events.take();
+        if !events.any && !std::mem::take(&mut self.read_again) {
             return None;
         }
         let bpf::sys::Modules { live, loading } = modules().ok()?;
-        let mut gone: BTreeSet<String> = self.known.difference(&live).cloned().collect();
-        gone.extend(heard.gone);
-        if !gone.is_empty() {
-            program.registry.modules_unloaded(&gone);
-            self.known.retain(|m| !gone.contains(m));
+        let mut unloaded: BTreeSet<String> = self.known.difference(&live).cloned().collect();
+        unloaded.extend(events.gone);
+        if !unloaded.is_empty() {
+            program.registry.modules_unloaded(&unloaded);
+            self.known.retain(|m| !unloaded.contains(m));
         }
-        let came: BTreeSet<String> = live.difference(&self.known).cloned().collect();
-        gone.iter().chain(&came).for_each(|m| program.kernel.invalidate(m));
-        // Modules come in rows, for one needs another. And a tracepoint does not tell its module: none may be half there.
-        self.again = loading;
-        if came.is_empty() || loading {
+        let loaded: BTreeSet<String> = live.difference(&self.known).cloned().collect();
+        unloaded.iter().chain(&loaded).for_each(|m| program.kernel.invalidate(m));
+        // A module may need others, which are loaded first. And tracepoints do not name their
+        // module. So the probes are read when no module is being loaded.
+        self.read_again = loading;
+        if loaded.is_empty() || loading {
             return None;
         }
         self.known = live;
-        let waiting = program.waiting();
-        let probes = program.registry.modules_loaded(&came, &waiting.iter().collect::<Vec<_>>());
-        (!probes.is_empty()).then_some(NewModules { modules: came, probes })
+        let patterns = program.module_patterns();
+        let probes = program.registry.modules_loaded(&loaded, &patterns.iter().collect::<Vec<_>>());
+        (!probes.is_empty()).then_some(NewModules { modules: loaded, probes })
     }
 }
 
 impl NewModules {
-    /// What `-v` says when so many of the probes are enabled.
-    pub(crate) fn tell(&self, matched: usize) -> String {
+    /// The detail for `-v`: how many of the probes are enabled.
+    pub(crate) fn enabled_message(&self, matched: usize) -> String {
         let names: Vec<&str> = self.modules.iter().map(String::as_str).collect();
-        let (s, probes) =
-            (if names.len() == 1 { "" } else { "s" }, if matched == 1 { "probe" } else { "probes" });
-        format!("module{s} {} came: matched {matched} {probes}", names.join(", "))
+        let (s, was) = if names.len() == 1 { ("", "was") } else { ("s", "were") };
+        let probes = if matched == 1 { "probe" } else { "probes" };
+        format!("module{s} {} {was} loaded: matched {matched} {probes}", names.join(", "))
     }
 
-    /// What is said when they cannot be.
-    pub(crate) fn failed(&self, why: &str) -> String {
+    /// The message if they cannot be enabled.
+    pub(crate) fn failed_message(&self, why: &str) -> String {
         let names: Vec<&str> = self.modules.iter().map(String::as_str).collect();
         let s = if names.len() == 1 { "" } else { "s" };
         format!("probes of module{s} {} are not enabled: {why}", names.join(", "))

@@ -1,7 +1,8 @@
 //! The words of D and of the command, with their descriptions: what the manual page is made from.
 //!
-//! Each table stands where the code that obeys it stands; this module only gathers them, so that the command, which
-//! knows nothing under this library, can print them. The words that the D libraries define have their table here.
+//! Each table stands where the code that obeys it stands; this module only gathers them, so that
+//! the command, which knows nothing under this library, can print them. The words that the D
+//! libraries define have their table here.
 
 pub use check::tables::{FUNCTIONS, FunctionKind, FunctionRow, VARIABLES, VariableKind, VariableRow};
 pub use check::tables::{is_destructive, is_unsupported_provider};

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!  start    maps, programs, links; BEGIN (WARMUP); ACTIVE
-//!  work     wait for the doorbell, a clock, a target or the user; drain, snapshot, look for drops
-//!  enable   more programs: new maps where there is something new; their BEGIN; links
+//!  work     wait for the doorbell, a deadline, a target or the user; drain, snapshot, report drops
+//!  enable   more programs: new maps for new objects; their BEGIN; links
 //!  finish   DRAINING, grace, drain, END, drain, snapshot, print; STOPPED; detach
 //! ```
 //!
-//! The order at the end is the promise that nothing is lost or doubled: after DRAINING and a grace period no probe's
-//! program runs any more, so the drain that follows is complete, and END sees everything before it.
+//! The order at the end ensures that no record is lost or printed twice. After DRAINING and a grace
+//! period no program of a probe runs any more. So the drain that follows is complete, and END sees
+//! everything before it.
 
 mod notice;
-pub(crate) mod refusal;
+pub(crate) mod settings;
 mod targets;
 
 use std::borrow::Cow;
@@ -34,37 +35,37 @@ use providers::Unit;
 use symbols::Interrupted;
 
 use crate::assemble::{Assembly, assemble};
-use crate::attach::{Follow, Progress};
+use crate::attach::{AttachObserver, Progress};
 use crate::compile::{Macros, Program, Source};
-use crate::deadman::{Alarm, Finding, Overload, Signs, WINDOW, Watch};
+use crate::deadman::{Alarm, Finding, Overload, OverloadMonitor, OverloadSigns, WINDOW};
 use crate::error::Error;
-use crate::load::{Surroundings, env, load};
+use crate::load::{SystemContext, env, load};
 use crate::machine::Machine;
-use crate::modules::{Modules, NewModules};
+use crate::modules::{ModuleWatcher, NewModules};
 use crate::options::{OptionError, Options};
 use crate::stop::Stopper;
-use notice::{events, lowered};
+use notice::{lowered, perf_events};
 
 pub use notice::Notice;
 
-/// What the session wants next.
+/// The state of a session after [`Session::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Call [`Session::work`] again.
     Working,
-    /// Tracing is over (exit(), or the last target is gone): call [`Session::finish`].
+    /// Tracing is over (exit(), or the last target has ended): call [`Session::finish`].
     Done,
 }
 
 /// A running session.
 pub struct Session<W: Output> {
-    /// All that is enabled.
+    /// All enabled programs.
     program: Program,
-    /// Interned strings: a number stays what it is.
+    /// Interned strings. A number never changes its string.
     strings: Vec<Arc<[u8]>>,
-    /// The next enabled probe's id.
+    /// The next free enabled-probe id.
     next_epid: u32,
-    /// What was told of suppressed firings.
+    /// Suppressed firings that were reported, by program.
     suppressed: BTreeMap<String, u64>,
     machine: Machine,
     consumer: Consumer<W>,
@@ -72,12 +73,12 @@ pub struct Session<W: Output> {
     options: Options,
     notices: Vec<Notice>,
     next: Deadlines,
-    watch: Option<Watch>,
+    monitor: Option<OverloadMonitor>,
     cpus: Vec<u32>,
-    /// Looks out for modules, where a description waits for them.
-    modules: Option<Modules>,
+    /// Watches for loaded modules, if a description can match their probes.
+    modules: Option<ModuleWatcher>,
     /// Targets are held at their exit until their address maps are read.
-    holds: bool,
+    hold_exits: bool,
     interrupted: Interrupted,
 }
 
@@ -85,22 +86,23 @@ struct Deadlines {
     switch: Instant,
     aggregate: Instant,
     status: Instant,
-    /// When the address maps of targets that are not held at their exit are read again, and how long until the time after.
-    note: (Instant, Duration),
+    /// When the address maps of targets that are not held at their exit are read again, and the
+    /// interval after that.
+    maps: (Instant, Duration),
 }
 
-/// Reads for the consumer.
-struct Kernel<'a> {
+/// The kernel's data for the consumer.
+struct KernelSource<'a> {
     machine: &'a Machine,
     options: &'a mut Options,
     target: Option<u32>,
-    /// A snapshot need not be of this moment.
-    late: bool,
+    /// A snapshot that waited for its grace period is recent enough.
+    pending_is_enough: bool,
 }
 
-impl consumer::Source for Kernel<'_> {
+impl consumer::Source for KernelSource<'_> {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
-        self.machine.snapshot(self.late, sink)
+        self.machine.snapshot(self.pending_is_enough, sink)
     }
 
     fn stack(&mut self, id: u64) -> Option<Stack> {
@@ -113,7 +115,7 @@ impl consumer::Source for Kernel<'_> {
     }
 }
 
-/// Sets an option that may change while tracing.
+/// Sets an option that can change while tracing.
 fn set_dynamic(options: &mut Options, name: &str, value: Option<&str>) -> Result<(), OptionError> {
     let row = crate::options::find(name).ok_or(OptionError::Name)?;
     if row.when != crate::options::When::Dynamic {
@@ -147,51 +149,52 @@ fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options
 }
 
 impl<W: Output> Session<W> {
-    /// Enables everything, runs BEGIN, and lets the targets go.
+    /// Enables all probes, runs BEGIN, and releases the targets.
     pub fn start(
         program: &Program,
         options: Options,
         targets: Vec<proc::Target>,
         out: W,
     ) -> Result<Session<W>, Error> {
-        Session::start_telling(program, options, targets, out, &mut |_| true)
+        Session::start_with_progress(program, options, targets, out, &mut |_| true)
     }
 
-    /// As [`Session::start`]; `tell` is told how far it is, before the first program is attached and where it takes long after each
-    /// function, and stops it by `false`.
-    pub fn start_telling(
+    /// As [`Session::start`]; `progress` is called before the first program is attached, and after
+    /// each function if functions are attached one by one. The enabling stops when it returns
+    /// `false`.
+    pub fn start_with_progress(
         program: &Program,
         options: Options,
         targets: Vec<proc::Target>,
         out: W,
-        tell: &mut dyn FnMut(Progress) -> bool,
+        progress: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Session<W>, Error> {
-        Session::start_interruptible(program, options, targets, out, tell, || false)
+        Session::start_interruptible(program, options, targets, out, progress, || false)
     }
 
-    /// As [`Session::start_telling`]; `interrupted` is asked, from now to the end of the session, while something takes long: true
-    /// stops an enabling, and makes a session not wait for what it can do without. (That is names of addresses of processes: an
-    /// address is a number then.)
+    /// As [`Session::start_with_progress`]; `interrupted` is called during long operations until
+    /// the end of the session. When it returns true, an enabling stops, and the session no longer
+    /// waits for symbols of processes: it prints their addresses as numbers.
     pub fn start_interruptible(
         program: &Program,
         options: Options,
         targets: Vec<proc::Target>,
         out: W,
-        tell: &mut dyn FnMut(Progress) -> bool,
+        progress: &mut dyn FnMut(Progress) -> bool,
         interrupted: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Session<W>, Error> {
         let cpus = bpf::sys::online_cpus();
-        refusal::refuse(&options, program, &cpus)?;
+        settings::check(&options, program, &cpus)?;
         let features = Features::running();
         let env = env(&options, features, &cpus);
         let assembly = assemble(program, &env, 1).map_err(Error::plan)?;
         let symbols = RefCell::default();
-        let around = Surroundings { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
+        let system = SystemContext { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
         let interrupted: Interrupted = Arc::new(interrupted);
         let stop = || if interrupted() { Err(Error::Interrupted) } else { Ok(()) };
-        let mut machine = Machine::load(program, &assembly, &options, &around, &mut || stop())?;
+        let mut machine = Machine::load(program, &assembly, &options, &system, &mut || stop())?;
         let mut notices = lowered(machine.lowered());
-        notices.extend(events(&assembly));
+        notices.extend(perf_events(&assembly));
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
         let mut symbols = SystemSymbols { kernel: symbols.into_inner(), ..SystemSymbols::default() };
@@ -202,8 +205,8 @@ impl<W: Output> Session<W> {
             false => Box::new(symbols),
         };
         let mut consumer = Consumer::new(out, Box::new(Text::default()), symbols, settings);
-        introduce(&mut consumer, program, &assembly, Known::default())?;
-        machine.attach(&mut Follow { tell, interrupted: &*interrupted })?;
+        register(&mut consumer, program, &assembly, Registered::default())?;
+        machine.attach(&mut AttachObserver { progress, interrupted: &*interrupted })?;
         notices.extend(machine.take_details().into_iter().map(Notice::Detail));
         machine.run_begin()?;
         if let Some(control) = machine.control() {
@@ -211,9 +214,10 @@ impl<W: Output> Session<W> {
         }
         machine.activate_clocks();
         let now = Instant::now();
-        let next = Deadlines { switch: now, aggregate: now, status: now, note: (now, targets::NOTE_FIRST) };
+        let next =
+            Deadlines { switch: now, aggregate: now, status: now, maps: (now, targets::FIRST_MAP_INTERVAL) };
         let program = program.clone();
-        let watch = Watch::new(&options);
+        let monitor = OverloadMonitor::new(&options);
         let (strings, next_epid) = (assembly.strings, assembly.next);
         let mut session = Session {
             program,
@@ -226,33 +230,35 @@ impl<W: Output> Session<W> {
             options,
             notices,
             next,
-            watch,
+            monitor,
             cpus,
             modules: None,
-            holds: false,
+            hold_exits: false,
             interrupted,
         };
-        session.await_modules();
+        session.watch_modules();
         session.next = Deadlines {
-            switch: now + session.every("switchrate"),
-            aggregate: now + session.every("aggrate"),
-            status: now + session.every("statusrate"),
+            switch: now + session.interval("switchrate"),
+            aggregate: now + session.interval("aggrate"),
+            status: now + session.interval("statusrate"),
             ..session.next
         };
-        // BEGIN's output is shown before any target runs.
+        // The output of BEGIN is printed before a target runs.
         session.drain(false)?;
         session.release_targets();
         Ok(session)
     }
 
-    /// Enables more while the session runs: programs that may use and add to its variables and aggregations. Their BEGIN
-    /// fires now; their probes fire as soon as they are attached; what runs already goes on undisturbed. A clause of ERROR
-    /// sees the faults of what is enabled with it or after it. Where a probe fires clauses that were enabled at different times,
-    /// their order is the kernel's. Gives the number of probes that each source matched.
+    /// Enables more programs while the session runs. They can use the variables and aggregations of
+    /// the session and add new ones. Their BEGIN fires now, and their probes fire as soon as they
+    /// are attached. The running programs are not changed. A clause of ERROR sees the faults of
+    /// programs that are enabled with it or after it. If a probe fires clauses that were enabled at
+    /// different times, the kernel determines their order. Returns the number of probes that each
+    /// source matched.
     ///
-    /// What is wrong, refused, or more than the kernel can give changes nothing: the session goes on as it was. (When
-    /// attaching fails halfway, what has fired till then is in the output.) Options are those of the session; a script's
-    /// pragmas may set those that [`Session::set_option`] may.
+    /// After an error the session continues unchanged. (If attaching fails halfway, the output has
+    /// the records until then.) The options are those of the session. A script's pragmas can set
+    /// the options that [`Session::set_option`] can set.
     pub fn enable(
         &mut self,
         sources: &[Source],
@@ -260,7 +266,7 @@ impl<W: Output> Session<W> {
     ) -> Result<Vec<usize>, (Rc<SourceMap>, Error)> {
         let mut options = self.options.clone();
         let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-        let more = self.program.and(sources, macros, &mut options, strings);
+        let more = self.program.extend(sources, macros, &mut options, strings);
         let more = more.map_err(|(map, e)| (Rc::new(map), e))?;
         let map = more.map.clone();
         let first = self.program.titles.len();
@@ -273,13 +279,13 @@ impl<W: Output> Session<W> {
             return Err(Error::Setting("could not enable tracing: the session is over".into()));
         }
         let cpus = bpf::sys::online_cpus();
-        refusal::refuse(&options, &more, &cpus)?;
+        settings::check(&options, &more, &cpus)?;
         let features = Features::running();
         let env = env(&options, features, &cpus);
         let assembly = assemble(&more, &env, self.next_epid).map_err(Error::plan)?;
         let symbols = RefCell::default();
-        let around = Surroundings { kernel: &more.kernel, features, cpus: &cpus, symbols: &symbols };
-        // Making all this takes its time, in which what runs goes on recording.
+        let system = SystemContext { kernel: &more.kernel, features, cpus: &cpus, symbols: &symbols };
+        // Loading takes time, in which the running programs fill their buffers.
         let running = self.machine.running();
         self.drain(false)?;
         let interrupted = self.interrupted.clone();
@@ -287,45 +293,46 @@ impl<W: Output> Session<W> {
             true => Err(Error::Interrupted),
             false => self.drain(false),
         };
-        let loaded = load(Some(&running), &more, &assembly, &options, &around, &mut between)?;
+        let loaded = load(Some(&running), &more, &assembly, &options, &system, &mut between)?;
         self.notices.extend(lowered(loaded.lowered()));
-        self.notices.extend(events(&assembly));
-        let known = Known { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
-        introduce(&mut self.consumer, &more, &assembly, known)?;
-        // What is introduced stays so, even when attaching fails: numbers are never given twice.
+        self.notices.extend(perf_events(&assembly));
+        let registered = Registered { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
+        register(&mut self.consumer, &more, &assembly, registered)?;
+        // These stay registered even if attaching fails, because a number must not be used twice.
         (self.program, self.strings, self.next_epid) = (more, assembly.strings, assembly.next);
         self.options = options;
         let target = self.consumer.options_mut().target;
         *self.consumer.options_mut() = consumer_options(&self.options, target);
-        self.await_modules();
+        self.watch_modules();
         let adopted = self.machine.adopt(loaded, &*self.interrupted);
         self.notices.extend(self.machine.take_details().into_iter().map(Notice::Detail));
         adopted
     }
 
-    /// Looks out for modules from now on, if a description waits for their probes.
-    fn await_modules(&mut self) {
+    /// Starts to watch for loaded modules, if a description can match their probes.
+    fn watch_modules(&mut self) {
         if self.modules.is_none() {
-            match Modules::of(&self.program) {
+            match ModuleWatcher::new(&self.program) {
                 Ok(modules) => self.modules = modules,
-                Err(why) => self.notices.push(Notice::Without(why)),
+                Err(why) => self.notices.push(Notice::Unavailable(why)),
             }
         }
     }
 
-    /// Enables the probes of modules that were loaded, for the clauses that wait for them. An error is reported, and the session goes on.
+    /// Enables the probes of loaded modules that descriptions of the session match. An error is
+    /// reported, and the session continues.
     fn enable_new_modules(&mut self) -> Result<(), Error> {
         if self.machine.activity().0 != Activity::Active {
             return Ok(());
         }
-        let Some(new) = self.modules.as_mut().and_then(|m| m.look(&self.program)) else { return Ok(()) };
+        let Some(new) = self.modules.as_mut().and_then(|m| m.take_new(&self.program)) else { return Ok(()) };
         let options = self.options.clone();
         let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-        let more = match self.program.with_later(new.probes.clone(), &options, strings) {
+        let more = match self.program.extend_for_modules(new.probes.clone(), &options, strings) {
             Ok(Some(more)) => more,
             Ok(None) => return Ok(()),
             Err((map, error)) => {
-                self.without(&new, &error, &map);
+                self.report_not_enabled(&new, &error, &map);
                 return Ok(());
             }
         };
@@ -333,97 +340,98 @@ impl<W: Output> Session<W> {
         let first = self.program.titles.len();
         let matched: usize = (first..more.titles.len()).map(|n| more.matched(n)).sum();
         match self.enable_program(more, options) {
-            Ok(()) => self.notices.push(Notice::Detail(new.tell(matched))),
+            Ok(()) => self.notices.push(Notice::Detail(new.enabled_message(matched))),
             Err(error @ Error::Output(_)) => return Err(error),
             // The session is about to end.
             Err(Error::Interrupted) => {}
-            // It ended meanwhile.
+            // The session ended meanwhile.
             Err(_) if self.machine.activity().0 != Activity::Active => {}
-            Err(error) => self.without(&new, &error, &map),
+            Err(error) => self.report_not_enabled(&new, &error, &map),
         }
         Ok(())
     }
 
-    fn without(&mut self, new: &NewModules, error: &Error, map: &SourceMap) {
+    fn report_not_enabled(&mut self, new: &NewModules, error: &Error, map: &SourceMap) {
         let why = error.messages(map, self.options.flag("errtags")).join("\n");
-        self.notices.push(Notice::Without(new.failed(&why)));
+        self.notices.push(Notice::Unavailable(new.failed_message(&why)));
     }
 
-    fn every(&self, option: &str) -> Duration {
-        // A rate of nothing would keep a CPU busy; a millisecond is as good as at once.
+    /// The interval of an option. The least is a millisecond, because a lower one would keep a CPU
+    /// busy.
+    fn interval(&self, option: &str) -> Duration {
         Duration::from_nanos(self.options.number(option)).max(Duration::from_millis(1))
     }
 
-    /// Waits for something to do, at most `limit`, and does it. `user` becomes readable when the user wants something;
-    /// the call then returns early.
+    /// Waits for at most `limit` until there is work, and does it. The call returns early when
+    /// `user` is readable, which means that the user has requested something.
     pub fn work(&mut self, user: Option<BorrowedFd<'_>>, limit: Duration) -> Result<Status, Error> {
         if self.machine.activity().0 != Activity::Active {
-            return self.alive().map(|()| Status::Done);
+            return self.check_killed().map(|()| Status::Done);
         }
         let mut first = self.next.switch.min(self.next.aggregate).min(self.next.status);
-        if !self.targets.is_empty() && !self.holds {
-            first = first.min(self.next.note.0);
+        if !self.targets.is_empty() && !self.hold_exits {
+            first = first.min(self.next.maps.0);
         }
         let wait = first.saturating_duration_since(Instant::now()).min(limit);
         let mut fds: Vec<RawFd> = self.machine.doorbell().map(|d| d.as_raw_fd()).into_iter().collect();
-        let rung = fds.len();
+        let doorbells = fds.len();
         fds.extend(user.map(|u| u.as_raw_fd()));
-        fds.extend(self.modules.as_ref().map(Modules::poll_fd));
+        fds.extend(self.modules.as_ref().map(ModuleWatcher::poll_fd));
         fds.extend(self.targets.iter().map(|t| t.poll_fd().as_raw_fd()));
         let ready = proc::poll_readable(&fds, wait).map_err(Error::Output)?;
         let now = Instant::now();
-        if ready.first().copied().unwrap_or(false) && rung == 1 || now >= self.next.switch {
+        if ready.first().copied().unwrap_or(false) && doorbells == 1 || now >= self.next.switch {
             self.drain(false)?;
-            self.next.switch = now + self.machine.drain_interval(self.every("switchrate"));
+            self.next.switch = now + self.machine.drain_interval(self.interval("switchrate"));
         }
         self.enable_new_modules()?;
         if now >= self.next.aggregate {
             let ready = self.machine.ready_for_snapshot();
             if ready {
-                let (consumer, mut kernel) = self.reading();
-                kernel.late = true;
+                let (consumer, mut kernel) = self.consumer_and_source();
+                kernel.pending_is_enough = true;
                 consumer.snapshot(&mut kernel).map_err(Error::Output)?;
             }
-            let next = self.every("aggrate");
+            let next = self.interval("aggrate");
             self.next.aggregate = now + if ready { next } else { next.min(WINDOW) };
         }
         if now >= self.next.status {
             self.status(now - self.next.status)?;
-            let measuring = self.watch.as_ref().is_some_and(Watch::is_measuring);
-            self.next.status = now + if measuring { WINDOW } else { self.every("statusrate") };
+            let measuring = self.monitor.as_ref().is_some_and(OverloadMonitor::is_measuring);
+            self.next.status = now + if measuring { WINDOW } else { self.interval("statusrate") };
         }
-        self.note_exits();
-        if now >= self.next.note.0 && !self.holds {
-            self.note_targets(now);
+        self.read_maps_at_exit();
+        if now >= self.next.maps.0 && !self.hold_exits {
+            self.read_maps(now);
         }
         let over = self.targets_ended() || self.machine.activity().0 != Activity::Active;
-        self.alive()?;
+        self.check_killed()?;
         Ok(if over { Status::Done } else { Status::Working })
     }
 
-    /// Fails when the session was stopped for what it did to the machine.
-    fn alive(&mut self) -> Result<(), Error> {
+    /// Returns an error if the deadman stopped the session.
+    fn check_killed(&mut self) -> Result<(), Error> {
         if self.machine.activity().0 != Activity::Killed {
             return Ok(());
         }
-        self.heed(None);
+        self.report_alarm(None);
         Err(Error::Unresponsive)
     }
 
-    /// Tells of an alarm: of the session's own watch, or of a heartbeat.
-    fn heed(&mut self, own: Option<Alarm>) {
-        let Some(watch) = &self.watch else { return };
-        let alarm = own.or_else(|| self.machine.take_alarm().map(|reason| watch.alarm(reason)));
+    /// Reports an alarm of the session's monitor, or else one of a heartbeat.
+    fn report_alarm(&mut self, own: Option<Alarm>) {
+        let Some(monitor) = &self.monitor else { return };
+        let alarm = own.or_else(|| self.machine.take_alarm().map(|reason| monitor.alarm(reason)));
         self.notices.extend(alarm.map(Notice::Unresponsive));
     }
 
-    /// Looks whether the session leaves the machine enough time.
-    fn watch(&mut self, behind: Duration, suppressed: u64) {
-        let Some(watch) = &mut self.watch else { return };
-        let signs = Signs { lag: self.machine.take_lag(), behind, suppressed };
-        let own = match watch.look(signs, self.cpus.len(), || self.machine.time_taken()) {
+    /// Checks what share of the CPUs the session takes, if there are signs of an overload.
+    fn check_overload(&mut self, lateness: Duration, suppressed: u64) {
+        let Some(monitor) = &mut self.monitor else { return };
+        let signs = OverloadSigns { lag: self.machine.take_lag(), lateness, suppressed };
+        let own = match monitor.update(signs, self.cpus.len(), || self.machine.time_taken()) {
             Some(Finding::Alarm(alarm)) => Some(alarm),
-            Some(Finding::Much(percent)) => {
+            Some(Finding::HighShare(percent)) => {
                 let suppressed = self.suppressed.values().sum();
                 self.notices.push(Notice::Overload(Overload { percent, suppressed }));
                 None
@@ -436,20 +444,21 @@ impl<W: Output> Session<W> {
         {
             control.become_state(Activity::Killed);
         }
-        self.heed(own);
+        self.report_alarm(own);
     }
 
-    /// Tells of firings that the kernel suppressed since the last time, and gives their number.
-    fn tell_suppressed(&mut self) -> u64 {
+    /// Reports the firings that the kernel suppressed since the last call, and returns their
+    /// number.
+    fn report_suppressed(&mut self) -> u64 {
         let mut all = 0;
-        // A program's counter can be read as long as there is the program; where it cannot, there is nothing to tell.
+        // If the counter of a program cannot be read, nothing is reported.
         let mut now: BTreeMap<String, u64> = BTreeMap::new();
         for (program, count) in self.machine.suppressed().unwrap_or_default() {
             *now.entry(program).or_default() += count;
         }
         for (program, total) in now {
-            let told = self.suppressed.entry(program.clone()).or_default();
-            let count = total.saturating_sub(std::mem::replace(told, total));
+            let reported = self.suppressed.entry(program.clone()).or_default();
+            let count = total.saturating_sub(std::mem::replace(reported, total));
             if count > 0 {
                 self.notices.push(Notice::Suppressed { program, cpu: None, count });
             }
@@ -458,42 +467,47 @@ impl<W: Output> Session<W> {
         all
     }
 
-    /// Tells of firings of clocks that were due and that no program served since the last time.
-    fn tell_missing(&mut self, online: &[u32], last: bool) {
+    /// Reports the firings of clocks that were due since the last call and were not served.
+    fn report_missing(&mut self, online: &[u32], last: bool) {
         let missing = self.machine.missing_firings(online, last).into_iter();
-        let tell = |(program, cpu, count)| Notice::Suppressed { program, cpu: Some(cpu), count };
-        self.notices.extend(missing.map(tell));
+        let notice = |(program, cpu, count)| Notice::Suppressed { program, cpu: Some(cpu), count };
+        self.notices.extend(missing.map(notice));
     }
 
-    fn status(&mut self, behind: Duration) -> Result<(), Error> {
+    fn status(&mut self, lateness: Duration) -> Result<(), Error> {
         let drops = self.machine.drops();
         self.consumer.dropped(drops);
-        let suppressed = self.tell_suppressed();
-        self.watch(behind, suppressed);
+        let suppressed = self.report_suppressed();
+        self.check_overload(lateness, suppressed);
         if self.machine.has_clocks() {
             let online = bpf::sys::online_cpus();
             if online != self.cpus {
                 self.machine.follow_cpus(&online)?;
                 self.cpus.clone_from(&online);
             }
-            self.tell_missing(&online, false);
+            self.report_missing(&online, false);
         }
         Ok(())
     }
 
     fn drain(&mut self, all: bool) -> Result<(), Error> {
-        self.machine.answer_doorbell();
+        self.machine.clear_doorbell();
         let hold = (!all).then(|| Duration::from_nanos(self.options.number("ordertimeout")));
         let batch = self.machine.drain(hold);
         self.consume(&batch)
     }
 
-    /// The consumer, and what it reads from.
-    fn reading(&mut self) -> (&mut Consumer<W>, Kernel<'_>) {
+    /// The consumer and its source.
+    fn consumer_and_source(&mut self) -> (&mut Consumer<W>, KernelSource<'_>) {
         let target = self.consumer.options_mut().target;
         (
             &mut self.consumer,
-            Kernel { machine: &self.machine, options: &mut self.options, target, late: false },
+            KernelSource {
+                machine: &self.machine,
+                options: &mut self.options,
+                target,
+                pending_is_enough: false,
+            },
         )
     }
 
@@ -501,30 +515,30 @@ impl<W: Output> Session<W> {
         if batch.is_empty() {
             return Ok(());
         }
-        let (consumer, mut kernel) = self.reading();
+        let (consumer, mut kernel) = self.consumer_and_source();
         consumer.consume_batch(batch, &mut kernel).map_err(Error::consuming)
     }
 
-    /// What there is to tell, since the last call.
+    /// The notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut all = std::mem::take(&mut self.notices);
         all.extend(self.consumer.take_messages().into_iter().map(Notice::Message));
         all
     }
 
-    /// Firings that the kernel kept from the session's programs, because one of them was already running there: by
-    /// program, since the start, as long as the session is not finished. An upper bound of what was missed, for predicates
-    /// were not asked.
+    /// Firings that the kernel suppressed since the start, by program, because a program was
+    /// already running on the CPU. This is an upper bound of the missed firings, because predicates
+    /// were not evaluated. It is available until the session is finished.
     pub fn suppressed(&self) -> Result<Vec<(String, u64)>, Error> {
         Ok(self.machine.suppressed()?)
     }
 
-    /// A newline on the output, as after an interrupt.
+    /// Writes a newline to the output, as after an interrupt.
     pub fn newline(&mut self) -> Result<(), Error> {
         self.consumer.newline().map_err(Error::Output)
     }
 
-    /// What stops the session from outside, such as a signal handler.
+    /// A handle that stops the session, for example from a signal handler.
     pub fn stopper(&self) -> Result<Stopper, Error> {
         self.machine.map_control().map(Stopper::new)
     }
@@ -537,30 +551,31 @@ impl<W: Output> Session<W> {
         Ok(())
     }
 
-    /// Stops tracing, runs END, prints what is left; the exit status. Call [`Session::take_notices`] afterwards, and
-    /// drop the session to free what it holds.
+    /// Stops tracing, runs END, prints the remaining records, and returns the exit status. Call
+    /// [`Session::take_notices`] afterwards, and drop the session to free its resources.
     pub fn finish(&mut self) -> Result<i32, Error> {
         if self.machine.has_counted_clocks() {
-            self.tell_missing(&bpf::sys::online_cpus(), true);
+            self.report_missing(&bpf::sys::online_cpus(), true);
         }
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Draining);
         }
-        self.alive()?;
-        self.heed(None);
-        if let Some(watch) = &mut self.watch {
-            watch.stop_measuring();
+        self.check_killed()?;
+        self.report_alarm(None);
+        if let Some(monitor) = &mut self.monitor {
+            monitor.stop_measuring();
         }
-        self.note_exits();
-        self.machine.settle()?;
-        self.tell_suppressed();
+        self.read_maps_at_exit();
+        self.machine.quiesce()?;
+        self.report_suppressed();
         self.drain(true)?;
         self.machine.run_end()?;
         self.drain(true)?;
-        let (consumer, mut kernel) = self.reading();
+        let (consumer, mut kernel) = self.consumer_and_source();
         consumer.finish(&mut kernel).map_err(Error::Output)?;
-        // The first exit() stops tracing; the last one processed, END's too, gives the status. Where its record was
-        // discarded by a later fault, the kernel knows what the first one was given.
+        // The first exit() stops tracing. The last one that was processed, also in END, sets the
+        // status. If a later fault discarded its record, the control page has the status of the
+        // first one.
         let status = self.consumer.exit_status().unwrap_or_else(|| self.machine.activity().1);
         self.stop();
         let drops = self.machine.drops();
@@ -568,7 +583,7 @@ impl<W: Output> Session<W> {
         Ok(status)
     }
 
-    /// Stops without END and without output: the second interrupt.
+    /// Stops without END and without output, as at the second interrupt.
     pub fn abort(&mut self) {
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Draining);
@@ -580,7 +595,8 @@ impl<W: Output> Session<W> {
         if let Some(control) = self.machine.control() {
             control.become_state(Activity::Stopped);
         }
-        // Not before the output: while the kernel detaches from thousands of functions, each call of one of them is a breakpoint.
+        // This follows the output: while the kernel detaches from thousands of functions, each call
+        // of one is a breakpoint.
         match self.machine.detach() {
             0 => {}
             1 => self.notices.push(Notice::Detail("closing a link in the background".into())),
@@ -589,25 +605,26 @@ impl<W: Output> Session<W> {
     }
 }
 
-/// What a consumer has been told of already.
+/// The number of objects that are registered with a consumer.
 #[derive(Default)]
-struct Known {
+struct Registered {
     aggs: usize,
     strings: usize,
 }
 
-/// Tells the consumer of all that an assembly enables.
-fn introduce<W: Output>(
+/// Registers the new aggregations, strings and enabled probes of an assembly with the consumer.
+fn register<W: Output>(
     consumer: &mut Consumer<W>,
     program: &Program,
     assembly: &Assembly,
-    known: Known,
+    registered: Registered,
 ) -> Result<(), Error> {
-    for desc in program.module.aggs.iter().skip(known.aggs) {
+    for desc in program.module.aggs.iter().skip(registered.aggs) {
         consumer.add_aggregation(desc.clone());
     }
-    for (at, text) in assembly.strings.iter().enumerate().skip(known.strings) {
-        // The program's own texts are printed as they are; those after them are names of probes.
+    for (at, text) in assembly.strings.iter().enumerate().skip(registered.strings) {
+        // The program's own strings are printed unchanged. The strings after them are names of
+        // probes.
         let shown = match control::name(text) {
             Cow::Owned(escaped) if at >= program.module.strings.len() => escaped.into_bytes().into(),
             _ => text.clone(),

@@ -1,11 +1,11 @@
-//! Stopping a session from outside the thread that works for it, as a signal handler does.
+//! Stopping a session from another thread or a signal handler.
 
 use bpf::sys::Mmap;
 use plane::control::{Activity, Control};
 
-/// A handle that stops the probes of a session at once, also from a signal handler: one word of
-/// memory that every program looks at first. The session then ends as after `exit()`:
-/// [`crate::Session::work`] says that it is done.
+/// A handle that stops the probes of a session at once, also from a signal handler. It writes one
+/// word of memory that every program reads first. The session then ends as after `exit()`:
+/// [`crate::Session::work`] returns `Done`.
 #[derive(Debug)]
 pub struct Stopper(Mmap);
 
@@ -14,7 +14,7 @@ impl Stopper {
         Stopper(control)
     }
 
-    /// No probe but END fires from now on. Does nothing to a session that is over.
+    /// Stops all probes but END. Has no effect on a session that is over.
     pub fn stop(&self) {
         if let Some(control) = Control::new(self.0.words()) {
             control.become_state(Activity::Draining);

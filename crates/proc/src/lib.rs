@@ -9,10 +9,11 @@
 //!  Target::exit_status         how the process ended
 //! ```
 //!
-//! The one decision: a target is held by `PTRACE_SEIZE` and nothing else. A seized process in an event stop has no pending
-//! signal. When the tracer dies, in whatever way, the kernel detaches the process, and the process continues unchanged.
-//! (With `PTRACE_TRACEME` the `SIGTRAP` of the exec would kill the process. With `SIGSTOP` the process would stay stopped.)
-//! Nothing is ever written into a target. One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
+//! The one decision: a target is held by `PTRACE_SEIZE` and nothing else. A seized process in an
+//! event stop has no pending signal. When the tracer dies, in whatever way, the kernel detaches the
+//! process, and the process continues unchanged. (With `PTRACE_TRACEME` the `SIGTRAP` of the exec
+//! would kill the process. With `SIGSTOP` the process would stay stopped.) Nothing is ever written
+//! into a target. One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
 //! them only from the thread that has seized the process. So any thread can use a target.
 
 mod namespace;

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Waits until a descriptor is readable, for at most `limit`. Returns for each descriptor whether it is readable. A signal
-/// ends the wait early.
+/// Waits until a descriptor is readable, for at most `limit`. Returns for each descriptor whether
+/// it is readable. A signal ends the wait early.
 pub fn poll_readable(fds: &[RawFd], limit: Duration) -> io::Result<Vec<bool>> {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();

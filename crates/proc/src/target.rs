@@ -100,16 +100,17 @@ impl Target {
         self.created
     }
 
-    /// Detaches the process, which then runs. A process that died meanwhile is no error: see [`Target::exit_status`].
+    /// Detaches the process, which then runs. A process that died meanwhile is no error: see
+    /// [`Target::exit_status`].
     pub fn release(&mut self) {
         if std::mem::take(&mut self.held) {
             self.tracer.release(self.pid, None);
         }
     }
 
-    /// Lets the process run, and holds it at its exit, with its address space, until [`Target::resume_exit`], for at most
-    /// `limit`. Until then the process stays traced: no debugger can attach to it, and the tracer passes on each signal to its
-    /// first thread.
+    /// Lets the process run, and holds it at its exit, with its address space, until
+    /// [`Target::resume_exit`], for at most `limit`. Until then the process stays traced: no
+    /// debugger can attach to it, and the tracer passes on each signal to its first thread.
     pub fn release_until_exit(&mut self, limit: Duration) {
         if std::mem::take(&mut self.held) {
             self.tracer.release(self.pid, Some(limit));
@@ -152,14 +153,17 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// Releases a target that was never released. A created process that never ran is killed, as in the original.
+    /// Releases a target that was never released. A created process that never ran is killed, as in
+    /// the original.
     fn drop(&mut self) {
         if self.held && self.created {
-            // SAFETY: plain system call; the pid is our unreaped child, so it cannot have been reused.
+            // SAFETY: plain system call; the pid is our unreaped child, so it cannot have been
+            // reused.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
         }
         self.release();
-        // The thread ends with its last target. The kernel then detaches the processes without stopping them.
+        // The thread ends with its last target. The kernel then detaches the processes without
+        // stopping them.
         if Arc::strong_count(&self.tracer) > 1 {
             self.tracer.detach(self.pid);
         }

@@ -1,7 +1,8 @@
 //! The thread that makes all ptrace and wait calls for targets.
 //!
-//! The kernel accepts ptrace requests for a process only from the *thread* that has seized it. So one thread of this process
-//! creates, seizes, continues and reaps all targets. A [`Target`](crate::Target) is a handle for any thread.
+//! The kernel accepts ptrace requests for a process only from the *thread* that has seized it. So
+//! one thread of this process creates, seizes, continues and reaps all targets. A
+//! [`Target`](crate::Target) is a handle for any thread.
 //!
 //! ```text
 //!  Target ── command, reply ──► the thread                  the thread ── phase, eventfd ──► Target
@@ -13,14 +14,15 @@
 //!            └── release without hold ──► DETACHED
 //! ```
 //!
-//! `__WNOTHREAD` restricts the wait to processes that this thread has seized or created. Children of other threads are not
-//! reaped. A signal interrupts `waitpid` when there is a command. It is sent to this thread alone and repeated until the
-//! command is executed, because it could arrive just before the thread enters `waitpid`. It is an unused real-time signal
-//! whose handler does nothing. (A thread cannot wait in `waitpid` and for a descriptor at the same time. A `signalfd` for
-//! SIGCHLD would need that signal blocked in every thread of the program.)
+//! `__WNOTHREAD` restricts the wait to processes that this thread has seized or created. Children
+//! of other threads are not reaped. A signal interrupts `waitpid` when there is a command. It is
+//! sent to this thread alone and repeated until the command is executed, because it could arrive
+//! just before the thread enters `waitpid`. It is an unused real-time signal whose handler does
+//! nothing. (A thread cannot wait in `waitpid` and for a descriptor at the same time. A `signalfd`
+//! for SIGCHLD would need that signal blocked in every thread of the program.)
 //!
-//! The thread runs as long as there is a target. When it ends, the kernel detaches the processes that it has seized, without
-//! stopping them.
+//! The thread runs as long as there is a target. When it ends, the kernel detaches the processes
+//! that it has seized, without stopping them.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -147,8 +149,8 @@ fn wake_signal() -> io::Result<i32> {
     extern "C" fn nothing(_: libc::c_int) {}
     static SIGNAL: OnceLock<Option<i32>> = OnceLock::new();
     let found = SIGNAL.get_or_init(|| {
-        // SAFETY: all-zero is a valid sigaction. The handler does nothing and lives for ever; without SA_RESTART it makes
-        // the wait return.
+        // SAFETY: all-zero is a valid sigaction. The handler does nothing and lives for ever;
+        // without SA_RESTART it makes the wait return.
         (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|signal| unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(*signal, std::ptr::null(), &mut action) < 0
@@ -271,7 +273,8 @@ impl Thread {
                 continue;
             }
             if self.tracees.is_empty() || !self.wait() {
-                // Only commands to wait for. The wait is retried each second in case an event was missed.
+                // Only commands to wait for. The wait is retried each second in case an event was
+                // missed.
                 let commands = lock(&self.queue.commands);
                 if commands.is_empty() {
                     drop(self.queue.arrived.wait_timeout(commands, Duration::from_secs(1)));
@@ -317,8 +320,9 @@ impl Thread {
         }
     }
 
-    /// Resumes a target at its exit after the time limit, because the session may be blocked and never resume it. A session may
-    /// have many targets to resume, so the time counts from its last resume.
+    /// Resumes a target at its exit after the time limit, because the session may be blocked and
+    /// never resume it. A session may have many targets to resume, so the time counts from its last
+    /// resume.
     fn resume_exit_after(&mut self, pid: i32, limit: Duration) {
         let queue = Arc::downgrade(&self.queue);
         let begun = Instant::now();
@@ -410,7 +414,8 @@ impl Thread {
         }
         ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
         match tracee.stopped.take() {
-            // The process was in a group stop before it was seized, and stays stopped until SIGCONT.
+            // The process was in a group stop before it was seized, and stays stopped until
+            // SIGCONT.
             Some(_) => ptrace(libc::PTRACE_LISTEN, pid, 0),
             None => ptrace(libc::PTRACE_CONT, pid, 0),
         }
@@ -439,7 +444,8 @@ impl Thread {
         // SAFETY: the child runs only `child`, which allocates nothing and never returns.
         let pid = check(i64::from(unsafe { libc::fork() }))? as libc::pid_t;
         if pid == 0 {
-            // SAFETY: closes the child's copy of the write end, so that the tracer's death is an end of file.
+            // SAFETY: closes the child's copy of the write end, so that the tracer's death is an
+            // end of file.
             unsafe { libc::close(start_write.as_raw_fd()) };
             child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, exec);
         }
@@ -489,7 +495,8 @@ fn is_stop(signal: i32) -> bool {
     matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
 }
 
-/// A ptrace request whose data is a number. A process that died meanwhile is no error: the next wait reports its end.
+/// A ptrace request whose data is a number. A process that died meanwhile is no error: the next
+/// wait reports its end.
 fn ptrace(request: libc::c_uint, pid: i32, data: i32) {
     // SAFETY: plain system call on a seized process; no memory is passed.
     unsafe { libc::ptrace(request, pid, 0usize, data as usize) };
@@ -522,11 +529,12 @@ fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
     }
 }
 
-/// The child's side of [`Thread::create`]: only async-signal-safe calls, then exec or the errno through the pipe.
+/// The child's side of [`Thread::create`]: only async-signal-safe calls, then exec or the errno
+/// through the pipe.
 fn child(start: i32, report: i32, argv: &[*const libc::c_char], exec: &Exec) -> ! {
     let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, read, execv, write and _exit are
-    // async-signal-safe.
+    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, read, execv,
+    // write and _exit are async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
         if libc::read(start, (&raw mut byte).cast(), 1) != 1 {

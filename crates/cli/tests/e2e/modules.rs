@@ -139,14 +139,14 @@ fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
     assert!(runs(DUMMY));
     // Entry and return, both a second time by the glob, and one without a provider, which
     // matches fbt and not rawfbt.
-    assert!(run.until("module dummy came: matched 5 probes"), "{:?}", run.seen);
+    assert!(run.until("module dummy was loaded: matched 5 probes"), "{:?}", run.seen);
     read_statistic(25);
     let mut times = 25;
     // Some attach methods hold the module. A module that can be unloaded can be loaded again.
     let held = !runs(&["modprobe", "-r", "dummy"]);
     if !held {
         assert!(!is_loaded("dummy") && runs(DUMMY));
-        assert!(run.until("module dummy came: matched 5 probes"), "{:?}", run.seen);
+        assert!(run.until("module dummy was loaded: matched 5 probes"), "{:?}", run.seen);
         read_statistic(25);
         times = 50;
     }
@@ -187,7 +187,7 @@ fn arguments_of_a_module_loaded_later_have_their_types() -> Verdict {
         unload("dummy");
         return Skip("modules do not show their types".into());
     }
-    assert!(run.until("module dummy came: matched 1 probe"), "{:?}", run.seen);
+    assert!(run.until("module dummy was loaded: matched 1 probe"), "{:?}", run.seen);
     read_statistic(8);
     let lines = run.end();
     unload("dummy");
@@ -231,7 +231,7 @@ fn tracepoints_of_a_module_loaded_later_are_traced() -> Verdict {
     let mut run = Running::of(&["-qvZ", "-n", script, &me]);
     assert!(run.until("ready"), "{:?}", run.seen);
     assert!(runs(load));
-    assert!(run.until("came: matched 2 probes"), "{:?}", run.seen);
+    assert!(run.until("loaded: matched 2 probes"), "{:?}", run.seen);
     (0..5).for_each(|_| connect_to_nobody());
     let lines = run.end();
     unload("vsock_loopback");

@@ -1,37 +1,38 @@
-//! What a session tells the user besides its results.
+//! Notices: what a session reports to the user besides its results.
 
 use consumer::Message;
 use diagnostics::control;
 use providers::Attach;
 use providers::attach::detach_us;
 
-use crate::assemble::{Assembled, Assembly};
+use crate::assemble::{Assembly, EnabledUnit};
 use crate::deadman::{Alarm, Overload};
 
-/// Something to tell the user, on standard error.
+/// A report for the user, on standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A fault, a drop or a failure, in DTrace's words.
+    /// A fault, a drop or a failure, in the original's words.
     Message(Message),
-    /// `buffer size lowered to 2m`; not to be shown under quietresize.
+    /// `buffer size lowered to 2m`; not shown under quietresize.
     Lowered(String),
     /// `pid 12 has exited`.
     Target(String),
-    /// The session leaves the machine no time.
+    /// The deadman stopped the session, or would have without `-w`.
     Unresponsive(Alarm),
-    /// The session leaves the machine little time.
+    /// The session takes a large share of the CPUs.
     Overload(Overload),
-    /// How something is done, for those who want to know (`-v`).
+    /// A detail of attaching or detaching, for `-v`.
     Detail(String),
-    /// What is asked for and cannot be, though the session goes on without.
-    Without(String),
-    /// The kernel kept firings from a program of ours (see [`Session::suppressed`]), so many more since the last time.
+    /// Something that the program asks for is not available. The session continues without it.
+    Unavailable(String),
+    /// Firings that the kernel suppressed since the last report (see
+    /// [`Session::suppressed`](super::Session::suppressed)).
     Suppressed {
-        /// Whose: a program's, or a clock's probe.
+        /// The program, or the probe of a clock.
         program: String,
-        /// On which CPU, where that is known: of clocks.
+        /// The CPU, which is known for clocks.
         cpu: Option<u32>,
-        /// How many at most.
+        /// The greatest possible number.
         count: u64,
     },
 }
@@ -40,7 +41,9 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Notice::Message(m) => m.fmt(f),
-            Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) | Notice::Without(t) => f.write_str(t),
+            Notice::Lowered(t) | Notice::Target(t) | Notice::Detail(t) | Notice::Unavailable(t) => {
+                f.write_str(t)
+            }
             Notice::Unresponsive(alarm) => alarm.fmt(f),
             Notice::Overload(overload) => overload.fmt(f),
             Notice::Suppressed { program, cpu, count } => {
@@ -57,20 +60,21 @@ impl std::fmt::Display for Notice {
     }
 }
 
-/// What probes by perf cost: the kernel takes long to detach each.
-pub(super) fn events(assembly: &Assembly) -> Option<Notice> {
-    let by_perf = |a: &&Assembled| matches!(a.unit.attach, Attach::Event { .. });
+/// A notice of the time that the kernel takes to detach from perf events.
+pub(super) fn perf_events(assembly: &Assembly) -> Option<Notice> {
+    let by_perf = |a: &&EnabledUnit| matches!(a.unit.attach, Attach::Event { .. });
     let each = assembly.units.iter().filter(by_perf).map(|a| detach_us(&a.unit.attach));
     let (count, us) = each.fold((0, 0), |(n, sum), us| (n + 1, sum + us));
-    let (s, long) = (if count == 1 { "" } else { "s" }, us / 1000);
+    let (s, ms) = (if count == 1 { "" } else { "s" }, us / 1000);
     let text = || {
         format!(
-            "{count} event{s} by perf, for arguments of their records: the kernel takes {long} ms to let go"
+            "{count} event{s} by perf, for the fields of their records: the kernel takes {ms} ms to detach"
         )
     };
     (count > 0).then(|| Notice::Detail(text()))
 }
 
+/// Notices of the sizes that were lowered until the kernel had the memory.
 pub(super) fn lowered(all: &[bpf::maps::Lowered]) -> Vec<Notice> {
     let size = |bytes: u64| match bytes {
         b if b != 0 && b % (1 << 30) == 0 => format!("{}g", b >> 30),

@@ -1,11 +1,13 @@
-//! The targets of a session (`-c`, `-p`): when they run, and how their address maps are had.
+//! The targets of a session (`-c`, `-p`): when they run, and when their address maps are read.
 //!
-//! A program can live for less than a millisecond, and its addresses are named when it is gone. So where addresses of processes
-//! are shown, a target stays seized while it runs and stops once more at its exit (`PTRACE_EVENT_EXIT`), with all that it has
-//! mapped; its map is read then, and it goes on. While it is seized nobody else can attach to it, and signals to its first
-//! thread pass through us. `-x exithold=no` does without: then its map is read again and again while it runs, which may be too
-//! late. (Events of mappings, as perf gives them, would leave the target alone, but name files by their path, which may be gone
-//! by then; they are for processes that are no targets.)
+//! A program can live for less than a millisecond, and its addresses are symbolized after its end.
+//! So if a session shows addresses of processes, a target stays seized while it runs, and stops at
+//! its exit (`PTRACE_EVENT_EXIT`), when its mappings still exist. The session then reads the
+//! target's map and resumes the target. While the target is seized, no debugger can attach to it,
+//! and the tracer passes on the signals to its first thread. `-x exithold=no` avoids that: the map
+//! is then read repeatedly while the target runs, and the last mappings may be missing. (perf's
+//! events of mappings would not need ptrace, but they name files by a path that may no longer
+//! exist. They are used for processes that are not targets.)
 
 use std::time::{Duration, Instant};
 
@@ -14,33 +16,34 @@ use consumer::{Output, Process};
 use super::{Notice, Session};
 use crate::options::Options;
 
-/// How soon after its start a target's address map is read again: it loads its libraries now, and may end soon. Each time
-/// twice as long, up to [`NOTE_LAST`].
-pub(super) const NOTE_FIRST: Duration = Duration::from_micros(200);
-const NOTE_LAST: Duration = Duration::from_secs(1);
+/// The first interval between two readings of a target's address map, because a target loads its
+/// libraries first and may end soon. Each interval is twice as long as the one before, up to
+/// [`LAST_MAP_INTERVAL`].
+pub(super) const FIRST_MAP_INTERVAL: Duration = Duration::from_micros(200);
+const LAST_MAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a target is held at its exit beyond what reading its map may take.
+/// How long a target is held at its exit, in addition to the time limit for reading its map.
 const HOLD: Duration = Duration::from_secs(5);
 
-/// How long reading may take that concerns one process or file.
+/// The time limit for reading about one process or file.
 pub(super) fn symtimeout(options: &Options) -> Duration {
     Duration::from_nanos(options.number("symtimeout")).max(Duration::from_millis(1))
 }
 
 impl<W: Output> Session<W> {
-    /// Lets the targets run. Where their addresses are to be named, each is held at its exit.
+    /// Releases the targets. If their addresses are symbolized, each is held at its exit.
     pub(super) fn release_targets(&mut self) {
         let names = self.consumer.names_user_addresses() && !self.options.flag("noresolve");
-        self.holds = names && self.options.flag("exithold");
-        // It is for an output that nobody reads, when the session does nothing.
+        self.hold_exits = names && self.options.flag("exithold");
+        // The limit matters when the session is blocked, for example by an output that is not read.
         let limit = symtimeout(&self.options) * 2 + HOLD;
-        if self.holds {
+        if self.hold_exits {
             for target in &self.targets {
                 self.consumer.note(Process::now(target.pid() as u32));
             }
         }
         for target in &mut self.targets {
-            if self.holds {
+            if self.hold_exits {
                 target.release_until_exit(limit);
             } else {
                 target.release();
@@ -48,37 +51,38 @@ impl<W: Output> Session<W> {
         }
     }
 
-    /// Reads the address maps of targets that are held at their exit, and lets them go.
-    pub(super) fn note_exits(&mut self) {
+    /// Reads the address maps of targets that are held at their exit, and resumes them.
+    pub(super) fn read_maps_at_exit(&mut self) {
         for target in self.targets.iter_mut().filter(|t| t.is_exiting()) {
             self.consumer.note(Process::now(target.pid() as u32));
             target.resume_exit();
         }
     }
 
-    /// Reads the targets' address maps while they can be read: a target that has ended is still to be symbolized.
-    pub(super) fn note_targets(&mut self, now: Instant) {
+    /// Reads the address maps of running targets, because their addresses may be symbolized after
+    /// their end.
+    pub(super) fn read_maps(&mut self, now: Instant) {
         for target in &self.targets {
             self.consumer.note(Process::now(target.pid() as u32));
         }
-        let wait = self.next.note.1;
-        self.next.note = (now + wait, (wait * 2).min(NOTE_LAST));
+        let wait = self.next.maps.1;
+        self.next.maps = (now + wait, (wait * 2).min(LAST_MAP_INTERVAL));
     }
 
-    /// Notes the ends of targets; true when there were some and all are gone.
+    /// Reports the targets that have ended. Returns true if there were targets and all have ended.
     pub(super) fn targets_ended(&mut self) -> bool {
         let mut left = 0;
         let had = !self.targets.is_empty();
-        let mut gone = Vec::new();
+        let mut ended = Vec::new();
         for (at, target) in self.targets.iter_mut().enumerate() {
             let pid = target.pid();
             match target.exit_status() {
                 None => left += 1,
-                Some(how) => gone.push((at, pid, how)),
+                Some(status) => ended.push((at, pid, status)),
             }
         }
-        for (_, pid, how) in &gone {
-            self.notices.push(Notice::Target(match how {
+        for (_, pid, status) in &ended {
+            self.notices.push(Notice::Target(match status {
                 proc::ExitStatus::Exited(0) | proc::ExitStatus::Unknown => format!("pid {pid} has exited"),
                 proc::ExitStatus::Exited(status) => format!("pid {pid} exited with status {status}"),
                 proc::ExitStatus::Signaled(signal) => {
@@ -86,9 +90,9 @@ impl<W: Output> Session<W> {
                 }
             }));
         }
-        // Kept while others live would report them again.
+        // A target that has ended is removed, or it would be reported again.
         if left > 0 {
-            for (at, ..) in gone.iter().rev() {
+            for (at, ..) in ended.iter().rev() {
                 self.targets.remove(*at);
             }
         }

@@ -1,4 +1,4 @@
-//! Which user memory is to be brought before which probes: see [`bpf::program::prefault`].
+//! Programs that fault in user memory before probes read it: see [`bpf::program::prefault`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,61 +10,62 @@ use providers::{EnabledProbe, Unit};
 
 use crate::assemble::probe_set;
 
-/// A program that brings pages.
-pub(crate) struct Bringer {
+/// A program that faults in pages.
+pub(crate) struct Prefault {
     pub(crate) unit: Unit,
     /// By index.
     pub(crate) probes: Vec<Probe>,
-    /// Which probes want which stretch.
-    pub(crate) wanted: Vec<ClauseUse>,
-    pub(crate) stretches: Vec<UserAccess>,
+    /// The probes of each access.
+    pub(crate) uses: Vec<ClauseUse>,
+    pub(crate) accesses: Vec<UserAccess>,
 }
 
-/// So many stretches a program; what is more is left as it is.
-const STRETCHES: usize = 64;
+/// The greatest number of accesses of a program. More are not faulted in.
+const MAX_ACCESSES: usize = 64;
 
-/// The bringer for some probes of a provider, where their clauses read user memory and there is something that it can
-/// do. `clauses` are those from number `first` on.
-pub(crate) fn bringer(
+/// The prefault program for probes of a provider, if their clauses read user memory that can be
+/// faulted in. `clauses` are the clauses from number `first` on.
+pub(crate) fn prefault(
     module: &Module,
     (first, clauses): (usize, &[Clause]),
     probes: &[EnabledProbe],
     before: impl FnOnce(&[EnabledProbe]) -> Option<Unit>,
-) -> Option<Bringer> {
+) -> Option<Prefault> {
     if !reads_user(module) {
         return None;
     }
-    let ours: BTreeSet<u32> = probes.iter().map(|p| p.id.0).collect();
-    let of = |clause: &Clause| clause.probes.iter().map(|p| p.id.0).filter(|id| ours.contains(id)).collect();
+    let enabled: BTreeSet<u32> = probes.iter().map(|p| p.id.0).collect();
+    let of =
+        |clause: &Clause| clause.probes.iter().map(|p| p.id.0).filter(|id| enabled.contains(id)).collect();
     let fires: Vec<(usize, BTreeSet<u32>)> = (first..).zip(clauses.iter().map(of)).collect();
     let fires: Vec<(usize, BTreeSet<u32>)> = fires.into_iter().filter(|(_, ids)| !ids.is_empty()).collect();
     let numbers: Vec<usize> = fires.iter().map(|(number, _)| *number).collect();
-    let mut wanted: BTreeMap<UserAccess, BTreeSet<u32>> = BTreeMap::new();
-    for ((_, ids), stretches) in fires.iter().zip(user_accesses(module, &numbers)) {
-        for stretch in stretches {
-            wanted.entry(stretch).or_default().extend(ids);
+    let mut probes_of: BTreeMap<UserAccess, BTreeSet<u32>> = BTreeMap::new();
+    for ((_, ids), accesses) in fires.iter().zip(user_accesses(module, &numbers)) {
+        for access in accesses {
+            probes_of.entry(access).or_default().extend(ids);
         }
     }
-    let all: BTreeSet<u32> = wanted.values().flatten().copied().collect();
+    let all: BTreeSet<u32> = probes_of.values().flatten().copied().collect();
     let readers: Vec<EnabledProbe> = probes.iter().filter(|p| all.contains(&p.id.0)).cloned().collect();
     if readers.is_empty() {
         return None;
     }
     let unit = before(&readers)?;
     let mut uses = Vec::new();
-    let mut stretches = Vec::new();
-    for (stretch, ids) in wanted {
+    let mut accesses = Vec::new();
+    for (access, ids) in probes_of {
         let mine: Vec<&(u32, EnabledProbe)> =
             unit.probes.iter().filter(|(_, p)| ids.contains(&p.id.0)).collect();
-        if !mine.is_empty() && stretches.len() < STRETCHES {
+        if !mine.is_empty() && accesses.len() < MAX_ACCESSES {
             uses.push(ClauseUse {
-                clause: stretches.len(),
+                clause: accesses.len(),
                 probes: probe_set(&mine, unit.space),
                 epid_base: 0,
             });
-            stretches.push(stretch);
+            accesses.push(access);
         }
     }
     let probes = vec![Probe::default(); unit.space as usize];
-    (!uses.is_empty()).then_some(Bringer { unit, probes, wanted: uses, stretches })
+    (!uses.is_empty()).then_some(Prefault { unit, probes, uses, accesses })
 }
