@@ -54,7 +54,7 @@ pub(crate) struct Firing<'e> {
     pub(crate) context: &'e dyn Context,
     /// The program's context argument.
     pub(crate) ctx: V,
-    /// ClauseInstance probe fired.
+    /// The index of the probe that fired.
     pub(crate) index: Index,
     /// The probes of the program, by index.
     pub(crate) probes: &'e [Probe],
