@@ -185,9 +185,8 @@ impl Named {
                 let read = File::open(file_of(path))
                     .and_then(|f| f.take(LONGEST_SCRIPT + 1).read_to_end(&mut bytes));
                 read.map_err(|e| {
-                    let text = e.to_string();
                     let path = control::name_text(path);
-                    format!("failed to open {path}: {}", text.split(" (os error").next().unwrap_or_default())
+                    format!("failed to open {path}: {}", diagnostics::system_text(&e))
                 })?;
                 if bytes.len() as u64 > LONGEST_SCRIPT {
                     let path = control::name_text(path);

@@ -9,7 +9,7 @@ use dtrace::{Error, Macros, Notice, Program, Progress, Session, Source, Status, 
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
-use diagnostics::{control, raw};
+use diagnostics::{control, raw, system_text};
 
 use crate::output::Output;
 use crate::{to_stderr, to_stdout};
@@ -19,12 +19,6 @@ const VERSION: &str = "Sun D 1.13";
 
 fn complain(text: impl std::fmt::Display) {
     to_stderr(format!("dtrace: {text}\n"));
-}
-
-/// The system's message without Rust's "(os error N)".
-fn reason(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
 }
 
 fn complain_all(messages: Vec<String>) -> u8 {
@@ -44,7 +38,7 @@ fn limits_suffice() -> Result<(), String> {
     let all: Result<Vec<_>, io::Error> = some.collect();
     match all {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-            return Err(format!("{}: raise `ulimit -n`", reason(&e)));
+            return Err(format!("{}: raise `ulimit -n`", system_text(&e)));
         }
         _ => {}
     }
@@ -77,10 +71,13 @@ pub(crate) fn run(command: Command) -> u8 {
         return complain_all(vec![format!("could not enable tracing: {e}")]);
     }
     let out = match &command.output {
-        None => Output::stdout().map_err(|e| format!("failed to open the standard output: {}", reason(&e))),
+        None => {
+            Output::stdout().map_err(|e| format!("failed to open the standard output: {}", system_text(&e)))
+        }
         Some(path) => {
             let shown = control::name_text(path);
-            Output::append(path).map_err(|e| format!("failed to open output file '{shown}': {}", reason(&e)))
+            Output::append(path)
+                .map_err(|e| format!("failed to open output file '{shown}': {}", system_text(&e)))
         }
     };
     let out = match out {
@@ -178,7 +175,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
     let interrupts = match Interrupts::catch() {
         Ok(interrupts) => interrupts,
         Err(e) => {
-            complain(format!("failed to catch signals: {}", reason(&e)));
+            complain(format!("failed to catch signals: {}", system_text(&e)));
             return 1;
         }
     };
@@ -285,7 +282,7 @@ pub(crate) fn failed_output(e: &io::Error) -> u8 {
     if e.kind() == io::ErrorKind::BrokenPipe {
         return 0;
     }
-    complain(format!("processing aborted: failed to write the output: {}", reason(e)));
+    complain(format!("processing aborted: failed to write the output: {}", system_text(e)));
     1
 }
 
@@ -375,7 +372,7 @@ fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     );
     match write_new(&path, text.as_bytes()) {
         Ok(()) => complain(format!("wrote {path}: please attach it to a report")),
-        Err(e) => complain(format!("failed to write {path}: {}", reason(&e))),
+        Err(e) => complain(format!("failed to write {path}: {}", system_text(&e))),
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use diagnostics::control;
+use diagnostics::{control, system_text};
 use plane::control::DropDelta;
 use plane::desc::{AggDesc, AggId, FaultKind};
 use plane::read::Batch;
@@ -348,7 +348,7 @@ impl<W: Output> Consumer<W> {
                     let command = formatted(format, args, &mut view);
                     if let Err(e) = out.run(&command)? {
                         let command = control::name(&command);
-                        messages.push(failure(format!("couldn't run \"{command}\": {}", words(&e))));
+                        messages.push(failure(format!("couldn't run \"{command}\": {}", system_text(&e))));
                     }
                 }
                 Item::Freopen { format, args } => {
@@ -356,7 +356,7 @@ impl<W: Output> Consumer<W> {
                     if let Err(e) = out.reopen(path.as_deref())? {
                         let path = path.unwrap_or_default();
                         let path = control::name(&path);
-                        messages.push(failure(format!("couldn't freopen() \"{path}\": {}", words(&e))));
+                        messages.push(failure(format!("couldn't freopen() \"{path}\": {}", system_text(&e))));
                     }
                 }
                 Item::Ftruncate => out.truncate()?,
@@ -385,12 +385,6 @@ impl<W: Output> Consumer<W> {
 /// The message for an action that failed, in the format of a fault.
 fn library_error(epid: u32, p: &Probe, text: &str) -> String {
     format!("error on enabled probe ID {epid} (ID {}: {}): {text}", p.id, p.described())
-}
-
-/// The system's error text without Rust's "(os error N)".
-fn words(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
 }
 
 /// Fetches the stacks of these keys.

@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 
 pub use source::{FileId, SourceKind, SourceMap, Span};
 pub use tag::Tag;
@@ -131,6 +132,7 @@ impl Diagnostic {
         match map.kind(span.file) {
             SourceKind::Script => {
                 let (origin, shown) = map.line_origin(span.file, line);
+                let (origin, name) = (control::name_text(&origin), control::name_text(name));
                 let place = if origin == name {
                     format!("line {shown}")
                 } else {
@@ -138,7 +140,9 @@ impl Diagnostic {
                 };
                 format!("failed to compile script {name}: [{tag}] {place}: {message}")
             }
-            SourceKind::Library => format!("[{tag}] \"{name}\", line {line}: {message}"),
+            SourceKind::Library => {
+                format!("[{tag}] \"{}\", line {line}: {message}", control::name_text(name))
+            }
             SourceKind::Specifier => {
                 let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
                 let text = map.text(span.file).trim_end();
@@ -170,6 +174,7 @@ impl Diagnostic {
                 match map.kind(span.file) {
                     SourceKind::Script => {
                         let (name, shown) = map.line_origin(span.file, line);
+                        let name = control::name_text(&name);
                         out.push_str(&format!(
                             "failed to compile script {name}: line {shown}: {tag}{}",
                             self.message
@@ -177,9 +182,9 @@ impl Diagnostic {
                         out.push_str(&map.excerpt(span, &name, shown, column));
                     }
                     SourceKind::Library => {
-                        let name = map.name(span.file);
+                        let name = control::name_text(map.name(span.file));
                         out.push_str(&format!("\"{name}\", line {line}: {tag}{}", self.message));
-                        out.push_str(&map.excerpt(span, name, line.into(), column));
+                        out.push_str(&map.excerpt(span, &name, line.into(), column));
                     }
                     SourceKind::Specifier => {
                         let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
@@ -360,6 +365,12 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// The system's text of an error, without the "(os error N)" that Rust adds.
+pub fn system_text(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +384,33 @@ mod tests {
             d.render(&map, true),
             "failed to compile script x.d: line 3: [D_SYNTAX] syntax error near \";\"\n  --> x.d:3:8\n   |\n 3 | \ttrace(;\n   | \t      ^"
         );
+    }
+
+    #[test]
+    fn names_of_files_are_printed_without_control_characters() {
+        let mut map = SourceMap::default();
+        let f = map.add(SourceKind::Script, "a\x1b[31m\nb.d", "x\n# 7 \"c\nd.h\"\ny\n");
+        map.set_origin(f, 4, "c\nd.h", 7);
+        let lib = map.add(SourceKind::Library, "l\x07.d", "z");
+        for (span, rendered, tagged) in [
+            (
+                Span::new(f, 0, 1),
+                "script a\\033[31m\\nb.d: line 1: t\n  --> a\\033[31m\\nb.d:1:1\n",
+                "\\nb.d: [D_SYNTAX]",
+            ),
+            (Span::new(f, 14, 15), "script c\\nd.h: line 7: t\n  --> c\\nd.h:7:1\n", " \"c\\nd.h\", line 7"),
+            (Span::new(lib, 0, 1), "\"l\\a.d\", line 1: t\n  --> l\\a.d:1:1\n", " \"l\\a.d\", line 1"),
+        ] {
+            let d = Diagnostic::new(Tag::D_SYNTAX, span, "t");
+            assert!(d.render(&map, false).contains(rendered), "{}", d.render(&map, false));
+            assert!(d.tagged(&map).contains(tagged), "{}", d.tagged(&map));
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_system_error_has_no_number() {
+        assert_eq!(system_text(&io::Error::from_raw_os_error(24)), "Too many open files");
+        assert_eq!(system_text(&io::Error::other("other")), "other");
     }
 
     #[test]

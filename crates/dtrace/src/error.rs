@@ -87,11 +87,7 @@ impl fmt::Display for Error {
             Error::Privilege(text) => privilege(f, text),
             Error::Provider(text) => write!(f, "could not enable tracing: {text}"),
             Error::Target(e) => e.fmt(f),
-            Error::Output(e) => {
-                // The system's message without Rust's "(os error N)".
-                let text = e.to_string();
-                write!(f, "processing aborted: {}", text.split(" (os error").next().unwrap_or_default())
-            }
+            Error::Output(e) => write!(f, "processing aborted: {}", diagnostics::system_text(e)),
             Error::Aborted(why) => write!(f, "processing aborted: {why}"),
             Error::Unresponsive => f.write_str("processing aborted: Abort due to systemic unresponsiveness"),
             Error::Interrupted => f.write_str("could not enable tracing: interrupted"),

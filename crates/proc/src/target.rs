@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use diagnostics::system_text;
+
 use crate::tracer::{Exec, Phase, Shared, Tracer};
 
 /// Why a target could not be created or grabbed.
@@ -25,19 +27,13 @@ impl fmt::Display for Error {
             Error::Create(command, _) if command.is_empty() => {
                 f.write_str("failed to execute an empty command")
             }
-            Error::Create(command, e) => write!(f, "failed to execute {command}: {}", reason(e)),
-            Error::Grab(pid, e) => write!(f, "failed to grab pid {pid}: {}", reason(e)),
+            Error::Create(command, e) => write!(f, "failed to execute {command}: {}", system_text(e)),
+            Error::Grab(pid, e) => write!(f, "failed to grab pid {pid}: {}", system_text(e)),
         }
     }
 }
 
 impl std::error::Error for Error {}
-
-/// The system's message without Rust's "(os error N)".
-fn reason(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
-}
 
 /// The name of a signal, as in `SIGTERM`.
 pub fn signal_name(signal: i32) -> String {
