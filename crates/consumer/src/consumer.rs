@@ -1,7 +1,7 @@
 //! The consumer: turns records and snapshots into output and messages.
 //!
-//! It receives batches of records in time order, decodes each into an [`Event`], executes the actions on aggregations and
-//! passes the other items to the renderer. Two decisions shape it:
+//! It receives batches of records in time order, decodes each into an [`Event`], executes the
+//! actions on aggregations and passes the other items to the renderer. Two decisions shape it:
 //!
 //! - **One snapshot per batch.** `printa()` and `clear()` use a snapshot that is taken after the batch was read, so it
 //!   contains all data up to the batch. They are executed in record order on the consumer's table. A snapshot per record
@@ -9,10 +9,10 @@
 //!   without such actions takes no snapshot.
 //! - **Output is buffered and written once per batch**, so a write error is handled in one place.
 //!
-//! With `-F`, the consumer decides which clause of a firing is an entry or a return, from the previous and the next record of
-//! the same thread: the first clause of an `entry` probe, the last clause of a `return` probe. A batch is then printed thread by
-//! thread. (The original prints CPU by CPU, which separates the calls of a thread that migrates.) Otherwise rows are in time
-//! order.
+//! With `-F`, the consumer decides which clause of a firing is an entry or a return, from the
+//! previous and the next record of the same thread: the first clause of an `entry` probe, the last
+//! clause of a `return` probe. A batch is then printed thread by thread. (The original prints CPU
+//! by CPU, which separates the calls of a thread that migrates.) Otherwise rows are in time order.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -61,8 +61,8 @@ impl RawRecord<'_> {
     }
 }
 
-/// Receives the slots of a snapshot: aggregation, CPU, key, value in the words of [`plane::desc::AggFunc`]. A key may come
-/// more than once (from each CPU).
+/// Receives the slots of a snapshot: aggregation, CPU, key, value in the words of
+/// [`plane::desc::AggFunc`]. A key may occur more than once (once per CPU).
 pub type SlotSink<'a> = dyn FnMut(AggId, u32, &[u8], &[u64]) + 'a;
 
 /// The source of data that is not in the records.
@@ -73,7 +73,8 @@ pub trait Source {
     /// The stack of an id.
     fn stack(&mut self, id: u64) -> Option<Stack>;
 
-    /// `setopt()`: sets an option of the session; the options in force from now on, or why not.
+    /// `setopt()`: sets an option of the session. Returns the new options, or the reason for the
+    /// failure.
     fn set_option(&mut self, _name: &str, _value: Option<&str>) -> Result<Options, String> {
         Err("Operation illegal when tracing is active".into())
     }
@@ -136,7 +137,7 @@ impl<W: Output> Consumer<W> {
         self.store.add(desc)
     }
 
-    /// The options in force; they may change between batches.
+    /// The current options; they may change between batches.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -185,7 +186,8 @@ impl<W: Output> Consumer<W> {
         self.consume(&raw, source)
     }
 
-    /// Consumes a batch of records in time order. Everything it needs from the kernel is read during the call.
+    /// Consumes a batch of records in time order. Everything it needs from the kernel is read
+    /// during the call.
     pub fn consume(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
         self.symbols.begin_batch();
         let done = self.records(batch, source);
@@ -219,8 +221,8 @@ impl<W: Output> Consumer<W> {
         snapshot(&mut self.store, &mut self.stacks, self.symbols.as_mut(), source)
     }
 
-    /// A process whose addresses the output may name was seen alive; see [`Symbolizer::note`]. Costs nothing in a session
-    /// that prints no user addresses.
+    /// Registers a live process whose addresses may be printed; see [`Symbolizer::note`]. This has
+    /// no cost in a session that prints no user addresses.
     pub fn note(&mut self, process: Process) {
         if self.user_addresses {
             self.symbols.note(process);
@@ -233,7 +235,8 @@ impl<W: Output> Consumer<W> {
         self.out.flush()
     }
 
-    /// The end: a last snapshot, a newline, and the aggregations that no `printa()` has shown.
+    /// Prints the end: takes a last snapshot, and prints a newline and the aggregations that no
+    /// `printa()` has printed.
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
         self.out.pending.push(b'\n');
@@ -444,8 +447,9 @@ fn next_of_context(batch: &[RawRecord<'_>]) -> Vec<Option<usize>> {
     next
 }
 
-/// A probe enters by its first record and leaves by its last; the others of the firing only mark it. "Other" is known by a
-/// neighbour on the same CPU with the same probe and another epid, as in the original: a heuristic.
+/// The first record of a firing is the entry and the last one is the return; the others get no
+/// arrow. As in the original, a heuristic recognizes records of one firing: adjacent records of one
+/// context with the same probe and different epids.
 fn flow(
     tables: &Tables,
     epid: u32,
@@ -456,7 +460,7 @@ fn flow(
     let of_this_firing = |other: Option<u32>| {
         other.is_some_and(|o| o != epid && tables.get(o).is_some_and(|e| e.probe.id == probe.id))
     };
-    // "entry" or "…-entry", so that carpentry does not indent.
+    // "entry" or "…-entry", but not a name such as "carpentry".
     let named =
         |what: &str| probe.name.strip_suffix(what).is_some_and(|rest| rest.is_empty() || rest.ends_with('-'));
     if named("entry") && !of_this_firing(previous) {

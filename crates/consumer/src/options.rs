@@ -1,5 +1,5 @@
-//! The run-time options that change what is printed. All are dynamic: a record may be printed under other options than
-//! the one before it.
+//! The run-time options that affect output. All of them are dynamic: they may change between two
+//! records.
 
 /// `-xencoding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub enum Encoding {
     /// Bars are `@`.
     #[default]
     Ascii,
-    /// Bars are block elements, eight steps a column.
+    /// Bars are block elements, with eight steps per column.
     Utf8,
 }
 
@@ -28,13 +28,13 @@ pub struct Options {
     pub aggsortrev: bool,
     /// The key column that is compared first.
     pub aggsortkeypos: usize,
-    /// The aggregation of a `printa()` of several that is compared first.
+    /// In a `printa()` of several aggregations, the one that is compared first.
     pub aggsortpos: usize,
     /// Bars relative to the tallest.
     pub aggzoom: bool,
     /// Counts and sums as bars.
     pub agghist: bool,
-    /// Histograms on one line a key.
+    /// Histograms on one line per key.
     pub aggpack: bool,
     /// Values of each CPU in addition to those of all. Set before anything is aggregated.
     pub aggpercpu: bool,

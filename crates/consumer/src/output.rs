@@ -1,7 +1,8 @@
 //! The destination of output, its buffer, and the actions that change it.
 //!
-//! `freopen()` replaces the initial output by a file, and `freopen("")` restores it. A command of `system()` writes to the
-//! current output, after everything that was printed before it. So the buffer is written first.
+//! `freopen()` replaces the initial output by a file, and `freopen("")` restores it. A command of
+//! `system()` writes to the current output, after everything that was printed before it. So the
+//! buffer is written first.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -11,12 +12,14 @@ use std::process::{Command, Stdio};
 
 /// A destination of output.
 pub trait Output: Write {
-    /// `ftruncate()`: truncates a file; the next write starts at offset 0. Other outputs are unchanged.
+    /// `ftruncate()`: truncates a file; the next write starts at offset 0. Other outputs are
+    /// unchanged.
     fn truncate(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// True for a terminal, which obeys control characters. Asked once, when output begins to go there.
+    /// True for a terminal, which interprets control characters. Called once, when the output is
+    /// opened.
     fn is_terminal(&self) -> bool {
         false
     }
@@ -93,8 +96,8 @@ impl<W: Output> Destination<W> {
 
     /// Writes the buffer.
     pub(crate) fn hand_over(&mut self) -> io::Result<()> {
-        // Output that could not be written is discarded, as in C's stdio. Keeping it would print parts twice, or grow
-        // without bound.
+        // Output that could not be written is discarded, as in C's stdio. Otherwise parts would be
+        // printed twice, or the buffer would grow without bound.
         let pending = std::mem::take(&mut self.pending);
         let result = self.current().write_all(&pending);
         self.pending = pending;
@@ -119,8 +122,8 @@ impl<W: Output> Destination<W> {
         self.current().truncate()
     }
 
-    /// `freopen()`: appends to a file from now on, or restores the initial output. The outer error is one of writing the
-    /// previous output.
+    /// `freopen()`: appends to a file from now on, or restores the initial output. The outer error
+    /// is one of writing the previous output.
     pub(crate) fn reopen(&mut self, path: Option<&[u8]>) -> io::Result<io::Result<()>> {
         use std::os::unix::ffi::OsStrExt;
         self.flush()?;
@@ -135,7 +138,8 @@ impl<W: Output> Destination<W> {
         }))
     }
 
-    /// `system()`: runs a shell command and waits for it. The outer error is one of writing the output.
+    /// `system()`: runs a shell command and waits for it. The outer error is one of writing the
+    /// output.
     pub(crate) fn run(&mut self, command: &[u8]) -> io::Result<io::Result<()>> {
         use std::os::unix::ffi::OsStrExt;
         self.flush()?;
@@ -151,8 +155,8 @@ impl<W: Output> Destination<W> {
     }
 }
 
-/// Opens a file for appending and creates it if necessary, as C's `freopen()` does. A FIFO without a reader is an error.
-/// Waiting for a reader would stop the consumer until a signal arrives.
+/// Opens a file for appending and creates it if necessary, as C's `freopen()` does. A FIFO without
+/// a reader is an error. Waiting for a reader would stop the consumer until a signal arrives.
 fn open_without_waiting(path: &std::ffi::OsStr) -> io::Result<File> {
     let file = OpenOptions::new()
         .append(true)
@@ -165,7 +169,7 @@ fn open_without_waiting(path: &std::ffi::OsStr) -> io::Result<File> {
         })?;
     // Writes block as on any other output.
     let fd = file.as_raw_fd();
-    // SAFETY: system calls on the status flags of a descriptor of ours.
+    // SAFETY: system calls on the status flags of a descriptor that this function owns.
     let done = unsafe {
         let status = libc::fcntl(fd, libc::F_GETFL);
         status >= 0 && libc::fcntl(fd, libc::F_SETFL, status & !libc::O_NONBLOCK) >= 0

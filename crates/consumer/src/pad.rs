@@ -1,13 +1,14 @@
 //! C's rules for a field: width, precision, sign, padding.
 //!
-//! Rows are the hot path of the consumer (a million a second), and Rust's formatting machinery has neither C's `%+.3d`
-//! nor byte strings, so fields are put together here from digits, into a byte buffer. Everything else that prints
-//! (default formats, `printf`, histograms) is built on these few functions.
+//! Rows are the hot path of the consumer (a million per second). Rust's formatting has neither C's
+//! `%+.3d` nor byte strings, so this module formats fields into a byte buffer. Default formats,
+//! `printf` and histograms use these functions.
 
-/// The largest width or precision. `%*d` takes it from a traced value, which must not be able to exhaust memory.
+/// The largest width or precision. `%*d` takes it from a traced value, which must not exhaust
+/// memory.
 pub(crate) const WIDEST: usize = 1 << 20;
 
-/// Flags, width and precision of one field, amounts resolved.
+/// Flags, width and precision of one field, with `*` resolved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Field {
     pub(crate) left: bool,
@@ -39,7 +40,7 @@ impl Field {
     }
 }
 
-/// How an unsigned conversion writes its digits.
+/// The digits of an unsigned conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     Octal,
@@ -82,7 +83,8 @@ pub(crate) fn fill(out: &mut Vec<u8>, byte: u8, count: usize) {
     out.resize(out.len() + count.min(WIDEST), byte);
 }
 
-/// `%s` of bytes: cut at the precision, padded to the width with blanks. C counts bytes, and so does this.
+/// `%s` of bytes: truncated to the precision, padded to the width with blanks. Both count bytes, as
+/// in C.
 pub(crate) fn string(out: &mut Vec<u8>, text: &[u8], field: Field) {
     let text = &text[..text.len().min(field.precision.unwrap_or(usize::MAX))];
     let blanks = field.width.saturating_sub(text.len());
@@ -115,10 +117,10 @@ pub(crate) fn unsigned(out: &mut Vec<u8>, value: u64, base: Base, mut field: Fie
         _ => b"",
     };
     if base == Base::Octal && field.alternate {
-        // C: the precision grows until the first digit is a zero.
+        // As in C, the precision is increased until the first digit is a zero.
         let least = digits.as_slice().len() + usize::from(value != 0);
         if field.zero && !field.left && field.precision.is_none() && field.width >= least {
-            // The zeros of the padding do it.
+            // The padding has the zero.
         } else {
             field.precision = Some(field.precision.unwrap_or(1).max(least));
         }
@@ -127,7 +129,7 @@ pub(crate) fn unsigned(out: &mut Vec<u8>, value: u64, base: Base, mut field: Fie
 }
 
 fn number(out: &mut Vec<u8>, prefix: &[u8], digits: &[u8], is_zero: bool, field: Field) {
-    // A precision of nothing shows zero as nothing; a precision turns the `0` flag off.
+    // With a precision of 0, zero has no digits. With any precision, the `0` flag is ignored.
     let digits = if is_zero && field.precision == Some(0) { &digits[..0] } else { digits };
     let mut zeros = field.precision.unwrap_or(1).saturating_sub(digits.len()).min(WIDEST);
     let mut blanks = field.width.saturating_sub(prefix.len() + zeros + digits.len());
@@ -145,8 +147,8 @@ fn number(out: &mut Vec<u8>, prefix: &[u8], digits: &[u8], is_zero: bool, field:
     }
 }
 
-/// `%e %E %f %g %G`, by the C library: D has no arithmetic on floating point, so this is rare, and writing `%g` anew
-/// would only be a chance to differ.
+/// `%e %E %f %g %G`, formatted by the C library. D has no floating-point arithmetic, so this is
+/// rare, and a second implementation of `%g` could differ.
 pub(crate) fn float(out: &mut Vec<u8>, value: f64, letter: char, field: Field) {
     let mut format = vec![b'%'];
     for (set, flag) in [
@@ -168,7 +170,7 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f64, letter: char, field: Field) {
     // The longest double has 309 digits before the point.
     let mut text = vec![0u8; 512 + width.unsigned_abs() as usize + precision.max(0) as usize];
     // SAFETY: `format` is a NUL-terminated literal of flags, `*.*` and one floating conversion, and the three arguments
-    // are what it takes; snprintf writes at most `text.len()` bytes.
+    // have the types it requires; snprintf writes at most `text.len()` bytes.
     let length = unsafe {
         libc::snprintf(text.as_mut_ptr().cast(), text.len(), format.as_ptr().cast(), width, precision, value)
     };

@@ -1,8 +1,9 @@
 //! Decodes bytes of the rings to typed events.
 //!
-//! A record is an epid and bytes. The table of enabled probes describes their layout. Nothing is formatted while decoding:
-//! an [`Event`] borrows strings from the record and keeps numbers, addresses and stacks typed. So text, JSON and a program
-//! that uses the library get the same data, and only the renderer looks up symbols.
+//! A record is an epid and bytes. The table of enabled probes describes their layout. Nothing is
+//! formatted while decoding: an [`Event`] borrows strings from the record, and its numbers,
+//! addresses and stacks are typed. So text, JSON and a program that uses the library use the same
+//! data, and only the renderer looks up symbols.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Its description in full, to be printed.
+    /// The full description, escaped for printing.
     pub(crate) fn described(&self) -> String {
         let Probe { provider, module, function, name, .. } = self;
         control::name(format!("{provider}:{module}:{function}:{name}").as_bytes()).into_owned()
@@ -49,7 +50,7 @@ enum Step {
     Freopen { format: Option<Arc<[Piece]>>, args: Vec<Field> },
 }
 
-/// The record of a clause, ready to be decoded. Shared by all epids of the clause.
+/// The layout of a clause's record, shared by all epids of the clause.
 #[derive(Clone, Debug)]
 pub struct Layout {
     steps: Vec<Step>,
@@ -84,7 +85,8 @@ impl Layout {
         Ok(Self { steps })
     }
 
-    /// True when addresses of processes are shown by name: by their type, or by the format they are printed with.
+    /// True if addresses of processes are printed as symbols, because of their type or their
+    /// format.
     pub(crate) fn names_user_addresses(&self) -> bool {
         let by_format = |piece: &Piece| match piece {
             Piece::Conversion(conversion) => conversion.arg == ConversionArg::UserAddr,
@@ -113,13 +115,14 @@ impl Layout {
 /// A probe × clause of the session.
 #[derive(Clone, Debug)]
 pub struct EnabledProbe {
-    /// Which probe fires.
+    /// The probe.
     pub probe: Arc<Probe>,
-    /// What the clause records; `None` when it only assigns or aggregates (such a clause can still fault).
+    /// The layout of the record; `None` if the clause only assigns or aggregates (such a clause can
+    /// still fault).
     pub layout: Option<Arc<Layout>>,
 }
 
-/// Probes by their place in a range of ids.
+/// Maps a position in a range of ids to a probe.
 pub type ProbeRow = Arc<[Option<Arc<Probe>>]>;
 
 /// The clause and the probe of an epid.
@@ -129,10 +132,11 @@ pub(crate) struct Enabled<'a> {
     pub(crate) layout: Option<&'a Arc<Layout>>,
 }
 
-/// The tables of the session that records refer to. They only grow.
+/// The tables of the session that records refer to. Entries are never removed.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// By the first id: a clause, and the probes that it may fire for. A clause of a hundred thousand probes is one entry.
+    /// By the first id: a clause, and the probes that it may fire for. A clause of a hundred
+    /// thousand probes is one entry.
     enabled: BTreeMap<u32, (ProbeRow, Option<Arc<Layout>>)>,
     strings: Vec<Arc<[u8]>>,
 }
@@ -169,19 +173,21 @@ impl Tables {
     }
 }
 
-/// The empty stack, printed for one that could not be stored.
+/// The empty stack, printed for a stack that could not be stored.
 pub(crate) fn no_stack() -> Arc<Stack> {
     Arc::new(Stack { tgid: 0, exec: 0, pcs: Vec::new() })
 }
 
-/// A cache of fetched stacks. The store is keyed by a hash of the frames, so an id never means another stack.
+/// A cache of fetched stacks. The store is keyed by a hash of the frames, so an id never means
+/// another stack.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache {
     known: HashMap<u64, Arc<Stack>>,
 }
 
 impl StackCache {
-    /// The maximum number of cached stacks. The cache is cleared when it is full, so that it does not grow with the session.
+    /// The maximum number of cached stacks. The cache is cleared when it is full, so that it does
+    /// not grow with the session.
     const MOST: usize = 1 << 16;
 
     pub(crate) fn get(&mut self, id: u64, source: &mut dyn Source) -> Arc<Stack> {
@@ -203,31 +209,31 @@ impl StackCache {
     }
 }
 
-/// An integer with the type it had in the program.
+/// An integer with its type in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int {
-    /// The value, extended to 64 bits as its type says.
+    /// The value, extended to 64 bits according to its type.
     pub bits: u64,
-    /// Bytes: 1, 2, 4 or 8.
+    /// The size in bytes: 1, 2, 4 or 8.
     pub size: u8,
-    /// Two's complement.
+    /// The type is signed.
     pub signed: bool,
 }
 
 impl Int {
-    /// From the low `size` bytes of `bits`.
+    /// An integer from the low `size` bytes of `bits`.
     pub fn new(bits: u64, size: u8, signed: bool) -> Self {
         let shift = 64 - 8 * u32::from(size.clamp(1, 8));
         let bits = if signed { ((bits << shift) as i64 >> shift) as u64 } else { bits << shift >> shift };
         Int { bits, size, signed }
     }
 
-    /// As a signed number of its size.
+    /// The value as a signed integer of its size.
     pub fn as_signed(self) -> i64 {
         Int::new(self.bits, self.size, true).bits as i64
     }
 
-    /// As an unsigned number of its size.
+    /// The value as an unsigned integer of its size.
     pub fn as_unsigned(self) -> u64 {
         Int::new(self.bits, self.size, false).bits
     }
@@ -240,31 +246,31 @@ pub enum Value<'a> {
     Int(Int),
     /// A string.
     Str {
-        /// Up to its NUL.
+        /// The bytes before its NUL.
         text: &'a [u8],
-        /// Bytes it takes in the record, NULs included.
+        /// The size in the record, including NULs.
         size: u32,
     },
-    /// A string that a process has given itself as its name (`execname`).
+    /// A name that the process has chosen (`execname`).
     Name {
-        /// Up to its NUL.
+        /// The bytes before its NUL.
         text: &'a [u8],
-        /// Bytes it takes in the record, NULs included.
+        /// The size in the record, including NULs.
         size: u32,
     },
     /// Memory.
     Bytes(&'a [u8]),
-    /// A stack; of a process where its `tgid` is not 0.
+    /// A stack; of a process if its `tgid` is not 0.
     Stack(Arc<Stack>),
-    /// A kernel address to be shown as a symbol.
+    /// A kernel address that is printed as a symbol.
     KernelAddr(u64, AddrForm),
-    /// An address of a process to be shown as a symbol.
+    /// An address of a process that is printed as a symbol.
     UserAddr {
         /// The process.
         pid: u32,
         /// The address.
         addr: u64,
-        /// How.
+        /// The form.
         form: AddrForm,
     },
 }
@@ -276,9 +282,9 @@ pub enum Item<'a> {
     Trace(Value<'a>),
     /// A value by its type.
     Print {
-        /// What it is.
+        /// The type.
         shape: &'a Shape,
-        /// Its bytes.
+        /// The bytes.
         bytes: &'a [u8],
     },
     /// Memory, always as a hexdump.
@@ -294,7 +300,7 @@ pub enum Item<'a> {
     Printa {
         /// The format; `None` for the default form.
         format: Option<&'a [Piece]>,
-        /// What to print.
+        /// The aggregations.
         aggs: &'a [AggId],
     },
     /// `clear()`.
@@ -355,20 +361,20 @@ pub enum CallContext {
     Cpu(u32),
 }
 
-/// A record, typed.
+/// A decoded record.
 #[derive(Clone, Debug)]
 pub struct Event<'a> {
-    /// Where it was recorded.
+    /// The CPU that recorded it.
     pub cpu: u32,
-    /// When: nanoseconds of `timestamp`'s clock.
+    /// The time in nanoseconds, by the clock of `timestamp`.
     pub time: u64,
     /// The enabled probe.
     pub epid: u32,
     /// The probe.
     pub probe: &'a Probe,
-    /// For `-F`.
+    /// Entry or return, for `-F`.
     pub flow: Flow,
-    /// The thread, or the CPU where the thread is not known.
+    /// The thread, or the CPU if the thread is not known.
     pub context: CallContext,
     /// Its items.
     pub items: Vec<Item<'a>>,
@@ -391,7 +397,8 @@ pub(crate) fn text(bytes: &[u8]) -> &[u8] {
 }
 
 impl<'t> Decoder<'t, '_> {
-    /// The value of one column; `None` when the record is too short for it, which is a bug of dtrace.
+    /// The value of one column; `None` when the record is too short for it, which is a bug of
+    /// dtrace.
     pub(crate) fn value<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Value<'a>>
     where
         't: 'a,
@@ -484,7 +491,7 @@ impl<'t> Decoder<'t, '_> {
             Action::Tracemem { bytes, len } => {
                 let from = bytes.offset as usize;
                 let all = data.get(from..)?.get(..bytes.datum.size() as usize)?;
-                // A run-time length of nothing or too much means all of it.
+                // A run-time length of 0 or beyond the size means the whole object.
                 let wanted = match len {
                     Some(field) => self.number(data, *field)?.as_unsigned(),
                     None => 0,

@@ -1,21 +1,21 @@
 //! The interface to symbol lookup.
 //!
-//! It is a trait, so that output can be tested to the column without a kernel.
-//! [`SystemSymbols`] is the running system.
+//! It is a trait, so that tests can check output without a kernel. [`SystemSymbols`] uses the
+//! running system.
 
 use plane::desc::AddrForm;
 
 /// A process and its exec generation. An address is only meaningful for one program of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its id as the tracer's pid namespace sees it; 0 outside of it.
+    /// The process id in the tracer's pid namespace; 0 outside of it.
     pub pid: u32,
-    /// Exec generation as recorded with a stack; 0 for what it runs now.
+    /// The exec generation as recorded with a stack; 0 for the current program.
     pub generation: u64,
 }
 
 impl Process {
-    /// What a process runs now.
+    /// The current program of a process.
     pub fn now(pid: u32) -> Self {
         Process { pid, generation: 0 }
     }
@@ -23,13 +23,16 @@ impl Process {
 
 /// Maps addresses to names.
 pub trait Symbolizer {
-    /// A batch of records or a snapshot begins. Cached data of running processes may be out of date.
+    /// A batch of records or a snapshot begins. Cached data of running processes may be out of
+    /// date.
     fn begin_batch(&mut self) {}
 
-    /// A process was seen whose addresses will be looked up later, perhaps after its exit. Its address map should be read now.
+    /// A process was seen whose addresses will be looked up later, perhaps after its exit. Its
+    /// address map should be read now.
     fn note(&mut self, _process: Process) {}
 
-    /// Names of these addresses will be looked up. Reading them together is cheaper than one by one.
+    /// Names of these addresses will be looked up. Reading them together is cheaper than one by
+    /// one.
     fn prepare(&mut self, _wanted: &[(Process, u64)]) {}
 
     /// Messages about names that could not be read, since the last call.
@@ -37,15 +40,15 @@ pub trait Symbolizer {
         Vec::new()
     }
 
-    /// A kernel address: `` module`function+0x1c `` in [`AddrForm::Address`], without the offset in `Symbol` and
-    /// `Function`, the module alone in `Module`; `0x…` where nothing is known.
+    /// A kernel address: `` module`function+0x1c `` in [`AddrForm::Address`], without the offset in
+    /// `Symbol` and `Function`, the module alone in `Module`; `0x…` if there is no symbol.
     fn kernel(&mut self, addr: u64, form: AddrForm) -> String;
 
     /// The same for an address of a process.
     fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String;
 
-    /// Where the symbol (or, for `Module`, the module) that holds a kernel address starts; the address itself where that
-    /// is not known. Keys made of `sym()` and `mod()` are aggregated by it.
+    /// The start of the symbol (or, for `Module`, of the module) that contains a kernel address;
+    /// the address itself if that is not known. Keys with `sym()` and `mod()` are aggregated by it.
     fn kernel_start(&mut self, addr: u64, _form: AddrForm) -> u64 {
         addr
     }
@@ -79,8 +82,8 @@ pub struct SystemSymbols {
     pub processes: symbols::Processes,
 }
 
-/// The kernel's symbols of the running system; addresses of processes stay addresses (`-x noresolve`), and nothing of a
-/// process is read.
+/// Only the kernel's symbols of the running system. Addresses of processes are printed in
+/// hexadecimal (`-x noresolve`), and no process is read.
 #[derive(Debug, Default)]
 pub struct KernelSymbols(pub SystemSymbols);
 

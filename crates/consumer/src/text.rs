@@ -1,7 +1,7 @@
 //! The renderer for DTrace's text format.
 //!
-//! A [`Renderer`] receives typed events in order and appends to a buffer. It does not see raw records, and the consumer does
-//! not see text. JSON is another renderer, not a branch in this one.
+//! A [`Renderer`] receives typed events in order and appends to a buffer. It does not see raw
+//! records, and the consumer does not see text. JSON is another renderer, not a branch in this one.
 //!
 //! ```text
 //!  mod        rows, headers, newlines, flow indentation
@@ -40,11 +40,11 @@ use crate::symbolizer::{Process, Symbolizer};
 
 /// The state that a renderer reads.
 pub struct View<'a> {
-    /// The options in force.
+    /// The current options.
     pub options: &'a Options,
     /// Symbol lookup.
     pub symbols: &'a mut dyn Symbolizer,
-    /// The output is a terminal, which obeys control characters.
+    /// The output is a terminal, which interprets control characters.
     pub terminal: bool,
 }
 
@@ -53,23 +53,23 @@ impl<'a> View<'a> {
         View { options, symbols, terminal }
     }
 
-    /// A string that a program asked for, as this output may have it.
+    /// A string that a program prints, escaped if the output is a terminal.
     pub(crate) fn data<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         if self.terminal { control::terminal(text) } else { Cow::Borrowed(text) }
     }
 
-    /// The name of a kernel address, to be printed.
+    /// The symbol of a kernel address, escaped for printing.
     pub(crate) fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
         printable(self.symbols.kernel(addr, form))
     }
 
-    /// The name of an address of a process, to be printed.
+    /// The symbol of an address of a process, escaped for printing.
     pub(crate) fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
         printable(self.symbols.user(process, addr, form))
     }
 }
 
-/// A name without control characters.
+/// A name with control characters escaped.
 fn printable(name: String) -> String {
     match control::name(name.as_bytes()) {
         Cow::Borrowed(_) => name,
@@ -91,7 +91,7 @@ pub trait Renderer {
     /// The record ends.
     fn end(&mut self, out: &mut Vec<u8>, view: &mut View<'_>);
 
-    /// The aggregations that no `printa()` has shown, at the end.
+    /// Prints the aggregations that no `printa()` has printed, at the end.
     fn aggregations(&mut self, out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>);
 }
 
@@ -99,7 +99,8 @@ pub trait Renderer {
 #[derive(Debug, Default)]
 pub struct Text {
     heading: bool,
-    /// The calls of `-F` that were entered and not left, of each thread: records of different threads interleave, calls do not.
+    /// The calls of `-F` that were entered and not left, of each thread: records of different
+    /// threads interleave, calls do not.
     open: HashMap<CallContext, Vec<Call>>,
 }
 
@@ -110,17 +111,18 @@ struct Call {
     function: Arc<str>,
 }
 
-/// Deeper than any sane stack: entries without returns (tail calls, a filter on returns).
+/// The maximum depth. Entries without returns (tail calls, a predicate on returns) would exceed it.
 const DEEPEST: usize = 512;
 
-/// Functions at the borders of an interrupt, of which the thread that is interrupted sees one end each: the entry of the first,
-/// when the interrupt begins, and the return of the second, when it is over. What is between is the interrupt's.
+/// The functions at the start and the end of an interrupt. The interrupted thread has the entry of
+/// the first and the return of the second. Calls between them belong to the interrupt.
 const BORDERS: [(&str, &str); 2] = [("irq_enter_rcu", "irq_exit_rcu"), ("irq_enter", "irq_exit")];
 
-/// The number of calls that remain open after a return. The original closes the innermost call, which is right where every
-/// return is seen. Some are not (a tail call, a function that does not return, a predicate that changes its value). Then a
-/// return closes the call of the same function and all calls inside it. The return of a kernel function whose entry was not
-/// seen closes nothing, except at the [end of an interrupt](BORDERS).
+/// The number of calls that remain open after a return. The original closes the innermost call,
+/// which is right where every return is seen. Some are not (a tail call, a function that does not
+/// return, a predicate that changes its value). Then a return closes the call of the same function
+/// and all calls inside it. The return of a kernel function whose entry was not seen closes
+/// nothing, except at the [end of an interrupt](BORDERS).
 fn left(open: &[Call], probe: &Probe) -> usize {
     let last = open.len().saturating_sub(1);
     let kernel = matches!(&*probe.provider, "fbt" | "rawfbt");
@@ -136,7 +138,7 @@ fn left(open: &[Call], probe: &Probe) -> usize {
 }
 
 impl Text {
-    /// Nothing printed yet.
+    /// A renderer that has printed nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -152,7 +154,7 @@ impl Text {
         }
     }
 
-    /// `%3d %-41s `: the indentation, what marks the flow, and the function.
+    /// `%3d %-41s `: the indentation, the arrow, and the function.
     fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
         let open = self.open.entry(event.context).or_default();
         let probe = event.probe;
@@ -204,7 +206,7 @@ impl Renderer for Text {
             out.push(b' ');
             unsigned(out, u64::from(probe.id), crate::pad::Base::Decimal, Field::right(6));
             out.push(b' ');
-            // `%32s` of function:name, without putting the two together first.
+            // `%32s` of function:name, without an intermediate string.
             let function = control::name(probe.function.as_bytes());
             let name = control::name(probe.name.as_bytes());
             let length = function.len() + 1 + name.len();

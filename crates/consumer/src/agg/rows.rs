@@ -1,6 +1,7 @@
-//! Entries as typed rows, in DTrace's order.
+//! Converts entries to typed rows, in DTrace's order.
 //!
-//! Keys are decoded once, before sorting: numbers compare as numbers, strings as bytes, stacks frame by frame.
+//! Keys are decoded once, before sorting: numbers compare as numbers, strings as bytes, stacks
+//! frame by frame.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -19,46 +20,46 @@ use crate::record::{Int, Tables, Value, no_stack, text};
 pub struct Cell<'a> {
     /// The aggregation.
     pub agg: &'a AggDesc,
-    /// Its words, as [`plane::desc::AggFunc`] lays them out.
+    /// Its words, in the layout of [`plane::desc::AggFunc`].
     pub words: &'a [u64],
     /// With `aggpercpu`: the words of each CPU that added to it.
     pub cpus: Option<&'a BTreeMap<u32, Box<[u64]>>>,
-    /// What shown numbers are divided by; at least 1.
+    /// The normalization factor of printed numbers; at least 1.
     pub normal: u64,
-    /// What it compares by.
+    /// The number that is compared.
     pub(super) weight: (i128, i64),
 }
 
 impl Cell<'_> {
-    /// The number shown for a value that is no histogram.
+    /// The printed number of a value that is not a histogram.
     pub fn scalar(&self) -> i64 {
         value::scalar(self.agg.func, self.words, self.normal)
     }
 
-    /// The same value as each CPU has it.
+    /// The value of each CPU.
     pub(crate) fn each_cpu(&self) -> impl Iterator<Item = (u32, Cell<'_>)> {
         let cell = |words| Cell { agg: self.agg, words, cpus: None, normal: self.normal, weight: (0, 0) };
         self.cpus.into_iter().flatten().map(move |(cpu, words)| (*cpu, cell(words)))
     }
 
-    /// Whether it is shown as a histogram.
+    /// Whether it is printed as a histogram.
     pub fn is_histogram(&self) -> bool {
         value::is_histogram(self.agg.func)
     }
 }
 
-/// One key with its values: one of a single aggregation, several of a `printa()` of several.
+/// One key with its values: one value per aggregation of the `printa()`.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// Its columns.
+    /// The columns of the key.
     pub keys: Vec<Value<'a>>,
-    /// Its values.
+    /// The values.
     pub cells: Vec<Cell<'a>>,
     /// The key as stored.
     pub(crate) raw: &'a [u8],
 }
 
-/// All rows of one aggregation, in no order.
+/// All rows of one aggregation, unordered.
 pub(crate) fn rows<'a>(store: &'a Store, id: AggId, tables: &'a Tables) -> Vec<Row<'a>> {
     let Some(agg) = store.get(id) else {
         return Vec::new();
@@ -79,8 +80,8 @@ pub(crate) fn rows<'a>(store: &'a Store, id: AggId, tables: &'a Tables) -> Vec<R
         .collect()
 }
 
-/// The rows of several aggregations by key; one that lacks a key shows zero for it. Keys of different aggregations are
-/// equal when their columns are, however they are stored.
+/// The rows of several aggregations by key. An aggregation without a key has the value zero for it.
+/// Keys of different aggregations are equal if their columns are equal, however they are stored.
 pub(crate) fn joined<'a>(store: &'a Store, ids: &[AggId], tables: &'a Tables) -> Vec<Row<'a>> {
     let blank: Vec<Cell<'a>> = ids
         .iter()
@@ -110,7 +111,7 @@ pub(crate) fn joined<'a>(store: &'a Store, ids: &[AggId], tables: &'a Tables) ->
     out
 }
 
-/// Bytes that are equal exactly when the keys print and compare the same.
+/// Bytes that are equal if and only if the keys are printed and compared equally.
 fn identity(keys: &[Value<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for key in keys {
@@ -177,7 +178,7 @@ fn keys<'a>(desc: &AggDesc, raw: &'a [u8], stacks: &[Arc<Stack>], tables: &'a Ta
 
 fn compare_key(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     match (a, b) {
-        // Keys compare unsigned, whatever their type: that is how the original does it.
+        // Keys are compared as unsigned integers, whatever their type, as in the original.
         (Value::Int(a), Value::Int(b)) => a.as_unsigned().cmp(&b.as_unsigned()),
         (
             Value::Str { text: a, .. } | Value::Name { text: a, .. },
@@ -193,7 +194,7 @@ fn compare_key(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     }
 }
 
-/// By keys, beginning at column `from` and wrapping.
+/// Compares by keys, starting at column `from` and wrapping.
 fn by_key(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
     let count = a.keys.len().min(b.keys.len());
     let from = if from < count { from } else { 0 };
@@ -204,7 +205,7 @@ fn by_key(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// By the value of cell `from`, then the cells after it (wrapping).
+/// Compares by the value of cell `from`, then by the cells after it (wrapping).
 fn by_cells(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
     let count = a.cells.len().min(b.cells.len());
     let from = if from < count { from } else { 0 };
@@ -215,12 +216,12 @@ fn by_cells(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// By value, ties by keys.
+/// Compares by value, then by keys.
 pub(crate) fn by_value(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
     by_cells(a, b, from).then_with(|| by_key(a, b, 0))
 }
 
-/// The order of `printa()` and of the end.
+/// The order of `printa()` and of the aggregations printed at the end.
 pub(crate) fn sort(rows: &mut [Row<'_>], options: &Options, aggregations: usize) {
     let pos = if aggregations > 1 { options.aggsortpos } else { 0 };
     let keypos = options.aggsortkeypos;

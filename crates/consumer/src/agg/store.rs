@@ -11,21 +11,23 @@ use crate::options::Options;
 use crate::record::Tables;
 use crate::symbolizer::{Process, Symbolizer};
 
-/// One key's value.
+/// The value of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) words: Box<[u64]>,
-    /// Cleared and nothing merged since: shown as zeros, whatever the words start from.
+    /// The value was cleared and nothing was merged since. It is printed as zero, whatever the
+    /// initial words are.
     pub(crate) empty: bool,
     pub(crate) normal: u64,
     /// With `aggpercpu`: the words of each CPU.
     pub(crate) cpus: BTreeMap<u32, Box<[u64]>>,
-    /// The stacks of the key's stack columns, in order: kept, so that an entry outlives the cache of stacks.
+    /// The stacks of the key's stack columns, in order. They are stored here because the cache of
+    /// stacks may drop them.
     pub(crate) stacks: Box<[Arc<Stack>]>,
 }
 
 impl Entry {
-    /// The words that are shown and compared.
+    /// The words that are printed and compared.
     pub(crate) fn shown<'a>(&'a self, zeros: &'a [u64]) -> &'a [u64] {
         if self.empty { zeros.get(..self.words.len()).unwrap_or(zeros) } else { &self.words }
     }
@@ -36,23 +38,23 @@ impl Entry {
 pub(crate) struct Aggregation {
     pub(crate) desc: AggDesc,
     pub(crate) entries: HashMap<Box<[u8]>, Entry>,
-    /// A `printa()` showed it, so the end does not.
+    /// A `printa()` has printed it, so it is not printed at the end.
     pub(crate) printed: bool,
     /// Columns that are aggregated by symbol or module: offset, datum.
     folded: Vec<(usize, Datum)>,
-    /// What stacks there are in the key.
+    /// When the stacks in the key are fetched.
     stacks: Stacks,
 }
 
-/// When the stacks of a new key are fetched. Each costs a system call. A session may see tens of thousands of stacks and print
-/// three, and fetching all of them could take longer than tracing.
+/// When the stacks of a new key are fetched. Each costs a system call. A session may see tens of
+/// thousands of stacks and print three, and fetching all of them could take longer than tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stacks {
-    /// There are none.
+    /// The key has no stacks.
     None,
-    /// When they are to be shown.
+    /// Before they are printed.
     Late,
-    /// At once: their processes must be known while they live.
+    /// Immediately, because the processes must be read while they exist.
     Soon,
 }
 
@@ -60,8 +62,9 @@ fn is_stack(datum: Datum) -> bool {
     matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. })
 }
 
-/// A cache of symbol starts within one snapshot. Every CPU's table has the same addresses, and symbol lookup is expensive. It is
-/// cleared before the next snapshot, because a process may have executed another program by then.
+/// A cache of symbol starts within one snapshot. Every CPU's table has the same addresses, and
+/// symbol lookup is expensive. It is cleared before the next snapshot, because a process may have
+/// executed another program by then.
 #[derive(Debug, Default)]
 struct StartCache(HashMap<(Option<u32>, u64, AddrForm), u64>);
 
@@ -78,9 +81,9 @@ impl StartCache {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     pub(crate) aggs: Vec<Aggregation>,
-    /// As many as the largest value has words.
+    /// Zeros, as many as the largest value has words.
     pub(crate) zeros: Vec<u64>,
-    /// `aggpercpu`: keep what each CPU has added.
+    /// `aggpercpu`: store the value of each CPU.
     pub(crate) per_cpu: bool,
     starts: StartCache,
 }
@@ -90,7 +93,7 @@ fn words_at(key: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Store {
-    /// No aggregations yet.
+    /// A store without aggregations.
     pub(crate) fn new(per_cpu: bool) -> Store {
         Store { per_cpu, ..Store::default() }
     }
@@ -119,7 +122,7 @@ impl Store {
         AggId(self.aggs.len() as u32 - 1)
     }
 
-    /// A snapshot begins.
+    /// Begins a snapshot.
     pub(crate) fn begin_snapshot(&mut self) {
         self.starts.0.clear();
     }
@@ -132,8 +135,8 @@ impl Store {
         self.aggs.get_mut(id.0 as usize)
     }
 
-    /// Adds one slot of a snapshot. A key not seen before that has stacks of processes is put on `wanted`, for
-    /// [`Store::fetch_stacks`]; other stacks wait for [`Store::unfetched`].
+    /// Adds one slot of a snapshot. A new key that has stacks of processes is added to `wanted`,
+    /// for [`Store::fetch_stacks`]. Other stacks are fetched later, see [`Store::unfetched`].
     pub(crate) fn merge(
         &mut self,
         id: AggId,
@@ -212,8 +215,9 @@ impl Store {
         agg.entries.iter().filter(|(_, e)| e.stacks.is_empty()).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Those of [`Store::unfetched`] whose stacks decide what `trunc()` keeps: where more keys than it keeps are of the least value
-    /// that stays, their order says which.
+    /// The keys of [`Store::unfetched`] whose stacks affect the result of `trunc()`: if several
+    /// keys have the smallest value that is kept, and not all of them are kept, their order
+    /// decides.
     pub(crate) fn undecided(&self, id: AggId, count: i64, strings: &Tables) -> Vec<Box<[u8]>> {
         let unfetched = self.unfetched(id);
         let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
@@ -260,7 +264,8 @@ impl Store {
         }
     }
 
-    /// `trunc()`: keeps the `count` keys of greatest value, or of least value when negative; 0 keeps none.
+    /// `trunc()`: keeps the `count` keys of greatest value, or of least value when negative; 0
+    /// keeps none.
     pub(crate) fn trunc(&mut self, id: AggId, count: i64, strings: &Tables) {
         let gone: Vec<Box<[u8]>> = {
             let Some(agg) = self.get(id) else {
@@ -289,7 +294,7 @@ impl Store {
         }
     }
 
-    /// Rows of one `printa()` in the order the options ask for.
+    /// The rows of one `printa()`, in the order that the options select.
     pub(crate) fn sorted<'a>(
         &'a self,
         ids: &[AggId],

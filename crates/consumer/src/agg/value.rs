@@ -1,4 +1,4 @@
-//! Arithmetic on the words of one aggregation value: what is shown, and what is compared.
+//! Arithmetic on the words of one aggregation value: the printed number and the compared number.
 
 use std::cmp::Ordering;
 
@@ -11,12 +11,12 @@ fn squares(words: &[u64]) -> u128 {
     }
 }
 
-/// A shown number divided by the normal, as C divides.
+/// A printed number divided by the normalization factor, as in C.
 pub(crate) fn normalized(value: i64, normal: u64) -> i64 {
     (i128::from(value) / i128::from(normal.max(1))) as i64
 }
 
-/// The number that stands for a value that is no histogram.
+/// The printed number of a value that is not a histogram.
 pub(crate) fn scalar(func: AggFunc, words: &[u64], normal: u64) -> i64 {
     let word = |i: usize| words.get(i).map_or(0, |w| *w as i64);
     match func {
@@ -27,13 +27,13 @@ pub(crate) fn scalar(func: AggFunc, words: &[u64], normal: u64) -> i64 {
     }
 }
 
-/// Whether the function's value is shown as a histogram.
+/// Whether the function's value is printed as a histogram.
 pub(crate) fn is_histogram(func: AggFunc) -> bool {
     matches!(func, AggFunc::Quantize | AggFunc::Lquantize { .. } | AggFunc::Llquantize { .. })
 }
 
-/// Population standard deviation in integers: the root of (mean of squares − square of mean), the sum of squares divided
-/// by the normal twice.
+/// Population standard deviation in integers: the root of (mean of squares − square of mean). The
+/// sum of squares is divided by the normalization factor twice.
 fn stddev(words: &[u64], normal: u64) -> u64 {
     let &[count, sum, ..] = words else {
         return 0;
@@ -47,14 +47,14 @@ fn stddev(words: &[u64], normal: u64) -> u64 {
     mean_of_squares.saturating_sub(mean * mean).isqrt() as u64
 }
 
-/// Where each bucket of a histogram begins, and what it is called.
+/// The range of a histogram bucket, which determines its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bucket {
-    /// Everything below.
+    /// All values below.
     Below(i64),
-    /// From here to the next.
+    /// The values from here to the next bucket.
     From(i64),
-    /// Everything from here.
+    /// All values from here.
     AtLeast(i64),
 }
 
@@ -84,8 +84,9 @@ pub(crate) fn buckets(func: AggFunc) -> Vec<Bucket> {
     }
 }
 
-/// One bucket below `factor^low`; then each magnitude from `factor^m` to `factor^(m+1)` in `nsteps` equal steps of that
-/// upper bound, the first of which the magnitude before already covers; then one for the rest.
+/// One bucket below `factor^low`. Then each magnitude from `factor^m` to `factor^(m+1)`, in steps
+/// of the upper bound divided by `nsteps`; the previous magnitude covers the first step. Then one
+/// bucket for larger values.
 fn llquantize(factor: u16, low: u16, high: u16, nsteps: u16) -> Vec<Bucket> {
     let (factor, nsteps) = (i128::from(factor.max(2)), i128::from(nsteps.max(1)));
     let narrow = |v: i128| v.min(i128::from(i64::MAX)) as i64;
@@ -106,9 +107,11 @@ fn llquantize(factor: u16, low: u16, high: u16, nsteps: u16) -> Vec<Bucket> {
     out
 }
 
-/// Σ bucket × count, and the count at zero. What lies outside the levels of `lquantize()` counts as one beside them.
+/// Σ bucket × count, and the count at zero. Values outside the levels of `lquantize()` are weighted
+/// as one step beyond them.
 ///
-/// Values of one function compare as their weights do. `buckets` are the function's, computed once for all its values.
+/// Values of one function are compared by weight. `buckets` are those of the function, computed
+/// once for all its values.
 pub(crate) fn weight(func: AggFunc, buckets: &[Bucket], words: &[u64]) -> (i128, i64) {
     if !is_histogram(func) {
         return (i128::from(scalar(func, words, 1)), 0);

@@ -1,4 +1,4 @@
-//! The default form of a value: what `trace()` and the keys of aggregations look like.
+//! The default form of a value, as `trace()` and the keys of aggregations print it.
 
 use diagnostics::control;
 use plane::desc::AddrForm;
@@ -20,7 +20,7 @@ pub(super) fn traced(out: &mut Vec<u8>, value: &Value<'_>, view: &mut View<'_>) 
     default(out, value, TRACED, view.options.quiet, view);
 }
 
-/// A column of a key: never quiet.
+/// Prints a column of a key; `-q` has no effect on it.
 pub(super) fn key(out: &mut Vec<u8>, value: &Value<'_>, view: &mut View<'_>) {
     default(out, value, KEYED, false, view);
 }
@@ -36,7 +36,7 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
             }
         }
         Value::Str { text, size } => {
-            // A dump has lines of its own, and a key is one line.
+            // A dump takes several lines, and a key is one line.
             let dumped = columns == TRACED && !text.iter().all(looks_like_text);
             if view.options.rawbytes || dumped {
                 let mut bytes = text.to_vec();
@@ -92,7 +92,8 @@ pub(super) fn int_columns(size: u8) -> usize {
     }
 }
 
-/// Integers of four and eight bytes are printed signed whatever their type, as in every DTrace; shorter ones by their type.
+/// Integers of four and eight bytes are printed signed whatever their type, as in every DTrace;
+/// shorter ones by their type.
 fn shown(int: Int) -> i64 {
     if int.size >= 4 { int.as_signed() } else { int.bits as i64 }
 }
@@ -106,8 +107,8 @@ fn text_field(out: &mut Vec<u8>, text: &[u8], columns: usize, quiet: bool) {
     }
 }
 
-/// The text that bytes hold, if they look like text: printable, then nothing but NULs. Bytes that begin with a NUL do
-/// not.
+/// The text in the bytes, if they are text: printable characters and then only NULs. Bytes that
+/// begin with a NUL are not text.
 fn printable(bytes: &[u8]) -> Option<&[u8]> {
     let text = crate::record::text(bytes);
     let rest = &bytes[text.len()..];
@@ -119,7 +120,8 @@ fn looks_like_text(byte: &u8) -> bool {
     matches!(byte, b' '..=b'~' | 7..=13)
 }
 
-/// Sixteen bytes a row, with offsets and characters. Begins and ends its own lines.
+/// Prints sixteen bytes per row, with offsets and characters. The dump begins and ends with a
+/// newline.
 pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
@@ -154,7 +156,7 @@ fn addresses(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
 /// Addresses that are prepared at once.
 const AT_ONCE: usize = 1 << 16;
 
-/// Reads all names that the keys of rows need together.
+/// Looks up all symbols of the rows' keys together.
 pub(super) fn prepare(rows: &[Row<'_>], view: &mut View<'_>) {
     let mut wanted: Vec<(Process, u64)> = Vec::new();
     for key in rows.iter().flat_map(|row| &row.keys) {
@@ -172,7 +174,7 @@ pub(super) fn prepare(rows: &[Row<'_>], view: &mut View<'_>) {
     }
 }
 
-/// A stack: a newline, then a frame a line.
+/// Prints a stack: a newline, then one frame per line.
 pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field, view: &mut View<'_>) {
     out.push(b'\n');
     let process = Process { pid: stack.tgid, generation: stack.exec };

@@ -1,7 +1,7 @@
 //! The distributions of `quantize()`, `lquantize()` and `llquantize()`.
 //!
-//! One routine draws all three. They differ in the names of their buckets and in the rows of an empty distribution, and both
-//! are data.
+//! One routine prints all three. They differ only in the names of their buckets and in the rows of
+//! an empty distribution.
 
 use plane::desc::{AggFunc, QUANTIZE_ZERO};
 
@@ -18,7 +18,7 @@ const ZOOM: f64 = 0.95;
 /// The heading of the bars; the heading of the key or value precedes it.
 pub(super) const HEADING: &str = "  ------------- Distribution ------------- count    \n";
 
-/// What all bars of one distribution share.
+/// The scale of all bars of one distribution.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     total: f64,
@@ -28,7 +28,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Of the counts that are shown.
+    /// The scale of the printed counts.
     pub(super) fn new(counts: impl Iterator<Item = i64> + Clone, options: &Options) -> Self {
         let heights = counts.clone().map(|c| c.unsigned_abs() as f64);
         Scale {
@@ -43,12 +43,12 @@ impl Scale {
         }
     }
 
-    /// The same with a total that is a whole number, as the original has it for counts and sums.
+    /// The same with an integer total, as in the original for counts and sums.
     pub(super) fn whole(self) -> Self {
         Scale { total: self.total.trunc(), ..self }
     }
 
-    /// How many of `columns` a count fills, in parts of one.
+    /// The length of a count's bar in columns, with a fraction.
     pub(super) fn exact(&self, count: i64, columns: usize) -> f64 {
         if self.total > 0.0 { count.unsigned_abs() as f64 * columns as f64 / self.total } else { 0.0 }
     }
@@ -57,7 +57,8 @@ impl Scale {
         ((self.exact(count, columns) + 0.5) as usize).min(columns)
     }
 
-    /// The bar, its axis, and the count. One sign: the axis is at the side the bars grow from. Both: it is in the middle.
+    /// Prints the bar, the axis and the count. If all counts have one sign, the axis is at the side
+    /// where bars start; otherwise it is in the middle.
     pub(super) fn line(&self, out: &mut Vec<u8>, count: i64, normal: u64) {
         match (self.positives, self.negatives) {
             (true, false) if self.utf8 => self.blocks(out, count),
@@ -112,8 +113,8 @@ impl Scale {
     }
 }
 
-/// The buckets shown: from one before the first that is not empty to one after the last; where all are empty, the ones
-/// that the original shows then.
+/// The printed buckets: from one before the first that is not empty to one after the last. If all
+/// are empty, the buckets that the original prints.
 fn shown(func: AggFunc, words: &[u64]) -> std::ops::RangeInclusive<usize> {
     let last = words.len().saturating_sub(1);
     let first_used = words.iter().position(|w| *w != 0);
@@ -128,14 +129,14 @@ fn shown(func: AggFunc, words: &[u64]) -> std::ops::RangeInclusive<usize> {
     }
 }
 
-/// A header, then a line a bucket. Begins on a new line.
+/// Prints a newline, a header and a line per bucket.
 pub(super) fn distribution(out: &mut Vec<u8>, cell: &Cell<'_>, options: &Options) {
     out.push(b'\n');
     string(out, b"value", Field::right(16));
     out.extend_from_slice(HEADING.as_bytes());
 
     let buckets = buckets(cell.agg.func);
-    // A layout may hold more words than there are buckets; they are never counted in.
+    // A layout may have more words than buckets; the others are not counted.
     let words = &cell.words[..cell.words.len().min(buckets.len())];
     let range = shown(cell.agg.func, words);
     let count = |i: usize| words.get(i).map_or(0, |w| *w as i64);

@@ -19,13 +19,13 @@ thread_local! {
     static KNOWN: RefCell<HashMap<Lookup, Option<String>>> = RefCell::default();
 }
 
-/// The name of a host whose address this text is.
+/// The name of the host with this address.
 pub(super) fn host(text: &[u8]) -> Option<String> {
     let address = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
     address.and_then(|a| cached(Lookup::Host(a)))
 }
 
-/// The name of a service; the number where there is none.
+/// The name of a service; the number if there is none.
 pub(super) fn port(number: u16) -> String {
     cached(Lookup::Port(number)).unwrap_or_else(|| number.to_string())
 }
@@ -39,7 +39,7 @@ fn cached(asked: Lookup) -> Option<String> {
     })
 }
 
-/// Asks the C library.
+/// Calls the resolver of the C library.
 fn resolve(asked: &Lookup) -> Option<String> {
     let (ip, port) = match asked {
         Lookup::Host(ip) => (*ip, 0),

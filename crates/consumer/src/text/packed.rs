@@ -1,4 +1,5 @@
-//! Aggregations drawn small: `agghist` shows counts and sums as bars, `aggpack` a distribution in one line.
+//! Compact forms of aggregations: `agghist` prints counts and sums as bars, `aggpack` a
+//! distribution in one line.
 //!
 //! ```text
 //!               key  ------------- Distribution ------------- count
@@ -8,8 +9,9 @@
 //!         1    0 : X : 2    | 1
 //! ```
 //!
-//! Both have a header for all rows, so both want keys that are as wide in each row: numbers, strings and symbols. A stack
-//! has lines of its own, and an aggregation with one in its key keeps its default form.
+//! Both have one header for all rows, so keys must have the same width in each row: numbers,
+//! strings and symbols. A stack is printed on several lines, and an aggregation with a stack in its
+//! key has the default form.
 
 use plane::desc::{AggFunc, QUANTIZE_ZERO};
 
@@ -24,7 +26,7 @@ use crate::record::Value;
 /// Columns of a string or symbol in a key.
 const TEXT: usize = 16;
 
-/// Columns of a key; `None` where it has a part of several lines.
+/// The columns of a key; `None` if a part of it takes several lines.
 fn key_width(row: &Row<'_>) -> Option<usize> {
     let column = |value: &Value<'_>| match value {
         Value::Int(int) => Some(1 + datum::int_columns(int.size)),
@@ -48,7 +50,7 @@ fn keys(out: &mut Vec<u8>, row: &Row<'_>, view: &mut View<'_>) {
     }
 }
 
-/// Prints rows in the form that the options ask for; false where it is the default one.
+/// Prints rows in the form that the options select; false if that is the default form.
 pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) -> bool {
     let Some(Row { cells, .. }) = rows.first() else { return false };
     let ([cell], Some(width)) = (&cells[..], key_width(&rows[0])) else { return false };
@@ -80,7 +82,7 @@ fn bars(out: &mut Vec<u8>, rows: &[Row<'_>], width: usize, view: &mut View<'_>) 
     }
 }
 
-/// The buckets that all rows show, and the texts of the first and last of them.
+/// The buckets that are printed in all rows, and the texts of the first and the last one.
 struct Range {
     first: usize,
     last: usize,
@@ -110,7 +112,7 @@ fn range(rows: &[Row<'_>], func: AggFunc) -> Range {
     };
     let first = rows.iter().filter_map(|r| used(r, false)).min().unwrap_or(zero);
     let end = rows.iter().filter_map(|r| used(r, true)).max().unwrap_or(zero);
-    // One empty bucket on each side; but nothing negative for the sake of a zero.
+    // One empty bucket on each side, but no negative bucket next to zero.
     let first = if first == zero { zero } else { first.saturating_sub(1) };
     let last = (end + 1).min(last);
     let (min, max) = (text(first), text(last));
@@ -150,7 +152,8 @@ fn lines(out: &mut Vec<u8>, rows: &[Row<'_>], func: AggFunc, width: usize, view:
     }
 }
 
-/// A bucket as one character: blank when it is empty, else the larger the more of the row's counts it has.
+/// A bucket as one character: a blank if it is empty, otherwise a block whose height is its share
+/// of the row's counts.
 fn mark(out: &mut Vec<u8>, count: i64, scale: &Scale, options: &Options) {
     const ASCII: &[u8] = b"__xxxxXX";
     const NEGATIVE: &[u8] = b"vvvvVV";

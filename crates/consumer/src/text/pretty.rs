@@ -1,4 +1,4 @@
-//! `print()`: a value as C would write it, with the names of its type.
+//! `print()`: a value in C syntax, with the names of its type and members.
 //!
 //! ```text
 //!  int 0x17
@@ -8,8 +8,8 @@
 //!  }
 //! ```
 //!
-//! The value is preceded by its type, a member by type and name. Numbers are hexadecimal, 0 is `0`. The output ends with a
-//! newline.
+//! The value is preceded by its type, a member by type and name. Numbers are hexadecimal, 0 is `0`.
+//! The output ends with a newline.
 
 use diagnostics::control;
 use plane::desc::AddrForm;
@@ -52,7 +52,8 @@ impl Pretty<'_, '_> {
         fill(self.out, b' ', level * LEVEL);
     }
 
-    /// `nested` values are elements or members; their strings are printed in brackets, as arrays are.
+    /// `nested` values are elements or members; their strings are printed in brackets, as arrays
+    /// are.
     fn value(&mut self, shape: &Shape, bytes: &[u8], level: usize, nested: bool) {
         let bytes = &bytes[..bytes.len().min(shape.size as usize)];
         match &shape.form {

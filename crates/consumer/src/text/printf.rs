@@ -1,8 +1,8 @@
 //! `printf()` and `printa()` with a format.
 //!
-//! The format was parsed and checked against the types of its arguments before anything ran, so here a conversion is
-//! only carried out. What the checker lets pass but the types do not say (a `%d` on a symbol key) prints the argument's
-//! default form rather than nothing.
+//! The format was parsed and checked against the types of its arguments at compile time. A
+//! conversion that the checker accepts but that does not fit the value (a `%d` on a symbol key)
+//! prints the default form of the argument.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,9 @@ pub(super) fn printf(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], vi
     run(out, format, args, &[], view);
 }
 
-/// Prints one row of a `printa()`: plain conversions take the key's columns in order, `@` the aggregations' values. When
-/// there are more of these than aggregations, the last one serves again.
+/// Prints one row of a `printa()`: plain conversions print the columns of the key in order, `@`
+/// conversions the values of the aggregations. If there are more of these than aggregations, the
+/// last value is repeated.
 pub(super) fn printa(out: &mut Vec<u8>, format: &[Piece], row: &Row<'_>, view: &mut View<'_>) {
     run(out, format, &row.keys, &row.cells, view);
 }
@@ -83,7 +84,8 @@ fn field<'a, 'v: 'a>(
         alternate: conversion.alternate,
         zero: conversion.zero,
         width: usize::try_from(width.unsigned_abs()).map_or(WIDEST, |w| w.min(WIDEST)),
-        // A precision of 0 is none, in the format and as an argument: so it is in the original, and not in C.
+        // A precision of 0 is no precision, in the format and as an argument. This is as in the
+        // original, and not as in C.
         precision: precision.and_then(|p| usize::try_from(p).ok()).filter(|p| *p > 0).map(|p| p.min(WIDEST)),
     })
 }
@@ -164,7 +166,8 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             words(out, conversion, field, crate::record::text(bytes), view);
         }
         (_, Value::Stack(stack)) => {
-            // A left-justified width is the indentation; any other pads the frames and indents by nothing.
+            // A left-justified width is the indentation; any other pads the frames and indents by
+            // nothing.
             let (indent, field) =
                 if field.left { (field.width, Field { width: 0, ..field }) } else { (0, field) };
             datum::frames(out, stack, indent, field, view);
@@ -183,7 +186,8 @@ fn extended(bytes: &[u8]) -> f64 {
     let value = match exponent {
         0x7fff if mantissa << 1 == 0 => f64::INFINITY,
         0x7fff => f64::NAN,
-        // In two steps: 2 to the whole exponent may be outside of what a double holds where the product is not.
+        // In two steps: 2 to the whole exponent may exceed the range of a double although the
+        // product does not.
         _ => mantissa as f64 * f64::powi(2.0, -63) * f64::powi(2.0, (exponent - 16383).clamp(-1073, 1023)),
     };
     sign * value
@@ -197,13 +201,14 @@ fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8], 
     }
 }
 
-/// A string of the program's. The precision counts its bytes, the width the bytes that are printed.
+/// A string that the program prints. The precision limits its bytes, the width counts the printed
+/// bytes.
 fn data(out: &mut Vec<u8>, text: &[u8], field: Field, view: &View<'_>) {
     let text = &text[..text.len().min(field.precision.unwrap_or(usize::MAX))];
     string(out, &view.data(text), Field { precision: None, ..field });
 }
 
-/// The name of a host, which its owner chooses; the program's own string where there is none.
+/// The name of a host, escaped; the string from the program if there is no name.
 fn host<'t>(text: &'t [u8], view: &View<'_>) -> Cow<'t, [u8]> {
     match net::host(text) {
         Some(name) => Cow::Owned(control::name(name.as_bytes()).into_owned().into_bytes()),
@@ -224,7 +229,7 @@ fn character(out: &mut Vec<u8>, conversion: &Conversion, field: Field, int: Int,
     }
 }
 
-/// C's escapes for what a terminal would not show.
+/// C escapes for characters that are not printable.
 fn escaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
@@ -392,7 +397,7 @@ mod tests {
             show("%.2f|%8.1f|%-8.1f|%+f", &[float(1.5), double(2.25), double(2.25), double(0.5)]),
             "1.50|     2.2|2.2     |+0.500000"
         );
-        // 1.0, -2.5 and infinity, as x86 keeps a long double.
+        // 1.0, -2.5 and infinity in the x86 format of long double.
         let long = |m: u64, e: u16| -> Vec<u8> {
             m.to_le_bytes().into_iter().chain(e.to_le_bytes()).chain([0; 6]).collect()
         };

@@ -19,7 +19,7 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 
-/// By the C library, which knows the time zone. `None` for years it cannot count.
+/// Computed by the C library, which has the time zone. `None` for years that it cannot represent.
 pub(super) fn local(nanoseconds: u64) -> Option<Local> {
     let seconds = (nanoseconds / 1_000_000_000) as libc::time_t;
     // SAFETY: all-zero is a valid `tm` (integers and a null pointer).

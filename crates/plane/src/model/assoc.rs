@@ -1,11 +1,11 @@
 //! Associative arrays: load, store and delete of [`crate::assoc`], over the kernel's preallocated
 //! hash map.
 //!
-//! The map is modelled with all its hazards. A deleted element is reused by the next insert at once,
-//! whoever still holds its address. An insert writes the value word by word, in either direction,
-//! where holders of old addresses can see it. A bucket's lock makes others wait, and an interrupt of
-//! the holder gets EBUSY. The property is stronger than whole values: every load that is not counted
-//! as busy returns a value that its key had at some time during the load.
+//! The map is modelled with all its hazards. A deleted element is reused by the next insert at
+//! once, even if another party still has its address. An insert writes the value word by word, in
+//! either direction, where holders of old addresses can see it. A bucket's lock makes others wait,
+//! and an interrupt of the holder gets EBUSY. The property is stronger than whole values: every
+//! load that is not counted as busy returns a value that its key had at some time during the load.
 
 use super::explore::{Phase, Schedule, Step, World};
 use crate::assoc::{GONE, LOCKED, TIME_SHIFT, WRITE};
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn every_load_gives_what_its_key_had() {
+    fn every_load_returns_a_value_that_its_key_had() {
         let mut seen = [0; 2];
         for (i, schedule) in (0..).zip([Schedule::Nested, Schedule::Preempted]) {
             for script in [REUSE, AGAIN, MADE, MANY, TWICE] {

@@ -2,12 +2,12 @@
 //!
 //! A [`World`] is shared memory, the parties that work on it (small state machines with one access
 //! to shared memory per step), and the properties that must hold. The explorer lets each party that
-//! may run take one step on a copy of the world, and continues from there unless it has visited that
-//! state before. A state is stored as a 128-bit fingerprint. Two different states have the same
-//! fingerprint with a probability below 1e-25 in the largest run here.
+//! may run take one step on a copy of the world, and continues from there unless it has visited
+//! that state before. A state is stored as a 128-bit fingerprint. Two different states have the
+//! same fingerprint with a probability below 1e-25 in the largest run here.
 //!
-//! The result of a failed search is a [`Counterexample`]: the steps from the start to the violation,
-//! in order.
+//! The result of a failed search is a [`Counterexample`]: the steps from the start to the
+//! violation, in order.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -292,12 +292,12 @@ mod tests {
 
     #[test]
     fn every_allowed_order_is_run_and_no_other() {
-        // Three increments of two steps: the sum can be 1, 2 or 3 when anybody runs at any time.
+        // Three increments of two steps: the sum can be 1, 2 or 3 if any party runs at any time.
         let world = Adders { word: 0, at: [(0, 0); 3], levels: [0, 1, 2] };
         assert_eq!(holds(world.clone(), Schedule::Preempted).seen, 0b1110);
-        // Nested, an interrupt between a load and its store is lost to it.
+        // Nested, the addition of an interrupt between a load and its store is lost.
         assert_eq!(holds(world, Schedule::Nested).seen, 0b1110);
-        // Of one level nobody interrupts anybody.
+        // Parties of one level do not interrupt each other.
         let equal = Adders { word: 0, at: [(0, 0); 3], levels: [1; 3] };
         assert_eq!(holds(equal, Schedule::Nested).seen, 0b1000);
     }

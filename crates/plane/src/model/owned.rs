@@ -345,7 +345,7 @@ impl World for Lists {
                 Step::of("load the free nodes")
             }
             At::GiveNext => {
-                // Written before it is returned: nobody else has it yet.
+                // Written before it is returned: no other party can access it yet.
                 s.nodes[n].next = s.parties[party].word.1;
                 s.parties[party].at = At::Give;
                 Step::of("store the next free node")
@@ -450,7 +450,7 @@ mod tests {
     /// returns nodes.
     const LIFE: Script =
         &[&[Insert(1), Insert(2), Delete(1), End], &[Insert(3), Delete(3)], &[Insert(4), Delete(4)]];
-    /// Elements of an interrupt remain at the end, too.
+    /// Elements of an interrupt exist at the end, too.
     const LEFT: Script = &[&[Insert(1), End], &[Insert(3)], &[Insert(4), Delete(4), Insert(5)]];
     /// Nodes are reused.
     const ROUND: Script = &[

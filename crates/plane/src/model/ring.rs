@@ -1,9 +1,9 @@
-//! Rings: reserve, pad, commit, discard, the full rule and the doorbell of [`crate::ring`], against a
-//! consumer.
+//! Rings: reserve, pad, commit, discard, the full rule and the doorbell of [`crate::ring`], against
+//! a consumer.
 //!
 //! [`Writer`] performs the shared accesses of the emitted `reserve` and `commit` in their order.
 //! [`Drainer`] performs those of [`crate::read`]. There, taking and zeroing a record are one step
-//! each, because nobody else may access a committed record. The explorer checks that at every
+//! each, because no other party may access a committed record. The explorer checks that at every
 //! access: it keeps the owner of each word beside the memory. The real [`crate::read::RingReader`]
 //! takes the remaining records from the same bytes at the end. The worlds are in `rings` (records
 //! alone) and `firing` (with scratch slots).
@@ -93,7 +93,7 @@ impl Ring {
         ((position & (size - 1)) / 8) as usize
     }
 
-    /// Notes a reservation and checks that nobody else has the words.
+    /// Records a reservation and checks that no other party has the words.
     fn own(&mut self, size: u64, from: u64, to: u64, id: u8) -> Result<(), String> {
         for position in (from..to).step_by(8) {
             let at = Ring::place(size, position);
@@ -308,7 +308,7 @@ impl Writer {
         ring.write(Ring::place(size, self.start) + HEADER + usize::from(i), self.id, value)
     }
 
-    /// Data words there are.
+    /// The number of data words.
     pub(super) fn data_words(&self) -> u8 {
         self.length - HEADER as u8
     }
