@@ -485,6 +485,15 @@ mod tests {
     }
 
     #[test]
+    fn the_caret_stands_below_its_text_behind_controls_and_bytes_that_are_no_text() {
+        let mut map = SourceMap::default();
+        let f = map.add(SourceKind::Script, "x.d", raw::text(b"\xff\x1b\tx".to_vec()));
+        let d = Diagnostic::new(Tag::D_SYNTAX, Span::new(f, 6, 7), "m");
+        let rendered = d.render(&map, false);
+        assert!(rendered.ends_with("\n 1 | \u{fffd}\u{fffd}\tx\n   |   \t^"), "{rendered:?}");
+    }
+
+    #[test]
     fn an_error_is_kept_once_and_may_be_added_again_after_removal() {
         let mut map = SourceMap::default();
         let f = map.add(SourceKind::Script, "x.d", "BEGIN");

@@ -22,7 +22,7 @@ fn character(byte: u8) -> char {
 /// Encodes bytes as text.
 pub fn text(bytes: Vec<u8>) -> String {
     let bytes = match String::from_utf8(bytes) {
-        Ok(text) if !text.contains(|c| byte(c).is_some()) => return text,
+        Ok(text) if !text.contains(is_raw_char) => return text,
         Ok(text) => text.into_bytes(),
         Err(e) => e.into_bytes(),
     };
@@ -54,16 +54,21 @@ pub fn bytes(text: &str) -> Vec<u8> {
     out
 }
 
+/// True for a character that encodes a byte.
+pub(crate) fn is_raw_char(c: char) -> bool {
+    byte(c).is_some()
+}
+
 /// True if the text contains encoded bytes.
 pub fn is_raw(text: &str) -> bool {
     // Byte 0xf4 is the first byte of all of these characters in UTF-8.
-    text.as_bytes().contains(&0xf4) && text.contains(|c| byte(c).is_some())
+    text.as_bytes().contains(&0xf4) && text.contains(is_raw_char)
 }
 
 /// The text with U+FFFD in place of encoded bytes.
 pub fn shown(text: &str) -> Cow<'_, str> {
     match is_raw(text) {
-        true => text.replace(|c| byte(c).is_some(), "\u{fffd}").into(),
+        true => text.replace(is_raw_char, "\u{fffd}").into(),
         false => text.into(),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::raw;
+
 /// Identifies a source text of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
@@ -54,6 +56,12 @@ pub enum SourceKind {
 const EXCERPT_CHARS: usize = 96;
 /// In a longer line, the number of characters before the caret.
 const EXCERPT_BEFORE: usize = 40;
+
+/// The character that an excerpt shows for a character of a source line. Escape sequences would move the text away from the
+/// caret.
+fn one_column(c: char) -> char {
+    if c != '\t' && c.is_control() || raw::is_raw_char(c) { '\u{fffd}' } else { c }
+}
 
 #[derive(Clone, Debug)]
 struct Source {
@@ -166,7 +174,7 @@ impl SourceMap {
         let skipped =
             if text.chars().nth(EXCERPT_CHARS).is_some() { before.saturating_sub(EXCERPT_BEFORE) } else { 0 };
         let mut rest = text.chars().skip(skipped);
-        let part: String = rest.by_ref().take(EXCERPT_CHARS).collect();
+        let part: String = rest.by_ref().take(EXCERPT_CHARS).map(one_column).collect();
         let (head, tail) =
             (if skipped > 0 { "..." } else { "" }, if rest.next().is_some() { "..." } else { "" });
         let number = shown.to_string();

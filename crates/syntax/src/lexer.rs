@@ -261,13 +261,14 @@ impl<'a> Lexer<'a> {
             return Tok::P(*p);
         }
         // A sequence of invalid bytes is one error.
-        let len = rest
-            .find(|c: char| {
-                c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "\"'@$;{}()[]_`".contains(c)
-            })
-            .filter(|len| *len > 0)
-            .or_else(|| rest.chars().next().map(char::len_utf8))
-            .unwrap_or(1);
+        let len = rest.find(|c: char| {
+            c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "\"'@$;{}()[]_`".contains(c)
+        });
+        let len = match len {
+            None => rest.len(),
+            Some(0) => rest.chars().next().map_or(1, char::len_utf8),
+            Some(len) => len,
+        };
         let start = self.pos;
         let (shown, raw) = (raw::bytes(&rest[..len]), raw::is_raw(&rest[..len]));
         let shown =
@@ -384,5 +385,30 @@ impl<'a> Lexer<'a> {
             at = self.line_end(at);
         }
         at >= self.text.len() || matches!(self.peek_at(at), b';' | b'{' | b'/')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diagnostics::{Sink, SourceKind, SourceMap};
+
+    use crate::{MacroEnv, ParseMode, TypeNames, parse};
+
+    struct NoTypes;
+
+    impl TypeNames for NoTypes {
+        fn is_type(&self, _: &str) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn invalid_bytes_up_to_the_end_of_the_text_are_one_error() {
+        for text in ["\u{e9}\u{1}\u{e9}", "BEGIN { } \u{e9}\u{10ffff}\u{e9}"] {
+            let (mut map, mut sink) = (SourceMap::default(), Sink::default());
+            let file = map.add(SourceKind::Script, "x.d", text);
+            parse(&mut map, file, ParseMode::Script, &MacroEnv::default(), &NoTypes, &mut sink);
+            assert_eq!(sink.iter().len(), 1, "{text}");
+        }
     }
 }
