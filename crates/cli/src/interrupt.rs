@@ -3,7 +3,7 @@
 //! What one of them does depends on how far the trace is:
 //!
 //! ```text
-//!  PREPARING  nothing is attached yet     the process dies of the signal, as without a handler; targets that we created die too
+//!  PREPARING  nothing is attached yet     the process dies of the signal, as without a handler; so do targets of -c, which have not run yet
 //!  ATTACHING  programs are being attached the enabling stops at the next step; what was attached is detached in the background
 //!  RUNNING    the session works           the first stops all probes at once, then the session ends as after exit();
 //!                                         the second ends the process at once, and the kernel's slow work is left to the background
@@ -28,8 +28,6 @@ static HANDLED: AtomicU32 = AtomicU32::new(0);
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 /// How far the trace is: a [`Phase`].
 static PHASE: AtomicU8 = AtomicU8::new(0);
-/// Targets that we created and that have not run yet; 0 is none.
-static CREATED: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
 /// Stops the probes of the session.
 static STOPPER: OnceLock<Stopper> = OnceLock::new();
 
@@ -50,10 +48,6 @@ pub(crate) struct Interrupts {
 extern "C" fn handler(signal: libc::c_int) {
     let phase = PHASE.load(Ordering::SeqCst);
     if phase == Phase::Preparing as u8 {
-        for pid in CREATED.iter().map(|pid| pid.load(Ordering::SeqCst)).filter(|pid| *pid > 0) {
-            // SAFETY: async-signal-safe; a child of ours that nobody has waited for.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
         // SAFETY: both are async-signal-safe. The signal comes once more when the handler returns,
         // and ends the process.
         unsafe {
@@ -95,11 +89,6 @@ pub(crate) fn handle() {
 /// True when one came that nothing was done about yet.
 pub(crate) fn is_pending() -> bool {
     count() > HANDLED.load(Ordering::SeqCst)
-}
-
-/// Targets that are to die when a signal ends the preparation.
-pub(crate) fn created(pids: impl Iterator<Item = i32>) {
-    CREATED.iter().zip(pids).for_each(|(place, pid)| place.store(pid, Ordering::SeqCst));
 }
 
 /// From now on something is attached.

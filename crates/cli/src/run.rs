@@ -187,7 +187,6 @@ fn trace(command: Command, mut out: Output) -> u8 {
         Ok(targets) => targets,
         Err(code) => return code,
     };
-    interrupt::created(targets.iter().filter(|t| t.created()).map(Target::pid));
     let mut options = command.options.clone();
     let target = targets.first().map_or(0, |t| t.pid() as u64);
     let program = match compile(&command, &sources, &macros(&command, target), &mut options) {

@@ -450,7 +450,8 @@ impl Thread {
             child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, exec);
         }
         drop(report_write);
-        let seized = seize(pid, libc::PTRACE_O_TRACEEXEC);
+        // Until it is released, the process dies with the tracer, however the tracer ends. A release clears both options.
+        let seized = seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL);
         let shared = seized.and_then(|()| self.insert(pid, true, None));
         let shared = shared.inspect_err(|_| {
             // SAFETY: plain system calls on a child that was not reaped.

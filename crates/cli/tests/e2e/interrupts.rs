@@ -104,47 +104,40 @@ fn a_signal_before_anything_is_attached_is_death_by_it() -> Verdict {
 }
 
 fn a_target_that_never_ran_dies_with_an_interrupted_preparation() -> Verdict {
-    let marker = format!("sleep {}.5", 86400 + std::process::id());
+    use std::os::unix::fs::PermissionsExt;
+    let dir = std::env::temp_dir().join(format!("dtrace-preparation-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    // A preprocessor that keeps the preparation waiting.
+    std::fs::write(path("cpp"), "#!/bin/sh\nexec sleep 2\n").unwrap();
+    std::fs::set_permissions(path("cpp"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(path("x.d"), "BEGIN { }").unwrap();
+    let marker = format!("sleep\0{}.5\0", 86400 + std::process::id());
     let alive = || {
         std::fs::read_dir("/proc").into_iter().flatten().flatten().any(|process| {
-            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let state = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-            line.split(|b| *b == 0).collect::<Vec<_>>().join(&b' ').starts_with(marker.as_bytes())
-                && !state.contains(") Z ")
+            std::fs::read(process.path().join("cmdline")).is_ok_and(|line| line == marker.as_bytes())
         })
     };
-    // Where the signal comes too late for the preparation, the target runs: then it is tried again,
-    // sooner.
-    for ms in [60, 40, 25, 15, 10, 6, 3] {
-        let child =
-            start(&["-q", "-c", &marker, "-n", "rawtp:::, sdt:::, syscall::: { @[probename] = count(); }"]);
+    let target = marker.trim_end_matches('\0').replace('\0', " ");
+    let cpp = format!("-xcpppath={}", path("cpp"));
+    for s in [libc::SIGTERM, libc::SIGINT, libc::SIGKILL] {
+        let child = start(&["-q", "-C", &cpp, "-c", &target, "-s", &path("x.d")]);
         let begun = Instant::now();
-        while !alive() && begun.elapsed() < LIMIT {
-            std::thread::yield_now();
+        while !alive() {
+            assert!(begun.elapsed() < LIMIT, "no target");
+            wait(5);
         }
-        wait(ms);
-        let o = end(child, &[libc::SIGTERM]);
-        if o.code.is_none() {
-            let begun = Instant::now();
-            while alive() {
-                assert!(begun.elapsed() < LIMIT, "the target lives");
-                wait(5);
-            }
-            return Pass;
-        }
-        // It began to run, and is left to itself: end it.
-        for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let pid: Option<i32> = process.file_name().to_str().and_then(|n| n.parse().ok());
-            let is_it =
-                line.split(|b| *b == 0).collect::<Vec<_>>().join(&b' ').starts_with(marker.as_bytes());
-            if let (true, Some(pid)) = (is_it, pid) {
-                // SAFETY: a process that this test has begun.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
+        signal(&child, s);
+        let o = finish(child);
+        assert_eq!(o.code, None, "{o:?}");
+        let begun = Instant::now();
+        while alive() {
+            assert!(begun.elapsed() < LIMIT, "the target lives after signal {s}");
+            wait(5);
         }
     }
-    Skip("the preparation was always over".into())
+    let _ = std::fs::remove_dir_all(&dir);
+    Pass
 }
 
 fn an_interrupt_ends_a_trace_of_every_tracepoint_soon() -> Verdict {
