@@ -290,6 +290,13 @@ fn diagnostics(page: &mut String) {
     let text = "the kernel did not run the program of a probe, as another program was running on the CPU; N is an \
                 upper bound";
     entry(page, &bold("up to N firings of P suppressed by the kernel"), text);
+    let text = "a clock was due and the kernel ran it late or not at all, as on an idle CPU";
+    entry(page, &bold("N firings of P on CPU C suppressed by the kernel"), text);
+    let text = "results are those of a slowed system; reported within seconds, at most once a minute";
+    entry(page, &bold("the probes of this session take N% of the CPUs' time or more"), text);
+    let text = "the system does not answer, and tracing was stopped: see deadmaninterval and the settings after it; with \
+                -w it continues";
+    entry(page, &bold("processing aborted: Abort due to systemic unresponsiveness"), text);
     let text = "A fault ends the clause and discards what the clause has recorded. The probe ERROR fires, with the \
                 number of the fault as arg4.";
     page.push_str(&format!(".SS Faults\n{}\n", roff(text)));

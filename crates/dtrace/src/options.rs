@@ -357,7 +357,9 @@ impl Row {
     /// What a value of this option looks like, for whoever gave another one.
     pub fn expects(&self) -> String {
         match (self.shape, limits(self.name)) {
-            (Shape::Size, Some((least, most))) => format!("a size from {least} to {}k", most >> 10),
+            (Shape::Size, Some((least, most))) => {
+                format!("a size from {} to {}", size_text(least), size_text(most))
+            }
             (_, Some((least, _))) => format!("a number of at least {least}"),
             (Shape::Flag, _) => "yes or no".into(),
             (Shape::Size, _) => "a size, as in 16k or 4m".into(),
@@ -368,6 +370,16 @@ impl Row {
             (Shape::Text | Shape::List, _) => "a text".into(),
             (Shape::Word(words), _) => words.join(" or "),
         }
+    }
+}
+
+/// A size as users write it: `64k`.
+pub(crate) fn size_text(bytes: u64) -> String {
+    match bytes {
+        b if b != 0 && b % (1 << 30) == 0 => format!("{}g", b >> 30),
+        b if b != 0 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
+        b if b != 0 && b % (1 << 10) == 0 => format!("{}k", b >> 10),
+        b => b.to_string(),
     }
 }
 
@@ -601,6 +613,7 @@ mod tests {
         assert_eq!(say("bufsiz", OptionError::Name), "did you mean bufsize?");
         assert_eq!(say("bufpolicy", OptionError::Value), "it takes switch or fill or ring");
         assert_eq!(say("strsize", OptionError::Value), "it takes a size from 1 to 32k");
+        assert_eq!(say("symmem", OptionError::Value), "it takes a size from 16m to 64g");
         assert_eq!(say("stackframes", OptionError::Value), "it takes a number of at least 1");
     }
 }

@@ -7,6 +7,7 @@ use providers::attach::detach_us;
 
 use crate::assemble::{Assembly, EnabledUnit};
 use crate::deadman::{Alarm, Overload};
+use crate::options::size_text;
 
 /// A report for the user, on standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,12 +77,7 @@ pub(super) fn perf_events(assembly: &Assembly) -> Option<Notice> {
 
 /// Notices of the sizes that were lowered until the kernel had the memory.
 pub(super) fn lowered(all: &[bpf::maps::Lowered]) -> Vec<Notice> {
-    let size = |bytes: u64| match bytes {
-        b if b != 0 && b % (1 << 30) == 0 => format!("{}g", b >> 30),
-        b if b != 0 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
-        b if b != 0 && b % (1 << 10) == 0 => format!("{}k", b >> 10),
-        b => format!("{b} bytes"),
-    };
-    let notice = |l: &bpf::maps::Lowered| Notice::Lowered(format!("{} lowered to {}", l.what, size(l.bytes)));
+    let notice =
+        |l: &bpf::maps::Lowered| Notice::Lowered(format!("{} lowered to {}", l.what, size_text(l.bytes)));
     all.iter().map(notice).collect()
 }
