@@ -16,6 +16,7 @@
 //! The session has a [`Budget`] of eight deadlines. A failure costs one deadline, a slow response
 //! costs the time it took, and each minute adds one deadline.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -179,9 +180,7 @@ impl Reader {
             Ok(running) => self.running = Some(running),
             Err(why) => {
                 self.budget.spend(self.limits.time);
-                self.report_once("spawn", || {
-                    format!("cannot begin the process that reads symbols ({why}): addresses of processes are shown as numbers")
-                });
+                self.report_once("spawn", || cannot_begin(&why));
                 return Err(RequestError::Unavailable);
             }
         }
@@ -276,8 +275,8 @@ impl Reader {
                     let response = Response::decode(&self.packet[..length]).ok_or(RequestError::Failed)?;
                     return Ok((response, fds.into_iter().next()));
                 }
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(RequestError::Failed),
             }
             let now = Instant::now();
@@ -330,10 +329,9 @@ impl Drop for Reader {
     }
 }
 
-fn spawn(limits: Limits) -> Result<ReaderProcess, String> {
+fn spawn(limits: Limits) -> io::Result<ReaderProcess> {
     let (path, (name, value)) = entry::executable(limits)?;
-    let text = |e: std::io::Error| e.to_string();
-    let (ours, theirs) = sys::socket_pair().map_err(text)?;
+    let (ours, theirs) = sys::socket_pair()?;
     let child = Command::new(path)
         .arg0("dtrace: symbols")
         .env(name, value)
@@ -342,14 +340,30 @@ fn spawn(limits: Limits) -> Result<ReaderProcess, String> {
         .stderr(Stdio::null())
         // A separate process group: ^C at the terminal must not reach the reader.
         .process_group(0)
-        .spawn()
-        .map_err(text)?;
+        .spawn()?;
     Ok(ReaderProcess { child, socket: ours })
+}
+
+/// The message that there is no reader.
+fn cannot_begin(e: &io::Error) -> String {
+    let limit = matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    let way_out = if limit { ": raise `ulimit -n`" } else { "" };
+    let why = diagnostics::system_text(e);
+    format!(
+        "cannot begin the process that reads symbols ({why}{way_out}): addresses of processes are shown as numbers"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_few_descriptors_are_named_as_the_reason_why_there_are_no_symbols() {
+        let text = cannot_begin(&io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(text.contains("(Too many open files: raise `ulimit -n`)"), "{text}");
+        assert!(cannot_begin(&io::Error::other("x")).contains("symbols (x): addresses"));
+    }
 
     #[test]
     fn a_budget_is_spent_and_recovers_slowly() {

@@ -16,6 +16,7 @@
 //! again would run a different program. Then [`executable`] returns an error, and addresses of
 //! processes are shown as numbers.
 
+use std::io;
 use std::time::Duration;
 
 use crate::maps;
@@ -56,9 +57,9 @@ fn parse(value: &str) -> Option<Limits> {
 
 /// The executable to run, and the variable that makes it a reader. `Err`: why there can be no
 /// reader.
-pub(crate) fn executable(limits: Limits) -> Result<(&'static str, (&'static str, String)), &'static str> {
-    if !is_in_executable() {
-        return Err("the tracer is part of a shared object");
+pub(crate) fn executable(limits: Limits) -> io::Result<(&'static str, (&'static str, String))> {
+    if !is_in_executable()? {
+        return Err(io::Error::other("the tracer is part of a shared object"));
     }
     let name = VARIABLE.to_str().unwrap_or_default();
     Ok((SELF, (name, format!("{}:{}", limits.time.as_millis(), limits.memory))))
@@ -66,13 +67,13 @@ pub(crate) fn executable(limits: Limits) -> Result<(&'static str, (&'static str,
 
 /// True when this code is mapped from the same file as the program headers of the executable
 /// (`AT_PHDR`).
-fn is_in_executable() -> bool {
+fn is_in_executable() -> io::Result<bool> {
     // SAFETY: no memory is passed.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
-    let map = maps::parse(&std::fs::read("/proc/self/maps").unwrap_or_default());
+    let map = maps::parse(&std::fs::read("/proc/self/maps")?);
     let file = |addr: u64| maps::find(&map.mappings, addr).map(|m| m.backing);
     let here = file(begin as extern "C" fn() as usize as u64);
-    here.is_some() && here == file(headers)
+    Ok(here.is_some() && here == file(headers))
 }
 
 #[cfg(test)]
