@@ -177,7 +177,7 @@ impl Maker {
 impl Drop for Maker {
     fn drop(&mut self) {
         if self.pid > 0 {
-            // It is left behind, and uses its work and its stack.
+            // It is abandoned, and still uses its work and its stack.
             let empty = Work {
                 name: c"",
                 holes: Vec::new(),

@@ -1,7 +1,7 @@
 //! Enumerates the kernel's BPF objects: the ids of all programs, maps, links and BTF objects,
 //! including those of other processes.
 //!
-//! Tests compare the lists before and after a session, to show that nothing is left behind.
+//! Tests compare the lists before and after a session, to show that no object remains.
 
 use super::{Cmd, SysError, addr, bpf, bpf_fd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -232,7 +232,7 @@ impl Link {
         is_return: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Link, SysError> {
-        // Copies, which outlive this call where a child is left behind.
+        // Copies, which outlive this call where a child is abandoned.
         let (places, names) = match sites {
             ProbeSite::Names(names) => {
                 let names = names.to_vec();

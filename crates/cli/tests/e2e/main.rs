@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     testing::main("e2e", GROUPS, workload::run)
 }
 
-/// In this order. The test for objects that are left behind runs last.
+/// In this order. The test for objects that remain runs last.
 const GROUPS: &[&[Test]] = &[
     basics::TESTS,
     builtins::TESTS,
