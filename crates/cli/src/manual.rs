@@ -328,7 +328,7 @@ mod tests {
     fn the_checked_in_manual_page_is_what_the_program_prints() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dtrace.1");
         let checked_in = std::fs::read_to_string(path).unwrap_or_default();
-        let how = "make it anew: cargo dtrace --manual-page >docs/dtrace.1";
+        let how = "regenerate it: cargo dtrace --manual-page >docs/dtrace.1";
         assert!(checked_in == page(), "docs/dtrace.1 is not what the tables say; {how}");
     }
 

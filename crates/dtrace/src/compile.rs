@@ -1,4 +1,5 @@
-//! From texts to a module: the front half of a session. Needs no privilege and no kernel facility.
+//! From source texts to a module: the front half of a session. It needs no privilege and no kernel
+//! facility.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -30,7 +31,7 @@ pub enum Field {
     Module,
     /// `-f`
     Function,
-    /// `-n`, and `-i`, whose number stands where a description would
+    /// `-n`, and `-i` with a number instead of a description
     Name,
 }
 
@@ -44,7 +45,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// What stands before "matched N probes": `script 'F'`, `description 'TEXT'`.
+    /// The text before "matched N probes": `script 'F'`, `description 'TEXT'`.
     pub fn title(&self) -> String {
         match self {
             Source::Script(name, _) => format!("script '{}'", control::name_text(name)),
@@ -56,15 +57,15 @@ impl Source {
     }
 }
 
-/// Where the predicate or the body begins.
+/// The position where the predicate or the body begins.
 fn description_end(text: &str) -> usize {
     text.find(['/', '{', ';']).unwrap_or(text.len())
 }
 
-/// Operands and identities that macro variables stand for.
+/// The operands and ids that macro variables are replaced with.
 #[derive(Clone, Debug, Default)]
 pub struct Macros {
-    /// `$0`, where the program is no script.
+    /// `$0`, if the program is not a script.
     pub name: String,
     /// `$1` and so on.
     pub args: Vec<String>,
@@ -72,40 +73,40 @@ pub struct Macros {
     pub target: u64,
 }
 
-/// What the programs of a session mean. Cheap to clone.
+/// The compiled programs of a session. Cheap to clone.
 #[derive(Clone)]
 pub struct Program {
-    /// The texts.
+    /// The source texts.
     pub map: Rc<SourceMap>,
-    /// Parsed; looked at again when more is enabled.
+    /// The syntax trees, which are checked again when more programs are enabled.
     trees: Rc<[Tree]>,
     libraries: Rc<Libraries>,
-    /// Checked.
+    /// The checked program.
     pub(crate) checked: Rc<Checked>,
-    /// Compiled.
+    /// The intermediate form.
     pub(crate) module: Rc<Module>,
-    /// One title a source.
+    /// A title for each source.
     pub titles: Vec<String>,
-    /// What the option `tree` asks for.
+    /// The dump that the option `tree` requests.
     pub tree: String,
     pub(crate) registry: Rc<Registry>,
     pub(crate) kernel: Arc<KernelBtf>,
-    /// So many clauses, the first ones, run already.
+    /// The number of clauses, from the first on, that run already.
     pub(crate) running: usize,
-    /// Which probes are for each of the trees.
-    sights: Rc<[Sight]>,
-    /// Modules that there were before any probe was looked for; `None` where none that comes later
-    /// matters.
+    /// The probes that each tree can match.
+    visibility: Rc<[Visibility]>,
+    /// The modules that were loaded before the probes were listed; `None` if modules that are
+    /// loaded later do not matter.
     pub(crate) modules: Option<Rc<BTreeSet<String>>>,
     macros: Macros,
 }
 
-/// Which probes are for a tree.
+/// The probes that a tree can match.
 #[derive(Clone, Debug)]
-struct Sight {
-    /// Those that were listed at the start, too.
+struct Visibility {
+    /// The probes that were listed at the start are visible.
     listed: bool,
-    /// Ids of the probes of modules that were loaded since.
+    /// Ids of the visible probes of modules that were loaded later.
     later: Range<u32>,
 }
 
@@ -132,8 +133,8 @@ fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) ->
     }
 }
 
-/// Compiles all programs of a session. `#pragma D option` lines change `options`. On failure the
-/// texts come with the complaints.
+/// Compiles all programs of a session. `#pragma D option` lines change `options`. An error is
+/// returned with the source texts.
 pub fn compile(
     sources: &[Source],
     macros: &Macros,
@@ -142,7 +143,7 @@ pub fn compile(
     compile_with(sources, macros, options, Vec::new())
 }
 
-/// As [`compile`], for a program that does not run: option values that only a session refuses are
+/// As [`compile`], for a program that does not run: option values that only a session rejects are
 /// no error.
 pub fn compile_only(
     sources: &[Source],
@@ -152,7 +153,7 @@ pub fn compile_only(
     compile_for(Purpose::Show, sources, macros, options, Vec::new())
 }
 
-/// As [`compile`], with providers of one's own beside those of the system.
+/// As [`compile`], with additional providers.
 pub fn compile_with(
     sources: &[Source],
     macros: &Macros,
@@ -162,7 +163,7 @@ pub fn compile_with(
     compile_for(Purpose::Trace, sources, macros, options, providers)
 }
 
-/// What a program is compiled for.
+/// The purpose of compiling a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Trace,
@@ -180,32 +181,33 @@ fn compile_for(
         Ok(libraries) => libraries,
         Err(e) => return Err((SourceMap::default(), Error::Setting(e))),
     };
-    let mut texts = Texts { libraries, ..Texts::default() };
+    let mut frontend = Frontend { libraries, ..Frontend::default() };
     let kernel = KernelBtf::running();
-    if let Err(e) = texts.parse(sources, macros, options, &kernel, false) {
-        return Err((texts.map, e));
+    if let Err(e) = frontend.parse(sources, macros, options, &kernel, false) {
+        return Err((frontend.map, e));
     }
-    // Before any probe is looked for, which may take long.
+    // Before the probes are listed, which may take long.
     if purpose == Purpose::Trace
         && let Err(e) = crate::session::settings::check_options(options, &bpf::sys::online_cpus())
     {
-        return Err((texts.map, e));
+        return Err((frontend.map, e));
     }
     let modules = modules_now(options);
     let registry = Rc::new(Registry::with(kernel.clone(), providers));
-    let before = Before { kernel, registry, running: None, strings: Vec::new(), modules, again: false };
-    texts.finish(sources.iter().map(Source::title).collect(), macros, options, before)
+    let base = Base { kernel, registry, running: None, strings: Vec::new(), modules, reenables: false };
+    frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
 }
 
-/// The modules that there are, where descriptions wait for others.
+/// The loaded modules, if descriptions can match probes of later ones.
 fn modules_now(options: &Options) -> Option<Rc<BTreeSet<String>>> {
     let zdefs = options.flag("zdefs");
     zdefs.then(|| Rc::new(bpf::sys::modules().unwrap_or_default().live))
 }
 
 impl Program {
-    /// Compiles more for the session that runs this program, and has so far interned `strings`. The
-    /// result has everything, with the same numbers; what would change what runs is refused.
+    /// Compiles more sources for the session that runs this program and has interned `strings`. The
+    /// result includes the running programs with the same numbers. Sources that would change a
+    /// running program are rejected.
     pub(crate) fn extend(
         &self,
         sources: &[Source],
@@ -213,25 +215,25 @@ impl Program {
         options: &mut Options,
         strings: Vec<Vec<u8>>,
     ) -> Result<Program, (SourceMap, Error)> {
-        let mut texts = self.texts();
-        if let Err(e) = texts.parse(sources, macros, options, &self.kernel, true) {
-            return Err((texts.map, e));
+        let mut frontend = self.frontend();
+        if let Err(e) = frontend.parse(sources, macros, options, &self.kernel, true) {
+            return Err((frontend.map, e));
         }
         let modules = self.modules.clone().or_else(|| modules_now(options));
-        let before = Before { strings, modules, again: false, ..Before::of(self) };
-        texts.finish(sources.iter().map(Source::title).collect(), macros, options, before)
+        let base = Base { strings, modules, reenables: false, ..Base::of(self) };
+        frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
     }
 
-    fn texts(&self) -> Texts {
+    fn frontend(&self) -> Frontend {
         let (map, libraries) = ((*self.map).clone(), (*self.libraries).clone());
-        let (trees, sights) = (self.trees.to_vec(), self.sights.to_vec());
-        Texts { map, trees, sights, libraries, sink: Sink::default() }
+        let (trees, visibility) = (self.trees.to_vec(), self.visibility.to_vec());
+        Frontend { map, trees, visibility, libraries, sink: Sink::default() }
     }
 
-    /// Descriptions that modules which are loaded later can bring probes for.
+    /// The descriptions that can match probes of modules that are loaded later.
     pub(crate) fn module_patterns(&self) -> Vec<Pattern> {
         let mut all: Vec<Pattern> = Vec::new();
-        for (tree, _) in self.trees.iter().zip(self.sights.iter()).filter(|(_, s)| s.listed) {
+        for (tree, _) in self.trees.iter().zip(self.visibility.iter()).filter(|(_, s)| s.listed) {
             let clauses =
                 tree.items.iter().filter_map(|i| if let Item::Clause(c) = i { Some(c) } else { None });
             for pattern in clauses.flat_map(|c| &c.probes).filter_map(pattern) {
@@ -243,9 +245,9 @@ impl Program {
         all
     }
 
-    /// As [`Program::extend`], with the clauses that match probes of modules that were loaded later
-    /// (by id) and so many of them as do: each as if it had been written once more, for these
-    /// alone. `None` where no description matches.
+    /// As [`Program::extend`], for probes of modules that were loaded later (by id): the clauses
+    /// that match them are compiled once more, for these probes only. `None` if no description
+    /// matches.
     pub(crate) fn extend_for_modules(
         &self,
         later: Range<u32>,
@@ -257,10 +259,10 @@ impl Program {
             let selects = self.registry.selects(p);
             probes.iter().any(|probe| selects(&probe.desc))
         };
-        let mut texts = self.texts();
+        let mut frontend = self.frontend();
         let mut titles = Vec::new();
         for ((tree, title), _) in
-            self.trees.iter().zip(&self.titles).zip(self.sights.iter()).filter(|(_, s)| s.listed)
+            self.trees.iter().zip(&self.titles).zip(self.visibility.iter()).filter(|(_, s)| s.listed)
         {
             let mut items = Vec::new();
             for item in &tree.items {
@@ -272,57 +274,57 @@ impl Program {
                 }
             }
             if !items.is_empty() {
-                texts.trees.push(Tree { items, ..tree.clone() });
-                texts.sights.push(Sight { listed: false, later: later.clone() });
+                frontend.trees.push(Tree { items, ..tree.clone() });
+                frontend.visibility.push(Visibility { listed: false, later: later.clone() });
                 titles.push(title.clone());
             }
         }
         if titles.is_empty() {
             return Ok(None);
         }
-        let before = Before { strings, again: true, ..Before::of(self) };
-        texts.finish(titles, &self.macros, options, before).map(Some)
+        let base = Base { strings, reenables: true, ..Base::of(self) };
+        frontend.compile(titles, &self.macros, options, base).map(Some)
     }
 }
 
-/// The description as a pattern; ids are of probes that there are.
+/// The description as a pattern; `None` for an id.
 fn pattern(desc: &ProbeDesc) -> Option<Pattern> {
     let ProbeDescKind::Fields { provider, module, function, name } = &desc.kind else { return None };
     Pattern::from_fields([provider, module, function, name].map(|f| f.text.as_str())).ok()
 }
 
-/// What there is before checking.
-struct Before<'a> {
+/// The input of checking besides the source texts.
+struct Base<'a> {
     kernel: Arc<KernelBtf>,
     registry: Rc<Registry>,
     running: Option<&'a Program>,
     strings: Vec<Vec<u8>>,
     modules: Option<Rc<BTreeSet<String>>>,
-    /// What runs is enabled once more: whatever the new trees say was said before.
-    again: bool,
+    /// The new trees are clauses of the running programs, for new probes.
+    reenables: bool,
 }
 
-impl Before<'_> {
-    fn of(program: &Program) -> Before<'_> {
-        Before {
+impl Base<'_> {
+    fn of(program: &Program) -> Base<'_> {
+        Base {
             kernel: program.kernel.clone(),
             registry: program.registry.clone(),
             running: Some(program),
             strings: Vec::new(),
             modules: program.modules.clone(),
-            again: false,
+            reenables: false,
         }
     }
 }
 
 /// Typedefs that a text may use without declaring them, for the parser: the libraries', then the
 /// kernel's (a module's only where the text names the module). D's own words are no types.
-struct TypeWords<'a> {
+struct TypedefNames<'a> {
     libraries: &'a Libraries,
     kernel: &'a KernelBtf,
 }
 
-impl TypeNames for TypeWords<'_> {
+impl TypeNames for TypedefNames<'_> {
     fn is_type(&self, name: &str) -> bool {
         let typedef = &[BtfKind::Typedef];
         let is_word = || check::tables::variable(name).is_some() || check::tables::function(name).is_some();
@@ -337,7 +339,7 @@ impl TypeNames for TypeWords<'_> {
     }
 }
 
-/// The kernel's symbols, read when a program names the first.
+/// The kernel's symbols, which are read when a program names the first one.
 #[derive(Default)]
 struct KernelSymbols(RefCell<symbols::Kernel>);
 
@@ -367,17 +369,17 @@ impl check::Symbols for KernelSymbols {
     }
 }
 
-/// Texts on their way to a program.
+/// Parses and compiles source texts.
 #[derive(Default)]
-struct Texts {
+struct Frontend {
     map: SourceMap,
     trees: Vec<Tree>,
-    sights: Vec<Sight>,
+    visibility: Vec<Visibility>,
     libraries: Libraries,
     sink: Sink,
 }
 
-impl Texts {
+impl Frontend {
     /// Parses sources; what is wrong in them goes to the sink. Their pragmas set options: in a
     /// running session only those that may change then.
     fn parse(
@@ -414,7 +416,7 @@ impl Texts {
                 library.program.items.iter().for_each(|i| set_pragma(i, options, running, &mut self.sink));
             }
             let file = self.map.add(kind, name, text);
-            let names = TypeWords { libraries: &self.libraries, kernel };
+            let names = TypedefNames { libraries: &self.libraries, kernel };
             let tree = syntax::parse(&mut self.map, file, mode, &env, &names, &mut self.sink);
             for item in &tree.items {
                 set_pragma(item, options, running, &mut self.sink);
@@ -425,24 +427,18 @@ impl Texts {
     }
 
     /// Checks and compiles.
-    fn finish(
+    fn compile(
         mut self,
         titles: Vec<String>,
         macros: &Macros,
         options: &Options,
-        before: Before<'_>,
+        base: Base<'_>,
     ) -> Result<Program, (SourceMap, Error)> {
-        libraries::dependencies(
-            &mut self.libraries,
-            &self.trees,
-            &self.map,
-            &*before.registry,
-            &mut self.sink,
-        );
-        let types = Types::with_kernel(before.kernel.clone());
+        libraries::dependencies(&mut self.libraries, &self.trees, &self.map, &*base.registry, &mut self.sink);
+        let types = Types::with_kernel(base.kernel.clone());
         let context = check::Context {
             types: &types,
-            catalog: &*before.registry,
+            catalog: &*base.registry,
             symbols: &KernelSymbols::default(),
             map: &self.map,
             libraries: &self.libraries,
@@ -456,32 +452,32 @@ impl Texts {
                 jstackstrsize: options.number("jstackstrsize") as u32,
                 operands: macros.args.clone(),
                 target: macros.target != 0,
-                argref: options.flag("argref") || before.again,
-                facts: check::FactsReader(crate::facts::of_machine),
+                argref: options.flag("argref") || base.reenables,
+                facts: check::FactsReader(crate::facts::machine_facts),
                 cpu: options.maybe_number("cpu"),
                 amin: probes::Attributes::parse(&options.text("amin")),
                 version: probes::Version::parse(&options.text("version")),
             },
         };
-        let first = before.running.map_or(0, |p| p.trees.len());
-        let seen = Sight { listed: true, later: before.registry.later_ids() };
-        self.sights.resize(self.trees.len(), seen);
-        let sees = |program: usize, id: ProbeId| {
-            self.sights
+        let first = base.running.map_or(0, |p| p.trees.len());
+        let visibility = Visibility { listed: true, later: base.registry.later_ids() };
+        self.visibility.resize(self.trees.len(), visibility);
+        let is_visible = |program: usize, id: ProbeId| {
+            self.visibility
                 .get(program)
-                .is_none_or(|s| if before.registry.is_later(id) { s.later.contains(&id.0) } else { s.listed })
+                .is_none_or(|s| if base.registry.is_later(id) { s.later.contains(&id.0) } else { s.listed })
         };
-        let checked = check::check_more(&self.trees, first, &sees, &context, &mut self.sink);
+        let checked = check::check_more(&self.trees, first, &is_visible, &context, &mut self.sink);
         if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
-            crate::list::check_least(&checked.clauses, &before.registry, least, &mut self.sink);
+            crate::list::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
         }
         if !self.sink.is_empty() {
             return Err((self.map, Error::Program(self.sink.into_sorted())));
         }
-        if let Some(Err(why)) = before.running.map(|p| keeps(&p.checked, &checked)) {
+        if let Some(Err(why)) = base.running.map(|p| check_unchanged(&p.checked, &checked)) {
             return Err((self.map, Error::Setting(why)));
         }
-        let mut module = match lower::lower_more(&checked, before.strings) {
+        let mut module = match lower::lower_more(&checked, base.strings) {
             Ok(module) => module,
             Err(e) => return Err((self.map, Error::Internal(e.to_string()))),
         };
@@ -498,41 +494,41 @@ impl Texts {
         if mask & 8 != 0 {
             tree.push_str(&check::dump::dump(&checked, &types));
         }
-        let mut all_titles = before.running.map_or_else(Vec::new, |p| p.titles.clone());
+        let mut all_titles = base.running.map_or_else(Vec::new, |p| p.titles.clone());
         all_titles.extend(titles);
         Ok(Program {
             map: Rc::new(self.map),
             trees: self.trees.into(),
             libraries: Rc::new(self.libraries),
-            running: before.running.map_or(0, |p| p.checked.clauses.len()),
+            running: base.running.map_or(0, |p| p.checked.clauses.len()),
             checked: Rc::new(checked),
             module: Rc::new(module),
             titles: all_titles,
             tree,
-            registry: before.registry,
-            kernel: before.kernel,
-            sights: self.sights.into(),
-            modules: before.modules,
+            registry: base.registry,
+            kernel: base.kernel,
+            visibility: self.visibility.into(),
+            modules: base.modules,
             macros: macros.clone(),
         })
     }
 }
 
 /// Whether what runs may stay as it is: the columns of a key are fixed once programs write them.
-fn keeps(running: &Checked, all: &Checked) -> Result<(), String> {
-    let refuse = |what: &str| {
+fn check_unchanged(running: &Checked, all: &Checked) -> Result<(), String> {
+    let reject = |what: &str| {
         Err(format!(
-            "could not enable tracing: {what} is enabled with a narrower key already; use another name, or enable both at once"
+            "could not enable tracing: {what} is already enabled with a narrower key; use another name, or enable both at once"
         ))
     };
     for (before, now) in running.aggs.iter().zip(&all.aggs) {
         if before != now {
-            return refuse(&format!("@{}", now.name));
+            return reject(&format!("@{}", now.name));
         }
     }
     for (before, now) in running.vars.iter().zip(&all.vars) {
         if (&before.key, before.repr) != (&now.key, now.repr) {
-            return refuse(&format!("{}{}", now.scope.prefix(), now.name));
+            return reject(&format!("{}{}", now.scope.prefix(), now.name));
         }
     }
     Ok(())
@@ -559,7 +555,7 @@ fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink
 }
 
 impl Program {
-    /// Probes that source `n` matched.
+    /// The number of probes that source `n` matched.
     pub fn matched(&self, n: usize) -> usize {
         self.checked.clauses.iter().filter(|c| c.program == n && !c.part).map(|c| c.probes.len()).sum()
     }
@@ -569,7 +565,7 @@ impl Program {
         dif::text::print(&self.module, Some(&self.map))
     }
 
-    /// True when a clause has an action that needs `-w`.
+    /// True if a clause has an action that needs `-w`.
     pub fn is_destructive(&self) -> bool {
         self.checked.clauses.iter().any(|c| c.destructive)
     }

@@ -29,7 +29,7 @@ fn predefined(options: &Options) -> Vec<String> {
     names
 }
 
-/// Words of GNU C in the system's headers that D has not: they are away, as for another compiler.
+/// Words of GNU C in the system's headers that D does not have. They are defined away.
 const PLAIN: [&str; 9] = [
     "__attribute__(xyz)=",
     "__extension__=",
@@ -68,7 +68,7 @@ fn directory(script: &str) -> OsString {
     }
 }
 
-/// The script after the preprocessor; an error says why there is none.
+/// Runs a script through the preprocessor.
 pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
     let named = options.text("cpppath");
     let program = control::name_text(&named);
@@ -101,7 +101,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
         command.arg("-H");
     }
     command.args(options.texts("cppargs"));
-    // The list of headers is for the user; other words are shown when it fails.
+    // The user sees the list of headers. Other messages are printed after a failure.
     let errors = if headers { Stdio::inherit() } else { Stdio::piped() };
     // Of a file that is called "-", the preprocessor takes the current directory for its directory.
     command.arg("/proc/self/fd/0").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
@@ -117,7 +117,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let mut stdin = child.stdin.take();
     let feeder = std::thread::Builder::new().spawn(move || {
         if let Some(pipe) = stdin.as_mut() {
-            // A preprocessor that stops reading says why itself.
+            // A preprocessor that stops reading reports the reason.
             let _ = pipe.write_all(&raw::bytes(&input));
         }
     });
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_defined_and_lines_are_marked() {
+    fn defined_names_are_replaced_and_lines_keep_their_file_name() {
         if !have_cpp() {
             return;
         }

@@ -1,8 +1,8 @@
-//! What code generation asks of the kernel that runs: where things stand in its structs, and where
-//! we stand in it.
+//! Facts of the running kernel for code generation: offsets in its structs, and ids of this
+//! process.
 //!
-//! Each fact is looked for only when the module has an operation that needs it; a session that
-//! needs none reads no BTF.
+//! A fact is read only if the module has an operation that needs it. A session that needs none reads
+//! no BTF.
 
 use std::collections::BTreeSet;
 
@@ -20,19 +20,19 @@ use crate::assemble::{uses, uses_task};
 use crate::error::Error;
 use crate::load::SystemContext;
 
-/// All of them.
+/// The facts that a module needs.
 pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Target, Error> {
     let task = uses_task(module).then(|| task_offsets(system.kernel)).flatten();
     if task.is_none()
         && let Some(inst) = insts(module).find(|i| i.op == Op::Builtin(IntBuiltin::Ppid))
     {
-        // A guess at where the parent stands in the task would be a wrong number.
+        // A guess at the offset of the parent in the task would give a wrong number.
         let message = "ppid needs the kernel's types, and this kernel gives none (no BTF)".into();
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
     let pid_namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten().map(|ns| {
         // The kernel counts a device as 12 bits of major and 20 of minor number.
-        let dev = u64::from(libc_major(ns.dev)) << 20 | u64::from(libc_minor(ns.dev));
+        let dev = u64::from(device_major(ns.dev)) << 20 | u64::from(device_minor(ns.dev));
         PidNamespace { dev, ino: ns.ino }
     });
     let ancestors = uses(module, |op| matches!(op, Op::Call(Subr::Progenyof, _)));
@@ -59,7 +59,8 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
         let offset = field.and_then(|f| i16::try_from(f.offset()).ok());
         let able = system.features.has(Facility::TaskBtf) && system.features.has(Facility::TpBtf);
         offset.filter(|_| able).ok_or_else(|| {
-            let message = "vtimestamp needs typed tracepoints, which this kernel has not (no BTF)".into();
+            let message =
+                "vtimestamp needs typed tracepoints, which this kernel does not have (no BTF)".into();
             Error::Codegen(CodegenError { span: inst.span, message })
         })
     });
@@ -94,12 +95,12 @@ fn insts(module: &Module) -> impl Iterator<Item = &InstData> {
 }
 
 /// Major number of a device as `stat` shows it.
-fn libc_major(dev: u64) -> u32 {
+fn device_major(dev: u64) -> u32 {
     ((dev >> 8) & 0xfff) as u32
 }
 
 /// Minor number, likewise.
-fn libc_minor(dev: u64) -> u32 {
+fn device_minor(dev: u64) -> u32 {
     ((dev & 0xff) | ((dev >> 12) & 0xf_ff00)) as u32
 }
 
@@ -142,7 +143,7 @@ pub(crate) fn tracepoint(kernel: &KernelBtf, name: &str) -> Option<u32> {
     kernel.vmlinux().ok()?.find(&[BtfKind::Typedef], &format!("btf_trace_{name}"))
 }
 
-/// Where a task has its state.
+/// The offset of a task's state.
 pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
     let field = kernel.vmlinux().ok()?.field("task_struct.__state")?;
     i16::try_from(field.offset()).ok()
@@ -178,7 +179,7 @@ fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
     })
 }
 
-/// Where programs find the preempt count, if this kernel lets them.
+/// Where programs read the preempt count, if this kernel allows it.
 pub(crate) fn preempt_count(system: &SystemContext<'_>) -> Option<PreemptCount> {
     let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::PreemptCount))?;
     let (var, offset) = bpf::features::preempt_count(btf)?;
@@ -190,8 +191,8 @@ fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
     PathOffsets::find(|member| btf.field(member).map(|f| f.offset() as i16))
 }
 
-/// What D libraries ask of the machine.
-pub(crate) fn of_machine() -> check::Facts {
+/// Facts of the machine that the D libraries use.
+pub(crate) fn machine_facts() -> check::Facts {
     let number = |path: String| std::fs::read_to_string(path).ok()?.trim().parse::<i32>().ok();
     let node = |cpu: &str| {
         let dir = std::fs::read_dir(cpu).ok()?;
@@ -216,8 +217,8 @@ pub(crate) fn of_machine() -> check::Facts {
     }
 }
 
-/// MHz of each CPU: what it is made for where the kernel says that, else what it runs at now; -1
-/// where nobody knows.
+/// The clock of each CPU in MHz: the nominal clock if the kernel reports it, otherwise the current
+/// one; -1 if both are unknown.
 fn clocks() -> Vec<i32> {
     let khz = |n: usize, file: &str| -> Option<i32> {
         let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{n}/cpufreq/{file}")).ok()?;
@@ -228,13 +229,13 @@ fn clocks() -> Vec<i32> {
     let mut clocks: Vec<i32> = (0..count).map(|n| nominal(n).unwrap_or(-1)).collect();
     if clocks.contains(&-1) {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        now(&text, &mut clocks);
+        read_current_clocks(&text, &mut clocks);
     }
     clocks
 }
 
-/// Fills in what `/proc/cpuinfo` says of CPUs whose clock is not known.
-fn now(cpuinfo: &str, clocks: &mut [i32]) {
+/// Sets the unknown clocks from `/proc/cpuinfo`.
+fn read_current_clocks(cpuinfo: &str, clocks: &mut [i32]) {
     let mut cpu = None;
     for (name, value) in cpuinfo.lines().filter_map(|l| l.split_once(':')) {
         match name.trim() {
@@ -251,13 +252,13 @@ fn now(cpuinfo: &str, clocks: &mut [i32]) {
     }
 }
 
-/// Nanoseconds from the monotonic clock to 1970's.
+/// The offset in nanoseconds from the monotonic clock to the time since 1970.
 fn wall_offset() -> i64 {
     clock_offset(monotonic_ns)
 }
 
-/// Nanoseconds from a clock to 1970's: the least of a few readings, so that a pause between two
-/// clocks does not count.
+/// The offset in nanoseconds from a clock to the time since 1970. The reading with the shortest
+/// duration counts, because a pause between two clocks falsifies a reading.
 fn clock_offset(clock: fn() -> u64) -> i64 {
     let one = || {
         let before = clock() as i64;
@@ -273,11 +274,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_are_read_where_sysfs_has_none() {
+    fn clocks_are_read_from_cpuinfo_if_sysfs_has_none() {
         let text =
             "processor\t: 0\ncpu MHz\t\t: 2793.436\nflags\t: fpu\n\nprocessor\t: 2\ncpu MHz\t\t: 800.5\n";
         let mut clocks = [-1, 3000, -1, -1];
-        now(text, &mut clocks);
+        read_current_clocks(text, &mut clocks);
         assert_eq!(clocks, [2793, 3000, 801, -1]);
     }
 }

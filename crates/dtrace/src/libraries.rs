@@ -1,4 +1,4 @@
-//! Which D libraries there are, and which their dependencies allow.
+//! The D libraries of a session, and their dependencies.
 
 use std::collections::HashMap;
 use std::fs;
@@ -47,7 +47,7 @@ fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String>
     Ok(())
 }
 
-/// What a text says it depends on.
+/// The dependencies that a program declares.
 fn needs(program: &Program) -> impl Iterator<Item = (diagnostics::Span, DependencyClass, &str)> {
     program.items.iter().filter_map(|item| match item {
         Item::Pragma(p) => match &p.kind {
@@ -58,8 +58,8 @@ fn needs(program: &Program) -> impl Iterator<Item = (diagnostics::Span, Dependen
     })
 }
 
-/// Obeys `#pragma D depends_on`: a library that lacks something is not used, a program that does is
-/// wrong.
+/// Checks `#pragma D depends_on`. A library with an unmet dependency is not used. A program with
+/// one is in error.
 pub(crate) fn dependencies(
     libraries: &mut Libraries,
     programs: &[Program],
@@ -68,7 +68,7 @@ pub(crate) fn dependencies(
     sink: &mut Sink,
 ) {
     let base = |name: &str| name.rsplit('/').next().unwrap_or(name).to_string();
-    // Whether a library may be used; what is not parsed is not known to lack anything.
+    // Whether a library can be used. A library that is not parsed counts as usable.
     let mut usable: HashMap<String, bool> = HashMap::new();
     let met = |usable: &HashMap<String, bool>, libraries: &Libraries, class: DependencyClass, name: &str| {
         match class {
@@ -77,7 +77,7 @@ pub(crate) fn dependencies(
             DependencyClass::Library => libraries.has(name) && usable.get(name).copied().unwrap_or(true),
         }
     };
-    // Until nothing changes: libraries may depend on libraries.
+    // Repeated until nothing changes, because libraries can depend on libraries.
     loop {
         let before = usable.values().filter(|u| !**u).count();
         for library in libraries.parsed() {
@@ -102,7 +102,7 @@ pub(crate) fn dependencies(
     libraries.retain(|l| usable.get(&base(map.name(l.program.file))).copied().unwrap_or(true));
 }
 
-/// A module of the kernel that is loaded or built in, or the kernel itself.
+/// True for a kernel module that is loaded or built in, and for the kernel itself.
 fn has_module(name: &str) -> bool {
     let plain = !name.contains('/') && !name.starts_with('.');
     name == "vmlinux" || plain && Path::new("/sys/module").join(name.replace('-', "_")).is_dir()

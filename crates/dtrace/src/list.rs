@@ -39,7 +39,8 @@ impl Program {
     /// The stability report of `-v` on source `n`.
     pub fn stability(&self, n: usize) -> String {
         let mine = || self.checked.clauses.iter().filter(|c| c.program == n);
-        let descriptions = mine().flat_map(|c| &c.patterns).map(|p| promise(&self.registry, &p.pattern));
+        let descriptions =
+            mine().flat_map(|c| &c.patterns).map(|p| description_attributes(&self.registry, &p.pattern));
         // A program without clauses uses nothing that could change.
         let described = descriptions.reduce(Attributes::min).unwrap_or(Attributes::STABLE);
         let stated = mine().map(|c| c.attributes).reduce(Attributes::min).unwrap_or(Attributes::STABLE);
@@ -59,8 +60,8 @@ impl Program {
             let facts = self.registry.provider(&pattern.provider);
             let args = facts.as_ref().map_or(Attributes::UNSTABLE, |f| f.stability.args);
             out.push_str(&format!("\n{}\n", control::name_text(&pattern.to_string())));
-            let promise = promise(&self.registry, pattern);
-            out.push_str(&promises(promise, args));
+            let stability = description_attributes(&self.registry, pattern);
+            out.push_str(&attribute_report(stability, args));
             out.push_str(&argument_types(&common_args(&self.registry, clause, described), &types));
         }
         out
@@ -84,18 +85,18 @@ fn common_args(registry: &Registry, clause: &Clause, described: &ClausePattern) 
     if all.all(|args| args == first) { first } else { Ok(Arc::new([])) }
 }
 
-/// What a description promises.
-fn promise(registry: &Registry, pattern: &Pattern) -> Attributes {
+/// The stability attributes of a description.
+fn description_attributes(registry: &Registry, pattern: &Pattern) -> Attributes {
     let open = pattern.provider.is_empty() || is_glob(&pattern.provider);
     let facts = if open { None } else { registry.provider(&pattern.provider) };
     ProviderStability::of_description(facts.map(|f| f.stability).as_ref(), pattern)
 }
 
-/// `-xamin`: descriptions and clauses that promise less are errors.
+/// `-xamin`: descriptions and clauses with lower attributes are errors.
 pub(crate) fn check_least(clauses: &[Clause], registry: &Registry, least: Attributes, sink: &mut Sink) {
     for clause in clauses {
         for described in &clause.patterns {
-            let has = promise(registry, &described.pattern);
+            let has = description_attributes(registry, &described.pattern);
             if !has.at_least(least) {
                 let text = format!(
                     "attributes for description {} ({has}) are less than predefined minimum",
@@ -119,15 +120,15 @@ fn attributes(out: &mut String, title: &str, a: Attributes) {
     ));
 }
 
-/// What a probe or a description promises.
-fn promises(probe: Attributes, args: Attributes) -> String {
+/// The report of the attributes of a probe or a description.
+fn attribute_report(probe: Attributes, args: Attributes) -> String {
     let mut out = String::new();
     attributes(&mut out, "Probe Description Attributes", probe);
     attributes(&mut out, "Argument Attributes", args);
     out
 }
 
-/// The block of arguments under it.
+/// The report of argument types.
 fn argument_types(args: &Args, types: &Types) -> String {
     let mut out = String::from("\n\tArgument Types\n");
     let args = args.as_deref().unwrap_or_default();
@@ -141,7 +142,7 @@ fn argument_types(args: &Args, types: &Types) -> String {
     out
 }
 
-/// Every probe there is: `dtrace -l` alone.
+/// Lists all probes: `dtrace -l` alone.
 pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
     let registry = Registry::new(KernelBtf::running());
     let mut list = List::new(out, verbose.then_some(&registry));
@@ -155,7 +156,7 @@ pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
     list.end()
 }
 
-/// The probes that the programs describe.
+/// Lists the probes that the programs describe.
 pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::Result<()> {
     let mut list = List::new(out, verbose.then_some(&program.registry));
     program.probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
@@ -169,11 +170,11 @@ struct List<'a> {
     text: Vec<u8>,
     verbose: Option<&'a Registry>,
     types: Types,
-    /// The types of arguments that were shown.
+    /// The names of the argument types that were printed.
     names: HashMap<ArgType, String>,
-    /// What the probes of a provider promise, by what their names say.
-    promises: HashMap<u8, String>,
-    /// The last probe's.
+    /// The attribute reports of a provider's probes, by the fields that are specified.
+    reports: HashMap<u8, String>,
+    /// The provider of the last probe.
     provider: Option<(Arc<str>, Option<&'a dyn Provider>)>,
 }
 
@@ -183,7 +184,7 @@ impl<'a> List<'a> {
         let heading = format!("{:>5} {:>10} {:>17} {:>33} NAME\n", "ID", "PROVIDER", "MODULE", "FUNCTION");
         text.extend_from_slice(heading.as_bytes());
         let types = Types::with_kernel(KernelBtf::running());
-        List { out, text, verbose, types, names: HashMap::new(), promises: HashMap::new(), provider: None }
+        List { out, text, verbose, types, names: HashMap::new(), reports: HashMap::new(), provider: None }
     }
 
     fn add(&mut self, id: ProbeId, desc: &ProbeDesc) -> io::Result<()> {
@@ -191,9 +192,12 @@ impl<'a> List<'a> {
         if let Some(registry) = self.verbose {
             if self.provider.as_ref().is_none_or(|(name, _)| *name != desc.provider) {
                 self.provider = Some((desc.provider.clone(), registry.get(&desc.provider)));
-                self.promises.clear();
+                self.reports.clear();
             }
-            let blocks = self.promises.entry(stated(desc)).or_insert_with(|| probe_promises(registry, desc));
+            let blocks = self
+                .reports
+                .entry(specified_fields(desc))
+                .or_insert_with(|| probe_attribute_report(registry, desc));
             self.text.extend_from_slice(blocks.as_bytes());
             let provider = self.provider.as_ref().and_then(|(_, provider)| *provider);
             let args = provider.map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(desc));
@@ -202,7 +206,7 @@ impl<'a> List<'a> {
                 self.text.extend_from_slice(b"\t\targs[");
                 number(&mut self.text, n as u32, 1);
                 self.text.extend_from_slice(b"]: ");
-                // Functions by the thousand take the same.
+                // Thousands of functions have the same arguments.
                 match self.names.get(arg) {
                     Some(name) => self.text.extend_from_slice(name.as_bytes()),
                     None => {
@@ -229,10 +233,10 @@ impl<'a> List<'a> {
     }
 }
 
-/// Bytes that are written at once.
+/// The number of bytes that are written at once.
 const CHUNK: usize = 64 << 10;
 
-/// A number, in so many columns at least.
+/// Appends a number, padded to a number of columns.
 fn number(out: &mut Vec<u8>, number: u32, columns: usize) {
     let mut digits = [b' '; 10];
     let (mut at, mut left) = (digits.len(), number);
@@ -247,7 +251,7 @@ fn number(out: &mut Vec<u8>, number: u32, columns: usize) {
     out.extend_from_slice(&digits[at.min(digits.len() - columns)..]);
 }
 
-/// A probe's line.
+/// Appends the line of a probe.
 fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
     let [provider, module, function, name] = probe.fields();
     number(out, id, 5);
@@ -263,16 +267,16 @@ fn row(out: &mut Vec<u8>, id: u32, probe: &ProbeDesc) {
     out.push(b'\n');
 }
 
-/// Which of a probe's names say something: what they promise depends on nothing else.
-fn stated(probe: &ProbeDesc) -> u8 {
-    let says = |text: &str| u8::from(!text.is_empty() && !is_glob(text));
-    says(&probe.module) | says(&probe.function) << 1 | says(&probe.name) << 2
+/// The fields of a description that are specified, as bits. Its attributes depend on nothing else.
+fn specified_fields(probe: &ProbeDesc) -> u8 {
+    let bit = |text: &str| u8::from(!text.is_empty() && !is_glob(text));
+    bit(&probe.module) | bit(&probe.function) << 1 | bit(&probe.name) << 2
 }
 
-fn probe_promises(registry: &Registry, probe: &ProbeDesc) -> String {
+fn probe_attribute_report(registry: &Registry, probe: &ProbeDesc) -> String {
     let facts = registry.provider(&probe.provider).map(|f| f.stability);
-    let promise = ProviderStability::of_description(facts.as_ref(), &Pattern::exact(probe));
-    promises(promise, facts.map_or(Attributes::UNSTABLE, |s| s.args))
+    let stability = ProviderStability::of_description(facts.as_ref(), &Pattern::exact(probe));
+    attribute_report(stability, facts.map_or(Attributes::UNSTABLE, |s| s.args))
 }
 
 #[cfg(test)]

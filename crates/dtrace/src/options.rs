@@ -1,13 +1,13 @@
 //! The table of `-x` options, and the values a session has for them.
 //!
-//! One row an option: its name, when it may be set, the shape of its value, its default, whether it has an effect yet.
-//! The command line, `#pragma D option`, the manual page and the completions read this table and nothing else knows an
-//! option's name; code asks [`Options`] by it.
+//! A row has an option's name, when it can be set, the type of its value, its default, and whether
+//! it has an effect yet. The command line, `#pragma D option`, the manual page and the completions
+//! read this table. Code reads a value from [`Options`] by the name.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// When an option may be set.
+/// When an option can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Before compilation.
@@ -18,7 +18,7 @@ pub enum When {
     Dynamic,
 }
 
-/// The shape of a value.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Present is set; `yes no enable disable true false on off set unset`.
@@ -42,13 +42,13 @@ pub enum Shape {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// When it may be set.
+    /// When it can be set.
     pub when: When,
-    /// Its value.
+    /// The type of its value.
     pub shape: Shape,
     /// Its default, as a user would write it; empty for "unset".
     pub default: &'static str,
-    /// False where it is accepted and does nothing yet; the command says so when it is set.
+    /// False if it is accepted without effect. The command then prints a warning.
     pub works: bool,
     /// What it does, one line.
     pub help: &'static str,
@@ -125,7 +125,7 @@ pub const TABLE: &[Row] = &[
         Rate,
         "1s",
         true,
-        "between two heartbeats of a CPU; 0: none watch over tracing",
+        "interval between two heartbeats of a CPU; 0: no heartbeats",
     ),
     row(
         "deadmanshare",
@@ -133,10 +133,10 @@ pub const TABLE: &[Row] = &[
         Int,
         "80",
         true,
-        "percent of the CPUs that tracing may take when heartbeats lag",
+        "percentage of the CPUs that tracing may take when heartbeats lag",
     ),
-    row("deadmantimeout", Run, Rate, "10s", true, "a heartbeat may be so late"),
-    row("deadmanuser", Run, Rate, "30s", true, "dtrace may get no CPU for so long"),
+    row("deadmantimeout", Run, Rate, "10s", true, "greatest lateness of a heartbeat"),
+    row("deadmanuser", Run, Rate, "30s", true, "longest time that dtrace may get no CPU"),
     row("debug", Compile, Flag, "", false, "messages of the library"),
     row("debugassert", Compile, Int, "0", false, "assertions of the library, a mask"),
     row("defaultargs", Compile, Flag, "", true, "missing operands are 0 or \"\""),
@@ -189,15 +189,15 @@ pub const TABLE: &[Row] = &[
         true,
         "bytes of strings of jstack() (names are read without limit)",
     ),
-    row("kdefs", Compile, Flag, "", false, "kernel symbols that are not there are errors"),
-    row("knodefs", Compile, Flag, "", false, "kernel symbols need not be there"),
+    row("kdefs", Compile, Flag, "", false, "unknown kernel symbols are errors"),
+    row("knodefs", Compile, Flag, "", false, "unknown kernel symbols are no errors"),
     row(
         "late",
         Compile,
         Word(&["dynamic", "static"]),
         "dynamic",
         true,
-        "when translators are resolved: for either when enabled",
+        "when translators are resolved; both values mean when enabled",
     ),
     row("lazyload", Compile, Flag, "", false, "load USDT definitions lazily"),
     row("ldpath", Compile, Text, "ld", false, "the linker of -G"),
@@ -273,7 +273,7 @@ pub const TABLE: &[Row] = &[
     ),
     row("syslibdir", Compile, Text, "", true, "the directory of the system's D libraries"),
     row("sysslice", Compile, Flag, "", false, "grab processes of the system slice, too"),
-    row("temporal", Run, Flag, "yes", true, "merge the records of all CPUs by time (always done)"),
+    row("temporal", Run, Flag, "yes", true, "merge the records of all CPUs by time (always on)"),
     row(
         "tree",
         Compile,
@@ -283,9 +283,9 @@ pub const TABLE: &[Row] = &[
         "dump the tree of a program: 1 as it is read, 8 as it is checked and divided by if",
     ),
     row("tregs", Compile, Int, "8", false, "tuple registers of the D machine"),
-    row("udefs", Compile, Flag, "", false, "user symbols that are not there are errors"),
+    row("udefs", Compile, Flag, "", false, "unknown user symbols are errors"),
     row("undef", Compile, List, "", true, "undefine a preprocessor name (-U)"),
-    row("unodefs", Compile, Flag, "", false, "user symbols need not be there"),
+    row("unodefs", Compile, Flag, "", false, "unknown user symbols are no errors"),
     row("unsetenv", Compile, List, "", false, "unset an environment variable of the -c process"),
     row("useruid", Compile, Int, "", false, "least user id of a process that may be grabbed"),
     row("ustackframes", Run, Int, "20", true, "frames of ustack(), at most 127"),
@@ -296,7 +296,7 @@ pub const TABLE: &[Row] = &[
         Text,
         "",
         true,
-        "version of D a program is written for; younger words are not there",
+        "version of D that a program is written for; newer names are not defined",
     ),
     row("zdefs", Compile, Flag, "", true, "descriptions may match no probe (-Z)"),
 ];
@@ -324,8 +324,8 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// Least and greatest value of options whose shape alone allows more. A frame count beyond what the kernel walks is no
-/// error: scripts ask for a thousand to mean all.
+/// The least and greatest value of options, where the type alone allows more. A frame count beyond
+/// what the kernel walks is no error, because scripts use a thousand for all.
 const LIMITS: &[(&str, u64, u64)] = &[
     ("scratchsize", 8, 256 << 10),
     ("strsize", 1, 32 << 10),
@@ -340,7 +340,7 @@ fn limits(name: &str) -> Option<(u64, u64)> {
 }
 
 impl Row {
-    /// True for a value of the right shape that the option can have.
+    /// True for a value that is in the option's range.
     fn allows(&self, value: &Value) -> bool {
         match value {
             Value::Number(n) => limits(self.name).is_none_or(|(least, most)| (least..=most).contains(n)),
@@ -354,7 +354,7 @@ impl Row {
         }
     }
 
-    /// What a value of this option looks like, for whoever gave another one.
+    /// A description of the values of this option, for an error message.
     pub fn expects(&self) -> String {
         match (self.shape, limits(self.name)) {
             (Shape::Size, Some((least, most))) => {
@@ -383,7 +383,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
     }
 }
 
-/// Why `name` could not be set, with what would be right.
+/// A hint for an option that could not be set.
 pub fn advice(name: &str, error: OptionError) -> Option<String> {
     match error {
         OptionError::Name => diagnostics::nearest(name, TABLE.iter().map(|r| r.name))
@@ -412,8 +412,8 @@ pub fn find(name: &str) -> Option<&'static Row> {
 }
 
 impl Options {
-    /// Sets an option; `value` as the user wrote it. Gives its row. Whoever lets users set options says afterwards which
-    /// of them do nothing yet: [`Options::idle`].
+    /// Sets an option to a value in the user's notation, and returns its row. The caller reports
+    /// the options without effect: [`Options::idle`].
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<&'static Row, OptionError> {
         let row = find(name).ok_or(OptionError::Name)?;
         let parsed = parse(row.shape, value).filter(|v| row.allows(v)).ok_or(OptionError::Value)?;
@@ -426,12 +426,13 @@ impl Options {
         Ok(row)
     }
 
-    /// Names of the options that were set, on the command line or by a pragma, and have no effect yet.
+    /// Names of the options that were set, on the command line or by a pragma, and have no effect
+    /// yet.
     pub fn idle(&self) -> impl Iterator<Item = &'static str> {
         self.set.keys().copied().filter(|name| find(name).is_some_and(|row| !row.works))
     }
 
-    /// True where the user has set it.
+    /// True if the user has set it.
     pub fn is_set(&self, name: &str) -> bool {
         self.set.contains_key(name)
     }
@@ -453,7 +454,8 @@ impl Options {
         matches!(self.value(name), Value::Number(n) if n != 0)
     }
 
-    /// A size in bytes, an interval in nanoseconds, or an integer; 0 when it is unset and has no default.
+    /// A size in bytes, an interval in nanoseconds, or an integer; 0 when it is unset and has no
+    /// default.
     pub fn number(&self, name: &str) -> u64 {
         self.maybe_number(name).unwrap_or(0)
     }
@@ -504,7 +506,7 @@ fn integer(text: &str) -> Option<u64> {
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
         None => (text, 10),
     };
-    // from_str_radix alone would take a sign.
+    // from_str_radix alone would accept a sign.
     let plain = digits.chars().all(|c| c.is_ascii_alphanumeric());
     if plain { u64::from_str_radix(digits, radix).ok() } else { None }
 }
@@ -555,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_rates() {
+    fn sizes_and_rates_are_parsed_with_their_units() {
         assert_eq!(size("4m"), Some(4 << 20));
         assert_eq!(size("10"), Some(10));
         assert_eq!(size("1K"), Some(1024));
@@ -573,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_words_lists_and_errors() {
+    fn each_type_of_option_accepts_its_values_only() {
         let mut o = Options::default();
         assert!(o.set("quiet", None).is_ok_and(|r| r.works));
         assert!(o.flag("quiet"));
@@ -594,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_refused_with_what_is_right() {
+    fn values_out_of_range_are_rejected_with_a_hint() {
         let mut o = Options::default();
         for (name, value) in [
             ("strsize", "0"),

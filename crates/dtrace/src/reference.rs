@@ -1,4 +1,5 @@
-//! The words of D and of the command, with their descriptions: what the manual page is made from.
+//! The names of D and of the command with their descriptions, from which the manual page is
+//! generated.
 //!
 //! Each table stands where the code that obeys it stands; this module only gathers them, so that
 //! the command, which knows nothing under this library, can print them. The words that the D
@@ -21,7 +22,7 @@ pub struct LibraryWord {
     pub name: &'static str,
     /// Its type.
     pub ty: &'static str,
-    /// What it is, one line.
+    /// Its description, one line.
     pub help: &'static str,
 }
 

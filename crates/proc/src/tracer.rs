@@ -149,7 +149,7 @@ fn wake_signal() -> io::Result<i32> {
     extern "C" fn nothing(_: libc::c_int) {}
     static SIGNAL: OnceLock<Option<i32>> = OnceLock::new();
     let found = SIGNAL.get_or_init(|| {
-        // SAFETY: all-zero is a valid sigaction. The handler does nothing and lives for ever;
+        // SAFETY: all-zero is a valid sigaction. The handler does nothing and is never removed;
         // without SA_RESTART it makes the wait return.
         (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|signal| unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();

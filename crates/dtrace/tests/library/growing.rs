@@ -11,7 +11,7 @@ use consumer::Message;
 use dtrace::options::Options;
 use dtrace::{Field, Macros, Notice, Session, Source, Status, Target};
 
-use crate::tool::{Losses, Output, compile, told};
+use crate::tool::{Losses, Output, collect_reports, compile};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -34,7 +34,7 @@ struct Running {
     macros: Macros,
     dir: PathBuf,
     /// Bytes of the output that were parsed, and their lines by first word.
-    looked: usize,
+    parsed: usize,
     lines: HashMap<String, usize>,
 }
 
@@ -57,7 +57,7 @@ impl Running {
         let output = Output::default();
         let session = Session::start(&program, options, vec![target], output.clone()).unwrap();
         let macros = Macros { target: pid, ..Macros::default() };
-        Running { session, output, losses: Losses::default(), macros, dir, looked: 0, lines: HashMap::new() }
+        Running { session, output, losses: Losses::default(), macros, dir, parsed: 0, lines: HashMap::new() }
     }
 
     fn enable(&mut self, script: &str) -> Result<Vec<usize>, String> {
@@ -67,9 +67,9 @@ impl Running {
 
     /// Lines so far that begin with `word`.
     fn lines_of(&mut self, word: &str) -> usize {
-        let new = self.output.after(self.looked);
+        let new = self.output.after(self.parsed);
         let whole = new.rfind('\n').map_or(0, |at| at + 1);
-        self.looked += whole;
+        self.parsed += whole;
         for line in new[..whole].lines() {
             let first = line.split(' ').next().unwrap_or_default();
             *self.lines.entry(first.to_owned()).or_default() += 1;
@@ -85,7 +85,7 @@ impl Running {
             assert!(start.elapsed() < LIMIT, "no {lines} lines of {word}");
             let status = self.session.work(None, Duration::from_millis(20)).unwrap();
             assert_eq!(status, Status::Working);
-            told(&mut self.session, &mut self.losses);
+            collect_reports(&mut self.session, &mut self.losses);
         }
     }
 
@@ -96,10 +96,10 @@ impl Running {
         let start = Instant::now();
         while self.session.work(None, Duration::from_millis(20)).unwrap() == Status::Working {
             assert!(start.elapsed() < LIMIT, "no end");
-            told(&mut self.session, &mut self.losses);
+            collect_reports(&mut self.session, &mut self.losses);
         }
         self.session.finish().unwrap();
-        told(&mut self.session, &mut self.losses);
+        collect_reports(&mut self.session, &mut self.losses);
         let counts = std::fs::read_to_string(self.dir.join("counts")).unwrap();
         assert_eq!((self.losses.records, self.losses.others.len()), (0, 0), "{:?}", self.losses);
         let words = |l: &str| l.split(' ').map(String::from).collect();
@@ -302,7 +302,7 @@ fn refusals() -> Verdict {
         ("BEGIN { last = \"no number\"; }", "incompatible"),
         ("BEGIN { @calls[1] = sum(1); }", "redefin"),
         // The key of @names is an interned number in the running program.
-        ("BEGIN { @names[execname] = count(); }", "@names is enabled with a narrower key"),
+        ("BEGIN { @names[execname] = count(); }", "@names is already enabled with a narrower key"),
         ("#pragma D option strsize=16\nBEGIN { x = 1; }", "strsize"),
         ("BEGIN { system(\"true\"); }", ""),
         ("", ""),
@@ -311,7 +311,7 @@ fn refusals() -> Verdict {
         assert!(answer.as_ref().is_err_and(|text| text.contains(why)), "{script}: {answer:?}");
     }
     let mut nothing = Losses::default();
-    told(&mut run.session, &mut nothing);
+    collect_reports(&mut run.session, &mut nothing);
     let right = r#"syscall::getppid:entry /pid == $target/ { printf("B %d %d\n", arg0, arg1); @numbers = sum(0); @new = count(); }
         END { printa("new %@d\n", @new); }"#;
     assert_eq!(run.enable(right), Ok(vec![2]));
@@ -394,14 +394,14 @@ fn faults() -> Verdict {
     while run.lines_of("B") < 30 {
         assert!(start.elapsed() < LIMIT);
         run.session.work(None, Duration::from_millis(20)).unwrap();
-        reports += faults_told(&mut run);
+        reports += take_fault_reports(&mut run);
     }
     std::fs::write(run.dir.join("stop"), "").unwrap();
     while run.session.work(None, Duration::from_millis(20)).unwrap() == Status::Working {
-        reports += faults_told(&mut run);
+        reports += take_fault_reports(&mut run);
     }
     run.session.finish().unwrap();
-    reports += faults_told(&mut run);
+    reports += take_fault_reports(&mut run);
     let text = run.output.text();
     let begins = |word: &str| text.lines().filter(|l| l.starts_with(word)).count() as u64;
     let faults = begins("B ");
@@ -440,7 +440,7 @@ fn objects() -> Verdict {
 }
 
 #[track_caller]
-fn faults_told(run: &mut Running) -> u64 {
+fn take_fault_reports(run: &mut Running) -> u64 {
     let mut faults = 0;
     for notice in run.session.take_notices() {
         match notice {
@@ -449,7 +449,7 @@ fn faults_told(run: &mut Running) -> u64 {
                 faults += 1;
             }
             Notice::Target(_) | Notice::Suppressed { .. } => {}
-            other => panic!("told: {other}"),
+            other => panic!("unexpected report: {other}"),
         }
     }
     faults

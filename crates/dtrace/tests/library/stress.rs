@@ -20,7 +20,7 @@ use dtrace::Session;
 use dtrace::options::Options;
 use plane::control::DropKind;
 
-use crate::tool::{Losses, Output, compile, to_the_end, told, workload};
+use crate::tool::{Losses, Output, collect_reports, compile, run_to_end, workload};
 use crate::workload::{pack, text_of};
 use crate::{Test, Verdict};
 
@@ -79,10 +79,10 @@ fn run(bufsize: &str, rounds: u64, pause: Duration) -> Run {
     let output = Output::default();
     let mut session = Session::start(&program, options, vec![target], output.clone()).unwrap();
     std::thread::sleep(pause);
-    let mut losses = to_the_end(&mut session, Duration::from_secs(400));
+    let mut losses = run_to_end(&mut session, Duration::from_secs(400));
     let suppressed = session.suppressed().unwrap().into_iter().collect();
     session.finish().unwrap();
-    told(&mut session, &mut losses);
+    collect_reports(&mut session, &mut losses);
     let words = |l: &str| l.split(' ').map(String::from).collect();
     Run { lines: output.text().lines().map(words).collect(), losses, suppressed, pid }
 }
@@ -93,7 +93,7 @@ struct Received {
     by_thread: HashMap<u64, Vec<bool>>,
     count: u64,
     /// Number of records that followed a later one of their thread.
-    late: u64,
+    out_of_order: u64,
 }
 
 impl Received {
@@ -103,7 +103,7 @@ impl Received {
         if seen[seq as usize] {
             println!("twice: {line:?}");
         }
-        self.late += u64::from(seen.get(seq as usize + 1).copied().unwrap_or(false));
+        self.out_of_order += u64::from(seen.get(seq as usize + 1).copied().unwrap_or(false));
         seen[seq as usize] = true;
         self.count += 1;
     }
@@ -192,7 +192,11 @@ fn check(run: &Run, rounds: u64) -> u64 {
 
     // Suppressed firings were reported.
     let all_suppressed: u64 = run.suppressed.values().sum();
-    assert!(run.losses.suppressed >= all_suppressed, "{} told of {all_suppressed}", run.losses.suppressed);
+    assert!(
+        run.losses.suppressed >= all_suppressed,
+        "{} reported of {all_suppressed}",
+        run.losses.suppressed
+    );
 
     // Records and drops add up to the firings.
     let hits = THREADS * rounds;
@@ -203,9 +207,9 @@ fn check(run: &Run, rounds: u64) -> u64 {
         assert!(count(source) <= aggregated, "{source}: {} of {aggregated}", count(source));
     }
     assert!(samples > 0 && sum("samples") >= samples, "{samples} samples of {}", sum("samples"));
-    let late: u64 = seen.values().map(|s| s.late).sum();
+    let out_of_order: u64 = seen.values().map(|s| s.out_of_order).sum();
     println!(
-        "         {recorded} records, {} dropped, {} samples, {late} late, suppressed {:?}, others {:?}",
+        "         {recorded} records, {} dropped, {} samples, {out_of_order} out of order, suppressed {:?}, others {:?}",
         run.losses.records, samples, run.suppressed, run.losses.others
     );
     recorded

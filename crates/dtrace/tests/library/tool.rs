@@ -57,26 +57,26 @@ pub(crate) struct Losses {
 
 /// Runs the session until its targets end, and returns its losses. Any other report fails the test.
 #[track_caller]
-pub(crate) fn to_the_end(session: &mut Session<Output>, limit: Duration) -> Losses {
+pub(crate) fn run_to_end(session: &mut Session<Output>, limit: Duration) -> Losses {
     let start = Instant::now();
     let mut losses = Losses::default();
     while session.work(None, Duration::from_millis(100)).unwrap() == Status::Working {
         assert!(start.elapsed() < limit, "no end after {limit:?}");
-        told(session, &mut losses);
+        collect_reports(session, &mut losses);
     }
     losses
 }
 
 /// Collects the session's reports.
 #[track_caller]
-pub(crate) fn told(session: &mut Session<Output>, losses: &mut Losses) {
+pub(crate) fn collect_reports(session: &mut Session<Output>, losses: &mut Losses) {
     for notice in session.take_notices() {
         match notice {
             Notice::Message(Message::Drop(d)) if d.kind == DropKind::Principal => losses.records += d.count,
             Notice::Message(Message::Drop(d)) => losses.others.push((d.kind, d.count)),
             Notice::Suppressed { count, .. } => losses.suppressed += count,
             Notice::Target(text) => assert!(text.ends_with("has exited"), "{text}"),
-            other => panic!("told: {other}"),
+            other => panic!("unexpected report: {other}"),
         }
     }
 }

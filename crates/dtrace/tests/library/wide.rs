@@ -14,7 +14,7 @@ use dtrace::{Field, Macros, Provider, Session, Source};
 use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
 use providers::{Attach, CustomAttach, EnabledProbe, Env, Role, Unit};
 
-use crate::tool::{Losses, Output, offset_in_file, to_the_end, told, workload};
+use crate::tool::{Losses, Output, collect_reports, offset_in_file, run_to_end, workload};
 use crate::workload::dt_library_hit;
 use crate::{Test, Verdict};
 
@@ -130,9 +130,9 @@ fn once(script: &str) -> (Output, Losses) {
         start.elapsed(),
         resident() - before
     );
-    let mut losses = to_the_end(&mut session, Duration::from_secs(120));
+    let mut losses = run_to_end(&mut session, Duration::from_secs(120));
     session.finish().unwrap();
-    told(&mut session, &mut losses);
+    collect_reports(&mut session, &mut losses);
     (output, losses)
 }
 
