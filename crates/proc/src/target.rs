@@ -91,11 +91,6 @@ impl Target {
         self.pid
     }
 
-    /// True for `-c`.
-    pub fn created(&self) -> bool {
-        self.created
-    }
-
     /// Detaches the process, which then runs. A process that died meanwhile is no error: see
     /// [`Target::exit_status`].
     pub fn release(&mut self) {
