@@ -118,7 +118,7 @@ impl fmt::Display for Overload {
 }
 
 /// The least percentage that is reported to the user.
-const HIGH_SHARE: u64 = 50;
+const HIGH_SHARE: u64 = 25;
 
 /// The interval between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
