@@ -165,7 +165,7 @@ fn the_cost_of_a_slow_event_is_reported() -> Verdict {
         if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
             return skip;
         }
-        let said = o.err.contains("1 event by perf, for arguments of their records");
+        let said = o.err.contains("1 event by perf, for the fields of their records");
         assert_eq!(said, by_perf, "{o:?}");
         o.code(0);
     }
