@@ -23,8 +23,9 @@ struct Group(Child);
 impl Group {
     fn start(text: &str, dir: &Path, out: Stdio) -> Result<Group, String> {
         let path = std::env::var("PATH").unwrap_or_default();
-        let child = Command::new("sh")
-            .args(["-c", text])
+        // A background job of a shell ignores SIGINT, and so would all that it starts.
+        let child = Command::new("env")
+            .args(["--default-signal=INT", "sh", "-c", text])
             .current_dir(dir)
             .env("PATH", format!("{}:{path}", dir.join("bin").display()))
             .env("LC_ALL", "C.UTF-8")
