@@ -62,7 +62,7 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             if interrupt::count() > 1 {
-                return Err(io::Error::other("interrupted"));
+                dtrace::end_process(1);
             }
             match self.0.write(bytes) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

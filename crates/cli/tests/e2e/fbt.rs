@@ -281,13 +281,13 @@ fn return_is_rejected_where_the_result_cannot_be_replaced() -> Verdict {
         |description: &str| dtrace(&["-wqn", &format!("{description} {{ return(-1); }}")]).code(1).err;
     let err = refused("fbt::vfs_fsync_range:entry");
     assert!(
-        err.contains("return( ) in fbt:vmlinux:vfs_fsync_range:entry: this kernel lets no program give"),
+        err.contains("return( ) in fbt:vmlinux:vfs_fsync_range:entry: this kernel lets no program change"),
         "{err}"
     );
     // The function returns nothing.
     let err = refused("fbt::security_file_free:entry");
     assert!(
-        err.contains("its result is no int") || err.contains("lets no program give a function's result"),
+        err.contains("its result is no int") || err.contains("lets no program change the result of"),
         "{err}"
     );
     let err = dtrace(&["-qn", "fbt::security_inode_mkdir:entry { return(-1); }"]).code(1).err;

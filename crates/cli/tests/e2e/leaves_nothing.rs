@@ -108,12 +108,18 @@ fn nothing_is_left_after_sigkill_with_a_target() -> Verdict {
     printed(&mut child);
     let mut text = [0; 16];
     let length = child.stdout.as_mut().unwrap().read(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text[..length]).into_owned();
+    let target: i32 = text.lines().next().and_then(|pid| pid.parse().ok()).unwrap();
+    // Before it runs, a target ends with its tracer.
+    let begun = std::time::Instant::now();
+    while !std::fs::read_to_string(format!("/proc/{target}/stat")).unwrap_or_default().contains(") S ") {
+        assert!(begun.elapsed() < crate::tool::LIMIT, "the target does not run");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     signal(&child, libc::SIGKILL);
     child.wait().unwrap();
     nothing_new(&before);
     // The target continues to run.
-    let text = String::from_utf8_lossy(&text[..length]).into_owned();
-    let target: i32 = text.lines().next().and_then(|pid| pid.parse().ok()).unwrap();
     // SAFETY: a process whose parent is init.
     assert_eq!(unsafe { libc::kill(target, libc::SIGKILL) }, 0, "{text}");
     Pass
