@@ -1,5 +1,5 @@
 /*
- * Subroutines that read structs of the kernel: the holder of a lock, the file of a descriptor.
+ * What is read in the kernel's memory: the holder of a lock, the file of a descriptor, the load averages.
  */
 
 typedef struct mutex kmutex_t;
@@ -22,3 +22,11 @@ inline int rw_iswriter[void *lock] = (((struct qrwlock *)lock)->cnts.counter & 0
 
 inline struct file *getf[int fd] = fd >= 0 && fd < curthread->files->fdt->max_fds ?
     curthread->files->fdt->fd[fd] : (struct file *)0;
+
+/*
+ * The load averages of one, five and fifteen minutes, as 16 bits of integer and 16 bits of fraction. The kernel's own numbers
+ * have 11 bits of fraction.
+ */
+inline uint64_t hp_avenrun[int N] = N >= 0 && N < 3 ? `avenrun[N] << 5 : 0;
+
+#pragma D attributes Stable/Stable/Common hp_avenrun

@@ -1,5 +1,5 @@
 /*
- * Address families, socket types and hardware types of Linux.
+ * Address families, socket types and hardware types of Linux; packets and sockets as arguments of probes.
  */
 
 inline int AF_UNSPEC = 0;
@@ -98,3 +98,59 @@ inline int ARPHRD_6LOWPAN = 825;
 inline int ARPHRD_VSOCKMON = 826;
 inline int ARPHRD_NONE = 0xfffe;
 inline int ARPHRD_VOID = 0xffff;
+
+typedef struct pktinfo {
+	uintptr_t pkt_addr;		/* address of the packet */
+} pktinfo_t;
+
+translator pktinfo_t < struct sk_buff *S > {
+	pkt_addr = (uintptr_t)S;
+};
+
+typedef struct csinfo {
+	uintptr_t cs_addr;		/* address of the socket */
+	uint64_t cs_cid;		/* its cookie, as getsockopt(SO_COOKIE) gives it; 0 before somebody asked for it */
+	pid_t cs_pid;			/* 0: the kernel does not know whose a socket is */
+	zoneid_t cs_zoneid;		/* 0 */
+} csinfo_t;
+
+translator csinfo_t < struct sock *S > {
+	cs_addr = (uintptr_t)S;
+	cs_cid = S == NULL ? 0 : S->__sk_common.skc_cookie.counter;
+	cs_pid = 0;
+	cs_zoneid = 0;
+};
+
+typedef struct conninfo {
+	string ci_local;		/* local address */
+	string ci_remote;		/* remote address */
+	string ci_protocol;		/* "ipv4", "ipv6" */
+} conninfo_t;
+
+/*
+ * What sockets of all kinds have: full ones, those that wait for the end of a handshake, and those that wait for late
+ * segments.
+ */
+
+inline int _sock_family[struct sock *S] = S == NULL ? AF_UNSPEC : S->__sk_common.skc_family;
+inline int _sock_state[struct sock *S] = S->__sk_common.skc_state;
+
+/* A struct of its own stands for a connection in these states. It is no more than a struct sock_common. */
+inline int _sock_is_full[struct sock *S] = S != NULL && _sock_state[S] != 6 /* TIME_WAIT */ &&
+    _sock_state[S] != 12 /* NEW_SYN_RECV */;
+
+/* A socket that closes gives its port back, and keeps it in network order. */
+inline uint16_t _sock_lport[struct sock *S] = S == NULL ? 0 : S->__sk_common.skc_num != 0 || !_sock_is_full[S] ?
+    S->__sk_common.skc_num : ntohs(((struct inet_sock *)S)->inet_sport);
+inline uint16_t _sock_rport[struct sock *S] = S == NULL ? 0 : ntohs(S->__sk_common.skc_dport);
+
+inline string _sock_laddr[struct sock *S] = _sock_family[S] == AF_INET ? inet_ntoa(&S->__sk_common.skc_rcv_saddr) :
+    _sock_family[S] == AF_INET6 ? inet_ntoa6(&S->__sk_common.skc_v6_rcv_saddr) : "<unknown>";
+inline string _sock_raddr[struct sock *S] = _sock_family[S] == AF_INET ? inet_ntoa(&S->__sk_common.skc_daddr) :
+    _sock_family[S] == AF_INET6 ? inet_ntoa6(&S->__sk_common.skc_v6_daddr) : "<unknown>";
+
+translator conninfo_t < struct sock *S > {
+	ci_local = _sock_laddr[S];
+	ci_remote = _sock_raddr[S];
+	ci_protocol = _sock_family[S] == AF_INET ? "ipv4" : _sock_family[S] == AF_INET6 ? "ipv6" : "<unknown>";
+};

@@ -120,9 +120,9 @@ typedef struct psinfo {
 	char pr_fname[16];		/* name */
 	char pr_psargs[80];		/* arguments of the current process; otherwise its name */
 	int pr_wstat;			/* 0 */
-	int pr_argc;			/* not known */
-	uintptr_t pr_argv;		/* user address of the arguments */
-	uintptr_t pr_envp;		/* user address of the environment */
+	int pr_argc;			/* number of arguments of the current process; otherwise 0 */
+	uintptr_t pr_argv;		/* user address of the arguments, one string after the other */
+	uintptr_t pr_envp;		/* user address of the environment, as the arguments */
 	size_t pr_arglen;		/* bytes of the arguments */
 	char pr_dmodel;			/* PR_MODEL_ILP32, PR_MODEL_LP64 */
 	id_t pr_taskid;			/* 0 */
@@ -154,6 +154,9 @@ inline long _rss[struct mm_struct *M] = defined(struct mm_struct, rss_stat.count
 /* A device number of the kernel: 12 bits of major, 20 bits of minor number. */
 inline uint_t _ttydev[struct tty_struct *TTY] = TTY == NULL ? -1 :
     TTY->driver->major << 20 | (TTY->driver->minor_start + TTY->index);
+
+/* The number of arguments, which is where the stack of the program begins. */
+inline int _argc[struct mm_struct *M] = *(int *)copyin(M->start_stack, sizeof (int));
 
 /* The CPU of a task. */
 inline int _task_cpu[struct task_struct *T] =
@@ -217,7 +220,7 @@ translator psinfo_t < struct task_struct *T > {
 	pr_fname = stringof(T->comm);
 	pr_psargs = T == curthread && T->mm != NULL ? _psargs[T->mm] : stringof(T->comm);
 	pr_wstat = 0;
-	pr_argc = 0;
+	pr_argc = T->mm != NULL && T->mm == curthread->mm ? _argc[T->mm] : 0;
 	pr_argv = T->mm == NULL ? 0 : T->mm->arg_start;
 	pr_envp = T->mm == NULL ? 0 : T->mm->env_start;
 	pr_arglen = T->mm == NULL ? 0 : T->mm->arg_end - T->mm->arg_start;

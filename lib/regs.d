@@ -1,6 +1,7 @@
 /*
  * Indexes of uregs[] on x86-64: the order in which Linux saves registers (struct pt_regs), then further saved words.
  * R_ERR is the word with the error code of an exception, or the number of the system call.
+ * ARCH(x86-64): indexes of `uregs[]`.
  */
 
 inline int R_R15 = 0;

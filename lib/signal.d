@@ -1,5 +1,5 @@
 /*
- * Signals of Linux, and the values of siginfo's si_code (asm-generic/siginfo.h).
+ * Signals of Linux, and the values of si_code (as in the kernel's asm-generic headers).
  * SIGRTMIN is the first signal that programs may use: the C library reserves two.
  */
 

@@ -1,5 +1,6 @@
 /*
- * Constants of open(2), fcntl(2) and access(2) on Linux (x86-64), and D's fault codes.
+ * Constants of open(2), fcntl(2) and access(2) on Linux, and D's fault codes.
+ * ARCH(x86-64): the constants of open(2).
  */
 
 inline int O_RDONLY = 0;

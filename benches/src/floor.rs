@@ -8,8 +8,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bpf::insn::{Insn, Reg};
-use bpf::sys::{AttachType, Link, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, monotonic_ns, tracefs};
+use bpf_sys::helpers::Helper;
+use bpf_sys::insn::{Alu, Insn, Jmp, Reg, Size};
+use bpf_sys::{AttachType, Link, PerfEvent, ProbeSite, Prog, ProgKind, ProgSpec, monotonic_ns, tracefs};
 use types::btf::{Btf, BtfKind};
 
 /// The time between the last attach and the first detach.
@@ -46,9 +47,30 @@ pub(crate) fn child(args: &[String]) -> Result<(), String> {
 }
 
 fn load(kind: ProgKind, attach: AttachType, btf_id: u32) -> Result<Prog, String> {
-    let insns = [Insn::mov64_imm(Reg::R0, 0), Insn::exit()];
-    let spec = ProgSpec { attach, attach_btf_id: btf_id, ..ProgSpec::new(kind, "floor", &insns) };
+    load_insns(kind, attach, btf_id, &[Insn::mov64_imm(Reg::R0, 0), Insn::exit()])
+}
+
+fn load_insns(kind: ProgKind, attach: AttachType, btf_id: u32, insns: &[Insn]) -> Result<Prog, String> {
+    let spec = ProgSpec { attach, attach_btf_id: btf_id, ..ProgSpec::new(kind, "floor", insns) };
     Prog::load(&spec).map_err(|e| format!("{e:?}"))
+}
+
+/// A raw-tracepoint program on `sys_enter` that walks the stack at getppid and does nothing else.
+pub(crate) fn sys_enter_walk() -> Option<Link> {
+    const BYTES: i32 = 24 * 8;
+    let insns = [
+        Insn::ldx(Size::B8, Reg::R2, Reg::R1, 8),
+        Insn::jmp_imm(Jmp::Ne, Reg::R2, libc::SYS_getppid as i32, 5),
+        Insn::mov64(Reg::R2, Reg::R10),
+        Insn::alu64_imm(Alu::Add, Reg::R2, -BYTES),
+        Insn::mov64_imm(Reg::R3, BYTES),
+        Insn::mov64_imm(Reg::R4, 0),
+        Insn::call(Helper::GET_STACK),
+        Insn::mov64_imm(Reg::R0, 0),
+        Insn::exit(),
+    ];
+    let prog = load_insns(ProgKind::RawTracepoint, AttachType::None, 0, &insns).ok()?;
+    Link::raw_tracepoint(&prog, "sys_enter", 0).ok()
 }
 
 /// An empty raw-tracepoint program on `sys_enter`.

@@ -81,7 +81,7 @@ pub(crate) fn vfs(tools: &Tools) {
 
 /// True when many functions can be probed with one link, by address.
 fn has_multi() -> bool {
-    let list = bpf::sys::tracefs().map(|t| t.join("available_filter_functions_addrs").exists());
+    let list = bpf_sys::tracefs().map(|t| t.join("available_filter_functions_addrs").exists());
     list.unwrap_or(false)
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn list(tools: &Tools) {
     };
     // Another process can reach the mount through our descriptor.
     let ours = format!("/proc/{}/", std::process::id());
-    let functions = bpf::sys::tracefs().map(|t| t.join("available_filter_functions"));
+    let functions = bpf_sys::tracefs().map(|t| t.join("available_filter_functions"));
     let functions = functions.map(|f| f.to_string_lossy().replace("/proc/self/", &ours));
     for _ in 0..ROUNDS {
         let mut cat = Command::new("cat");

@@ -11,13 +11,19 @@
 //! the machine has less effect.
 
 mod all;
+mod arrivals;
+mod calls;
 mod floor;
 mod guest;
+mod keys;
 mod long;
+mod output;
 mod peer;
 mod run;
 mod sections;
 mod session;
+mod speculation;
+mod stable;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 //! Runs the tracers and the traced loop.
 
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -17,41 +16,39 @@ pub(crate) struct Tools {
     pub(crate) port: Option<Peer>,
 }
 
-/// Number of calls in a batch of the traced loop. Short, so that on a shared machine some batches
-/// run undisturbed.
-pub(crate) const BATCH: u32 = 1_000;
-
-/// Measures one call of the traced loop in nanoseconds, on one CPU. It runs this number of batches,
-/// or half a second's worth, and reports the 5th percentile. Disturbed batches are above it. The
-/// lowest values are artefacts of the clock.
+/// `--loop CALL [BATCHES [CPU [RATE]]]` measures one call of the traced loop in nanoseconds, on one
+/// CPU (by default the last). It runs this number of batches, or half a second's worth, at most RATE
+/// calls a second, and reports the 5th percentile. Disturbed batches are above it. The lowest values
+/// are artefacts of the clock.
 pub(crate) fn child_loop(args: &[String]) {
-    let batches: Option<u64> = args.get(1).and_then(|a| a.parse().ok());
-    let file = std::fs::File::open("/dev/null").ok().filter(|_| args.first().is_some_and(|a| a == "read"));
-    let file = file.as_ref().map(AsRawFd::as_raw_fd);
-    let end = Instant::now() + Duration::from_millis(500);
-    if let Some(last) = bpf::sys::online_cpus().last() {
+    let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok());
+    let (batches, cpu, rate) = (number(1), number(2), number(3));
+    if let Some(cpu) = cpu.or_else(|| Some(u64::from(*bpf_sys::online_cpus().last()?))) {
         // SAFETY: an all-zero set is valid, and the kernel reads only its size.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(*last as usize, &mut set);
+            libc::CPU_SET(cpu as usize, &mut set);
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
         }
     }
-    let mut all = Vec::new();
+    // What it needs besides is made on that CPU.
+    let (batch, mut call) = match crate::calls::named(args.first().map_or("", String::as_str)) {
+        Ok(call) => call,
+        Err(e) => return eprintln!("bench: {e}"),
+    };
+    let pause = rate.map(|r| Duration::from_secs_f64(f64::from(batch) / r.max(1) as f64));
+    let end = Instant::now() + Duration::from_millis(500);
+    let (mut all, begun) = (Vec::new(), Instant::now());
     loop {
+        if let Some(pause) = pause {
+            std::thread::sleep((begun + pause * all.len() as u32).saturating_duration_since(Instant::now()));
+        }
         let start = Instant::now();
         if batches.map_or(start >= end, |b| all.len() as u64 == b) {
             break;
         }
-        for _ in 0..BATCH {
-            match file {
-                // SAFETY: the call writes no byte.
-                Some(fd) => unsafe { libc::syscall(libc::SYS_read, fd, std::ptr::null_mut::<u8>(), 0) },
-                // SAFETY: the call has no arguments.
-                None => unsafe { libc::syscall(libc::SYS_getppid) },
-            };
-        }
-        all.push(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
+        call();
+        all.push(start.elapsed().as_nanos() as f64 / f64::from(batch));
     }
     all.sort_by(f64::total_cmp);
     println!("{}", all.get(all.len() / 20).copied().unwrap_or(f64::NAN));
@@ -127,6 +124,18 @@ impl Drop for Running {
     }
 }
 
+/// The sum of the drops of this kind that dtrace reported.
+pub(crate) fn dropped(said: &str, kind: &str) -> u64 {
+    let drops = said.lines().filter(|l| l.contains(kind));
+    drops.filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+}
+
+/// The number of lines that contain a word.
+pub(crate) fn lines_with(text: &[u8], word: &str) -> u64 {
+    let has = |line: &&[u8]| line.windows(word.len()).any(|w| w == word.as_bytes());
+    text.split(|b| *b == b'\n').filter(has).count() as u64
+}
+
 /// Wall and CPU seconds and peak memory in kilobytes of one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
@@ -139,6 +148,11 @@ pub(crate) struct Cost {
 pub(crate) fn whole(mut command: Command) -> Option<Cost> {
     let start = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    cost(&child, start)
+}
+
+/// Waits for a child that was started then. `None` when it fails.
+pub(crate) fn cost(child: &Child, start: Instant) -> Option<Cost> {
     let mut status = 0;
     // SAFETY: an all-zero rusage is valid, and both pointers are valid.
     let (pid, usage) = unsafe {
@@ -172,7 +186,7 @@ impl Tools {
             peer.as_ref().map_or("none (see benches/src/main.rs)".into(), |p| p.version.clone())
         };
         let (peer, port) = (version(&self.peer), version(&self.port));
-        let cpus = bpf::sys::online_cpus().len();
+        let cpus = bpf_sys::online_cpus().len();
         format!("kernel {}, {cpus} CPUs; peer: {peer}; C port: {port}", kernel.trim())
     }
 
@@ -188,7 +202,7 @@ impl Tools {
         self.loop_of("getppid")
     }
 
-    /// Nanoseconds per call of a loop: `getppid`, or `read` of no bytes.
+    /// Nanoseconds per call of a loop ([`crate::calls`]).
     pub(crate) fn loop_of(&self, call: &str) -> f64 {
         let me = std::env::current_exe().unwrap_or_default();
         let out = Command::new(me).args(["--loop", call]).output();

@@ -3,8 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::floor::sys_enter;
-use crate::run::{BATCH, Running, Tools, figure, median, whole};
+use crate::calls::BATCH;
+use crate::floor::{sys_enter, sys_enter_walk};
+use crate::run::{Running, Tools, dropped, figure, lines_with, median, whole};
 
 /// A section's code.
 type Section = fn(&Tools);
@@ -19,14 +20,19 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 11] = [
+pub(crate) const ALL: [(&str, Place, Section); 16] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
     ("event", Place::Machine, event),
     ("rows", Place::Machine, rows),
+    ("output", Place::Machine, crate::output::output),
+    ("keys", Place::Machine, crate::keys::keys),
     ("exit", Place::Machine, exit),
     ("long", Place::Machine, crate::long::long),
+    ("arrivals", Place::Machine, crate::arrivals::arrivals),
+    ("speculation", Place::Machine, crate::speculation::speculation),
+    ("stable", Place::Both, crate::stable::stable),
     ("list", Place::Both, crate::guest::list),
     ("firing", Place::Guest, crate::guest::firing),
     ("vfs", Place::Guest, crate::guest::vfs),
@@ -59,7 +65,7 @@ struct Program {
     theirs: &'static str,
 }
 
-const PROGRAMS: [Program; 8] = [
+const PROGRAMS: [Program; 11] = [
     Program {
         what: "@ = count(), this call",
         ours: "syscall::getppid:entry { @ = count(); }",
@@ -89,6 +95,21 @@ const PROGRAMS: [Program; 8] = [
         what: "@[pid, execname] = count(), this call",
         ours: "syscall::getppid:entry { @[pid, execname] = count(); }",
         theirs: "tracepoint:syscalls:sys_enter_getppid { @[pid, comm] = count(); }",
+    },
+    Program {
+        what: "@[pid, execname, probefunc] = count()",
+        ours: "syscall::getppid:entry { @[pid, execname, probefunc] = count(); }",
+        theirs: "tracepoint:syscalls:sys_enter_getppid { @[pid, comm, probe] = count(); }",
+    },
+    Program {
+        what: "printf(\"%d %s\\n\", pid, execname)",
+        ours: "syscall::getppid:entry { printf(\"%d %s\\n\", pid, execname); }",
+        theirs: "tracepoint:syscalls:sys_enter_getppid { printf(\"%d %s\\n\", pid, comm); }",
+    },
+    Program {
+        what: "a record of 32 bytes",
+        ours: "syscall::getppid:entry { trace(arg0); trace(arg1); }",
+        theirs: "tracepoint:syscalls:sys_enter_getppid { printf(\"%llu %llu\\n\", pid, tid); }",
     },
     Program {
         what: "@ = quantize(timestamp - self->t)",
@@ -140,6 +161,19 @@ fn event(tools: &Tools) {
             figure(ratio, 2)
         );
     }
+    let [mut bare, mut walk] = [f64::NAN; 2];
+    for _ in 0..ROUNDS {
+        bare = bare.min(tools.loop_ns());
+        if let Some(_link) = sys_enter_walk() {
+            walk = walk.min(tools.loop_ns());
+        }
+    }
+    println!(
+        "  {:<36} {:>7} {:>7}",
+        "a walk of the stack and nothing else",
+        figure(bare, 0),
+        figure(walk, 0)
+    );
     println!(
         "  +floor: dtrace over the floor; ratio: what dtrace adds to a bare call over what the peer adds"
     );
@@ -208,12 +242,8 @@ fn our_rows(tools: &Tools, calls: u64) -> Option<Rows> {
     let text = std::fs::read(&file);
     let _ = std::fs::remove_file(&file);
     let (out, text) = (out.ok().filter(|o| o.status.success())?, text.ok()?);
-    let printed =
-        text.split(|b| *b == b'\n').filter(|l| l.windows(13).any(|w| w == b"getppid:entry")).count();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    let drops = said.lines().filter(|l| l.contains(" drop"));
-    let dropped = drops.filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).sum();
-    Some(Rows { printed: printed as u64, dropped, seconds })
+    let dropped = dropped(&String::from_utf8_lossy(&out.stderr), " drop");
+    Some(Rows { printed: lines_with(&text, "getppid:entry"), dropped, seconds })
 }
 
 /// The time includes only the calls, not start and end of the peer. The peer does not report its
@@ -264,7 +294,7 @@ fn show_exit(name: &str, how: &str, rounds: &[Exit]) {
 fn exit_once(mut command: Command) -> Option<Exit> {
     let start = Instant::now();
     let out = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    let (end, whole) = (bpf::sys::monotonic_ns(), start.elapsed().as_secs_f64() * 1e3);
+    let (end, whole) = (bpf_sys::monotonic_ns(), start.elapsed().as_secs_f64() * 1e3);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let (_, rest) = text.split_once("at ")?;
     let called: u64 = rest.split_whitespace().next()?.parse().ok()?;

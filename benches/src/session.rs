@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bpf::sys::{ObjectKind, ids, monotonic_ns};
+use bpf_sys::{ObjectKind, ids, monotonic_ns};
 
 use crate::floor::PAUSE;
 use crate::run::{Tools, figure, median};

@@ -4,11 +4,13 @@
 //! any. So a fuzzer that changes a byte changes one choice, and a small input makes a small program
 //! (an exhausted source always returns 0).
 
+use testing::rng::Rng;
+
 /// A source of choices.
 #[derive(Clone, Debug)]
 pub enum Choices<'a> {
     /// Choices from a seed, without end.
-    Seed(u64),
+    Seed(Rng),
     /// Choices from bytes, then always 0.
     Bytes(&'a [u8]),
 }
@@ -16,18 +18,13 @@ pub enum Choices<'a> {
 impl Choices<'_> {
     /// Creates a source from a seed. Any seed is valid.
     pub fn seed(seed: u64) -> Choices<'static> {
-        Choices::Seed(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Choices::Seed(Rng::new(seed))
     }
 
     /// 64 bits; from a fuzzer's input, the next eight bytes.
     pub fn bits(&mut self) -> u64 {
         match self {
-            Choices::Seed(state) => {
-                *state ^= *state >> 12;
-                *state ^= *state << 25;
-                *state ^= *state >> 27;
-                state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-            }
+            Choices::Seed(rng) => rng.bits(),
             Choices::Bytes(bytes) => {
                 let take = bytes.len().min(8);
                 let (now, rest) = bytes.split_at(take);

@@ -196,9 +196,7 @@ fn time(text: &str) -> f64 {
 #[test]
 fn compile_time_grows_linearly_with_the_length_of_the_text() {
     if cpu_ns().is_none() {
-        println!(
-            "skipped: compile_time_grows_linearly_with_the_length_of_the_text: no /proc/thread-self/schedstat"
-        );
+        testing::skipped!("no /proc/thread-self/schedstat");
         return;
     }
     let only = std::env::var("ONLY").unwrap_or_default();

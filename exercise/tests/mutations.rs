@@ -4,7 +4,7 @@
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../crates/bpf/tests/session/mod.rs"]
+#[path = "../../crates/bpf-runtime/tests/session/mod.rs"]
 mod session;
 
 use std::path::PathBuf;

@@ -6,12 +6,12 @@
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../crates/bpf/tests/session/mod.rs"]
+#[path = "../../crates/bpf-runtime/tests/session/mod.rs"]
 mod session;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use bpf::program::Division;
+use bpf_codegen::Division;
 use dif::interp::{Interpreter, State};
 use dif::ir::{Module, Scope};
 use exercise::choices::Choices;
@@ -61,7 +61,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> RunResult {
     });
     for firing in 0..3 {
         let args: [u64; 10] = std::array::from_fn(|_| choices.bits() >> choices.below(64));
-        let mut world = Same { args, probe: 0, memory: memory.clone(), fault: None };
+        let mut world = Same { args, probe: 0, memory: memory.clone(), fault: None, growing: None };
         interpreter.fire(&clauses, &mut state, &mut world);
         run.fire(&args);
         if run.drops(DropKind::Dynamic) > 0 && module.vars.iter().any(|v| v.scope == Scope::Thread) {

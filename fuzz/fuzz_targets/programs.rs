@@ -2,10 +2,10 @@
 //! load programs, the kernel's verifier must accept them.
 #![no_main]
 
-#[path = "../../crates/bpf/tests/session/mod.rs"]
+#[path = "../../crates/bpf-runtime/tests/session/mod.rs"]
 mod session;
 
-use bpf::program::Layout;
+use bpf_codegen::Layout;
 use exercise::choices::Choices;
 use exercise::stages::{Compiled, compile};
 use session::{Run, Setup, privileged};

@@ -116,6 +116,16 @@ pub fn calls(count: u32) -> Vec<u8> {
     [READ, &body(count)].concat()
 }
 
+/// Like [`calls`], but executes the program that is its first argument, with the other arguments, before
+/// it would exit.
+pub fn calls_and_executes(count: u32) -> Vec<u8> {
+    let body = body(count);
+    let (calls, exit) = body.split_at(body.len() - EXIT.len());
+    // execve(argv[1], &argv[1], NULL)
+    let execute = b"\x48\x8b\x7c\x24\x10\x48\x8d\x74\x24\x10\x31\xd2\xb8\x3b\0\0\0\x0f\x05";
+    [READ, calls, execute, exit].concat()
+}
+
 /// Like [`calls`], but the code that makes the calls is copied to anonymous memory at
 /// [`JIT_ADDRESS`], as a JIT compiler does. The return address of the call is [`JIT_ADDRESS`] +
 /// [`AFTER_CALL_IN_BODY`].
@@ -143,11 +153,15 @@ pub const AFTER_CALL_IN_BODY: u64 = 12;
 /// read(0, stack, 1)
 const READ: &[u8] = b"\x31\xc0\x31\xff\x48\x8d\x74\x24\x80\xba\x01\0\0\0\x0f\x05";
 
+/// exit(0)
+const EXIT: &[u8] = b"\xb8\x3c\0\0\0\x31\xff\x0f\x05";
+
 /// `count` calls of getppid, then exit(0).
 fn body(count: u32) -> Vec<u8> {
     let mut code = vec![0xbb];
     code.extend(count.to_le_bytes());
-    code.extend(b"\xb8\x6e\0\0\0\x0f\x05\xff\xcb\x75\xf5\xb8\x3c\0\0\0\x31\xff\x0f\x05");
+    code.extend(b"\xb8\x6e\0\0\0\x0f\x05\xff\xcb\x75\xf5");
+    code.extend(EXIT);
     code
 }
 

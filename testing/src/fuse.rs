@@ -10,13 +10,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// A mounted file system with one directory.
 pub struct Fuse {
     dir: PathBuf,
-    silent: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
+    state: Arc<State>,
     server: Option<JoinHandle<()>>,
+}
+
+/// What the server is told, and tells.
+#[derive(Default)]
+struct State {
+    silent: AtomicBool,
+    stop: AtomicBool,
+    /// Reads are not answered, and files are opened without the page cache.
+    holds_pages: AtomicBool,
+    /// A read was not answered.
+    has_page: AtomicBool,
 }
 
 /// A file: its name and contents.
@@ -41,22 +52,93 @@ impl Fuse {
         if mounted < 0 {
             return Err(format!("mount: {}", std::io::Error::last_os_error()));
         }
-        let (silent, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (quiet, over) = (silent.clone(), stop.clone());
-        let server = std::thread::spawn(move || serve(device, &files, &quiet, &over));
-        Ok(Fuse { dir: dir.into(), silent, stop, server: Some(server) })
+        let state = Arc::new(State::default());
+        let told = state.clone();
+        let server = std::thread::spawn(move || serve(device, &files, &told));
+        Ok(Fuse { dir: dir.into(), state, server: Some(server) })
     }
 
     /// Stops answering requests.
     pub fn stop_answering(&self) {
-        self.silent.store(true, Ordering::SeqCst);
+        self.state.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// A process that keeps the lock of its own address space until the file system is dropped: it maps a
+    /// file, for which the kernel waits for a page that the server never sends. `Err`: why there is none.
+    pub fn process_that_blocks_its_map(&self, file: &str) -> Result<Blocked, String> {
+        let path = self.dir.join(file);
+        let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+        // With the page cache.
+        let cached = File::open(self.dir.join(file)).map_err(|e| e.to_string())?;
+        self.state.holds_pages.store(true, Ordering::SeqCst);
+        let reader = std::thread::spawn(move || drop((&cached).read(&mut [0; 1])));
+        let begun = Instant::now();
+        while !self.state.has_page.load(Ordering::SeqCst) {
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err("no page was read".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: after the fork only system calls are made, and no memory of others is changed. The mapping is
+        // placed in the middle of one that the child has just made.
+        let pid = unsafe {
+            match libc::fork() {
+                0 => {
+                    // The server's descriptor: its last close must wake everybody.
+                    libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32);
+                    let fd = libc::open(path.as_ptr(), libc::O_RDONLY);
+                    let (page, none) = (4096, std::ptr::null_mut());
+                    let read = libc::PROT_READ;
+                    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                    let area = libc::mmap(none, 3 * page, read, private, -1, 0);
+                    let middle = area.cast::<u8>().add(page).cast();
+                    libc::mmap(middle, page, read, libc::MAP_PRIVATE | libc::MAP_FIXED, fd, 0);
+                    libc::_exit(0)
+                }
+                pid => pid,
+            }
+        };
+        if pid < 0 {
+            return Err(std::io::Error::last_os_error().to_string());
+        }
+        let blocked = Blocked { pid: pid as u32, reader: Some(reader) };
+        let begun = Instant::now();
+        while !blocked.waits() {
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err("the kernel does not wait for the page".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(blocked)
+    }
+}
+
+/// A process that keeps the lock of its own address space.
+pub struct Blocked {
+    /// The process.
+    pub pid: u32,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Blocked {
+    /// True when the process waits in `mmap`.
+    fn waits(&self) -> bool {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap_or_default();
+        call.starts_with(&format!("{} ", libc::SYS_mmap))
+    }
+
+    /// Waits until the process has ended, after its file system was dropped.
+    pub fn wait(mut self) {
+        // SAFETY: a child that nobody else waits for.
+        unsafe { libc::waitpid(self.pid as i32, std::ptr::null_mut(), 0) };
+        let _ = self.reader.take().map(JoinHandle::join);
     }
 }
 
 impl Drop for Fuse {
     /// Ends the connection, which wakes all waiting processes.
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.state.stop.store(true, Ordering::SeqCst);
         let _ = self.server.take().map(JoinHandle::join);
         if let Ok(path) = std::ffi::CString::new(self.dir.as_os_str().as_encoded_bytes()) {
             // SAFETY: the string outlives the call.
@@ -80,9 +162,9 @@ fn wait_for_request(device: &File, stop: &AtomicBool) -> bool {
 
 /// Answers requests. The connection ends when this function returns, because nothing else has the
 /// device open.
-fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBool) {
+fn serve(mut device: File, files: &[Entry], state: &State) {
     let mut buffer = vec![0; 1 << 17];
-    while wait_for_request(&device, stop) {
+    while wait_for_request(&device, &state.stop) {
         // A read error means that the file system is unmounted.
         let Ok(length) = device.read(&mut buffer) else { return };
         let request = &buffer[..length];
@@ -90,6 +172,7 @@ fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBo
         let long = |at: usize| u64::from_le_bytes(request[at..at + 8].try_into().unwrap_or_default());
         let (code, unique, node) = (word(4), long(8), long(16));
         let content = |node: u64| files.get(node.wrapping_sub(2) as usize);
+        let holds_pages = state.holds_pages.load(Ordering::SeqCst);
         let reply = match code {
             // FORGET, INTERRUPT and BATCH_FORGET have no reply.
             2 | 36 | 42 => continue,
@@ -111,9 +194,15 @@ fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBo
             }
             // GETATTR
             3 => Ok([vec![0; 16], attributes(node, content(node))].concat()),
+            // OPEN; FOPEN_DIRECT_IO | FOPEN_KEEP_CACHE
+            14 if holds_pages => Ok([0u64, 3].map(u64::to_le_bytes).concat()),
             // OPEN, OPENDIR
             14 | 27 => Ok(vec![0; 16]),
             // READ
+            15 if holds_pages => {
+                state.has_page.store(true, Ordering::SeqCst);
+                continue;
+            }
             15 => {
                 let (at, size) = (long(48) as usize, word(56) as usize);
                 let bytes = content(node).and_then(|(_, c)| c.get(at..)).unwrap_or_default();
@@ -125,7 +214,7 @@ fn serve(mut device: File, files: &[Entry], silent: &AtomicBool, stop: &AtomicBo
             18 | 25 | 29 => Ok(Vec::new()),
             _ => Err(ENOSYS),
         };
-        if silent.load(Ordering::SeqCst) {
+        if state.silent.load(Ordering::SeqCst) {
             continue;
         }
         let (error, body) = reply.map_or_else(|e| (e, Vec::new()), |body| (0, body));

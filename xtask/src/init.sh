@@ -21,4 +21,4 @@ mount -t 9p -o $o,cache=none out /new/mnt/vmout
 mkdir -p /new/lib/modules/$(uname -r)
 mount -t 9p -o $o,ro,cache=loose mods /new/lib/modules/$(uname -r)
 ip link set lo up 2>/dev/null
-exec chroot /new /bin/bash -c 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb DTRACE_IN_VM=1; bash /mnt/vmout/cmd </dev/null >/mnt/vmout/log 2>&1; echo $? >/mnt/vmout/rc; sync; echo o >/proc/sysrq-trigger; sleep 100'
+exec chroot /new /bin/bash -c 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb DTRACE_IN_VM=1; bash /mnt/vmout/cmd </dev/null >/mnt/vmout/log 2>&1; rc=$?; dmesg >/mnt/vmout/dmesg 2>/dev/null; echo $rc >/mnt/vmout/rc; sync; echo o >/proc/sysrq-trigger; sleep 100'

@@ -2,9 +2,14 @@
 //!
 //! `cargo xtask help` lists them. Each task is one module; this file dispatches.
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod api;
 mod coverage;
 mod docs;
+mod install;
 mod kernels;
+mod layers;
 mod test;
 mod tidy;
 mod vm;
@@ -80,6 +85,10 @@ cargo xtask TASK
                 more than figures; --check writes nothing; --vm makes the blocks that need this kernel
   coverage      print the rows of D that no test names
   tidy          check the house rules that a program can check
+  layers CRATE  print the layers that the files of a crate have by their imports, and its loops
+  install [--prefix DIR] [--destdir DIR]
+                build for release and install the binary, the D libraries, the toolkit and the manual pages
+                (/usr/local); nothing else is changed
   kernels       download and unpack the kernels
 ";
 
@@ -93,6 +102,8 @@ fn main() -> ExitCode {
         Some("coverage") => coverage::command(),
         Some("docs") => docs(rest),
         Some("tidy") => tidy::command(),
+        Some("install") => install::command(rest),
+        Some("layers") => layers::command(rest),
         Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
         Some("help") | None => {
             print!("{HELP}");

@@ -1,25 +1,33 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
-//! Directions of dependencies between crates, file length, no `unwrap` outside tests, an essay at the head of every
-//! module. Prints each breach as `file:line: what`; exit status 1 when there is one.
+//! Directions of dependencies between crates and, within a crate, between files; file length, no `unwrap` outside tests, an essay at the head of every
+//! module; error numbers and providers by name, what assumes x86-64. Prints each breach as `file:line: what`; exit status 1 when there is one.
+
+mod arch;
+mod provider_names;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates; each may depend on those before it.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 21] = [
     "arith",
     "diagnostics",
     "syntax",
     "types",
     "probes",
     "plane",
+    "events",
     "check",
     "dif",
     "lower",
-    "bpf",
-    "symbols",
+    "bpf-sys",
+    "bpf-codegen",
+    "bpf-runtime",
     "proc",
+    "files",
+    "symbols",
+    "text",
     "providers",
     "consumer",
     "dtrace",
@@ -27,13 +35,40 @@ const CRATES: [&str; 16] = [
 ];
 
 /// Crates that a crate must not depend on although they are before it.
-const FORBIDDEN: [(&str, &[&str]); 7] = [
+const FORBIDDEN: [(&str, &[&str]); 11] = [
     ("syntax", &["types"]),
     ("plane", &["syntax", "types", "probes"]),
+    ("events", &["syntax", "types", "probes"]),
     ("dif", &["syntax", "types", "probes", "check"]),
-    ("bpf", &["syntax", "probes", "check", "lower"]),
-    ("providers", &["syntax", "check", "dif", "lower"]),
-    ("consumer", &["syntax", "types", "check", "dif", "lower", "bpf", "providers"]),
+    ("bpf-sys", &["arith", "diagnostics", "syntax", "probes", "plane", "check", "dif", "lower"]),
+    ("bpf-codegen", &["syntax", "types", "probes", "check", "lower"]),
+    ("bpf-runtime", &["syntax", "types", "probes", "check", "lower"]),
+    (
+        "text",
+        &[
+            "arith",
+            "diagnostics",
+            "syntax",
+            "types",
+            "probes",
+            "plane",
+            "events",
+            "check",
+            "dif",
+            "lower",
+            "bpf-sys",
+            "bpf-codegen",
+            "bpf-runtime",
+            "proc",
+            "files",
+            "symbols",
+        ],
+    ),
+    ("providers", &["syntax", "check", "dif", "lower", "bpf-runtime"]),
+    (
+        "consumer",
+        &["syntax", "types", "check", "dif", "lower", "bpf-sys", "bpf-codegen", "bpf-runtime", "providers"],
+    ),
     (
         "cli",
         &[
@@ -42,10 +77,14 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
             "check",
             "dif",
             "lower",
-            "bpf",
+            "bpf-sys",
+            "bpf-codegen",
+            "bpf-runtime",
             "providers",
             "consumer",
             "symbols",
+            "text",
+            "files",
             "proc",
             "plane",
         ],
@@ -61,12 +100,14 @@ pub(crate) fn command() -> Result<u8, String> {
     for (index, krate) in CRATES.iter().enumerate() {
         let dir = crate::root().join("crates").join(krate);
         dependencies(&dir, krate, index, &mut breaches)?;
+        breaches.extend(crate::layers::check(&dir)?);
         let mut files = Vec::new();
         walk(&dir.join("src"), &mut files)?;
         for file in files {
             source(&file, &mut breaches)?;
         }
     }
+    breaches.extend(arch::breaches()?);
     for breach in &breaches {
         println!("{breach}");
     }
@@ -93,7 +134,7 @@ fn dependencies(dir: &Path, krate: &str, index: usize, breaches: &mut Vec<String
     Ok(())
 }
 
-fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+pub(crate) fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     for entry in fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))? {
         let path = entry.map_err(|e| e.to_string())?.path();
         if path.is_dir() {
@@ -115,7 +156,13 @@ fn source(file: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
     if !text.starts_with("//!") {
         breaches.push(format!("{name}:1: no essay at its head"));
     }
+    for (number, line) in text.lines().enumerate().filter(|(_, l)| is_errno_literal(l)) {
+        breaches.push(format!("{name}:{}: an error number has a name: {}", number + 1, line.trim()));
+    }
     let is_test = name.ends_with("tests.rs") || name.contains("/tests/") || name.ends_with("_test.rs");
+    if !is_test {
+        breaches.extend(provider_names::breaches(&name, &text));
+    }
     let code = text.split("#[cfg(test)]").next().unwrap_or("");
     for (number, line) in code.lines().enumerate().filter(|_| !is_test) {
         let line = line.split("//").next().unwrap_or("");
@@ -125,4 +172,29 @@ fn source(file: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// True for `const EINTR: i32 = 4;`: libc and `bpf_sys::errno` have the names.
+fn is_errno_literal(line: &str) -> bool {
+    let Some(rest) = line.split_once("const E").map(|(_, rest)| rest) else { return false };
+    let Some((name, value)) = rest.split_once(": i32 = ") else { return false };
+    let is_number = value.trim_end_matches(';').chars().all(|c| c.is_ascii_digit());
+    const NOT_ERRORS: [&str; 1] = ["XPONENT"];
+    is_number
+        && name.chars().all(|c| c.is_ascii_uppercase())
+        && name != "NOTSUPP"
+        && !NOT_ERRORS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_number_as_a_literal_is_found() {
+        assert!(is_errno_literal("    const EINTR: i32 = 4;"));
+        assert!(!is_errno_literal("pub const ENOTSUPP: i32 = 524;"));
+        assert!(!is_errno_literal("use libc::EINTR;"));
+        assert!(!is_errno_literal("const EARLY: u32 = 4;"));
+    }
 }

@@ -1,13 +1,16 @@
 //! Actions: statements that record. Each action determines its fields in the clause's record and
 //! the consumer's action.
 
+use std::sync::Arc;
+
 use diagnostics::{Span, Tag};
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum, Field};
-use probes::ProbeInfo;
+use probes::{Calls, ProbeInfo};
 use syntax::ast;
 use types::TypeId;
 
 use crate::columns::{Column, StrUses};
+use crate::names;
 use crate::printf::{FormatArg, FormatUse};
 use crate::program::{Expr, ExprKind, KeyValue, Repr, StmtKind};
 use crate::session::{CheckResult, Checker, ErrorReported};
@@ -29,10 +32,24 @@ pub(crate) struct Recorded {
 struct Formatted {
     text: String,
     fields: Vec<Field>,
+    /// The expressions of the arguments.
+    spans: Vec<Span>,
     writes: Vec<(Field, KeyValue)>,
 }
 
 impl Checker<'_> {
+    /// Adds an action of the clause, with the expressions of its values.
+    pub(crate) fn act(&mut self, action: Action, values: &[Span]) {
+        let names = values.iter().map(|span| self.source(*span)).collect();
+        self.clause.actions.push(action);
+        self.clause.names.push(names);
+    }
+
+    /// An expression as it is in the program, in one line and without comments.
+    pub(crate) fn source(&self, span: Span) -> Arc<str> {
+        names::collapsed(self.cx.map.snippet(span)).into()
+    }
+
     /// Allocates a field for a value in the clause's record.
     fn place_field(&mut self, column: Column) -> Field {
         self.clause.layout.push(column.datum(self.strsize))
@@ -197,7 +214,7 @@ impl Checker<'_> {
         if row.ret != "void" {
             let recorded = self.special(row, kind, args, span)?;
             let field = self.place_field(recorded.column);
-            self.clause.actions.push(Action::Trace(field));
+            self.act(Action::Trace(field), &[span]);
             return Ok(StmtKind::Record(vec![(field, recorded.value)]));
         }
         self.check_length(row, args.len(), span)?;
@@ -205,6 +222,7 @@ impl Checker<'_> {
             ActionKind::Trace | ActionKind::Print => self.trace(row.name, &args[0]),
             ActionKind::Printm => self.printm(row.name, args),
             ActionKind::Tracemem => self.tracemem(row, args, span),
+            ActionKind::Pcap => self.pcap(row.name, args),
             ActionKind::Printf => self.printf(row.name, args),
             ActionKind::Printa => self.printa(row.name, args),
             ActionKind::Exit => {
@@ -213,20 +231,30 @@ impl Checker<'_> {
                 let Some(status) = values.pop() else { return Err(ErrorReported) };
                 let status = self.convert(status, TypeId::INT);
                 let field = self.place_field(Column::Int { size: 4, signed: true });
-                self.clause.actions.push(Action::Exit(field));
+                self.act(Action::Exit(field), &[status.span]);
                 Ok(StmtKind::Exit(field, status))
             }
             ActionKind::System => {
-                let Formatted { text, fields: args, writes } = self.formatted(row.name, args)?;
-                self.clause.actions.push(Action::System { format: text, args });
+                let Formatted { text, fields: args, spans, writes } = self.formatted(row.name, args)?;
+                self.act(Action::System { format: text, args }, &spans);
                 Ok(StmtKind::Record(writes))
             }
             ActionKind::Freopen => self.freopen(row.name, args),
             ActionKind::Ftruncate => {
-                self.clause.actions.push(Action::Ftruncate);
+                self.act(Action::Ftruncate, &[]);
                 Ok(StmtKind::Record(Vec::new()))
             }
-            ActionKind::Raise | ActionKind::Return | ActionKind::Stop | ActionKind::Chill => {
+            ActionKind::Speculate => {
+                let values = self.values(args)?;
+                let mut values = self.check_prototype(row, values, span)?;
+                values.pop().map(StmtKind::Speculate).ok_or(ErrorReported)
+            }
+            ActionKind::Raise
+            | ActionKind::Return
+            | ActionKind::Stop
+            | ActionKind::Chill
+            | ActionKind::Commit
+            | ActionKind::Discard => {
                 if kind == ActionKind::Return {
                     self.returns_from(span)?;
                 }
@@ -238,6 +266,8 @@ impl Checker<'_> {
                 let name = match kind {
                     ActionKind::Chill => "chill",
                     ActionKind::Return => "return",
+                    ActionKind::Commit => "commit",
+                    ActionKind::Discard => "discard",
                     _ => "raise",
                 };
                 let kind = ExprKind::Call { name, args, user: false };
@@ -251,11 +281,12 @@ impl Checker<'_> {
     /// `return()` sets the result of the function that is entered, so it is only allowed at entry
     /// probes.
     fn returns_from(&mut self, span: Span) -> CheckResult<()> {
-        let fits = |p: &ProbeInfo| matches!(&*p.desc.provider, "fbt" | "rawfbt") && &*p.desc.name == "entry";
+        let calls = |p: &ProbeInfo| self.cx.catalog.calls(&p.desc.provider);
+        let fits = |p: &ProbeInfo| calls(p) == Calls::Kernel && &*p.desc.name == "entry";
         let Some(other) = self.args.probes.iter().find(|p| !fits(p)) else { return Ok(()) };
         let message = format!("return( ) may not be used in a clause of {}", other.desc);
-        let help = match &*other.desc.provider {
-            "syscall" => {
+        let help = match calls(other) {
+            Calls::System => {
                 "the kernel lets no program give a system call's result; but the result of a function that the call \
                  asks for leave (fbt::security_*:entry)"
             }
@@ -265,8 +296,8 @@ impl Checker<'_> {
     }
 
     fn printf(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<StmtKind> {
-        let Formatted { text, fields: args, writes } = self.formatted(func, args)?;
-        self.clause.actions.push(Action::Printf { format: text, args });
+        let Formatted { text, fields: args, spans, writes } = self.formatted(func, args)?;
+        self.act(Action::Printf { format: text, args }, &spans);
         Ok(StmtKind::Record(writes))
     }
 
@@ -276,7 +307,7 @@ impl Checker<'_> {
         if let [ast::Expr { kind: ast::ExprKind::Str(lit), span }, rest @ ..] = args {
             match lit.text().as_str() {
                 "" if rest.is_empty() => {
-                    self.clause.actions.push(Action::Freopen { format: None, args: Vec::new() });
+                    self.act(Action::Freopen { format: None, args: Vec::new() }, &[]);
                     return Ok(StmtKind::Record(Vec::new()));
                 }
                 "." => {
@@ -286,8 +317,8 @@ impl Checker<'_> {
                 _ => {}
             }
         }
-        let Formatted { text, fields: args, writes } = self.formatted(func, args)?;
-        self.clause.actions.push(Action::Freopen { format: Some(text), args });
+        let Formatted { text, fields: args, spans, writes } = self.formatted(func, args)?;
+        self.act(Action::Freopen { format: Some(text), args }, &spans);
         Ok(StmtKind::Record(writes))
     }
 
@@ -301,7 +332,7 @@ impl Checker<'_> {
         }
         let fields: Vec<Field> = writes.iter().map(|(f, _)| *f).collect();
         if let [name, rest @ ..] = &fields[..] {
-            self.clause.actions.push(Action::Setopt { name: *name, value: rest.first().copied() });
+            self.act(Action::Setopt { name: *name, value: rest.first().copied() }, &[]);
         }
         Ok(StmtKind::Record(writes))
     }
@@ -345,7 +376,8 @@ impl Checker<'_> {
             fields.push(field);
             writes.push((field, r.value));
         }
-        Ok(Formatted { text, fields, writes })
+        let spans = args.iter().map(|arg| arg.span).collect();
+        Ok(Formatted { text, fields, spans, writes })
     }
 
     fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> CheckResult<Recorded> {
@@ -424,7 +456,7 @@ impl Checker<'_> {
                 info.key.iter().map(|(ty, _)| FormatArg { ty: *ty, span: *span }).collect();
             self.check_format(func, text, *span, usage, &keys)?;
         }
-        self.clause.actions.push(Action::Printa { format: format.map(|f| f.0), aggs });
+        self.act(Action::Printa { format: format.map(|f| f.0), aggs }, &[]);
         Ok(StmtKind::Record(Vec::new()))
     }
 
@@ -515,12 +547,13 @@ impl Checker<'_> {
                 Some(field)
             }
         };
-        self.clause.actions.push(match (kind, field) {
+        let action = match (kind, field) {
             (ActionKind::Clear, _) => Action::Clear(agg),
             (ActionKind::Trunc, field) => Action::Trunc(agg, field),
             (ActionKind::Normalize, Some(field)) => Action::Normalize(agg, field),
             _ => Action::Denormalize(agg),
-        });
+        };
+        self.act(action, &[]);
         Ok(StmtKind::Record(writes))
     }
 }

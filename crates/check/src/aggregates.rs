@@ -1,5 +1,7 @@
 //! `@name[keys] = function(args)`.
 
+use std::sync::Arc;
+
 use diagnostics::{Span, Tag};
 use plane::desc::{AggFunc, AggId};
 use syntax::ast;
@@ -34,15 +36,24 @@ impl Checker<'_> {
         let args = self.aggregating_args(row, function, args, value.span);
         let keys = keys.into_iter().collect::<CheckResult<Vec<Recorded>>>()?;
         let (func, args) = args?;
+        let key_names: Vec<Arc<str>> = agg.keys.iter().flatten().map(|k| self.source(k.span)).collect();
         let known = self.known(&agg.name.text, func, agg.name.span, value.span)?;
         let id = match known {
             Some(id) => {
                 self.match_keys(id, &keys, span)?;
+                let known = self.aggs[id.0 as usize].key_names.iter_mut();
+                known.zip(&key_names).filter(|(k, n)| k != n).for_each(|(k, _)| *k = "".into());
                 id
             }
             None => {
                 let key = keys.iter().map(|k| (k.ty, k.column)).collect();
-                self.add_agg(AggInfo { name: agg.name.text.clone(), func, key, span: agg.name.span })
+                self.add_agg(AggInfo {
+                    name: agg.name.text.clone(),
+                    func,
+                    key,
+                    key_names,
+                    span: agg.name.span,
+                })
             }
         };
         let signature: Vec<TypeId> = self.aggs[id.0 as usize].key.iter().map(|(ty, _)| *ty).collect();

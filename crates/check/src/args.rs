@@ -7,10 +7,10 @@
 //! written several times; see [`Checker::clause`]. (The original does this for every description,
 //! and rejects descriptions with globs.)
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use diagnostics::{Span, Tag};
-use probes::{ArgType, Args, ProbeInfo};
+use probes::{ArgType, Args, ProbeInfo, TypeRef};
 use syntax::ast;
 use types::{Kind, TypeId};
 
@@ -21,7 +21,7 @@ use crate::session::{CheckResult, Checker, ErrorReported};
 #[derive(Clone, Debug)]
 pub(crate) struct DescriptionMatch {
     pub(crate) pattern: ClausePattern,
-    pub(crate) probes: Rc<[ProbeInfo]>,
+    pub(crate) probes: Arc<[ProbeInfo]>,
 }
 
 /// The meaning of `args[]` in the current clause.
@@ -30,7 +30,9 @@ pub(crate) struct ArgsContext {
     /// The description for which the clause is checked; `None` outside of clauses.
     pub(crate) described: Option<DescriptionMatch>,
     /// All probes of the clause.
-    pub(crate) probes: Rc<[ProbeInfo]>,
+    pub(crate) probes: Arc<[ProbeInfo]>,
+    /// A description of the clause can match probes of a family of processes.
+    pub(crate) family: bool,
     /// Indexes of the arguments used.
     pub(crate) used: Vec<usize>,
 }
@@ -92,11 +94,11 @@ impl Checker<'_> {
             (Ok(args), Ok(n)) => args.get(n).cloned(),
             _ => None,
         };
-        let args = self.cx.catalog.args(&first.desc);
+        let args = self.args_recorded(&first.desc);
         let arg = nth(&args);
         // The first differing probe is enough; there may be thousands.
         let other = described.probes.iter().skip(1).find_map(|p| {
-            let other = nth(&self.cx.catalog.args(&p.desc));
+            let other = nth(&self.args_of(&p.desc));
             (!self.same_arg(arg.as_ref(), other.as_ref())).then_some((p, other))
         });
         if let Some((probe, other)) = other {
@@ -155,6 +157,7 @@ impl Checker<'_> {
 
     /// The value of an argument.
     fn arg_value(&mut self, n: i64, arg: &ArgType, span: Span) -> CheckResult<Expr> {
+        self.define_types_of(arg);
         let unknown = |what: &str| format!("failed to resolve {what} type for args[{n}]: Unknown type name");
         let Some(native) = arg.native_type(self.types) else {
             let message = unknown("native");
@@ -190,8 +193,21 @@ impl Checker<'_> {
         }
     }
 
+    /// Defines the types of libraries that the text of an argument's types names.
+    fn define_types_of(&mut self, arg: &ArgType) {
+        for ty in [Some(&arg.native), arg.translated.as_ref()].into_iter().flatten() {
+            let TypeRef::Text(text) = ty else { continue };
+            for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+                self.define_type_from_libraries(word);
+            }
+        }
+    }
+
     /// An argument as the kernel passes it.
     fn native_arg(&mut self, n: i64, arg: &ArgType, ty: TypeId, span: Span) -> CheckResult<Expr> {
+        if let Some(value) = self.derived_arg(arg.from, ty, span) {
+            return Ok(value);
+        }
         let raw = Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty: TypeId::LONG, span };
         let in_kernel = |ty| Expr { kind: ExprKind::Builtin(Builtin::KernelArg(arg.from)), ty, span };
         match self.types.base_kind(ty) {

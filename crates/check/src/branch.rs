@@ -25,9 +25,9 @@ use diagnostics::{Span, Tag};
 use syntax::ast;
 use types::TypeId;
 
-use crate::clause::{ClauseContext, Order};
+use crate::clause::Order;
 use crate::program::{Expr, ExprKind, Logic, Place, Repr, Scope, Stmt, StmtKind, VarId};
-use crate::session::{CheckResult, Checker, VarType};
+use crate::session::{CheckResult, Checker, ClauseContext, VarType};
 
 /// A condition and its required value for a block to run.
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +182,7 @@ impl Checker<'_> {
     }
 
     /// `variable = value`. Its action number 0 cannot occur in a fault.
-    fn set(&self, id: VarId, value: Expr, span: Span) -> Stmt {
+    pub(crate) fn set(&self, id: VarId, value: Expr, span: Span) -> Stmt {
         let kind = ExprKind::Assign(Place::Var(id), Box::new(value));
         Stmt { span, action: 0, kind: StmtKind::Expr(Expr { kind, ty: TypeId::INT, span }) }
     }

@@ -6,7 +6,7 @@ use types::TypeId;
 
 use crate::hints;
 use crate::program::{Expr, ExprKind, MemoryCall, Scope};
-use crate::session::{CheckResult, Checker, ErrorReported, did_you_mean};
+use crate::session::{CheckResult, Checker, ErrorReported, NameSpace, did_you_mean};
 use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
 
 /// One parameter of a prototype.
@@ -46,7 +46,13 @@ impl Checker<'_> {
             let words = tables::FUNCTIONS.iter().filter(|r| r.kind.is_supported()).map(|r| r.name);
             self.sink.may_suggest().then(|| nearest(word, words)).flatten().map(did_you_mean)
         };
-        let help = self.version_error(word).or_else(|| hints::function(word)).or_else(near);
+        let fires = || {
+            let in_library = matches!(self.space, Some(NameSpace::Library(_)));
+            let name = syntax::library::probe_name(word);
+            (in_library && self.derivations.declared.keys().any(|(_, probe)| *probe == name))
+                .then(|| format!("{word}( ) fires a probe: it is a statement of its own"))
+        };
+        let help = self.version_error(word).or_else(fires).or_else(|| hints::function(word)).or_else(near);
         self.fail_with(Tag::D_FUNC_UNDEF, callee.span, format!("undefined function name: {word}"), help)
     }
 
@@ -92,11 +98,7 @@ impl Checker<'_> {
                 let message = format!("{}() is not available on Linux", row.name);
                 self.fail_with(Tag::D_UNSUPPORTED, span, message, Some(why.into()))
             }
-            FunctionKind::UnsupportedSubroutine => self.unsupported(span, format!("{}( )", row.name)),
-            FunctionKind::Action(_)
-            | FunctionKind::UnsupportedAction
-            | FunctionKind::ActionNotOnLinux(_)
-            | FunctionKind::Aggregating(_) => {
+            FunctionKind::Action(_) | FunctionKind::ActionNotOnLinux(_) | FunctionKind::Aggregating(_) => {
                 let message = format!(
                     "{} {}( ) may not be called from a D expression (D program context required)",
                     row.kind.word(),

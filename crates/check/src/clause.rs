@@ -1,29 +1,21 @@
 //! Clauses: descriptions, predicate, statements.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Span, Tag, nearest};
-use plane::desc::{Action, LayoutBuilder, RecordDesc};
-use probes::{Attributes, FieldKind, Pattern, ProbeId, ProbeInfo, is_glob};
+use plane::desc::{Action, LayoutBuilder, ProcessFields, RecordDesc};
+use probes::{Attributes, FIELD_LIMITS, Family, FieldKind, Pattern, ProbeId, ProbeInfo, is_glob};
 use syntax::ast;
 
 use types::TypeId;
 
 use crate::args::{ArgsContext, DescriptionMatch};
-use crate::hints;
 use crate::program::{
     Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Scope, Stmt, StmtKind,
 };
-use crate::session::{CheckResult, Checker, ClauseState, did_you_mean};
+use crate::session::{CheckResult, Checker, ClauseContext, ClauseState, SpeculationState, did_you_mean};
 use crate::tables::{FunctionKind, unsupported_provider};
-
-/// What the parts of a clause have in common.
-pub(crate) struct ClauseContext {
-    pub(crate) span: Span,
-    pub(crate) program: usize,
-    pub(crate) patterns: Vec<ClausePattern>,
-    pub(crate) probes: Rc<[ProbeInfo]>,
-}
+use crate::{hints, program};
 
 /// Which part of a clause is checked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +36,7 @@ pub(crate) struct Mark {
 }
 
 /// The probes of several descriptions, without duplicates, by id.
-fn distinct_probes(described: &[DescriptionMatch]) -> Rc<[ProbeInfo]> {
+fn distinct_probes(described: &[DescriptionMatch]) -> Arc<[ProbeInfo]> {
     if let [only] = described {
         return only.probes.clone();
     }
@@ -60,6 +52,12 @@ impl Checker<'_> {
     pub(crate) fn clause(&mut self, clause: &ast::Clause, program: usize) {
         let described = self.descriptions(&clause.probes, program);
         self.recovery.wrong_description = described.len() < clause.probes.len();
+        let any = !described.is_empty();
+        let described = self.clause_of_derived(clause, program, described);
+        if any && described.is_empty() || self.later_bases().is_some() {
+            self.recovery.wrong_description = false;
+            return;
+        }
         let deferral = self.cx.options.zdefs && described.iter().all(|d| d.probes.is_empty());
         match deferral {
             true => self.clause_without_probes(clause, program, described),
@@ -76,11 +74,13 @@ impl Checker<'_> {
     ) {
         loop {
             let patterns = rest.iter().map(|d| d.pattern.clone()).collect();
-            let whole =
-                ClauseContext { span: clause.span, program, patterns, probes: distinct_probes(&rest) };
+            let (span, probes) = (clause.span, distinct_probes(&rest));
+            let whole = ClauseContext { span, program, patterns, probes, derived: None, again: false };
             let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
             let (from, faults) = (self.clauses.len(), self.sink.iter().len());
-            self.args = ArgsContext { described: first, probes: whole.probes.clone(), used: Vec::new() };
+            let family = self.can_match_family(&whole.patterns);
+            let probes = whole.probes.clone();
+            self.args = ArgsContext { described: first, probes, family, used: Vec::new() };
             self.clause_for(clause, whole);
             let ArgsContext { described, used, .. } = std::mem::take(&mut self.args);
             let Some(first) = described.filter(|_| !used.is_empty()) else { return };
@@ -105,7 +105,7 @@ impl Checker<'_> {
     /// Checks a clause for these probes. As in the original, the actions are checked first, so that
     /// the predicate may use a variable that only the actions define. If the actions lack a
     /// definition, the predicate may contain it, and is checked first instead.
-    fn clause_for(&mut self, clause: &ast::Clause, whole: ClauseContext) {
+    pub(crate) fn clause_for(&mut self, clause: &ast::Clause, whole: ClauseContext) {
         if clause.predicate.is_none() {
             return self.clause_in_order(clause, &whole, Order::ActionsFirst);
         }
@@ -153,6 +153,7 @@ impl Checker<'_> {
         let outer = self.sink.set_region(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
         self.sink.set_region(outer);
+        let predicate = program::and(self.guard.clone(), predicate, clause.span);
         self.restrict_to_cpu(clause.span, predicate, &whole.probes)
     }
 
@@ -196,8 +197,10 @@ impl Checker<'_> {
         self.clause = ClauseState {
             layout: LayoutBuilder::default(),
             actions: Vec::new(),
+            names: Vec::new(),
             attributes: Attributes::STABLE,
             destructive: false,
+            speculation: SpeculationState::default(),
         };
     }
 
@@ -208,10 +211,18 @@ impl Checker<'_> {
         for stmt in stmts {
             let ast::StmtKind::Expr(e) = &stmt.kind else { continue };
             let action = u16::try_from(body.len() + 1).unwrap_or(u16::MAX);
-            if let Ok(Some(kind)) = self.statement(e) {
+            let before = std::mem::take(&mut self.clause.destructive);
+            if let Ok(Some(kind)) = self.statement(e)
+                && self.may_follow(&kind, self.clause.destructive, e.span).is_ok()
+            {
                 body.push(Stmt { span: stmt.span, action, kind });
             }
+            self.clause.destructive |= before;
             empty = false;
+        }
+        if let [Stmt { kind: StmtKind::Speculate(_), .. }] = body[..] {
+            // speculate() alone makes the default action speculative.
+            self.clause.actions.push(Action::None);
         }
         (body, empty)
     }
@@ -228,25 +239,35 @@ impl Checker<'_> {
         let state = &mut self.clause;
         if empty {
             state.actions.push(Action::None);
+            state.names.push(Vec::new());
         }
         let actions = std::mem::take(&mut state.actions);
-        let record = (!actions.is_empty()).then(|| RecordDesc { size: state.layout.size(), actions });
+        let names = std::mem::take(&mut state.names);
+        let record = (!actions.is_empty()).then(|| {
+            let process = self.cx.options.process_ids.then(|| ProcessFields {
+                pid: state.layout.push(ProcessFields::ID),
+                tid: state.layout.push(ProcessFields::ID),
+            });
+            RecordDesc { size: state.layout.size(), actions, process }
+        });
         let (attributes, destructive) = (state.attributes, state.destructive);
         self.clauses.push(Clause {
             span,
             program: whole.program,
-            part: whole.span != span,
+            part: whole.again || whole.span != span,
             patterns: whole.patterns.clone(),
             probes: whole.probes.clone(),
             predicate,
             body,
             record,
+            names,
             attributes,
             destructive,
+            derived: whole.derived.clone(),
         });
     }
 
-    fn predicate(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
+    pub(crate) fn predicate(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
         let value = match e.kind {
             // It has a dynamic type.
             ast::ExprKind::Agg(_) => Expr { kind: ExprKind::Bound(u32::MAX), ty: TypeId::DYN, span: e.span },
@@ -296,7 +317,7 @@ impl Checker<'_> {
     }
 
     /// Checks a statement; `None` if nothing remains to be executed.
-    fn statement(&mut self, e: &ast::Expr) -> CheckResult<Option<StmtKind>> {
+    pub(crate) fn statement(&mut self, e: &ast::Expr) -> CheckResult<Option<StmtKind>> {
         let e = self.selected(e)?;
         match &e.kind {
             ast::ExprKind::Call { callee, args } => {
@@ -308,9 +329,6 @@ impl Checker<'_> {
                     FunctionKind::ActionNotOnLinux(why) => {
                         let message = format!("{}() is not available on Linux", row.name);
                         return self.fail_with(Tag::D_UNSUPPORTED, e.span, message, Some(why.into()));
-                    }
-                    FunctionKind::UnsupportedAction => {
-                        return self.unsupported(e.span, format!("{}( )", row.name));
                     }
                     _ => {}
                 }
@@ -346,8 +364,8 @@ impl Checker<'_> {
         let mut all = Vec::with_capacity(descs.len());
         for desc in descs {
             if let Ok((pattern, mut probes)) = self.description(desc) {
-                if !probes.iter().all(|p| (self.match_filter)(program, p.id)) {
-                    probes = probes.iter().filter(|p| (self.match_filter)(program, p.id)).cloned().collect();
+                if !probes.iter().all(|p| self.may_describe(program, p)) {
+                    probes = probes.iter().filter(|p| self.may_describe(program, p)).cloned().collect();
                 }
                 let pattern = ClausePattern { span: desc.span, pattern };
                 all.push(DescriptionMatch { pattern, probes });
@@ -356,11 +374,11 @@ impl Checker<'_> {
         all
     }
 
-    fn description(&mut self, desc: &ast::ProbeDesc) -> CheckResult<(Pattern, Rc<[ProbeInfo]>)> {
+    fn description(&mut self, desc: &ast::ProbeDesc) -> CheckResult<(Pattern, Arc<[ProbeInfo]>)> {
         let fields = match &desc.kind {
             ast::ProbeDescKind::Id(id) => {
                 return match self.cx.catalog.by_id(ProbeId(*id)) {
-                    Some(probe) => Ok((Pattern::exact(&probe.desc), Rc::new([probe]))),
+                    Some(probe) => Ok((Pattern::exact(&probe.desc), Arc::new([probe]))),
                     None => {
                         let message = format!("invalid probe identifier {id}: No probe matches description");
                         self.fail(Tag::D_PDESC_INVAL, desc.span, message)
@@ -378,12 +396,17 @@ impl Checker<'_> {
         if let Some(known) = self.matched.get(&pattern) {
             return Ok((pattern, known.clone()));
         }
-        match self.cx.catalog.matches(&pattern) {
+        let found = match self.cx.catalog.matches(&pattern) {
+            // The probe of a library is absent here: a program for several kernels may describe it.
+            Err(_) if self.cx.options.zdefs && self.derivations.may_mean(&pattern) => Ok(Vec::new()),
+            found => found,
+        };
+        match found {
             Ok(found) if found.is_empty() && !self.cx.options.zdefs => {
                 self.no_match(&pattern, "does not match any probes", None, desc)
             }
             Ok(found) => {
-                let found: Rc<[ProbeInfo]> = found.into();
+                let found: Arc<[ProbeInfo]> = found.into();
                 self.matched.insert(pattern.clone(), found.clone());
                 Ok((pattern, found))
             }
@@ -415,6 +438,13 @@ impl Checker<'_> {
         self.fail_with(Tag::D_PDESC_ZERO, desc.span, message, help)
     }
 
+    /// True if `probeprov` is a prefix and a process id in a clause of these descriptions. Strings
+    /// that are shorter than a name truncate it, and are interned whole.
+    fn can_match_family(&self, patterns: &[ClausePattern]) -> bool {
+        self.strsize as usize >= FIELD_LIMITS[0]
+            && patterns.iter().any(|p| self.cx.catalog.can_match_family(&p.pattern))
+    }
+
     /// Finds the first field from the left that matches no probe, and suggests a similar name with which the description
     /// matches.
     fn near_probe(&self, pattern: &Pattern) -> Option<String> {
@@ -432,11 +462,17 @@ impl Checker<'_> {
             *field(&mut with) = word.to_string();
             matches(&with).then(|| did_you_mean(word))
         };
-        let providers = catalog.provider_names();
-        if let Some(help) = near(&providers, |p| &mut p.provider) {
+        let families = catalog.families();
+        if let Some(family) = families.iter().find(|f| f.is_of_processes() && f.prefix() == pattern.provider)
+        {
+            let example = family.name_of(1234).unwrap_or_default();
+            return Some(format!("the process id follows the name of the provider: {example}"));
+        }
+        let names: Vec<String> = families.iter().filter_map(|f| f.name_like(&pattern.provider)).collect();
+        if let Some(help) = near(&names, |p| &mut p.provider) {
             return Some(help);
         }
-        let providers: Vec<&String> = providers.iter().filter(|p| catalog.can_mean(pattern, p)).collect();
+        let providers: Vec<&Family> = families.iter().filter(|f| catalog.can_mean(pattern, f)).collect();
         let known =
             |field| -> Vec<String> { providers.iter().flat_map(|p| catalog.known(p, field)).collect() };
         let names = || known(FieldKind::Name);

@@ -16,6 +16,11 @@ pub(crate) fn truncate(value: i64, size: u8, signed: bool) -> i64 {
     arith::ext(size * 8, signed, value)
 }
 
+/// A constant index in bytes, computed as at run time.
+pub(crate) fn scaled(index: i64, size: i64) -> i64 {
+    arith::bin(arith::BinOp::Mul, index, size).unwrap_or_default()
+}
+
 impl Checker<'_> {
     /// Converts an object in memory to its value: scalars are loaded, arrays become pointers,
     /// structs are unchanged.

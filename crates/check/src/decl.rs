@@ -7,7 +7,7 @@ use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 use crate::columns::{Column, StrUses};
 use crate::inline::PrototypeRules;
 use crate::program::{Repr, Scope, StrSource};
-use crate::session::{CheckResult, Checker, ErrorReported, VarType};
+use crate::session::{CheckResult, Checker, ErrorReported, NameSpace, VarType};
 use crate::tables;
 
 /// The result of applying a declarator to its base type.
@@ -447,7 +447,8 @@ impl Checker<'_> {
         if scope == Scope::Global && (tables::variable(word).is_some() || tables::function(word).is_some()) {
             return self.fail(Tag::D_DECL_IDRED, span, format!("built-in identifier redeclared: {word}"));
         }
-        if scope == Scope::Global && self.inlines.contains_key(word) {
+        let is_private = matches!(self.space, Some(NameSpace::Library(_)));
+        if scope == Scope::Global && !is_private && self.inlines.contains_key(word) {
             return self.fail(Tag::D_DECL_IDRED, span, format!("identifier redeclared: {word}"));
         }
         let (ty, keys) = match declared {
@@ -512,7 +513,9 @@ impl Checker<'_> {
     fn declared_column(&mut self, ty: TypeId, i: usize, span: Span) -> CheckResult<Column> {
         match self.repr(self.types.decay(ty)) {
             Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),
-            Some(Repr::Str) => Ok(Column::Str(StrUses::of(StrSource::Const(0)))),
+            Some(Repr::Str) => {
+                Ok(Column::Str(StrUses::of(StrSource::Const { length: 0, digits: false, address: true })))
+            }
             _ if let Some(size) = self.key_size(ty) => Ok(Column::Bytes { size }),
             Some(Repr::Bytes { .. }) | None => {
                 let message = format!(

@@ -38,10 +38,12 @@ fn field(f: Field) -> String {
         Datum::Str { size } => format!("str{size}"),
         Datum::Name { size } => format!("name{size}"),
         Datum::Interned => "interned".into(),
+        Datum::Provider => "provider".into(),
         Datum::Bytes { size } => format!("bytes{size}"),
         Datum::KernelStack { frames } => format!("stack{frames}"),
         Datum::UserStack { frames, strsize } => format!("ustack{frames}/{strsize}"),
         Datum::KernelAddr(form) => format!("kaddr:{form:?}"),
+        Datum::Address { strsize } => format!("address:{strsize}"),
         Datum::UserAddr(form) => format!("uaddr:{form:?}"),
     };
     format!("{what}@{}", f.offset)
@@ -71,6 +73,7 @@ impl Dump<'_> {
                         writes.iter().map(|(f, v)| format!("{} = {}", field(*f), self.key(v))).collect();
                     format!("record {}", list.join(", "))
                 }
+                StmtKind::Speculate(e) => format!("speculate {}", self.expr(e)),
                 StmtKind::Exit(f, e) => format!("exit {} = {}", field(*f), self.expr(e)),
                 StmtKind::Aggregate { agg, key, args } => {
                     let name = self.checked.aggs.get(agg.0 as usize).map_or("?", |a| a.name.as_str());
@@ -95,6 +98,7 @@ impl Dump<'_> {
                     len.as_ref().map_or(String::new(), |(_, len)| format!(" at most {}", self.expr(len)));
                 format!("({}bytes {}{len})", if *user { "u" } else { "" }, self.expr(addr))
             }
+            KeyValue::Packet(skb) => format!("(packet {})", self.expr(skb)),
             KeyValue::Stack { user, frames } => {
                 format!("{}({frames})", if *user { "ustack" } else { "stack" })
             }
@@ -221,6 +225,9 @@ fn action(a: &Action) -> String {
         Action::Trace(f) => format!("trace {}", field(*f)),
         Action::Print(f, shape) => format!("print {} {shape}", field(*f)),
         Action::Tracemem { bytes, .. } => format!("tracemem {}", field(*bytes)),
+        Action::Pcap { packet, protocol, time } => {
+            format!("pcap {} {} {}", field(*packet), field(*protocol), field(*time))
+        }
         Action::Printf { format, args } => format!("printf {format:?} [{}]", fields(args)),
         Action::Printa { format, aggs: ids } => format!("printa {format:?} aggs {}", aggs(ids)),
         Action::Clear(id) => format!("clear agg {}", id.0),

@@ -7,7 +7,7 @@ use types::{Kind, TypeId};
 
 use crate::hints;
 use crate::objects::in_element;
-use crate::program::{Arith, Expr, ExprKind, Place, Scope, VarId};
+use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Scope, VarId};
 use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables::{self, Fact, VariableKind};
 
@@ -71,6 +71,10 @@ impl Checker<'_> {
             }
             K::Offsetof { ty, member } => self.offsetof(ty, member, span),
             K::Xlate { ty, operand } => self.xlate(ty, operand, span),
+            K::DefinedProbe { probe, arg } => {
+                let holds = self.has_probe(probe, *arg);
+                Ok(self.int(i64::from(holds), TypeId::INT, span))
+            }
             K::Defined { ty, path } => Ok(self.defined(ty, path, span)),
             K::Cast { ty, operand } => {
                 let to = self.type_name(ty);
@@ -110,8 +114,7 @@ impl Checker<'_> {
         let ast::ExprKind::Call { callee, .. } = &e.kind else { return None };
         let ast::ExprKind::Ident(name) = &callee.kind else { return None };
         let row = tables::function(&name.text)?;
-        matches!(row.kind, tables::FunctionKind::Action(_) | tables::FunctionKind::UnsupportedAction)
-            .then_some(name.text.as_str())
+        matches!(row.kind, tables::FunctionKind::Action(_)).then_some(name.text.as_str())
     }
 
     fn ident(&mut self, name: &ast::Name, span: Span) -> CheckResult<Expr> {
@@ -139,6 +142,13 @@ impl Checker<'_> {
                         let help = self.types.kernel_error();
                         let help = help.map(|e| format!("cannot read the kernel's types: {e}"));
                         return self.fail_with(Tag::D_TYPE_ERR, span, message, help);
+                    };
+                    if let Some(value) = self.derived_builtin(builtin, ty, span) {
+                        return Ok(value);
+                    }
+                    let builtin = match builtin {
+                        Builtin::Probeprov if self.args.family => Builtin::FamilyProbeprov,
+                        _ => builtin,
                     };
                     Ok(Expr { kind: ExprKind::Builtin(builtin), ty, span })
                 }
@@ -168,11 +178,12 @@ impl Checker<'_> {
                         }
                         Fact::Boottime => facts.boottime,
                         Fact::Pagesize => facts.pagesize as i64,
+                        Fact::Tick => facts.tick as i64,
                         Fact::PidNamespace => i64::from(facts.pid_namespace),
                     };
                     Ok(self.int(value, self.row_type(row.ty), span))
                 }
-                VariableKind::CpuFact(_) => {
+                VariableKind::CpuFact(_) | VariableKind::EnumeratorName => {
                     let message = format!("array '{word}' may not be referenced as scalar");
                     self.fail(Tag::D_IDENT_BADREF, span, message)
                 }
@@ -222,6 +233,8 @@ impl Checker<'_> {
     }
 
     pub(crate) fn undefined<T>(&mut self, scope: Scope, name: &str, span: Span) -> CheckResult<T> {
+        // As it is written: the names of a library's variables have a prefix.
+        let name = name.rsplit_once('%').map_or(name, |(_, name)| name);
         self.require_not_deferred(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
         self.require_not_doubtful(name)?;
         let help = self.near_var(scope, name);
@@ -282,7 +295,7 @@ impl Checker<'_> {
                 // A minus and a literal are one constant: -1U is 4294967295, as in C. A value that
                 // is unsigned by a cast or a name is computed in 64 bits, as at run time.
                 (Some(v), Some(i)) if !i.signed && matches!(operand.kind, ast::ExprKind::Int(_)) => {
-                    ExprKind::Int(crate::convert::truncate(v.wrapping_neg(), i.size, false))
+                    ExprKind::Int(crate::convert::truncate(arith::un(UnOp::Neg, v), i.size, false))
                 }
                 (Some(v), _) => ExprKind::Int(arith::un(UnOp::Neg, v)),
                 (None, _) => ExprKind::Neg(Box::new(value)),

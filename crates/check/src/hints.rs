@@ -39,6 +39,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("ntop", "`inet_ntop(family, address)`"),
     ("reg", "`uregs[number]`"),
     ("signal", "`raise(signal)`, with -w"),
+    ("skboutput", "`freopen(\"file\")` and `pcap(skb, PCAP_ETHER)`, with -w"),
     ("stats", "`@a = avg(x)` and `@b = count()`"),
     ("str", "`copyinstr(address)` for a string of the process, `stringof(address)` for one of the kernel"),
     ("strerror", "`errno`, whose names are in <errno.h>"),

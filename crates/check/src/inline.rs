@@ -6,7 +6,7 @@
 //! name bound to the argument, which is converted once ([`Checker::bind`]).
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use diagnostics::{SourceKind, Span, Tag};
 use probes::Attributes;
@@ -22,8 +22,8 @@ use crate::tables;
 pub(crate) struct InlineInfo {
     pub(crate) ty: TypeId,
     /// Names and types of its parameters; `None` for an inline without a parameter list.
-    pub(crate) params: Option<Rc<[(String, TypeId)]>>,
-    pub(crate) value: Rc<ast::Expr>,
+    pub(crate) params: Option<Arc<[(String, TypeId)]>>,
+    pub(crate) value: Arc<ast::Expr>,
     /// Its value, if constant, and the attributes of that value.
     pub(crate) constant: Option<(Expr, Attributes)>,
     /// True if a library defines it.
@@ -147,7 +147,7 @@ impl Checker<'_> {
                         return self.fail(Tag::D_DECL_IDRED, *span, message);
                     }
                 }
-                Some(list.into_iter().map(|(name, ty, _)| (name, ty)).collect::<Rc<[_]>>())
+                Some(list.into_iter().map(|(name, ty, _)| (name, ty)).collect::<Arc<[_]>>())
             }
         };
         // The parameters may have any value.
@@ -167,7 +167,7 @@ impl Checker<'_> {
             return self.fail(Tag::D_OP_INCOMPAT, inline.value.span, message);
         }
         let constant = matches!(value.kind, ExprKind::Int(_)).then(|| (self.coerce(value, ty), attributes));
-        let info = InlineInfo { ty, params, value: Rc::new(inline.value.clone()), constant, library };
+        let info = InlineInfo { ty, params, value: Arc::new(inline.value.clone()), constant, library };
         self.inlines.insert(word, info);
         Ok(())
     }

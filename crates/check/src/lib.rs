@@ -11,6 +11,7 @@
 //!  expr ops    expressions;  convert: values and widths
 //!  places      variables and elements as assignment targets;  objects: memory as a target
 //!  args        args[]: typed arguments of the probe
+//!  derive      clauses for probes that libraries fire;  bases record: what their descriptions match;  parameters: their types
 //!  deferred    clauses that are deferred until they have probes
 //!  attributes  stability and versions of identifiers, and their pragmas
 //!  library     items of D libraries, at their first use
@@ -19,6 +20,7 @@
 //!  memory      trace(), print(), tracemem(): raw memory
 //!  translate   translators, defined();  cpus: properties of CPUs
 //!  aggregates  @a[k] = f(x);  quantize: its parameters;  columns: key columns, joined over all uses
+//!  names       expressions as the program writes them
 //!  recovery    suppresses errors that only follow from other errors;  hints: names of other tracing languages
 //!  program     the result
 //! ```
@@ -31,11 +33,26 @@
 //!
 //! Every statement is checked on its own: an error causes one message, and checking continues with
 //! the next statement. A program with errors must not be lowered.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! derivations hints names record
+//! program
+//! columns dump tables/rows
+//! tables/functions tables/variables
+//! tables
+//! lib+args+attributes+bases+deferred+derive+inline+library+parameters+recovery+session+symbols+translate
+//! call clause convert cpus decl enumerators objects printf quantize speculation
+//! actions branch expr ops places
+//! aggregates memory
+//! ```
 
 mod actions;
 mod aggregates;
 mod args;
 mod attributes;
+mod bases;
 mod branch;
 mod call;
 mod clause;
@@ -44,30 +61,38 @@ mod convert;
 mod cpus;
 mod decl;
 mod deferred;
+mod derivations;
+mod derive;
 pub mod dump;
+mod enumerators;
 mod expr;
 mod hints;
 mod inline;
 mod library;
 mod memory;
+mod names;
 mod objects;
 mod ops;
+mod parameters;
 mod places;
 mod printf;
 pub mod program;
 mod quantize;
+mod record;
 mod recovery;
 mod session;
+mod speculation;
 mod symbols;
 pub mod tables;
 mod translate;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
-use probes::ProbeId;
 use syntax::ast::{Item, Program};
 
+pub use derivations::pattern_of;
 pub use program::Checked;
+pub use record::{LaterBases, Record, Visibility};
 pub use session::{ClocksReader, Context, Facts, FactsReader, Options};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
@@ -86,25 +111,24 @@ pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked
     check_more(programs, 0, &|_, _| true, cx, sink)
 }
 
-/// A filter: whether the descriptions of a program (by its number) may match a probe. A probe that
-/// appeared after the program was enabled belongs to another program.
-pub type MatchFilter<'a> = &'a dyn Fn(usize, ProbeId) -> bool;
-
 /// Like [`check`], when the programs before `first` already run. They are checked again for their
 /// declarations, and keep the numbers of their clauses, variables and aggregations. The operands
 /// are those of the new programs.
 pub fn check_more(
     programs: &[Program],
     first: usize,
-    match_filter: MatchFilter<'_>,
+    visibility: &dyn Visibility,
     cx: &Context<'_>,
     sink: &mut Sink,
 ) -> Checked {
-    let mut checker = Checker::new(cx, match_filter, sink);
+    let mut checker = Checker::new(cx, visibility, sink);
     for library in cx.libraries.parsed() {
         checker.library_pragmas(&library.program);
     }
     checker.user_libraries();
+    if first == 0 {
+        checker.libraries_of_user();
+    }
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
     }
@@ -117,6 +141,8 @@ impl Checker<'_> {
     fn program(&mut self, program: &Program, index: usize) {
         let mut anything = false;
         self.doubt_unparsed(program);
+        let from = self.clauses.len();
+        self.derive_for(program, index);
         for item in &program.items {
             anything |= !matches!(item, Item::Pragma(_));
             self.recovering(item, |checker| match item {
@@ -130,6 +156,7 @@ impl Checker<'_> {
                 Item::Pragma(p) => checker.pragma(p, program),
             });
         }
+        self.end_of_derived(from, index);
         self.unused_pragmas();
         if !anything && !self.cx.options.empty && self.sink.is_empty() {
             self.sink.error(Tag::D_EMPTY, program.span, "empty D program translation unit");
@@ -207,6 +234,7 @@ impl Checker<'_> {
                 AggDesc { name: a.name.clone(), func: a.func, key, key_size }
             })
             .collect();
-        Checked { clauses: self.clauses, vars, aggs, strsize }
+        let agg_keys = self.aggs.into_iter().map(|a| a.key_names).collect();
+        Checked { clauses: self.clauses, vars, aggs, agg_keys, strsize, record: self.record }
     }
 }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use syntax::ast::{DeclSpecs, Item, StorageClass, TypeSpecKind};
 use syntax::library::Library;
 
+use crate::derivations::local;
 use crate::session::Checker;
 
 /// Namespaces: a struct and a variable may have the same name.
@@ -36,7 +37,13 @@ pub(crate) struct UnusedItems<'a> {
 impl<'a> UnusedItems<'a> {
     pub(crate) fn new(libraries: &'a [Library]) -> Self {
         let mut out = Self::default();
-        let all = libraries.iter().flat_map(|l| l.program.items.iter().map(|item| (item, l.always)));
+        let all = libraries.iter().flat_map(|l| {
+            // Variables of the clauses of a provider are declared with these clauses, and are not those of
+            // programs.
+            let derives = l.program.items.iter().any(|item| matches!(item, Item::Provider(_)));
+            let shared = l.program.items.iter().filter(move |item| !(derives && local(item).is_some()));
+            shared.map(|item| (item, l.always))
+        });
         for (at, (item, always)) in all.enumerate() {
             out.items.push(Some(item));
             if always {
@@ -131,17 +138,20 @@ impl Checker<'_> {
     fn library_item(&mut self, item: &Item) {
         let region = self.sink.set_region(None);
         let depth = std::mem::take(&mut self.depth);
+        let (firing, space) = (self.firing.take(), self.space.take());
         // The library uses the names in the item, not the program.
         let ((), _) = self.collect_attributes(|c| {
             c.with_bound(HashMap::new(), |c| match item {
                 Item::Inline(inline) => c.inline(inline),
                 Item::Declaration(d) => c.declaration(d),
                 Item::Translator(t) => c.translator(t),
-                // Clauses of a library are not enabled. Its pragmas have been processed already.
+                // Clauses of a library run for the probes that they fire. Its pragmas have been processed
+                // already.
                 Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
             });
         });
         self.depth = depth;
+        (self.firing, self.space) = (firing, space);
         self.sink.set_region(region);
     }
 }

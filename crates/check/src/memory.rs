@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use diagnostics::{Span, Tag};
 use plane::desc::{Action, Datum};
+use plane::packet;
 use plane::shape::{DEPTH, Form, Member, Shape};
 use syntax::ast;
 use types::{BitAccess, IntClass, Kind, TypeId};
 
 use crate::actions::Recorded;
 use crate::columns::Column;
-use crate::program::{Expr, ExprKind, Form as PlaceForm, KeyValue, Memory, MemoryCall, Place, StmtKind};
+use crate::program::{
+    Builtin, Expr, ExprKind, Form as PlaceForm, KeyValue, Memory, MemoryCall, Place, StmtKind,
+};
 use crate::session::{CheckResult, Checker, ErrorReported};
 use crate::tables::FunctionRow;
 
@@ -152,10 +155,11 @@ impl Checker<'_> {
             self.recorded_scalar_or_object(func, value)?
         };
         let field = self.clause.layout.push(recorded.column.datum(self.strsize));
-        self.clause.actions.push(match prints {
+        let action = match prints {
             true => Action::Print(field, Arc::new(self.shape(recorded.ty, DEPTH))),
             false => Action::Trace(field),
-        });
+        };
+        self.act(action, &[arg.span]);
         Ok(StmtKind::Record(vec![(field, recorded.value)]))
     }
 
@@ -165,10 +169,11 @@ impl Checker<'_> {
         let name = types.name(ty).replace(" <anonymous>", "");
         let size = types.size(ty).unwrap_or(0) as u32;
         let Some(below) = depth.checked_sub(2) else {
-            return Shape { name: name.into(), size, form: Form::Int };
+            return Shape { name: name.into(), size, form: Form::Int { signed: false } };
         };
         let form = match types.base_kind(ty) {
-            Kind::Int(int) if int.class == IntClass::Char => Form::Char,
+            Kind::Int(int) if int.class == IntClass::Char => Form::Char { signed: int.signed },
+            Kind::Int(int) => Form::Int { signed: int.signed },
             Kind::Float { .. } => Form::Float,
             Kind::Pointer { target, .. } if types.is_function(target) => Form::FunctionPointer,
             Kind::Pointer { .. } => Form::Pointer,
@@ -179,7 +184,7 @@ impl Checker<'_> {
                 let members = types.members(ty);
                 Form::Sou(members.iter().map(|m| self.member_shape(m, below)).collect())
             }
-            _ => Form::Int,
+            _ => Form::Int { signed: false },
         };
         Shape { name: name.into(), size, form }
     }
@@ -212,6 +217,7 @@ impl Checker<'_> {
             }
             _ => return self.check_length(row, args.len(), span).map(|()| StmtKind::Record(Vec::new())),
         };
+        let name = addr.span;
         let addr = self.value(addr)?;
         if !self.types.is_pointer(addr.ty) && !self.types.is_integer(addr.ty) {
             let message = format!(
@@ -233,7 +239,65 @@ impl Checker<'_> {
                 Some(self.convert(value, TypeId::ULONG))
             }
         };
-        Ok(self.dump(addr, size, dynamic))
+        Ok(self.dump(name, addr, size, dynamic))
+    }
+
+    /// `pcap(skb, protocol)`. The socket buffer is a pointer to one, or an address as a number: raw
+    /// arguments are numbers.
+    pub(crate) fn pcap(&mut self, func: &str, args: &[ast::Expr]) -> CheckResult<StmtKind> {
+        let [skb, protocol] = args else { return Err(ErrorReported) };
+        let (source, span) = (skb.span, protocol.span);
+        let skb = self.value(skb)?;
+        if !self.is_socket_buffer(&skb) {
+            let name = self.name(self.object_type(&skb));
+            let message = format!(
+                "{func}( ) argument #1 is incompatible with prototype:\n\tprototype: struct sk_buff *\n\t \
+                 argument: {name}"
+            );
+            let help = "a socket buffer is args[n] of a tracepoint of packets, or (struct sk_buff *)arg0 where arg0 is \
+                        its address";
+            return self.fail_with(Tag::D_PCAP_ADDR, source, message, Some(help.into()));
+        }
+        let protocol = self.value(protocol)?;
+        let message = format!(
+            "{func}( ) argument #2 must be a link type from 0 to 65535, such as PCAP_IP or PCAP_ETHER"
+        );
+        let number = self.types.is_integer(protocol.ty);
+        if !number || protocol.as_const().is_some_and(|n| !(0..=0xffff).contains(&n)) {
+            return self.fail(Tag::D_PCAP_PROTO, span, message);
+        }
+        let (skb, protocol) = (self.convert(skb, TypeId::ULONG), self.convert(protocol, TypeId::INT));
+        let time = Expr { kind: ExprKind::Builtin(Builtin::Walltimestamp), ty: TypeId::LONG, span: source };
+        let limit = self.cx.options.pcapsize.clamp(1, packet::LONGEST);
+        let layout = &mut self.clause.layout;
+        let at = layout.push(Datum::Int { size: 8, signed: false });
+        let bytes = layout.push(Datum::Bytes { size: packet::size(limit) });
+        let link = layout.push(Datum::Int { size: 4, signed: true });
+        self.act(Action::Pcap { packet: bytes, protocol: link, time: at }, &[source]);
+        Ok(StmtKind::Record(vec![
+            (at, KeyValue::Expr(time)),
+            (link, KeyValue::Expr(protocol)),
+            (bytes, KeyValue::Packet(skb)),
+        ]))
+    }
+
+    /// True for a pointer to a `struct sk_buff` of the kernel, a `void *`, and a number
+    /// that has the size of an address.
+    fn is_socket_buffer(&self, e: &Expr) -> bool {
+        if matches!(e.kind, ExprKind::Array { .. } | ExprKind::Deref { .. }) {
+            return false;
+        }
+        match self.types.pointee(e.ty) {
+            Some((target, user)) => {
+                let kernel = !user && self.types.base_kind(e.ty) != Kind::String;
+                let named = matches!(
+                    self.types.base_kind(target),
+                    Kind::Sou { union: false, tag: Some(tag), .. } if &*tag == "sk_buff"
+                );
+                kernel && (named || self.types.is_void(target))
+            }
+            None => self.types.is_integer(e.ty) && self.types.size(e.ty) == Some(8),
+        }
     }
 
     /// `printm(n, memref(addr, size))`: at most `n` bytes of the memory at `addr`. A `memref`
@@ -265,7 +329,7 @@ impl Checker<'_> {
         let message = "memref( ) argument #2 must be of scalar type";
         let length = self.scalar(length, Tag::D_PRINTM_ADDR, memory.span, message)?;
         let length = self.convert(length, TypeId::ULONG);
-        Ok(self.dump(addr, size, Some(length)))
+        Ok(self.dump(memory.span, addr, size, Some(length)))
     }
 
     /// The same for a reference in a variable: an address, followed by the length.
@@ -284,7 +348,7 @@ impl Checker<'_> {
             Expr { kind, ty: TypeId::ULONG, span: memory.span }
         };
         let (addr, length) = (word(self, 0), word(self, 8));
-        Ok(self.dump(addr, size, Some(length)))
+        Ok(self.dump(memory.span, addr, size, Some(length)))
     }
 
     /// `memref(address, size)`: stores both in scratch memory.
@@ -293,7 +357,7 @@ impl Checker<'_> {
         let id = self.next_bound;
         self.next_bound += 1;
         let both = self.int(16, TypeId::ULONG, span);
-        let room = ExprKind::MemoryCall { call: MemoryCall::Alloca, args: vec![both], user: false };
+        let allocation = ExprKind::MemoryCall { call: MemoryCall::Alloca, args: vec![both], user: false };
         let reference = Expr { kind: ExprKind::Bound(id), ty, span };
         let stores = values.into_iter().zip([0, 8]).map(|(value, at)| {
             let addr = Box::new(self.displace(reference.clone(), at, span));
@@ -306,18 +370,18 @@ impl Checker<'_> {
             ty,
             span,
         });
-        let value = Box::new(Expr { kind: room, ty, span });
+        let value = Box::new(Expr { kind: allocation, ty, span });
         Expr { kind: ExprKind::Let { id, value, body: Box::new(body) }, ty, span }
     }
 
-    /// Records memory for a hexdump.
-    fn dump(&mut self, addr: Expr, size: u32, dynamic: Option<Expr>) -> StmtKind {
+    /// Records memory for a hexdump. `name` is the expression of the memory.
+    fn dump(&mut self, name: Span, addr: Expr, size: u32, dynamic: Option<Expr>) -> StmtKind {
         let user = self.types.pointee(addr.ty).is_some_and(|(_, user)| user);
         let addr = self.convert(addr, TypeId::VOID_PTR);
         let bytes = self.clause.layout.push(Datum::Bytes { size });
         let len =
             dynamic.map(|value| (self.clause.layout.push(Datum::Int { size: 8, signed: false }), value));
-        self.clause.actions.push(Action::Tracemem { bytes, len: len.as_ref().map(|(field, _)| *field) });
+        self.act(Action::Tracemem { bytes, len: len.as_ref().map(|(field, _)| *field) }, &[name]);
         StmtKind::Record(vec![(bytes, KeyValue::Bytes { addr, user, len })])
     }
 }

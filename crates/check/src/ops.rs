@@ -186,7 +186,7 @@ impl Checker<'_> {
         };
         let ty = self.types.decay(pointer.ty);
         let by = match number.as_const() {
-            Some(n) => self.int(n.wrapping_mul(size), long, span),
+            Some(n) => self.int(crate::convert::scaled(n, size), long, span),
             None => {
                 let number = self.convert(number, long);
                 let size = Box::new(self.int(size, long, span));

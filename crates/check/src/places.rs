@@ -116,6 +116,7 @@ impl Checker<'_> {
                 match row.kind {
                     VariableKind::Registers => return self.register(name, keys, span),
                     VariableKind::TypedArgs => return self.typed_arg(keys, span),
+                    VariableKind::EnumeratorName => return self.enumerator_name(keys, span),
                     _ => {}
                 }
             }
@@ -172,7 +173,7 @@ impl Checker<'_> {
         let index = self.bounded(&pointer, size, index);
         let size = Box::new(self.int(size, long, span));
         let offset = match index.as_const() {
-            Some(n) => self.int(n.wrapping_mul(size.as_const().unwrap_or(0)), long, span),
+            Some(n) => self.int(crate::convert::scaled(n, size.as_const().unwrap_or(0)), long, span),
             None => {
                 let index = Box::new(self.convert(index, long));
                 Expr { kind: ExprKind::Arith(Arith::Mul, index, size), ty: long, span }

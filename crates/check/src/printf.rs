@@ -3,6 +3,8 @@
 //! `plane::format` parses formats, and the consumer uses the same parser to print. Only the checks
 //! of argument *types* are here.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 use diagnostics::{Span, Tag};
 use plane::format::{self, Amount, ConversionArg, Piece};
 use types::{Kind, TypeId};
@@ -128,10 +130,10 @@ impl Checker<'_> {
                 return self.fail(Tag::D_PRINTF_ARG_TYPE, span, message);
             }
         }
-        if usage == FormatUse::Printf && next < args.len() {
+        if let (FormatUse::Printf, Some(extra)) = (usage, args.get(next)) {
             let message =
                 format!("{func}( ) prototype mismatch: only {next} arguments required by this format string");
-            return self.fail(Tag::D_PRINTF_ARG_EXTRA, args[next].span, message);
+            return self.fail(Tag::D_PRINTF_ARG_EXTRA, extra.span, message);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! Invariants: expressions are well typed; every [`VarId`] and [`AggId`] is an index into the
 //! tables of [`Checked`]; columns of keys are final (the join of all uses in the session).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Arithmetic on 64-bit integers, with explicit signedness.
 pub use arith::BinOp as Arith;
@@ -18,6 +18,8 @@ use diagnostics::Span;
 use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
 use types::{Padding, TypeId};
+
+use crate::record::Record;
 
 /// A variable of the session: an index into [`Checked::vars`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,8 +34,13 @@ pub struct Checked {
     pub vars: Vec<Var>,
     /// Aggregations in order of appearance.
     pub aggs: Vec<AggDesc>,
+    /// For each aggregation, the expressions of the columns of its key; empty where statements
+    /// differ.
+    pub agg_keys: Vec<Vec<Arc<str>>>,
     /// Bytes of a string, its NUL included; a multiple of 8.
     pub strsize: u32,
+    /// What descriptions of libraries meant.
+    pub record: Record,
 }
 
 /// A clause, or a part of a clause that `if` divides. Such a part is a clause in every respect
@@ -49,17 +56,45 @@ pub struct Clause {
     /// The probe descriptions.
     pub patterns: Vec<ClausePattern>,
     /// The probes that match now, without duplicates, by id.
-    pub probes: Rc<[ProbeInfo]>,
+    pub probes: Arc<[ProbeInfo]>,
     /// Scalar expression.
     pub predicate: Option<Expr>,
     /// In order.
     pub body: Vec<Stmt>,
     /// What it records, if anything.
     pub record: Option<RecordDesc>,
+    /// For each action of the record, the expressions of its values in the program.
+    pub names: Vec<Vec<Arc<str>>>,
     /// The minimum of the attributes of everything it uses.
     pub attributes: Attributes,
     /// True when it has an action that needs `-w`.
     pub destructive: bool,
+    /// Set where a library fires the probe of the clause; `probes` are then the probes at which it
+    /// does.
+    pub derived: Option<Derived>,
+}
+
+impl Clause {
+    /// The probes of which the clause is one: those that the program describes. A clause of a library
+    /// has none.
+    pub fn described(&self) -> &[ProbeInfo] {
+        match &self.derived {
+            None => &self.probes,
+            Some(derived) if derived.of_library => &[],
+            Some(derived) => std::slice::from_ref(&derived.probe),
+        }
+    }
+}
+
+/// What is derived about a clause.
+#[derive(Clone, Debug)]
+pub struct Derived {
+    /// The probe whose clause it is; of a library's clause, one for which it runs.
+    pub probe: ProbeInfo,
+    /// Its place among the clauses of the program at the same base.
+    pub order: Vec<u32>,
+    /// It is a clause of the library.
+    pub of_library: bool,
 }
 
 /// One description of a clause.
@@ -151,6 +186,8 @@ pub enum StmtKind {
     Record(Vec<(Field, KeyValue)>),
     /// Records the status and ends tracing.
     Exit(Field, Expr),
+    /// Makes the rest of the clause part of the speculation with this id.
+    Speculate(Expr),
     /// Adds a sample to an aggregation.
     Aggregate {
         /// The aggregation.
@@ -176,6 +213,8 @@ pub enum KeyValue {
         /// Maximum number of bytes, and the field that records it; see `dif::ir::Op::RecordBytes`.
         len: Option<(Field, Expr)>,
     },
+    /// The packet of the socket buffer at an address; see `dif::ir::Op::RecordPacket`.
+    Packet(Expr),
     /// `stack()`, `ustack()`.
     Stack {
         /// User frames.
@@ -228,7 +267,10 @@ pub enum Builtin {
     Ureg(u8),
     Curthread,
     Execname,
+    /// Of a clause whose probes cannot be of a family of processes.
     Probeprov,
+    /// `probeprov` of a clause whose probes can be of a family of processes.
+    FamilyProbeprov,
     Probemod,
     Probefunc,
     Probename,
@@ -241,6 +283,7 @@ impl Builtin {
             self,
             Builtin::Execname
                 | Builtin::Probeprov
+                | Builtin::FamilyProbeprov
                 | Builtin::Probemod
                 | Builtin::Probefunc
                 | Builtin::Probename
@@ -455,7 +498,7 @@ pub enum ExprKind {
         /// Its size.
         size: u32,
         /// Its padding.
-        padding: Rc<[Padding]>,
+        padding: Arc<[Padding]>,
     },
     /// The address of a string's bytes. It is the address of a copy, which lasts for the statement.
     StrAddr(Box<Expr>),
@@ -538,12 +581,26 @@ pub enum ExprKind {
 /// The origin of a string. It determines how a column stores the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrSource {
-    /// A constant of this number of bytes.
-    Const(usize),
-    /// A name of the probe, known before the firing.
+    /// A constant.
+    Const {
+        /// Bytes.
+        length: usize,
+        /// It has a digit, so it may be a name of a family of processes.
+        digits: bool,
+        /// It may be in a column of network addresses.
+        address: bool,
+    },
+    /// The module, function or name of the probe, known before the firing.
     ProbeName,
+    /// The name of the provider.
+    Provider {
+        /// It may be of a family of processes.
+        family: bool,
+    },
     /// `execname`.
     Comm,
+    /// The text of a network address, or a text in its place.
+    Address,
     /// Anything else.
     Dynamic,
 }
@@ -568,11 +625,34 @@ impl Expr {
     /// The origin of this string.
     pub(crate) fn str_source(&self) -> StrSource {
         match &self.kind {
-            ExprKind::Str(s) => StrSource::Const(s.len()),
+            ExprKind::Str(s) => StrSource::Const {
+                length: s.len(),
+                digits: s.iter().any(u8::is_ascii_digit),
+                address: plane::address::words_of(s).is_some(),
+            },
+            ExprKind::Call { name: "inet_ntoa" | "inet_ntoa6", .. } => StrSource::Address,
+            ExprKind::Cond(_, a, b) => match (a.str_source(), b.str_source()) {
+                (StrSource::Address, StrSource::Address | StrSource::Const { address: true, .. })
+                | (StrSource::Const { address: true, .. }, StrSource::Address) => StrSource::Address,
+                _ => StrSource::Dynamic,
+            },
             ExprKind::Builtin(Builtin::Execname) => StrSource::Comm,
+            ExprKind::Builtin(Builtin::Probeprov) => StrSource::Provider { family: false },
+            ExprKind::Builtin(Builtin::FamilyProbeprov) => StrSource::Provider { family: true },
             ExprKind::Builtin(b) if b.is_string() => StrSource::ProbeName,
             ExprKind::Let { body, .. } => body.str_source(),
             _ => StrSource::Dynamic,
         }
+    }
+}
+
+/// Both conditions.
+pub(crate) fn and(left: Option<Expr>, right: Option<Expr>, span: Span) -> Option<Expr> {
+    match (left, right) {
+        (Some(left), Some(right)) => {
+            let kind = ExprKind::Logic(Logic::And, Box::new(left), Box::new(right));
+            Some(Expr { kind, ty: TypeId::INT, span })
+        }
+        (left, right) => left.or(right),
     }
 }

@@ -6,7 +6,6 @@
 //! later uses fail silently, so that one error causes one message.
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag, nearest};
@@ -15,14 +14,16 @@ use probes::{Attributes, Catalog, Pattern, ProbeInfo, Version};
 use syntax::Libraries;
 use types::{Kind, TagKind, TypeId, Types};
 
-use crate::MatchFilter;
 use crate::args::ArgsContext;
 use crate::attributes::PragmaAttributes;
 use crate::columns::Column;
 use crate::deferred::DeferralState;
+use crate::derivations::Derivations;
+use crate::derive::{DerivedProbe, ProgramDerivations};
 use crate::inline::InlineInfo;
 use crate::library::UnusedItems;
-use crate::program::{Clause, Expr, Repr, Scope, VarId};
+use crate::program::{Clause, ClausePattern, Derived, Expr, Repr, Scope, VarId};
+use crate::record::{Record, Visibility};
 use crate::recovery::Recovery;
 use crate::symbols::Symbols;
 use crate::tables;
@@ -61,6 +62,8 @@ pub struct Options {
     pub jstackframes: u32,
     /// Default size of the strings that `jstack()` may record.
     pub jstackstrsize: u32,
+    /// Bytes that `pcap()` records of a packet.
+    pub pcapsize: u32,
     /// Operands of the command (`$1` first), to detect those that no program references.
     pub operands: Vec<String>,
     /// True if there is a `$target`, for whose addresses `%A` prints names.
@@ -71,6 +74,8 @@ pub struct Options {
     pub facts: FactsReader,
     /// Restricts clauses to this CPU.
     pub cpu: Option<u64>,
+    /// Records have the ids of the process and the thread.
+    pub process_ids: bool,
     /// Using an identifier with lower attributes is an error.
     pub amin: Option<Attributes>,
     /// Identifiers that are newer are undefined.
@@ -84,6 +89,8 @@ pub struct Facts {
     pub boottime: i64,
     /// Bytes of a page.
     pub pagesize: u64,
+    /// Nanoseconds between two ticks of the kernel.
+    pub tick: u64,
     /// Inode of the tracer's pid namespace; 0 for the initial one.
     pub pid_namespace: u32,
     /// Package and NUMA node of each CPU, by CPU number; -1 if there is none.
@@ -138,11 +145,13 @@ impl Default for Options {
             ustackframes: 100,
             jstackframes: 50,
             jstackstrsize: 512,
+            pcapsize: 1514,
             operands: Vec::new(),
             target: false,
             argref: false,
             facts: FactsReader(Facts::default),
             cpu: None,
+            process_ids: false,
             amin: None,
             version: None,
         }
@@ -180,7 +189,8 @@ pub(crate) struct VarInfo {
 
 impl VarInfo {
     pub(crate) fn full_name(&self) -> String {
-        format!("{}{}", self.scope.prefix(), self.name)
+        let name = self.name.rsplit_once('%').map_or(self.name.as_str(), |(_, name)| name);
+        format!("{}{name}", self.scope.prefix())
     }
 
     pub(crate) fn kind_word(&self) -> &'static str {
@@ -194,7 +204,40 @@ pub(crate) struct AggInfo {
     pub(crate) name: String,
     pub(crate) func: AggFunc,
     pub(crate) key: Vec<(TypeId, Column)>,
+    /// The expressions of the key; empty where the statements of the aggregation differ.
+    pub(crate) key_names: Vec<Arc<str>>,
     pub(crate) span: Span,
+}
+
+/// What of speculations the statements of a clause have done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SpeculationState {
+    pub(crate) speculates: bool,
+    pub(crate) commits: bool,
+    /// A data-recording action or an aggregation.
+    pub(crate) records: bool,
+    /// A destructive action that records. The original does not count it as data-recording.
+    pub(crate) records_effect: bool,
+}
+
+/// Where names of variables are not those of the program. The prefix distinguishes them.
+#[derive(Clone, Debug)]
+pub(crate) enum NameSpace {
+    /// In a clause of a library: all variables are the library's.
+    Library(String),
+    /// In a clause of a derived probe: it has its own clause-local variables.
+    Locals(String),
+}
+
+/// What the parts of a clause have in common.
+pub(crate) struct ClauseContext {
+    pub(crate) span: Span,
+    pub(crate) program: usize,
+    pub(crate) patterns: Vec<ClausePattern>,
+    pub(crate) probes: Arc<[ProbeInfo]>,
+    pub(crate) derived: Option<Derived>,
+    /// It is checked again, for another base of a derived probe.
+    pub(crate) again: bool,
 }
 
 /// The current clause.
@@ -202,14 +245,20 @@ pub(crate) struct AggInfo {
 pub(crate) struct ClauseState {
     pub(crate) layout: LayoutBuilder,
     pub(crate) actions: Vec<plane::desc::Action>,
+    /// For each action, the expressions of its values.
+    pub(crate) names: Vec<Vec<Arc<str>>>,
     pub(crate) attributes: Attributes,
     /// True if something in it needs `-w`.
     pub(crate) destructive: bool,
+    /// What of speculations it has done so far.
+    pub(crate) speculation: SpeculationState,
 }
 
 pub(crate) struct Checker<'a> {
     pub(crate) cx: &'a Context<'a>,
-    pub(crate) match_filter: MatchFilter<'a>,
+    pub(crate) visibility: &'a dyn Visibility,
+    /// What the descriptions of libraries meant, of all programs that are checked.
+    pub(crate) record: Record,
     pub(crate) types: &'a Types,
     pub(crate) sink: &'a mut Sink,
     pub(crate) strsize: u32,
@@ -241,22 +290,33 @@ pub(crate) struct Checker<'a> {
     pub(crate) depth: u32,
     /// Probes that descriptions match. Many clauses have the same description, which may match all
     /// functions of the kernel.
-    pub(crate) matched: HashMap<Pattern, Rc<[ProbeInfo]>>,
+    pub(crate) matched: HashMap<Pattern, Arc<[ProbeInfo]>>,
     pub(crate) clauses: Vec<Clause>,
     pub(crate) clause: ClauseState,
     pub(crate) args: ArgsContext,
+    /// The probes that the libraries declare, and what the current program uses of them.
+    pub(crate) derivations: Derivations<'a>,
+    pub(crate) derived: ProgramDerivations,
+    /// The number of the current program.
+    pub(crate) number: usize,
+    /// In a clause of a derived probe: the probe, and the condition under which it fires.
+    pub(crate) firing: Option<DerivedProbe>,
+    pub(crate) guard: Option<Expr>,
+    pub(crate) space: Option<NameSpace>,
     pub(crate) deferral: DeferralState,
     pub(crate) recovery: Recovery,
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(cx: &'a Context<'a>, match_filter: MatchFilter<'a>, sink: &'a mut Sink) -> Self {
+    pub(crate) fn new(cx: &'a Context<'a>, visibility: &'a dyn Visibility, sink: &'a mut Sink) -> Self {
         let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
         cx.types.set_strsize(u64::from(strsize));
         let recovery = Recovery::new(sink);
+        let derivations = Derivations::new(cx.libraries.parsed(), sink);
         Self {
             cx,
-            match_filter,
+            visibility,
+            record: visibility.record().cloned().unwrap_or_default(),
             types: cx.types,
             sink,
             strsize,
@@ -280,10 +340,18 @@ impl<'a> Checker<'a> {
             clause: ClauseState {
                 layout: LayoutBuilder::default(),
                 actions: Vec::new(),
+                names: Vec::new(),
                 attributes: Attributes::STABLE,
                 destructive: false,
+                speculation: SpeculationState::default(),
             },
             args: ArgsContext::default(),
+            derivations,
+            derived: ProgramDerivations::default(),
+            number: 0,
+            firing: None,
+            guard: None,
+            space: None,
             deferral: DeferralState::default(),
             recovery,
             matched: HashMap::new(),
@@ -335,7 +403,19 @@ impl<'a> Checker<'a> {
     }
 
     pub(crate) fn var(&self, scope: Scope, name: &str) -> Option<VarId> {
-        self.var_names.get(&(scope, name.to_string())).copied()
+        self.var_names.get(&(scope, self.full_name(scope, name))).copied()
+    }
+
+    /// The name of a variable in the table: where names are not those of the program, it has a
+    /// prefix.
+    fn full_name(&self, scope: Scope, name: &str) -> String {
+        match &self.space {
+            Some(NameSpace::Library(prefix)) if !name.starts_with('%') => format!("{prefix}%{name}"),
+            Some(NameSpace::Locals(prefix)) if scope == Scope::Clause && !name.starts_with('%') => {
+                format!("{prefix}%{name}")
+            }
+            _ => name.to_string(),
+        }
     }
 
     pub(crate) fn add_var(
@@ -346,8 +426,9 @@ impl<'a> Checker<'a> {
         key: Option<Vec<(TypeId, Column)>>,
     ) -> VarId {
         let id = VarId(self.vars.len() as u32);
-        self.vars.push(VarInfo { name: name.to_string(), scope, ty, key, translated: None });
-        self.var_names.insert((scope, name.to_string()), id);
+        let name = self.full_name(scope, name);
+        self.vars.push(VarInfo { name: name.clone(), scope, ty, key, translated: None });
+        self.var_names.insert((scope, name), id);
         id
     }
 
@@ -402,6 +483,7 @@ impl<'a> Checker<'a> {
             return None;
         }
         let known = |v: &&VarInfo| v.scope == scope && v.name != wrong && matches!(v.ty, VarType::Known(..));
+        let known = |v: &&VarInfo| known(v) && !v.name.contains('%');
         let own = self.vars.iter().filter(known).map(|v| v.name.as_str());
         nearest(wrong, own).map(|n| did_you_mean(&format!("{}{n}", scope.prefix())))
     }

@@ -52,6 +52,7 @@ impl Symbols for () {
 
 /// Variables whose type is not in BTF and has been the same in every kernel for twenty years.
 pub const WELL_KNOWN: &[(&str, &str)] = &[
+    ("avenrun", "unsigned long [3]"),
     ("init_mm", "struct mm_struct"),
     ("init_pid_ns", "struct pid_namespace"),
     ("init_task", "struct task_struct"),

@@ -12,7 +12,6 @@
 //! translator.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use diagnostics::{Diagnostic, SourceKind, Span, Tag};
@@ -31,7 +30,7 @@ pub(crate) struct Translator {
     input: TypeId,
     /// Name of its parameter in the members' expressions.
     name: String,
-    members: Vec<(String, Rc<ast::Expr>)>,
+    members: Vec<(String, Arc<ast::Expr>)>,
     span: Span,
 }
 
@@ -158,7 +157,7 @@ impl Checker<'_> {
             let message = format!("translator from {} to {name} has already been declared", self.name(input));
             return self.fail(Tag::D_XLATE_REDECL, t.span, message);
         }
-        let mut members: Vec<(String, Rc<ast::Expr>)> = Vec::new();
+        let mut members: Vec<(String, Arc<ast::Expr>)> = Vec::new();
         for m in &t.members {
             let word = m.name.text.as_str();
             if self.types.member(output, word).is_none() {
@@ -169,7 +168,7 @@ impl Checker<'_> {
                 let message = format!("translator member {word} has already been defined");
                 let _: CheckResult<()> = self.fail(Tag::D_XLATE_REDECL, m.name.span, message);
             } else {
-                members.push((word.to_string(), Rc::new(m.value.clone())));
+                members.push((word.to_string(), Arc::new(m.value.clone())));
             }
         }
         let name = t.input.declarator.name.as_ref().map_or(String::new(), |n| n.text.clone());
@@ -199,7 +198,7 @@ impl Checker<'_> {
             // Uses of a bad member report no further error.
             let members = self.translators.last_mut().map_or(&mut [][..], |t| &mut t.members);
             if let Some((_, value)) = members.iter_mut().find(|(name, _)| *name == m.name.text) {
-                *value = Rc::new(ast::Expr { kind: ast::ExprKind::Error, span: value.span });
+                *value = Arc::new(ast::Expr { kind: ast::ExprKind::Error, span: value.span });
             }
         }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use check::{Context, Options};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
 use exercise::fixture;
-use probes::{ArgType, Attributes, ListCatalog, ProbeDesc, Version};
+use probes::{ArgType, Attributes, Catalog, ListCatalog, ProbeDesc, Version};
 use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
@@ -49,6 +49,11 @@ fn catalog() -> ListCatalog {
     for (name, args) in probes {
         list.add_with(ProbeDesc::new("kern", "vmlinux", "", name), args);
     }
+    // What the library of a test declares.
+    for name in ["one", "two"] {
+        let args = vec![ArgType::text(0, "int"), ArgType::text(1, "string")];
+        list.add_with(ProbeDesc::new("stable", "vmlinux", "", name), args);
+    }
     list
 }
 
@@ -73,13 +78,38 @@ fn args(function: &str, name: &str) -> Vec<ArgType> {
     }
 }
 
+/// A text before `/* script */` is a library: `/* library */`.
+fn with_library(text: &str) -> (Option<&str>, &str) {
+    match text.split_once("/* script */") {
+        Some((library, _)) if library.starts_with("/* library */") => {
+            (Some(library), text.get(library.len()..).unwrap_or_default())
+        }
+        _ => (None, text),
+    }
+}
+
 /// The error messages, and the output as text.
 fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic>, String) {
+    checked_with(texts, &|_| true, change)
+}
+
+/// The same where only some probes are visible to the programs.
+fn checked_with(
+    texts: &[&str],
+    is_visible: &dyn Fn(&ProbeDesc) -> bool,
+    change: impl FnOnce(&mut Options),
+) -> (Vec<Diagnostic>, String) {
     let mut map = SourceMap::default();
     let mut sink = Sink::default();
     let mut options = Options::default();
     change(&mut options);
     let env = MacroEnv { args: options.operands.clone(), ..MacroEnv::default() };
+    let mut libraries = Libraries::embedded();
+    let split: Vec<_> = texts.iter().map(|text| with_library(text)).collect();
+    for library in split.iter().filter_map(|(library, _)| *library) {
+        libraries.add("library.d", library, true);
+    }
+    let texts: Vec<&str> = split.iter().map(|(_, text)| *text).collect();
     let programs: Vec<_> = texts
         .iter()
         .map(|text| {
@@ -90,8 +120,7 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
         })
         .collect();
     let (types, catalog) = (Types::with_kernel(fixture::kernel()), catalog());
-    let mut libraries = Libraries::embedded();
-    libraries.load(texts, &mut map, &env, &mut sink);
+    libraries.load(&texts, &mut map, &env, &mut sink);
     let cx = Context {
         types: &types,
         catalog: &catalog,
@@ -100,7 +129,8 @@ fn checked(texts: &[&str], change: impl FnOnce(&mut Options)) -> (Vec<Diagnostic
         libraries: &libraries,
         options,
     };
-    let out = check::check(&programs, &cx, &mut sink);
+    let filter = |_, id| catalog.by_id(id).is_some_and(|p| is_visible(&p.desc));
+    let out = check::check_more(&programs, 0, &filter, &cx, &mut sink);
     let complaints = sink.into_sorted();
     let text = match complaints.is_empty() {
         true => check::dump::dump(&out, &types),
@@ -169,6 +199,25 @@ fn programs_check_to_their_golden_output() {
         got
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_program_keeps_its_bases_when_others_come_that_it_does_not_see() {
+    let text = |bases: &str, more: &str| {
+        let library = format!(
+            "/* library */\nprovider stable {{ probe one(int n, string s); }};\n{bases} {{ one((int)args[0], \"x\"); }}\n\
+             syscall::openat:entry /{more}/ {{ one(2, \"y\"); }}\n"
+        );
+        format!("{library}/* script */\nstable:::one {{ trace(arg0); }}\n")
+    };
+    let get = |text: String| {
+        let (complaints, out) = checked_with(&[&text], &|p| &*p.function != "write", |_| {});
+        assert!(complaints.is_empty(), "{out}");
+        out
+    };
+    let without = get(text("syscall::read:entry", "1"));
+    assert_eq!(get(text("syscall::read:entry, syscall::write:entry", "1")), without);
+    assert_eq!(get(text("syscall::read:entry", "!defined(syscall::write:entry)")), without);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use diagnostics::{control, raw};
+use dtrace::diagnostics::{control, raw};
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
@@ -186,7 +186,7 @@ impl Named {
                     .and_then(|f| f.take(LONGEST_SCRIPT + 1).read_to_end(&mut bytes));
                 read.map_err(|e| {
                     let path = control::name_text(path);
-                    format!("failed to open {path}: {}", diagnostics::system_text(&e))
+                    format!("failed to open {path}: {}", dtrace::diagnostics::system_text(&e))
                 })?;
                 if bytes.len() as u64 > LONGEST_SCRIPT {
                     let path = control::name_text(path);

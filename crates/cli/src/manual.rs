@@ -129,6 +129,11 @@ fn flag_list(page: &mut String) {
         };
         entry(page, &format!("{}{arg}", bold(&name)), &format!("{}{short_for}", f.help));
     }
+    entry(
+        page,
+        &format!("{} {}", bold("--format"), italic("format")),
+        "print results as text, json (each an object on a line of its own) or csv (aggregations as tables) (-x oformat)",
+    );
     entry(page, &bold("--help"), "print a summary of the options");
 }
 
@@ -196,8 +201,8 @@ fn macros(page: &mut String) {
 }
 
 fn functions(page: &mut String) {
-    let is_action = |k| matches!(k, FunctionKind::Action(_) | FunctionKind::UnsupportedAction);
-    let is_subroutine = |k| matches!(k, FunctionKind::Subroutine(_) | FunctionKind::UnsupportedSubroutine);
+    let is_action = |k| matches!(k, FunctionKind::Action(_));
+    let is_subroutine = |k| matches!(k, FunctionKind::Subroutine(_));
     let text = "Those marked with -w change what they look at, and need that option.";
     section(page, "ACTIONS", text);
     list(page, is_action);
@@ -229,9 +234,6 @@ fn list(page: &mut String, wanted: impl Fn(FunctionKind) -> bool) {
             matches!(row.kind, FunctionKind::Subroutine(_)) && row.ret != "void" && row.params != "...";
         let ret = if gives { format!("{} ", italic(row.ret)) } else { String::new() };
         let mut help = row.help.to_string();
-        if matches!(row.kind, FunctionKind::UnsupportedAction | FunctionKind::UnsupportedSubroutine) {
-            help.push_str(" (not supported yet)");
-        }
         if is_destructive(row.name) {
             help.push_str(" (-w)");
         }
@@ -266,16 +268,16 @@ fn shape(row: &Row) -> String {
 
 fn settings(page: &mut String) {
     page.push_str(include_str!("manual/settings.roff"));
-    for row in dtrace::options::TABLE.iter().filter(|r| r.works) {
+    for row in dtrace::options::TABLE {
         entry(page, &format!("{}{}", bold(row.name), shape(row)), row.help);
         if !row.default.is_empty() {
             page.push_str(&format!("Default: {}.\n", roff(row.default)));
         }
     }
-    let idle: Vec<String> =
-        dtrace::options::TABLE.iter().filter(|r| !r.works).map(|r| bold(r.name)).collect();
-    let text = "These options are accepted, so that scripts for other systems run, and have no effect yet:";
-    page.push_str(&format!(".PP\n{text}\n{}.\n", idle.join(",\n")));
+    let absent: Vec<String> = dtrace::options::ABSENT.iter().map(|a| bold(a.name)).collect();
+    let text =
+        "These options of other systems do not exist. The message of the error says why, and what to use:";
+    page.push_str(&format!(".PP\n{text}\n{}.\n", absent.join(",\n")));
 }
 
 fn diagnostics(page: &mut String) {

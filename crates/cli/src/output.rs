@@ -1,14 +1,19 @@
-//! The output of results: standard output or a file.
+//! The output of results: standard output or a file; and of messages: standard error.
 //!
 //! A reader may stop reading without closing (a pager, a terminal after `^S`). A write then blocks for ever, and a second
 //! interrupt must still end the command. So a write that a signal interrupted is not simply repeated, as the standard
 //! library does: the number of interrupts is checked first. The signal handler is installed without
 //! `SA_RESTART` for this.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use dtrace::diagnostics::control;
+use dtrace::events::{Event, NoticeKind, SinkError};
+use dtrace::{Json, Message, MessageKind, Sink, Text};
 
 use crate::interrupt;
 
@@ -30,31 +35,118 @@ extern "C" fn look_at_stdout() {
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
+/// Prints what is no result. What it quotes of others cannot control a terminal.
+pub(crate) fn to_stderr(text: impl Display) {
+    let _ = write!(std::io::stderr(), "{}", control::lines(&text.to_string()));
+}
+
+/// The messages that are printed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Shown {
+    /// Only those that say that results are incomplete.
+    pub(crate) quiet: bool,
+    /// Details, too.
+    pub(crate) verbose: bool,
+    /// Sizes that were lowered.
+    pub(crate) resize: bool,
+}
+
+/// Bytes of messages in one write. There can be ten thousands of faults, and where every function is traced, each write
+/// causes hundreds of firings. Written one by one, they would block the main loop for minutes.
+const AT_ONCE: usize = 64 << 10;
+
 /// An open output.
-pub(crate) struct Output(File);
+pub(crate) struct Output {
+    file: File,
+    pub(crate) shown: Shown,
+}
 
 impl Output {
+    fn new(file: File) -> Output {
+        Output { file, shown: Shown::default() }
+    }
+
     /// Standard output.
     pub(crate) fn stdout() -> io::Result<Output> {
         if CLOSED.load(Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
-        Ok(Output(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
+        Ok(Output::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
     }
 
     /// A file that is appended to.
     pub(crate) fn append(path: &str) -> io::Result<Output> {
-        Ok(Output(File::options().append(true).create(true).open(crate::command::file_of(path))?))
+        Ok(Output::new(File::options().append(true).create(true).open(crate::command::file_of(path))?))
     }
 }
 
 impl dtrace::Output for Output {
     fn truncate(&mut self) -> io::Result<()> {
-        self.0.truncate()
+        self.file.truncate()
     }
 
     fn is_terminal(&self) -> bool {
-        io::IsTerminal::is_terminal(&self.0)
+        io::IsTerminal::is_terminal(&self.file)
+    }
+
+    fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
+        let Shown { quiet, verbose, resize } = self.shown;
+        let is_shown = |message: &&Message| match message.kind {
+            MessageKind::Notice(NoticeKind::Lowered) => resize,
+            MessageKind::Notice(NoticeKind::Target | NoticeKind::Unavailable) => !quiet,
+            MessageKind::Notice(NoticeKind::Detail) => verbose,
+            _ => true,
+        };
+        let mut text = String::new();
+        for message in messages.iter().filter(is_shown) {
+            text.push_str(&format!("dtrace: {message}\n"));
+            if text.len() >= AT_ONCE {
+                to_stderr(std::mem::take(&mut text));
+            }
+        }
+        if !text.is_empty() {
+            to_stderr(text);
+        }
+        Ok(())
+    }
+}
+
+/// The sink of a session, by the option `oformat`.
+pub(crate) enum Results {
+    Text(Text<Output>),
+    Json(Json<Output>),
+}
+
+impl Results {
+    pub(crate) fn new(format: &str, out: Output) -> Results {
+        match format {
+            "json" => Results::Json(Json::new(out)),
+            "csv" => Results::Text(Text::csv(out)),
+            _ => Results::Text(Text::new(out)),
+        }
+    }
+}
+
+impl Sink for Results {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        match self {
+            Results::Text(text) => text.event(event),
+            Results::Json(json) => json.event(event),
+        }
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        match self {
+            Results::Text(text) => text.batch_end(),
+            Results::Json(json) => json.batch_end(),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Results::Text(text) => text.flush(),
+            Results::Json(json) => json.flush(),
+        }
     }
 }
 
@@ -64,7 +156,7 @@ impl Write for Output {
             if interrupt::count() > 1 {
                 dtrace::end_process(1);
             }
-            match self.0.write(bytes) {
+            match self.file.write(bytes) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,
             }

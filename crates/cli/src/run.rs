@@ -3,16 +3,17 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use dtrace::events::{Event, Sink, SinkError};
 use dtrace::options::Options;
-use dtrace::{Error, Macros, Notice, Program, Progress, Session, Source, Status, Target};
+use dtrace::{Error, Macros, Program, Progress, Provider, Session, Source, Status, Target};
 
 use crate::command::{Command, Mode, Wanted};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
-use diagnostics::{control, raw, system_text};
+use dtrace::diagnostics::{control, raw, system_text};
 
-use crate::output::Output;
-use crate::{to_stderr, to_stdout};
+use crate::output::{Output, Results, Shown};
+use crate::{Engine, to_stderr, to_stdout};
 
 /// The version of D that scripts may ask for, as the original prints it.
 const VERSION: &str = "Sun D 1.13";
@@ -52,7 +53,7 @@ fn limits_suffice() -> Result<(), String> {
 }
 
 /// Executes the command and returns the exit status.
-pub(crate) fn run(command: Command) -> u8 {
+pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     match command.mode {
         Mode::Version => {
             let mut text = format!("dtrace: {VERSION}\n");
@@ -86,7 +87,7 @@ pub(crate) fn run(command: Command) -> u8 {
     };
     match command.mode {
         Mode::List => list(command, out),
-        _ => trace(command, out),
+        _ => trace(command, engine, out),
     }
 }
 
@@ -102,29 +103,25 @@ fn macros(command: &Command, target: u64) -> Macros {
     Macros { name: "dtrace".into(), args: command.operands.clone(), target }
 }
 
-fn tell_idle(options: &Options) {
-    options.idle().for_each(|name| complain(format!("option '{name}' has no effect yet")));
-}
-
 fn compile(
     command: &Command,
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
+    providers: Vec<Box<dyn Provider>>,
 ) -> Result<Program, u8> {
     let runs = command.mode == Mode::Trace && !command.compile_only;
-    let compile = if runs { dtrace::compile } else { dtrace::compile_only };
-    let program = compile(sources, macros, options);
-    // After compiling, because scripts set options too.
-    tell_idle(options);
-    program.map_err(|(map, error)| complain_all(error.messages(&map, options.flag("errtags"))))
+    let program = match runs {
+        true => dtrace::compile_with(sources, macros, options, providers),
+        false => dtrace::compile_only(sources, macros, options),
+    };
+    program.map_err(|error| complain_all(error.messages(options.flag("errtags"))))
 }
 
 fn list(command: Command, out: Output) -> u8 {
     let mut out = io::BufWriter::new(out);
     let mut done = || -> Result<u8, io::Error> {
         if command.programs.is_empty() {
-            tell_idle(&command.options);
             dtrace::list::all(&mut out, command.verbose)?;
             return Ok(0);
         }
@@ -136,15 +133,13 @@ fn list(command: Command, out: Output) -> u8 {
             Ok(sources) => sources,
             Err(code) => return Ok(code),
         };
-        let program = match compile(&command, &sources, &macros(&command, 0), &mut options) {
+        let program = match compile(&command, &sources, &macros(&command, 0), &mut options, Vec::new()) {
             Ok(program) => program,
             Err(code) => return Ok(code),
         };
         dtrace::list::described(&mut out, &program, command.verbose)?;
         let unmatched = program.unmatched();
-        for pattern in &unmatched {
-            complain(format!("failed to match {pattern}: No probe matches description"));
-        }
+        unmatched.iter().for_each(complain);
         Ok(u8::from(!unmatched.is_empty()))
     };
     match done() {
@@ -157,17 +152,24 @@ fn targets(command: &Command) -> Result<Vec<Target>, u8> {
     if command.compile_only {
         return Ok(Vec::new());
     }
+    let options = &command.options;
     let make = |wanted: &Wanted| match wanted {
-        Wanted::Run(text) => Target::create(raw::bytes(text)),
+        Wanted::Run(text) => Target::create_at(raw::bytes(text), &options.environment(), options.evaltime()),
         Wanted::Pid(pid) => Target::grab(*pid),
     };
-    command.targets.iter().map(make).collect::<Result<_, _>>().map_err(|e| {
+    let targets: Vec<Target> = command.targets.iter().map(make).collect::<Result<_, _>>().map_err(|e| {
         complain(e);
         1
-    })
+    })?;
+    for target in &targets {
+        if let Some(note) = target.note() {
+            complain(format!("pid {}: {note}", target.pid()));
+        }
+    }
+    Ok(targets)
 }
 
-fn trace(command: Command, mut out: Output) -> u8 {
+fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
     if command.programs.is_empty() {
         complain("no probes specified: use -n, -s, -P, -m, -f or -i");
         return 1;
@@ -189,7 +191,11 @@ fn trace(command: Command, mut out: Output) -> u8 {
     };
     let mut options = command.options.clone();
     let target = targets.first().map_or(0, |t| t.pid() as u64);
-    let program = match compile(&command, &sources, &macros(&command, target), &mut options) {
+    let (providers, interpreter) = match engine {
+        Engine::Kernel => (Vec::new(), None),
+        Engine::Interpreter(given) => (given.providers, Some(given.interpreter)),
+    };
+    let program = match compile(&command, &sources, &macros(&command, target), &mut options, providers) {
         Ok(program) => program,
         Err(code) => return code,
     };
@@ -198,7 +204,12 @@ fn trace(command: Command, mut out: Output) -> u8 {
         to_stderr(program.listing());
     }
     let (quiet, tags, bpflog) = (options.flag("quiet"), options.flag("errtags"), options.flag("bpflog"));
-    if let Err(e) = introduce(&command, &program, quiet, &mut out) {
+    let verbose = command.verbose;
+    out.shown = Shown { quiet, verbose, resize: !options.flag("quietresize") };
+    // Nothing is traced with -e.
+    let format = if command.compile_only { String::new() } else { options.text("oformat") };
+    let mut sink = Results::new(&format, out);
+    if let Err(e) = introduce(&command, &program, quiet, &mut sink) {
         return failed_output(&e);
     }
     if command.compile_only {
@@ -214,7 +225,6 @@ fn trace(command: Command, mut out: Output) -> u8 {
     if options.flag("destructive") && !quiet {
         complain("allowing destructive actions");
     }
-    let told = Told { quiet, verbose: command.verbose, resize: !options.flag("quietresize") };
     let mut told_at = Instant::now();
     let mut progress = |p: Progress| {
         interrupt::attaching();
@@ -226,7 +236,10 @@ fn trace(command: Command, mut out: Output) -> u8 {
         interrupt::count() == 0
     };
     let pending = interrupt::is_pending;
-    let session = Session::start_interruptible(&program, options, targets, out, &mut progress, pending);
+    let session = match interpreter {
+        None => Session::start_interruptible(&program, options, targets, sink, &mut progress, pending),
+        Some(interpreter) => Session::interpret(&program, options, interpreter, sink),
+    };
     let mut session = match session {
         Ok(session) => session,
         Err(e) => {
@@ -235,7 +248,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
         }
     };
     interrupt::running(session.stopper().ok());
-    match follow(&mut session, &interrupts, told) {
+    match follow(&mut session, &interrupts) {
         Ok(status) => status,
         // Nobody read the output, and the user interrupted twice.
         Err(Error::Output(_)) if interrupt::count() > 1 => {
@@ -243,7 +256,6 @@ fn trace(command: Command, mut out: Output) -> u8 {
             1
         }
         Err(e) => {
-            tell(&mut session, told);
             session.abort();
             failed(&e, &program, tags)
         }
@@ -254,7 +266,7 @@ fn trace(command: Command, mut out: Output) -> u8 {
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// Reports the number of matched probes, and with `-v` the stability of the programs, before they run.
-fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Output) -> io::Result<()> {
+fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut dyn Sink) -> io::Result<()> {
     for (n, title) in program.titles.iter().enumerate() {
         if !quiet && !command.compile_only {
             let count = program.matched(n);
@@ -262,7 +274,8 @@ fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut Output
         }
         if command.verbose {
             let more = if command.compile_only { program.descriptions(n) } else { "\n".into() };
-            write!(out, "{}{more}", program.stability(n))?;
+            let report = Event::Report(format!("{}{more}", program.stability(n)).into());
+            out.event(&report).map_err(|(SinkError::Output(e) | SinkError::Effect(e))| e)?;
         }
     }
     out.flush()
@@ -286,9 +299,8 @@ pub(crate) fn failed_output(e: &io::Error) -> u8 {
 }
 
 /// Runs the session to its end and returns the exit status.
-fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) -> Result<u8, Error> {
+fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8, Error> {
     loop {
-        tell(session, told);
         let over = interrupt::count() > 0
             || session.work(Some(interrupts.fd()), Duration::from_secs(1))? == Status::Done;
         if over {
@@ -297,50 +309,10 @@ fn follow(session: &mut Session<Output>, interrupts: &Interrupts, told: Told) ->
     }
     if interrupt::count() > 0 {
         // The terminal shows the user's ^C on this line.
-        session.newline()?;
+        session.interrupt()?;
     }
-    // The end of a target is reported before the results that it causes.
-    tell(session, told);
     interrupt::handle();
-    let status = session.finish()?;
-    tell(session, told);
-    Ok(status as u8)
-}
-
-/// The notices that are printed.
-#[derive(Clone, Copy)]
-struct Told {
-    quiet: bool,
-    verbose: bool,
-    resize: bool,
-}
-
-/// Bytes of messages in one write. There can be ten thousands of faults, and where every function is traced, each write
-/// causes hundreds of firings. Written one by one, they would block the main loop for minutes.
-const AT_ONCE: usize = 64 << 10;
-
-fn tell(session: &mut Session<Output>, told: Told) {
-    let mut text = String::new();
-    for notice in session.take_notices() {
-        let wanted = match notice {
-            Notice::Lowered(_) => told.resize,
-            Notice::Target(_) | Notice::Unavailable(_) => !told.quiet,
-            Notice::Detail(_) => told.verbose,
-            Notice::Message(_)
-            | Notice::Suppressed { .. }
-            | Notice::Unresponsive(_)
-            | Notice::Overload(_) => true,
-        };
-        if wanted {
-            text.push_str(&format!("dtrace: {notice}\n"));
-        }
-        if text.len() >= AT_ONCE {
-            to_stderr(std::mem::take(&mut text));
-        }
-    }
-    if !text.is_empty() {
-        to_stderr(text);
-    }
+    Ok(session.finish()? as u8)
 }
 
 /// Writes a file that did not exist. Whoever can write to this directory must not choose what a file of root's is, by a link

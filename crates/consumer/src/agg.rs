@@ -6,7 +6,7 @@
 //! comparing with the zero it prints.
 //!
 //! ```text
-//!  value   arithmetic on the words of one value: the printed and the compared number
+//!  value   the number by which values are compared
 //!  store   key -> value for every aggregation; clear, trunc, normalize
 //!  rows    the store's entries as typed rows in DTrace's order
 //! ```

@@ -1,38 +1,74 @@
-//! Decodes records, keeps aggregations and formats output. This crate knows neither BPF nor providers.
+//! Decodes records, keeps aggregations and delivers events; DTrace's text. This crate knows neither
+//! BPF nor providers.
 //!
-//! Records from the rings and slots from the aggregation tables become typed events and rows, and then text as DTrace
-//! prints it. The decision that shapes the crate: *records are typed, and text is one renderer of them*. A consumer that
-//! formats while it decodes is shorter, but cannot produce JSON or pass the data to a program.
+//! Records from the rings and slots from the aggregation tables become [typed events](events), and
+//! a sink receives them. DTrace's text is one sink, JSON is another, and nothing is printed by another way. The
+//! decision that shapes the crate: *the text sees only events*. It cannot look up a symbol or a
+//! string of the session, so whatever it prints is in the events, and any other program that reads
+//! them has the same information.
 //!
 //! ```text
-//!  RawRecord ──record──> Event ──┬──> Renderer (text) ──> bytes
-//!                                │        ▲
-//!        snapshot ──agg──────────┴─ rows ─┘
+//!  RawRecord ──record──> Raw ──names──┐
+//!                                     ├──> Event ──> Sink (Text, events::Encoder, …)
+//!        snapshot ──agg──> rows ──────┘
 //!
-//!  consumer    consumes batches, produces output and messages
-//!  record      decodes bytes to typed events, with the table of enabled probes
+//!  consumer    the interface: batches in, events out
+//!  delivery    records to events; actions in the order of the records
+//!  state       aggregations, stacks, symbols, options
+//!  record      decodes bytes to values, with the table of enabled probes
+//!  names       gives values their symbols
 //!  agg         stores and sorts aggregations
+//!  outlet      the consumer's side of a sink
 //!  text        DTrace's text; control characters of names and, at a terminal, of strings are escaped
+//!  json        one JSON object a line for each event
 //!  output      destination of text; system(), freopen(), ftruncate()
-//!  message     faults and drops in DTrace's words
+//!  capture     files of freopen(): text or packets
+//!  pcapng      the format of capture files
+//!  message     events that are messages on standard error
 //!  symbolizer  interface to symbol lookup
 //! ```
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! agg agg/value json/write message options pad pcapng raw symbolizer text/time
+//! agg/store capture json/value names outlet source text/histogram text/net text/view
+//! output stacks text/datum text/pretty
+//! record text/csv text/packed text/printf text/table
+//! agg/rows text
+//! json state
+//! delivery
+//! consumer
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod agg;
+mod capture;
 pub mod consumer;
+mod delivery;
+mod json;
 mod message;
+mod names;
 mod options;
+mod outlet;
 mod output;
 mod pad;
+mod pcapng;
+mod raw;
 mod record;
+mod source;
+mod stacks;
+mod state;
 mod symbolizer;
 mod text;
 
-pub use agg::rows::{Cell, Row};
-pub use consumer::{Consumer, RawRecord, SlotSink, Source};
-pub use message::{Aborted, DropReport, FaultReport, Message};
+pub use consumer::Consumer;
+pub use json::Json;
+pub use message::{Aborted, Message, MessageKind};
 pub use options::{Encoding, Options};
-pub use output::Output;
-pub use record::{CallContext, EnabledProbe, Event, Flow, Int, Item, Layout, Probe, ProbeRow, Tables, Value};
+pub use output::{Effects, Output};
+pub use record::{EnabledProbe, Layout, ProbeRow, Tables};
+pub use source::{RawRecord, SlotSink, Source};
 pub use symbolizer::{KernelSymbols, NoSymbols, Process, Symbolizer, SystemSymbols};
-pub use text::{Renderer, Text, View};
+pub use text::{Text, render};

@@ -56,27 +56,38 @@ struct Digits {
 }
 
 impl Digits {
-    fn new(mut value: u64, base: Base) -> Self {
-        let (radix, letters): (u64, &[u8; 16]) = match base {
-            Base::Octal => (8, b"0123456789abcdef"),
-            Base::Decimal => (10, b"0123456789abcdef"),
-            Base::LowerHex => (16, b"0123456789abcdef"),
-            Base::UpperHex => (16, b"0123456789ABCDEF"),
-        };
-        let mut digits = Digits { buf: [0; 22], at: 22 };
-        loop {
-            digits.at -= 1;
-            digits.buf[digits.at] = letters[(value % radix) as usize];
-            value /= radix;
-            if value == 0 {
-                return digits;
-            }
+    fn new(value: u64, base: Base) -> Self {
+        const LOWER: &[u8; 16] = b"0123456789abcdef";
+        match base {
+            Base::Octal => Self::of::<8>(value, LOWER),
+            Base::Decimal => Self::of::<10>(value, LOWER),
+            Base::LowerHex => Self::of::<16>(value, LOWER),
+            Base::UpperHex => Self::of::<16>(value, b"0123456789ABCDEF"),
         }
     }
 
-    fn as_slice(&self) -> &[u8] {
-        &self.buf[self.at..]
+    /// A radix that the compiler knows divides faster.
+    fn of<const RADIX: u64>(mut value: u64, letters: &[u8; 16]) -> Self {
+        let mut digits = Digits { buf: [0; 22], at: 22 };
+        for place in digits.buf.iter_mut().rev() {
+            *place = letters.get((value % RADIX) as usize).copied().unwrap_or(b'?');
+            digits.at -= 1;
+            value /= RADIX;
+            if value == 0 {
+                break;
+            }
+        }
+        digits
     }
+
+    fn as_slice(&self) -> &[u8] {
+        self.buf.get(self.at..).unwrap_or_default()
+    }
+}
+
+/// The first `length` elements; all if there are fewer.
+pub(crate) fn up_to<T>(all: &[T], length: usize) -> &[T] {
+    all.get(..length).unwrap_or(all)
 }
 
 pub(crate) fn fill(out: &mut Vec<u8>, byte: u8, count: usize) {
@@ -86,7 +97,7 @@ pub(crate) fn fill(out: &mut Vec<u8>, byte: u8, count: usize) {
 /// `%s` of bytes: truncated to the precision, padded to the width with blanks. Both count bytes, as
 /// in C.
 pub(crate) fn string(out: &mut Vec<u8>, text: &[u8], field: Field) {
-    let text = &text[..text.len().min(field.precision.unwrap_or(usize::MAX))];
+    let text = up_to(text, field.precision.unwrap_or(usize::MAX));
     let blanks = field.width.saturating_sub(text.len());
     if !field.left {
         fill(out, b' ', blanks);
@@ -130,7 +141,7 @@ pub(crate) fn unsigned(out: &mut Vec<u8>, value: u64, base: Base, mut field: Fie
 
 fn number(out: &mut Vec<u8>, prefix: &[u8], digits: &[u8], is_zero: bool, field: Field) {
     // With a precision of 0, zero has no digits. With any precision, the `0` flag is ignored.
-    let digits = if is_zero && field.precision == Some(0) { &digits[..0] } else { digits };
+    let digits = if is_zero && field.precision == Some(0) { &[] } else { digits };
     let mut zeros = field.precision.unwrap_or(1).saturating_sub(digits.len()).min(WIDEST);
     let mut blanks = field.width.saturating_sub(prefix.len() + zeros + digits.len());
     if field.zero && !field.left && field.precision.is_none() {
@@ -175,7 +186,7 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f64, letter: char, field: Field) {
         libc::snprintf(text.as_mut_ptr().cast(), text.len(), format.as_ptr().cast(), width, precision, value)
     };
     let length = usize::try_from(length).unwrap_or(0).min(text.len() - 1);
-    out.extend_from_slice(&text[..length]);
+    out.extend_from_slice(up_to(&text, length));
 }
 
 #[cfg(test)]

@@ -1,114 +1,230 @@
-//! Decodes bytes of the rings to typed events.
+//! Decodes bytes of the rings to typed values.
 //!
-//! A record is an epid and bytes. The table of enabled probes describes their layout. Nothing is
-//! formatted while decoding: an [`Event`] borrows strings from the record, and its numbers,
-//! addresses and stacks are typed. So text, JSON and a program that uses the library use the same
-//! data, and only the renderer looks up symbols.
+//! A record is an epid and bytes. The table of enabled probes describes their layout: one
+//! [`Layout`] for all probes of a clause, with formats that are parsed once. Nothing is formatted
+//! while decoding. Strings and memory borrow from the record.
+//!
+//! A [`Raw`] value is what the record has: an address, the id of a stack. `names` gives it the
+//! symbols that make it an [`events::Value`].
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use diagnostics::control;
-use plane::desc::{Action, AddrForm, AggId, Datum, Field, RecordDesc};
-use plane::format::{self, ConversionArg, FormatError, Piece};
-use plane::shape::Shape;
-use plane::stacks::Stack;
+use events::{ConversionArg, Form, Format, FormatError, Int, Packet, Piece, Probe, Shape, Value};
+use plane::address::Text;
+use plane::desc::{Action, AggId, Datum, Field, ProcessFields, RecordDesc};
 
-use crate::consumer::Source;
+use crate::names::Names;
+use crate::pad::up_to;
+use crate::raw::{Raw, Space, text};
+use crate::source::Source;
+use crate::stacks::StackCache;
 
-/// The names of a probe, as the consumer prints them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// As in `dtrace -l`.
-    pub id: u32,
-    /// Provider.
-    pub provider: Arc<str>,
-    /// Module; may be empty.
-    pub module: Arc<str>,
-    /// Function; may be empty.
-    pub function: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
-}
-
-impl Probe {
-    /// The full description, escaped for printing.
-    pub(crate) fn described(&self) -> String {
-        let Probe { provider, module, function, name, .. } = self;
-        control::name(format!("{provider}:{module}:{function}:{name}").as_bytes()).into_owned()
-    }
+/// An argument of a format.
+#[derive(Clone, Debug)]
+pub(crate) struct Arg {
+    pub(crate) field: Field,
+    /// Its conversion prints an address as a symbol, whatever its type.
+    pub(crate) address: Option<Space>,
+    /// Its expression in the program; empty where that is not known.
+    pub(crate) name: Arc<str>,
 }
 
 /// One step of a record: an [`Action`] with its format parsed.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Plain(Action),
-    Printf { format: Arc<[Piece]>, args: Vec<Field> },
-    Printa { format: Option<Arc<[Piece]>>, aggs: Vec<AggId> },
-    System { format: Arc<[Piece]>, args: Vec<Field> },
-    Freopen { format: Option<Arc<[Piece]>>, args: Vec<Field> },
+    Print { field: Field, shape: Arc<Shape>, functions: bool },
+    Printf { format: Format, args: Vec<Arg> },
+    Printa { format: Option<(Format, Vec<Option<Space>>)>, aggs: Vec<AggId> },
+    System { format: Format, args: Vec<Arg> },
+    Freopen { format: Option<Format>, args: Vec<Arg> },
+}
+
+impl Step {
+    /// It prints or changes aggregations.
+    fn uses_snapshot(&self) -> bool {
+        use Action::{Clear, Denormalize, Normalize, Trunc};
+        matches!(
+            self,
+            Step::Printa { .. } | Step::Plain(Clear(_) | Trunc(..) | Normalize(..) | Denormalize(_))
+        )
+    }
+
+    /// Its field has one value.
+    fn has_value(&self) -> bool {
+        matches!(
+            self,
+            Step::Print { .. }
+                | Step::Plain(
+                    Action::Trace(_) | Action::Tracemem { .. } | Action::Pcap { .. } | Action::Exit(_)
+                )
+        )
+    }
+}
+
+/// A step, and the expression of its value in the program; empty for a step without a value, and
+/// where the program's text is not known.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedStep {
+    pub(crate) name: Arc<str>,
+    pub(crate) step: Step,
 }
 
 /// The layout of a clause's record, shared by all epids of the clause.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    steps: Vec<Step>,
+    pub(crate) steps: Vec<NamedStep>,
+    /// The ids of process and thread.
+    pub(crate) process: Option<ProcessFields>,
+    /// It has an action on an aggregation, or prints one.
+    pub(crate) uses_snapshot: bool,
+    /// Bytes that every record has.
+    size: usize,
+}
+
+/// For each argument that the conversions of a format take in order: whether it is an address.
+fn addresses(format: &Format) -> Vec<Option<Space>> {
+    let mut all = Vec::new();
+    for piece in format.pieces() {
+        let Piece::Conversion(conversion) = piece else { continue };
+        let stars = [conversion.width, conversion.precision];
+        all.extend(stars.iter().filter(|amount| **amount == events::Amount::Argument).map(|_| None));
+        if !conversion.aggregation {
+            all.push(match conversion.arg {
+                ConversionArg::KernelAddr => Some(Space::Kernel),
+                ConversionArg::UserAddr => Some(Space::Target),
+                _ => None,
+            });
+        }
+    }
+    all
+}
+
+fn arguments(format: &Format, fields: &[Field], names: &[Arc<str>]) -> Vec<Arg> {
+    let addresses = addresses(format);
+    let address = |n: usize| addresses.get(n).copied().flatten();
+    let name = |n: usize| names.get(n).cloned().unwrap_or_default();
+    let arg = |(n, field): (usize, &Field)| Arg { field: *field, address: address(n), name: name(n) };
+    fields.iter().enumerate().map(arg).collect()
+}
+
+/// True if a value of the type may have pointers to functions.
+fn has_functions(shape: &Shape) -> bool {
+    match &shape.form {
+        Form::FunctionPointer => true,
+        Form::Array(element) => has_functions(element),
+        Form::Sou(members) => members.iter().any(|m| has_functions(&m.shape)),
+        _ => false,
+    }
+}
+
+/// True if addresses of a process that a datum has get names; `of_stacks`: those of stacks too.
+pub(crate) fn is_named(datum: Datum, of_stacks: bool) -> bool {
+    datum.is_user() && (of_stacks || !matches!(datum, Datum::UserStack { .. }))
 }
 
 impl Layout {
-    /// Parses the formats.
-    pub fn new(desc: &RecordDesc) -> Result<Self, FormatError> {
-        let steps = desc
+    /// Parses the formats. `names` has the expressions of the values of each action, as far as they
+    /// are known.
+    pub fn new(desc: &RecordDesc, names: &[Vec<Arc<str>>]) -> Result<Self, FormatError> {
+        let steps: Vec<NamedStep> = desc
             .actions
             .iter()
-            .map(|action| {
-                Ok(match action {
+            .enumerate()
+            .map(|(n, action)| {
+                let names = names.get(n).map_or(&[][..], Vec::as_slice);
+                let step = match action {
+                    Action::Print(field, shape) => {
+                        Step::Print { field: *field, shape: shape.clone(), functions: has_functions(shape) }
+                    }
                     Action::Printf { format, args } => {
-                        Step::Printf { format: format::parse(format)?.into(), args: args.clone() }
+                        let format = Format::parse(format)?;
+                        Step::Printf { args: arguments(&format, args, names), format }
                     }
-                    Action::Printa { format, aggs } => Step::Printa {
-                        format: format.as_deref().map(format::parse).transpose()?.map(Into::into),
-                        aggs: aggs.clone(),
-                    },
+                    Action::Printa { format, aggs } => {
+                        let format = format.as_deref().map(Format::parse).transpose()?;
+                        let with_addresses = |format: Format| {
+                            let addresses = addresses(&format);
+                            (format, addresses)
+                        };
+                        Step::Printa { format: format.map(with_addresses), aggs: aggs.clone() }
+                    }
                     Action::System { format, args } => {
-                        Step::System { format: format::parse(format)?.into(), args: args.clone() }
+                        let format = Format::parse(format)?;
+                        Step::System { args: arguments(&format, args, names), format }
                     }
-                    Action::Freopen { format, args } => Step::Freopen {
-                        format: format.as_deref().map(format::parse).transpose()?.map(Into::into),
-                        args: args.clone(),
-                    },
+                    Action::Freopen { format: Some(format), args } => {
+                        let format = Format::parse(format)?;
+                        Step::Freopen { args: arguments(&format, args, names), format: Some(format) }
+                    }
+                    Action::Freopen { format: None, .. } => Step::Freopen { format: None, args: Vec::new() },
                     other => Step::Plain(other.clone()),
-                })
+                };
+                let name = names.first().filter(|_| step.has_value()).cloned().unwrap_or_default();
+                Ok(NamedStep { name, step })
             })
             .collect::<Result<_, FormatError>>()?;
-        Ok(Self { steps })
+        let uses_snapshot = steps.iter().any(|named| named.step.uses_snapshot());
+        let mut layout = Self { steps, process: desc.process, uses_snapshot, size: 0 };
+        let end = |field: Field| field.offset as usize + field.datum.size() as usize;
+        layout.size = layout.all_fields().into_iter().map(end).max().unwrap_or(0);
+        Ok(layout)
+    }
+
+    /// True if the record has all fields.
+    pub(crate) fn fits(&self, data: &[u8]) -> bool {
+        data.len() >= self.size
     }
 
     /// True if addresses of processes are printed as symbols, because of their type or their
     /// format.
-    pub(crate) fn names_user_addresses(&self) -> bool {
-        let by_format = |piece: &Piece| match piece {
-            Piece::Conversion(conversion) => conversion.arg == ConversionArg::UserAddr,
-            Piece::Text(_) => false,
-        };
-        let format = |step: &Step| match step {
-            Step::Printf { format, .. } | Step::System { format, .. } => format.iter().any(by_format),
-            Step::Printa { format, .. } | Step::Freopen { format, .. } => {
-                format.as_ref().is_some_and(|f| f.iter().any(by_format))
+    pub(crate) fn names_user_addresses(&self, of_stacks: bool) -> bool {
+        let shown = |field: &Field| is_named(field.datum, of_stacks);
+        let target = |format: &Format| addresses(format).contains(&Some(Space::Target));
+        self.steps.iter().any(|named| match &named.step {
+            Step::Plain(Action::Trace(field)) => shown(field),
+            Step::Printf { format, args } | Step::System { format, args } => {
+                args.iter().any(|a| shown(&a.field)) || target(format)
             }
-            Step::Plain(_) => false,
-        };
-        self.fields().any(|f| f.datum.is_user()) || self.steps.iter().any(format)
+            Step::Freopen { format, args } => {
+                args.iter().any(|a| shown(&a.field)) || format.as_ref().is_some_and(target)
+            }
+            Step::Printa { format, .. } => {
+                format.as_ref().is_some_and(|(_, all)| all.contains(&Some(Space::Target)))
+            }
+            Step::Plain(_) | Step::Print { .. } => false,
+        })
     }
 
-    /// The fields that the record prints.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
-        self.steps.iter().flat_map(|step| match step {
-            Step::Plain(Action::Trace(field)) => std::slice::from_ref(field),
-            Step::Printf { args, .. } | Step::System { args, .. } | Step::Freopen { args, .. } => args,
-            _ => &[],
-        })
+    /// All fields of the record.
+    fn all_fields(&self) -> Vec<Field> {
+        let mut all = Vec::new();
+        if let Some(ProcessFields { pid, tid }) = self.process {
+            all.extend([pid, tid]);
+        }
+        for named in &self.steps {
+            match &named.step {
+                Step::Plain(Action::Trace(field) | Action::Normalize(_, field) | Action::Exit(field))
+                | Step::Print { field, .. } => all.push(*field),
+                Step::Plain(Action::Tracemem { bytes, len }) => {
+                    all.extend([Some(*bytes), *len].iter().flatten())
+                }
+                Step::Plain(Action::Pcap { packet, protocol, time }) => {
+                    all.extend([*packet, *protocol, *time])
+                }
+                Step::Plain(Action::Trunc(_, field)) => all.extend(field),
+                Step::Plain(Action::Setopt { name, value }) => {
+                    all.extend([Some(*name), *value].iter().flatten())
+                }
+                Step::Plain(_) | Step::Printa { .. } => {}
+                Step::Printf { args, .. } | Step::System { args, .. } | Step::Freopen { args, .. } => {
+                    all.extend(args.iter().map(|arg| arg.field));
+                }
+            }
+        }
+        all
     }
 }
 
@@ -132,13 +248,25 @@ pub(crate) struct Enabled<'a> {
     pub(crate) layout: Option<&'a Arc<Layout>>,
 }
 
-/// The tables of the session that records refer to. Entries are never removed.
+/// Enabled-probe ids that follow each other.
+#[derive(Debug)]
+enum Enabling {
+    /// A clause at several probes.
+    Clause(ProbeRow, Option<Arc<Layout>>),
+    /// Clauses at one probe.
+    Site(Arc<Probe>, Arc<[Option<Arc<Layout>>]>),
+}
+
+/// The tables of the session that records refer to. Entries are removed only with a probe that no
+/// longer exists, once its last record is printed.
 #[derive(Debug, Default)]
 pub struct Tables {
     /// By the first id: a clause, and the probes that it may fire for. A clause of a hundred
     /// thousand probes is one entry.
-    enabled: BTreeMap<u32, (ProbeRow, Option<Arc<Layout>>)>,
+    enabled: BTreeMap<u32, Enabling>,
     strings: Vec<Arc<[u8]>>,
+    /// Names of providers of a family of processes, by prefix and process id.
+    providers: HashMap<(u32, u32), Arc<[u8]>>,
 }
 
 impl Tables {
@@ -149,7 +277,17 @@ impl Tables {
 
     /// Registers the ids from `first` on: a clause at each of these probes.
     pub fn enable_all(&mut self, first: u32, probes: ProbeRow, layout: Option<Arc<Layout>>) {
-        self.enabled.insert(first, (probes, layout));
+        self.enabled.insert(first, Enabling::Clause(probes, layout));
+    }
+
+    /// Registers the ids from `first` on: clauses with these layouts at one probe.
+    pub fn enable_site(&mut self, first: u32, probe: Arc<Probe>, layouts: Arc<[Option<Arc<Layout>>]>) {
+        self.enabled.insert(first, Enabling::Site(probe, layouts));
+    }
+
+    /// Forgets the ids that were registered together from `first` on.
+    pub fn disable(&mut self, first: u32) {
+        self.enabled.remove(&first);
     }
 
     /// Sets the interned string `index`.
@@ -158,226 +296,40 @@ impl Tables {
         if self.strings.len() <= at {
             self.strings.resize_with(at + 1, || Arc::new([]));
         }
-        self.strings[at] = text.into();
+        if let Some(place) = self.strings.get_mut(at) {
+            *place = text.into();
+        }
+    }
+
+    /// Sets the name of a provider of a family: of the interned string and the process id.
+    pub fn intern_provider(&mut self, prefix: u32, pid: u32, name: impl Into<Arc<[u8]>>) {
+        self.providers.insert((prefix, pid), name.into());
+    }
+
+    /// The name of a provider, from its column: the interned string, with the process id above it.
+    pub(crate) fn provider(&self, word: u64) -> &[u8] {
+        let (prefix, pid) = (word as u32, (word >> 32) as u32);
+        match self.providers.get(&(prefix, pid)) {
+            Some(name) => name,
+            None => self.string(prefix),
+        }
     }
 
     /// The enabled probe of an epid.
     pub(crate) fn get(&self, epid: u32) -> Option<Enabled<'_>> {
-        let (first, (probes, layout)) = self.enabled.range(..=epid).next_back()?;
-        let probe = probes.get((epid - first) as usize)?.as_ref()?;
-        Some(Enabled { probe, layout: layout.as_ref() })
+        let (first, enabling) = self.enabled.range(..=epid).next_back()?;
+        let place = (epid - first) as usize;
+        match enabling {
+            Enabling::Clause(probes, layout) => {
+                Some(Enabled { probe: probes.get(place)?.as_ref()?, layout: layout.as_ref() })
+            }
+            Enabling::Site(probe, layouts) => Some(Enabled { probe, layout: layouts.get(place)?.as_ref() }),
+        }
     }
 
     pub(crate) fn string(&self, index: u32) -> &[u8] {
         self.strings.get(index as usize).map_or(b"", |s| s)
     }
-}
-
-/// The empty stack, printed for a stack that could not be stored.
-pub(crate) fn no_stack() -> Arc<Stack> {
-    Arc::new(Stack { tgid: 0, exec: 0, pcs: Vec::new() })
-}
-
-/// A cache of fetched stacks. The store is keyed by a hash of the frames, so an id never means
-/// another stack.
-#[derive(Debug, Default)]
-pub(crate) struct StackCache {
-    known: HashMap<u64, Arc<Stack>>,
-}
-
-impl StackCache {
-    /// The maximum number of cached stacks. The cache is cleared when it is full, so that it does
-    /// not grow with the session.
-    const MOST: usize = 1 << 16;
-
-    pub(crate) fn get(&mut self, id: u64, source: &mut dyn Source) -> Arc<Stack> {
-        if id == 0 {
-            return no_stack();
-        }
-        if let Some(stack) = self.known.get(&id) {
-            return stack.clone();
-        }
-        let Some(stack) = source.stack(id) else {
-            return no_stack();
-        };
-        if self.known.len() >= Self::MOST {
-            self.known.clear();
-        }
-        let stack = Arc::new(stack);
-        self.known.insert(id, stack.clone());
-        stack
-    }
-}
-
-/// An integer with its type in the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Int {
-    /// The value, extended to 64 bits according to its type.
-    pub bits: u64,
-    /// The size in bytes: 1, 2, 4 or 8.
-    pub size: u8,
-    /// The type is signed.
-    pub signed: bool,
-}
-
-impl Int {
-    /// An integer from the low `size` bytes of `bits`.
-    pub fn new(bits: u64, size: u8, signed: bool) -> Self {
-        let shift = 64 - 8 * u32::from(size.clamp(1, 8));
-        let bits = if signed { ((bits << shift) as i64 >> shift) as u64 } else { bits << shift >> shift };
-        Int { bits, size, signed }
-    }
-
-    /// The value as a signed integer of its size.
-    pub fn as_signed(self) -> i64 {
-        Int::new(self.bits, self.size, true).bits as i64
-    }
-
-    /// The value as an unsigned integer of its size.
-    pub fn as_unsigned(self) -> u64 {
-        Int::new(self.bits, self.size, false).bits
-    }
-}
-
-/// One typed value of a record or key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
-    /// A number.
-    Int(Int),
-    /// A string.
-    Str {
-        /// The bytes before its NUL.
-        text: &'a [u8],
-        /// The size in the record, including NULs.
-        size: u32,
-    },
-    /// A name that the process has chosen (`execname`).
-    Name {
-        /// The bytes before its NUL.
-        text: &'a [u8],
-        /// The size in the record, including NULs.
-        size: u32,
-    },
-    /// Memory.
-    Bytes(&'a [u8]),
-    /// A stack; of a process if its `tgid` is not 0.
-    Stack(Arc<Stack>),
-    /// A kernel address that is printed as a symbol.
-    KernelAddr(u64, AddrForm),
-    /// An address of a process that is printed as a symbol.
-    UserAddr {
-        /// The process.
-        pid: u32,
-        /// The address.
-        addr: u64,
-        /// The form.
-        form: AddrForm,
-    },
-}
-
-/// One item of a record, in program order.
-#[derive(Clone, Debug)]
-pub enum Item<'a> {
-    /// A value in its default form.
-    Trace(Value<'a>),
-    /// A value by its type.
-    Print {
-        /// The type.
-        shape: &'a Shape,
-        /// The bytes.
-        bytes: &'a [u8],
-    },
-    /// Memory, always as a hexdump.
-    Dump(&'a [u8]),
-    /// `printf()`.
-    Printf {
-        /// The format.
-        format: &'a [Piece],
-        /// Its arguments.
-        args: Vec<Value<'a>>,
-    },
-    /// `printa()`.
-    Printa {
-        /// The format; `None` for the default form.
-        format: Option<&'a [Piece]>,
-        /// The aggregations.
-        aggs: &'a [AggId],
-    },
-    /// `clear()`.
-    Clear(AggId),
-    /// `trunc()`; 0 removes all.
-    Trunc(AggId, i64),
-    /// `normalize()`.
-    Normalize(AggId, u64),
-    /// `denormalize()`.
-    Denormalize(AggId),
-    /// `exit()`.
-    Exit(i32),
-    /// `system()`.
-    System {
-        /// The command's format.
-        format: &'a [Piece],
-        /// Its arguments.
-        args: Vec<Value<'a>>,
-    },
-    /// `freopen()`.
-    Freopen {
-        /// The name's format; `None` restores the initial output.
-        format: Option<&'a [Piece]>,
-        /// Its arguments.
-        args: Vec<Value<'a>>,
-    },
-    /// `ftruncate()`.
-    Ftruncate,
-    /// `setopt()`.
-    Setopt {
-        /// The option.
-        name: &'a [u8],
-        /// Its value.
-        value: Option<&'a [u8]>,
-    },
-    /// An empty clause fired.
-    Nothing,
-}
-
-/// Whether a record is an entry or a return; see [`crate::consumer`] for the rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Flow {
-    /// Neither, or not the first (entry) or last (return) clause of the firing.
-    #[default]
-    None,
-    /// `entry` and `…-entry`.
-    Entry,
-    /// `return` and `…-return`.
-    Return,
-}
-
-/// The execution context that calls nest in: a thread or a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallContext {
-    /// A thread, identified by the lowest bits of its id.
-    Thread(u16),
-    /// A CPU.
-    Cpu(u32),
-}
-
-/// A decoded record.
-#[derive(Clone, Debug)]
-pub struct Event<'a> {
-    /// The CPU that recorded it.
-    pub cpu: u32,
-    /// The time in nanoseconds, by the clock of `timestamp`.
-    pub time: u64,
-    /// The enabled probe.
-    pub epid: u32,
-    /// The probe.
-    pub probe: &'a Probe,
-    /// Entry or return, for `-F`.
-    pub flow: Flow,
-    /// The thread, or the CPU if the thread is not known.
-    pub context: CallContext,
-    /// Its items.
-    pub items: Vec<Item<'a>>,
 }
 
 /// The state that decoding needs.
@@ -391,39 +343,37 @@ fn word<const N: usize>(data: &[u8], offset: u32) -> Option<[u8; N]> {
     data.get(offset as usize..)?.get(..N)?.try_into().ok()
 }
 
-/// The bytes up to the first NUL.
-pub(crate) fn text(bytes: &[u8]) -> &[u8] {
-    bytes.iter().position(|b| *b == 0).map_or(bytes, |end| &bytes[..end])
-}
-
 impl<'t> Decoder<'t, '_> {
     /// The value of one column; `None` when the record is too short for it, which is a bug of
     /// dtrace.
-    pub(crate) fn value<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Value<'a>>
+    pub(crate) fn value<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Raw<'a>>
     where
         't: 'a,
     {
         let at = field.offset;
+        let bytes = |size: u32| data.get(at as usize..)?.get(..size as usize);
         Some(match field.datum {
-            Datum::Int { size, signed } => Value::Int(int(data, at, size, signed)?),
-            Datum::Str { size } => {
-                let bytes = data.get(at as usize..)?.get(..size as usize)?;
-                Value::Str { text: text(bytes), size }
-            }
-            Datum::Name { size } => {
-                let bytes = data.get(at as usize..)?.get(..size as usize)?;
-                Value::Name { text: text(bytes), size }
-            }
+            Datum::Int { size, signed } => Raw::Int(int(data, at, size, signed)?),
+            Datum::Str { size } => Raw::Str(text(bytes(size)?), size),
+            Datum::Name { size } => Raw::Name(text(bytes(size)?), size),
             Datum::Interned => {
                 let string = self.tables.string(u32::from_le_bytes(word(data, at)?));
-                Value::Str { text: string, size: string.len() as u32 + 1 }
+                Raw::Str(string, string.len() as u32 + 1)
             }
-            Datum::Bytes { size } => Value::Bytes(data.get(at as usize..)?.get(..size as usize)?),
+            Datum::Provider => {
+                let name = self.tables.provider(u64::from_le_bytes(word(data, at)?));
+                Raw::Str(name, name.len() as u32 + 1)
+            }
+            Datum::Address { strsize } => {
+                let word = |at| word(data, at).map(u64::from_le_bytes);
+                Raw::Address(Text::new([word(at)?, word(at + 8)?]), strsize)
+            }
+            Datum::Bytes { size } => Raw::Bytes(bytes(size)?),
             Datum::KernelStack { .. } | Datum::UserStack { .. } => {
-                Value::Stack(self.stacks.get(u64::from_le_bytes(word(data, at)?), self.source))
+                Raw::Stack(self.stacks.get(u64::from_le_bytes(word(data, at)?), self.source))
             }
-            Datum::KernelAddr(form) => Value::KernelAddr(u64::from_le_bytes(word(data, at)?), form),
-            Datum::UserAddr(form) => Value::UserAddr {
+            Datum::KernelAddr(form) => Raw::KernelAddr(u64::from_le_bytes(word(data, at)?), form),
+            Datum::UserAddr(form) => Raw::UserAddr {
                 addr: u64::from_le_bytes(word(data, at)?),
                 pid: u64::from_le_bytes(word(data, at + 8)?) as u32,
                 form,
@@ -431,100 +381,88 @@ impl<'t> Decoder<'t, '_> {
         })
     }
 
-    fn number(&mut self, data: &[u8], field: Field) -> Option<Int> {
-        match self.value(data, field)? {
-            Value::Int(int) => Some(int),
-            _ => None,
-        }
-    }
-
-    /// All items of the record.
-    pub(crate) fn items<'a>(&mut self, layout: &'a Layout, data: &'a [u8]) -> Option<Vec<Item<'a>>>
+    /// The value with its symbols. The usual types need none.
+    pub(crate) fn named_value<'a>(
+        &mut self,
+        data: &'a [u8],
+        field: Field,
+        names: &mut Names<'_>,
+    ) -> Option<Value<'a>>
     where
         't: 'a,
     {
-        let mut items = Vec::with_capacity(layout.steps.len());
-        for step in &layout.steps {
-            items.push(match step {
-                Step::Printf { format, args } => Item::Printf { format, args: self.values(data, args)? },
-                Step::System { format, args } => Item::System { format, args: self.values(data, args)? },
-                Step::Freopen { format, args } => {
-                    Item::Freopen { format: format.as_deref(), args: self.values(data, args)? }
-                }
-                Step::Printa { format, aggs } => Item::Printa { format: format.as_deref(), aggs },
-                Step::Plain(action) => self.plain(action, data)?,
-            });
-        }
-        Some(items)
-    }
-
-    fn values<'a>(&mut self, data: &'a [u8], fields: &[Field]) -> Option<Vec<Value<'a>>>
-    where
-        't: 'a,
-    {
-        fields.iter().map(|field| self.value(data, *field)).collect()
-    }
-
-    fn string<'a>(&mut self, data: &'a [u8], field: Field) -> Option<&'a [u8]>
-    where
-        't: 'a,
-    {
-        match self.value(data, field)? {
-            Value::Str { text, .. } | Value::Name { text, .. } => Some(text),
-            _ => None,
-        }
-    }
-
-    fn plain<'a>(&mut self, action: &'a Action, data: &'a [u8]) -> Option<Item<'a>>
-    where
-        't: 'a,
-    {
-        Some(match action {
-            Action::Trace(field) => Item::Trace(self.value(data, *field)?),
-            Action::Print(field, shape) => Item::Print {
-                shape,
-                bytes: match self.value(data, *field)? {
-                    Value::Str { text, .. } | Value::Name { text, .. } => text,
-                    _ => data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?,
-                },
-            },
-            Action::Tracemem { bytes, len } => {
-                let from = bytes.offset as usize;
-                let all = data.get(from..)?.get(..bytes.datum.size() as usize)?;
-                // A run-time length of 0 or beyond the size means the whole object.
-                let wanted = match len {
-                    Some(field) => self.number(data, *field)?.as_unsigned(),
-                    None => 0,
-                };
-                Item::Dump(match usize::try_from(wanted) {
-                    Ok(n) if n > 0 && n <= all.len() => &all[..n],
-                    _ => all,
-                })
+        let at = field.offset;
+        match field.datum {
+            Datum::Int { size, signed } => Some(Value::Int(int(data, at, size, signed)?)),
+            Datum::Str { size } => {
+                let bytes = data.get(at as usize..)?.get(..size as usize)?;
+                Some(Value::Str { text: Cow::Borrowed(text(bytes)), size })
             }
-            Action::Clear(agg) => Item::Clear(*agg),
-            Action::Trunc(agg, count) => Item::Trunc(
-                *agg,
-                match count {
-                    Some(field) => self.number(data, *field)?.as_signed(),
-                    None => 0,
-                },
-            ),
-            Action::Normalize(agg, field) => Item::Normalize(*agg, self.number(data, *field)?.bits),
-            Action::Denormalize(agg) => Item::Denormalize(*agg),
-            Action::Exit(field) => Item::Exit(self.number(data, *field)?.as_signed() as i32),
-            Action::Ftruncate => Item::Ftruncate,
-            Action::Setopt { name, value } => Item::Setopt {
-                name: self.string(data, *name)?,
-                value: match value {
-                    Some(field) => Some(self.string(data, *field)?),
-                    None => None,
-                },
-            },
-            Action::None
-            | Action::Printf { .. }
-            | Action::Printa { .. }
-            | Action::System { .. }
-            | Action::Freopen { .. } => Item::Nothing,
+            _ => Some(names.value(self.value(data, field)?)),
+        }
+    }
+
+    pub(crate) fn number(&mut self, data: &[u8], field: Field) -> Option<Int> {
+        match self.value(data, field)? {
+            Raw::Int(int) => Some(int),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn string<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Cow<'a, [u8]>>
+    where
+        't: 'a,
+    {
+        match self.value(data, field)? {
+            Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
+            Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
+            _ => None,
+        }
+    }
+
+    /// The bytes that `print()` shows.
+    pub(crate) fn printed<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Cow<'a, [u8]>>
+    where
+        't: 'a,
+    {
+        match self.value(data, field)? {
+            Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
+            Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
+            _ => Some(data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?.into()),
+        }
+    }
+
+    /// The packet that `pcap()` recorded. The outer `None`: the record is malformed. The error: the
+    /// protocol, if it is no link type.
+    pub(crate) fn packet<'a>(
+        &mut self,
+        data: &'a [u8],
+        (packet, protocol, time): (Field, Field, Field),
+    ) -> Option<Result<Packet<'a>, i64>> {
+        let field = data.get(packet.offset as usize..)?.get(..packet.datum.size() as usize)?;
+        let plane::packet::Packet { length, bytes } = plane::packet::Packet::read(field)?;
+        let protocol = self.number(data, protocol)?.as_signed();
+        let time = self.number(data, time)?.as_unsigned();
+        let packet = |protocol| Packet { protocol, time, length, bytes: bytes.into() };
+        Some(u16::try_from(protocol).map(packet).map_err(|_| protocol))
+    }
+
+    /// The bytes that `tracemem()` dumps. A run-time length of 0 or beyond the size means the whole
+    /// object.
+    pub(crate) fn dumped<'a>(
+        &mut self,
+        data: &'a [u8],
+        bytes: Field,
+        len: Option<Field>,
+    ) -> Option<&'a [u8]> {
+        let all = data.get(bytes.offset as usize..)?.get(..bytes.datum.size() as usize)?;
+        let wanted = match len {
+            Some(field) => self.number(data, field)?.as_unsigned(),
+            None => 0,
+        };
+        Some(match usize::try_from(wanted) {
+            Ok(n) if n > 0 => up_to(all, n),
+            _ => all,
         })
     }
 }

@@ -3,33 +3,50 @@
 //! It is a trait, so that tests can check output without a kernel. [`SystemSymbols`] uses the
 //! running system.
 
-use plane::desc::AddrForm;
+use events::{AddrForm, SymbolName};
+use proc::watcher::SharedWatcher;
 
-/// A process and its exec generation. An address is only meaningful for one program of a process.
+/// A process at a time. An address is only meaningful for one program of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
     /// The process id in the tracer's pid namespace; 0 outside of it.
     pub pid: u32,
-    /// The exec generation as recorded with a stack; 0 for the current program.
-    pub generation: u64,
+    /// A time at which it ran the program, in nanoseconds since boot; 0 if it is not known.
+    pub time: u64,
 }
 
 impl Process {
-    /// The current program of a process.
+    /// A process without a time: the newest program that has an address.
     pub fn now(pid: u32) -> Self {
-        Process { pid, generation: 0 }
+        Process { pid, time: 0 }
     }
 }
 
 /// Maps addresses to names.
-pub trait Symbolizer {
+pub trait Symbolizer: Send {
     /// A batch of records or a snapshot begins. Cached data of running processes may be out of
     /// date.
     fn begin_batch(&mut self) {}
 
     /// A process was seen whose addresses will be looked up later, perhaps after its exit. Its
     /// address map should be read now.
-    fn note(&mut self, _process: Process) {}
+    fn note(&mut self, _pid: u32) {}
+
+    /// An address of a process was seen. Its address map should be read now, unless it is known.
+    fn see(&mut self, _pid: u32) {}
+
+    /// True if a watcher of processes is of use: processes that have ended have names by it.
+    fn uses_watcher(&self) -> bool {
+        false
+    }
+
+    /// Uses a watcher of processes.
+    fn set_watcher(&mut self, _watcher: SharedWatcher) {}
+
+    /// Takes what the watcher has seen. Returns false if there is more to read at once.
+    fn watch(&mut self) -> bool {
+        true
+    }
 
     /// Names of these addresses will be looked up. Reading them together is cheaper than one by
     /// one.
@@ -40,12 +57,15 @@ pub trait Symbolizer {
         Vec::new()
     }
 
-    /// A kernel address: `` module`function+0x1c `` in [`AddrForm::Address`], without the offset in
-    /// `Symbol` and `Function`, the module alone in `Module`; `0x…` if there is no symbol.
-    fn kernel(&mut self, addr: u64, form: AddrForm) -> String;
+    /// The user has interrupted the session: names that are slow to read are no longer worth a
+    /// wait.
+    fn interrupt(&mut self) {}
 
-    /// The same for an address of a process.
-    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String;
+    /// The name of a kernel address.
+    fn kernel(&mut self, addr: u64) -> SymbolName;
+
+    /// The name of an address of a process.
+    fn user(&mut self, process: Process, addr: u64) -> SymbolName;
 
     /// The start of the symbol (or, for `Module`, of the module) that contains a kernel address;
     /// the address itself if that is not known. Keys with `sym()` and `mod()` are aggregated by it.
@@ -59,17 +79,17 @@ pub trait Symbolizer {
     }
 }
 
-/// A symbolizer without symbols: every address is printed in hexadecimal.
+/// A symbolizer without symbols: no address has a name, and each is printed in hexadecimal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSymbols;
 
 impl Symbolizer for NoSymbols {
-    fn kernel(&mut self, addr: u64, _form: AddrForm) -> String {
-        format!("0x{addr:x}")
+    fn kernel(&mut self, _addr: u64) -> SymbolName {
+        SymbolName::default()
     }
 
-    fn user(&mut self, _process: Process, addr: u64, _form: AddrForm) -> String {
-        format!("0x{addr:x}")
+    fn user(&mut self, _process: Process, _addr: u64) -> SymbolName {
+        SymbolName::default()
     }
 }
 
@@ -88,12 +108,12 @@ pub struct SystemSymbols {
 pub struct KernelSymbols(pub SystemSymbols);
 
 impl Symbolizer for KernelSymbols {
-    fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
-        self.0.kernel(addr, form)
+    fn kernel(&mut self, addr: u64) -> SymbolName {
+        self.0.kernel(addr)
     }
 
-    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
-        NoSymbols.user(process, addr, form)
+    fn user(&mut self, process: Process, addr: u64) -> SymbolName {
+        NoSymbols.user(process, addr)
     }
 
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
@@ -101,12 +121,10 @@ impl Symbolizer for KernelSymbols {
     }
 }
 
-fn show(name: &symbols::Name, form: AddrForm) -> String {
-    match form {
-        AddrForm::Symbol | AddrForm::Function => name.without_offset().to_string(),
-        AddrForm::Module => name.module_only().to_string(),
-        AddrForm::Address => name.to_string(),
-    }
+fn name(name: symbols::Name) -> SymbolName {
+    let mut found = SymbolName::new(name.module, name.symbol, name.offset);
+    found.path = name.path;
+    found
 }
 
 impl Symbolizer for SystemSymbols {
@@ -114,12 +132,28 @@ impl Symbolizer for SystemSymbols {
         self.processes.begin_batch();
     }
 
-    fn note(&mut self, process: Process) {
-        self.processes.note(process.pid, process.generation);
+    fn note(&mut self, pid: u32) {
+        self.processes.note(pid);
+    }
+
+    fn see(&mut self, pid: u32) {
+        self.processes.see(pid);
+    }
+
+    fn uses_watcher(&self) -> bool {
+        true
+    }
+
+    fn set_watcher(&mut self, watcher: SharedWatcher) {
+        self.processes.set_watcher(Some(watcher));
+    }
+
+    fn watch(&mut self) -> bool {
+        self.processes.watch()
     }
 
     fn prepare(&mut self, wanted: &[(Process, u64)]) {
-        let wanted: Vec<_> = wanted.iter().map(|(p, addr)| (p.pid, p.generation, *addr)).collect();
+        let wanted: Vec<_> = wanted.iter().map(|(p, addr)| (p.pid, p.time, *addr)).collect();
         self.processes.prepare(&wanted);
     }
 
@@ -127,12 +161,16 @@ impl Symbolizer for SystemSymbols {
         self.processes.take_messages()
     }
 
-    fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
-        show(&self.kernel.name(addr), form)
+    fn interrupt(&mut self) {
+        self.processes.interrupt();
     }
 
-    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
-        show(&self.processes.name(process.pid, process.generation, addr), form)
+    fn kernel(&mut self, addr: u64) -> SymbolName {
+        name(self.kernel.name(addr))
+    }
+
+    fn user(&mut self, process: Process, addr: u64) -> SymbolName {
+        name(self.processes.name(process.pid, process.time, addr))
     }
 
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
@@ -144,10 +182,10 @@ impl Symbolizer for SystemSymbols {
     }
 
     fn user_start(&mut self, process: Process, addr: u64, form: AddrForm) -> u64 {
-        let Process { pid, generation } = process;
+        let Process { pid, time } = process;
         match form {
-            AddrForm::Module => self.processes.module_start(pid, generation, addr),
-            AddrForm::Symbol | AddrForm::Function => self.processes.func_start(pid, generation, addr),
+            AddrForm::Module => self.processes.module_start(pid, time, addr),
+            AddrForm::Symbol | AddrForm::Function => self.processes.func_start(pid, time, addr),
             AddrForm::Address => addr,
         }
     }

@@ -1,20 +1,27 @@
-//! The renderer for DTrace's text format.
+//! The sink for DTrace's text format.
 //!
-//! A [`Renderer`] receives typed events in order and appends to a buffer. It does not see raw
-//! records, and the consumer does not see text. JSON is another renderer, not a branch in this one.
+//! [`Text`] renders events and nothing else: it has no access to the session, to records or to
+//! symbols. So the same text is rendered from events that were written to a file. What the options
+//! select about the layout is here; the order of rows and `trunc()` are the consumer's.
+//!
+//! Results are buffered and written at the end of a batch. Messages are kept until the session is
+//! about to wait, so that they follow the results that were printed before.
 //!
 //! ```text
-//!  mod        rows, headers, newlines, flow indentation
+//!  mod        rows, headers, newlines, flow indentation; effects
 //!  datum      the default form of a value; hexdumps; stacks
 //!  printf     formats
 //!  histogram  the distributions of the quantize family
 //!  net        %I and %P
 //!  pretty     print()
+//!  csv        aggregations as tables of comma-separated values
 //!  packed     agghist and aggpack
 //!  table      aggregations in their default form
 //!  time       %Y and %T
+//!  view       what the form of a value depends on
 //! ```
 
+mod csv;
 mod datum;
 mod histogram;
 mod net;
@@ -23,85 +30,42 @@ mod pretty;
 mod printf;
 mod table;
 mod time;
+mod view;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 
 use diagnostics::control;
-use plane::desc::AddrForm;
-use plane::format::Piece;
+use events::{
+    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, Occasion, Probe,
+    Record, Row, Sink, SinkError,
+};
 
-use crate::agg::rows::Row;
+use crate::message::Message;
 use crate::options::Options;
+use crate::output::{Effects, Output};
 use crate::pad::{Field, signed, string, unsigned};
-use crate::record::{CallContext, Event, Flow, Item, Probe, Value};
-use crate::symbolizer::{Process, Symbolizer};
+use crate::raw::CallContext;
+use view::View;
 
-/// The state that a renderer reads.
-pub struct View<'a> {
-    /// The current options.
-    pub options: &'a Options,
-    /// Symbol lookup.
-    pub symbols: &'a mut dyn Symbolizer,
-    /// The output is a terminal, which interprets control characters.
-    pub terminal: bool,
-}
-
-impl<'a> View<'a> {
-    pub(crate) fn new(options: &'a Options, symbols: &'a mut dyn Symbolizer, terminal: bool) -> Self {
-        View { options, symbols, terminal }
-    }
-
-    /// A string that a program prints, escaped if the output is a terminal.
-    pub(crate) fn data<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
-        if self.terminal { control::terminal(text) } else { Cow::Borrowed(text) }
-    }
-
-    /// The symbol of a kernel address, escaped for printing.
-    pub(crate) fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
-        printable(self.symbols.kernel(addr, form))
-    }
-
-    /// The symbol of an address of a process, escaped for printing.
-    pub(crate) fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
-        printable(self.symbols.user(process, addr, form))
-    }
-}
-
-/// A name with control characters escaped.
-fn printable(name: String) -> String {
-    match control::name(name.as_bytes()) {
-        Cow::Borrowed(_) => name,
-        Cow::Owned(escaped) => escaped,
-    }
-}
-
-/// Formats events.
-pub trait Renderer {
-    /// A record begins.
-    fn begin(&mut self, out: &mut Vec<u8>, event: &Event<'_>, view: &mut View<'_>);
-
-    /// One item of a record. `printa()` and actions on aggregations are never passed here.
-    fn item(&mut self, out: &mut Vec<u8>, item: &Item<'_>, view: &mut View<'_>);
-
-    /// A `printa()`: its rows in order.
-    fn printa(&mut self, out: &mut Vec<u8>, format: Option<&[Piece]>, rows: &[Row<'_>], view: &mut View<'_>);
-
-    /// The record ends.
-    fn end(&mut self, out: &mut Vec<u8>, view: &mut View<'_>);
-
-    /// Prints the aggregations that no `printa()` has printed, at the end.
-    fn aggregations(&mut self, out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>);
-}
-
-/// DTrace's text.
-#[derive(Debug, Default)]
-pub struct Text {
+/// DTrace's text, written to an [`Output`].
+pub struct Text<W: Output> {
+    out: Effects<W>,
+    options: Options,
     heading: bool,
     /// The calls of `-F` that were entered and not left, of each thread: records of different
     /// threads interleave, calls do not.
     open: HashMap<CallContext, Vec<Call>>,
+    /// Rows that wait for the other parts of their `printa()`, in the forms that need all of them.
+    held: Vec<Row<'static>>,
+    form: Option<packed::Form>,
+    /// Effects are performed, and the resolver is called.
+    performs: bool,
+    /// Aggregations in their default form are tables of comma-separated values.
+    csv: bool,
+    /// A table was written.
+    tables: bool,
 }
 
 /// A call that was entered.
@@ -125,10 +89,10 @@ const BORDERS: [(&str, &str); 2] = [("irq_enter_rcu", "irq_exit_rcu"), ("irq_ent
 /// nothing, except at the [end of an interrupt](BORDERS).
 fn left(open: &[Call], probe: &Probe) -> usize {
     let last = open.len().saturating_sub(1);
-    let kernel = matches!(&*probe.provider, "fbt" | "rawfbt");
-    if !kernel && &*probe.provider != "syscall" {
+    if probe.calls == Calls::None {
         return last;
     }
+    let kernel = probe.calls == Calls::Kernel;
     let named = |name: &str| open.iter().rposition(|c| c.provider == probe.provider && &*c.function == name);
     let begun = || {
         let (begin, _) = BORDERS.iter().find(|(_, end)| kernel && *end == &*probe.function)?;
@@ -137,72 +101,140 @@ fn left(open: &[Call], probe: &Probe) -> usize {
     named(&probe.function).or_else(begun).unwrap_or(if kernel { open.len() } else { last })
 }
 
-impl Text {
-    /// A renderer that has printed nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    fn heading(&mut self, out: &mut Vec<u8>, options: &Options) {
-        if std::mem::replace(&mut self.heading, true) {
-            return;
-        }
-        if options.flowindent {
-            out.extend_from_slice(b"CPU FUNCTION                                 \n");
-        } else if !options.quiet {
-            out.extend_from_slice(b"CPU     ID                    FUNCTION:NAME\n");
-        }
-    }
-
-    /// `%3d %-41s `: the indentation, the arrow, and the function.
-    fn flow_row(&mut self, out: &mut Vec<u8>, event: &Event<'_>) {
-        let open = self.open.entry(event.context).or_default();
-        let probe = event.probe;
-        let syscall = *probe.provider == *"syscall";
-        let mark = match event.flow {
-            Flow::Entry if syscall => " => ",
-            Flow::Entry => " -> ",
-            Flow::Return if syscall => " <= ",
-            Flow::Return => " <- ",
-            Flow::None => "| ",
-        };
-        if event.flow == Flow::Return {
-            open.truncate(left(open, probe));
-        }
-        let mut name = vec![b' '; 2 * open.len()];
-        name.extend_from_slice(mark.as_bytes());
-        name.extend_from_slice(control::name(probe.function.as_bytes()).as_bytes());
-        if event.flow == Flow::None {
-            name.push(b':');
-            name.extend_from_slice(control::name(probe.name.as_bytes()).as_bytes());
-        }
-        if event.flow == Flow::Entry && open.len() < DEEPEST {
-            open.push(Call { provider: probe.provider.clone(), function: probe.function.clone() });
-        }
-        signed(out, i64::from(event.cpu), Field::right(3));
-        out.push(b' ');
-        string(out, &name, Field::left(41));
-        out.push(b' ');
-    }
+/// The context whose calls a record belongs to. The idle thread of a CPU has no id.
+fn context(firing: &Firing<'_>) -> CallContext {
+    firing.thread.map_or(CallContext::Cpu(firing.cpu), CallContext::Thread)
 }
 
-/// Formats a command or a file name.
-pub(crate) fn formatted(format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    // The text is passed to the system and not to a terminal.
-    view.terminal = false;
-    printf::printf(&mut out, format, args, view);
+/// The text of a `printf()` with the default options. The resolver is not called: `%I` and `%P` are
+/// numbers.
+pub fn render(format: &Format, args: &[Argument<'_>]) -> Vec<u8> {
+    let (mut out, options) = (Vec::new(), Options::default());
+    printf::printf(&mut out, format, args, View { options: &options, terminal: false, resolves: false });
     out
 }
 
-impl Renderer for Text {
-    fn begin(&mut self, out: &mut Vec<u8>, event: &Event<'_>, view: &mut View<'_>) {
-        self.heading(out, view.options);
-        if view.options.flowindent {
-            self.flow_row(out, event);
-        } else if !view.options.quiet {
-            let probe = event.probe;
-            unsigned(out, u64::from(event.cpu), crate::pad::Base::Decimal, Field::right(3));
+/// Formats a command or a file name.
+pub(crate) fn formatted(format: &Format, args: &[Argument<'_>], options: &Options) -> Vec<u8> {
+    let mut out = Vec::new();
+    // The text is passed to the system and not to a terminal.
+    printf::printf(&mut out, format, args, View { options, terminal: false, resolves: true });
+    out
+}
+
+/// Writes the text of a `printf()`.
+pub(crate) fn write_printf(
+    out: &mut Vec<u8>,
+    format: &Format,
+    args: &[Argument<'_>],
+    options: &Options,
+    resolves: bool,
+) {
+    printf::printf(out, format, args, View { options, terminal: false, resolves });
+}
+
+/// Writes the text of a row of a `printa()` with a format.
+pub(crate) fn write_printa(
+    out: &mut Vec<u8>,
+    format: &Format,
+    row: &Row<'_>,
+    options: &Options,
+    resolves: bool,
+) {
+    printf::printa(out, format, row, View { options, terminal: false, resolves });
+}
+
+impl<W: Output> Text<W> {
+    /// Text for an output. Effects are performed: commands are run, and output is redirected.
+    pub fn new(out: W) -> Self {
+        Text {
+            out: Effects::new(out),
+            options: Options::default(),
+            heading: false,
+            open: HashMap::new(),
+            held: Vec::new(),
+            form: None,
+            performs: true,
+            csv: false,
+            tables: false,
+        }
+    }
+
+    /// As [`Text::new`], with aggregations in their default form as tables of comma-separated values,
+    /// and no empty lines besides those between the tables.
+    pub fn csv(out: W) -> Self {
+        Text { csv: true, ..Text::new(out) }
+    }
+
+    /// Text of events that were stored. Effects are not performed: no command is run, no file is
+    /// opened, and the output has what was redirected. The resolver is not called: `%I` and `%P` print
+    /// numbers.
+    pub fn of_stored_events(out: W) -> Self {
+        Text { performs: false, ..Text::new(out) }
+    }
+
+    /// The initial output.
+    pub fn output(&self) -> &W {
+        &self.out.first
+    }
+
+    /// The initial output.
+    pub fn output_mut(&mut self) -> &mut W {
+        &mut self.out.first
+    }
+
+    /// The initial output.
+    pub fn into_output(self) -> W {
+        self.out.first
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let is_packet = |field: &EventField<'_>| matches!(field.action, Action::Packet(_));
+        if self.performs && record.fields.iter().any(is_packet) {
+            self.out.expect_packets();
+        }
+        if record.part.first {
+            self.begin(&record.firing);
+        }
+        let Text { out, options, performs, .. } = self;
+        let view = View { options, terminal: out.terminal, resolves: *performs };
+        for EventField { action, .. } in &record.fields {
+            if let Action::Packet(packet) = action
+                && !out.add_packet(packet)?
+            {
+                datum::hexdump(&mut out.pending, &packet.bytes);
+            }
+            let out = &mut out.pending;
+            match action {
+                Action::Trace(value) => datum::traced(out, value, view),
+                Action::Print { shape, bytes, functions } => pretty::print(out, shape, bytes, functions),
+                Action::Dump(bytes) => datum::hexdump(out, bytes),
+                Action::Printf { format, args } => printf::printf(out, format, args, view),
+                // Exits and changes have no text, and unknown actions none that is known.
+                _ => {}
+            }
+        }
+        if record.part.last && !options.quiet {
+            out.pending.push(b'\n');
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, firing: &Firing<'_>) {
+        let Text { out, options, heading, .. } = self;
+        let out = &mut out.pending;
+        if !std::mem::replace(heading, true) {
+            if options.flowindent {
+                out.extend_from_slice(b"CPU FUNCTION                                 \n");
+            } else if !options.quiet {
+                out.extend_from_slice(b"CPU     ID                    FUNCTION:NAME\n");
+            }
+        }
+        if options.flowindent {
+            self.flow_row(firing);
+        } else if !options.quiet {
+            let probe = &firing.probe;
+            unsigned(out, u64::from(firing.cpu), crate::pad::Base::Decimal, Field::right(3));
             out.push(b' ');
             unsigned(out, u64::from(probe.id), crate::pad::Base::Decimal, Field::right(6));
             out.push(b' ');
@@ -218,39 +250,101 @@ impl Renderer for Text {
         }
     }
 
-    fn item(&mut self, out: &mut Vec<u8>, item: &Item<'_>, view: &mut View<'_>) {
-        match item {
-            Item::Trace(value) => datum::traced(out, value, view),
-            Item::Print { shape, bytes } => pretty::print(out, shape, bytes, view),
-            Item::Dump(bytes) => datum::hexdump(out, bytes),
-            Item::Printf { format, args } => printf::printf(out, format, args, view),
-            _ => {}
+    /// `%3d %-41s `: the indentation, the arrow, and the function.
+    fn flow_row(&mut self, firing: &Firing<'_>) {
+        let open = self.open.entry(context(firing)).or_default();
+        let out = &mut self.out.pending;
+        let probe = &*firing.probe;
+        let syscall = probe.calls == Calls::System;
+        let mark = match firing.flow {
+            Flow::Entry if syscall => " => ",
+            Flow::Entry => " -> ",
+            Flow::Return if syscall => " <= ",
+            Flow::Return => " <- ",
+            Flow::None => "| ",
+        };
+        if firing.flow == Flow::Return {
+            open.truncate(left(open, probe));
         }
+        let mut name = vec![b' '; 2 * open.len()];
+        name.extend_from_slice(mark.as_bytes());
+        name.extend_from_slice(control::name(probe.function.as_bytes()).as_bytes());
+        if firing.flow == Flow::None {
+            name.push(b':');
+            name.extend_from_slice(control::name(probe.name.as_bytes()).as_bytes());
+        }
+        if firing.flow == Flow::Entry && open.len() < DEEPEST {
+            open.push(Call { provider: probe.provider.clone(), function: probe.function.clone() });
+        }
+        signed(out, i64::from(firing.cpu), Field::right(3));
+        out.push(b' ');
+        string(out, &name, Field::left(41));
+        out.push(b' ');
     }
 
-    fn printa(&mut self, out: &mut Vec<u8>, format: Option<&[Piece]>, rows: &[Row<'_>], view: &mut View<'_>) {
-        datum::prepare(rows, view);
-        match format {
-            Some(format) => {
-                for row in rows {
-                    printf::printa(out, format, row, view);
+    fn aggregation(&mut self, all: &Aggregation<'_>) {
+        let Text { out, options, held, form, performs, csv, tables, .. } = self;
+        let view = View { options, terminal: out.terminal, resolves: *performs };
+        let out = &mut out.pending;
+        if let Some(format) = &all.format {
+            all.rows.iter().for_each(|row| printf::printa(out, format, row, view));
+            return;
+        }
+        if *csv {
+            if all.rows.is_empty() {
+                return;
+            }
+            if all.part.first && std::mem::replace(tables, true) {
+                out.push(b'\n');
+            }
+            csv::rows(out, all, view);
+            return;
+        }
+        if all.part.first {
+            held.clear();
+            *form = all.rows.first().and_then(|row| packed::form(row, view));
+            if all.occasion == Occasion::Printa {
+                out.push(b'\n');
+            }
+        }
+        match *form {
+            None => all.rows.iter().for_each(|row| table::row(out, row, view)),
+            Some(form) if all.part.first && all.part.last => packed::rows(out, &all.rows, form, view),
+            Some(form) => {
+                held.extend(all.rows.iter().cloned().map(Row::into_owned));
+                if all.part.last {
+                    packed::rows(out, &std::mem::take(held), form, view);
                 }
             }
-            None => {
-                out.push(b'\n');
-                table::rows(out, rows, view);
-            }
         }
     }
+}
 
-    fn end(&mut self, out: &mut Vec<u8>, view: &mut View<'_>) {
-        if !view.options.quiet {
-            out.push(b'\n');
+impl<W: Output + Send> Sink for Text<W> {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        match event {
+            Event::Start(start) => self.options.apply(&start.settings),
+            Event::Options(settings) => self.options.apply(settings),
+            Event::Record(record) => self.record(record)?,
+            Event::Aggregation(rows) => self.aggregation(rows),
+            Event::Effect(effect) if self.performs => self.out.perform(effect)?,
+            Event::Fault(fault) => self.out.note(fault.into()),
+            Event::Drop(drop) => self.out.note(Message::dropped(drop, self.options.droptags)),
+            Event::Suppressed(suppressed) => self.out.note(suppressed.into()),
+            Event::Notice(notice) => self.out.note(notice.into()),
+            Event::Interrupt | Event::Stop if !self.csv => self.out.pending.push(b'\n'),
+            Event::End { .. } => self.out.end()?,
+            Event::Report(text) => self.out.pending.extend_from_slice(text.as_bytes()),
+            _ => {}
         }
+        Ok(self.out.hand_over_chunk()?)
     }
 
-    fn aggregations(&mut self, out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
-        datum::prepare(rows, view);
-        table::rows(out, rows, view);
+    fn batch_end(&mut self) -> io::Result<()> {
+        self.out.write_out()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush_with_messages()
     }
 }

@@ -3,48 +3,30 @@
 
 mod common;
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
-use common::{I64, STR, Session, V, probe};
-use consumer::{Options, Output, Probe, Process, Symbolizer};
+use common::{I64, Memory, STR, Session, V, probe};
+use consumer::{Options, Output, Process, Symbolizer};
+use events::{Calls, Probe, SymbolName};
 use plane::desc::{Action, AddrForm, AggFunc, Datum, Field};
 use plane::shape::{Form, Shape};
 use plane::stacks::Stack;
 
 const COMM: Datum = Datum::Name { size: 16 };
 const HOSTILE: &str = "a\x1b[31m\nb\t\u{e9}\u{9b}";
-/// Of a name everything is escaped, of data for a terminal all but tab and newline.
+/// [`HOSTILE`] as data at a terminal: every control character but tab and newline is escaped. (In a name
+/// these are escaped, too.)
 const AT_TERMINAL: &str = "a\\033[31m\nb\t\u{e9}\\302\\233";
 
-/// An output that says it is a terminal.
-#[derive(Default)]
-struct Terminal(Vec<u8>);
-
-impl Write for Terminal {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Output for Terminal {
-    fn is_terminal(&self) -> bool {
-        true
-    }
-}
-
-/// Every address has a name that its owner chose badly.
+/// Every address has a name with control characters.
 struct Hostile;
 
 impl Symbolizer for Hostile {
-    fn kernel(&mut self, _addr: u64, _form: AddrForm) -> String {
-        "mod`k\x1bx\n".into()
+    fn kernel(&mut self, _addr: u64) -> SymbolName {
+        SymbolName::new(Some("mod".into()), Some("k\x1bx\n".into()), 0)
     }
-    fn user(&mut self, _process: Process, _addr: u64, _form: AddrForm) -> String {
-        "so`u\x1bx\r".into()
+    fn user(&mut self, _process: Process, _addr: u64) -> SymbolName {
+        SymbolName::new(Some("so".into()), Some("u\x1bx\r".into()), 0)
     }
 }
 
@@ -53,7 +35,7 @@ fn both(
     options: &Options,
     run: impl Fn(&mut dyn FnMut(&[Datum], &dyn Fn(&[Field]) -> Vec<Action>, &[V])) + Copy,
 ) -> [String; 2] {
-    fn go<W: Output>(
+    fn go<W: Output + Send>(
         mut session: Session<W>,
         run: impl Fn(&mut dyn FnMut(&[Datum], &dyn Fn(&[Field]) -> Vec<Action>, &[V])),
     ) -> Session<W> {
@@ -67,8 +49,10 @@ fn both(
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut file = go(Session::with(Vec::new(), Box::new(Hostile), options.clone()), run);
-    let mut terminal = go(Session::with(Terminal::default(), Box::new(Hostile), options.clone()), run);
-    [text(file.consumer.output_mut()), text(&terminal.consumer.output_mut().0)]
+    let mut terminal = go(Session::with(Memory::terminal(), Box::new(Hostile), options.clone()), run);
+    assert_eq!(text(&file.copied()), text(file.out()));
+    assert_eq!(text(&terminal.copied()), text(&terminal.out().text));
+    [text(file.out()), text(&terminal.out().text)]
 }
 
 fn quiet() -> Options {
@@ -136,7 +120,7 @@ fn frames_and_functions_in_print_are_escaped() {
     }
     let mut s = Session::with(Vec::new(), Box::new(Hostile), quiet());
     let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 2 }]);
-    s.kernel.stacks.insert(9, Stack { tgid: 0, exec: 0, pcs: vec![1, 2] });
+    s.kernel.stacks.insert(9, Stack { tgid: 0, time: 0, pcs: vec![1, 2] });
     s.record(0, epid, &[V::N(9)]);
     s.drain();
     let frame = format!("{:14}mod`k\\033x\\n\n", "");
@@ -145,7 +129,7 @@ fn frames_and_functions_in_print_are_escaped() {
 
 #[test]
 fn keys_that_are_names_are_escaped_and_other_strings_at_a_terminal() {
-    fn fill<W: Output>(mut s: Session<W>) -> Session<W> {
+    fn fill<W: Output + Send>(mut s: Session<W>) -> Session<W> {
         let agg = s.aggregation("a", AggFunc::Count, &[COMM, STR]);
         s.add(agg, &[V::S("c\n"), V::S("k\x1b\n")], &[1]);
         s.finish();
@@ -153,8 +137,8 @@ fn keys_that_are_names_are_escaped_and_other_strings_at_a_terminal() {
     }
     let mut file = fill(Session::new(quiet()));
     assert_eq!(file.output(), format!("\n  {:<50}  {:<50} {:>16}\n", "c\\n", "k\x1b\n", 1));
-    let mut terminal = fill(Session::with(Terminal::default(), Box::new(Hostile), quiet()));
-    let shown = String::from_utf8(terminal.consumer.output_mut().0.clone()).unwrap();
+    let mut terminal = fill(Session::with(Memory::terminal(), Box::new(Hostile), quiet()));
+    let shown = String::from_utf8(terminal.out().text.clone()).unwrap();
     assert_eq!(shown, format!("\n  {:<50}  {:<50} {:>16}\n", "c\\n", "k\\033\n", 1));
     // The drawn forms, too.
     let options = Options { agghist: true, ..quiet() };
@@ -164,13 +148,7 @@ fn keys_that_are_names_are_escaped_and_other_strings_at_a_terminal() {
 
 #[test]
 fn rows_and_messages_escape_the_names_of_probes() {
-    let hostile = Arc::new(Probe {
-        id: 7,
-        provider: "p".into(),
-        module: "m\x1b".into(),
-        function: "f\n1".into(),
-        name: "n\u{9b}".into(),
-    });
+    let hostile = Arc::new(Probe::new(7, ["p", "m\x1b", "f\n1", "n\u{9b}"].map(Into::into), Calls::None));
     for flowindent in [false, true] {
         let mut s = Session::new(Options { flowindent, ..Options::default() });
         let epid = s.traces(&hostile, &[]);
@@ -184,8 +162,8 @@ fn rows_and_messages_escape_the_names_of_probes() {
         } else {
             assert_eq!(row, format!("  0      7 {:>32} ", "f\\n1:n\\302\\233"));
         }
-        let messages = s.consumer.take_messages();
-        assert!(messages[0].to_string().contains("(ID 7: p:m\\033:f\\n1:n\\302\\233)"), "{messages:?}");
+        let messages = s.messages();
+        assert!(messages[0].contains("(ID 7: p:m\\033:f\\n1:n\\302\\233)"), "{messages:?}");
     }
 }
 
@@ -197,15 +175,15 @@ fn messages_escape_the_files_and_commands_that_they_quote() {
         s.clause(&p, &[STR], |f| vec![Action::Freopen { format: Some("%s".into()), args: f.to_vec() }]);
     s.record(0, epid, &[V::S("/nonexistent\x1b[2J\n/x")]);
     s.drain();
-    let messages = s.consumer.take_messages();
-    assert!(messages[0].to_string().contains("freopen() \"/nonexistent\\033[2J\\n/x\": "), "{messages:?}");
+    let messages = s.messages();
+    assert!(messages[0].contains("freopen() \"/nonexistent\\033[2J\\n/x\": "), "{messages:?}");
 }
 
 #[test]
 fn freopen_asks_the_new_output_whether_it_is_a_terminal() {
     let path = std::env::temp_dir().join(format!("consumer-control-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
-    let mut s = Session::with(Terminal::default(), Box::new(Hostile), quiet());
+    let mut s = Session::with(Memory::terminal(), Box::new(Hostile), quiet());
     let p = probe(1, "p:m:f:n");
     let name = path.to_str().unwrap().to_string();
     let print = s.clause(&p, &[STR], |f| printf("%s;", f));
@@ -220,5 +198,37 @@ fn freopen_asks_the_new_output_whether_it_is_a_terminal() {
     let in_file = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(in_file, b"2\x1b;");
-    assert_eq!(s.consumer.output_mut().0, b"1\\033;3\\033;");
+    assert_eq!(s.out().text, b"1\\033;3\\033;");
+}
+
+/// An output that only grows.
+#[derive(Default)]
+struct Growing(Vec<u8>);
+
+impl std::io::Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for Growing {
+    fn truncate(&mut self) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_truncated_is_an_error_of_the_effect() {
+    let mut out = consumer::Effects::new(Growing::default());
+    std::io::Write::write_all(&mut out, b"before").unwrap();
+    let truncated = out.perform(&events::Effect::Ftruncate);
+    assert!(matches!(truncated, Err(events::SinkError::Effect(_))), "{truncated:?}");
+    // What was printed is not lost, and more can follow.
+    std::io::Write::write_all(&mut out, b" after").unwrap();
+    std::io::Write::flush(&mut out).unwrap();
+    assert_eq!(out.into_output().0, b"before after");
 }

@@ -148,7 +148,8 @@ fn negative_counts_and_zoom_are_drawn_in_a_packed_line() {
 #[test]
 fn blocks_are_drawn_with_utf8_encoding() {
     let mut s = session(false, true, false);
-    s.consumer.options_mut().encoding = Encoding::Utf8;
+    let options = s.consumer.options().clone();
+    s.consumer.set_options(Options { encoding: Encoding::Utf8, ..options });
     let agg = s.aggregation("a", AggFunc::Lquantize { base: 0, limit: 5, step: 1 }, &[I32]);
     s.sample(agg, &[V::N(1)], &[(0, 6), (1, 1), (2, 1), (3, 1)]);
     s.sample(agg, &[V::N(2)], &[(4, 9)]);

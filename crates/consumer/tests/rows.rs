@@ -3,10 +3,12 @@
 mod common;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use common::*;
-use consumer::{Consumer, Message, NoSymbols, Options, RawRecord, Text};
-use plane::desc::{Action, AddrForm, Datum};
+use consumer::{Consumer, NoSymbols, Options, RawRecord, Text};
+use events::{Calls, Probe};
+use plane::desc::{Action, AddrForm, AggFunc, Datum};
 use plane::stacks::Stack;
 
 fn quiet() -> Options {
@@ -72,16 +74,33 @@ fn stacks_and_symbols() {
             Datum::UserAddr(AddrForm::Address),
         ],
     );
-    s.kernel.stacks.insert(5, Stack { tgid: 0, exec: 0, pcs: vec![0x1_0010, 0x1_0200, 0, 9] });
-    s.kernel.stacks.insert(6, Stack { tgid: 77, exec: 0, pcs: vec![0x1_0010] });
+    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![0x1_0010, 0x1_0200, 0, 9] });
+    s.kernel.stacks.insert(6, Stack { tgid: 77, time: 0, pcs: vec![0x1_0010] });
     s.record(0, kernel, &[V::N(5)]);
     s.record(0, user, &[V::N(6)]);
     // A stack that could not be stored.
     s.record(0, user, &[V::N(0)]);
     s.record(0, symbols, &[V::N(0x1_0010), V::N(0x1_0010), V::U(0x2_0020, 77)]);
-    s.consumer.options_mut().stackindent = 2;
+    s.consumer.set_options(Options { stackindent: 2, ..Options::default() });
     s.drain();
     golden("stacks", &s.output());
+}
+
+#[test]
+fn a_stack_that_the_source_does_not_have_is_a_drop() {
+    let mut s = Session::new(quiet());
+    let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 20 }]);
+    let agg = s.aggregation("a", AggFunc::Count, &[Datum::UserStack { frames: 20, strsize: 0 }]);
+    // Nothing is lost here: there was no stack, or the program has counted it.
+    s.record(0, epid, &[V::N(0)]);
+    s.record(0, epid, &[V::N(7)]);
+    s.drain();
+    s.add(agg, &[V::N(8)], &[1]);
+    s.finish();
+    s.consumer.dropped([], None);
+    assert_eq!(s.messages(), ["2 stack drops"]);
+    s.consumer.dropped([], None);
+    assert_eq!(s.messages(), [""; 0]);
 }
 
 // row format.hexdump
@@ -133,7 +152,7 @@ fn printf_adds_nothing_but_the_rows_newline() {
     s.drain();
     let expected = "CPU     ID                    FUNCTION:NAME\n  0      1                           :BEGIN Hello World 7!\n        7\n";
     assert_eq!(s.output(), expected);
-    *s.consumer.options_mut() = quiet();
+    s.consumer.set_options(quiet());
     s.record(0, epid, &[V::S("World"), V::N(7)]);
     s.drain();
     assert_eq!(s.output(), "Hello World 7!\n7");
@@ -200,6 +219,29 @@ fn indentation_recovers_where_returns_are_missing() {
         " <= open",
     ];
     assert_eq!(rows, expected);
+}
+
+/// Arrows and indentation come from what the provider says of its probes.
+#[test]
+fn flow_depends_on_the_calls_of_a_provider_and_not_on_its_name() {
+    let rows = |calls: Calls| {
+        let mut s = Session::new(Options { flowindent: true, ..Options::default() });
+        let named = |(id, text): (u32, &str)| {
+            let mut given: Probe = (*probe(id, text)).clone();
+            given.calls = calls;
+            Arc::new(given)
+        };
+        let names = ["fbt::f:entry", "fbt::g:entry", "fbt::h:return", "fbt::f:return"];
+        let probes: Vec<_> = (1..).zip(names).map(named).collect();
+        let epids: Vec<u32> = probes.iter().map(|p| s.clause(p, &[], |_| vec![Action::None])).collect();
+        epids.iter().for_each(|epid| s.record(0, *epid, &[]));
+        s.drain();
+        s.output().lines().skip(1).map(|l| l[3..].trim_end().to_string()).collect::<Vec<_>>()
+    };
+    // The return of h() has no entry: it closes nothing in the kernel, else the innermost call.
+    assert_eq!(rows(Calls::Kernel), ["  -> f", "    -> g", "      <- h", "  <- f"]);
+    assert_eq!(rows(Calls::System), ["  => f", "    => g", "    <= h", "  <= f"]);
+    assert_eq!(rows(Calls::None), ["  -> f", "    -> g", "    <- h", "  <- f"]);
 }
 
 /// A thread that goes on elsewhere takes its calls along, and those of others stand by themselves.
@@ -287,7 +329,7 @@ fn faults_produce_messages_and_no_rows() {
     s.fault(99, 1, 0, 0, 0x10);
     s.drain();
     assert_eq!(s.output(), "");
-    let texts: Vec<String> = s.consumer.take_messages().iter().map(Message::to_string).collect();
+    let texts = s.messages();
     assert_eq!(
         texts,
         [
@@ -295,7 +337,7 @@ fn faults_produce_messages_and_no_rows() {
             "error on enabled probe ID 99: invalid address (0x10) in predicate at DIF offset 0",
         ]
     );
-    assert!(s.consumer.take_messages().is_empty());
+    assert!(s.messages().is_empty());
 }
 
 #[test]
@@ -312,7 +354,7 @@ fn damaged_records_are_reported_and_skipped() {
     ];
     s.consumer.consume(&batch, &mut s.kernel).unwrap();
     assert_eq!(s.output(), "");
-    assert_eq!(s.consumer.take_messages().len(), 3);
+    assert_eq!(s.messages().len(), 3);
 }
 
 /// A full disk, then space again.
@@ -340,8 +382,8 @@ impl consumer::Output for Full {}
 #[test]
 fn the_consumer_continues_after_a_write_error() {
     let out = Full { refuse: 1, got: Vec::new() };
-    let mut consumer = Consumer::new(out, Box::new(Text::new()), Box::new(NoSymbols), quiet());
-    assert_eq!(consumer.newline().unwrap_err().kind(), io::ErrorKind::StorageFull);
-    consumer.newline().unwrap();
-    assert_eq!(consumer.output_mut().got, b"\n");
+    let mut consumer = Consumer::new(Text::new(out), Box::new(NoSymbols), quiet());
+    assert_eq!(consumer.interrupt().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    consumer.interrupt().unwrap();
+    assert_eq!(consumer.sink().output().got, b"\n");
 }

@@ -11,6 +11,13 @@
 //!
 //! Invariant: a span is a byte range of one file of the [`SourceMap`]. Line and column are computed
 //! and never stored.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! raw tag
+//! control source
+//! ```
 
 pub mod control;
 pub mod raw;

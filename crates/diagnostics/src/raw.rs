@@ -6,8 +6,6 @@
 //! of strings and comments, and [`bytes`] decodes them. If the program contains such a character,
 //! its bytes are encoded one by one.
 
-use std::borrow::Cow;
-
 /// The character that encodes byte 0x80.
 const FIRST: char = '\u{10ff80}';
 
@@ -65,14 +63,6 @@ pub fn is_raw(text: &str) -> bool {
     text.as_bytes().contains(&0xf4) && text.contains(is_raw_char)
 }
 
-/// The text with U+FFFD in place of encoded bytes.
-pub fn shown(text: &str) -> Cow<'_, str> {
-    match is_raw(text) {
-        true => text.replace(is_raw_char, "\u{fffd}").into(),
-        false => text.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,9 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn valid_characters_are_unchanged_and_encoded_bytes_are_shown_as_u_fffd() {
+    fn valid_characters_are_unchanged_and_are_no_encoded_bytes() {
         assert_eq!(text("h\u{e9}".into()), "h\u{e9}");
-        assert_eq!(shown(&text(b"h\xe9!".to_vec())), "h\u{fffd}!");
         assert!(!is_raw("h\u{e9}\u{1f600}"));
     }
 }

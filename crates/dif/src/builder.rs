@@ -295,6 +295,11 @@ impl FunctionBuilder {
         self.push(Op::RecordBytes { field, addr, len }, None);
     }
 
+    /// Writes a field from a socket buffer of the kernel.
+    pub fn record_packet(&mut self, field: Field, skb: Value) {
+        self.push(Op::RecordPacket { field, skb }, None);
+    }
+
     /// Writes to memory of the current process.
     pub fn copy_out(&mut self, src: Value, addr: Value, len: Value) {
         self.push(Op::CopyOut { src, addr, len }, None);
@@ -320,6 +325,11 @@ impl FunctionBuilder {
         self.push(Op::StoreElem(var, key, value), None);
     }
 
+    /// Adds to an element, atomically. Returns the sum.
+    pub fn add_elem(&mut self, var: VarId, key: Vec<Value>, value: Value) -> Value {
+        self.emit(Op::AddElem(var, key, value), Ty::Int)
+    }
+
     /// Deletes an element.
     pub fn delete_elem(&mut self, var: VarId, key: Vec<Value>) {
         self.push(Op::DeleteElem(var, key), None);
@@ -335,14 +345,19 @@ impl FunctionBuilder {
         self.push(Op::Reserve, None);
     }
 
+    /// Directs the rest of the clause to a speculation.
+    pub fn speculate(&mut self, id: Value) {
+        self.push(Op::Speculate(id), None);
+    }
+
     /// Writes a field.
     pub fn record(&mut self, field: Field, value: Value) {
         self.push(Op::Record(field, value), None);
     }
 
-    /// Writes an address and the process it belongs to.
-    pub fn record_user_addr(&mut self, field: Field, addr: Value, pid: Value) {
-        self.push(Op::RecordUserAddr(field, addr, pid), None);
+    /// Writes a field of two values: an address or a provider, and its process.
+    pub fn record_pair(&mut self, field: Field, value: Value, pid: Value) {
+        self.push(Op::RecordPair(field, value, pid), None);
     }
 
     /// Commits the record.

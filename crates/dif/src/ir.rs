@@ -17,12 +17,13 @@
 //!   instruction's [`InstData::action`] (0: predicate), its *offset* the instruction's position in
 //!   block order.
 //! - A counted drop (no space in a ring, table or variable storage) is not a fault. A full ring at
-//!   [`Op::Reserve`] ends the function before it has any effect. Any other drop skips only that
+//!   [`Op::Reserve`] ends the function before it has any effect, and a full buffer at
+//!   [`Op::Speculate`] ends it before anything that follows. Any other drop skips only that
 //!   operation (a dropped load reads 0 or "").
 
 pub use arith::{BinOp, Cond, UnOp};
 use diagnostics::Span;
-pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, RecordDesc};
+pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, ProcessFields, RecordDesc};
 
 pub use crate::subr::Subr;
 
@@ -116,6 +117,8 @@ pub enum IntBuiltin {
     Ureg(u8),
     /// Address of the kernel's `task_struct` of the current thread.
     CurThread,
+    /// The process id that follows `ProbeProv` in the name of the provider; 0 if none does.
+    ProviderPid,
 }
 
 /// Maximum number of arguments of a probe.
@@ -131,6 +134,7 @@ pub const UREGS: u8 = 26;
 pub enum StrBuiltin {
     /// At most 15 characters.
     Execname,
+    /// The name of the provider without the process id of a family of processes.
     ProbeProv,
     ProbeMod,
     ProbeFunc,
@@ -270,6 +274,15 @@ pub enum Op {
         /// field's size read the whole field.
         len: Option<Value>,
     },
+    /// Writes a `Bytes` field from the socket buffer of the kernel at an address, an Int or Ptr, in
+    /// the layout of [`plane::packet`]. Records the bytes up to the first that cannot be read.
+    /// Faults BadAddr with the address when the socket buffer itself cannot be read.
+    RecordPacket {
+        /// The field.
+        field: Field,
+        /// Address of the `struct sk_buff`.
+        skb: Value,
+    },
     /// Writes bytes to memory of the current process. Destructive. Faults BadAddr with `src`, then
     /// with `addr`.
     CopyOut {
@@ -297,6 +310,9 @@ pub enum Op {
     LoadElem(VarId, Vec<Value>),
     /// Stores an element.
     StoreElem(VarId, Vec<Value>, Value),
+    /// Int: adds to an element of 64 bits, atomically: two that add at once both count, and each gets the
+    /// sum with its own. A missing element is 0. A dropped addition reads 0.
+    AddElem(VarId, Vec<Value>, Value),
     /// Deletes an element (assignment of the constant 0).
     DeleteElem(VarId, Vec<Value>),
     /// Int: captures the stack into the stack store. The result is its id, or 0 when it could not
@@ -310,15 +326,21 @@ pub enum Op {
     /// Reserves the clause's record. At most once, before any `Record`. A full ring ends the
     /// function (a counted drop).
     Reserve,
+    /// Directs the rest of the clause to the speculation with this id. If the clause has a record, it
+    /// is reserved in the buffer of the speculation; at most once, instead of `Reserve`. Ends the
+    /// function if the id is 0 or its speculation is not active, or if the buffer is full (a counted
+    /// drop). Faults IllegalOp with an id that does not exist.
+    Speculate(Value),
     /// Writes a field of the reserved record. The value's type must fit the datum: Int for `Int`,
     /// `KernelStack`, `UserStack`, `KernelAddr`; Str for `Str` and `Interned` (for the latter, a
     /// constant or a probe name).
     Record(Field, Value),
-    /// Writes a `UserAddr` field: address and process id.
-    RecordUserAddr(Field, Value, Value),
+    /// Writes a field of two values: address and process id of a `UserAddr`, string and process id
+    /// of a `Provider`.
+    RecordPair(Field, Value, Value),
     /// Commits the record.
     Commit,
-    /// Aggregates `args` under `key` (one value per key column; a `UserAddr` column takes two:
+    /// Aggregates `args` under `key` (one value per key column; a column of two values takes two:
     /// address, process id).
     Aggregate {
         /// The aggregation.
@@ -424,7 +446,7 @@ pub enum VarTy {
 /// A variable of the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VarDesc {
-    /// Name without `self->`.
+    /// Name without `self->`. That of a variable of a library's clauses begins with `%`.
     pub name: String,
     /// Its scope.
     pub scope: Scope,

@@ -5,6 +5,16 @@
 //! without back edges (D has no loops). Every value is a 64-bit integer, a pointer with an address
 //! space, or a string. The eBPF back end and the interpreter both execute the form, and must agree:
 //! the same DIF and the same inputs give the same values and the same faults.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! interp/agg text text/lex
+//! interp+interp/state+ir+subr+subr/action+subr/address+subr/args+subr/file+subr/json+subr/number+subr/path+subr/text
+//! dom memory ops opt/dead opt/flow opt/fold text/names user_access
+//! builder interp/memory opt/simplify text/parse text/print verify
+//! generate+generate/body+generate/memory opt text/action text/operation
+//! ```
 
 pub mod builder;
 mod dom;

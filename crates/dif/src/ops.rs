@@ -4,7 +4,7 @@
 //! its properties are stated. With a catch-all arm in each pass instead, an optimizer would one day
 //! delete a store.
 
-use crate::ir::{Block, BlockData, Function, InstData, Module, Op, Term, Ty, Value, VarId};
+use crate::ir::{Block, BlockData, Function, InstData, Module, Op, Term, Ty, Value, VarDesc, VarId};
 use crate::subr::{Effect, Subr};
 
 impl Op {
@@ -24,7 +24,7 @@ impl Op {
             Op::Bin(_, a, b)
             | Op::Cmp(_, a, b)
             | Op::StrCmp(_, a, b)
-            | Op::RecordUserAddr(_, a, b)
+            | Op::RecordPair(_, a, b)
             | Op::Store { size: _, addr: a, value: b }
             | Op::FaultUnless(_, a, b) => {
                 f(*a);
@@ -44,6 +44,8 @@ impl Op {
             | Op::StrAddr { value: v, at: _ }
             | Op::CopyObj { addr: v, .. }
             | Op::Record(_, v)
+            | Op::Speculate(v)
+            | Op::RecordPacket { skb: v, .. }
             | Op::Exit(v) => f(*v),
             Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
                 f(*addr);
@@ -52,7 +54,7 @@ impl Op {
             Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::CopyElem { key, .. } | Op::Call(_, key) => {
                 key.iter().copied().for_each(f);
             }
-            Op::StoreElem(_, key, v) | Op::StoreObj { var: _, key, addr: v } => {
+            Op::StoreElem(_, key, v) | Op::AddElem(_, key, v) | Op::StoreObj { var: _, key, addr: v } => {
                 key.iter().copied().for_each(&mut f);
                 f(*v);
             }
@@ -76,7 +78,7 @@ impl Op {
             Op::Bin(_, a, b)
             | Op::Cmp(_, a, b)
             | Op::StrCmp(_, a, b)
-            | Op::RecordUserAddr(_, a, b)
+            | Op::RecordPair(_, a, b)
             | Op::Store { size: _, addr: a, value: b }
             | Op::FaultUnless(_, a, b) => {
                 *a = f(*a);
@@ -100,6 +102,8 @@ impl Op {
             | Op::StrAddr { value: v, at: _ }
             | Op::CopyObj { addr: v, .. }
             | Op::Record(_, v)
+            | Op::Speculate(v)
+            | Op::RecordPacket { skb: v, .. }
             | Op::Exit(v) => *v = f(*v),
             Op::LoadStr { addr, max } | Op::RecordBytes { addr, len: max, .. } => {
                 *addr = f(*addr);
@@ -108,7 +112,9 @@ impl Op {
             Op::LoadElem(_, key) | Op::DeleteElem(_, key) | Op::CopyElem { key, .. } | Op::Call(_, key) => {
                 key.iter_mut().for_each(|v| *v = f(*v));
             }
-            Op::StoreElem(_, key, value) | Op::StoreObj { var: _, key, addr: value } => {
+            Op::StoreElem(_, key, value)
+            | Op::AddElem(_, key, value)
+            | Op::StoreObj { var: _, key, addr: value } => {
                 key.iter_mut().for_each(|v| *v = f(*v));
                 *value = f(*value);
             }
@@ -137,6 +143,7 @@ impl Op {
             | Op::Call(..)
             | Op::LoadVar(_)
             | Op::LoadElem(..)
+            | Op::AddElem(..)
             | Op::AddrVar(_)
             | Op::Alloca(_)
             | Op::CopyElem { .. }
@@ -148,13 +155,15 @@ impl Op {
             | Op::Copy { .. }
             | Op::StoreObj { .. }
             | Op::RecordBytes { .. }
+            | Op::RecordPacket { .. }
             | Op::CopyOut { .. }
             | Op::CopyOutStr { .. }
             | Op::StoreElem(..)
             | Op::DeleteElem(..)
             | Op::Reserve
+            | Op::Speculate(_)
             | Op::Record(..)
-            | Op::RecordUserAddr(..)
+            | Op::RecordPair(..)
             | Op::Commit
             | Op::Aggregate { .. }
             | Op::Exit(_)
@@ -186,8 +195,10 @@ impl Op {
             | Op::Copy { .. }
             | Op::StoreObj { .. }
             | Op::RecordBytes { .. }
+            | Op::RecordPacket { .. }
             | Op::CopyOut { .. }
             | Op::CopyOutStr { .. }
+            | Op::Speculate(_)
             | Op::FaultUnless(..) => true,
             Op::Call(subr, _) => subr.row().faults,
             _ => false,
@@ -235,13 +246,16 @@ impl Op {
             | Op::Copy { .. }
             | Op::StoreObj { .. }
             | Op::RecordBytes { .. }
+            | Op::RecordPacket { .. }
             | Op::CopyOut { .. }
             | Op::CopyOutStr { .. }
             | Op::StoreElem(..)
+            | Op::AddElem(..)
             | Op::DeleteElem(..)
             | Op::Reserve
+            | Op::Speculate(_)
             | Op::Record(..)
-            | Op::RecordUserAddr(..)
+            | Op::RecordPair(..)
             | Op::Commit
             | Op::Aggregate { .. }
             | Op::Exit(_)
@@ -257,6 +271,7 @@ impl Op {
             Op::Call(subr, _) => subr.row().effect != Effect::Changes,
             // These write scratch memory, whose address other operations may have.
             Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. } => false,
+            Op::AddElem(..) => false,
             _ => self.has_result(),
         }
     }
@@ -304,7 +319,46 @@ impl Term {
     }
 }
 
+impl Function {
+    /// The status of its last `exit()`, where it is a constant.
+    pub fn exit_status(&self) -> Option<i64> {
+        let exits = |op: &Op| if let Op::Exit(status) = op { Some(*status) } else { None };
+        let status = self.instructions().filter_map(|(_, inst)| exits(&inst.op)).last()?;
+        let defined = self.instructions().find(|(_, inst)| inst.result == Some(status));
+        defined.and_then(|(_, inst)| if let Op::Const(n) = inst.op { Some(n) } else { None })
+    }
+}
+
+impl VarDesc {
+    /// A variable of the clauses of a library, which no program can name.
+    pub fn is_of_library(&self) -> bool {
+        self.name.starts_with('%')
+    }
+}
+
 impl Module {
+    /// True when a clause uses speculations.
+    pub fn speculates(&self) -> bool {
+        let uses = |op: &Op| match op {
+            Op::Speculate(_) => true,
+            Op::Call(subr, _) => matches!(subr, Subr::Speculation | Subr::Commit | Subr::Discard),
+            _ => false,
+        };
+        self.clauses.iter().flat_map(|c| c.func.instructions()).any(|(_, inst)| uses(&inst.op))
+    }
+
+    /// Bytes of the longest record, without its header.
+    pub fn longest_record(&self) -> u32 {
+        self.clauses.iter().filter_map(|c| Some(c.record.as_ref()?.size)).max().unwrap_or(0)
+    }
+
+    /// Bytes of the longest record of a clause with `exit()`, without its header; `None` if there is
+    /// no such clause.
+    pub fn longest_exit(&self) -> Option<u32> {
+        let records = self.clauses.iter().filter_map(|c| c.record.as_ref());
+        records.filter(|r| r.exits()).map(|r| r.size).max()
+    }
+
     /// For each variable, whether a NULL string may be assigned to it.
     pub fn null_vars(&self) -> Vec<bool> {
         let mut vars = vec![false; self.vars.len()];

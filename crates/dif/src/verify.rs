@@ -393,6 +393,15 @@ impl<'a> FunctionCheck<'a> {
                 len.iter().try_for_each(|len| self.word(*len, at))?;
                 None
             }
+            Op::RecordPacket { field, skb } => {
+                self.record_field(*field)?;
+                let fits = |size| size > plane::packet::size(0);
+                ensure(matches!(field.datum, Datum::Bytes { size } if fits(size)), || {
+                    "not a field of a packet".into()
+                })?;
+                self.word(*skb, at)?;
+                None
+            }
             Op::CopyOut { src, addr, len } => {
                 self.pointer(*src, at)?;
                 self.word(*addr, at)?;
@@ -419,23 +428,32 @@ impl<'a> FunctionCheck<'a> {
                 self.store(var, *v, at)?;
                 None
             }
+            Op::AddElem(var, key, v) => {
+                let var = self.array(*var, key, at)?;
+                let wide = matches!(var.ty, VarTy::Int { size: 8, .. });
+                ensure(wide, || format!("{} has no integers of 64 bits", var.name))?;
+                self.word(*v, at)?;
+                Some(Ty::Int)
+            }
             Op::DeleteElem(var, key) => {
                 self.array(*var, key, at)?;
                 None
             }
             Op::Stack { .. } => Some(Ty::Int),
             Op::Reserve | Op::Commit => None,
+            Op::Speculate(id) => {
+                self.word(*id, at)?;
+                None
+            }
             Op::Record(field, v) => {
                 self.record_field(*field)?;
-                ensure(!matches!(field.datum, Datum::UserAddr(_)), || {
-                    "record-user-addr is for this field".into()
-                })?;
+                ensure(field.datum.values() == 1, || "this field has two values".into())?;
                 self.column(*field, &mut [*v].iter(), at)?;
                 None
             }
-            Op::RecordUserAddr(field, addr, pid) => {
+            Op::RecordPair(field, addr, pid) => {
                 self.record_field(*field)?;
-                ensure(matches!(field.datum, Datum::UserAddr(_)), || "not a user address field".into())?;
+                ensure(field.datum.values() == 2, || "this field has one value".into())?;
                 self.column(*field, &mut [*addr, *pid].iter(), at)?;
                 None
             }
@@ -514,7 +532,7 @@ impl<'a> FunctionCheck<'a> {
             | Datum::KernelStack { .. }
             | Datum::UserStack { .. }
             | Datum::KernelAddr(_) => self.word(next()?, at),
-            Datum::UserAddr(_) => {
+            Datum::UserAddr(_) | Datum::Address { .. } => {
                 self.word(next()?, at)?;
                 self.word(next()?, at)
             }
@@ -525,15 +543,10 @@ impl<'a> FunctionCheck<'a> {
                 let copied = matches!(self.definition(v), Some(Op::CopyObj { size: n, .. }) if *n == size);
                 ensure(copied, || format!("v{} is no copy of {size} bytes", v.0))
             }
-            Datum::Interned => {
-                let v = next()?;
-                self.string(v, at)?;
-                let known = match self.definition(v) {
-                    Some(Op::StrConst(_)) => true,
-                    Some(Op::BuiltinStr(b)) => *b != StrBuiltin::Execname,
-                    _ => false,
-                };
-                ensure(known, || format!("v{} is neither a constant nor a probe name", v.0))
+            Datum::Interned => self.interned(next()?, at),
+            Datum::Provider => {
+                self.interned(next()?, at)?;
+                self.word(next()?, at)
             }
             Datum::Str { size } | Datum::Name { size } => {
                 let v = next()?;
@@ -548,6 +561,17 @@ impl<'a> FunctionCheck<'a> {
                 ensure(longest < size as usize, || format!("v{} may not fit {size} bytes", v.0))
             }
         }
+    }
+
+    /// Checks that a string is known before the firing.
+    fn interned(&self, v: Value, at: (usize, usize)) -> Check {
+        self.string(v, at)?;
+        let known = match self.definition(v) {
+            Some(Op::StrConst(_)) => true,
+            Some(Op::BuiltinStr(b)) => *b != StrBuiltin::Execname,
+            _ => false,
+        };
+        ensure(known, || format!("v{} is neither a constant nor a probe name", v.0))
     }
 
     fn definition(&self, v: Value) -> Option<&'a Op> {
@@ -569,12 +593,22 @@ impl<'a> FunctionCheck<'a> {
                 ensure(self.record_size.is_some(), || "the clause has no record".into())?;
                 Ok(Recording::Open)
             }
-            (Op::Reserve, _) => Err("a second reserve".into()),
-            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes { .. }, Recording::Open) => Ok(state),
+            (Op::Speculate(_), Recording::Before) if self.record_size.is_none() => Ok(state),
+            (Op::Speculate(_), Recording::Before) => Ok(Recording::Open),
+            (Op::Reserve | Op::Speculate(_), _) => Err("a second reserve".into()),
+            (
+                Op::Record(..) | Op::RecordPair(..) | Op::RecordBytes { .. } | Op::RecordPacket { .. },
+                Recording::Open,
+            ) => Ok(state),
             (Op::Commit, Recording::Open) => Ok(Recording::After),
-            (Op::Record(..) | Op::RecordUserAddr(..) | Op::RecordBytes { .. } | Op::Commit, _) => {
-                Err("nothing is reserved".into())
-            }
+            (
+                Op::Record(..)
+                | Op::RecordPair(..)
+                | Op::RecordBytes { .. }
+                | Op::RecordPacket { .. }
+                | Op::Commit,
+                _,
+            ) => Err("nothing is reserved".into()),
             _ => Ok(state),
         }
     }

@@ -5,18 +5,23 @@
 //! has, in each unit, a range as long as the unit's index space. So a program computes an id by one
 //! addition.
 
-use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use bpf::program::{ClauseUse, Probe, ProbeSet};
+use bpf_codegen::context::{Probe, ProbeSet};
+use bpf_runtime::program::{ClauseUse, Stretch};
 use check::program::Clause;
 use dif::ir::{IntBuiltin, Module, Op, StrBuiltin, Subr};
-use probes::{ProbeDesc, ProbeInfo};
+use plane::probe_table::CLAUSES_MAX;
+use probes::{FIELD_LIMITS, Family, ProbeDesc, ProbeInfo};
+use providers::method::{Copies, ProgramType};
 use providers::{EnabledProbe, Env, Role, Unit};
 
 use crate::compile::Program;
-use crate::prefault::{Prefault, prefault};
+use crate::facts::uses;
+use crate::growth::{NewProbe, NewSite, clause_bits};
+use crate::prefault::{Prefault, prefault, stretches};
+use crate::probe_set::probe_set;
 
 /// A unit and the clauses that run in it.
 pub(crate) struct EnabledUnit {
@@ -24,6 +29,59 @@ pub(crate) struct EnabledUnit {
     pub(crate) clauses: Vec<ClauseUse>,
     /// By index. An unused index has the default.
     pub(crate) probes: Vec<Probe>,
+    /// The probes are served by a program that also serves later ones.
+    pub(crate) growing: Option<GrowingUnit>,
+}
+
+/// A unit whose program also serves later probes.
+pub(crate) struct GrowingUnit {
+    /// The program's number, once it is loaded.
+    pub(crate) program: u32,
+    pub(crate) sites: Vec<NewSite>,
+    /// The user memory that its clauses read.
+    pub(crate) stretches: Vec<Stretch>,
+    /// How the program is attached that faults it in, if there is one.
+    pub(crate) prefault: Option<Unit>,
+}
+
+impl GrowingUnit {
+    /// The clauses that read user memory: bit n is the n-th one.
+    pub(crate) fn readers(&self) -> [u64; 3] {
+        let mut bits = [0u64; 3];
+        for n in self.stretches.iter().flat_map(|s| &s.clauses) {
+            if let Some(word) = bits.get_mut(*n as usize / 64) {
+                *word |= 1 << (n % 64);
+            }
+        }
+        bits
+    }
+}
+
+/// The probes of sites that have one of these clauses, each once.
+pub(crate) fn probes_with(sites: &[NewSite], clauses: [u64; 3]) -> Vec<EnabledProbe> {
+    let has = |site: &&NewSite| site.new.clauses.iter().zip(clauses).any(|(mine, wanted)| mine & wanted != 0);
+    let mut probes: Vec<EnabledProbe> = sites.iter().filter(has).map(|site| site.new.probe.clone()).collect();
+    probes.sort_by_key(|p| p.id);
+    probes.dedup_by_key(|p| p.id);
+    probes
+}
+
+/// What a growing program is loaded for: units with equal shapes can have the same program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitShape {
+    program: ProgramType,
+    context: String,
+    interrupts: bool,
+}
+
+impl UnitShape {
+    /// The shape of a unit, if one program can serve all units like it.
+    pub(crate) fn of(unit: &Unit) -> Option<UnitShape> {
+        let method = &unit.method;
+        let grows = unit.role == Role::Probe && method.has_cookies() && method.copies() == Copies::None;
+        let context = unit.context.shape().filter(|_| grows && !method.only_interrupts())?;
+        Some(UnitShape { program: method.program(), context, interrupts: unit.interrupts })
+    }
 }
 
 /// A clause in a unit, and its first enabled-probe id. Each index of the unit has an id.
@@ -45,16 +103,24 @@ pub(crate) struct Assembly {
     pub(crate) prefaults: Vec<Prefault>,
 }
 
+impl Assembly {
+    /// The numbers of the clauses that run for a role.
+    pub(crate) fn clauses_of(&self, role: Role) -> Vec<u32> {
+        let units = self.units.iter().filter(|a| a.unit.role == role);
+        units.flat_map(|a| &a.clauses).map(|c| c.clause as u32).collect()
+    }
+}
+
 /// How a clause uses its probes: the `argN` that it reads (bit N), and whether it sets the results
 /// of their functions.
 #[derive(Clone, Copy, Default)]
-struct ProbeUse {
-    args: u64,
-    sets_result: bool,
+pub(crate) struct ProbeUse {
+    pub(crate) args: u64,
+    pub(crate) sets_result: bool,
 }
 
 impl ProbeUse {
-    fn of(module: &Module, clause: usize) -> ProbeUse {
+    pub(crate) fn of(module: &Module, clause: usize) -> ProbeUse {
         let insts =
             module.clauses.get(clause).into_iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts);
         insts.fold(ProbeUse::default(), |all, inst| match &inst.op {
@@ -66,7 +132,7 @@ impl ProbeUse {
         })
     }
 
-    fn add(&mut self, other: ProbeUse) {
+    pub(crate) fn add(&mut self, other: ProbeUse) {
         self.args |= other.args;
         self.sets_result |= other.sets_result;
     }
@@ -76,11 +142,11 @@ impl ProbeUse {
 /// of the first clause.
 fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Iterator<Item = EnabledProbe> {
     // Clauses of one description share their list of probes.
-    let mut lists: Vec<(&Rc<[ProbeInfo]>, ProbeUse)> = Vec::new();
+    let mut lists: Vec<(&Arc<[ProbeInfo]>, ProbeUse)> = Vec::new();
     for (number, clause) in (first..).zip(clauses) {
         let usage = ProbeUse::of(module, number);
         match lists.last_mut() {
-            Some((list, all)) if Rc::ptr_eq(list, &clause.probes) => all.add(usage),
+            Some((list, all)) if Arc::ptr_eq(list, &clause.probes) => all.add(usage),
             _ => lists.push((&clause.probes, usage)),
         }
     }
@@ -105,28 +171,40 @@ fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Ite
 }
 
 /// Plans all units of the clauses that do not run yet, and assigns ids from `next` on.
-pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Result<Assembly, String> {
+///
+/// With `grow`, units become growing ones where that is possible.
+pub(crate) fn assemble(
+    program: &Program,
+    env: &Env<'_>,
+    mut next: u32,
+    grow: bool,
+) -> Result<Assembly, String> {
     let Program { module, registry, running, .. } = program;
     let clauses = program.checked.clauses.get(*running..).unwrap_or_default();
-    let mut by_provider: BTreeMap<Arc<str>, Vec<EnabledProbe>> = BTreeMap::new();
-    for probe in enabled_probes(module, *running, clauses) {
-        by_provider.entry(probe.desc.provider.clone()).or_default().push(probe);
-    }
     let mut names = Names::new(module);
     let mut units = Vec::new();
     let mut prefaults = Vec::new();
-    for (provider, probes) in by_provider {
-        let from = registry.get(&provider).ok_or_else(|| format!("no provider {provider}"))?;
-        for unit in registry.plan(&provider, &probes, env)? {
+    for provider in registry.by_provider(enabled_probes(module, *running, clauses))? {
+        let first = units.len();
+        for unit in provider.plan(env)? {
             let mut table = vec![Probe::default(); unit.space as usize];
             for (index, probe) in &unit.probes {
                 if let Some(row) = table.get_mut(*index as usize) {
-                    *row = Probe { id: probe.id.0, names: names.of(&probe.desc) };
+                    let (names, pid) = names.of(&probe.desc, provider.family());
+                    *row = Probe { id: probe.id.0, names, pid };
                 }
             }
-            units.push(EnabledUnit { unit, clauses: Vec::new(), probes: table });
+            units.push(EnabledUnit { unit, clauses: Vec::new(), probes: table, growing: None });
         }
-        let before = |readers: &[EnabledProbe]| from.before(readers, env);
+        let before = |readers: &[EnabledProbe]| provider.before(readers, env);
+        for unit in units.iter_mut().skip(first).filter(|_| grow) {
+            become_growing(unit, module, (*running, clauses), &before, &mut next)?;
+        }
+        let fixed = units.iter().skip(first).filter(|unit| unit.growing.is_none());
+        let mut probes: Vec<EnabledProbe> =
+            fixed.flat_map(|a| &a.unit.probes).map(|(_, probe)| probe.clone()).collect();
+        probes.sort_by_key(|p| p.id);
+        probes.dedup_by_key(|p| p.id);
         prefaults.extend(prefault(module, (*running, clauses), &probes, before));
     }
     let mut enabled = Vec::new();
@@ -145,27 +223,71 @@ pub(crate) fn assemble(program: &Program, env: &Env<'_>, mut next: u32) -> Resul
             units.iter().map(of_unit).collect::<Vec<_>>()
         });
         for (unit, (a, probes)) in units.iter_mut().zip(of_units.iter()).enumerate() {
+            if a.growing.is_some() {
+                continue;
+            }
             let Some(probes) = probes.clone() else { continue };
             a.clauses.push(ClauseUse { clause: number, probes, epid_base: next });
             enabled.push(EnabledClause { first: next, clause: number, unit });
-            next = next.checked_add(a.unit.space).ok_or("too many enabled probes")?;
+            next = next.checked_add(a.unit.space).ok_or(NO_IDS)?;
         }
     }
     Ok(Assembly { units, enabled, strings: names.strings, next, prefaults })
 }
 
-pub(crate) fn probe_set(mine: &[&(u32, EnabledProbe)], space: u32) -> ProbeSet {
-    match mine {
-        _ if mine.len() == space as usize => ProbeSet::All,
-        [(index, _)] => ProbeSet::One(*index),
-        _ => {
-            let mut words = vec![0u64; space.div_ceil(64) as usize];
-            for (index, _) in mine {
-                words[*index as usize / 64] |= 1 << (index % 64);
-            }
-            ProbeSet::Bitmap(words)
-        }
+/// Makes a unit's program one that finds its probes in the probe table, if it can be one: it then has
+/// all of these clauses, and each site tells which of them are enabled.
+fn become_growing(
+    a: &mut EnabledUnit,
+    module: &Module,
+    (running, clauses): (usize, &[Clause]),
+    before: &dyn Fn(&[EnabledProbe]) -> Option<Unit>,
+    next: &mut u32,
+) -> Result<(), String> {
+    if clauses.len() > CLAUSES_MAX || UnitShape::of(&a.unit).is_none() {
+        return Ok(());
     }
+    let numbers: Vec<usize> = (running..).take(clauses.len()).collect();
+    let mut epid = *next;
+    let mut sites = Vec::new();
+    for (index, probe) in &a.unit.probes {
+        let enabled = |clause: &Clause| clause.probes.binary_search_by_key(&probe.id, |p| p.id).is_ok();
+        let bits = clause_bits(clauses.iter().map(enabled));
+        let Probe { names, pid, .. } = a.probes.get(*index as usize).copied().unwrap_or_default();
+        let new = NewProbe { probe: probe.clone(), names, pid, first: epid, clauses: bits };
+        sites.push(NewSite { index: *index, new });
+        epid = epid.checked_add(clauses.len() as u32).ok_or(NO_IDS)?;
+    }
+    let stretches = stretches(module, &numbers);
+    let mut growing = GrowingUnit { program: 0, sites, stretches, prefault: None };
+    let readers = probes_with(&growing.sites, growing.readers());
+    if !readers.is_empty() {
+        growing.prefault = before(&readers);
+    }
+    if growing.prefault.as_ref().is_some_and(|unit| UnitShape::of(unit).is_none()) {
+        return Ok(());
+    }
+    let each = (0..).zip(numbers);
+    a.clauses = each.map(|(n, clause)| ClauseUse { clause, probes: ProbeSet::All, epid_base: n }).collect();
+    a.growing = Some(growing);
+    *next = epid;
+    Ok(())
+}
+
+/// The end of the enabled-probe ids.
+pub(crate) const NO_IDS: &str = "too many enabled probes";
+
+/// Which of the names of a probe a clause uses.
+pub(crate) fn names_used(module: &Module) -> [bool; 4] {
+    use StrBuiltin::{ProbeFunc, ProbeMod, ProbeName, ProbeProv};
+    [ProbeProv, ProbeMod, ProbeFunc, ProbeName]
+        .map(|name| uses(module, |op| matches!(op, Op::BuiltinStr(b) if *b == name)))
+}
+
+/// The process id that follows the prefix in the name of a probe's provider; 0 where the whole name
+/// is one string. Strings that are shorter than a name truncate it.
+pub(crate) fn provider_pid(desc: &ProbeDesc, family: &Family, strsize: usize) -> u32 {
+    family.pid(&desc.provider).filter(|_| strsize >= FIELD_LIMITS[0]).unwrap_or(0)
 }
 
 /// Interns strings, each text once.
@@ -183,17 +305,18 @@ struct Names {
 
 impl Names {
     fn new(module: &Module) -> Names {
-        use StrBuiltin::{ProbeFunc, ProbeMod, ProbeName, ProbeProv};
         let strings: Vec<Arc<[u8]>> = module.strings.iter().map(|s| s.as_slice().into()).collect();
         let known = (0..).zip(&strings).map(|(i, s)| (s.clone(), i)).collect();
-        let used = [ProbeProv, ProbeMod, ProbeFunc, ProbeName]
-            .map(|name| uses(module, |op| matches!(op, Op::BuiltinStr(b) if *b == name)));
+        let used = names_used(module);
         Names { strings, known, shared: HashMap::new(), strsize: module.strsize as usize, used }
     }
 
-    fn of(&mut self, desc: &ProbeDesc) -> [u32; 4] {
+    /// The names of a probe, and the process id that follows the first in a family of processes.
+    fn of(&mut self, desc: &ProbeDesc, family: &Family) -> ([u32; 4], u32) {
         let fields = desc.fields();
-        std::array::from_fn(|i| match self.used[i] {
+        let pid = provider_pid(desc, family, self.strsize);
+        let names = std::array::from_fn(|i| match self.used[i] {
+            true if i == 0 && pid != 0 => self.intern(family.prefix()),
             // Probes rarely share the name of a function.
             true if i == 2 => self.intern(fields[i]),
             true => match self.shared.get(&fields[i].as_ptr()) {
@@ -205,7 +328,8 @@ impl Names {
                 }
             },
             false => 0,
-        })
+        });
+        (names, pid)
     }
 
     fn intern(&mut self, text: &str) -> u32 {
@@ -219,22 +343,6 @@ impl Names {
         self.known.insert(bytes, id);
         id
     }
-}
-
-/// True if the predicate holds for an operation of the module.
-pub(crate) fn uses(module: &Module, predicate: impl Fn(&Op) -> bool) -> bool {
-    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).any(|i| predicate(&i.op))
-}
-
-/// True if an operation needs the layout of `task_struct`.
-pub(crate) fn uses_task(module: &Module) -> bool {
-    use IntBuiltin::{CurThread, Ppid, Ureg, UserThread};
-    uses(module, |op| match op {
-        Op::BuiltinStr(b) => *b == StrBuiltin::Execname,
-        Op::Builtin(b) => matches!(b, CurThread | Ppid | UserThread | Ureg(_)),
-        Op::Call(Subr::Progenyof, _) => true,
-        _ => false,
-    })
 }
 
 /// The clauses of ERROR.

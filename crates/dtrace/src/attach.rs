@@ -3,21 +3,130 @@
 //! If the kernel attaches to functions one by one, the progress and the remaining time are
 //! reported. The user can interrupt an enabling between two system calls, and also during the
 //! system call that attaches to all functions. A child process makes that call
-//! ([`bpf::sys::Link::kprobe_multi`]). One call for all functions takes 3 s in a guest. Several
+//! ([`bpf_sys::Link::kprobe_multi`]). One call for all functions takes 3 s in a guest. Several
 //! calls for parts of them would take longer, because for each the kernel patches its code and
 //! waits for all CPUs. After an interrupt, a process in the background detaches what was attached.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bpf::sys::{Link, Prog, SysError};
+use bpf_sys::{Link, Map, Prog, SysError};
 use probes::ProbeDesc;
-use providers::Attach;
-use providers::sites::{self, AttachMethod, Refused, Sites};
+use providers::Unit;
+use providers::method::{
+    AttachError, Attaching, Cpus, Functions, Loaded, Method, Observer, Rejected, Schedule,
+};
 use types::btf::KernelBtf;
 
+use crate::clocks::{CpuClock, Served};
 use crate::error::Error;
-use crate::machine::AttachedProgram;
+
+/// Why a session has a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It runs clauses or accounts for them, and its suppressed firings are reported.
+    Clauses,
+    /// It brings in pages. It is attached if the kernel allows it.
+    Prefault,
+    /// It watches the session. It is attached if the kernel allows it.
+    Heartbeat,
+}
+
+/// A program, how it is attached, and its links.
+pub(crate) struct AttachedProgram {
+    pub(crate) loaded: Loaded,
+    /// What messages call it.
+    pub(crate) name: String,
+    pub(crate) purpose: Purpose,
+    pub(crate) method: Arc<dyn Method>,
+    /// Counters of the served firings of a clock, if the number of due firings is known.
+    pub(crate) served: Option<Served>,
+    /// The clocks of the CPUs, if the number of due firings is known.
+    pub(crate) clocks: Vec<CpuClock>,
+    /// All its probes came later.
+    pub(crate) later: Option<LaterProbes>,
+}
+
+/// The probes of a fixed program that all came later. When they do not exist any more, it is unloaded.
+pub(crate) struct LaterProbes {
+    /// The ids of those that exist.
+    pub(crate) ids: HashSet<u32>,
+    /// The first enabled-probe ids of its clauses.
+    pub(crate) epids: Vec<u32>,
+    /// The maps that only it uses.
+    pub(crate) _maps: Vec<Map>,
+    /// What it serves, for messages.
+    pub(crate) text: String,
+}
+
+impl LaterProbes {
+    /// Removes probes. True if none is left.
+    pub(crate) fn remove(&mut self, probes: &HashSet<u32>) -> bool {
+        if self.ids.len() <= probes.len() {
+            self.ids.retain(|id| !probes.contains(id));
+        } else {
+            for id in probes {
+                self.ids.remove(id);
+            }
+        }
+        self.ids.is_empty()
+    }
+}
+
+impl AttachedProgram {
+    pub(crate) fn new(prog: Prog, method: Arc<dyn Method>, purpose: Purpose) -> AttachedProgram {
+        let (name, loaded, clocks) = (prog.name().to_string(), Loaded::new(prog), Vec::new());
+        AttachedProgram { loaded, name, purpose, method, served: None, clocks, later: None }
+    }
+
+    /// A program that runs the clauses of a unit's probes.
+    pub(crate) fn of_unit(prog: Prog, unit: &Unit) -> AttachedProgram {
+        let program = AttachedProgram::new(prog, unit.method.clone(), Purpose::Clauses);
+        AttachedProgram { name: reported_name(unit, &program.name), ..program }
+    }
+
+    /// Firings that the kernel suppressed, because a program was already running on the CPU.
+    pub(crate) fn missed(&self) -> Result<u64, SysError> {
+        let copies = self.loaded.copies.iter().filter_map(|p| p.info().ok());
+        let copies = copies.map(|i| i.recursion_misses).sum::<u64>();
+        let links = self.loaded.links.iter().filter(|_| self.method.links_count_missed());
+        let links = links.filter_map(|l| l.link.info().ok()).map(|i| i.missed()).sum::<u64>();
+        Ok(self.loaded.prog.info()?.recursion_misses + copies + links)
+    }
+
+    /// True if the program runs clauses or accounts for them.
+    pub(crate) fn fires(&self) -> bool {
+        self.purpose == Purpose::Clauses
+    }
+
+    pub(crate) fn is_heartbeat(&self) -> bool {
+        self.purpose == Purpose::Heartbeat
+    }
+
+    /// The program and its copies.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Prog> {
+        self.loaded.copies.iter().chain([&self.loaded.prog])
+    }
+}
+
+/// The probes of a unit, for a message: the first one, and the number of the others.
+pub(crate) fn probes_text<'a>(mut probes: impl Iterator<Item = &'a ProbeDesc>) -> String {
+    let Some(first) = probes.next() else { return "no probes".into() };
+    match probes.count() {
+        0 => first.to_string(),
+        1 => format!("{first} and 1 more"),
+        n => format!("{first} and {n} more"),
+    }
+}
+
+/// What messages call the program of a unit.
+pub(crate) fn reported_name(unit: &Unit, program: &str) -> String {
+    match unit.method.is_reported_by_probes() {
+        true => probes_text(unit.probes.iter().map(|(_, probe)| &*probe.desc)),
+        false => program.into(),
+    }
+}
 
 /// The progress of a long enabling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +146,8 @@ pub struct Progress {
 /// order is the same. A script that sets a variable in a `syscall` probe and reads it in `fbt`
 /// probes at the call's own function expects nesting at entry and return.
 pub(crate) fn order(all: &mut [AttachedProgram], kernel: &KernelBtf) {
-    let at_return = |a: &AttachedProgram| match &a.attach {
-        Attach::Functions { on_return, .. } => *on_return,
-        Attach::Sites(sites) => sites.on_return && sites.method == AttachMethod::Multi,
-        _ => false,
-    };
-    let places: Vec<usize> =
-        all.iter().enumerate().filter(|(_, a)| at_return(a)).map(|(place, _)| place).collect();
+    let at_return = all.iter().enumerate().filter(|(_, a)| a.method.at_return());
+    let places: Vec<usize> = at_return.map(|(place, _)| place).collect();
     if places.len() < 2 || !kernel.vmlinux().is_ok_and(|btf| btf.field("fprobe.hlist_array").is_some()) {
         return;
     }
@@ -66,10 +170,9 @@ pub(crate) fn attach(
     details: &mut Vec<String>,
     observer: &mut AttachObserver<'_>,
 ) -> Result<(), Error> {
-    let descriptors: usize = all.iter().map(|a| providers::attach::descriptors(&a.attach)).sum();
-    bpf::sys::raise_fd_limit(descriptors as u64);
-    let functions =
-        all.iter().map(|a| if let Attach::Sites(s) = &a.attach { s.sites.len() } else { 0 }).sum();
+    let descriptors: usize = all.iter().map(|a| a.method.descriptors()).sum();
+    bpf_sys::raise_fd_limit(descriptors as u64);
+    let functions = all.iter().filter_map(|a| a.method.functions()).map(|f| f.count).sum();
     // Until here, the kernel frees everything at once when the process ends.
     if !(observer.progress)(Progress { done: 0, total: functions, remaining: Duration::ZERO }) {
         return Err(Error::Interrupted);
@@ -78,128 +181,98 @@ pub(crate) fn attach(
         if (observer.interrupted)() {
             return Err(Error::Interrupted);
         }
-        attach_one(a, details, observer).map_err(|e| match e {
-            Error::System(e) if e.errno == EINTR => Error::Interrupted,
-            other => other,
-        })?;
+        match attach_one(a, observer) {
+            Ok(rejected) => report(&*a.method, a.loaded.prog.name(), &rejected, details),
+            // The user stops all programs.
+            Err(AttachError::Interrupted) => return Err(Error::Interrupted),
+            Err(_) if !a.fires() => {}
+            Err(e) => return Err(e.into()),
+        }
     }
     Ok(())
 }
 
-/// The error of a system call that the user interrupted.
-const EINTR: i32 = 4;
-
-fn attach_one(
-    a: &mut AttachedProgram,
-    details: &mut Vec<String>,
-    observer: &mut AttachObserver<'_>,
-) -> Result<(), Error> {
-    match a.attach.clone() {
-        Attach::Clock { cpus, .. } => {
-            for cpu in cpus {
-                a.attach_clock(cpu)?;
-            }
+impl From<AttachError> for Error {
+    fn from(e: AttachError) -> Error {
+        match e {
+            AttachError::System(e) => e.into(),
+            AttachError::Load(e) => Error::Load(e),
+            AttachError::Interrupted => Error::Interrupted,
         }
-        // For a program that runs no clauses, a failure is no error.
-        method if !a.fires => {
-            let _ = providers::attach::attach(&method, &a.prog, &mut a.links, observer.interrupted);
-        }
-        Attach::Sites(sites) => {
-            let rejected = match sites.method {
-                AttachMethod::Multi => sites::attach(&sites, &a.prog, &mut a.links, observer.interrupted)?,
-                AttachMethod::Fentry | AttachMethod::Modify => trampolines(a, &sites, observer.progress)?,
-                AttachMethod::Kprobe => kprobes(a, &sites, observer.progress)?,
-            };
-            report(a, &sites, &rejected, details);
-        }
-        method => providers::attach::attach(&method, &a.prog, &mut a.links, observer.interrupted)?,
     }
-    Ok(())
+}
+
+fn attach_one(a: &mut AttachedProgram, observer: &mut AttachObserver<'_>) -> Result<Rejected, AttachError> {
+    let clocks = ClockStarts {
+        schedule: a.method.schedule(),
+        served: a.served.as_ref(),
+        started: Some(&mut a.clocks),
+    };
+    let mut steps = Steps { clocks, ..steps(&*a.method, observer) };
+    // The cookie of a probe is its index.
+    let cookie = |index| u64::from(index);
+    a.method.attach(&mut Attaching { loaded: &mut a.loaded, cookie: &cookie, observer: &mut steps })
+}
+
+/// Reports the progress of attaching by a method.
+pub(crate) fn steps<'a, 't>(method: &dyn Method, observer: &'a mut AttachObserver<'t>) -> Steps<'a, 't> {
+    let clocks = ClockStarts { schedule: None, served: None, started: None };
+    let total = method.functions().map_or(0, |f| f.count);
+    Steps { start: Instant::now(), done: 0, total, observer, clocks }
+}
+
+/// Attaches a program's clocks to CPUs that came online.
+pub(crate) fn follow(a: &mut AttachedProgram, cpus: Cpus<'_>) -> Result<(), Error> {
+    let mut clocks = ClockStarts {
+        schedule: a.method.schedule(),
+        served: a.served.as_ref(),
+        started: Some(&mut a.clocks),
+    };
+    let cookie = |index| u64::from(index);
+    let mut to = Attaching { loaded: &mut a.loaded, cookie: &cookie, observer: &mut clocks };
+    Ok(a.method.follow(&mut to, cpus)?)
+}
+
+/// Records the clocks that start, if their missing firings are reported.
+struct ClockStarts<'a> {
+    schedule: Option<Schedule>,
+    served: Option<&'a Served>,
+    started: Option<&'a mut Vec<CpuClock>>,
+}
+
+impl Observer for ClockStarts<'_> {
+    fn started(&mut self, cpu: u32, link: &Link) {
+        if let (Some(schedule), Some(served), Some(started)) = (self.schedule, self.served, &mut self.started)
+        {
+            started.push(CpuClock::new(cpu, schedule, served, link));
+        }
+    }
 }
 
 /// Counts attached functions and reports the progress.
-struct Steps<'t> {
+pub(crate) struct Steps<'a, 't> {
     start: Instant,
     done: usize,
     total: usize,
-    progress: &'t mut dyn FnMut(Progress) -> bool,
+    observer: &'a mut AttachObserver<'t>,
+    clocks: ClockStarts<'a>,
 }
 
-impl<'t> Steps<'t> {
-    fn new(sites: &Sites, progress: &'t mut dyn FnMut(Progress) -> bool) -> Steps<'t> {
-        Steps { start: Instant::now(), done: 0, total: sites.sites.len(), progress }
-    }
-
-    /// Counts one more function. Returns an error if the user interrupted the enabling.
-    fn step(&mut self) -> Result<(), Error> {
+impl Observer for Steps<'_, '_> {
+    fn step(&mut self) -> bool {
         self.done += 1;
         let each = self.start.elapsed() / u32::try_from(self.done).unwrap_or(u32::MAX);
         let left = self.total.saturating_sub(self.done);
         let remaining = each * u32::try_from(left).unwrap_or(u32::MAX);
-        match (self.progress)(Progress { done: self.done, total: self.total, remaining }) {
-            true => Ok(()),
-            false => Err(Error::Interrupted),
-        }
+        (self.observer.progress)(Progress { done: self.done, total: self.total, remaining })
     }
-}
 
-fn trampolines(
-    a: &mut AttachedProgram,
-    sites: &Sites,
-    progress: &mut dyn FnMut(Progress) -> bool,
-) -> Result<Refused, Error> {
-    let mut rejected = Refused::new();
-    let mut steps = Steps::new(sites, progress);
-    let Some(image) = a.image.as_mut() else { return Ok(rejected) };
-    let mut stopped = Ok(());
-    let mut each = sites.sites.iter().enumerate();
-    let (links, copies): (&mut Vec<Link>, &mut Vec<Prog>) = (&mut a.links, &mut a.copies);
-    let attach = |loaded: Result<Prog, Box<bpf::load::LoadError>>| {
-        let Some((cookie, site)) = each.next() else { return false };
-        let linked = loaded.map_err(|e| e.error).and_then(|prog| {
-            let link = Link::tracing(&prog, cookie as u64)?;
-            Ok((prog, link))
-        });
-        match linked {
-            Ok((prog, link)) => {
-                copies.push(prog);
-                links.push(link);
-            }
-            Err(e) => rejected.push((site.probe.clone(), e)),
-        }
-        stopped = steps.step();
-        stopped.is_ok()
-    };
-    image.load_for(sites.sites.iter().map(|s| s.btf), attach).map_err(Error::Load)?;
-    stopped?;
-    rejected_or_error(a, rejected)
-}
-
-fn kprobes(
-    a: &mut AttachedProgram,
-    sites: &Sites,
-    progress: &mut dyn FnMut(Progress) -> bool,
-) -> Result<Refused, Error> {
-    let mut rejected = Refused::new();
-    let mut steps = Steps::new(sites, progress);
-    for (cookie, site) in sites.sites.iter().enumerate() {
-        match sites::kprobe(sites, cookie, &a.prog) {
-            Ok(link) => a.links.push(link),
-            Err(e) => rejected.push((site.probe.clone(), e)),
-        }
-        steps.step()?;
+    fn interrupted(&self) -> bool {
+        (self.observer.interrupted)()
     }
-    rejected_or_error(a, rejected)
-}
 
-/// Returns the functions that the kernel rejected, or an error if it rejected all.
-fn rejected_or_error(a: &AttachedProgram, mut rejected: Refused) -> Result<Refused, Error> {
-    match (a.links.is_empty(), rejected.pop()) {
-        (true, Some((_, why))) => Err(why.into()),
-        (_, last) => {
-            rejected.extend(last);
-            Ok(rejected)
-        }
+    fn started(&mut self, cpu: u32, link: &Link) {
+        self.clocks.started(cpu, link);
     }
 }
 
@@ -207,15 +280,11 @@ fn rejected_or_error(a: &AttachedProgram, mut rejected: Refused) -> Result<Refus
 const NAMED: usize = 5;
 
 /// Adds a detail of the attached and the rejected functions.
-fn report(
-    a: &AttachedProgram,
-    sites: &Sites,
-    rejected: &[(Arc<ProbeDesc>, SysError)],
-    details: &mut Vec<String>,
-) {
-    let attached = sites.sites.len() - rejected.len();
+pub(crate) fn report(method: &dyn Method, program: &str, rejected: &Rejected, details: &mut Vec<String>) {
+    let Some(Functions { count, by }) = method.functions() else { return };
+    let attached = count.saturating_sub(rejected.len());
     let functions = if attached == 1 { "function" } else { "functions" };
-    details.push(format!("{}: {attached} {functions} by {}", a.prog.name(), sites.method.name()));
+    details.push(format!("{program}: {attached} {functions} by {by}"));
     if let Some((_, why)) = rejected.first() {
         let names: Vec<&str> = rejected.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
         let more = if rejected.len() > NAMED { ", ..." } else { "" };

@@ -3,7 +3,7 @@
 //! The kernel delays or skips timer interrupts and does not count them: those of an idle CPU after
 //! some hundred firings, those of a virtual CPU while its host runs something else, and each one
 //! during another program on its CPU. So a clock's program counts the firings that it serves,
-//! before it tests the session's state, in a word for each CPU ([`bpf::routines::count_served`]).
+//! before it tests the session's state, in a word for each CPU ([`bpf_codegen::routines::count_served`]).
 //! The number of firings that were due follows from the time: the kernel's timer counts whole
 //! periods of the monotonic clock since the event started on its CPU.
 //!
@@ -18,7 +18,8 @@
 //! counted. When a CPU goes offline, its clock is dropped together with what was missing since the
 //! last report.
 
-use bpf::sys::{Link, Mmap, monotonic_ns};
+use bpf_sys::{Link, Mmap, monotonic_ns};
+use providers::method::Schedule;
 
 /// The greatest number of missing firings that is not reported: the error of measurement.
 const TOLERANCE: i64 = 2;
@@ -39,17 +40,15 @@ impl Served {
     }
 }
 
-/// The times at which a clock is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Schedule {
-    /// Nanoseconds between two firings.
-    pub(crate) period: u64,
-    /// Nanoseconds between two runs of the program. Less than the period if a firing may be late by
-    /// some of them.
-    pub(crate) interval: u64,
+/// When the firings of a schedule are due.
+trait Due {
+    fn due(self, since_start: u64) -> i64;
+    fn nearest(self, since_start: u64) -> i64;
+    fn before_active(self, since_start: u64) -> i64;
+    fn tolerance(self) -> i64;
 }
 
-impl Schedule {
+impl Due for Schedule {
     /// How many firings should have been served at this time after the start.
     fn due(self, since_start: u64) -> i64 {
         match self.interval < self.period {

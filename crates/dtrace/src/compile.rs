@@ -2,25 +2,24 @@
 //! facility.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::ops::Range;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use check::{Checked, NoSymbol};
+use check::{Checked, NoSymbol, pattern_of};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag, control};
 use dif::ir::Module;
-use probes::{Catalog, Pattern, ProbeId};
+use probes::{Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
 use symbols::KernelStatus;
-use syntax::ast::{Item, PragmaKind, ProbeDesc, ProbeDescKind, Program as Tree};
+use syntax::ast::{Clause, Item, PragmaKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
 use types::Types;
 use types::btf::{BtfKind, KernelBtf};
 
-use crate::error::Error;
+use crate::error::{CompileError, Error};
 use crate::libraries;
-use crate::options::Options;
+use crate::options::{OptionError, Options, When};
+use crate::visibility::{Later, NewBases, Visibility, Visible};
 
 /// Which field a command-line description is aligned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,37 +76,28 @@ pub struct Macros {
 #[derive(Clone)]
 pub struct Program {
     /// The source texts.
-    pub map: Rc<SourceMap>,
+    pub map: Arc<SourceMap>,
     /// The syntax trees, which are checked again when more programs are enabled.
-    trees: Rc<[Tree]>,
-    libraries: Rc<Libraries>,
+    trees: Arc<[Tree]>,
+    libraries: Arc<Libraries>,
     /// The checked program.
-    pub(crate) checked: Rc<Checked>,
+    pub(crate) checked: Arc<Checked>,
     /// The intermediate form.
-    pub(crate) module: Rc<Module>,
+    pub(crate) module: Arc<Module>,
     /// A title for each source.
     pub titles: Vec<String>,
     /// The dump that the option `tree` requests.
     pub tree: String,
-    pub(crate) registry: Rc<Registry>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) kernel: Arc<KernelBtf>,
     /// The number of clauses, from the first on, that run already.
     pub(crate) running: usize,
     /// The probes that each tree can match.
-    visibility: Rc<[Visibility]>,
+    visibility: Arc<[Visibility]>,
     /// The modules that were loaded before the probes were listed; `None` if modules that are
     /// loaded later do not matter.
-    pub(crate) modules: Option<Rc<BTreeSet<String>>>,
+    pub(crate) modules: Option<Arc<BTreeSet<String>>>,
     macros: Macros,
-}
-
-/// The probes that a tree can match.
-#[derive(Clone, Debug)]
-struct Visibility {
-    /// The probes that were listed at the start are visible.
-    listed: bool,
-    /// Ids of the visible probes of modules that were loaded later.
-    later: Range<u32>,
 }
 
 fn identities() -> proc::Identities {
@@ -133,13 +123,8 @@ fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) ->
     }
 }
 
-/// Compiles all programs of a session. `#pragma D option` lines change `options`. An error is
-/// returned with the source texts.
-pub fn compile(
-    sources: &[Source],
-    macros: &Macros,
-    options: &mut Options,
-) -> Result<Program, (SourceMap, Error)> {
+/// Compiles all programs of a session. `#pragma D option` lines change `options`.
+pub fn compile(sources: &[Source], macros: &Macros, options: &mut Options) -> Result<Program, CompileError> {
     compile_with(sources, macros, options, Vec::new())
 }
 
@@ -149,8 +134,8 @@ pub fn compile_only(
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
-) -> Result<Program, (SourceMap, Error)> {
-    compile_for(Purpose::Show, sources, macros, options, Vec::new())
+) -> Result<Program, CompileError> {
+    Ok(compile_for(Purpose::Show, sources, macros, options, Vec::new())?)
 }
 
 /// As [`compile`], with additional providers.
@@ -159,8 +144,8 @@ pub fn compile_with(
     macros: &Macros,
     options: &mut Options,
     providers: Vec<Box<dyn Provider>>,
-) -> Result<Program, (SourceMap, Error)> {
-    compile_for(Purpose::Trace, sources, macros, options, providers)
+) -> Result<Program, CompileError> {
+    Ok(compile_for(Purpose::Trace, sources, macros, options, providers)?)
 }
 
 /// The purpose of compiling a program.
@@ -188,20 +173,27 @@ fn compile_for(
     }
     // Before the probes are listed, which may take long.
     if purpose == Purpose::Trace
-        && let Err(e) = crate::session::settings::check_options(options, &bpf::sys::online_cpus())
+        && let Err(e) = crate::session::settings::check_options(options, &bpf_sys::online_cpus())
     {
         return Err((frontend.map, e));
     }
     let modules = modules_now(options);
-    let registry = Rc::new(Registry::with(kernel.clone(), providers));
+    let registry = match crate::stable::registry(kernel.clone(), &frontend.libraries, providers) {
+        Ok(registry) => registry,
+        Err(why) => {
+            let error =
+                frontend.provider_of_the_system(&Registry::new(kernel)).unwrap_or(Error::Setting(why));
+            return Err((frontend.map, error));
+        }
+    };
     let base = Base { kernel, registry, running: None, strings: Vec::new(), modules, reenables: false };
     frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
 }
 
 /// The loaded modules, if descriptions can match probes of later ones.
-fn modules_now(options: &Options) -> Option<Rc<BTreeSet<String>>> {
+fn modules_now(options: &Options) -> Option<Arc<BTreeSet<String>>> {
     let zdefs = options.flag("zdefs");
-    zdefs.then(|| Rc::new(bpf::sys::modules().unwrap_or_default().live))
+    zdefs.then(|| Arc::new(bpf_sys::modules().unwrap_or_default().live))
 }
 
 impl Program {
@@ -230,76 +222,131 @@ impl Program {
         Frontend { map, trees, visibility, libraries, sink: Sink::default() }
     }
 
-    /// The descriptions that can match probes of modules that are loaded later.
-    pub(crate) fn module_patterns(&self) -> Vec<Pattern> {
-        let mut all: Vec<Pattern> = Vec::new();
-        for (tree, _) in self.trees.iter().zip(self.visibility.iter()).filter(|(_, s)| s.listed) {
-            let clauses =
-                tree.items.iter().filter_map(|i| if let Item::Clause(c) = i { Some(c) } else { None });
-            for pattern in clauses.flat_map(|c| &c.probes).filter_map(pattern) {
-                if !all.contains(&pattern) && self.registry.may_match_later(&pattern) {
-                    all.push(pattern);
+    /// The clauses of the programs that descriptions of later probes can enable, in their order.
+    pub(crate) fn listed_clauses(&self) -> Vec<ListedClause> {
+        let mut all = Vec::new();
+        let trees = self.trees.iter().zip(self.visibility.iter()).enumerate();
+        for (tree, (t, _)) in trees.filter(|(_, (_, s))| s.listed) {
+            for (item, clause) in t.items.iter().enumerate() {
+                let Item::Clause(c) = clause else { continue };
+                let patterns: Vec<Pattern> = c.probes.iter().filter_map(pattern_of).collect();
+                if patterns.is_empty() {
+                    continue;
                 }
+                // The names of probes do not count.
+                let unnamed = Item::Clause(Clause { probes: Vec::new(), ..c.clone() });
+                let text = Tree { items: vec![unnamed], ..t.clone() }.dump();
+                let by_probe = ["args", "return"].iter().any(|word| text.contains(word));
+                all.push(ListedClause { tree, item, patterns, by_probe });
             }
         }
         all
     }
 
-    /// As [`Program::extend`], for probes of modules that were loaded later (by id): the clauses
-    /// that match them are compiled once more, for these probes only. `None` if no description
-    /// matches.
-    pub(crate) fn extend_for_modules(
+    /// The descriptions that can match probes that come later.
+    pub(crate) fn later_patterns(&self) -> Vec<Pattern> {
+        let mut all: Vec<Pattern> = Vec::new();
+        let bases = self.checked.record.bases.iter().map(|(_, pattern)| pattern.clone());
+        for pattern in self.listed_clauses().into_iter().flat_map(|c| c.patterns).chain(bases) {
+            if !all.contains(&pattern) && self.registry.may_match_later(&pattern) {
+                all.push(pattern);
+            }
+        }
+        all
+    }
+
+    /// As [`Program::extend`], for probes that came later: the clauses of each group are compiled once
+    /// more, for its probes only. The n-th clause of all groups is in the n-th of the new trees.
+    pub(crate) fn extend_for(
         &self,
-        later: Range<u32>,
+        groups: &[(Vec<ProbeInfo>, Vec<&ListedClause>)],
         options: &Options,
         strings: Vec<Vec<u8>>,
-    ) -> Result<Option<Program>, (SourceMap, Error)> {
-        let probes: Vec<_> = later.clone().filter_map(|id| self.registry.by_id(ProbeId(id))).collect();
-        let matches = |p: &Pattern| {
-            let selects = self.registry.selects(p);
-            probes.iter().any(|probe| selects(&probe.desc))
-        };
+    ) -> Result<Program, (SourceMap, Error)> {
         let mut frontend = self.frontend();
         let mut titles = Vec::new();
-        for ((tree, title), _) in
-            self.trees.iter().zip(&self.titles).zip(self.visibility.iter()).filter(|(_, s)| s.listed)
-        {
-            let mut items = Vec::new();
-            for item in &tree.items {
-                let Item::Clause(clause) = item else { continue };
-                let mut clause = clause.clone();
-                clause.probes.retain(|p| pattern(p).is_some_and(|p| matches(&p)));
-                if !clause.probes.is_empty() {
-                    items.push(Item::Clause(clause));
+        for (later, clauses) in groups {
+            let matches = |p: &Pattern| {
+                let selects = self.registry.selects(p);
+                later.iter().any(|probe| selects(&probe.desc))
+            };
+            let ids: Arc<BTreeSet<u32>> = Arc::new(later.iter().map(|p| p.id.0).collect());
+            for clause in clauses {
+                let Some(tree) = self.trees.get(clause.tree) else { continue };
+                let item = tree.items.get(clause.item).cloned();
+                let mut items: Vec<Item> = item.into_iter().collect();
+                if let Some(Item::Clause(c)) = items.first_mut() {
+                    c.probes.retain(|p| pattern_of(p).is_some_and(|p| matches(&p)));
                 }
-            }
-            if !items.is_empty() {
                 frontend.trees.push(Tree { items, ..tree.clone() });
-                frontend.visibility.push(Visibility { listed: false, later: later.clone() });
-                titles.push(title.clone());
+                frontend.visibility.push(Visibility {
+                    listed: false,
+                    later: Later::Only(ids.clone()),
+                    bases: None,
+                });
+                titles.push(self.titles.get(clause.tree).cloned().unwrap_or_default());
             }
-        }
-        if titles.is_empty() {
-            return Ok(None);
         }
         let base = Base { strings, reenables: true, ..Base::of(self) };
-        frontend.compile(titles, &self.macros, options, base).map(Some)
+        frontend.compile(titles, &self.macros, options, base)
+    }
+
+    /// As [`Program::extend_for`], for later bases of derived probes: the clauses of a tree that describe
+    /// such probes are compiled once more, at those bases only. `None` if no probe is a base.
+    pub(crate) fn extend_for_bases(
+        &self,
+        later: &[ProbeInfo],
+        options: &Options,
+        strings: Vec<Vec<u8>>,
+    ) -> Option<Result<Program, (SourceMap, Error)>> {
+        let mut of_tree: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+        for (tree, pattern) in &self.checked.record.bases {
+            let selects = self.registry.selects(pattern);
+            let mine = later.iter().filter(|probe| selects(&probe.desc)).map(|probe| probe.id.0);
+            of_tree.entry(*tree).or_default().extend(mine);
+        }
+        of_tree.retain(|_, ids| !ids.is_empty());
+        if of_tree.is_empty() {
+            return None;
+        }
+        let mut frontend = self.frontend();
+        let mut titles = Vec::new();
+        for (origin, ids) in of_tree {
+            let Some(tree) = self.trees.get(origin) else { continue };
+            let clauses = tree.items.iter().filter(|item| matches!(item, Item::Clause(_)));
+            frontend.trees.push(Tree { items: clauses.cloned().collect(), ..tree.clone() });
+            let ids = Arc::new(ids);
+            let (later, bases) = (Later::Only(ids.clone()), Some(NewBases { origin, ids }));
+            frontend.visibility.push(Visibility { listed: false, later, bases });
+            titles.push(self.titles.get(origin).cloned().unwrap_or_default());
+        }
+        let base = Base { strings, reenables: true, ..Base::of(self) };
+        Some(frontend.compile(titles, &self.macros, options, base))
+    }
+
+    /// The source clause of a clause of the new trees of [`Program::extend_for`], by its number.
+    pub(crate) fn source_of(&self, before: &Program, clause: usize) -> Option<usize> {
+        self.checked.clauses.get(clause)?.program.checked_sub(before.trees.len())
     }
 }
 
-/// The description as a pattern; `None` for an id.
-fn pattern(desc: &ProbeDesc) -> Option<Pattern> {
-    let ProbeDescKind::Fields { provider, module, function, name } = &desc.kind else { return None };
-    Pattern::from_fields([provider, module, function, name].map(|f| f.text.as_str())).ok()
+/// A clause whose descriptions can match probes that come later.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedClause {
+    tree: usize,
+    item: usize,
+    pub(crate) patterns: Vec<Pattern>,
+    /// Its meaning may depend on the probe: it uses `args[]` or `return()`.
+    pub(crate) by_probe: bool,
 }
 
 /// The input of checking besides the source texts.
 struct Base<'a> {
     kernel: Arc<KernelBtf>,
-    registry: Rc<Registry>,
+    registry: Arc<Registry>,
     running: Option<&'a Program>,
     strings: Vec<Vec<u8>>,
-    modules: Option<Rc<BTreeSet<String>>>,
+    modules: Option<Arc<BTreeSet<String>>>,
     /// The new trees are clauses of the running programs, for new probes.
     reenables: bool,
 }
@@ -421,9 +468,38 @@ impl Frontend {
             for item in &tree.items {
                 set_pragma(item, options, running, &mut self.sink);
             }
+            self.load_providers(&tree, &env);
             self.trees.push(tree);
         }
         Ok(())
+    }
+
+    /// The error that a file of the user declares a provider of the system, if one does.
+    fn provider_of_the_system(&mut self, system: &Registry) -> Option<Error> {
+        for library in self.libraries.parsed() {
+            let declared = syntax::derive::declared(&library.program).map(|(provider, _)| &provider.name);
+            if let Some(name) = declared.into_iter().find(|name| system.family(&name.text).is_some()) {
+                let message =
+                    format!("provider {} is one of the system, which no library declares", name.text);
+                self.sink.push(Diagnostic::new(Tag::D_PROV_INCOMPAT, name.span, message));
+            }
+        }
+        let sink = std::mem::take(&mut self.sink);
+        (!sink.is_empty()).then(|| Error::Program(sink.into_sorted()))
+    }
+
+    /// Parses the libraries that declare probes which a program may describe.
+    fn load_providers(&mut self, tree: &Tree, macros: &MacroEnv) {
+        let clauses = tree.items.iter().filter_map(|item| match item {
+            Item::Clause(clause) => Some(&clause.probes),
+            _ => None,
+        });
+        // An id may be that of any probe.
+        let patterns: Vec<Pattern> = clauses.flatten().map(|d| pattern_of(d).unwrap_or_default()).collect();
+        let selects = |provider: &str, name: &str| {
+            patterns.iter().any(|p| glob_matches(&p.provider, provider) && glob_matches(&p.name, name))
+        };
+        self.libraries.load_probes(&selects, &mut self.map, macros, &mut self.sink);
     }
 
     /// Checks and compiles.
@@ -450,26 +526,29 @@ impl Frontend {
                 ustackframes: options.number("ustackframes") as u32,
                 jstackframes: options.number("jstackframes") as u32,
                 jstackstrsize: options.number("jstackstrsize") as u32,
+                pcapsize: options.number("pcapsize") as u32,
                 operands: macros.args.clone(),
                 target: macros.target != 0,
                 argref: options.flag("argref") || base.reenables,
                 facts: check::FactsReader(crate::facts::machine_facts),
                 cpu: options.maybe_number("cpu"),
+                process_ids: options.flag("processids") || options.text("oformat") == "json",
                 amin: probes::Attributes::parse(&options.text("amin")),
                 version: probes::Version::parse(&options.text("version")),
             },
         };
         let first = base.running.map_or(0, |p| p.trees.len());
-        let visibility = Visibility { listed: true, later: base.registry.later_ids() };
-        self.visibility.resize(self.trees.len(), visibility);
-        let is_visible = |program: usize, id: ProbeId| {
-            self.visibility
-                .get(program)
-                .is_none_or(|s| if base.registry.is_later(id) { s.later.contains(&id.0) } else { s.listed })
+        let later = Later::Range(base.registry.later_ids());
+        self.visibility.resize(self.trees.len(), Visibility { listed: true, later, bases: None });
+        let visible = Visible {
+            trees: &self.visibility,
+            registry: &base.registry,
+            running: first,
+            record: base.running.map(|p| &p.checked.record),
         };
-        let checked = check::check_more(&self.trees, first, &is_visible, &context, &mut self.sink);
+        let checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
         if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
-            crate::list::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
+            crate::stability::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
         }
         if !self.sink.is_empty() {
             return Err((self.map, Error::Program(self.sink.into_sorted())));
@@ -483,7 +562,7 @@ impl Frontend {
         };
         module.scratchsize = (options.number("scratchsize") as u32).next_multiple_of(8);
         dif::opt::optimize(&mut module);
-        if let Err(e) = bpf::limits::check(&module) {
+        if let Err(e) = bpf_runtime::limits::check(&module) {
             return Err((self.map, Error::Codegen(e)));
         }
         let mask = options.number("tree");
@@ -497,12 +576,12 @@ impl Frontend {
         let mut all_titles = base.running.map_or_else(Vec::new, |p| p.titles.clone());
         all_titles.extend(titles);
         Ok(Program {
-            map: Rc::new(self.map),
+            map: Arc::new(self.map),
             trees: self.trees.into(),
-            libraries: Rc::new(self.libraries),
+            libraries: Arc::new(self.libraries),
             running: base.running.map_or(0, |p| p.checked.clauses.len()),
-            checked: Rc::new(checked),
-            module: Rc::new(module),
+            checked: Arc::new(checked),
+            module: Arc::new(module),
             titles: all_titles,
             tree,
             registry: base.registry,
@@ -538,11 +617,11 @@ fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink
     let Item::Pragma(pragma) = item else { return };
     let PragmaKind::Option { name, value } = &pragma.kind else { return };
     let name = name.text.as_str();
-    let fixed =
-        running && crate::options::find(name).is_some_and(|r| r.when != crate::options::When::Dynamic);
-    let set = match fixed {
-        true => Err(crate::options::OptionError::Active),
-        false => options.set(name, value.as_ref().map(|v| v.text.as_str())).map(|_| ()),
+    let when = crate::options::find(name).map(|row| row.when);
+    let set = match when {
+        Some(When::Compile | When::Run | When::CommandLine) if running => Err(OptionError::Active),
+        Some(When::CommandLine) => Err(OptionError::InProgram),
+        _ => options.set(name, value.as_ref().map(|v| v.text.as_str())).map(|_| ()),
     };
     if let Err(e) = set {
         let mut d =
@@ -557,7 +636,7 @@ fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink
 impl Program {
     /// The number of probes that source `n` matched.
     pub fn matched(&self, n: usize) -> usize {
-        self.checked.clauses.iter().filter(|c| c.program == n && !c.part).map(|c| c.probes.len()).sum()
+        self.checked.clauses.iter().filter(|c| c.program == n && !c.part).map(|c| c.described().len()).sum()
     }
 
     /// The intermediate form, as `-S` shows it.

@@ -3,6 +3,10 @@
 //! The preprocessor is a program of the system, never a library of ours; where there is none, the
 //! message says which package brings it. Its line markers (`# 12 "file"`) bring positions back to
 //! the script.
+//!
+//! ARCH(x86-64): the macro of the machine that the preprocessor predefines.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -64,7 +68,7 @@ fn directory(script: &str) -> OsString {
     match script.iter().rposition(|b| *b == b'/') {
         None => ".".into(),
         Some(0) => "/".into(),
-        Some(end) => OsString::from_vec(script[..end].to_vec()),
+        Some(end) => OsString::from_vec(script.get(..end).unwrap_or_default().to_vec()),
     }
 }
 
@@ -108,10 +112,9 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let mut child = command.spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound { missing() } else { format!("{program}: {e}") }
     })?;
-    // The #! line is D's, not cpp's; an empty line keeps the numbers. The marker gives the text its
-    // name.
-    let body = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
-    let first = if text.starts_with("#!") { 2 } else { 1 };
+    // What precedes the D text is not cpp's. The marker keeps the numbers of the lines, and gives the text its name.
+    let (head, body) = text.split_at(syntax::script_start(text));
+    let first = head.matches('\n').count() + 1;
     let name = control::name_text(name);
     let input = format!("# {first} \"{name}\"\n{body}");
     let mut stdin = child.stdin.take();
@@ -137,7 +140,7 @@ mod tests {
     fn have_cpp() -> bool {
         let there = Command::new("cpp").arg("--version").stdout(Stdio::null()).status().is_ok();
         if !there {
-            println!("skipped: cpp: this machine has no C preprocessor");
+            testing::skipped!("this machine has no C preprocessor");
         }
         there
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bpf::sys::{Mmap, enable_run_stats};
+use bpf_sys::{Mmap, enable_run_stats};
 use plane::control::Control;
 use plane::deadman::{Limits, Reason};
 
@@ -72,7 +72,7 @@ impl Drop for LivenessThread {
 
 /// The limit that a session has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alarm {
+pub(crate) enum Alarm {
     /// The heartbeat of a CPU was later than this, and the tracer got no CPU.
     Late(Duration),
     /// The tracer got no CPU for longer than this.
@@ -97,7 +97,7 @@ impl fmt::Display for Alarm {
 /// machine still responds. It is reported while the session runs, because the overhead of tracing
 /// then distorts the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overload {
+pub(crate) struct Overload {
     /// The percentage of the CPUs' time that programs of the session take. This is a lower bound:
     /// the kernel's work to call them is not counted.
     pub percent: u64,
@@ -342,13 +342,13 @@ mod tests {
 
     #[test]
     fn the_liveness_thread_increments_its_counter_until_it_is_dropped() {
-        let Ok(map) = bpf::sys::Map::create(&bpf::sys::MapSpec::mmapable("life", 4096, 1)) else {
-            println!("skipped: the_liveness_thread_increments_its_counter_until_it_is_dropped: no map");
+        let Ok(map) = bpf_sys::Map::create(&bpf_sys::MapSpec::mmapable("life", 4096, 1)) else {
+            testing::skipped!("no map");
             return;
         };
         let thread = LivenessThread::start(map.mmap(true).unwrap(), Duration::from_micros(100)).unwrap();
         let seen = map.mmap(false).unwrap();
-        let count = || seen.words()[plane::control::LIFE as usize / 8].load(Ordering::Relaxed);
+        let count = || seen.load(plane::control::LIFE as usize, Ordering::Relaxed).unwrap();
         while count() < 3 {
             std::thread::yield_now();
         }

@@ -1,10 +1,11 @@
 //! The errors of a session.
 
 use std::fmt;
+use std::sync::Arc;
 
-use bpf::load::LoadError;
-use bpf::regalloc::CodegenError;
-use bpf::sys::SysError;
+use bpf_codegen::CodegenError;
+use bpf_sys::SysError;
+use bpf_sys::load::LoadError;
 use diagnostics::{Diagnostic, SourceMap, Style};
 
 /// An error of compiling, enabling or tracing.
@@ -43,10 +44,10 @@ impl Error {
     /// privilege or without free descriptors. Then that is the error, and not the facility that
     /// seems to be missing.
     pub(crate) fn plan(text: String) -> Error {
-        if let Some(missing) = bpf::sys::missing_privilege() {
+        if let Some(missing) = bpf_sys::missing_privilege() {
             return Error::Privilege(missing);
         }
-        bpf::sys::out_of_files().map_or(Error::Provider(text), Error::System)
+        bpf_sys::out_of_files().map_or(Error::Provider(text), Error::System)
     }
 
     /// An error of the consumer.
@@ -98,6 +99,41 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Programs that were not compiled or not enabled: the error, and the source texts that it refers to.
+#[derive(Debug)]
+pub struct CompileError {
+    /// The error.
+    pub error: Error,
+    /// The source texts.
+    pub map: Arc<SourceMap>,
+}
+
+impl CompileError {
+    /// The messages, without `dtrace: `: see [`Error::messages`].
+    pub fn messages(&self, tags: bool) -> Vec<String> {
+        self.error.messages(&self.map, tags)
+    }
+}
+
+/// The messages, with the lines that they are about.
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.messages(false).join("\n"))
+    }
+}
+
+impl std::error::Error for CompileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<(SourceMap, Error)> for CompileError {
+    fn from((map, error): (SourceMap, Error)) -> Self {
+        CompileError { error, map: Arc::new(map) }
+    }
+}
 
 macro_rules! from {
     ($($ty:ty => $variant:ident)*) => {

@@ -3,22 +3,52 @@
 //!
 //! A fact is read only if the module has an operation that needs it. A session that needs none reads
 //! no BTF.
+//!
+//! ARCH(x86-64): the name of the floating-point unit.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use bpf::features::Facility;
-use bpf::maps::PreemptCount;
-use bpf::mir::KsymId;
-use bpf::program::{PathOffsets, PidNamespace, PidOffsets, Target, TaskOffsets, ThreadOffsets};
-use bpf::regalloc::CodegenError;
-use bpf::sys::monotonic_ns;
-use dif::ir::{InstData, IntBuiltin, Module, Op};
+use bpf_codegen::CodegenError;
+use bpf_codegen::mir::KsymId;
+use bpf_codegen::target::PreemptCount;
+use bpf_codegen::target::{
+    DirectLoad, Frags, GenerationOffsets, PacketOffsets, PathOffsets, PidNamespace, PidOffsets, Target,
+    TaskOffsets, ThreadOffsets,
+};
+use bpf_sys::features::{Facility, Features};
+use bpf_sys::monotonic_ns;
+use dif::ir::{InstData, IntBuiltin, Module, Op, Space, StrBuiltin, Ty};
 use dif::subr::Subr;
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
-use crate::assemble::{uses, uses_task};
 use crate::error::Error;
-use crate::load::SystemContext;
+use crate::linear_map;
+
+/// The system that a session runs on.
+pub(crate) struct SystemContext<'a> {
+    pub(crate) kernel: &'a KernelBtf,
+    pub(crate) features: &'static Features,
+    pub(crate) cpus: &'a [u32],
+    /// The kernel's symbols.
+    pub(crate) symbols: &'a RefCell<symbols::Kernel>,
+}
+
+/// True if the predicate holds for an operation of the module.
+pub(crate) fn uses(module: &Module, predicate: impl Fn(&Op) -> bool) -> bool {
+    module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).any(|i| predicate(&i.op))
+}
+
+/// True if an operation needs the layout of `task_struct`.
+pub(crate) fn uses_task(module: &Module) -> bool {
+    use IntBuiltin::{CurThread, Ppid, Ureg, UserThread};
+    uses(module, |op| match op {
+        Op::BuiltinStr(b) => *b == StrBuiltin::Execname,
+        Op::Builtin(b) => matches!(b, CurThread | Ppid | UserThread | Ureg(_)),
+        Op::Call(Subr::Progenyof, _) => true,
+        _ => false,
+    })
+}
 
 /// The facts that a module needs.
 pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Target, Error> {
@@ -37,7 +67,9 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
     });
     let ancestors = uses(module, |op| matches!(op, Op::Call(Subr::Progenyof, _)));
     let pids = (ancestors && pid_namespace.is_some()).then(|| pid_offsets(system.kernel)).flatten();
-    let task_btf = task.is_some() && system.features.has(Facility::TaskBtf);
+    let ustack = uses(module, |op| matches!(op, Op::Stack { user: true, .. }));
+    let generation = ustack.then(|| generation_offsets(system.kernel)).flatten();
+    let task_btf = (task.is_some() || generation.is_some()) && system.features.has(Facility::TaskBtf);
     let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
     if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
         let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
@@ -51,7 +83,7 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
             format!("copyout( ) and copyoutstr( ): this kernel lets no program write user memory ({why})");
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
-    let of_thread = uses(module, registers(bpf::arch::UREGS_SAVED.len() as u8));
+    let of_thread = uses(module, registers(bpf_codegen::arch::UREGS_SAVED.len() as u8));
     let thread = of_thread.then(|| thread_offsets(system.kernel)).flatten();
     let reads_vtime = |i: &&InstData| i.op == Op::Builtin(IntBuiltin::Vtimestamp);
     let runtime = insts(module).find(reads_vtime).map(|inst| {
@@ -67,8 +99,11 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
     let runtime = runtime.transpose()?;
     let ipl = uses(module, |op| matches!(op, Op::Builtin(IntBuiltin::Ipl)));
     let preempt_count = ipl.then(|| preempt_count(system)).flatten();
-    let path = uses(module, |op| matches!(op, Op::Call(Subr::DPath | Subr::Fullpath | Subr::Mountpoint, _)));
+    let path = uses(module, |op| matches!(op, Op::Call(subr, _) if subr.makes_path()));
     let path = path.then(|| path_offsets(system.kernel)).flatten();
+    let packet = uses(module, |op| matches!(op, Op::RecordPacket { .. }));
+    let packet = packet.then(|| packet_offsets(system.kernel)).flatten();
+    let direct_load = loads_numbers(module).then(|| direct_load(system)).flatten();
     let wall_offset = wall_offset();
     let task_numbers = match uses(module, |op| *op == Op::Builtin(IntBuiltin::CurThread)) {
         true => task_numbers(system.kernel).unwrap_or_default(),
@@ -77,10 +112,13 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
     Ok(Target {
         runtime,
         task,
+        generation,
         task_btf,
         task_numbers,
+        direct_load,
         thread,
         path,
+        packet,
         preempt_count,
         pid_namespace,
         pids,
@@ -92,6 +130,25 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
 /// Every instruction of every clause.
 fn insts(module: &Module) -> impl Iterator<Item = &InstData> {
     module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts)
+}
+
+/// True if a clause reads a number from memory of the kernel.
+fn loads_numbers(module: &Module) -> bool {
+    module.clauses.iter().any(|clause| {
+        let loads = |op: &Op| {
+            let Op::Load { addr, .. } = op else { return false };
+            let ty = clause.func.values.get(addr.0 as usize);
+            matches!(ty, Some(Ty::Int | Ty::Ptr(Space::Kernel | Space::Unknown)))
+        };
+        clause.func.blocks.iter().flat_map(|b| &b.insts).any(|i| loads(&i.op))
+    })
+}
+
+/// How programs load from kernel memory, if this kernel allows it.
+fn direct_load(system: &SystemContext<'_>) -> Option<DirectLoad> {
+    let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::Kfuncs))?;
+    let (cast, number) = bpf_sys::features::direct_load(btf)?;
+    Some(DirectLoad { cast: KsymId(cast), number })
 }
 
 /// Major number of a device as `stat` shows it.
@@ -135,6 +192,16 @@ fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
         real_parent: offset("real_parent")?,
         tgid: offset("tgid")?,
         flags: offset("flags")?,
+    })
+}
+
+fn generation_offsets(kernel: &KernelBtf) -> Option<GenerationOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| i16::try_from(btf.field(&format!("task_struct.{member}"))?.offset()).ok();
+    Some(GenerationOffsets {
+        leader: offset("group_leader")?,
+        start: offset("start_boottime")?,
+        execs: offset("self_exec_id")?,
     })
 }
 
@@ -182,8 +249,20 @@ fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
 /// Where programs read the preempt count, if this kernel allows it.
 pub(crate) fn preempt_count(system: &SystemContext<'_>) -> Option<PreemptCount> {
     let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::PreemptCount))?;
-    let (var, offset) = bpf::features::preempt_count(btf)?;
+    let (var, offset) = bpf_sys::features::preempt_count(btf)?;
     Some(PreemptCount { ksym: KsymId(var), offset })
+}
+
+fn packet_offsets(kernel: &KernelBtf) -> Option<PacketOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    let at = |field: types::btf::Field| i16::try_from(field.offset()).ok();
+    let frags = || {
+        let all = btf.field("skb_shared_info.frags")?;
+        let Some(Def::Array { elem, len }) = btf.def(btf.resolve(all.ty)) else { return None };
+        let offset = |member: &str| btf.member(elem, member).and_then(at);
+        Frags::find(offset, btf.size(elem)?.try_into().ok()?, len.try_into().ok()?)
+    };
+    PacketOffsets::find(|member| btf.field(member).and_then(at), frags(), linear_map::find(btf))
 }
 
 fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
@@ -199,7 +278,7 @@ pub(crate) fn machine_facts() -> check::Facts {
         let names = dir.filter_map(|e| e.ok()?.file_name().into_string().ok());
         names.filter_map(|n| n.strip_prefix("node")?.parse::<i32>().ok()).next()
     };
-    let cpus = (0..bpf::sys::possible_cpus()).map(|n| {
+    let cpus = (0..bpf_sys::possible_cpus()).map(|n| {
         let cpu = format!("/sys/devices/system/cpu/cpu{n}");
         let chip = number(format!("{cpu}/topology/physical_package_id"));
         // A machine without NUMA has one group.
@@ -207,8 +286,9 @@ pub(crate) fn machine_facts() -> check::Facts {
     });
     let namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten();
     check::Facts {
-        boottime: clock_offset(bpf::sys::boot_ns),
-        pagesize: bpf::sys::page_size() as u64,
+        boottime: clock_offset(bpf_sys::boot_ns),
+        pagesize: bpf_sys::page_size() as u64,
+        tick: bpf_sys::tick_ns(),
         pid_namespace: namespace.map_or(0, |ns| ns.ino as u32),
         cpus: cpus.collect(),
         processor_type: std::env::consts::ARCH,
@@ -225,7 +305,7 @@ fn clocks() -> Vec<i32> {
         Some(text.trim().parse::<i32>().ok()? / 1000)
     };
     let nominal = |n| khz(n, "base_frequency").or_else(|| khz(n, "cpuinfo_max_freq"));
-    let count = bpf::sys::possible_cpus();
+    let count = bpf_sys::possible_cpus();
     let mut clocks: Vec<i32> = (0..count).map(|n| nominal(n).unwrap_or(-1)).collect();
     if clocks.contains(&-1) {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

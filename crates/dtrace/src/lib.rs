@@ -7,15 +7,24 @@
 //!
 //!  options    the table of -x options
 //!  compile    texts to a module: syntax, check, lower
+//!  visibility the probes that each text can match
 //!  libraries  the D libraries, and their dependencies
 //!  assemble   clauses and probes to programs and ids
+//!  facts      facts of the running kernel for code generation
+//!  linear_map   where the kernel has the bytes of a page
 //!  prefault   programs that fault in user memory before probes read it
 //!  load       creating maps and loading programs
-//!  machine    the kernel side: maps, programs, links
+//!  engine     what executes programs, as the session sees it
+//!  kernel     the engine that runs them in the kernel
+//!  interpreter  the engine that interprets them, over firings that are given
+//!  machine    its maps, programs and links
+//!  growth     programs and sites of probes that come and go
+//!  probe_table  the rows of these sites
 //!  clocks     counting missing firings of clocks
 //!  modules    probes of modules that are loaded later
 //!  deadman    stopping a session that takes too much time of the CPUs
 //!  session    a running session, from start to end
+//!  provider   what a provider of a program that uses this library is made of
 //!  reference  tables for the manual page
 //! ```
 //!
@@ -26,48 +35,101 @@
 //! more, as a process that reads symbols (`symbols::entry`). That process does not reach `main`,
 //! and a program that embeds this library needs no code for it. If the library is part of a shared
 //! object, there is no such process, and addresses of processes are numbers.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! clocks error interpreter/firing interpreter/probes interpreter/symbols linear_map options probe_set provider reference session/host snapshots stability stable stop visibility
+//! attach bank cpp deadman facts interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store
+//! compile growth session/notice
+//! assemble engine list modules
+//! interpreter/engine load
+//! machine
+//! kernel
+//! session+session/arrivals+session/enable+session/end+session/held+session/shapes+session/targets+session/watch
+//! ```
 
 mod assemble;
 mod attach;
+mod bank;
 mod clocks;
 mod compile;
 mod cpp;
 mod deadman;
+mod engine;
 mod error;
 mod facts;
+mod growth;
+pub mod interpreter;
+mod kernel;
 mod libraries;
+mod linear_map;
 pub mod list;
 mod load;
 mod machine;
 mod modules;
+mod names;
 pub mod options;
 mod prefault;
+mod probe_set;
+mod probe_table;
+pub mod provider;
 pub mod reference;
 mod session;
+mod snapshots;
+mod speculation;
+mod stability;
+mod stable;
+mod stack_store;
 mod stop;
+mod visibility;
 
-pub use consumer::Output;
+/// The results of a session as typed events, and their encoding.
+pub use events;
+
+pub use consumer::{Effects, Json, Message, MessageKind, Output, Text, render};
+pub use events::{Event, Sink};
 
 pub use attach::Progress;
+pub use bpf_codegen::CodegenError;
+pub use bpf_sys::SysError;
+pub use bpf_sys::load::LoadError;
 pub use compile::{Field, Macros, Program, Source, compile, compile_only, compile_with};
-pub use deadman::{Alarm, Overload};
-pub use error::Error;
+pub use consumer::Aborted;
+pub use error::{CompileError, Error};
 pub use probes::{FieldKind, Pattern, ProbeInfo};
-pub use proc::{Error as TargetError, Target};
+pub use proc::{Environment, Error as TargetError, ExitStatus, Moment, Target};
 pub use providers::Provider;
-pub use session::{Notice, Session, Status};
+pub use session::{Session, Status};
 pub use stop::Stopper;
 
+/// Source texts and errors in them; what a terminal must not interpret; errors of the system in words.
+pub use diagnostics;
 pub use diagnostics::nearest;
+
+/// What a library user may move to another thread. A field that cannot be moved does not compile
+/// here.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    const fn is_sync<T: Sync>() {}
+    is_send::<Session<Text<Vec<u8>>>>();
+    is_send::<Event<'static>>();
+    is_send::<Program>();
+    is_sync::<Program>();
+    is_send::<Stopper>();
+    is_send::<Target>();
+    is_send::<Error>();
+    is_send::<CompileError>();
+};
 
 /// Ends this process at once with an exit status, whatever its threads are doing. A process in the
 /// background detaches the probes of its sessions. This function can be called from a signal
 /// handler.
 pub fn end_process(status: i32) -> ! {
-    bpf::sys::end_process(status)
+    bpf_sys::end_process(status)
 }
 
 /// The kernel's facilities, one a line, probed now.
 pub fn facilities() -> String {
-    bpf::features::Features::running().table()
+    bpf_sys::features::Features::running().table()
 }

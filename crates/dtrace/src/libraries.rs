@@ -1,9 +1,11 @@
 //! The D libraries of a session, and their dependencies.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use diagnostics::{Diagnostic, Sink, SourceMap, Tag, control};
 use probes::Catalog;
@@ -12,16 +14,18 @@ use syntax::ast::{DependencyClass, Item, PragmaKind, Program};
 
 use crate::options::Options;
 
-/// The libraries of a session: ours, or those of `-xsyslibdir`; then those of `-L`, which are
-/// always looked at whole.
+/// The libraries of a session: ours with those that are installed beside the executable, or those of
+/// `-xsyslibdir`; then those of `-L`, which are always looked at whole.
 pub(crate) fn find(options: &Options) -> Result<Libraries, String> {
     if options.flag("nolibs") {
         return Ok(Libraries::default());
     }
     let system = options.text("syslibdir");
     let mut out = if system.is_empty() { Libraries::embedded() } else { Libraries::default() };
-    if !system.is_empty() {
-        add(&mut out, &system, false)?;
+    match std::env::current_exe() {
+        _ if !system.is_empty() => add(&mut out, &system, false)?,
+        Ok(executable) => add_installed(&mut out, &executable)?,
+        Err(_) => {}
     }
     for dir in options.texts("libdir") {
         add(&mut out, &dir, true)?;
@@ -29,22 +33,51 @@ pub(crate) fn find(options: &Options) -> Result<Libraries, String> {
     Ok(out)
 }
 
+fn failed(path: &Path, e: std::io::Error) -> String {
+    let reason = diagnostics::system_text(&e);
+    format!("failed to read D library '{}': {reason}", control::name(path.as_os_str().as_bytes()))
+}
+
 /// The `.d` files of a directory, by name.
-fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String> {
-    let failed = |path: &Path, e: std::io::Error| {
-        let text = e.to_string();
-        let reason = text.split(" (os error").next().unwrap_or_default();
-        format!("failed to read D library '{}': {reason}", control::name(path.as_os_str().as_bytes()))
-    };
-    let entries = fs::read_dir(dir).map_err(|e| failed(Path::new(dir), e))?;
-    let mut paths: Vec<_> = entries.flatten().map(|e| e.path()).collect();
+fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<_> = fs::read_dir(dir)?.flatten().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "d"));
     paths.sort();
+    Ok(paths)
+}
+
+fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String> {
+    let paths = files(Path::new(dir)).map_err(|e| failed(Path::new(dir), e))?;
+    read(libraries, paths, always)
+}
+
+/// The libraries in `PREFIX/lib/dtrace`, for an executable in `PREFIX/bin`: those that are not built in,
+/// and those that were changed after the executable. The others are not opened.
+fn add_installed(libraries: &mut Libraries, executable: &Path) -> Result<(), String> {
+    let Some(bin) = executable.parent().filter(|dir| dir.ends_with("bin")) else { return Ok(()) };
+    let Ok(mut paths) = files(&bin.with_file_name("lib").join("dtrace")) else { return Ok(()) };
+    let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified());
+    let built = modified(executable).map_err(|e| failed(executable, e))?;
+    let is_embedded =
+        |path: &Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| libraries.has(n));
+    paths.retain(|path| !is_embedded(path) || modified(path).is_ok_and(|time| time > built));
+    read(libraries, paths, false)
+}
+
+fn read(libraries: &mut Libraries, paths: Vec<PathBuf>, always: bool) -> Result<(), String> {
     for path in paths {
-        let text = fs::read(&path).map_err(|e| failed(&path, e))?;
+        let text = contents(&path).map_err(|e| failed(&path, e))?;
         libraries.add(path.display().to_string(), diagnostics::raw::text(text), always);
     }
     Ok(())
+}
+
+/// The contents of a regular file. (Opening a FIFO would wait for a writer.)
+fn contents(path: &Path) -> std::io::Result<Vec<u8>> {
+    match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(std::io::Error::other("not a regular file")),
+    }
 }
 
 /// The dependencies that a program declares.

@@ -8,28 +8,40 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use check::program::{Clause, ClausePattern};
-use diagnostics::{Diagnostic, Sink, Tag, control};
+use diagnostics::control;
 use probes::{
     ArgType, Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderStability, is_glob,
 };
-use providers::{Provider, Registry};
+use providers::{Cursor, Provider, Registry};
 use types::Types;
 use types::btf::KernelBtf;
 
 use crate::compile::Program;
+use crate::stability::description_attributes;
 
 impl Program {
     /// The probes that the programs describe, each once, in the order of the descriptions.
     pub fn probes(&self) -> Vec<&ProbeInfo> {
         let mut seen = HashSet::new();
-        let described = self.patterns().flat_map(|(c, p)| matched(&self.registry, c, p));
-        described.filter(|p| seen.insert(p.id)).collect()
+        let each = |(c, p)| matched(&self.registry, c, p).map(move |probe| (c.program, p.span.start, probe));
+        let mut described: Vec<_> = self.patterns().flat_map(each).collect();
+        // Clauses of derived probes are in the order in which they run.
+        described.sort_by_key(|(program, at, probe)| (*program, *at, probe.id));
+        described.into_iter().map(|(.., probe)| probe).filter(|p| seen.insert(p.id)).collect()
     }
 
-    /// Descriptions that match no probe.
+    /// What `-l` reports of each description that matches no probe, with the reason where one is known.
     pub fn unmatched(&self) -> Vec<String> {
         let none = self.patterns().filter(|(c, p)| matched(&self.registry, c, p).next().is_none());
-        none.map(|(_, p)| control::name_text(&p.pattern.to_string()).into_owned()).collect()
+        none.map(|(_, p)| {
+            let text = p.pattern.to_string();
+            let text = control::name_text(&text);
+            match self.registry.matches(&p.pattern) {
+                Ok(_) => format!("failed to match {text}: No probe matches description"),
+                Err(why) => format!("probe description {text} does not match any probes: {}", why.message),
+            }
+        })
+        .collect()
     }
 
     fn patterns(&self) -> impl Iterator<Item = (&Clause, &ClausePattern)> {
@@ -55,7 +67,11 @@ impl Program {
     pub fn descriptions(&self, n: usize) -> String {
         let mut out = String::new();
         let types = Types::with_kernel(self.kernel.clone());
+        let mut seen = HashSet::new();
         for (clause, described) in self.patterns().filter(|(c, _)| c.program == n) {
+            if clause.derived.is_some() && !seen.insert(described.span) {
+                continue;
+            }
             let pattern = &described.pattern;
             let facts = self.registry.provider(&pattern.provider);
             let args = facts.as_ref().map_or(Attributes::UNSTABLE, |f| f.stability.args);
@@ -75,7 +91,7 @@ fn matched<'a>(
     p: &'a ClausePattern,
 ) -> impl Iterator<Item = &'a ProbeInfo> + use<'a> {
     let selects = registry.selects(&p.pattern);
-    clause.probes.iter().filter(move |probe| selects(&probe.desc))
+    clause.described().iter().filter(move |probe| selects(&probe.desc))
 }
 
 /// The arguments that all probes of a description have; none where they differ.
@@ -83,34 +99,6 @@ fn common_args(registry: &Registry, clause: &Clause, described: &ClausePattern) 
     let mut all = matched(registry, clause, described).map(|p| registry.args(&p.desc));
     let first = all.next().unwrap_or_else(|| Ok(Arc::new([])));
     if all.all(|args| args == first) { first } else { Ok(Arc::new([])) }
-}
-
-/// The stability attributes of a description.
-fn description_attributes(registry: &Registry, pattern: &Pattern) -> Attributes {
-    let open = pattern.provider.is_empty() || is_glob(&pattern.provider);
-    let facts = if open { None } else { registry.provider(&pattern.provider) };
-    ProviderStability::of_description(facts.map(|f| f.stability).as_ref(), pattern)
-}
-
-/// `-xamin`: descriptions and clauses with lower attributes are errors.
-pub(crate) fn check_least(clauses: &[Clause], registry: &Registry, least: Attributes, sink: &mut Sink) {
-    for clause in clauses {
-        for described in &clause.patterns {
-            let has = description_attributes(registry, &described.pattern);
-            if !has.at_least(least) {
-                let text = format!(
-                    "attributes for description {} ({has}) are less than predefined minimum",
-                    described.pattern
-                );
-                sink.push(Diagnostic::new(Tag::D_ATTR_MIN, described.span, text));
-            }
-        }
-        if !clause.attributes.at_least(least) {
-            let text =
-                format!("attributes for clause ({}) are less than predefined minimum", clause.attributes);
-            sink.push(Diagnostic::new(Tag::D_ATTR_MIN, clause.span, text));
-        }
-    }
 }
 
 fn attributes(out: &mut String, title: &str, a: Attributes) {
@@ -142,9 +130,23 @@ fn argument_types(args: &Args, types: &Types) -> String {
     out
 }
 
+/// The providers of this system, with those of our libraries.
+fn system() -> Arc<Registry> {
+    let kernel = KernelBtf::running();
+    let all = crate::stable::registry(kernel.clone(), &syntax::Libraries::embedded(), Vec::new());
+    all.unwrap_or_else(|_| Arc::new(Registry::new(kernel)))
+}
+
+/// All probes of the system, in the order of their ids, as `dtrace -l` lists them. A provider is read
+/// when its turn comes.
+pub fn probes() -> impl Iterator<Item = ProbeInfo> {
+    let (registry, mut cursor) = (system(), Cursor::default());
+    std::iter::from_fn(move || registry.next_probe(&mut cursor))
+}
+
 /// Lists all probes: `dtrace -l` alone.
 pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
-    let registry = Registry::new(KernelBtf::running());
+    let registry = system();
     let mut list = List::new(out, verbose.then_some(&registry));
     let mut done = Ok(());
     registry.each(|id, desc| {

@@ -4,42 +4,40 @@
 //! This module attaches nothing and does not change a running session. [`crate::machine`] adds the
 //! loaded programs.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use bpf::features::{Capabilities, Features};
-use bpf::load::{LoadError, ProgramImage};
-use bpf::maps::{Area, Maps, Needs, Plan, PreemptCount};
-use bpf::mir::MapRef;
-use bpf::program::{ClauseUse, Compiled, ErrorProbe, Layout, Probe, ProgramSpec, Session, compile};
-use bpf::sys::{AttachType, Map, MapSpec, Prog, ProgKind, SysError, Update};
+use bpf_codegen::context::Probe;
+use bpf_codegen::mir::MapRef;
+use bpf_codegen::plan::{Needs, Plan};
+use bpf_codegen::target::PreemptCount;
+use bpf_codegen::{Layout, Session};
+use bpf_runtime::maps::Maps;
+use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, Stretch, compile};
+use bpf_sys::Capabilities;
+use bpf_sys::features::Features;
+use bpf_sys::load::{LoadError, ProgramImage};
+use bpf_sys::{Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
 use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
-use providers::sites::{AttachMethod, Sites};
-use providers::{Attach, Env, Role, Unit};
-use types::btf::KernelBtf;
+use plane::ring::Policy;
+use providers::method::{Clock, Copies, FunctionMethod, ProgramType, RawTp, TpBtf};
+use providers::{EnabledProbe, Env, Registry, Role, Unit};
 
-use crate::assemble::{Assembly, EnabledUnit, assemble, error_clauses, uses};
+use crate::assemble::{Assembly, EnabledUnit, GrowingUnit, assemble, error_clauses};
+use crate::attach::{AttachedProgram, LaterProbes, Purpose, probes_text};
 use crate::clocks::Served;
 use crate::compile::Program;
 use crate::error::Error;
-use crate::facts::target;
-use crate::machine::AttachedProgram;
+use crate::facts::{SystemContext, target, uses};
+use crate::growth::{LeftOut, LoadedGrowing, UnitArrival};
+use crate::names::{NameTable, strings};
 use crate::options::Options;
 use crate::prefault::Prefault;
-
-/// The system that a session runs on.
-pub(crate) struct SystemContext<'a> {
-    pub(crate) kernel: &'a KernelBtf,
-    pub(crate) features: &'static Features,
-    pub(crate) cpus: &'a [u32],
-    /// The kernel's symbols.
-    pub(crate) symbols: &'a RefCell<symbols::Kernel>,
-}
+use crate::probe_table::ProbeTable;
 
 /// The maps and numbers that programs of a running session share with later ones. The descriptors
 /// belong to its [`Machine`](crate::machine::Machine).
@@ -48,34 +46,56 @@ pub(crate) struct RunningSession {
     pub(crate) fds: BTreeMap<MapRef, RawFd>,
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
+    pub(crate) shared: SharedPrograms,
+    pub(crate) names: Option<Arc<NameTable>>,
+}
+
+/// The programs that serve all clauses of a session, and are attached once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SharedPrograms {
+    /// A program frees the elements of the `self->` arrays with variable numbers below this one,
+    /// when their thread ends.
     pub(crate) freed_arrays: u32,
-    pub(crate) heartbeat: bool,
+    /// Nanoseconds between heartbeats, if there are heartbeats.
+    pub(crate) heartbeat: Option<u64>,
+    /// A program accounts for `vtimestamp`.
+    pub(crate) vtime: bool,
 }
 
 /// Programs that are loaded and not yet attached, and the maps that only they use.
 pub(crate) struct LoadedPrograms {
     pub(crate) attached: Vec<AttachedProgram>,
+    /// Programs that serve later probes, and their first sites.
+    pub(crate) growing: Vec<(LoadedGrowing, UnitArrival)>,
+    /// The probe table, if the session did not have one.
+    pub(crate) table: Option<ProbeTable>,
+    /// The table of names, if these programs use it.
+    pub(crate) names: Option<Arc<NameTable>>,
     pub(crate) begin: Vec<Prog>,
     pub(crate) end: Vec<Prog>,
+    /// Units that fail are left out.
+    pub(crate) partial: bool,
+    /// Those of which no program is loaded.
+    pub(crate) left: LeftOut,
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
-    pub(crate) freed_arrays: u32,
-    /// Nanoseconds between heartbeats, if a heartbeat is among the programs.
-    pub(crate) heartbeat: Option<u64>,
+    /// Those of the session when these are attached.
+    pub(crate) shared: SharedPrograms,
     pub(crate) maps: Maps,
 }
 
 impl LoadedPrograms {
     /// Sizes that were lowered because the kernel did not have the memory.
-    pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
+    pub(crate) fn lowered(&self) -> &[bpf_runtime::maps::Lowered] {
         &self.maps.lowered
     }
 }
 
 /// Creates the maps and loads the programs of an assembly, for a new session or a running one. A
-/// running session does not change yet. Calls `between` after each program.
+/// running session does not change yet; with `true`, units that fail are left out, if one does not.
+/// Calls `between` after each program.
 pub(crate) fn load(
-    running: Option<&RunningSession>,
+    (running, partial): (Option<&RunningSession>, bool),
     program: &Program,
     assembly: &Assembly,
     options: &Options,
@@ -95,12 +115,12 @@ pub(crate) fn load(
     let mut maps = match running {
         None => {
             let plan = Plan::new(module, &sizes(options), &needs);
-            bpf::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
+            bpf_runtime::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
             Maps::create(plan, auto, None)?
         }
         Some(r) => {
             let plan = r.plan.extend(module, &sizes(options), &needs);
-            bpf::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
+            bpf_runtime::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
             Maps::extend(&r.plan, plan, auto)?
         }
     };
@@ -116,126 +136,183 @@ pub(crate) fn load(
     let first_table = running.map_or(0, |m| m.next_table);
     let mut loaded = LoadedPrograms {
         attached: Vec::new(),
+        growing: Vec::new(),
+        table: None,
+        names: None,
         begin: Vec::new(),
         end: Vec::new(),
+        partial,
+        left: LeftOut::default(),
         error: (error_probe, error.clone()),
         next_table: first_table + (assembly.units.len() + assembly.prefaults.len()) as u32,
-        freed_arrays: running.map_or(0, |m| m.freed_arrays),
-        heartbeat: None,
+        shared: running.map_or_else(SharedPrograms::default, |m| m.shared),
         maps,
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };
     let preempt_count = preempt_count(module, assembly, system);
     let (strings, sources) = (&assembly.strings, &program.map);
-    let loader =
-        ProgramLoader { session: &session, error, running, strings, options, sources, preempt_count };
+    let mut loader = ProgramLoader {
+        session: &session,
+        error,
+        running,
+        strings,
+        options,
+        sources,
+        preempt_count,
+        probes: None,
+        names: running.and_then(|r| r.names.clone()).map_or_else(OnceCell::new, OnceCell::from),
+    };
     let first_unit = first_table + assembly.prefaults.len() as u32;
+    let later = LaterIn(&program.registry);
+    let mut last_prefaults = Vec::new();
     for (number, prefault) in (first_table..first_unit).zip(&assembly.prefaults) {
         let prog = loader.load_prefault(prefault, number, &mut loaded.maps)?;
         // These run before all others at the same tracepoint.
-        loaded.attached.push(AttachedProgram::new(prog, prefault.unit.attach.clone(), false));
+        let method = prefault.unit.method.clone();
+        let last = method.newest_runs_first();
+        let mut program = AttachedProgram::new(prog, method, Purpose::Prefault);
+        program.later = later.of(&prefault.unit, &[], number, &mut loaded.maps);
+        if last { last_prefaults.push(program) } else { loaded.attached.push(program) }
     }
     for (number, a) in (first_unit..).zip(&assembly.units) {
         if a.unit.role == Role::Error || a.clauses.is_empty() {
             continue;
         }
-        if let Attach::EachTracepoint(names) = &a.unit.attach {
-            let image = loader.image(a, number, &mut loaded.maps)?;
-            bpf::sys::raise_fd_limit(names.len() as u64);
-            let (count, mut names) = (names.len() as u32, names.iter());
-            let mut stopped = Ok(());
-            let each = |prog| {
-                let attach = names.next().map(|name| Attach::Tracepoints(vec![name.clone()]));
-                loaded.attached.extend(attach.map(|attach| AttachedProgram::new(prog, attach, true)));
-                stopped = between();
-                stopped.is_ok()
-            };
-            image.load_copies(count, loader.log_level(), each).map_err(Error::Load)?;
-            stopped?;
-            continue;
-        }
-        if let Attach::Sites(sites) = &a.unit.attach
-            && matches!(sites.method, AttachMethod::Fentry | AttachMethod::Modify)
-        {
-            let mut image = loader.image(a, number, &mut loaded.maps)?;
-            let mut first = None;
-            // If the kernel accepts one copy, the program is valid.
-            let targets = sites.sites.iter().map(|s| s.btf).filter(|id| *id != 0).take(FIRST_TRIES);
-            let tries = image.load_for(targets, |made| {
-                first = Some(made);
-                first.as_ref().is_some_and(Result::is_err)
-            });
-            tries.map_err(Error::Load)?;
-            let missing = || Error::Setting("the kernel's types have none of these functions".into());
-            let prog = first.ok_or_else(missing)?.map_err(|e| rejection(sites, e))?;
-            loaded.attached.push(AttachedProgram::for_each_function(prog, image, a.unit.attach.clone()));
-            between()?;
-            continue;
-        }
-        let prog = loader.load_unit(a, number, &mut loaded.maps)?;
-        let served = loaded.maps.take(MapRef::Served);
-        between()?;
-        match a.unit.role {
-            Role::Begin => loaded.begin.push(prog),
-            Role::End => loaded.end.push(prog),
-            _ => {
-                let mut attached = AttachedProgram::new(prog, a.unit.attach.clone(), true);
-                let name = a.unit.probes.first().map(|(_, probe)| probe.desc.name.to_string());
-                if let (Some(map), Some(name)) = (served, name) {
-                    attached.served = Some(Served { name, memory: map.mmap(true)? });
-                }
-                loaded.attached.push(attached);
+        match load_one(&mut loader, (a, number), &later, &mut loaded, between) {
+            Ok(()) => loaded.left.attached = true,
+            Err(e) if !partial || matches!(e, Error::Interrupted) => return Err(e),
+            Err(e) => {
+                loaded.left.failed.push((probes_text(a.unit.probes.iter().map(|(_, p)| &*p.desc)), e));
+                let sites = a.growing.iter().flat_map(|growing| &growing.sites);
+                loaded.left.rejected.extend(sites.map(|site| site.new.first));
+                let fixed = a.clauses.iter().filter(|_| a.growing.is_none());
+                loaded.left.rejected.extend(fixed.map(|clause| clause.epid_base));
             }
         }
     }
-    let needs_heartbeat =
-        |a: &AttachedProgram| a.fires && !matches!(a.attach, Attach::Clock { single: true, .. });
-    if !running.is_some_and(|r| r.heartbeat)
-        && loaded.attached.iter().any(needs_heartbeat)
+    loaded.left = std::mem::take(&mut loaded.left).or_error()?;
+    loaded.left.attached = false;
+    loaded.attached.extend(last_prefaults);
+    loaded.names = loader.names.get().cloned();
+    let attached = loaded.attached.iter().filter(|a| a.fires()).map(|a| &a.method);
+    let mut methods = attached.chain(loaded.growing.iter().map(|(_, arrival)| &arrival.unit.method));
+    if loaded.shared.heartbeat.is_none()
+        && methods.any(|method| method.can_overload())
         && let Some(limits) = crate::deadman::limits(options)
     {
         let kills = !options.flag("destructive");
-        let compiled = bpf::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
+        let compiled =
+            bpf_runtime::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
         let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        let (event, cpus) = (bpf::sys::Counter::clock(), system.cpus.to_vec());
-        let attach = Attach::Clock { event, period: limits.interval, due: None, cpus, single: false };
+        let (event, cpus) = (bpf_sys::Counter::clock(), system.cpus.to_vec());
+        let period = limits.interval;
+        let clock = Clock { event, period, due: None, cpus, single: false, optional: true };
         // The heartbeat is attached before all other programs.
-        loaded.attached.insert(0, AttachedProgram::new(prog, attach, false));
-        loaded.heartbeat = Some(limits.interval);
+        loaded.attached.insert(0, AttachedProgram::new(prog, Arc::new(clock), Purpose::Heartbeat));
+        loaded.shared.heartbeat = Some(limits.interval);
     }
     if loaded.maps.plan.vtime
-        && running.is_none_or(|r| !r.plan.vtime)
+        && !loaded.shared.vtime
         && let Some(btf_id) = crate::facts::tracepoint(system.kernel, "sched_switch")
     {
-        let compiled = bpf::program::vtime_switch(btf_id)?;
+        let compiled = bpf_runtime::program::vtime_switch(btf_id)?;
         let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        let attach = Attach::TpBtf { name: "sched_switch".into(), btf_id };
+        let method = Arc::new(TpBtf { btf: btf_id });
+        loaded.shared.vtime = true;
         // This program runs before all others, because it accounts for their time.
-        loaded.attached.insert(0, AttachedProgram::new(prog, attach, true));
+        loaded.attached.insert(0, AttachedProgram::new(prog, method, Purpose::Clauses));
     }
     // BEGIN and END alone run only on a thread of the tracer.
-    if !loaded.attached.is_empty()
-        && loaded.maps.plan.owned(loaded.freed_arrays).next().is_some()
+    if !(loaded.attached.is_empty() && loaded.growing.is_empty())
+        && loaded.maps.plan.owned(loaded.shared.freed_arrays).next().is_some()
         && let Some(state) = crate::facts::task_state(system.kernel)
     {
-        let compiled = bpf::program::end_of_thread(&loaded.maps.plan, loaded.freed_arrays, state)?;
+        let compiled =
+            bpf_runtime::program::end_of_thread(&loaded.maps.plan, loaded.shared.freed_arrays, state)?;
         let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        loaded.freed_arrays = module.vars.len() as u32;
+        loaded.shared.freed_arrays = module.vars.len() as u32;
         // This program runs after all others, so that the last probes of a thread still see its
         // elements.
-        let attach = Attach::RawTp { name: "sched_switch".into() };
-        loaded.attached.push(AttachedProgram::new(prog, attach, true));
+        let method = Arc::new(RawTp { name: "sched_switch" });
+        loaded.attached.push(AttachedProgram::new(prog, method, Purpose::Clauses));
     }
     crate::attach::order(&mut loaded.attached, system.kernel);
     Ok(loaded)
 }
 
+/// Loads the program of a unit.
+fn load_one(
+    loader: &mut ProgramLoader<'_>,
+    (a, number): (&EnabledUnit, u32),
+    later: &LaterIn<'_>,
+    loaded: &mut LoadedPrograms,
+    between: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    if let Some(growing) = &a.growing {
+        if !loader.running.is_some_and(|r| r.fds.contains_key(&MapRef::Probes)) && loaded.table.is_none() {
+            loaded.table = Some(ProbeTable::new()?);
+        }
+        loader.probes = loaded.table.as_ref().map(|t| t.map().as_fd().as_raw_fd());
+        let program = loader.load_growing(a, growing, number, &mut loaded.maps)?;
+        let (sites, prefault) = (growing.sites.clone(), growing.prefault.clone());
+        let arrival = UnitArrival { program: growing.program, unit: a.unit.clone(), sites, prefault };
+        loaded.growing.push((program, arrival));
+        return between();
+    }
+    let epids: Vec<u32> = a.clauses.iter().map(|clause| clause.epid_base).collect();
+    let copies = a.unit.method.copies();
+    if copies != Copies::None {
+        let mut program = loader.load_copied(a, copies, number, &mut loaded.maps, between)?;
+        program.later = later.of(&a.unit, &epids, number, &mut loaded.maps);
+        loaded.attached.push(program);
+        return Ok(());
+    }
+    let prog = loader.load_unit(a, number, &mut loaded.maps)?;
+    let served = loaded.maps.take(MapRef::Served);
+    between()?;
+    match a.unit.role {
+        Role::Begin => loaded.begin.push(prog),
+        Role::End => loaded.end.push(prog),
+        _ => {
+            let mut attached = AttachedProgram::of_unit(prog, &a.unit);
+            let name = a.unit.probes.first().map(|(_, probe)| probe.desc.name.to_string());
+            if let (Some(map), Some(name)) = (served, name) {
+                attached.served = Some(Served { name, memory: map.mmap(true)? });
+            }
+            attached.later = later.of(&a.unit, &epids, number, &mut loaded.maps);
+            loaded.attached.push(attached);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the maps that only the program with this number uses.
+fn own_maps(number: u32, maps: &mut Maps) -> Vec<Map> {
+    [MapRef::Table(number), MapRef::EmptyProgArray].into_iter().filter_map(|at| maps.take(at)).collect()
+}
+
+/// Knows which probes came later.
+struct LaterIn<'a>(&'a Registry);
+
+impl LaterIn<'_> {
+    /// The probes of a fixed program, if all of them came later, and the maps that only it uses.
+    fn of(&self, unit: &Unit, epids: &[u32], number: u32, maps: &mut Maps) -> Option<LaterProbes> {
+        let is_later = |(_, probe): &(u32, EnabledProbe)| self.0.is_later(probe.id);
+        if unit.probes.is_empty() || !unit.probes.iter().all(is_later) {
+            return None;
+        }
+        let ids = unit.probes.iter().map(|(_, probe)| probe.id.0).collect();
+        let text = probes_text(unit.probes.iter().map(|(_, probe)| &*probe.desc));
+        Some(LaterProbes { ids, epids: epids.to_vec(), _maps: own_maps(number, maps), text })
+    }
+}
+
 /// The environment for the plans of providers.
 pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
     let method = match options.text("fbtmeans").as_str() {
-        "multi" => Some(AttachMethod::Multi),
-        "fentry" => Some(AttachMethod::Fentry),
-        "kprobe" => Some(AttachMethod::Kprobe),
+        "multi" => Some(FunctionMethod::Multi),
+        "fentry" => Some(FunctionMethod::Fentry),
+        "kprobe" => Some(FunctionMethod::Kprobe),
         _ => None,
     };
     Env {
@@ -253,8 +330,8 @@ impl Program {
     /// exceeds a limit of the back end, as enabling does. Without the privilege to trace, some ways
     /// to attach cannot be chosen, and their programs are not generated.
     pub fn check_limits(&self, options: &Options) -> Result<(), Error> {
-        let (features, cpus) = (Features::running(), bpf::sys::online_cpus());
-        let Ok(assembly) = assemble(self, &env(options, features, &cpus), 1) else {
+        let (features, cpus) = (Features::running(), bpf_sys::online_cpus());
+        let Ok(assembly) = assemble(self, &env(options, features, &cpus), 1, false) else {
             return Ok(());
         };
         let symbols = RefCell::default();
@@ -265,7 +342,7 @@ impl Program {
         let numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
         let layout = Layout::new(module, &numbers);
         let plan = Plan::new(module, &sizes(options), &needs(module, &assembly, &layout, &system));
-        bpf::limits::check_plan(module, &plan, |n| !can_trace || features.allows_thread_value(n))?;
+        bpf_runtime::limits::check_plan(module, &plan, |n| !can_trace || features.allows_thread_value(n))?;
         // Enabling reports what this kernel does not have.
         let target = target(module, &system).unwrap_or_default();
         let interned = assembly.strings.len() as u32;
@@ -281,6 +358,8 @@ impl Program {
             options,
             sources,
             preempt_count,
+            probes: None,
+            names: OnceCell::new(),
         };
         for (number, a) in (0..).zip(&assembly.units) {
             if a.unit.role != Role::Error && !a.clauses.is_empty() {
@@ -312,35 +391,29 @@ fn tracer_functions(
     let is_tracer =
         |name: &str| ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|p| name.starts_with(p));
     let ranges = system.symbols.borrow_mut().ranges(is_tracer);
-    let Some(table) = bpf::routines::tracer_functions(&ranges).filter(|_| !ranges.is_empty()) else {
+    let Some(table) = bpf_codegen::routines::tracer_functions(&ranges).filter(|_| !ranges.is_empty()) else {
         return Ok(false);
     };
     maps.insert(MapRef::TracerFunctions, read_only("dt_own_funcs", &table)?);
+    let cache = MapSpec::array("dt_own_cache", 8 * bpf_codegen::routines::CACHED, 1);
+    maps.insert(MapRef::TracerCache, Map::create(&cache)?);
     Ok(true)
-}
-
-/// Why the kernel rejected a program for all functions. It may not allow the program to change
-/// their results.
-fn rejection(sites: &Sites, e: Box<LoadError>) -> Error {
-    let not_modifiable = e.reason.as_deref().is_some_and(|r| r.ends_with("is not modifiable"));
-    match sites.sites.first().filter(|_| not_modifiable) {
-        Some(site) => Error::Provider(format!(
-            "return( ) in {}: this kernel lets no program change the result of this function, only the results of functions that \
-             check permissions (fbt::security_*:entry)",
-            site.probe
-        )),
-        None => Error::Load(e),
-    }
 }
 
 /// The number of functions that are tried before a program is reported as invalid.
 const FIRST_TRIES: usize = 8;
 
-fn sizes(options: &Options) -> bpf::maps::Options {
-    bpf::maps::Options {
+/// The sizes of a new session's maps, and its random key.
+fn sizes(options: &Options) -> bpf_codegen::plan::Options {
+    bpf_codegen::plan::Options {
         bufsize: options.number("bufsize"),
+        bufpolicy: crate::options::policy(options),
         aggsize: options.number("aggsize"),
         dynvarsize: options.number("dynvarsize"),
+        stacksize: options.number("stacksize"),
+        stack_key: crate::stack_store::random_key(),
+        nspec: options.number("nspec"),
+        specsize: options.number("specsize"),
     }
 }
 
@@ -355,6 +428,7 @@ fn needs(module: &Module, assembly: &Assembly, layout: &Layout, system: &SystemC
         // Set for each unit.
         preempt_count: None,
         threads: false,
+        end: assembly.clauses_of(Role::End),
     }
 }
 
@@ -364,7 +438,7 @@ fn has_thread_locals(module: &Module) -> bool {
 
 /// True for a unit whose probes fire in threads and in interrupts. Clocks fire in interrupts only.
 fn fires_at_any_level(unit: &Unit) -> bool {
-    unit.interrupts && !matches!(unit.attach, Attach::Clock { .. })
+    unit.interrupts && !unit.method.only_interrupts()
 }
 
 /// Where programs read their context level, if one of them needs it.
@@ -384,46 +458,6 @@ fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
     Ok(map)
 }
 
-/// A map of the interned strings, for programs that use their text and not only their numbers.
-fn strings(area: Area, strings: &[Arc<[u8]>]) -> Result<Map, SysError> {
-    let total = u32::try_from(area.total()).unwrap_or(u32::MAX);
-    let (stride, count) = if area.direct() { (total, 1) } else { (area.stride, area.count) };
-    let map = Map::create(&MapSpec::mmapable("dt_strings", stride, count))?;
-    // Written in place, because the names of a kernel are many megabytes.
-    let memory = map.mmap(true)?;
-    let slots = memory.words().chunks(area.stride as usize / 8);
-    for (text, slot) in strings.iter().zip(slots) {
-        let text = &text[..text.len().min(area.stride as usize - 1)];
-        for (chunk, word) in text.chunks(8).zip(slot) {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
-        }
-    }
-    Ok(map)
-}
-
-/// The kernel's program type, attach type and BTF id for a way to attach.
-fn kind(attach: &Attach) -> (ProgKind, AttachType, u32) {
-    match attach {
-        Attach::Run | Attach::RawTp { .. } | Attach::Tracepoints(_) | Attach::EachTracepoint(_) => {
-            (ProgKind::RawTracepoint, AttachType::None, 0)
-        }
-        Attach::TpBtf { btf_id, .. } => (ProgKind::Tracing, AttachType::TraceRawTp, *btf_id),
-        Attach::Clock { .. } => (ProgKind::PerfEvent, AttachType::None, 0),
-        Attach::Functions { .. } => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
-        Attach::Sites(sites) => match (sites.method, sites.on_return) {
-            (AttachMethod::Multi, _) => (ProgKind::Kprobe, AttachType::KprobeMulti, 0),
-            (AttachMethod::Kprobe, _) => (ProgKind::Kprobe, AttachType::None, 0),
-            (AttachMethod::Fentry, false) => (ProgKind::Tracing, AttachType::TraceFentry, 0),
-            (AttachMethod::Modify, _) => (ProgKind::Tracing, AttachType::ModifyReturn, 0),
-            (AttachMethod::Fentry, true) => (ProgKind::Tracing, AttachType::TraceFexit, 0),
-        },
-        Attach::Event { .. } => (ProgKind::Tracepoint, AttachType::None, 0),
-        Attach::Custom(custom) => (custom.kind, custom.attach_type, 0),
-    }
-}
-
 /// Loads the programs of an assembly.
 struct ProgramLoader<'a> {
     session: &'a Session<'a>,
@@ -434,6 +468,10 @@ struct ProgramLoader<'a> {
     sources: &'a SourceMap,
     /// Where programs whose probes fire at any context level read the level.
     preempt_count: Option<PreemptCount>,
+    /// The probe table, where it is new.
+    probes: Option<RawFd>,
+    /// The table of names, once a program uses it.
+    names: OnceCell<Arc<NameTable>>,
 }
 
 impl ProgramLoader<'_> {
@@ -441,9 +479,73 @@ impl ProgramLoader<'_> {
         self.load_image(&self.image(a, number, maps)?)
     }
 
+    /// Loads a program that its method needs in copies. Copies for targets are loaded when they are
+    /// attached; until then the first one that the kernel accepts shows that the program is valid.
+    fn load_copied(
+        &self,
+        a: &EnabledUnit,
+        copies: Copies,
+        number: u32,
+        maps: &mut Maps,
+        between: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<AttachedProgram, Error> {
+        let mut image = self.image(a, number, maps)?;
+        let mut progs: Vec<Prog> = Vec::new();
+        let mut stopped = Ok(());
+        let (mut missing, mut targets) = ("this unit has no probes", Vec::new());
+        match copies {
+            Copies::None => progs.push(self.load_image(&image)?),
+            Copies::Numbered(count) => {
+                bpf_sys::raise_fd_limit(count.into());
+                let each = |prog| {
+                    progs.push(prog);
+                    stopped = between();
+                    stopped.is_ok()
+                };
+                image.load_copies(count, self.log_level(), each).map_err(Error::Load)?;
+                stopped?;
+            }
+            Copies::Targets(all) => {
+                missing = "the kernel's types have none of these functions";
+                targets = all;
+            }
+        }
+        let mut rejected = None;
+        let tries = targets.iter().copied().filter(|id| *id != 0).take(FIRST_TRIES);
+        let first = |loaded: Result<Prog, Box<LoadError>>| {
+            match loaded {
+                Ok(prog) => progs.push(prog),
+                Err(e) => rejected = Some(e),
+            }
+            progs.is_empty()
+        };
+        image.load_for(tries, first).map_err(Error::Load)?;
+        let mut progs = progs.into_iter();
+        let prog = progs.next().ok_or_else(|| match rejected {
+            Some(e) => match e.reason.as_deref().and_then(|why| a.unit.method.explain(why)) {
+                Some(why) => Error::Provider(why),
+                None => Error::Load(e),
+            },
+            None => Error::Setting(missing.into()),
+        })?;
+        between()?;
+        let mut program = AttachedProgram::of_unit(prog, &a.unit);
+        program.loaded.copies = progs.collect();
+        program.loaded.image = (!targets.is_empty()).then_some(image);
+        Ok(program)
+    }
+
     /// The image of a unit's program. Creates the maps that only it uses.
     fn image(&self, a: &EnabledUnit, number: u32, maps: &mut Maps) -> Result<ProgramImage, Error> {
-        let compiled = self.compile_unit(a, number)?;
+        self.image_with_maps(&self.compile_unit(a, number)?, number, maps)
+    }
+
+    fn image_with_maps(
+        &self,
+        compiled: &Compiled,
+        number: u32,
+        maps: &mut Maps,
+    ) -> Result<ProgramImage, Error> {
         let wants_strings = compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Strings);
         if wants_strings && maps.get(MapRef::Strings).is_none() {
             maps.insert(MapRef::Strings, strings(self.session.strings(), self.strings)?);
@@ -452,19 +554,64 @@ impl ProgramLoader<'_> {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
         }
         if compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Served) {
-            let size = 8 * bpf::sys::cpu_numbers_end();
+            let size = 8 * bpf_sys::cpu_numbers_end();
             maps.insert(MapRef::Served, Map::create(&MapSpec::mmapable("dt_served", size, 1))?);
         }
-        if bpf::program::must_avoid_private_stack(compiled.kind, compiled.attach) {
+        if bpf_runtime::program::must_avoid_private_stack(compiled.kind, compiled.attach) {
             // Each program has its own, because the map takes the type of the first program that
             // uses it.
             maps.insert(MapRef::EmptyProgArray, Map::create(&MapSpec::prog_array("dt_no_program"))?);
         }
-        self.image_of(&compiled, maps)
+        self.image_of(compiled, maps)
+    }
+
+    /// Loads a program for later probes, and the one that faults in what its clauses read.
+    fn load_growing(
+        &self,
+        a: &EnabledUnit,
+        growing: &GrowingUnit,
+        number: u32,
+        maps: &mut Maps,
+    ) -> Result<LoadedGrowing, Error> {
+        let compiled = self.compile_unit(a, number)?;
+        let uses_names = compiled.code.relocs.iter().any(|(_, map)| *map == MapRef::Names);
+        if uses_names {
+            self.add_names(a)?;
+        }
+        let image = self.image_with_maps(&compiled, number, maps)?;
+        let prog = self.load_image(&image)?;
+        let prefault = growing.prefault.as_ref().map(|unit| -> Result<_, Error> {
+            let probes = vec![Probe::default(); unit.space as usize];
+            let compiled = self.compile_prefault((unit, &probes), (&[], &growing.stretches), true, number)?;
+            let image = self.image_of(&compiled, maps)?;
+            Ok((self.load_image(&image)?, image))
+        });
+        let prefault = prefault.transpose()?;
+        let uses_strings = maps.get(MapRef::Strings).is_some();
+        let maps = own_maps(number, maps);
+        Ok(LoadedGrowing { prog, image: (!uses_strings).then_some(image), prefault, uses_names, maps })
+    }
+
+    /// Makes the strings of a growing program known to it: the names of its first probes, and its
+    /// constants, because a value can be one or the other.
+    fn add_names(&self, a: &EnabledUnit) -> Result<(), Error> {
+        if self.names.get().is_none() {
+            let table = NameTable::new(self.session.module.strsize)?;
+            let _ = self.names.set(Arc::new(table));
+        }
+        let Some(table) = self.names.get() else { return Ok(()) };
+        let clauses = a.clauses.iter().filter_map(|c| self.session.module.clauses.get(c.clause));
+        let constants = clauses.flat_map(|c| c.func.blocks.iter().flat_map(|b| &b.insts));
+        let constants = constants.filter_map(|i| match i.op {
+            Op::StrConst(id) => Some(id.0),
+            _ => None,
+        });
+        let names = a.growing.iter().flat_map(|g| &g.sites).flat_map(|site| site.new.names);
+        table.add(names.chain(constants), |n| self.strings.get(n as usize).map(|text| &**text))
     }
 
     fn compile_unit(&self, a: &EnabledUnit, number: u32) -> Result<Compiled, Error> {
-        let (kind, attach, attach_btf_id) = kind(&a.unit.attach);
+        let ProgramType { kind, attach, btf: attach_btf_id } = a.unit.method.program();
         let activity = match (a.unit.role, self.running) {
             (Role::Begin, None) => Activity::Warmup,
             (Role::End, _) => Activity::Draining,
@@ -480,10 +627,14 @@ impl ProgramLoader<'_> {
             context: a.unit.context.as_ref(),
             probes: &a.probes,
             clauses: &a.clauses,
+            growing: a.growing.is_some(),
             error: self.error,
             table: number,
         };
         let mut plan = self.session.plan.clone();
+        if a.unit.role == Role::End && plan.policy == Policy::Fill {
+            plan.policy = Policy::Switch;
+        }
         match fires_at_any_level(&a.unit) {
             true => plan.preempt_count = self.preempt_count,
             false => plan.level = if a.unit.interrupts { HARD_INTERRUPT } else { 0 },
@@ -492,24 +643,36 @@ impl ProgramLoader<'_> {
     }
 
     fn load_prefault(&self, prefault: &Prefault, number: u32, maps: &mut Maps) -> Result<Prog, Error> {
-        let (kind, attach, attach_btf_id) = kind(&prefault.unit.attach);
-        let spec = ProgramSpec {
-            name: &prefault.unit.name,
-            kind,
-            attach,
-            attach_btf_id,
-            activity: Activity::Active,
-            context: prefault.unit.context.as_ref(),
-            probes: &prefault.probes,
-            clauses: &prefault.uses,
-            error: ErrorProbe::default(),
-            table: number,
-        };
-        let compiled = bpf::program::prefault(&spec, &prefault.accesses)?;
+        let Prefault { unit, probes, uses, accesses } = prefault;
+        let compiled = self.compile_prefault((unit, probes), (uses, accesses), false, number)?;
         if let Some(bytes) = &compiled.table {
             maps.insert(MapRef::Table(number), read_only("dt_table", bytes)?);
         }
         self.load_compiled(&compiled, maps)
+    }
+
+    fn compile_prefault(
+        &self,
+        (unit, probes): (&Unit, &[Probe]),
+        (clauses, stretches): (&[ClauseUse], &[Stretch]),
+        growing: bool,
+        table: u32,
+    ) -> Result<Compiled, Error> {
+        let ProgramType { kind, attach, btf: attach_btf_id } = unit.method.program();
+        let spec = ProgramSpec {
+            name: &unit.name,
+            kind,
+            attach,
+            attach_btf_id,
+            activity: Activity::Active,
+            context: unit.context.as_ref(),
+            probes,
+            clauses,
+            growing,
+            error: ErrorProbe::default(),
+            table,
+        };
+        Ok(bpf_runtime::program::prefault(&spec, stretches)?)
     }
 
     fn load_compiled(&self, compiled: &Compiled, maps: &Maps) -> Result<Prog, Error> {
@@ -519,6 +682,8 @@ impl ProgramLoader<'_> {
     fn image_of(&self, compiled: &Compiled, maps: &Maps) -> Result<ProgramImage, Error> {
         let fd = |at: MapRef| {
             let new = maps.get(at).map(|m| m.as_fd().as_raw_fd());
+            let new = new.or(self.probes.filter(|_| at == MapRef::Probes));
+            let new = new.or(self.names.get().filter(|_| at == MapRef::Names).map(|names| names.fd()));
             new.or_else(|| self.running.and_then(|r| r.fds.get(&at).copied()))
         };
         Ok(compiled.image(fd, Some(self.sources))?)

@@ -4,137 +4,45 @@
 //! process, detaches and frees them. Links are closed before programs and maps, so that no probe
 //! fires while the session is freed. (The activity word already makes such a firing do nothing.)
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bpf::load::ProgramImage;
-use bpf::maps::Maps;
-use bpf::mir::MapRef;
-use bpf::program::{ClauseUse, Probe};
-use bpf::sys::{Doorbell, GracePeriod, Link, Map, Mmap, Prog, SysError, monotonic_ns};
+use bpf_codegen::context::Probe;
+use bpf_codegen::mir::MapRef;
+use bpf_runtime::maps::Maps;
+use bpf_runtime::program::ClauseUse;
+use bpf_sys::{Doorbell, GracePeriod, Map, Mmap, Prog, SysError, monotonic_ns};
 use consumer::SlotSink;
-use plane::control::{Activity, Control, DropDelta, DropTracker, PerCpu};
+use plane::control::{Activity, Control, DropDelta, PerCpu};
 use plane::deadman::Reason;
 use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
+use plane::ring::Policy;
 use plane::stacks::Stack;
-use providers::Attach;
-use providers::attach::detach_us;
-use providers::sites::AttachMethod;
+use probes::ProbeId;
+use providers::method::{Cpus, SiteLink};
 
 use crate::assemble::Assembly;
-use crate::attach::{AttachObserver, attach};
-use crate::clocks::{CpuClock, Schedule, Served};
+use crate::attach::{AttachObserver, AttachedProgram, attach, follow};
+use crate::bank::Bank;
 use crate::compile::Program;
 use crate::deadman::LivenessThread;
 use crate::error::Error;
-use crate::load::{LoadedPrograms, RunningSession, SystemContext, load};
+use crate::facts::SystemContext;
+use crate::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
+use crate::load::{LoadedPrograms, RunningSession, SharedPrograms, load};
 use crate::options::Options;
-
-/// A program and its links.
-pub(crate) struct AttachedProgram {
-    pub(crate) prog: Prog,
-    /// The image of `prog`, if each function has a copy of the program.
-    pub(crate) image: Option<ProgramImage>,
-    /// The copies.
-    pub(crate) copies: Vec<Prog>,
-    /// The program runs clauses, and its suppressed firings are reported. The other programs are
-    /// attached if the kernel allows it.
-    pub(crate) fires: bool,
-    pub(crate) attach: Attach,
-    pub(crate) links: Vec<Link>,
-    /// The CPUs that have a clock, in the order of `links`.
-    pub(crate) cpus: Vec<u32>,
-    /// Counters of the served firings of a clock, if the number of due firings is known.
-    pub(crate) served: Option<Served>,
-    /// The clocks of the CPUs, if the number of due firings is known.
-    pub(crate) clocks: Vec<CpuClock>,
-}
-
-impl AttachedProgram {
-    pub(crate) fn new(prog: Prog, attach: Attach, fires: bool) -> AttachedProgram {
-        AttachedProgram {
-            prog,
-            image: None,
-            copies: Vec::new(),
-            fires,
-            attach,
-            links: Vec::new(),
-            cpus: Vec::new(),
-            served: None,
-            clocks: Vec::new(),
-        }
-    }
-
-    /// A program that is loaded once for each function.
-    pub(crate) fn for_each_function(prog: Prog, image: ProgramImage, attach: Attach) -> AttachedProgram {
-        AttachedProgram { image: Some(image), ..AttachedProgram::new(prog, attach, true) }
-    }
-
-    /// Attaches the clock of a CPU. It is no error if the CPU is offline: [`Machine::follow_cpus`]
-    /// attaches the clock later. It is no error either if the kernel rejects a clock that runs no
-    /// clauses.
-    pub(crate) fn attach_clock(&mut self, cpu: u32) -> Result<(), SysError> {
-        let Attach::Clock { event, period, due, .. } = &self.attach else { return Ok(()) };
-        match providers::attach::clock(&self.prog, event, *period, cpu) {
-            Ok(link) => {
-                if let (Some(due), Some(served)) = (due, &self.served) {
-                    let schedule = Schedule { period: *due, interval: *period };
-                    self.clocks.push(CpuClock::new(cpu, schedule, served, &link));
-                }
-                self.links.push(link);
-                self.cpus.push(cpu);
-                Ok(())
-            }
-            Err(e) if !self.fires || e.errno == ENODEV => Ok(()),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// True for the heartbeat.
-    fn is_heartbeat(&self) -> bool {
-        !self.fires && matches!(self.attach, Attach::Clock { .. })
-    }
-}
-
-/// The error of perf for a CPU that is offline.
-const ENODEV: i32 = 19;
-
-/// Rings and control elements that were created together; see [`bpf::maps`].
-struct Bank {
-    percpu: Mmap,
-    rings: Option<Mmap>,
-    cpus: u32,
-    ring_size: u32,
-    drops: DropTracker,
-}
-
-impl Bank {
-    fn new(maps: &Maps) -> Result<Bank, Error> {
-        let percpu = maps.get(MapRef::PerCpu).ok_or_else(|| Error::Internal("no control elements".into()))?;
-        Ok(Bank {
-            percpu: percpu.mmap(true)?,
-            rings: maps.get(MapRef::Rings).map(|m| m.mmap(true)).transpose()?,
-            cpus: maps.plan.cpus,
-            ring_size: maps.plan.ring_size,
-            drops: DropTracker::default(),
-        })
-    }
-
-    fn rings(&self) -> Option<Rings<'_>> {
-        let percpu = PerCpu::new(self.percpu.words(), self.cpus)?;
-        Some(Rings { memory: self.rings.as_ref()?.words(), size: self.ring_size, percpu })
-    }
-}
+use crate::snapshots::Snapshots;
+use crate::speculation::SpeculativeBuffers;
+use crate::stack_store::StackStore;
 
 /// See the [module](self).
 pub(crate) struct Machine {
     attached: Vec<AttachedProgram>,
+    /// Probes that come and go.
+    growth: Growth,
     begin: Vec<Prog>,
     end: Vec<Prog>,
     control: Mmap,
@@ -142,41 +50,30 @@ pub(crate) struct Machine {
     banks: Vec<Bank>,
     /// The tables of aggregations, by the number of their map.
     aggs: BTreeMap<u32, Mmap>,
-    /// Earlier stack maps, which earlier programs still write.
-    former_stacks: Vec<Map>,
+    /// The speculative buffers, if a clause speculates.
+    pub(crate) speculations: Option<SpeculativeBuffers>,
+    /// The stack store, if a clause takes a stack, and its limit in bytes.
+    stacks: (Option<StackStore>, u64),
     /// ERROR and its clauses.
     error: (Probe, Vec<ClauseUse>),
     /// Number of the next program's table.
     next_table: u32,
-    /// A program frees the elements of the `self->` arrays with variable numbers below this one,
-    /// when their thread ends.
-    freed_arrays: u32,
+    /// The programs that serve all clauses.
+    shared: SharedPrograms,
     reader: RingReader,
     grace: Option<Arc<GracePeriod>>,
-    /// A snapshot that waits for its grace period.
-    pending: RefCell<Option<PendingSnapshot>>,
-    /// The last grace period took longer than [`SLOW`], or there was none.
-    slow: Cell<bool>,
+    snapshots: Snapshots,
     /// No program of a probe runs any more: see [`Machine::quiesce`].
     quiescent: bool,
     doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
     /// Details of attaching, for `-v`.
     details: Vec<String>,
-    /// Nanoseconds between heartbeats, if there are heartbeats.
-    heartbeat: Option<u64>,
     liveness: Option<LivenessThread>,
     maps: Maps,
+    /// Maps that others have replaced, of which earlier programs have the descriptors.
+    replaced: Vec<Map>,
 }
-
-/// A snapshot that waits for its grace period.
-struct PendingSnapshot {
-    side: u32,
-    grace: JoinHandle<Result<Duration, SysError>>,
-}
-
-/// Grace periods that take this long are awaited in a thread. Usually one takes some 20 ms.
-const SLOW: Duration = Duration::from_secs(1);
 
 impl Machine {
     /// Creates the maps and loads the programs, without attaching them. Calls `between` after each
@@ -188,32 +85,34 @@ impl Machine {
         system: &SystemContext<'_>,
         between: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Machine, Error> {
-        let loaded = load(None, program, assembly, options, system, between)?;
+        let loaded = load((None, false), program, assembly, options, system, between)?;
         let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
         let mut machine = Machine {
             attached: loaded.attached,
+            growth: Growth::default(),
             begin: loaded.begin,
             end: loaded.end,
             control: map(MapRef::Control)?.mmap(true)?,
             banks: vec![Bank::new(&maps)?],
             aggs: tables(&maps)?,
-            former_stacks: Vec::new(),
+            speculations: SpeculativeBuffers::of(&maps)?,
+            stacks: (None, options.number("stacksize")),
             error: loaded.error,
             next_table: loaded.next_table,
-            freed_arrays: loaded.freed_arrays,
+            shared: loaded.shared,
             reader: RingReader::new(monotonic_ns()),
             grace: None,
-            pending: RefCell::default(),
-            slow: Cell::new(true),
+            snapshots: Snapshots::default(),
             quiescent: false,
             doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
             details: Vec::new(),
-            heartbeat: loaded.heartbeat,
             liveness: None,
             maps,
+            replaced: Vec::new(),
         };
+        machine.take_stacks()?;
         machine.doorbell = machine.maps.take(MapRef::Doorbell).map(Doorbell::over).transpose()?;
         Ok(machine)
     }
@@ -222,52 +121,147 @@ impl Machine {
     pub(crate) fn running(&self) -> RunningSession {
         let mut fds: BTreeMap<MapRef, RawFd> =
             self.maps.iter().map(|(at, m)| (at, m.as_fd().as_raw_fd())).collect();
+        fds.extend(self.growth.table.as_ref().map(|t| (MapRef::Probes, t.map().as_fd().as_raw_fd())));
+        fds.extend(self.stacks.0.as_ref().map(StackStore::fd));
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
-        RunningSession {
-            plan,
-            fds,
-            error,
-            next_table: self.next_table,
-            freed_arrays: self.freed_arrays,
-            heartbeat: self.heartbeat.is_some(),
-        }
+        let names = self.growth.names.clone();
+        RunningSession { plan, fds, error, next_table: self.next_table, shared: self.shared, names }
     }
 
     /// Adds loaded programs, runs their BEGIN, and attaches them. After an error, none of them
     /// stays attached.
     pub(crate) fn adopt(
         &mut self,
+        loaded: LoadedPrograms,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LeftOut, Error> {
+        let shared = self.shared;
+        let adopted = self.adopt_all(loaded, interrupted);
+        if adopted.is_err() {
+            // Later programs bring the shared ones that are not attached.
+            self.shared = shared;
+        }
+        adopted
+    }
+
+    fn adopt_all(
+        &mut self,
         mut loaded: LoadedPrograms,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<LeftOut, Error> {
+        let mut left = std::mem::take(&mut loaded.left);
         let maps = &loaded.maps;
         let new_bank = maps.plan.bank != self.maps.plan.bank;
         let bank = new_bank.then(|| Bank::new(maps)).transpose()?;
         let aggs = tables(maps)?;
+        let speculations = SpeculativeBuffers::of(maps)?;
         // From here on the session reads what the new programs write, even if attaching fails.
         self.banks.extend(bank);
         self.aggs.extend(aggs);
-        let former = self.maps.adopt(loaded.maps);
-        self.former_stacks.extend(former.into_iter().filter(|(at, _)| *at == MapRef::Stacks).map(|(_, m)| m));
+        self.speculations = self.speculations.take().or(speculations);
+        // Growing programs are loaded again for the maps that they had.
+        let replaced = self.maps.adopt(loaded.maps).into_iter();
+        let needed = replaced.filter(|(at, _)| !matches!(at, MapRef::EmptyProgArray | MapRef::Strings));
+        self.replaced.extend(needed.map(|(_, map)| map));
+        self.take_stacks()?;
         self.next_table = loaded.next_table;
-        self.freed_arrays = loaded.freed_arrays;
-        self.heartbeat = self.heartbeat.or(loaded.heartbeat);
+        self.shared = loaded.shared;
         if !self.start_liveness() {
             loaded.attached.retain(|a| !a.is_heartbeat());
         }
         run(&loaded.begin)?;
         if self.activity().0 == Activity::Active {
             let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
-            if let Err(e) = attach(&mut loaded.attached, &mut self.details, &mut observer) {
-                detach(&mut loaded.attached, matches!(e, Error::Interrupted));
-                return Err(e);
+            let attached = match loaded.partial {
+                true => attach_each(&mut loaded.attached, &mut left, &mut self.details, &mut observer),
+                false => attach(&mut loaded.attached, &mut self.details, &mut observer),
+            };
+            let grown = attached.and_then(|()| {
+                self.create_grace_period(!loaded.growing.is_empty())?;
+                let growth = &mut self.growth;
+                growth.table = growth.table.take().or(loaded.table);
+                growth.names = growth.names.take().or(loaded.names);
+                let (programs, arrivals): (Vec<LoadedGrowing>, Vec<UnitArrival>) =
+                    loaded.growing.into_iter().unzip();
+                for (program, arrival) in programs.into_iter().zip(&arrivals) {
+                    growth.add_program(arrival.program, program);
+                }
+                let arrived = growth.arrive(&arrivals, &mut self.details, &mut observer);
+                arrivals.iter().for_each(|a| growth.remove_if_never_used(a.program));
+                arrived
+            });
+            let grown = grown.and_then(|more| {
+                left.rejected.extend(more.rejected);
+                left.failed.extend(more.failed);
+                left.attached |= more.attached;
+                std::mem::take(&mut left).or_error()
+            });
+            match grown {
+                Ok(all) => left = all,
+                Err(e) => {
+                    detach(&mut loaded.attached, matches!(e, Error::Interrupted));
+                    return Err(e);
+                }
             }
         }
         self.error = loaded.error;
         self.attached.append(&mut loaded.attached);
         self.end.append(&mut loaded.end);
-        self.create_grace_period()
+        self.create_grace_period(!self.attached.is_empty())?;
+        Ok(left)
+    }
+
+    /// Attaches new sites of growing programs: see [`Growth::arrive`].
+    pub(crate) fn arrive(
+        &mut self,
+        arrivals: &[UnitArrival],
+        strings: &[Arc<[u8]>],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LeftOut, Error> {
+        if self.activity().0 != Activity::Active {
+            return Err(Error::Interrupted);
+        }
+        self.growth.add_names(arrivals, strings)?;
+        let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
+        self.growth.arrive(arrivals, &mut self.details, &mut observer)?.or_error()
+    }
+
+    /// The sites of these probes fire no more.
+    pub(crate) fn remove(&mut self, probes: &[ProbeId]) {
+        self.growth.remove(probes);
+        if self.attached.iter().all(|a| a.later.is_none()) {
+            return;
+        }
+        let removed: HashSet<u32> = probes.iter().map(|id| id.0).collect();
+        let mut kept = Vec::with_capacity(self.attached.len());
+        for mut a in std::mem::take(&mut self.attached) {
+            match a.later.as_mut().is_some_and(|later| later.remove(&removed)) {
+                true => self.growth.remove_fixed(a),
+                false => kept.push(a),
+            }
+        }
+        self.attached = kept;
+    }
+
+    /// True if removed sites need a snapshot soon.
+    pub(crate) fn wants_snapshot(&self) -> bool {
+        self.growth.wants_snapshot(&|| self.read_state())
+    }
+
+    fn read_state(&self) -> ReadState {
+        read_state(&self.reader, &self.snapshots, self.aggs.is_empty())
+    }
+
+    /// Continues the release of removed sites: see [`Growth::advance`].
+    pub(crate) fn release(&mut self) -> Vec<u32> {
+        let Machine { growth, grace, reader, snapshots, aggs, .. } = self;
+        growth.advance(grace.as_ref(), &|| read_state(reader, snapshots, aggs.is_empty()))
+    }
+
+    /// True if there is a growing program with this number.
+    pub(crate) fn has_growing(&self, number: u32) -> bool {
+        self.growth.has_program(number)
     }
 
     /// Attaches all programs.
@@ -279,13 +273,13 @@ impl Machine {
             detach(&mut self.attached, matches!(e, Error::Interrupted));
             return Err(e);
         }
-        self.create_grace_period()
+        self.create_grace_period(!self.attached.is_empty())
     }
 
     /// Starts the liveness thread, if there are heartbeats. Returns false if the thread cannot
     /// start. Heartbeats would then stop the session and must not be attached.
     fn start_liveness(&mut self) -> bool {
-        if let (Some(interval), None) = (self.heartbeat, &self.liveness) {
+        if let (Some(interval), None) = (self.shared.heartbeat, &self.liveness) {
             let control = self.maps.get(MapRef::Control).and_then(|m| m.mmap(true).ok());
             let interval = Duration::from_nanos(interval);
             self.liveness = control.and_then(|c| LivenessThread::start(c, interval).ok());
@@ -307,12 +301,12 @@ impl Machine {
 
     /// Nanoseconds that the kernel counted for the session's programs.
     pub(crate) fn time_taken(&self) -> u64 {
-        let programs = self.attached.iter().flat_map(|a| a.copies.iter().chain([&a.prog]));
+        let programs = self.attached.iter().flat_map(AttachedProgram::programs).chain(self.growth.programs());
         programs.filter_map(|p| Some(p.info().ok()?.run_time_ns)).sum()
     }
 
-    fn create_grace_period(&mut self) -> Result<(), Error> {
-        if !self.attached.is_empty() && self.grace.is_none() {
+    fn create_grace_period(&mut self, needed: bool) -> Result<(), Error> {
+        if needed && self.grace.is_none() {
             self.grace = Some(Arc::new(GracePeriod::new()?));
         }
         Ok(())
@@ -321,7 +315,9 @@ impl Machine {
     /// Detaches all programs. A process in the background closes the links that the kernel detaches
     /// slowly; their number is returned.
     pub(crate) fn detach(&mut self) -> usize {
-        detach(&mut self.attached, false)
+        let (links, us) = self.growth.take_links();
+        let count = close_links(links, us);
+        count + detach(&mut self.attached, false)
     }
 
     /// Details of attaching since the last call.
@@ -331,27 +327,18 @@ impl Machine {
 
     /// Attaches clocks on CPUs that are now online. Moves clocks that run on a single CPU if that
     /// CPU is offline.
-    pub(crate) fn follow_cpus(&mut self, online: &[u32]) -> Result<(), SysError> {
-        for a in &mut self.attached {
-            let Attach::Clock { single, .. } = a.attach else { continue };
-            while let Some(offline) = a.cpus.iter().position(|c| !online.contains(c)) {
-                let cpu = a.cpus.remove(offline);
-                a.clocks.retain(|clock| clock.cpu() != cpu);
-                a.links.remove(offline);
-            }
-            for cpu in online.iter().filter(|c| self.only_cpu.is_none_or(|only| only == **c)) {
-                if a.cpus.contains(cpu) || single && !a.cpus.is_empty() {
-                    continue;
-                }
-                a.attach_clock(*cpu)?;
-            }
+    pub(crate) fn follow_cpus(&mut self, online: &[u32]) -> Result<(), Error> {
+        let cpus = Cpus { online, only: self.only_cpu };
+        for a in self.attached.iter_mut().filter(|a| a.method.follows_cpus()) {
+            a.clocks.retain(|clock| online.contains(&clock.cpu()));
+            follow(a, cpus)?;
         }
         Ok(())
     }
 
     /// True if a program has a clock.
     pub(crate) fn has_clocks(&self) -> bool {
-        self.attached.iter().any(|a| matches!(a.attach, Attach::Clock { .. }))
+        self.attached.iter().any(|a| a.method.follows_cpus())
     }
 
     /// Runs BEGIN's clauses on the calling thread.
@@ -416,22 +403,49 @@ impl Machine {
 
     /// Takes the committed records, in the order of time. Records that may follow one that is not
     /// yet committed are held back for at most `hold`; without `hold`, all records are taken.
+    ///
+    /// By another policy than switch, records are taken when tracing has ended.
     pub(crate) fn drain(&mut self, hold: Option<Duration>) -> Batch {
         let now = monotonic_ns();
         let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
+        if self.maps.plan.policy != Policy::Switch && !self.quiescent {
+            if self.maps.plan.policy == Policy::Ring {
+                self.reader.pass(&sets, now);
+            }
+            return SpeculativeBuffers::complete(&mut self.speculations, Batch::default(), now, false);
+        }
         let hold = hold.map(|h| u64::try_from(h.as_nanos()).unwrap_or(u64::MAX));
-        self.reader.drain_all(&sets, now, hold)
+        let batch = match self.maps.plan.policy {
+            Policy::Ring => self.reader.take_newest(&sets, now),
+            Policy::Switch | Policy::Fill => self.reader.drain_all(&sets, now, hold),
+        };
+        let newest = self.maps.plan.policy == Policy::Ring;
+        SpeculativeBuffers::complete(&mut self.speculations, batch, now, newest)
     }
 
-    /// The time until the next drain: `switchrate`, or less if the last drain held records back.
-    /// The firing that they wait for ends soon in most cases.
+    /// Every record with a time before this one was given by the drains or commits so far.
+    pub(crate) fn complete_until(&self) -> u64 {
+        let oldest = self.speculations.as_ref().map_or(u64::MAX, SpeculativeBuffers::oldest);
+        self.reader.complete_until().min(oldest)
+    }
+
+    /// The time until the next drain: `switchrate`, or less if the last drain held records back, or
+    /// if stacks are being evicted. The firing or the grace period that they wait for ends soon in
+    /// most cases.
     pub(crate) fn drain_interval(&self, switchrate: Duration) -> Duration {
-        if self.reader.waits() { switchrate.min(Duration::from_millis(2)) } else { switchrate }
+        let evicts = self.stacks.0.as_ref().is_some_and(StackStore::is_evicting);
+        let most = match (self.reader.waits(), evicts) {
+            (true, _) => Duration::from_millis(2),
+            (false, true) => Duration::from_millis(10),
+            (false, false) => return switchrate,
+        };
+        switchrate.min(most)
     }
 
     /// Drops since the last call.
     pub(crate) fn drops(&mut self) -> Vec<DropDelta> {
         let mut all: Vec<DropDelta> = self.reader.take_late();
+        all.extend(self.speculations.as_mut().map(SpeculativeBuffers::take_lost).unwrap_or_default());
         for bank in &mut self.banks {
             let Some(percpu) = PerCpu::new(bank.percpu.words(), bank.cpus) else { continue };
             for d in bank.drops.deltas(percpu) {
@@ -447,24 +461,9 @@ impl Machine {
     /// Firings that the kernel suppressed since the start, by program, because a program was
     /// already running on the CPU. Firings whose predicate would have been false are included.
     pub(crate) fn suppressed(&self) -> Result<Vec<(String, u64)>, SysError> {
-        let of = |a: &AttachedProgram| {
-            let copies =
-                a.copies.iter().filter_map(|p| p.info().ok()).map(|i| i.recursion_misses).sum::<u64>();
-            let info = a.prog.info()?;
-            // Links of tracepoints count nothing, and there can be thousands. Links at the entry of
-            // functions count only functions that the program itself calls.
-            let counts = match &a.attach {
-                Attach::Sites(s) if s.method == AttachMethod::Multi => s.on_return,
-                Attach::Sites(s) => s.method == AttachMethod::Kprobe,
-                other => !providers::attach::shares_tracepoints(other),
-            };
-            let missed = a.links.iter().filter(|_| counts).filter_map(|l| l.info().ok()).map(|l| l.missed());
-            Ok((a.prog.name().to_string(), info.recursion_misses + copies + missed.sum::<u64>()))
-        };
-        let mut all: Vec<(String, u64)> = Vec::new();
-        for a in self.attached.iter().filter(|a| a.fires) {
-            let (name, count) = of(a)?;
-            // Copies of one program are adjacent.
+        let mut all: Vec<(String, u64)> = self.growth.suppressed()?;
+        for a in self.attached.iter().filter(|a| a.fires()) {
+            let (name, count) = (a.name.clone(), a.missed()?);
             match all.last_mut() {
                 Some(last) if last.0 == name => last.1 += count,
                 _ => all.push((name, count)),
@@ -505,63 +504,36 @@ impl Machine {
     }
 
     /// Sizes that were lowered because the kernel did not have the memory.
-    pub(crate) fn lowered(&self) -> &[bpf::maps::Lowered] {
+    pub(crate) fn lowered(&self) -> &[bpf_runtime::maps::Lowered] {
         &self.maps.lowered
     }
 
-    /// True if a snapshot can be taken now. If grace periods take long (half a minute on an
-    /// overloaded machine), a thread waits for the grace period, and the session continues, because
-    /// it must handle `exit()` and interrupts.
-    pub(crate) fn ready_for_snapshot(&self) -> bool {
-        let mut pending = self.pending.borrow_mut();
-        if let Some(pending) = &*pending {
-            return pending.grace.is_finished();
-        }
-        let (true, false, Some(grace), Some(control)) =
-            (self.slow.get() && !self.aggs.is_empty(), self.quiescent, self.grace.clone(), self.control())
-        else {
-            return true;
-        };
-        let wait = move || {
-            let begun = Instant::now();
-            grace.wait().map(|()| begun.elapsed())
-        };
-        // The flip comes first. After the grace period no program writes the other side.
-        let side = control.flip();
-        match std::thread::Builder::new().name("grace".into()).stack_size(64 << 10).spawn(wait) {
-            Ok(grace) => *pending = Some(PendingSnapshot { side, grace }),
-            Err(_) => {
-                control.flip();
-                self.slow.set(false);
-            }
-        }
-        pending.is_none()
+    /// Begins a snapshot of the aggregations, if none is pending: what is aggregated from now on belongs
+    /// to the next one.
+    pub(crate) fn begin_snapshot(&mut self) {
+        let Some(control) = Control::new(self.control.words()) else { return };
+        let grace = self.grace.as_ref().filter(|_| !self.quiescent && !self.aggs.is_empty());
+        self.snapshots.begin(control, grace);
     }
 
-    /// Takes the values of the aggregations and clears them. With `pending_is_enough`, a snapshot
-    /// whose grace period [`Machine::ready_for_snapshot`] has awaited is the only one taken.
-    pub(crate) fn snapshot(&self, pending_is_enough: bool, sink: &mut SlotSink<'_>) -> io::Result<()> {
-        let Some(control) = self.control().filter(|_| !self.aggs.is_empty()) else { return Ok(()) };
-        let failed = |e: SysError| io::Error::from_raw_os_error(e.errno);
-        if let Some(pending) = self.pending.take() {
-            let ended = || io::Error::other("the thread that awaits a grace period has ended");
-            let took = pending.grace.join().map_err(|_| ended())?.map_err(failed)?;
-            self.slow.set(took >= SLOW);
-            self.take_side(pending.side, sink);
-            if pending_is_enough {
-                return Ok(());
-            }
-        }
-        let begun = Instant::now();
-        let side = control.flip();
-        self.grace().map_err(failed)?;
-        self.slow.set(begun.elapsed() >= SLOW);
-        self.take_side(side, sink);
-        Ok(())
+    /// True if the pending snapshot can be taken without waiting.
+    pub(crate) fn snapshot_is_ready(&self) -> bool {
+        self.snapshots.is_ready()
     }
 
-    /// Takes and clears the side that no program writes any more.
-    fn take_side(&self, side: u32, sink: &mut SlotSink<'_>) {
+    /// Readable when the pending snapshot is ready.
+    pub(crate) fn snapshot_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.snapshots.descriptor()
+    }
+
+    /// The number of snapshots that have begun, and how many of them are merged.
+    pub(crate) fn snapshots(&self) -> (u64, u64) {
+        self.snapshots.counts()
+    }
+
+    /// Takes the values of the pending snapshot and clears them, after waiting for its grace period.
+    pub(crate) fn take_snapshot(&mut self, sink: &mut SlotSink<'_>) {
+        let Some(side) = self.snapshots.complete() else { return };
         for (id, agg) in (0..).zip(&self.maps.plan.aggs) {
             let Some(memory) = self.aggs.get(&agg.location.map) else { continue };
             let tables = (memory.words(), agg.location.at, agg.location.stride);
@@ -573,13 +545,28 @@ impl Machine {
 
     /// The stack with an id.
     pub(crate) fn stack(&self, id: u64) -> Option<Stack> {
-        let find = |map: &Map| {
-            let mut value = vec![0; map.value_size()];
-            map.lookup(&id.to_ne_bytes(), &mut value).ok().filter(|found| *found)?;
-            Stack::read(&value)
-        };
-        self.maps.get(MapRef::Stacks).into_iter().chain(&self.former_stacks).find_map(find)
+        self.stacks.0.as_ref()?.find(id)
     }
+
+    /// The stacks that the store evicted since the last call. Call it after each drain.
+    pub(crate) fn evicted_stacks(&mut self) -> Vec<(u64, Stack)> {
+        // A side that ends with the session need not be replaced.
+        let fills = matches!(self.activity().0, Activity::Warmup | Activity::Active);
+        self.stacks.0.as_mut().map(|store| store.evict(fills)).unwrap_or_default()
+    }
+
+    /// Takes over the maps of a new stack store.
+    fn take_stacks(&mut self) -> Result<(), Error> {
+        if let Some(store) = StackStore::take(&mut self.maps, self.stacks.1)? {
+            self.stacks.0 = Some(store);
+        }
+        Ok(())
+    }
+}
+
+fn read_state(reader: &RingReader, snapshots: &Snapshots, no_snapshots: bool) -> ReadState {
+    let (begun, merged) = snapshots.counts();
+    ReadState { complete_until: reader.complete_until(), begun, merged, no_snapshots }
 }
 
 /// Detaches programs, the last one first. Of two programs on a tracepoint, the kernel detaches the
@@ -592,21 +579,32 @@ impl Machine {
 /// links if the enabling was interrupted, because the kernel may still be attaching and hold the
 /// locks for detaching.
 fn detach(attached: &mut [AttachedProgram], interrupted: bool) -> usize {
-    let time = |a: &AttachedProgram| if a.links.is_empty() { 0 } else { detach_us(&a.attach) };
+    let time = |a: &AttachedProgram| if a.loaded.links.is_empty() { 0 } else { a.method.release_us() };
     let in_background = interrupted || attached.iter().map(time).sum::<u64>() > DETACH_LIMIT_US;
     let mut slow = Vec::new();
     for a in attached.iter_mut().rev() {
-        a.cpus.clear();
         a.clocks.clear();
-        if in_background && (interrupted || detach_us(&a.attach) > 0) {
-            slow.append(&mut a.links);
+        if in_background && (interrupted || a.method.release_us() > 0) {
+            slow.extend(a.loaded.links.drain(..).map(|l| l.link));
         }
-        while a.links.pop().is_some() {}
+        while a.loaded.links.pop().is_some() {}
     }
     let count = slow.len();
     if count > 0 {
-        bpf::sys::close_in_background(slow);
+        bpf_sys::close_in_background(slow);
     }
+    count
+}
+
+/// Closes links that the kernel takes so many microseconds to detach. Returns how many a process in
+/// the background closes.
+fn close_links(mut links: Vec<SiteLink>, us: u64) -> usize {
+    if us <= DETACH_LIMIT_US {
+        while links.pop().is_some() {}
+        return 0;
+    }
+    let count = links.len();
+    bpf_sys::close_in_background(links.into_iter().map(|l| l.link).collect());
     count
 }
 

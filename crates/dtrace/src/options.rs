@@ -1,15 +1,22 @@
 //! The table of `-x` options, and the values a session has for them.
 //!
-//! A row has an option's name, when it can be set, the type of its value, its default, and whether
-//! it has an effect yet. The command line, `#pragma D option`, the manual page and the completions
+//! A row has an option's name, when it can be set, the type of its value and its default. Every
+//! option of the table has its effect. What other systems have and this one has not is in a table of
+//! its own, with the reason: setting it is an error that says so. The command line, `#pragma D option`, the manual page and the completions
 //! read this table. Code reads a value from [`Options`] by the name.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use plane::ring::Policy;
+
 /// When an option can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
+    /// On the command line only, because it takes effect before programs are read.
+    CommandLine,
     /// Before compilation.
     Compile,
     /// Before tracing starts.
@@ -48,257 +55,203 @@ pub struct Row {
     pub shape: Shape,
     /// Its default, as a user would write it; empty for "unset".
     pub default: &'static str,
-    /// False if it is accepted without effect. The command then prints a warning.
-    pub works: bool,
     /// What it does, one line.
     pub help: &'static str,
 }
 
-const fn row(
-    name: &'static str,
-    when: When,
-    shape: Shape,
-    default: &'static str,
-    works: bool,
-    help: &'static str,
-) -> Row {
-    Row { name, when, shape, default, works, help }
+const fn row(name: &'static str, when: When, shape: Shape, default: &'static str, help: &'static str) -> Row {
+    Row { name, when, shape, default, help }
 }
 
 use Shape::{Flag, Int, List, Rate, Size, Text, Word};
-use When::{Compile, Dynamic, Run};
+use When::{CommandLine, Compile, Dynamic, Run};
 
 /// Every option, by name.
 pub const TABLE: &[Row] = &[
-    row("agghist", Dynamic, Flag, "", true, "draw count() and sum() as bars"),
-    row("aggpack", Dynamic, Flag, "", true, "print a distribution in one line"),
-    row("aggpercpu", Compile, Flag, "", true, "keep and print the values of each CPU"),
-    row("aggrate", Dynamic, Rate, "1hz", true, "how often aggregations leave the kernel"),
-    row("aggsize", Run, Size, "4m", true, "memory for aggregations, each CPU"),
-    row("aggsortkey", Dynamic, Flag, "", true, "sort by key first, then by value"),
-    row("aggsortkeypos", Dynamic, Int, "0", true, "first key column to sort by"),
-    row("aggsortpos", Dynamic, Int, "0", true, "which of several aggregations to sort by"),
-    row("aggsortrev", Dynamic, Flag, "", true, "reverse the order"),
-    row("aggzoom", Dynamic, Flag, "", true, "scale bars to the tallest"),
-    row(
-        "amin",
-        Compile,
-        Text,
-        "",
-        true,
-        "least stability a program may have, as in Evolving/Evolving/Common",
-    ),
-    row("arch", Compile, Text, "", false, "the processor that a program is compiled for"),
-    row("argref", Compile, Flag, "", true, "operands need not be referenced"),
-    row(
-        "bpflog",
-        Run,
-        Flag,
-        "",
-        true,
-        "on a verifier refusal, write a report with the D source and the whole log",
-    ),
-    row("bpflogsize", Run, Size, "", false, "memory for the verifier's log"),
-    row("btfpath", Compile, Text, "", false, "a file with the kernel's types"),
-    row(
-        "bufpolicy",
-        Run,
-        Word(&["switch", "fill", "ring"]),
-        "switch",
-        true,
-        "what a full buffer does (switch only)",
-    ),
-    row("bufresize", Run, Word(&["auto", "manual"]), "auto", true, "halve buffers until they fit, or fail"),
-    row("bufsize", Run, Size, "4m", true, "principal buffer, each CPU"),
-    row("cleanrate", Run, Rate, "101hz", false, "how often freed dynamic variables are cleaned"),
-    row("core", Compile, Flag, "", false, "dtrace may dump core"),
-    row("cpp", Compile, Flag, "", true, "run scripts through the C preprocessor (-C)"),
-    row("cppargs", Compile, List, "", true, "one more word for the preprocessor"),
-    row("cpphdrs", Compile, Flag, "", true, "print the headers that cpp reads (-H)"),
-    row("cpppath", Compile, Text, "cpp", true, "the preprocessor"),
-    row("cpu", Run, Int, "", true, "trace this CPU only"),
-    row("ctfpath", Compile, Text, "", false, "a file with the kernel's types in CTF"),
-    row("ctypes", Compile, Text, "", false, "write the C types of the programs to a file"),
-    row(
-        "deadmaninterval",
-        Run,
-        Rate,
-        "1s",
-        true,
-        "interval between two heartbeats of a CPU; 0: no heartbeats",
-    ),
-    row(
-        "deadmanshare",
-        Run,
-        Int,
-        "80",
-        true,
-        "percentage of the CPUs that tracing may take when heartbeats lag",
-    ),
-    row("deadmantimeout", Run, Rate, "10s", true, "greatest lateness of a heartbeat"),
-    row("deadmanuser", Run, Rate, "30s", true, "longest time that dtrace may get no CPU"),
-    row("debug", Compile, Flag, "", false, "messages of the library"),
-    row("debugassert", Compile, Int, "0", false, "assertions of the library, a mask"),
-    row("defaultargs", Compile, Flag, "", true, "missing operands are 0 or \"\""),
-    row("define", Compile, List, "", true, "define a preprocessor name (-D)"),
-    row("destructive", Run, Flag, "", true, "allow destructive actions (-w)"),
-    row("disallow_dsym", Compile, Flag, "", false, "take no symbols from separate files"),
-    row("disasm", Compile, Int, "", false, "which stages -S shows, a mask"),
-    row("dofstashpath", Compile, Text, "", false, "where USDT definitions of running processes are kept"),
-    row("droptags", Compile, Flag, "", true, "put a tag before each drop message"),
-    row("dtypes", Compile, Text, "", false, "write the D types of the programs to a file"),
-    row("dynvarsize", Run, Size, "1m", true, "memory for associative arrays and thread-local arrays"),
-    row("empty", Compile, Flag, "", true, "a program may be empty"),
-    row("encoding", Compile, Word(&["ascii", "utf8"]), "ascii", true, "characters of distributions"),
-    row("errtags", Compile, Flag, "", true, "print the first error in one line, with its tag, for programs"),
+    row("agghist", Dynamic, Flag, "", "draw count() and sum() as bars"),
+    row("aggpack", Dynamic, Flag, "", "print a distribution in one line"),
+    row("aggpercpu", Compile, Flag, "", "keep and print the values of each CPU"),
+    row("aggrate", Dynamic, Rate, "1hz", "how often aggregations leave the kernel"),
+    row("aggsize", Run, Size, "4m", "memory for aggregations, each CPU"),
+    row("aggsortkey", Dynamic, Flag, "", "sort by key first, then by value"),
+    row("aggsortkeypos", Dynamic, Int, "0", "first key column to sort by"),
+    row("aggsortpos", Dynamic, Int, "0", "which of several aggregations to sort by"),
+    row("aggsortrev", Dynamic, Flag, "", "reverse the order"),
+    row("aggzoom", Dynamic, Flag, "", "scale bars to the tallest"),
+    row("amin", Compile, Text, "", "least stability a program may have, as in Evolving/Evolving/Common"),
+    row("argref", Compile, Flag, "", "operands need not be referenced"),
+    row("bpflog", Run, Flag, "", "on a verifier refusal, write a report with the D source and the whole log"),
+    row("bufpolicy", Run, Word(&["switch", "fill", "ring"]), "switch", "what a full buffer does"),
+    row("bufresize", Run, Word(&["auto", "manual"]), "auto", "halve buffers until they fit, or fail"),
+    row("bufsize", Run, Size, "4m", "principal buffer, each CPU"),
+    row("cleanrate", Run, Rate, "101hz", "how often speculations that ended are freed"),
+    row("cpp", Compile, Flag, "", "run scripts through the C preprocessor (-C)"),
+    row("cppargs", Compile, List, "", "one more word for the preprocessor"),
+    row("cpphdrs", Compile, Flag, "", "print the headers that cpp reads (-H)"),
+    row("cpppath", Compile, Text, "cpp", "the preprocessor"),
+    row("cpu", Run, Int, "", "trace this CPU only"),
+    row("deadmaninterval", Run, Rate, "1s", "interval between two heartbeats of a CPU; 0: no heartbeats"),
+    row("deadmanshare", Run, Int, "80", "percentage of the CPUs that tracing may take when heartbeats lag"),
+    row("deadmantimeout", Run, Rate, "10s", "greatest lateness of a heartbeat"),
+    row("deadmanuser", Run, Rate, "30s", "longest time that dtrace may get no CPU"),
+    row("defaultargs", Compile, Flag, "", "missing operands are 0 or \"\""),
+    row("define", Compile, List, "", "define a preprocessor name (-D)"),
+    row("destructive", Run, Flag, "", "allow destructive actions (-w)"),
+    row("droptags", Compile, Flag, "", "put a tag before each drop message"),
+    row("dynvarsize", Run, Size, "1m", "memory for associative arrays and thread-local arrays"),
+    row("empty", Compile, Flag, "", "a program may be empty"),
+    row("encoding", Compile, Word(&["ascii", "utf8"]), "ascii", "characters of distributions"),
+    row("errtags", Compile, Flag, "", "print the first error in one line, with its tag, for programs"),
     row(
         "evaltime",
-        Compile,
+        CommandLine,
         Word(&["exec", "preinit", "postinit", "main"]),
-        "exec",
-        true,
-        "where a -c process waits (exec only)",
+        "preinit",
+        "where a -c process waits until tracing is on: at its exec, before or after constructors, at main",
     ),
     row(
         "exithold",
         Run,
         Flag,
         "yes",
-        true,
         "hold a -c or -p process at its exit until its address map is read, where user symbols are shown",
     ),
-    row("fbtmax", Run, Int, "1000", true, "kernel functions attached to one by one at most"),
+    row("fbtmax", Run, Int, "1000", "kernel functions attached to one by one at most"),
     row(
         "fbtmeans",
         Run,
         Word(&["auto", "multi", "fentry", "kprobe"]),
         "auto",
-        true,
         "how kernel functions are attached to",
     ),
-    row("flowindent", Dynamic, Flag, "", true, "indent by function entry and return (-F)"),
-    row("grabanon", Run, Flag, "", false, "claim anonymous tracing"),
-    row("incdir", Compile, List, "", true, "a directory of preprocessor headers (-I)"),
-    row("iregs", Compile, Int, "8", false, "registers of the D machine"),
-    row("jstackframes", Run, Int, "50", true, "frames of jstack(), at most 127"),
-    row(
-        "jstackstrsize",
-        Run,
-        Size,
-        "512",
-        true,
-        "bytes of strings of jstack() (names are read without limit)",
-    ),
-    row("kdefs", Compile, Flag, "", false, "unknown kernel symbols are errors"),
-    row("knodefs", Compile, Flag, "", false, "unknown kernel symbols are no errors"),
-    row(
-        "late",
-        Compile,
-        Word(&["dynamic", "static"]),
-        "dynamic",
-        true,
-        "when translators are resolved; both values mean when enabled",
-    ),
-    row("lazyload", Compile, Flag, "", false, "load USDT definitions lazily"),
-    row("ldpath", Compile, Text, "ld", false, "the linker of -G"),
-    row("libdir", Compile, List, "", true, "a directory of D libraries (-L)"),
-    row(
-        "linkmode",
-        Compile,
-        Word(&["kernel", "primary", "dynamic", "static"]),
-        "kernel",
-        false,
-        "how kernel symbols are linked",
-    ),
-    row("linknommap", Compile, Flag, "", false, "link objects without mapping them"),
-    row("linktype", Compile, Word(&["elf", "dof"]), "elf", false, "what -G writes"),
-    row("lockmem", Run, Text, "", false, "limit of locked memory"),
-    row("maxframes", Run, Int, "", false, "most frames a stack may have"),
-    row("modpath", Compile, Text, "", false, "the directory of kernel modules"),
-    row("nolibs", Compile, Flag, "", true, "no D libraries"),
-    row("noresolve", Run, Flag, "", true, "print addresses of processes as numbers, not as symbols"),
-    row("nspec", Run, Int, "1", false, "speculations at a time"),
-    row("objcopypath", Compile, Text, "objcopy", false, "the objcopy of -G"),
-    row("oformat", Dynamic, Text, "", false, "structured output: its format"),
+    row("flowindent", Dynamic, Flag, "", "indent by function entry and return (-F)"),
+    row("incdir", Compile, List, "", "a directory of preprocessor headers (-I)"),
+    row("jstackframes", Run, Int, "50", "frames of jstack(), at most 127"),
+    row("jstackstrsize", Run, Size, "512", "bytes of strings of jstack() (names are read without limit)"),
+    row("libdir", Compile, List, "", "a directory of D libraries (-L)"),
+    row("nolibs", Compile, Flag, "", "no D libraries"),
+    row("noresolve", Run, Flag, "", "print addresses of processes as numbers, not as symbols"),
+    row("nspec", Run, Int, "1", "speculations at a time"),
+    row("oformat", Compile, Word(&["text", "json", "csv"]), "text", "format of the output (--format)"),
     row(
         "ordertimeout",
         Dynamic,
         Rate,
         "1s",
-        true,
         "how long a record may wait for an earlier one of a probe that is still firing",
     ),
-    row("pcapsize", Run, Size, "", false, "longest packet that pcap() keeps"),
-    row("pgmax", Compile, Int, "8", false, "processes kept open"),
-    row("preallocate", Compile, Size, "", false, "memory to take at the start"),
-    row("printsize", Dynamic, Size, "", false, "bytes of a value that print() shows"),
-    row("procfspath", Compile, Text, "/proc", false, "where the processes of the system are seen"),
-    row("pspec", Compile, Flag, "", true, "text that could be a declaration is a probe"),
-    row("quiet", Dynamic, Flag, "", true, "print only what is traced (-q)"),
-    row("quietresize", Dynamic, Flag, "", true, "do not say when a buffer was made smaller"),
-    row("rawbytes", Dynamic, Flag, "", true, "print bytes as a dump, never as text"),
-    row("scratchsize", Run, Size, "4k", true, "scratch memory of a clause: alloca() and copyin(), 8 to 256k"),
-    row("setenv", Compile, List, "", false, "set an environment variable of the -c process"),
-    row("specsize", Run, Size, "32k", false, "memory for a speculation, each CPU"),
-    row("stackframes", Run, Int, "20", true, "frames of stack(), at most 127"),
-    row("stackindent", Dynamic, Int, "14", true, "columns before a frame"),
-    row("stacksymbols", Run, Flag, "yes", false, "name the functions of stacks"),
-    row("statusrate", Run, Rate, "1hz", true, "how often drops and the end are looked for"),
+    row("pcapsize", Run, Size, "1514", "bytes that pcap() records of a packet, 1 to 65535"),
+    row("processids", Compile, Flag, "", "record the process and thread ids, for sinks of events"),
+    row("pspec", Compile, Flag, "", "text that could be a declaration is a probe"),
+    row("quiet", Dynamic, Flag, "", "print only what is traced (-q)"),
+    row("quietresize", Dynamic, Flag, "", "do not say when a buffer was made smaller"),
+    row("rawbytes", Dynamic, Flag, "", "print bytes as a dump, never as text"),
+    row("scratchsize", Run, Size, "4k", "scratch memory of a clause: alloca() and copyin(), 8 to 256k"),
+    row("setenv", CommandLine, List, "", "set an environment variable of -c processes, as in NAME=value"),
+    row("specsize", Run, Size, "32k", "memory for a speculation, each CPU"),
+    row("stackframes", Run, Int, "20", "frames of stack(), at most 127"),
+    row("stackindent", Dynamic, Int, "14", "columns before a frame"),
+    row(
+        "stacksize",
+        Run,
+        Size,
+        "16m",
+        "most memory of the kernel for stacks that are not yet read, from 32k",
+    ),
+    row("stacksymbols", Run, Flag, "yes", "name the functions of stacks; without it they are addresses"),
+    row("statusrate", Run, Rate, "1hz", "how often drops and the end are looked for"),
     row(
         "stdc",
         Compile,
         Word(&["a", "c", "s", "t"]),
         "a",
-        true,
         "conformance of the preprocessor: s is traditional, the others are one (-X)",
     ),
-    row("strip", Compile, Flag, "", false, "strip what -G writes"),
-    row(
-        "strsize",
-        Run,
-        Size,
-        "256",
-        true,
-        "longest string with its NUL, 1 to 32k; rounded up to a multiple of 8",
-    ),
-    row("switchrate", Dynamic, Rate, "1hz", true, "how often records leave the kernel"),
-    row("symmem", Run, Size, "256m", true, "memory of the process that reads symbols of processes"),
+    row("strsize", Run, Size, "256", "longest string with its NUL, 1 to 32k; rounded up to a multiple of 8"),
+    row("switchrate", Dynamic, Rate, "1hz", "how often records leave the kernel"),
+    row("symmem", Run, Size, "256m", "memory of the process that reads symbols of processes"),
     row(
         "symtimeout",
         Run,
         Rate,
         "2s",
-        true,
         "how long reading the symbols of a file or the map of a process may take",
     ),
-    row("syslibdir", Compile, Text, "", true, "the directory of the system's D libraries"),
-    row("sysslice", Compile, Flag, "", false, "grab processes of the system slice, too"),
-    row("temporal", Run, Flag, "yes", true, "merge the records of all CPUs by time (always on)"),
+    row("syslibdir", Compile, Text, "", "the directory of the system's D libraries"),
+    row("temporal", Run, Flag, "yes", "merge the records of all CPUs by time (always on)"),
     row(
         "tree",
         Compile,
         Int,
         "0",
-        true,
         "dump the tree of a program: 1 as it is read, 8 as it is checked and divided by if",
     ),
-    row("tregs", Compile, Int, "8", false, "tuple registers of the D machine"),
-    row("udefs", Compile, Flag, "", false, "unknown user symbols are errors"),
-    row("undef", Compile, List, "", true, "undefine a preprocessor name (-U)"),
-    row("unodefs", Compile, Flag, "", false, "unknown user symbols are no errors"),
-    row("unsetenv", Compile, List, "", false, "unset an environment variable of the -c process"),
-    row("useruid", Compile, Int, "", false, "least user id of a process that may be grabbed"),
-    row("ustackframes", Run, Int, "20", true, "frames of ustack(), at most 127"),
-    row("verbose", Compile, Flag, "", true, "print the intermediate form (-S)"),
+    row("undef", Compile, List, "", "undefine a preprocessor name (-U)"),
+    row("unsetenv", CommandLine, List, "", "unset an environment variable of -c processes, before setenv"),
+    row("ustackframes", Run, Int, "20", "frames of ustack(), at most 127"),
+    row("verbose", Compile, Flag, "", "print the intermediate form (-S)"),
     row(
         "version",
         Compile,
         Text,
         "",
-        true,
         "version of D that a program is written for; newer names are not defined",
     ),
-    row("zdefs", Compile, Flag, "", true, "descriptions may match no probe (-Z)"),
+    row("zdefs", Compile, Flag, "", "descriptions may match no probe (-Z)"),
+];
+
+/// An option of other DTraces that does not exist here.
+#[derive(Debug)]
+pub struct Absent {
+    /// Its name.
+    pub name: &'static str,
+    /// Why it does not exist, and what to use.
+    pub reason: &'static str,
+}
+
+const fn absent(name: &'static str, reason: &'static str) -> Absent {
+    Absent { name, reason }
+}
+
+/// Options of other DTraces that do not exist here, by name.
+#[rustfmt::skip]
+pub const ABSENT: &[Absent] = &[
+    absent("arch", "programs are compiled for this machine"),
+    absent("bpflogsize", "the verifier's log has no limit: see bpflog"),
+    absent("btfpath", "types are those of the running kernel, from /sys/kernel/btf"),
+    absent("core", "use ulimit -c"),
+    absent("ctfpath", "types are those of the running kernel, from /sys/kernel/btf"),
+    absent("ctypes", "bpftool btf dump prints the types of the kernel"),
+    absent("debug", "-v prints what a session does, -S the intermediate form"),
+    absent("debugassert", "there are no assertions to select"),
+    absent("disallow_dsym", "use noresolve to read no symbols of processes"),
+    absent("disasm", "-S prints the intermediate form, bpftool prog dump the programs in the kernel"),
+    absent("dofstashpath", "DOF is not supported yet"),
+    absent("dtypes", "-lv prints the types of arguments"),
+    absent("grabanon", "anonymous tracing is not supported yet"),
+    absent("iregs", "a clause has as many registers as it needs"),
+    absent("kdefs", "symbols of the kernel must always be known"),
+    absent("knodefs", "symbols of the kernel must be known when a program is compiled"),
+    absent("late", "translators are always resolved when a program is enabled"),
+    absent("lazyload", "DOF is not supported yet"),
+    absent("ldpath", "it is for -G, which is not supported yet"),
+    absent("linkmode", "symbols are always resolved when a program is compiled"),
+    absent("linknommap", "it is for -G, which is not supported yet"),
+    absent("linktype", "it is for -G, which is not supported yet"),
+    absent("lockmem", "since Linux 5.11, ulimit -l does not limit the memory of BPF"),
+    absent("maxframes", "use stackframes, ustackframes and jstackframes"),
+    absent("modpath", "types are those of the running kernel, from /sys/kernel/btf"),
+    absent("objcopypath", "it is for -G, which is not supported yet"),
+    absent("pgmax", "the number of processes whose symbols are known has no limit"),
+    absent("preallocate", "memory is taken when it is needed"),
+    absent("printsize", "print() shows whole values; use tracemem() for some bytes of one"),
+    absent("procfspath", "processes are those of /proc"),
+    absent("strip", "it is for -G, which is not supported yet"),
+    absent("sysslice", "-p takes every process that you may trace"),
+    absent("tregs", "a key has as many columns as it needs"),
+    absent("udefs", "programs name no symbols of processes"),
+    absent("unodefs", "programs name no symbols of processes"),
+    absent("useruid", "-p takes every process that you may trace"),
 ];
 
 /// Why an option could not be set; the text is DTrace's.
@@ -310,6 +263,8 @@ pub enum OptionError {
     Value,
     /// Not while tracing.
     Active,
+    /// Not in a program.
+    InProgram,
 }
 
 impl fmt::Display for OptionError {
@@ -318,6 +273,7 @@ impl fmt::Display for OptionError {
             OptionError::Name => "Invalid option name",
             OptionError::Value => "Invalid value for specified option",
             OptionError::Active => "Operation illegal when tracing is active",
+            OptionError::InProgram => "Operation illegal in a program",
         })
     }
 }
@@ -327,10 +283,14 @@ impl std::error::Error for OptionError {}
 /// The least and greatest value of options, where the type alone allows more. A frame count beyond
 /// what the kernel walks is no error, because scripts use a thousand for all.
 const LIMITS: &[(&str, u64, u64)] = &[
+    ("nspec", 1, plane::speculation::COUNT_MAX as u64),
+    ("pcapsize", 1, plane::packet::LONGEST as u64),
     ("scratchsize", 8, 256 << 10),
+    ("specsize", 0, plane::ring::RING_MAX as u64),
     ("strsize", 1, 32 << 10),
     ("symmem", 16 << 20, 64 << 30),
     ("stackframes", 1, u64::MAX),
+    ("stacksize", 32 << 10, 16 << 30),
     ("ustackframes", 1, u64::MAX),
     ("jstackframes", 1, u64::MAX),
 ];
@@ -342,14 +302,18 @@ fn limits(name: &str) -> Option<(u64, u64)> {
 impl Row {
     /// True for a value that is in the option's range.
     fn allows(&self, value: &Value) -> bool {
-        match value {
-            Value::Number(n) => limits(self.name).is_none_or(|(least, most)| (least..=most).contains(n)),
-            Value::Texts(t) if self.name == "amin" => {
-                t.iter().all(|t| probes::Attributes::parse(t).is_some())
-            }
-            Value::Texts(t) if self.name == "version" => {
-                t.iter().all(|t| probes::Version::parse(t).is_some_and(probes::Version::is_known))
-            }
+        let all = |wanted: &dyn Fn(&str) -> bool| match value {
+            Value::Texts(texts) => texts.iter().all(|text| wanted(text)),
+            _ => true,
+        };
+        match (self.name, value) {
+            // The other value would have no effect.
+            ("temporal", Value::Number(n)) => *n == 1,
+            (_, Value::Number(n)) => limits(self.name).is_none_or(|(least, most)| (least..=most).contains(n)),
+            ("amin", _) => all(&|t| probes::Attributes::parse(t).is_some()),
+            ("setenv", _) => all(&|t| t.split_once('=').is_some_and(|(name, _)| !name.is_empty())),
+            ("unsetenv", _) => all(&|t| !t.is_empty() && !t.contains('=')),
+            ("version", _) => all(&|t| probes::Version::parse(t).is_some_and(probes::Version::is_known)),
             _ => true,
         }
     }
@@ -360,13 +324,19 @@ impl Row {
             (Shape::Size, Some((least, most))) => {
                 format!("a size from {} to {}", size_text(least), size_text(most))
             }
-            (_, Some((least, _))) => format!("a number of at least {least}"),
+            (_, Some((least, u64::MAX))) => format!("a number of at least {least}"),
+            (_, Some((least, most))) => format!("a number from {least} to {most}"),
+            (Shape::Flag, _) if self.name == "temporal" => {
+                "yes: records are always in the order of time".into()
+            }
             (Shape::Flag, _) => "yes or no".into(),
             (Shape::Size, _) => "a size, as in 16k or 4m".into(),
             (Shape::Rate, _) => "a rate, as in 10hz or 100ms".into(),
             (Shape::Int, _) => "a number".into(),
             (Shape::Text, _) if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
             (Shape::Text, _) if self.name == "version" => "a version of D, as in 1.6.3".into(),
+            (Shape::List, _) if self.name == "setenv" => "a variable with its value, as in NAME=value".into(),
+            (Shape::List, _) if self.name == "unsetenv" => "the name of a variable".into(),
             (Shape::Text | Shape::List, _) => "a text".into(),
             (Shape::Word(words), _) => words.join(" or "),
         }
@@ -386,9 +356,13 @@ pub(crate) fn size_text(bytes: u64) -> String {
 /// A hint for an option that could not be set.
 pub fn advice(name: &str, error: OptionError) -> Option<String> {
     match error {
+        OptionError::Name if let Some(absent) = ABSENT.iter().find(|a| a.name == name) => {
+            Some(absent.reason.to_string())
+        }
         OptionError::Name => diagnostics::nearest(name, TABLE.iter().map(|r| r.name))
             .map(|near| format!("did you mean {near}?")),
         OptionError::Value => find(name).map(|row| format!("it takes {}", row.expects())),
+        OptionError::InProgram => Some(format!("use -x {name}")),
         OptionError::Active => None,
     }
 }
@@ -406,14 +380,22 @@ pub struct Options {
     set: BTreeMap<&'static str, Value>,
 }
 
+/// The policy of a session's rings.
+pub(crate) fn policy(options: &Options) -> Policy {
+    match options.text("bufpolicy").as_str() {
+        "fill" => Policy::Fill,
+        "ring" => Policy::Ring,
+        _ => Policy::Switch,
+    }
+}
+
 /// The row of an option.
 pub fn find(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|r| r.name == name)
 }
 
 impl Options {
-    /// Sets an option to a value in the user's notation, and returns its row. The caller reports
-    /// the options without effect: [`Options::idle`].
+    /// Sets an option to a value in the user's notation, and returns its row.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<&'static Row, OptionError> {
         let row = find(name).ok_or(OptionError::Name)?;
         let parsed = parse(row.shape, value).filter(|v| row.allows(v)).ok_or(OptionError::Value)?;
@@ -424,12 +406,6 @@ impl Options {
             }
         }
         Ok(row)
-    }
-
-    /// Names of the options that were set, on the command line or by a pragma, and have no effect
-    /// yet.
-    pub fn idle(&self) -> impl Iterator<Item = &'static str> {
-        self.set.keys().copied().filter(|name| find(name).is_some_and(|row| !row.works))
     }
 
     /// True if the user has set it.
@@ -471,6 +447,24 @@ impl Options {
     /// A text or word; empty when unset.
     pub fn text(&self, name: &str) -> String {
         self.texts(name).pop().unwrap_or_default()
+    }
+
+    /// The environment of a `-c` process, by `setenv` and `unsetenv`.
+    pub fn environment(&self) -> proc::Environment {
+        let set = self.texts("setenv");
+        let set = set.iter().filter_map(|text| text.split_once('=')).map(|(n, v)| (n.into(), v.into()));
+        let unset = self.texts("unsetenv").into_iter().map(Into::into);
+        proc::Environment { unset: unset.collect(), set: set.collect() }
+    }
+
+    /// The moment at which a `-c` process waits, by `evaltime`.
+    pub fn evaltime(&self) -> proc::Moment {
+        match self.text("evaltime").as_str() {
+            "exec" => proc::Moment::Exec,
+            "postinit" => proc::Moment::Postinit,
+            "main" => proc::Moment::Main,
+            _ => proc::Moment::Preinit,
+        }
     }
 
     /// All texts of a list.
@@ -557,6 +551,18 @@ mod tests {
     }
 
     #[test]
+    fn options_that_do_not_exist_say_why() {
+        for pair in ABSENT.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} and {}", pair[0].name, pair[1].name);
+        }
+        for absent in ABSENT {
+            let error = Options::default().set(absent.name, Some("1")).err();
+            assert_eq!(error, Some(OptionError::Name), "{}", absent.name);
+            assert_eq!(advice(absent.name, OptionError::Name).as_deref(), Some(absent.reason));
+        }
+    }
+
+    #[test]
     fn sizes_and_rates_are_parsed_with_their_units() {
         assert_eq!(size("4m"), Some(4 << 20));
         assert_eq!(size("10"), Some(10));
@@ -577,7 +583,7 @@ mod tests {
     #[test]
     fn each_type_of_option_accepts_its_values_only() {
         let mut o = Options::default();
-        assert!(o.set("quiet", None).is_ok_and(|r| r.works));
+        assert!(o.set("quiet", None).is_ok_and(|r| r.name == "quiet"));
         assert!(o.flag("quiet"));
         assert!(o.set("quiet", Some("no")).is_ok());
         assert!(!o.flag("quiet"));
@@ -590,19 +596,31 @@ mod tests {
         assert_eq!(o.number("bufsize"), 4 << 20);
         assert_eq!(o.text("bufpolicy"), "switch");
         assert_eq!(o.maybe_number("cpu"), None);
-        assert_eq!(o.idle().count(), 0);
-        assert!(o.set("nspec", Some("4")).is_ok_and(|r| !r.works));
-        assert_eq!(o.idle().collect::<Vec<_>>(), ["nspec"]);
+        for (name, right, wrong) in [
+            ("setenv", "A=", "A"),
+            ("setenv", "A=b=c", "=b"),
+            ("unsetenv", "A", "A=b"),
+            ("unsetenv", "B", ""),
+            ("temporal", "yes", "no"),
+            ("evaltime", "main", "start"),
+        ] {
+            assert!(o.set(name, Some(right)).is_ok(), "{name}={right}");
+            assert_eq!(o.set(name, Some(wrong)).err(), Some(OptionError::Value), "{name}={wrong}");
+        }
     }
 
     #[test]
     fn values_out_of_range_are_rejected_with_a_hint() {
         let mut o = Options::default();
         for (name, value) in [
+            ("pcapsize", "0"),
+            ("pcapsize", "64k"),
             ("strsize", "0"),
             ("scratchsize", "1m"),
             ("strsize", "1g"),
             ("stackframes", "0"),
+            ("nspec", "0"),
+            ("nspec", "1025"),
             ("amin", "Best/Stable/ISA"),
         ] {
             assert_eq!(o.set(name, Some(value)).err(), Some(OptionError::Value), "{name}={value}");
@@ -617,5 +635,6 @@ mod tests {
         assert_eq!(say("strsize", OptionError::Value), "it takes a size from 1 to 32k");
         assert_eq!(say("symmem", OptionError::Value), "it takes a size from 16m to 64g");
         assert_eq!(say("stackframes", OptionError::Value), "it takes a number of at least 1");
+        assert_eq!(say("nspec", OptionError::Value), "it takes a number from 1 to 1024");
     }
 }

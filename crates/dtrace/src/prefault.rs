@@ -1,14 +1,15 @@
-//! Programs that fault in user memory before probes read it: see [`bpf::program::prefault`].
+//! Programs that fault in user memory before probes read it: see [`bpf_runtime::program::prefault`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bpf::program::{ClauseUse, Probe};
+use bpf_codegen::context::Probe;
+use bpf_runtime::program::{ClauseUse, Stretch};
 use check::program::Clause;
 use dif::ir::Module;
 use dif::user_access::{UserAccess, reads_user, user_accesses};
 use providers::{EnabledProbe, Unit};
 
-use crate::assemble::probe_set;
+use crate::probe_set::probe_set;
 
 /// A program that faults in pages.
 pub(crate) struct Prefault {
@@ -17,7 +18,22 @@ pub(crate) struct Prefault {
     pub(crate) probes: Vec<Probe>,
     /// The probes of each access.
     pub(crate) uses: Vec<ClauseUse>,
-    pub(crate) accesses: Vec<UserAccess>,
+    pub(crate) accesses: Vec<Stretch>,
+}
+
+/// What the clauses of a program for later probes read of user memory.
+pub(crate) fn stretches(module: &Module, clauses: &[usize]) -> Vec<Stretch> {
+    if !reads_user(module) {
+        return Vec::new();
+    }
+    let mut all: BTreeMap<UserAccess, Vec<u32>> = BTreeMap::new();
+    for (position, accesses) in (0..).zip(user_accesses(module, clauses)) {
+        for access in accesses {
+            all.entry(access).or_default().push(position);
+        }
+    }
+    let all = all.into_iter().take(MAX_ACCESSES);
+    all.map(|(access, clauses)| Stretch { access, clauses }).collect()
 }
 
 /// The greatest number of accesses of a program. More are not faulted in.
@@ -63,7 +79,7 @@ pub(crate) fn prefault(
                 probes: probe_set(&mine, unit.space),
                 epid_base: 0,
             });
-            accesses.push(access);
+            accesses.push(Stretch { access, clauses: Vec::new() });
         }
     }
     let probes = vec![Probe::default(); unit.space as usize];

@@ -5,9 +5,11 @@
 //! the command, which knows nothing under this library, can print them. The words that the D
 //! libraries define have their table here.
 
+pub use check::program::{Builtin, MemoryCall};
+pub use check::tables::is_destructive;
+pub use check::tables::{ActionKind, Aggregating, CpuFact, Fact, Subroutine};
 pub use check::tables::{FUNCTIONS, FunctionKind, FunctionRow, VARIABLES, VariableKind, VariableRow};
-pub use check::tables::{is_destructive, is_unsupported_provider};
-pub use plane::control::DropKind;
+pub use plane::control::{DropKind, DropWords};
 pub use plane::desc::FaultKind;
 pub use plane::format::MEANINGS;
 pub use providers::{MANUALS, Manual};
@@ -39,6 +41,7 @@ pub const LIBRARY_WORDS: &[LibraryWord] = &[
     word("cwd", "string", "working directory of the process"),
     word("execargs", "string", "command line of the process"),
     word("fds[fd]", "fileinfo_t", "the open file of a descriptor of the process"),
+    word("hp_avenrun[n]", "uint64_t", "load average of 1, 5 or 15 minutes, times 65536"),
     word("lgrp", "lgrp_id_t", "NUMA node of the CPU"),
     word("pset", "psetid_t", "processor set of the CPU"),
     word("root", "string", "root directory of the process"),

@@ -11,9 +11,7 @@ use types::btf::KernelBtf;
 fn compiles(text: &str) {
     let source = Source::Script("x.d".into(), text.into());
     let program = compile(&[source], &Macros::default(), &mut Options::default());
-    if let Err((map, dtrace::Error::Program(all))) = program {
-        panic!("{}", all.iter().map(|d| d.render(&map, true)).collect::<String>());
-    }
+    program.unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]

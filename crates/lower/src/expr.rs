@@ -37,7 +37,8 @@ fn builtin_op(builtin: Builtin) -> BuiltinOp {
         Builtin::Ureg(n) => Int(IntBuiltin::Ureg(n)),
         Builtin::Curthread => Int(IntBuiltin::CurThread),
         Builtin::Execname => Str(StrBuiltin::Execname),
-        Builtin::Probeprov => Str(StrBuiltin::ProbeProv),
+        // Of a family this is the prefix: see [`Lowering::provider_text`].
+        Builtin::Probeprov | Builtin::FamilyProbeprov => Str(StrBuiltin::ProbeProv),
         Builtin::Probemod => Str(StrBuiltin::ProbeMod),
         Builtin::Probefunc => Str(StrBuiltin::ProbeFunc),
         Builtin::Probename => Str(StrBuiltin::ProbeName),
@@ -100,6 +101,7 @@ impl Lowering<'_> {
             }
             ExprKind::Null => self.b.null(),
             ExprKind::Builtin(builtin @ Builtin::Ureg(_)) => self.ureg(*builtin),
+            ExprKind::Builtin(Builtin::FamilyProbeprov) => self.provider_text(),
             ExprKind::Builtin(builtin) => match builtin_op(*builtin) {
                 BuiltinOp::Int(b) => self.b.builtin(b),
                 BuiltinOp::Str(b) => self.b.builtin_str(b),
@@ -134,6 +136,9 @@ impl Lowering<'_> {
                 self.b.cmp(relation.cond(*signed), l, r)
             }
             ExprKind::CompareStr(relation, l, r) => {
+                if let Some(value) = self.compare_provider(*relation, l, r) {
+                    return value;
+                }
                 let (l, r) = (self.comparison_operand(l), self.comparison_operand(r));
                 self.b.str_cmp(relation.cond(false), l, r)
             }
@@ -205,6 +210,9 @@ impl Lowering<'_> {
                 }
             }
             ExprKind::Update { place, new, post } => {
+                if let Some(value) = self.added(place, new, *post) {
+                    return value;
+                }
                 let place = self.place(place);
                 let old = self.read(&place);
                 let outer = self.old.replace(old);
@@ -214,6 +222,25 @@ impl Lowering<'_> {
                 if *post { old } else { new }
             }
         }
+    }
+
+    /// `+=`, `++` and their like on an element of 64 bits in an array of a library are one operation, which
+    /// is atomic: several CPUs can count what is left of something, and one of them counts to 0. `None`
+    /// for any other update.
+    fn added(&mut self, place: &Place, new: &Expr, post: bool) -> Option<Value> {
+        let Place::Elem(id, keys) = place else { return None };
+        let var = self.checked.vars.get(id.0 as usize)?;
+        let of_library = self.module.vars.get(id.0 as usize)?.is_of_library();
+        let ExprKind::Arith(op @ (BinOp::Add | BinOp::Sub), old, by) = &new.kind else { return None };
+        let fits = matches!(var.repr, Repr::Int { size: 8, .. }) && matches!(old.kind, ExprKind::Old);
+        if !of_library || !fits {
+            return None;
+        }
+        let key = self.array_key(VarId(id.0), keys);
+        let by = self.value(by);
+        let by = if *op == BinOp::Sub { self.b.un(UnOp::Neg, by) } else { by };
+        let sum = self.b.add_elem(VarId(id.0), key, by);
+        Some(if post { self.b.bin(BinOp::Sub, sum, by) } else { sum })
     }
 
     fn call(&mut self, name: &str, args: &[Expr], user: bool) -> Value {
@@ -314,7 +341,7 @@ impl Lowering<'_> {
         match place {
             Place::Var(id) => Target::Var(VarId(id.0)),
             Place::Elem(id, keys) => {
-                let key = keys.iter().map(|k| self.value(k)).collect();
+                let key = self.array_key(VarId(id.0), keys);
                 Target::Elem(VarId(id.0), key)
             }
             Place::Memory(memory) => Target::Memory(self.memory_place(memory)),

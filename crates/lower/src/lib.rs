@@ -5,8 +5,9 @@
 //! ```text
 //!   predicate ── 0 ──> predicate-false
 //!      │
-//!   Reserve          only where the clause records
+//!   Reserve          only where the clause records; not if it speculates
 //!   statements       action 1, 2, …; each field is written when its statement runs
+//!                    speculate() reserves the record of a clause that speculates
 //!   Commit, Return
 //! ```
 //!
@@ -16,15 +17,26 @@
 //! value as a parameter. DIF has no mutable temporaries.
 //!
 //! The optimizer handles the rest: constant operands, repeated loads, extensions without effect.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! lib
+//! memory provider
+//! address
+//! expr
+//! ```
 
+mod address;
 mod expr;
 mod memory;
+mod provider;
 
 use std::collections::HashMap;
 
 use check::Checked;
-use check::program::{Clause, KeyValue, Repr, Scope, StmtKind};
-use dif::ir::{self, Field, IntBuiltin, Module, Value, VarTy};
+use check::program::{Clause, ExprKind, KeyValue, Repr, Scope, Stmt, StmtKind};
+use dif::ir::{self, Datum, Field, IntBuiltin, Module, ProcessFields, Value, VarTy};
 use dif::{BuildError, FunctionBuilder};
 
 /// A clause that could not be built. This is an error of the checker, not of the program.
@@ -84,6 +96,21 @@ fn variable(v: &check::program::Var) -> ir::VarDesc {
     }
 }
 
+/// The statement before which the record of a clause is reserved. `None` if `speculate()` reserves it.
+/// Usually it is the first, so that a clause without space has no effect. Behind a `commit()`
+/// only effects such as `system()` are recorded, which come after the speculation in the output.
+fn reserve_before(body: &[Stmt]) -> Option<usize> {
+    let is_commit = |kind: &StmtKind| matches!(kind, StmtKind::Expr(e) if matches!(e.kind, ExprKind::Call { name: "commit", .. }));
+    if body.iter().any(|s| matches!(s.kind, StmtKind::Speculate(_))) {
+        return None;
+    }
+    let records = body.iter().position(|s| matches!(s.kind, StmtKind::Record(_) | StmtKind::Exit(..)));
+    match body.iter().position(|s| is_commit(&s.kind)) {
+        Some(_) => Some(records.unwrap_or(0)),
+        None => Some(0),
+    }
+}
+
 /// The state of lowering one function.
 struct Lowering<'a> {
     checked: &'a Checked,
@@ -114,16 +141,27 @@ impl<'a> Lowering<'a> {
             self.b.switch_to(then);
             self.b.set_span(Some(clause.span));
         }
-        if clause.record.is_some() {
+        let first = clause.record.as_ref().and_then(|_| reserve_before(&clause.body));
+        if first == Some(0) {
             self.b.reserve();
         }
-        for stmt in &clause.body {
+        for (n, stmt) in clause.body.iter().enumerate() {
+            if n > 0 && first == Some(n) {
+                self.b.reserve();
+            }
             self.b.set_action(stmt.action);
             self.scratch = 0;
             self.b.set_span(Some(stmt.span));
             self.statement(&stmt.kind);
         }
         self.b.set_span(Some(clause.span));
+        // After the statements, so that the offsets in messages of faults are the same without them.
+        if let Some(ProcessFields { pid, tid }) = clause.record.as_ref().and_then(|r| r.process) {
+            for (field, id) in [(pid, IntBuiltin::Pid), (tid, IntBuiltin::Tid)] {
+                let id = self.b.builtin(id);
+                self.b.record(field, id);
+            }
+        }
         if clause.record.is_some() {
             self.b.commit();
         }
@@ -141,13 +179,18 @@ impl<'a> Lowering<'a> {
                     self.write(*field, value);
                 }
             }
+            StmtKind::Speculate(id) => {
+                let id = self.value(id);
+                self.b.speculate(id);
+            }
             StmtKind::Exit(field, status) => {
                 let value = self.value(status);
                 self.b.record(*field, value);
                 self.b.exit(value);
             }
             StmtKind::Aggregate { agg, key, args } => {
-                let key = key.iter().flat_map(|k| self.key(k)).collect();
+                let columns = self.module.aggs.get(agg.0 as usize).map_or(Vec::new(), |a| a.key.clone());
+                let key = columns.iter().zip(key).flat_map(|(f, k)| self.key(f.datum, k)).collect();
                 let args = args.iter().map(|a| self.value(a)).collect();
                 self.b.aggregate(*agg, key, args);
             }
@@ -165,20 +208,26 @@ impl<'a> Lowering<'a> {
             });
             return self.b.record_bytes(field, at, len);
         }
-        let values = self.key(value);
+        if let KeyValue::Packet(skb) = value {
+            let skb = self.value(skb);
+            return self.b.record_packet(field, skb);
+        }
+        let values = self.key(field.datum, value);
         match values[..] {
-            [addr, pid] => self.b.record_user_addr(field, addr, pid),
+            [addr, pid] => self.b.record_pair(field, addr, pid),
             [value] => self.b.record(field, value),
             _ => {}
         }
     }
 
-    /// The values of a column or field. A user address has two: address and process.
-    fn key(&mut self, value: &KeyValue) -> Vec<Value> {
+    /// The values of a column or field: see [`plane::desc::Datum::values`].
+    fn key(&mut self, datum: Datum, value: &KeyValue) -> Vec<Value> {
         match value {
+            KeyValue::Expr(e) if datum == Datum::Provider => self.provider(e).into(),
+            KeyValue::Expr(e) if matches!(datum, Datum::Address { .. }) => self.address(e).into(),
             KeyValue::Expr(e) => vec![self.value(e)],
             // Keys contain no such values.
-            KeyValue::Bytes { .. } => Vec::new(),
+            KeyValue::Bytes { .. } | KeyValue::Packet(_) => Vec::new(),
             KeyValue::Stack { user, frames } => vec![self.b.stack(*user, *frames)],
             KeyValue::KernelAddr(e) => vec![self.value(e)],
             KeyValue::UserAddr(e) => {

@@ -65,7 +65,7 @@ impl Lowering<'_> {
     }
 
     fn copy_element(&mut self, var: VarId, keys: &[Expr]) -> ElementCopy {
-        let key: Vec<Value> = keys.iter().map(|k| self.value(k)).collect();
+        let key = self.array_key(var, keys);
         let alloc_scratch = self.alloc_scratch(self.object_size(var));
         let at = self.b.copy_elem(var, key.clone(), alloc_scratch);
         ElementCopy { var, key, at }
@@ -206,7 +206,7 @@ impl Lowering<'_> {
     pub(crate) fn copy_object(&mut self, dst: &Expr, src: &Expr, user: bool, size: u32) -> Value {
         // An entire element is stored directly, without a copy.
         if let ExprKind::ElemAddr(var, keys) = &dst.kind {
-            let key: Vec<Value> = keys.iter().map(|k| self.value(k)).collect();
+            let key = self.array_key(VarId(var.0), keys);
             let value = self.value(src);
             let from = self.pointer(src, user, value);
             self.b.store_obj(VarId(var.0), key, from);

@@ -39,6 +39,11 @@ fn lowered(text: &str) -> String {
         return format!("{error}\n{}", dif::text::print(&module, None));
     }
     let text = dif::text::print(&module, None);
+    match dif::text::parse(&text).map(|read| dif::text::print(&read, None)) {
+        Ok(again) if again == text => {}
+        Ok(again) => return format!("read back as:\n{again}"),
+        Err(error) => return format!("{error}\n{text}"),
+    }
     dif::opt::optimize(&mut module);
     match dif::verify(&module) {
         Ok(()) => text,

@@ -51,6 +51,9 @@ pub const TRIES: u32 = 4;
 /// Bytes of kernel overhead per element of a preallocated hash map.
 const ELEMENT_OVERHEAD: u64 = 64;
 
+/// The most elements of an array.
+pub const ELEMENTS_MAX: u32 = 1 << 20;
+
 /// Bytes of a map value with `data` bytes of data.
 pub const fn value_size(data: u32) -> u32 {
     DATA + data.div_ceil(8) * 8
@@ -62,7 +65,16 @@ pub const NODE: u32 = 8;
 /// The number of elements that fit into `bytes`, at least 16. `owned`: the array is a `self->`
 /// array.
 pub fn elements(bytes: u64, key_size: u32, data: u32, owned: bool) -> u32 {
+    (bytes / element_size(key_size, data, owned)).clamp(16, u64::from(ELEMENTS_MAX)) as u32
+}
+
+/// True if more elements would fit into `bytes` than an array has.
+pub fn exceeds_most(bytes: u64, key_size: u32, data: u32, owned: bool) -> bool {
+    bytes / element_size(key_size, data, owned) > u64::from(ELEMENTS_MAX)
+}
+
+/// The memory of an element of an array.
+pub fn element_size(key_size: u32, data: u32, owned: bool) -> u64 {
     let node = if owned { NODE + crate::owned::node_size(key_size) } else { 0 };
-    let each = u64::from(key_size) + u64::from(value_size(data)) + u64::from(node) + ELEMENT_OVERHEAD;
-    (bytes / each).clamp(16, 1 << 20) as u32
+    u64::from(key_size) + u64::from(value_size(data)) + u64::from(node) + ELEMENT_OVERHEAD
 }

@@ -158,7 +158,7 @@ pub enum DropKind {
     Dynamic = 2,
     /// A firing found no free scratch slot; its clauses did nothing.
     Scratch = 3,
-    /// The stack store was full.
+    /// The stack store was full, or the consumer did not find a stack in it.
     Stack = 4,
     /// A clause of ERROR faulted.
     DoubleError = 5,
@@ -242,7 +242,9 @@ impl DropKind {
                  dynvarsize"
             }
             DropKind::Scratch => "more firings were under way on a CPU than it has scratch slots",
-            DropKind::Stack => "there were more different stacks than are kept; record fewer frames",
+            DropKind::Stack => {
+                "there was no memory for a stack until others were read; set a larger stacksize"
+            }
             DropKind::DoubleError => "a clause of ERROR faulted itself",
             DropKind::Doorbell => "nothing is lost",
             DropKind::Speculation => "a speculative buffer was full; set a larger specsize",
@@ -289,6 +291,7 @@ impl<'a> Control<'a> {
         (words.len() * 8 >= CONTROL_SIZE as usize).then_some(Self { words })
     }
 
+    #[expect(clippy::indexing_slicing, reason = "offsets are constants below CONTROL_SIZE, which new checks")]
     fn word(&self, offset: u32) -> &'a AtomicU64 {
         &self.words[offset as usize / 8]
     }
@@ -360,6 +363,10 @@ impl<'a> PerCpu<'a> {
     }
 
     /// A word of the element of CPU index `index` (below [`PerCpu::count`]).
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the caller's index and offset are its own, not read from the memory"
+    )]
     pub fn word(&self, index: u32, offset: u32) -> &'a AtomicU64 {
         &self.words[(index * PERCPU_STRIDE + offset) as usize / 8]
     }
@@ -407,7 +414,8 @@ impl DropTracker {
             let summed = kind.words().is_none_or(|w| !w.per_cpu);
             for (cpu, seen) in (0..).zip(&mut self.seen) {
                 let now = percpu.drops(cpu, kind);
-                let count = now.wrapping_sub(std::mem::replace(&mut seen[kind as usize], now));
+                let Some(seen) = seen.get_mut(kind as usize) else { continue };
+                let count = now.wrapping_sub(std::mem::replace(seen, now));
                 if count == 0 {
                     continue;
                 }

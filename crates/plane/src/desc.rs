@@ -31,10 +31,18 @@ pub enum Datum {
     /// A string known before the firing (probe names, constants): a 4-byte index into the session's
     /// interned strings.
     Interned,
+    /// The name of a provider that may be of a family of processes: 8 bytes, a 4-byte index into the
+    /// session's interned strings, then the process id whose digits follow that string; 0 if none do.
+    Provider,
     /// Raw bytes.
     Bytes {
         /// Length.
         size: u32,
+    },
+    /// The text of a network address: 16 bytes, see [`crate::address`].
+    Address {
+        /// Bytes of a string in its place, with its NUL.
+        strsize: u32,
     },
     /// A kernel stack: 8 bytes, the id of an entry of the stack store.
     KernelStack {
@@ -76,9 +84,15 @@ impl Datum {
             Datum::Int { size, .. } => u32::from(size),
             Datum::Str { size } | Datum::Name { size } | Datum::Bytes { size } => size,
             Datum::Interned => 4,
-            Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => 8,
-            Datum::UserAddr(_) => 16,
+            Datum::Provider | Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => 8,
+            Datum::UserAddr(_) | Datum::Address { .. } => 16,
         }
+    }
+
+    /// How many values a program gives for it: of a user address the address and the process, of a
+    /// provider the string and the process, of a network address its words.
+    pub fn values(self) -> usize {
+        if matches!(self, Datum::UserAddr(_) | Datum::Provider | Datum::Address { .. }) { 2 } else { 1 }
     }
 
     /// Whether it holds addresses of a process.
@@ -267,6 +281,15 @@ pub enum Action {
         /// Run-time length, where given.
         len: Option<Field>,
     },
+    /// `pcap(skb, protocol)`: a packet goes to the file of `freopen()`, or is printed as a hexdump.
+    Pcap {
+        /// The packet: see [`crate::packet`].
+        packet: Field,
+        /// Its link type, a 4-byte int.
+        protocol: Field,
+        /// When it was recorded: 8 bytes, nanoseconds since 1970.
+        time: Field,
+    },
     /// `printf(format, ...)`.
     Printf {
         /// The literal format, escapes resolved.
@@ -329,6 +352,29 @@ pub struct RecordDesc {
     pub size: u32,
     /// In program order.
     pub actions: Vec<Action>,
+    /// The ids of process and thread, in sessions that record them.
+    pub process: Option<ProcessFields>,
+}
+
+impl RecordDesc {
+    /// True if `exit()` is one of the actions.
+    pub fn exits(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Exit(_)))
+    }
+}
+
+/// The fields of a record with the ids of the process and the thread that fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessFields {
+    /// The process: `pid`.
+    pub pid: Field,
+    /// The thread: `tid`.
+    pub tid: Field,
+}
+
+impl ProcessFields {
+    /// The type of both.
+    pub const ID: Datum = Datum::Int { size: 4, signed: true };
 }
 
 /// Faults of D programs (`DTRACEFLT_*`), with their numbers.

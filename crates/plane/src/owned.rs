@@ -34,6 +34,8 @@
 //!  end      for each level: delete the head's key, unlink, return, until the list is empty
 //! ```
 
+pub use crate::thread::HEADS;
+
 /// Offset of the head of the stack of free nodes, in node 0.
 pub const FREE: u32 = 0;
 /// Offset of the number of nodes ever used, in node 0.
@@ -46,8 +48,6 @@ pub const PREV: u32 = 8;
 pub const KEY: u32 = 16;
 /// Bits of a node number in the head of the free nodes; the bits above are the tag.
 pub const TAG_SHIFT: u32 = 32;
-/// Bytes of an array's heads in a thread's storage.
-pub const HEADS: u32 = 8 * crate::thread::LEVELS_MAX;
 /// Tries to take or return a node before it counts as lost.
 pub const TRIES: u32 = 64;
 /// Nodes beyond the number of elements: for concurrent inserts that find that their element exists.

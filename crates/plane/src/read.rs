@@ -9,12 +9,13 @@
 //! [`take_table`] empties the idle side of an aggregation. The caller has advanced the epoch and
 //! waited for a grace period, so nobody else uses that memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::control::{CLOCKS, CONSUMED, DropDelta, DropKind, PerCpu, RESERVE, RUNG, SLOTS_TAKEN};
 use crate::desc::AggFunc;
 use crate::order::{RingBound, SLACK, SlotBound};
+use crate::overwrite;
 use crate::ring::{COMMIT, HEADER_SIZE, ORIGIN, TIME, flags, read_stamp};
 use crate::scratch::{PUBLISHES, SLOTS, slot_of};
 use crate::table::{BUSY, CLAIMED, EMPTY, KEY, STATE, TableShape, from_stored, shows_itself};
@@ -44,7 +45,7 @@ pub struct Batch {
 impl Batch {
     /// The records in time order, each with its data.
     pub fn iter(&self) -> impl Iterator<Item = (&Record, &[u8])> {
-        self.records.iter().map(|r| (r, self.bytes.get(r.start..r.start + r.len).unwrap_or_default()))
+        self.records.iter().map(|r| (r, self.data(r)))
     }
 
     /// How many there are.
@@ -57,7 +58,48 @@ impl Batch {
         self.records.is_empty()
     }
 
-    fn push(&mut self, record: &Record, data: &[u8]) {
+    /// The records from `from` on.
+    pub fn after(&self, from: usize) -> &[Record] {
+        self.records.get(from..).unwrap_or_default()
+    }
+
+    /// The data of one of its records.
+    pub fn data(&self, record: &Record) -> &[u8] {
+        self.bytes.get(record.start..record.start + record.len).unwrap_or_default()
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + size_of_val(self.records.as_slice())
+    }
+
+    /// Sorts the records by time.
+    pub(crate) fn sort(&mut self) {
+        self.records.sort_by_key(|r| r.time);
+    }
+
+    /// Adds the record in these words, its header first.
+    #[inline]
+    fn push_words(&mut self, record: &[AtomicU64]) {
+        let Some((header, data)) = record.split_first_chunk::<{ HEADER_SIZE as usize / 8 }>() else { return };
+        let word = |offset: u32| header.get(offset as usize / 8).map_or(0, |w| w.load(Ordering::Relaxed));
+        let origin = word(ORIGIN);
+        let start = self.bytes.len();
+        for w in data {
+            self.bytes.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes());
+        }
+        self.records.push(Record {
+            time: word(TIME),
+            epid: origin as u32,
+            cpu: (origin >> 32) as u16,
+            flags: (origin >> 48) as u16,
+            start,
+            len: 8 * data.len(),
+        });
+    }
+
+    /// Adds a record.
+    pub(crate) fn push(&mut self, record: &Record, data: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(data);
         self.records.push(Record { start, ..record.clone() });
@@ -78,6 +120,9 @@ pub struct Rings<'a> {
 /// Number of times that a word is read again while a running firing is about to write it. The reads
 /// take microseconds; a firing usually takes less.
 const SPINS: u32 = 200;
+
+/// Number of looks that [`RingReader::pass`] keeps.
+const PASSES: usize = 16;
 
 /// Lower bounds for the times of future records of a CPU index.
 #[derive(Debug)]
@@ -105,6 +150,15 @@ pub struct RingReader {
     late: BTreeMap<u16, u64>,
     /// The last drain held records back because of a firing that had not ended.
     waits: bool,
+    /// See [`RingReader::complete_until`], without the records that are held back.
+    complete: u64,
+    /// By ring that is overwritten, what [`take_newest`] has returned.
+    taken: Vec<Option<u64>>,
+    /// Looks at rings that are overwritten, oldest first: the bound of the slots, and the positions.
+    /// `None`: nothing was ever written. (Position 0 occurs again after 32 GiB.)
+    passed: VecDeque<(u64, Vec<Option<u64>>)>,
+    /// By ring that is overwritten, whether a look has found it written.
+    written: Vec<bool>,
 }
 
 impl RingReader {
@@ -145,6 +199,7 @@ impl RingReader {
         }
         fresh.records.sort_by_key(|r| r.time);
         let latest = now.saturating_sub(SLACK);
+        self.complete = least.saturating_sub(SLACK);
         let watermark = match hold {
             Some(hold) => least.saturating_sub(SLACK).max(now.saturating_sub(hold)),
             None => u64::MAX,
@@ -153,7 +208,7 @@ impl RingReader {
         self.waits = fresh.records.get(ready).is_some_and(|r| r.time <= latest);
         if ready < fresh.records.len() {
             let mut held = Batch::default();
-            for r in &fresh.records[ready..] {
+            for r in fresh.records.get(ready..).unwrap_or_default() {
                 held.push(r, fresh.bytes.get(r.start..r.start + r.len).unwrap_or_default());
             }
             self.held = held;
@@ -166,6 +221,61 @@ impl RingReader {
         }
         self.given = fresh.records.last().map_or(self.given, |r| r.time.max(self.given));
         fresh
+    }
+
+    /// Looks at rings that are overwritten and not read yet, so that [`RingReader::complete_until`]
+    /// advances: what was recorded before a look is gone when every ring was written once more
+    /// since. `now` is a reading of the clock from before this call.
+    pub fn pass(&mut self, sets: &[Rings<'_>], now: u64) {
+        // The slots first: see `order`. The positions of a look are those of rings by other policies.
+        self.look(sets, now);
+        let position = |(set, index): (&Rings<'_>, u32)| {
+            overwrite::position(set.percpu.word(index, RESERVE).load(Ordering::SeqCst))
+        };
+        let positions: Vec<u64> = every(sets).map(position).collect();
+        self.written.resize(self.written.len().max(positions.len()), false);
+        self.written.iter_mut().zip(&positions).for_each(|(written, at)| *written |= *at != 0);
+        let sizes = || every(sets).map(|(set, _)| u64::from(set.size));
+        // A ring without a record at that look has lost none. Later rings had none either.
+        let is_gone = |(size, (then, now)): (u64, (&Option<u64>, &u64))| {
+            then.is_none_or(|then| overwrite::distance(*now, then) >= size)
+        };
+        let all_gone = |then: &[Option<u64>]| sizes().zip(then.iter().zip(&positions)).all(is_gone);
+        while let Some((least, _)) = self.passed.front().filter(|(_, then)| all_gone(then)) {
+            self.complete = self.complete.max(least.saturating_sub(SLACK));
+            self.passed.pop_front();
+        }
+        // Without a look, the one before it is a bound too.
+        if self.passed.len() < PASSES {
+            let looked = positions.iter().zip(&self.written).map(|(at, written)| written.then_some(*at));
+            self.passed.push_back((self.slots, looked.collect()));
+        }
+    }
+
+    /// Takes the records of rings that are overwritten ([`crate::overwrite`]), in the order of time. No
+    /// program may be running. `now` is a reading of the monotonic clock.
+    pub fn take_newest(&mut self, sets: &[Rings<'_>], now: u64) -> Batch {
+        let mut batch = Batch::default();
+        for (i, (set, index)) in every(sets).enumerate() {
+            let words = set.size as usize / 8;
+            let Some(ring) = set.memory.get(index as usize * words..(index as usize + 1) * words) else {
+                continue;
+            };
+            let word = set.percpu.word(index, RESERVE).load(Ordering::SeqCst);
+            self.taken.resize(self.taken.len().max(i + 1), None);
+            if let Some(taken) = self.taken.get_mut(i) {
+                *taken = Some(take_newest(ring, overwrite::SEGMENTS, word, *taken, &mut batch));
+            }
+        }
+        batch.sort();
+        self.complete = now;
+        batch
+    }
+
+    /// Every record with a time below this one was given by the last drain, or is overwritten.
+    pub fn complete_until(&self) -> u64 {
+        let held = self.held.records.iter().map(|r| r.time).min().unwrap_or(u64::MAX);
+        self.complete.min(held)
     }
 
     /// Notes which firings are running and the reserve positions of the rings. `now` is a reading
@@ -240,14 +350,15 @@ fn look_at_slots(percpu: PerCpu<'_>, index: u32, now: u64, bounds: &mut [SlotBou
 
 /// Removes the committed records of one ring up to `reserved`. Returns the position of the first
 /// record that is not committed, or `reserved`.
-fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut Batch) -> u64 {
+pub(crate) fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut Batch) -> u64 {
     let mask = ring.len() as u64 * 8 - 1;
     let at = |position: u64| ((position & mask) / 8) as usize;
     let mut position = consumed.load(Ordering::Relaxed);
     let mut spins = SPINS;
     while position < reserved {
         let place = at(position);
-        let stamp = ring[place + COMMIT as usize / 8].load(Ordering::Acquire);
+        let Some(stamp) = ring.get(place + COMMIT as usize / 8) else { break };
+        let stamp = stamp.load(Ordering::Acquire);
         let Some((length, pad)) = read_stamp(stamp, position) else {
             if spins == 0 {
                 break;
@@ -258,21 +369,8 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
         };
         let words = length as usize / 8;
         let Some(record) = ring.get(place..place + words) else { break };
-        if !pad && length >= HEADER_SIZE {
-            let word = |offset: u32| record[offset as usize / 8].load(Ordering::Relaxed);
-            let origin = word(ORIGIN);
-            let start = out.bytes.len();
-            for w in &record[HEADER_SIZE as usize / 8..] {
-                out.bytes.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes());
-            }
-            out.records.push(Record {
-                time: word(TIME),
-                epid: origin as u32,
-                cpu: (origin >> 32) as u16,
-                flags: (origin >> 48) as u16,
-                start,
-                len: length as usize - HEADER_SIZE as usize,
-            });
+        if !pad {
+            out.push_words(record);
         }
         // Free space is zero, so padding never holds data of an earlier record.
         record.iter().for_each(|w| w.store(0, Ordering::Relaxed));
@@ -280,6 +378,45 @@ fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64, out: &mut 
     }
     consumed.store(position, Ordering::Release);
     position
+}
+
+/// Takes the records of a ring whose writers have all ended, the oldest first. `word` is the word at
+/// RESERVE, `taken` what this returned before for this ring: records before it were taken. Returns
+/// the position behind the last record.
+pub(crate) fn take_newest(
+    ring: &[AtomicU64],
+    segments: u32,
+    word: u64,
+    taken: Option<u64>,
+    out: &mut Batch,
+) -> u64 {
+    let size = ring.len() as u64 * 8;
+    let (segment, end) = (size / u64::from(segments), overwrite::position(word));
+    let first = overwrite::oldest(end, size, segments);
+    let mut left = overwrite::distance(end, first);
+    if let Some(taken) = taken {
+        left = left.min(overwrite::distance(end, taken));
+    }
+    while left > 0 {
+        let at = overwrite::distance(end, left);
+        let place = (at & (size - 1)) as usize / 8;
+        let rest = segment - (at & (segment - 1));
+        let stamp = ring.get(place).map_or(0, |word| word.load(Ordering::Acquire));
+        let found = read_stamp(stamp, at).filter(|(length, _)| u64::from(*length) <= rest.min(left));
+        let length = match found {
+            Some((length, pad)) => {
+                let record = ring.get(place..place + length as usize / 8).unwrap_or_default();
+                if !pad {
+                    out.push_words(record);
+                }
+                u64::from(length)
+            }
+            // Never written, because the ring has not been full.
+            None => rest.min(left),
+        };
+        left -= length;
+    }
+    end
 }
 
 /// Receives a slot of a table: CPU index, key, value.
@@ -300,7 +437,8 @@ pub fn take_table(
     for cpu in 0..n {
         let first = TableShape::table_index(side, cpu, n) as usize * (stride as usize / 8) + at as usize / 8;
         let Some(table) = memory.get(first..first + table_words) else { continue };
-        let claimed = table[CLAIMED as usize / 8].swap(0, Ordering::Acquire);
+        let Some(claimed) = table.get(CLAIMED as usize / 8) else { continue };
+        let claimed = claimed.swap(0, Ordering::Acquire);
         let mut left = if shape.key_size == 0 { 1 } else { claimed };
         for index in 0..shape.slots() {
             if left == 0 {
@@ -308,16 +446,20 @@ pub fn take_table(
             }
             let begin = shape.slot(index) as usize / 8;
             let Some(slot) = table.get(begin..begin + shape.stride as usize / 8) else { break };
-            let state = slot[STATE as usize / 8].load(Ordering::Acquire);
-            let words = &slot[shape.value() as usize / 8..];
+            let (Some(state), Some((first, words))) =
+                (slot.get(STATE as usize / 8), slot.split_at_checked(shape.value() as usize / 8))
+            else {
+                break;
+            };
+            let state = state.load(Ordering::Acquire);
             let full = match shape.key_size {
-                0 if shows_itself(func) => words[0].load(Ordering::Relaxed) != 0,
+                0 if shows_itself(func) => words.first().is_some_and(|w| w.load(Ordering::Relaxed) != 0),
                 0 => state != EMPTY,
                 _ => state != EMPTY && state != BUSY,
             };
             if full {
                 key.clear();
-                for w in &slot[KEY as usize / 8..shape.value() as usize / 8] {
+                for w in first.get(KEY as usize / 8..).unwrap_or_default() {
                     key.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes());
                 }
                 value.clear();

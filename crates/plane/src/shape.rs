@@ -21,10 +21,16 @@ pub struct Shape {
 /// The meaning of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An integer, shown in hexadecimal; also bytes of unknown meaning.
-    Int,
+    /// An integer; also bytes of unknown meaning.
+    Int {
+        /// Two's complement when set.
+        signed: bool,
+    },
     /// A character.
-    Char,
+    Char {
+        /// Two's complement when set.
+        signed: bool,
+    },
     /// A floating-point number.
     Float,
     /// An address.
@@ -62,11 +68,31 @@ pub struct Member {
 /// Maximum nesting; anything deeper is shown as bytes.
 pub const DEPTH: u32 = 32;
 
+impl Shape {
+    /// The members of a struct or union; none of another type.
+    pub fn members(&self) -> &[Member] {
+        match &self.form {
+            Form::Sou(members) => members,
+            _ => &[],
+        }
+    }
+}
+
+impl Member {
+    /// The bytes of the member, of those of its struct; `None` if they are too few. A bit-field is in
+    /// them, above [the bits below it](Member::bits).
+    pub fn bytes<'a>(&self, of: &'a [u8]) -> Option<&'a [u8]> {
+        of.get(self.offset as usize..)?.get(..self.shape.size as usize)
+    }
+}
+
 impl Form {
     fn letter(&self) -> char {
         match self {
-            Form::Int => 'i',
-            Form::Char => 'c',
+            Form::Int { signed: true } => 'i',
+            Form::Int { signed: false } => 'u',
+            Form::Char { signed: true } => 'c',
+            Form::Char { signed: false } => 'C',
             Form::Float => 'f',
             Form::Pointer => 'p',
             Form::FunctionPointer => 'P',
@@ -162,8 +188,8 @@ impl Reader<'_> {
         self.rest = &self.rest[letter.len_utf8()..];
         let (size, name) = (self.number()?, self.name()?);
         let form = match letter {
-            'i' => Form::Int,
-            'c' => Form::Char,
+            'i' | 'u' => Form::Int { signed: letter == 'i' },
+            'c' | 'C' => Form::Char { signed: letter == 'c' },
             'f' => Form::Float,
             'p' => Form::Pointer,
             'P' => Form::FunctionPointer,
@@ -209,7 +235,7 @@ mod tests {
     use super::*;
 
     fn int(name: &str, size: u32) -> Shape {
-        Shape { name: name.into(), size, form: Form::Int }
+        Shape { name: name.into(), size, form: Form::Int { signed: !name.starts_with("unsigned") } }
     }
 
     #[test]
@@ -227,7 +253,7 @@ mod tests {
         let text = shape.to_string();
         assert_eq!(
             text,
-            "(m 20 \"struct s\" \"x\" 0 (a 12 \"int [3]\" (i 4 \"int\")) \"\" 12 3/7 (i 4 \"unsigned int\") \
+            "(m 20 \"struct s\" \"x\" 0 (a 12 \"int [3]\" (i 4 \"int\")) \"\" 12 3/7 (u 4 \"unsigned int\") \
              \"c\" 16 (e 4 \"enum color\" \"a\" -1 \"b\" 7))"
         );
         assert_eq!(text.parse(), Ok(shape));
@@ -249,5 +275,18 @@ mod tests {
         ] {
             assert!(text.parse::<Shape>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn members_of_a_struct_give_their_bytes() {
+        let int = |size| Shape { name: "int".into(), size, form: Form::Int { signed: true } };
+        let member = |name: &str, offset, shape| Member { name: name.into(), offset, bits: None, shape };
+        let members: Arc<[Member]> = [member("a", 0, int(2)), member("b", 4, int(4))].into();
+        let shape = Shape { name: "struct s".into(), size: 8, form: Form::Sou(members) };
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8];
+        let found: Vec<_> = shape.members().iter().map(|m| (&*m.name, m.bytes(&bytes))).collect();
+        assert_eq!(found, [("a", Some(&bytes[..2])), ("b", Some(&bytes[4..]))]);
+        assert_eq!(shape.members()[1].bytes(&bytes[..7]), None);
+        assert!(int(4).members().is_empty());
     }
 }

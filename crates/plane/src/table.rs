@@ -44,8 +44,8 @@ pub const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The largest map value that kernels before 6.7 allow, in bytes (their largest contiguous
 /// allocation).
 pub const VALUE_MAX_OLD: u64 = 4 << 20;
-/// Maximum number of slots of a table.
-pub const SLOTS_MAX: u32 = 1 << 16;
+/// The most bytes of a table. The verifier accepts offsets below 2^29.
+pub const TABLE_MAX: u64 = 1 << 28;
 
 /// The hash of a key's words. Its high bits select the slot; the tag is all of it.
 pub fn hash(words: &[u64]) -> u64 {
@@ -87,8 +87,8 @@ impl TableShape {
         let slots_log2 = if key_size == 0 {
             0
         } else {
-            let fit = bytes.saturating_sub(u64::from(TABLE_HEADER)) / u64::from(stride);
-            fit.clamp(1, u64::from(SLOTS_MAX)).ilog2()
+            let fit = bytes.min(TABLE_MAX).saturating_sub(u64::from(TABLE_HEADER)) / u64::from(stride);
+            fit.max(1).ilog2()
         };
         let table_size = (TABLE_HEADER + (stride << slots_log2)).div_ceil(64) * 64;
         TableShape { key_size, value_size, stride, slots_log2, table_size }
@@ -207,9 +207,9 @@ pub fn llquantize_steps(func: AggFunc) -> Vec<LogStep> {
 /// The bucket of a value in `llquantize`; 0 for other functions.
 pub fn llquantize_bucket(func: AggFunc, value: i64) -> u32 {
     let steps = llquantize_steps(func);
-    match steps.iter().position(|s| value < s.below) {
-        Some(0) => 0,
-        Some(i) => steps[i].first + ((value - steps[i].from) / steps[i].width) as u32,
+    match steps.iter().enumerate().find(|(_, s)| value < s.below) {
+        Some((0, _)) => 0,
+        Some((_, s)) => s.first + ((value - s.from) / s.width) as u32,
         None => steps.last().map_or(0, |s| s.after),
     }
 }
@@ -244,6 +244,8 @@ mod tests {
             }
         }
         assert_eq!(TableShape::new(AggFunc::Count, 16, 2 << 20).slots(), 32768);
+        assert_eq!(TableShape::new(AggFunc::Count, 8, 64 << 20).slots(), 1 << 21);
+        assert!(u64::from(TableShape::new(AggFunc::Count, 8, u64::MAX).table_size) <= TABLE_MAX);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub const THREAD_ID: u32 = 0;
 pub const LEVELS: u32 = 8;
 /// Number of context levels.
 pub const LEVELS_MAX: u32 = 4;
+/// Bytes of an array's heads in a thread's storage.
+pub const HEADS: u32 = 8 * LEVELS_MAX;
 
 /// Bits of the kernel's preempt count that tell the context level.
 pub mod preempt_count {
@@ -58,7 +60,7 @@ impl ThreadShape {
 
     /// Offset of the list heads of an array.
     pub const fn heads(self, array: u32) -> u32 {
-        LEVELS + self.levels * self.level_size + array * crate::owned::HEADS
+        LEVELS + self.levels * self.level_size + array * HEADS
     }
 }
 

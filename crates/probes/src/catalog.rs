@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::args::{ArgType, Args};
 use crate::desc::{FieldKind, Pattern, ProbeDesc};
+use crate::family::Family;
 use crate::stability::{Attributes, ProviderStability};
 
 /// The id of a probe, as `dtrace -l` prints it.
@@ -23,12 +24,24 @@ pub struct ProbeInfo {
 /// Properties that all probes of a provider share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderFacts {
-    /// The provider's name in scripts.
-    pub name: String,
+    /// The names that it answers for.
+    pub family: Family,
     /// True if `errno` is meaningful in its probes.
     pub has_errno: bool,
     /// The stability of its parts.
     pub stability: ProviderStability,
+}
+
+/// What the entry and return probes of a provider are the ends of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Nothing: its probes are single events.
+    #[default]
+    None,
+    /// System calls.
+    System,
+    /// Functions of the kernel.
+    Kernel,
 }
 
 /// Why a pattern cannot be matched. (A pattern without matches is no error.)
@@ -56,22 +69,40 @@ pub trait Catalog {
     /// probes for a specific pattern.
     fn matches(&self, pattern: &Pattern) -> Matches;
 
+    /// The probes with names that a pattern matches which a library declares, and which do not exist on
+    /// this system now. They may come with what they are derived from.
+    fn absent(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
+        let _ = pattern;
+        Vec::new()
+    }
+
     /// The probe with an id.
     fn by_id(&self, id: ProbeId) -> Option<ProbeInfo>;
 
-    /// The names of all providers, for "did you mean".
-    fn provider_names(&self) -> Vec<String>;
+    /// The names of all providers.
+    fn families(&self) -> Vec<Family>;
 
     /// True if the provider field of a pattern can match a provider.
-    fn can_mean(&self, pattern: &Pattern, provider: &str) -> bool {
-        pattern.matches_provider(provider)
+    fn can_mean(&self, pattern: &Pattern, provider: &Family) -> bool {
+        provider.matches(&pattern.provider)
     }
 
-    /// The properties of a provider.
+    /// True if a pattern can match probes of a family of processes, now or later.
+    fn can_match_family(&self, pattern: &Pattern) -> bool {
+        self.families().iter().any(|f| f.is_of_processes() && self.can_mean(pattern, f))
+    }
+
+    /// The properties of the provider that has this name.
     fn provider(&self, name: &str) -> Option<ProviderFacts>;
 
+    /// What the entry and return probes of the provider of this name are the ends of.
+    fn calls(&self, name: &str) -> Calls {
+        let _ = name;
+        Calls::None
+    }
+
     /// The distinct values of a field of a provider's probes, for "did you mean".
-    fn known(&self, provider: &str, field: FieldKind) -> Vec<String>;
+    fn known(&self, provider: &Family, field: FieldKind) -> Vec<String>;
 
     /// The types of a probe's `args[]`. Called only if a clause uses `args[n]` or a list prints
     /// types. A provider may therefore compute them lazily, and should cache results that thousands
@@ -94,11 +125,11 @@ pub struct ListCatalog {
 }
 
 impl ListCatalog {
-    /// Adds a probe and, when it is the first of its provider, the provider.
+    /// Adds a probe and, when it is the first of its provider, a provider of that name.
     pub fn add(&mut self, desc: ProbeDesc) -> &mut Self {
-        if !self.providers.iter().any(|p| p.name == *desc.provider) {
+        if !self.providers.iter().any(|p| p.family.contains(&desc.provider)) {
             self.providers.push(ProviderFacts {
-                name: desc.provider.to_string(),
+                family: Family::one(desc.provider.clone()),
                 has_errno: &*desc.provider == "syscall",
                 stability: ProviderStability::uniform(Attributes::STABLE),
             });
@@ -124,16 +155,24 @@ impl Catalog for ListCatalog {
         self.probes.iter().find(|p| p.id == id).cloned()
     }
 
-    fn provider_names(&self) -> Vec<String> {
-        self.providers.iter().map(|p| p.name.clone()).collect()
+    fn families(&self) -> Vec<Family> {
+        self.providers.iter().map(|p| p.family.clone()).collect()
     }
 
     fn provider(&self, name: &str) -> Option<ProviderFacts> {
-        self.providers.iter().find(|p| p.name == name).cloned()
+        self.providers.iter().find(|p| p.family.contains(name)).cloned()
     }
 
-    fn known(&self, provider: &str, field: FieldKind) -> Vec<String> {
-        let of = self.probes.iter().filter(|p| *p.desc.provider == *provider);
+    fn calls(&self, name: &str) -> Calls {
+        match name {
+            "syscall" => Calls::System,
+            "fbt" | "rawfbt" => Calls::Kernel,
+            _ => Calls::None,
+        }
+    }
+
+    fn known(&self, provider: &Family, field: FieldKind) -> Vec<String> {
+        let of = self.probes.iter().filter(|p| provider.contains(&p.desc.provider));
         let all: BTreeSet<&str> = of.map(|p| &**p.desc.field(field)).filter(|f| !f.is_empty()).collect();
         all.into_iter().map(String::from).collect()
     }
@@ -157,6 +196,6 @@ mod tests {
         assert_eq!(matched.len(), 1);
         assert_eq!(matched[0].id, ProbeId(2));
         assert!(list.provider("syscall").unwrap().has_errno);
-        assert_eq!(list.known("syscall", FieldKind::Function), ["read"]);
+        assert_eq!(list.known(&Family::one("syscall"), FieldKind::Function), ["read"]);
     }
 }

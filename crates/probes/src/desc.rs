@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::glob::{glob_matches, is_glob};
+use crate::glob::{glob_escape, glob_matches, is_glob};
 
 /// The names of the fields in messages, in order.
 pub const FIELD_NAMES: [&str; 4] = ["provider", "module", "function", "name"];
@@ -158,15 +158,8 @@ impl Pattern {
 
     /// The pattern that matches exactly one probe. Glob characters in its names are escaped.
     pub fn exact(probe: &ProbeDesc) -> Pattern {
-        let escape = |s: &str| {
-            s.chars().flat_map(|c| is_glob(&c.to_string()).then_some('\\').into_iter().chain([c])).collect()
-        };
-        Pattern {
-            provider: escape(&probe.provider),
-            module: escape(&probe.module),
-            function: escape(&probe.function),
-            name: escape(&probe.name),
-        }
+        let [provider, module, function, name] = probe.fields().map(glob_escape);
+        Pattern { provider, module, function, name }
     }
 
     /// The globs in order.
@@ -176,12 +169,11 @@ impl Pattern {
 
     /// True when the probe's names match.
     pub fn matches(&self, probe: &ProbeDesc) -> bool {
-        self.fields().iter().zip(probe.fields()).all(|(glob, text)| glob_matches(glob, text))
-    }
-
-    /// True when the provider field matches this name.
-    pub fn matches_provider(&self, provider: &str) -> bool {
-        glob_matches(&self.provider, provider)
+        // The fields in which probes of a list differ come first.
+        glob_matches(&self.function, &probe.function)
+            && glob_matches(&self.name, &probe.name)
+            && glob_matches(&self.module, &probe.module)
+            && glob_matches(&self.provider, &probe.provider)
     }
 
     /// True when the provider field restricts the providers: it has characters other than `*` and

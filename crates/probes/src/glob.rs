@@ -4,9 +4,18 @@
 //! greedy and backtracks only to the last `*`. It is linear in practice and quadratic at worst. A
 //! recursive matcher is exponential, and a pattern of the user could then hang the compiler.
 
+use std::ops::RangeInclusive;
+
 /// True when the text has a glob character and can therefore match more than one name.
 pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?', '[', '\\'])
+}
+
+/// The pattern that matches this text only: its glob characters are escaped.
+pub fn glob_escape(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| is_glob(c.encode_utf8(&mut [0; 4])).then_some('\\').into_iter().chain([c]))
+        .collect()
 }
 
 /// The literal prefix of a pattern, with which every match begins. It is the whole pattern if that
@@ -46,6 +55,75 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
             }
             _ => return false,
         }
+    }
+}
+
+/// True when the pattern matches a prefix that is followed by some number of at most this many
+/// decimal digits, without leading zeros. An empty pattern matches anything.
+///
+/// All positions in the pattern that a text leads to are kept at once. So this is exact for every
+/// pattern, and linear in its length.
+pub(crate) fn glob_matches_number(pattern: &str, prefix: &str, digits: usize) -> bool {
+    if pattern.is_empty() {
+        return true;
+    }
+    let p = pattern.as_bytes();
+    let mut at = Positions::start(p);
+    for byte in prefix.bytes() {
+        at = at.after(p, byte..=byte);
+    }
+    if at.after(p, b'0'..=b'0').end() {
+        return true;
+    }
+    at = at.after(p, b'1'..=b'9');
+    for _ in 1..digits {
+        if at.end() {
+            return true;
+        }
+        at = at.after(p, b'0'..=b'9');
+    }
+    at.end()
+}
+
+/// The positions in a pattern that a text leads to. The last is its end.
+struct Positions(Vec<bool>);
+
+impl Positions {
+    fn start(p: &[u8]) -> Positions {
+        let mut all = Positions(vec![false; p.len() + 1]);
+        all.add(p, 0);
+        all
+    }
+
+    /// Adds a position, and those behind the stars that follow: a star matches nothing, too.
+    fn add(&mut self, p: &[u8], mut pi: usize) {
+        loop {
+            let Some(known) = self.0.get_mut(pi) else { return };
+            *known = true;
+            if p.get(pi) != Some(&b'*') {
+                return;
+            }
+            pi += 1;
+        }
+    }
+
+    /// The positions after one more byte, which is any of these.
+    fn after(&self, p: &[u8], bytes: RangeInclusive<u8>) -> Positions {
+        let mut next = Positions(vec![false; p.len() + 1]);
+        for (pi, _) in self.0.iter().enumerate().filter(|(_, reached)| **reached) {
+            if p.get(pi) == Some(&b'*') {
+                next.add(p, pi);
+                continue;
+            }
+            for to in bytes.clone().filter_map(|byte| step(p, pi, byte)) {
+                next.add(p, to);
+            }
+        }
+        next
+    }
+
+    fn end(&self) -> bool {
+        self.0.last().copied().unwrap_or(false)
     }
 }
 

@@ -9,18 +9,32 @@
 //! pattern without globs (`profile-97`). A script that names `syscall` therefore pays nothing for
 //! the functions of the kernel.
 //!
+//! A provider answers for a [`Family`] of names: most for one, a provider of process probes for a
+//! name of each process (`pid123`).
+//!
 //! Invariant: a field of a [`ProbeDesc`] never contains `:` and never exceeds its [`FIELD_LIMITS`].
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! args glob version
+//! desc
+//! family stability
+//! catalog
+//! ```
 
 mod args;
 mod catalog;
 mod desc;
+mod family;
 mod glob;
 mod stability;
 mod version;
 
 pub use args::{ArgType, Args, TypeRef};
-pub use catalog::{Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
+pub use catalog::{Calls, Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
 pub use desc::{DescError, FIELD_LIMITS, FIELD_NAMES, FieldKind, Pattern, ProbeDesc};
-pub use glob::{glob_matches, glob_prefix, is_glob};
+pub use family::Family;
+pub use glob::{glob_escape, glob_matches, glob_prefix, is_glob};
 pub use stability::{Attributes, Class, ProviderStability, Stability};
 pub use version::Version;

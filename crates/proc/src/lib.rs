@@ -1,12 +1,18 @@
-//! Creating, stopping and tracing processes with ptrace. This crate knows nothing of probes.
+//! Processes: creating, stopping and tracing them with ptrace, and watching all of the system by
+//! perf's side-band. This crate knows nothing of probes.
 //!
 //! ```text
 //!  Target::create              -c: fork; the process stops at the end of exec
+//!  Target::create_at           -c: the same, and then it runs to a Moment of its start
 //!  Target::grab                -p: stop a running process
 //!  Target::release             detach: the process runs
 //!  Target::release_until_exit  the process runs, and is held at its exit until Target::resume_exit
 //!  Target::poll_fd             readable when the process is held at its exit or has ended
 //!  Target::exit_status         how the process ended
+//!
+//!  watcher::Watcher            what every process runs and has mapped, also a while after its end
+//!  maps                        the address map of one process, from /proc
+//!  Caller                      calls that a process can block, in a thread that can be abandoned
 //! ```
 //!
 //! The one decision: a target is held by `PTRACE_SEIZE` and nothing else. A seized process in an
@@ -15,12 +21,38 @@
 //! would kill the process. With `SIGSTOP` the process would stay stopped.) Nothing is ever written
 //! into a target. One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
 //! them only from the thread that has seized the process. So any thread can use a target.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! caller image maps namespace phase poll refusal stat watcher/record
+//! start watcher/file watcher/ring
+//! tracer watcher/changes
+//! target
+//! watcher/table
+//! watcher/observe
+//! watcher
+//! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod caller;
+mod image;
+pub mod maps;
 mod namespace;
+mod phase;
 mod poll;
+mod refusal;
+mod start;
+mod stat;
 mod target;
 mod tracer;
+pub mod watcher;
 
+pub use caller::{Call, Caller, MOST_BLOCKED};
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
+pub use phase::ExitStatus;
 pub use poll::poll_readable;
-pub use target::{Error, ExitStatus, Target, signal_name};
+pub use start::Moment;
+pub use stat::{Stat, parse_stat};
+pub use target::{Environment, Error, Target, signal_name};

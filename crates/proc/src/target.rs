@@ -1,6 +1,9 @@
 //! A process that is traced from its start (`-c`) or from the call on (`-p`).
+//!
+//! ARCH(x86-64): the numbers of signals.
 
-use std::ffi::CString;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,7 +13,11 @@ use std::time::Duration;
 
 use diagnostics::system_text;
 
-use crate::tracer::{Exec, Phase, Shared, Tracer};
+use crate::phase::{ExitStatus, Phase, Shared};
+use crate::poll::poll_readable;
+use crate::refusal::{loses_privileges, why_not};
+use crate::start::Moment;
+use crate::tracer::{Exec, Tracer};
 
 /// Why a target could not be created or grabbed.
 #[derive(Debug)]
@@ -19,6 +26,8 @@ pub enum Error {
     Create(String, io::Error),
     /// `-p`: the process and the reason.
     Grab(i32, io::Error),
+    /// `-c`: the process that ended before the moment at which it was to be held, and how.
+    Control(i32, ExitStatus),
 }
 
 impl fmt::Display for Error {
@@ -29,6 +38,15 @@ impl fmt::Display for Error {
             }
             Error::Create(command, e) => write!(f, "failed to execute {command}: {}", system_text(e)),
             Error::Grab(pid, e) => write!(f, "failed to grab pid {pid}: {}", system_text(e)),
+            Error::Control(pid, ExitStatus::Exited(status)) => {
+                write!(f, "failed to control pid {pid}: process exited with status {status}")
+            }
+            Error::Control(pid, ExitStatus::Signaled(signal)) => {
+                write!(f, "failed to control pid {pid}: process died from {}", signal_name(*signal))
+            }
+            Error::Control(pid, ExitStatus::Unknown) => {
+                write!(f, "failed to control pid {pid}: process has ended")
+            }
         }
     }
 }
@@ -49,15 +67,25 @@ pub fn signal_name(signal: i32) -> String {
     }
 }
 
-/// How a target ended, as the wait status says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitStatus {
-    /// Unknown: the kernel reports the status to the parent only (`-p`).
-    Unknown,
-    /// `exit(status)`.
-    Exited(i32),
-    /// Killed by a signal.
-    Signaled(i32),
+/// Changes of the environment of a process that is created. It is otherwise that of this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Names of variables that are unset.
+    pub unset: Vec<OsString>,
+    /// Variables that are set, after that.
+    pub set: Vec<(OsString, OsString)>,
+}
+
+impl Environment {
+    /// All variables, as `NAME=value`.
+    fn variables(&self) -> io::Result<Vec<CString>> {
+        let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        self.unset.iter().for_each(|name| _ = all.remove(name));
+        all.extend(self.set.iter().cloned());
+        let line =
+            |(name, value): (OsString, OsString)| [&name.into_vec()[..], b"=", &value.into_vec()].concat();
+        Ok(all.into_iter().map(|variable| CString::new(line(variable))).collect::<Result<_, _>>()?)
+    }
 }
 
 /// A traced process.
@@ -74,11 +102,52 @@ pub struct Target {
 impl Target {
     /// Runs `command` (split on blanks, no shell) and stops it at the end of its exec.
     pub fn create(command: impl AsRef<[u8]>) -> Result<Target, Error> {
+        Target::create_with(command, &Environment::default())
+    }
+
+    /// As [`Target::create`], in a changed environment. The program itself is found by the `PATH` of
+    /// this process.
+    pub fn create_with(command: impl AsRef<[u8]>, environment: &Environment) -> Result<Target, Error> {
         let command = command.as_ref();
-        create(command).map_err(|e| {
+        create(command, environment).map_err(|e| {
             let program = words(command).next().unwrap_or_default();
             Error::Create(diagnostics::control::name(program).into_owned(), e)
         })
+    }
+
+    /// As [`Target::create_with`]. The process then runs to a moment of its start and is stopped
+    /// there. If that is not possible, it is stopped at another one, and [`Target::note`] says why.
+    /// Returns when the process has stopped: what it runs until then can take any time.
+    pub fn create_at(
+        command: impl AsRef<[u8]>,
+        environment: &Environment,
+        moment: Moment,
+    ) -> Result<Target, Error> {
+        let command = command.as_ref();
+        let mut target = Target::create_with(command, environment)?;
+        if moment > Moment::Exec {
+            target.run_to(moment).map_err(|e| {
+                let program = words(command).next().unwrap_or_default();
+                Error::Create(diagnostics::control::name(program).into_owned(), e)
+            })?;
+        }
+        match target.exit_status() {
+            None => Ok(target),
+            Some(status) => Err(Error::Control(target.pid, status)),
+        }
+    }
+
+    fn run_to(&mut self, moment: Moment) -> io::Result<()> {
+        self.tracer.run_to(self.pid, moment);
+        while self.shared.phase() == Phase::Running {
+            poll_readable(&[self.shared.event().as_raw_fd()], Duration::from_secs(1))?;
+        }
+        Ok(())
+    }
+
+    /// Why the process was not stopped at the moment that [`Target::create_at`] was asked for.
+    pub fn note(&self) -> Option<String> {
+        self.shared.note()
     }
 
     /// Stops the process `pid`.
@@ -148,9 +217,9 @@ impl Drop for Target {
     /// the original.
     fn drop(&mut self) {
         if self.held && self.created {
-            // SAFETY: plain system call; the pid is our unreaped child, so it cannot have been
-            // reused.
-            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            let (fd, none) = (self.pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+            // SAFETY: plain system call; the signal has no further information.
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
         }
         self.release();
         // The thread ends with its last target. The kernel then detaches the processes without
@@ -189,7 +258,7 @@ fn words(command: &[u8]) -> impl Iterator<Item = &[u8]> {
     command.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty())
 }
 
-fn create(command: &[u8]) -> io::Result<Target> {
+fn create(command: &[u8], environment: &Environment) -> io::Result<Target> {
     let list = words(command).map(CString::new).collect::<Result<Vec<_>, _>>()?;
     let Some(program) = words(command).next() else {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
@@ -202,23 +271,28 @@ fn create(command: &[u8]) -> io::Result<Target> {
         mask
     };
     let tracer = Tracer::get_or_start()?;
-    let (pid, shared) = tracer.create(Exec { words: list, paths, mask })?;
+    let (pid, shared) =
+        tracer.create(Exec { words: list, paths, environment: environment.variables()?, mask })?;
     // The process is stopped and not reaped, so the pid is not reused.
     let pidfd = pidfd_open(pid);
     let pidfd = pidfd.inspect_err(|_| {
         // SAFETY: plain system call; the pid is our unreaped child.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     })?;
-    Ok(Target { pid, created: true, held: true, pidfd, shared, tracer })
+    let target = Target { pid, created: true, held: true, pidfd, shared, tracer };
+    if loses_privileges(pid) {
+        return Err(io::Error::other("it is a set-id program, and tracing it needs CAP_SYS_PTRACE"));
+    }
+    Ok(target)
 }
 
 fn grab(pid: libc::pid_t) -> io::Result<Target> {
     if pid <= 0 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
-    let pidfd = pidfd_open(pid)?;
+    let pidfd = pidfd_open(pid).map_err(|e| why_not(pid, e))?;
     let tracer = Tracer::get_or_start()?;
-    let shared = tracer.grab(pid)?;
+    let shared = tracer.grab(pid).map_err(|e| why_not(pid, e))?;
     Ok(Target { pid, created: false, held: true, pidfd, shared, tracer })
 }
 
@@ -298,6 +372,77 @@ mod tests {
         let e = Target::create("/nonexistent/command x").unwrap_err();
         assert_eq!(e.to_string(), "failed to execute /nonexistent/command: No such file or directory");
         assert!(Target::create("   ").is_err());
+    }
+
+    /// A debug register of a process that nobody traces.
+    fn debug_register(pid: i32, register: usize) -> libc::c_long {
+        let place = std::mem::offset_of!(libc::user, u_debugreg) + 8 * register;
+        // SAFETY: plain system calls; the kernel writes to the valid word. The process is a child.
+        unsafe {
+            assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0usize, 0usize), 0);
+            assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0usize, 0usize), 0);
+            let mut status = 0;
+            assert_eq!(libc::waitpid(pid, &mut status, libc::__WALL), pid);
+            let mut value = 0;
+            let read = libc::PTRACE_PEEKUSER;
+            assert_eq!(libc::syscall(libc::SYS_ptrace, read, pid, place, &raw mut value), 0);
+            assert_eq!(libc::ptrace(libc::PTRACE_DETACH, pid, 0usize, 0usize), 0);
+            value
+        }
+    }
+
+    #[test]
+    fn a_target_stops_at_each_moment_and_runs_on_without_breakpoints() {
+        for moment in [Moment::Exec, Moment::Preinit, Moment::Postinit, Moment::Main] {
+            let mut t = Target::create_at("sleep 100", &Environment::default(), moment).unwrap();
+            assert_eq!((t.note(), state_of(t.pid())), (None, 't'), "{moment:?}");
+            let maps = std::fs::read_to_string(format!("/proc/{}/maps", t.pid())).unwrap();
+            assert_eq!(maps.contains("libc.so"), moment > Moment::Exec, "{moment:?}");
+            t.release();
+            wait_until(|| state_of(t.pid()) == 'S');
+            for register in [0, 1, 2, 3, 7] {
+                assert_eq!(debug_register(t.pid(), register), 0, "{moment:?} {register}");
+            }
+            signal(t.pid(), libc::SIGTERM);
+            assert_eq!(wait_end(&mut t), ExitStatus::Signaled(libc::SIGTERM), "{moment:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_ends_before_its_moment_is_an_error_that_says_how() {
+        let mut environment = Environment::default();
+        environment.set.push(("LD_TRACE_LOADED_OBJECTS".into(), "1".into()));
+        let e = Target::create_at("true", &environment, Moment::Main).unwrap_err().to_string();
+        assert!(e.starts_with("failed to control pid "), "{e}");
+        assert!(e.ends_with(": process exited with status 0"), "{e}");
+    }
+
+    #[test]
+    fn what_cannot_be_grabbed_is_named_in_the_error() {
+        let says = |pid: i32| Target::grab(pid).unwrap_err().to_string();
+        let me = std::process::id() as i32;
+        assert_eq!(says(me), format!("failed to grab pid {me}: attempt to grab self"));
+        let mut zombie = std::process::Command::new("true").spawn().unwrap();
+        let pid = zombie.id() as i32;
+        wait_until(|| state_of(pid) == 'Z');
+        assert_eq!(says(pid), format!("failed to grab pid {pid}: zombie process"));
+        zombie.wait().unwrap();
+        // A thread of this process.
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: no arguments.
+            send.send(unsafe { libc::gettid() }).unwrap();
+            _ = ended.recv();
+        });
+        let tid = receive.recv().unwrap();
+        assert_eq!(says(tid), format!("failed to grab pid {tid}: it is a thread of pid {me}"));
+        drop(end);
+        thread.join().unwrap();
+        // One that is a target already.
+        let target = Target::create("sleep 100").unwrap();
+        let text = says(target.pid());
+        assert!(text.starts_with(&format!("failed to grab pid {}: process is traced by pid ", target.pid())));
     }
 
     #[test]

@@ -14,6 +14,9 @@
 //!            └── release without hold ──► DETACHED
 //! ```
 //!
+//! Before it is released, a target that was created may run from its exec to a later moment of its
+//! start (`start`), where it is held again.
+//!
 //! `__WNOTHREAD` restricts the wait to processes that this thread has seized or created. Children
 //! of other threads are not reaped. A signal interrupts `waitpid` when there is a command. It is
 //! sent to this thread alone and repeated until the command is executed, because it could arrive
@@ -27,79 +30,23 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::target::ExitStatus;
-
-/// The state of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Stopped by the tracer.
-    Held,
-    /// Seized and running.
-    Running,
-    /// Detached and running. A child is still to be reaped.
-    Detached,
-    /// Stopped at its exit, with its address space.
-    Exiting,
-    /// The process has ended.
-    Ended(ExitStatus),
-}
-
-/// State that the thread and a target share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    phase: Mutex<Phase>,
-    /// Readable when the target is at its exit or has ended.
-    event: OwnedFd,
-}
-
-impl Shared {
-    fn new() -> io::Result<Arc<Shared>> {
-        // SAFETY: a plain system call; the descriptor is ours.
-        let event = unsafe {
-            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            check(fd.into())?;
-            OwnedFd::from_raw_fd(fd)
-        };
-        Ok(Arc::new(Shared { phase: Mutex::new(Phase::Held), event }))
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        *lock(&self.phase)
-    }
-
-    pub(crate) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    fn set(&self, phase: Phase) {
-        *lock(&self.phase) = phase;
-        if matches!(phase, Phase::Exiting | Phase::Ended(_)) {
-            let one = 1u64;
-            // SAFETY: eight bytes of a valid word.
-            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
-        }
-    }
-
-    /// Makes the descriptor unreadable until the next event.
-    fn clear(&self) {
-        let mut count = 0u64;
-        // SAFETY: eight bytes into a valid word. If there is nothing to read, the error is ignored.
-        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-}
+use crate::phase::{ExitStatus, Phase, Shared, lock};
+use crate::start::{Moment, Seek, Step, is_stop};
 
 /// The arguments of exec.
 pub(crate) struct Exec {
     pub(crate) words: Vec<CString>,
     /// The paths to try, in order.
     pub(crate) paths: Vec<CString>,
+    /// The environment, as `NAME=value`.
+    pub(crate) environment: Vec<CString>,
     /// The signal mask of the new process.
     pub(crate) mask: libc::sigset_t,
 }
@@ -107,6 +54,8 @@ pub(crate) struct Exec {
 enum Command {
     Create(Exec, Sender<io::Result<(i32, Arc<Shared>)>>),
     Grab(i32, Sender<io::Result<Arc<Shared>>>),
+    /// Lets a created target run until it has reached a moment, where it is held again.
+    RunTo(i32, Moment, Sender<()>),
     /// Lets a target run. With a limit, the target is held at its exit for at most that time.
     Release(i32, Option<Duration>, Sender<()>),
     ResumeExit(i32, Sender<()>),
@@ -134,10 +83,6 @@ impl std::fmt::Debug for Tracer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tracer")
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
@@ -218,6 +163,11 @@ impl Tracer {
         let _ = self.send(|reply| Command::Release(pid, hold, reply));
     }
 
+    /// Lets a created target run until it has reached a moment: then its descriptor is readable.
+    pub(crate) fn run_to(&self, pid: i32, moment: Moment) {
+        let _ = self.send(|reply| Command::RunTo(pid, moment, reply));
+    }
+
     pub(crate) fn resume_exit(&self, pid: i32) {
         *lock(&self.queue.last_resume) = Some(Instant::now());
         let _ = self.send(|reply| Command::ResumeExit(pid, reply));
@@ -244,9 +194,29 @@ struct Tracee {
     traced: bool,
     /// The longest time that the target is held at its exit; `None` if it is not held.
     hold: Option<Duration>,
+    /// The target runs to a moment of its start.
+    seek: Option<Seek>,
     /// The signal of the group stop in which the process was when it was grabbed.
     stopped: Option<i32>,
     shared: Arc<Shared>,
+}
+
+impl Tracee {
+    fn run_to(&mut self, pid: i32, moment: Moment) {
+        let (seek, runs) = Seek::begin(pid, moment);
+        self.seek = Some(seek);
+        if runs {
+            self.shared.set(Phase::Running);
+            ptrace(libc::PTRACE_CONT, pid, 0);
+        } else {
+            self.arrive();
+        }
+    }
+
+    fn arrive(&mut self) {
+        self.shared.set_note(self.seek.take().and_then(|seek| seek.note));
+        self.shared.set(Phase::Held);
+    }
 }
 
 struct Thread {
@@ -308,6 +278,18 @@ impl Thread {
             return;
         }
         let (event, signal) = (status >> 16, (status >> 8) & 0xff);
+        if let Some(seek) = &mut tracee.seek {
+            match seek.stopped(event, signal) {
+                Step::Continue(signal) => ptrace(libc::PTRACE_CONT, pid, signal),
+                Step::Listen => ptrace(libc::PTRACE_LISTEN, pid, 0),
+                Step::Interrupt => {
+                    ptrace(libc::PTRACE_INTERRUPT, pid, 0);
+                    ptrace(libc::PTRACE_CONT, pid, 0);
+                }
+                Step::Arrived => tracee.arrive(),
+            }
+            return;
+        }
         match (event, tracee.hold) {
             (libc::PTRACE_EVENT_EXIT, Some(limit)) => {
                 tracee.shared.set(Phase::Exiting);
@@ -367,6 +349,12 @@ impl Thread {
             Command::Grab(pid, reply) => {
                 let _ = reply.send(self.grab(pid));
             }
+            Command::RunTo(pid, moment, reply) => {
+                if let Some(tracee) = self.tracees.get_mut(&pid) {
+                    tracee.run_to(pid, moment);
+                }
+                let _ = reply.send(());
+            }
             Command::Release(pid, hold, reply) => {
                 self.release(pid, hold);
                 let _ = reply.send(());
@@ -393,7 +381,8 @@ impl Thread {
 
     fn insert(&mut self, pid: i32, created: bool, stopped: Option<i32>) -> io::Result<Arc<Shared>> {
         let shared = Shared::new()?;
-        let tracee = Tracee { created, traced: true, hold: None, stopped, shared: shared.clone() };
+        let tracee =
+            Tracee { created, traced: true, hold: None, seek: None, stopped, shared: shared.clone() };
         self.tracees.insert(pid, tracee);
         Ok(shared)
     }
@@ -439,6 +428,8 @@ impl Thread {
     fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<Shared>)> {
         let mut argv: Vec<*const libc::c_char> = exec.words.iter().map(|w| w.as_ptr()).collect();
         argv.push(std::ptr::null());
+        let mut envp: Vec<*const libc::c_char> = exec.environment.iter().map(|v| v.as_ptr()).collect();
+        envp.push(std::ptr::null());
         let (start_read, start_write) = pipe()?;
         let (report_read, report_write) = pipe()?;
         // SAFETY: the child runs only `child`, which allocates nothing and never returns.
@@ -447,7 +438,7 @@ impl Thread {
             // SAFETY: closes the child's copy of the write end, so that the tracer's death is an
             // end of file.
             unsafe { libc::close(start_write.as_raw_fd()) };
-            child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, exec);
+            child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, &envp, exec);
         }
         drop(report_write);
         // Until it is released, the process dies with the tracer, however the tracer ends. A release clears both options.
@@ -492,10 +483,6 @@ impl Thread {
     }
 }
 
-fn is_stop(signal: i32) -> bool {
-    matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
-}
-
 /// A ptrace request whose data is a number. A process that died meanwhile is no error: the next
 /// wait reports its end.
 fn ptrace(request: libc::c_uint, pid: i32, data: i32) {
@@ -532,18 +519,27 @@ fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
 
 /// The child's side of [`Thread::create`]: only async-signal-safe calls, then exec or the errno
 /// through the pipe.
-fn child(start: i32, report: i32, argv: &[*const libc::c_char], exec: &Exec) -> ! {
+fn child(
+    start: i32,
+    report: i32,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    exec: &Exec,
+) -> ! {
     let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, read, execv,
-    // write and _exit are async-signal-safe.
+    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, read,
+    // execve, write and _exit are async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
+        // Rust's runtime ignores it, and a program inherits that. The standard library does the same
+        // for the commands that it runs.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         if libc::read(start, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127); // the tracer died before it could seize us
         }
         let mut errno = libc::ENOENT;
         for path in &exec.paths {
-            libc::execv(path.as_ptr(), argv.as_ptr());
+            libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr());
             let e = *libc::__errno_location();
             if e != libc::ENOENT && e != libc::ENOTDIR {
                 errno = e;

@@ -4,16 +4,26 @@
 //! that they run in the session's process, as in the original. ERROR is part of every program that may fault, and takes its
 //! arguments from the fault.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use probes::{Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability};
+use probes::{Attributes, Class, Family, ProbeDesc, ProviderFacts, ProviderStability, Stability};
 
 use crate::manual::Manual;
-use crate::registry::{EnabledProbe, Env, Provider};
-use crate::unit::{Attach, NoArguments, Role, Unit};
+use crate::method::Run;
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::{ProbeList, ProbeSource};
+use crate::unit::{NoArguments, Role, Unit};
 
 /// The provider.
-pub(crate) struct Dtrace;
+pub(crate) struct Dtrace(ProbeList);
+
+impl Dtrace {
+    /// The provider.
+    pub(crate) fn new() -> Dtrace {
+        let list = || NAMES.iter().map(|(name, _)| ProbeDesc::new("dtrace", "", "", *name)).collect();
+        Dtrace(ProbeList::new(list).reserve(NAMES.len()))
+    }
+}
 
 const NAMES: [(&str, Role); 3] = [("BEGIN", Role::Begin), ("END", Role::End), ("ERROR", Role::Error)];
 
@@ -39,37 +49,30 @@ impl Provider for Dtrace {
     fn facts(&self) -> ProviderFacts {
         let stable = Attributes { name: Stability::Stable, data: Stability::Stable, class: Class::Common };
         ProviderFacts {
-            name: "dtrace".into(),
+            family: Family::one("dtrace"),
             has_errno: false,
             stability: ProviderStability::uniform(stable),
         }
     }
 
-    fn reserved_ids(&self) -> Option<u32> {
-        Some(NAMES.len() as u32)
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.0
     }
 
-    fn list(&self) -> Vec<ProbeDesc> {
-        NAMES.iter().map(|(name, _)| ProbeDesc::new("dtrace", "", "", *name)).collect()
+    fn role(&self, probe: &ProbeDesc) -> Role {
+        NAMES.iter().find(|(name, _)| *name == &*probe.name).map_or(Role::Probe, |(_, role)| *role)
     }
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let unit = |probe: &EnabledProbe| {
-            let role = NAMES.iter().find(|(n, _)| *n == &*probe.desc.name).map(|(_, r)| *r)?;
-            Some(Unit {
-                name: probe.desc.name.to_string(),
-                role,
-                probes: vec![(0, probe.clone())],
-                space: 1,
-                context: Rc::new(NoArguments),
-                attach: Attach::Run,
-                interrupts: false,
-            })
+        let unit = |probe: &EnabledProbe| Unit {
+            name: probe.desc.name.to_string(),
+            role: self.role(&probe.desc),
+            probes: vec![(0, probe.clone())],
+            space: 1,
+            context: Arc::new(NoArguments),
+            method: Arc::new(Run),
+            interrupts: false,
         };
-        Ok(probes.iter().filter_map(unit).collect())
-    }
-
-    fn make(&self, _: &Pattern) -> Option<Result<ProbeDesc, probes::MatchError>> {
-        None
+        Ok(probes.iter().map(unit).collect())
     }
 }

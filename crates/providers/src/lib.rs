@@ -3,29 +3,54 @@
 //! ```text
 //!  Registry          all providers; the checker asks it what a description matches (probes::Catalog)
 //!  Provider::plan    enabled probes -> Units: one program shape and one way to attach each
-//!  Unit              what bpf needs to build the program (context), and attach::attach to attach it
+//!  Unit              what bpf needs to build the program (context), and how it is attached (method)
 //! ```
 //!
 //! The decision that shapes it: a provider never sees a program, and the session never sees a tracepoint. A provider turns the set
 //! of enabled probes into as few [`Unit`]s as it can (one raw tracepoint for all system calls), and says for each how a
-//! firing knows its probe and its arguments ([`bpf::program::Context`]).
+//! firing knows its probe and its arguments ([`bpf_codegen::context::Context`]), and how the program is attached ([`Method`]).
 //!
 //! [`Registry`] hands out the ids of probes. An id means the same probe in every session. No provider is listed before it is needed.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! lib cpc/events fbt/args fbt/context fbt/functions method source syscall/table trace/format
+//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare
+//! trace/event
+//! syscall/args syscall/context trace/mapped
+//! bio+changes+cpc+dtrace+fbt+fbt/method+manual+profile+provider+rawtp+registry+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit
+//! ```
 
-pub mod attach;
+mod bio;
+mod changes;
 mod cpc;
 mod dtrace;
 mod fbt;
 mod manual;
+pub mod method;
 mod profile;
+mod provider;
 mod rawtp;
 mod registry;
 mod sdt;
-pub mod sites;
+mod source;
 mod syscall;
 mod trace;
 mod unit;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use changes::{Change, ChangeSource, ProbesChanged};
 pub use manual::{MANUALS, Manual};
-pub use registry::{EnabledProbe, Env, LoadedModules, ProbeIndex, Provider, Registry};
-pub use unit::{Attach, AttachFn, CustomAttach, Role, Unit};
+pub use method::{AttachFn, CustomAttach, Method};
+pub use provider::{EnabledProbe, Env, Provider};
+pub use registry::{Cursor, ProviderProbes, Registry};
+pub use source::{Found, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
+pub use unit::{Role, Unit};
+
+/// Locks a provider's memory of what it was asked. A session may move to another thread, so this
+/// memory is shared safely; no firing takes a lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

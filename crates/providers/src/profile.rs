@@ -4,33 +4,38 @@
 //! firing in a hundred.) arg0 is the kernel's program counter or 0, arg1 the user program counter or 0, arg2 the lateness of the
 //! firing in nanoseconds, from the time at which the kernel's timer was due.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::Arc;
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use bpf::arch::regs;
-use bpf::features::Facility;
-use bpf::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
-use bpf::sys::Counter;
-use probes::{Attributes, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bpf_codegen::arch::regs;
+use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
+use bpf_sys::Counter;
+use bpf_sys::features::Facility;
+use probes::{Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability};
 
 use types::btf::KernelBtf;
 
 use crate::manual::Manual;
-use crate::registry::{EnabledProbe, Env, Provider};
-use crate::unit::{Attach, Role, Unit};
+use crate::method::Clock;
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::{ProbeList, ProbeSource};
+use crate::unit::{Role, Unit};
 
 /// The provider.
 pub(crate) struct Profile {
     kernel: Arc<KernelBtf>,
     /// The number of the next slow clock, so that no two share a word of the control page.
-    clocks: Cell<u32>,
+    clocks: AtomicU32,
+    probes: ProbeList,
 }
 
 impl Profile {
     /// The provider, with the types of the running kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Profile {
-        Profile { kernel, clocks: Cell::new(0) }
+        let probes = ProbeList::new(listed).reserve(PROFILES.len() + TICKS.len()).on_demand(on_demand);
+        Profile { kernel, clocks: AtomicU32::new(0), probes }
     }
 
     fn due(&self) -> Option<Due> {
@@ -51,7 +56,7 @@ const TICKS: [u32; 6] = [1, 10, 100, 500, 1000, 5000];
 const SHORTEST: u64 = 200_000;
 
 /// The program of a tick of this period or longer runs several times a period, at this interval: see
-/// [`bpf::routines::slow_clock`].
+/// [`bpf_codegen::routines::slow_clock`].
 const SLOW: u64 = 1_000_000_000;
 const CHANCE: u64 = 250_000_000;
 
@@ -119,30 +124,31 @@ pub(crate) const MANUAL: Manual = Manual {
     ],
 };
 
+fn listed() -> Vec<ProbeDesc> {
+    let probe = |kind: &str, rate: &u32| ProbeDesc::new("profile", "", "", format!("{kind}-{rate}"));
+    PROFILES.iter().map(|r| probe("profile", r)).chain(TICKS.iter().map(|r| probe("tick", r))).collect()
+}
+
+/// Any other rate.
+fn on_demand(pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
+    if !pattern.module.is_empty() || !pattern.function.is_empty() {
+        return None;
+    }
+    let made = parse(&pattern.name)?;
+    Some(made.map(|_| ProbeDesc::new("profile", "", "", pattern.name.as_str())))
+}
+
 impl Provider for Profile {
     fn facts(&self) -> ProviderFacts {
         ProviderFacts {
-            name: "profile".into(),
+            family: Family::one("profile"),
             has_errno: false,
             stability: ProviderStability::uniform(Attributes::EVOLVING),
         }
     }
 
-    fn reserved_ids(&self) -> Option<u32> {
-        Some((PROFILES.len() + TICKS.len()) as u32)
-    }
-
-    fn list(&self) -> Vec<ProbeDesc> {
-        let probe = |kind: &str, rate: &u32| ProbeDesc::new("profile", "", "", format!("{kind}-{rate}"));
-        PROFILES.iter().map(|r| probe("profile", r)).chain(TICKS.iter().map(|r| probe("tick", r))).collect()
-    }
-
-    fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
-        if !pattern.module.is_empty() || !pattern.function.is_empty() {
-            return None;
-        }
-        let made = parse(&pattern.name)?;
-        Some(made.map(|_| ProbeDesc::new("profile", "", "", pattern.name.as_str())))
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.probes
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
@@ -157,7 +163,7 @@ impl Provider for Profile {
             let cpus = if tick { all.first().copied().into_iter().collect() } else { all.clone() };
             let chances = period.div_ceil(CHANCE);
             let slow = (tick && period >= SLOW).then(|| Slow {
-                clock: self.clocks.replace(self.clocks.get().wrapping_add(1)),
+                clock: self.clocks.fetch_add(1, Ordering::Relaxed),
                 period,
                 chance: period / chances,
             });
@@ -167,14 +173,15 @@ impl Provider for Profile {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample { late: late_by, slow, counted: true }),
-                attach: Attach::Clock {
+                context: Arc::new(Sample { late: late_by, slow, counted: true }),
+                method: Arc::new(Clock {
                     event: Counter::clock(),
                     period: chance,
                     due: Some(due),
                     cpus,
                     single: tick,
-                },
+                    optional: false,
+                }),
                 interrupts: true,
             });
         }
@@ -238,25 +245,25 @@ impl Sample {
     }
 }
 
-impl bpf::program::Context for Sample {
+impl bpf_codegen::context::Context for Sample {
     fn first(&self, b: &mut Builder) {
         if self.counted && self.slow.is_none() {
-            bpf::routines::count_served(b, bpf::sys::cpu_numbers_end());
+            bpf_codegen::routines::count_served(b, bpf_sys::cpu_numbers_end());
         }
     }
 
-    fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> bpf::program::Index {
+    fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> bpf_codegen::context::Index {
         if let Some(slow) = self.slow {
-            bpf::routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
+            bpf_codegen::routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
             if self.counted {
                 // Not every run is a firing.
-                bpf::routines::count_served(b, bpf::sys::cpu_numbers_end());
+                bpf_codegen::routines::count_served(b, bpf_sys::cpu_numbers_end());
             }
         }
-        bpf::program::Index::Const(0)
+        bpf_codegen::context::Index::Const(0)
     }
 
-    fn arg(&self, b: &mut Builder, ctx: V, _index: bpf::program::Index, n: u8) -> V {
+    fn arg(&self, b: &mut Builder, ctx: V, _index: bpf_codegen::context::Index, n: u8) -> V {
         match n {
             0 | 1 => {}
             2 => return self.late(b, ctx),

@@ -1,25 +1,42 @@
 //! `rawtp:GROUP::NAME`: the kernel's tracepoints, with the arguments that the kernel's code passes them.
 //!
-//! The types of arguments are those of the prototypes in BTF (`btf_trace_NAME`), the groups those of tracefs. Without tracefs, the
-//! list is that of the prototypes, and the group is `vmlinux`.
+//! The types of arguments are those of the prototypes in BTF (`btf_trace_NAME`), the groups those of tracefs. A tracepoint that is no
+//! event has its module in place of a group; the kernel itself is `vmlinux`. Without tracefs, all tracepoints are listed so.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use probes::{Args, Pattern, ProbeDesc, ProviderFacts};
+use probes::{Args, Family, ProbeDesc, ProviderFacts};
 
 use crate::manual::Manual;
-use crate::registry::{EnabledProbe, Env, LoadedModules, Provider};
-use crate::trace::{self, RawProbe, Tracepoints, raw_units};
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::ProbeSource;
+use crate::trace::{self, RawProbe, TracepointProbes, Tracepoints, raw_units};
 use crate::unit::Unit;
 
 /// The provider.
-pub(crate) struct Rawtp(pub(crate) Rc<Tracepoints>);
+pub(crate) struct Rawtp {
+    tracepoints: Arc<Tracepoints>,
+    probes: TracepointProbes,
+}
+
+impl Rawtp {
+    /// The provider over these tracepoints.
+    pub(crate) fn new(tracepoints: Arc<Tracepoints>) -> Rawtp {
+        Rawtp { probes: TracepointProbes::with_bare("rawtp", tracepoints.clone()), tracepoints }
+    }
+}
 
 /// Its entry in the manual page.
 pub(crate) const MANUAL: Manual = Manual {
     name: "rawtp",
     help: "tracepoints of the kernel and its modules, as the kernel calls them",
-    probes: &[("rawtp:GROUP::TRACEPOINT", "fires when the kernel passes the tracepoint")],
+    probes: &[
+        ("rawtp:GROUP::TRACEPOINT", "fires when the kernel passes the tracepoint"),
+        (
+            "rawtp:MODULE::TRACEPOINT",
+            "the same, of a tracepoint that is no event; MODULE is vmlinux for the kernel itself",
+        ),
+    ],
     args: &[(
         "arg0 ... arg9",
         "what the kernel passes, mostly pointers to its structs; args[] has the types",
@@ -28,52 +45,24 @@ pub(crate) const MANUAL: Manual = Manual {
 
 impl Provider for Rawtp {
     fn facts(&self) -> ProviderFacts {
-        ProviderFacts { name: "rawtp".into(), has_errno: false, stability: trace::stability() }
+        ProviderFacts { family: Family::one("rawtp"), has_errno: false, stability: trace::stability() }
     }
 
     fn only_by_name(&self) -> bool {
         true
     }
 
-    fn may_match(&self, pattern: &Pattern) -> bool {
-        trace::may_match(pattern)
-    }
-
-    fn list(&self) -> Vec<ProbeDesc> {
-        match self.0.events() {
-            Ok(events) => {
-                events.iter().map(|(group, name)| ProbeDesc::new("rawtp", &**group, "", &**name)).collect()
-            }
-            Err(_) => {
-                let names = self.0.typed_names().into_iter();
-                names.map(|name| ProbeDesc::new("rawtp", "vmlinux", "", name)).collect()
-            }
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.0.events().map_or_else(|_| self.0.typed_names().len(), <[_]>::len)
-    }
-
-    fn follows_modules(&self) -> bool {
-        true
-    }
-
-    fn probes_of(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
-        let probe = |(group, name): &(String, String)| ProbeDesc::new("rawtp", &**group, "", &**name);
-        self.0.added_by(loaded).iter().map(probe).collect()
-    }
-
-    fn modules_unloaded(&self) {
-        self.0.modules_unloaded();
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.probes
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
-        self.0.args(&probe.name)
+        self.tracepoints.args(&probe.name)
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let raw = |p: &EnabledProbe| RawProbe { probe: p.clone(), args: argument_count(&self.0, p) };
+        let raw =
+            |p: &EnabledProbe| RawProbe { probe: p.clone(), args: argument_count(&self.tracepoints, p) };
         raw_units("rawtp", probes.iter().map(raw).collect(), env)
     }
 }

@@ -3,37 +3,41 @@
 //! If no clause uses an argument, or a table has those that are used ([`Mapped`]), the program is attached to the raw tracepoint,
 //! and one program serves many. Else each event has a perf event and a program, and the kernel takes some 75 ms to detach each.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
-use bpf::features::Facility;
-use probes::{ArgType, Args, Pattern, ProbeDesc, ProviderFacts};
+use bpf_sys::features::Facility;
+use probes::{ArgType, Args, Family, ProbeDesc, ProviderFacts};
 
+use crate::lock;
 use crate::manual::Manual;
-use crate::registry::{EnabledProbe, Env, LoadedModules, Provider};
-use crate::trace::{self, Format, Mapped, RawProbe, Record, Tracepoints, raw_units};
-use crate::unit::{Attach, Role, Unit};
+use crate::method::{Event, Method, Tracepoints as RawTracepoints};
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::ProbeSource;
+use crate::trace::{self, Format, Mapped, RawProbe, Record, TracepointProbes, Tracepoints, raw_units};
+use crate::unit::{Role, Unit};
 
 /// The greatest number of arguments that the language has.
 const ARGS_MAX: usize = 32;
 
 /// The provider.
 pub(crate) struct Sdt {
-    tracepoints: Rc<Tracepoints>,
+    tracepoints: Arc<Tracepoints>,
+    probes: TracepointProbes,
     /// Formats of events that were asked for.
-    formats: RefCell<HashMap<String, Option<Rc<Format>>>>,
+    formats: Mutex<HashMap<String, Option<Arc<Format>>>>,
 }
 
 impl Sdt {
     /// The provider over these tracepoints.
-    pub(crate) fn new(tracepoints: Rc<Tracepoints>) -> Sdt {
-        Sdt { tracepoints, formats: RefCell::default() }
+    pub(crate) fn new(tracepoints: Arc<Tracepoints>) -> Sdt {
+        let probes = TracepointProbes::of_events("sdt", tracepoints.clone());
+        Sdt { tracepoints, probes, formats: Mutex::default() }
     }
 
-    fn format(&self, probe: &ProbeDesc) -> Result<Rc<Format>, String> {
-        let mut known = self.formats.borrow_mut();
-        let read = || trace::format(&probe.module, &probe.name).map(Rc::new);
+    fn format(&self, probe: &ProbeDesc) -> Result<Arc<Format>, String> {
+        let mut known = lock(&self.formats);
+        let read = || trace::format(&probe.module, &probe.name).map(Arc::new);
         let found = known.entry(format!("{}:{}", probe.module, probe.name)).or_insert_with(read);
         found.clone().ok_or_else(|| format!("tracefs has no format of event {}:{}", probe.module, probe.name))
     }
@@ -44,12 +48,14 @@ impl Sdt {
         let raw = env.features.has(Facility::RawTp).then(|| self.tracepoints.args(&probe.desc.name));
         let mapped = raw.and_then(|p| Mapped::of(&probe.desc.name, &format, probe.args, &p));
         let mapped = mapped.filter(|m| !m.reads_memory() || env.features.has(Facility::ProbeRead));
-        let (context, attach): (Rc<dyn bpf::program::Context>, Attach) = match mapped {
-            Some(mapped) => (Rc::new(mapped), Attach::Tracepoints(vec![probe.desc.name.clone()])),
+        let cookies = env.features.has(Facility::RawTpCookie);
+        let (context, method): (Arc<dyn bpf_codegen::context::Context>, Arc<dyn Method>) = match mapped {
+            Some(mapped) => {
+                (Arc::new(mapped), Arc::new(RawTracepoints { names: vec![probe.desc.name.clone()], cookies }))
+            }
             None => {
-                let name = format!("{}:{}", probe.desc.module, probe.desc.name);
                 let fields = format.fields.iter().take(ARGS_MAX).cloned().collect();
-                (Rc::new(Record(fields)), Attach::Event { id: format.id, name })
+                (Arc::new(Record(fields)), Arc::new(Event { id: format.id }))
             }
         };
         Ok(Unit {
@@ -58,7 +64,7 @@ impl Sdt {
             probes: vec![(0, probe.clone())],
             space: 1,
             context,
-            attach,
+            method,
             interrupts: true,
         })
     }
@@ -77,33 +83,11 @@ pub(crate) const MANUAL: Manual = Manual {
 
 impl Provider for Sdt {
     fn facts(&self) -> ProviderFacts {
-        ProviderFacts { name: "sdt".into(), has_errno: false, stability: trace::stability() }
+        ProviderFacts { family: Family::one("sdt"), has_errno: false, stability: trace::stability() }
     }
 
-    fn may_match(&self, pattern: &Pattern) -> bool {
-        trace::may_match(pattern)
-    }
-
-    fn list(&self) -> Vec<ProbeDesc> {
-        let events = self.tracepoints.events().unwrap_or_default();
-        events.iter().map(|(group, name)| ProbeDesc::new("sdt", &**group, "", &**name)).collect()
-    }
-
-    fn count(&self) -> usize {
-        self.tracepoints.events().map_or(0, <[_]>::len)
-    }
-
-    fn follows_modules(&self) -> bool {
-        true
-    }
-
-    fn probes_of(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
-        let probe = |(group, name): &(String, String)| ProbeDesc::new("sdt", &**group, "", &**name);
-        self.tracepoints.added_by(loaded).iter().map(probe).collect()
-    }
-
-    fn modules_unloaded(&self) {
-        self.tracepoints.modules_unloaded();
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.probes
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {

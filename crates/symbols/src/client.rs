@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use crate::entry;
 use crate::reader::Limits;
 use crate::sys;
-use crate::wire::{Request, Response};
+use crate::wire::{Failure, Request, Response};
 
 /// The budget of a session, in deadlines.
 const DEADLINES: f64 = 8.0;
@@ -201,6 +201,11 @@ impl Reader {
         }
     }
 
+    /// True if a reader process runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Sends a request. Returns the response's packets without the final one, each with its
     /// descriptor, and the reason if the reader could not complete the request.
     #[allow(clippy::type_complexity)]
@@ -208,7 +213,7 @@ impl Reader {
         &mut self,
         request: &Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<String>), RequestError> {
+    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
         let now = Instant::now();
         if self.is_interrupted(now) && self.interrupted_at.is_some_and(|since| now > since + GRACE) {
             // The request was not sent, so its object is not at fault. Requests succeed again after
@@ -235,7 +240,7 @@ impl Reader {
         &mut self,
         request: &Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<String>), RequestError> {
+    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
         let deadline = self.deadline();
         let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
         // The reader has completed all earlier requests, so the socket buffer has space.
@@ -254,11 +259,18 @@ impl Reader {
     fn is_interrupted(&mut self, now: Instant) -> bool {
         let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
         self.interrupted_at = if is_interrupted { self.interrupted_at.or(Some(now)) } else { None };
-        if is_interrupted && !std::mem::replace(&mut self.was_interrupted, true) {
+        if is_interrupted {
+            self.shorten_waits();
+        }
+        is_interrupted
+    }
+
+    /// Applies the limits after the first interrupt, which may have come during no wait.
+    pub(crate) fn shorten_waits(&mut self) {
+        if !std::mem::replace(&mut self.was_interrupted, true) {
             self.limits.time = self.limits.time.min(AFTER_INTERRUPT);
             self.budget.left = self.budget.left.min(2.0 * self.limits.time.as_secs_f64());
         }
-        is_interrupted
     }
 
     fn deadline(&self) -> Instant {
@@ -272,7 +284,8 @@ impl Reader {
             match sys::receive(running.socket.as_fd(), &mut self.packet, false) {
                 Ok((0, _)) => return Err(RequestError::Failed),
                 Ok((length, fds)) => {
-                    let response = Response::decode(&self.packet[..length]).ok_or(RequestError::Failed)?;
+                    let response =
+                        self.packet.get(..length).and_then(Response::decode).ok_or(RequestError::Failed)?;
                     return Ok((response, fds.into_iter().next()));
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}

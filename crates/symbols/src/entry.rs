@@ -19,9 +19,9 @@
 use std::io;
 use std::time::Duration;
 
-use crate::maps;
 use crate::reader::{self, Limits};
 use crate::sys;
+use proc::maps;
 
 /// The environment variable that makes a process a reader. Its value holds the limits: milliseconds
 /// and bytes.

@@ -2,8 +2,10 @@
 //!
 //! The file is read once, at the first lookup, in chunks. The kernel's formatting takes nearly all
 //! of that time. The table is compact (16 bytes per symbol and one buffer of all names), sorted by
-//! address, and searched by bisection. The file is read again if no symbol contains an address and
-//! a second has passed: a module or a BPF program may have been loaded.
+//! address, and searched by bisection. The file is read again if no symbol contains an address that
+//! a module or a BPF program loaded since may have ([`NEAR`]), but not more often than once a second,
+//! and in at most a twentieth of the time ([`SHARE`]): a clause may ask for the names of any
+//! addresses.
 //!
 //! **Aliases.** Several symbols often share an address. The choice is deterministic and prefers the
 //! name that users expect: a function before a section marker, the 64-bit system call before the
@@ -21,13 +23,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::name::Name;
-use table::{CORE, Symbol, Table};
+pub use table::KernelSymbol;
+use table::{CORE, KERNEL_START, Symbol, Table};
 
-/// Start of kernel addresses. Lower ones are user addresses, or offsets of per-CPU symbols.
-const KERNEL_START: u64 = 1 << 63;
-
-/// Minimum interval between two reads of the file.
+/// Minimum interval between two reads of the file, from end to start.
 const REREAD: Duration = Duration::from_secs(1);
+
+/// The interval is at least this many times the duration of the last read.
+const SHARE: u32 = 20;
+
+/// Modules and BPF programs are nearer than this to the kernel's own symbols, so that relative calls
+/// reach them. What lies further below is data without a name, as in the direct map.
+const NEAR: u64 = 1 << 31;
 
 /// The state of the kernel's symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,26 +49,14 @@ pub enum KernelStatus {
     Unavailable(String),
 }
 
-/// A symbol of the kernel or of a module.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelSymbol<'a> {
-    /// The address.
-    pub addr: u64,
-    /// The name.
-    pub name: &'a str,
-    /// `vmlinux` or the module.
-    pub module: &'a str,
-    /// The type letter of `nm`: `T`, `t`, `D`, …
-    pub kind: char,
-}
-
 /// The kernel's symbols.
 #[derive(Debug)]
 pub struct Kernel {
     path: PathBuf,
     table: Option<Table>,
     status: KernelStatus,
-    read_at: Option<Instant>,
+    /// When the file may be read again. `None`: it was never read.
+    next_read: Option<Instant>,
     /// Names that were returned before, by address of the symbol.
     names: HashMap<u64, Arc<str>>,
 }
@@ -81,7 +76,7 @@ impl Kernel {
     /// Symbols of a file in the format of `/proc/kallsyms`. Reads nothing.
     pub fn at(path: impl Into<PathBuf>) -> Kernel {
         let status = KernelStatus::Unread;
-        Kernel { path: path.into(), table: None, status, read_at: None, names: HashMap::new() }
+        Kernel { path: path.into(), table: None, status, next_read: None, names: HashMap::new() }
     }
 
     /// Whether names are available, and why not. Reads nothing.
@@ -91,14 +86,14 @@ impl Kernel {
 
     /// Reads the symbols if they were not read before.
     pub fn load(&mut self) -> &KernelStatus {
-        if self.read_at.is_none() {
+        if self.next_read.is_none() {
             self.read();
         }
         &self.status
     }
 
     fn read(&mut self) {
-        self.read_at = Some(Instant::now());
+        let start = Instant::now();
         self.names.clear();
         match std::fs::File::open(&self.path).and_then(Table::read) {
             Err(error) => {
@@ -118,6 +113,17 @@ impl Kernel {
                 self.table = Some(table);
             }
         }
+        let end = Instant::now();
+        self.next_read = Some(end + REREAD.max((end - start) * SHARE));
+    }
+
+    /// Whether another read of the file may find the address.
+    fn is_stale(&self, addr: u64) -> bool {
+        let Some(table) = &self.table else { return false };
+        let lowest = table.symbols.first().map_or(addr, |s| s.addr.saturating_sub(NEAR));
+        addr >= lowest
+            && table.find(addr).is_none()
+            && self.next_read.is_none_or(|next| next <= Instant::now())
     }
 
     /// The name of an address.
@@ -126,9 +132,7 @@ impl Kernel {
             return Name::unknown(addr);
         }
         self.load();
-        if self.table.as_ref().is_some_and(|t| t.find(addr).is_none())
-            && self.read_at.is_none_or(|at| at.elapsed() > REREAD)
-        {
+        if self.is_stale(addr) {
             self.read();
         }
         let Some(table) = &self.table else { return Name::unknown(addr) };
@@ -139,6 +143,7 @@ impl Kernel {
             module: table.modules.get(symbol.module as usize).map(|m| m.name.clone()),
             symbol: Some(name.clone()),
             offset: addr - symbol.addr,
+            path: None,
         }
     }
 
@@ -215,7 +220,7 @@ impl Kernel {
         let text =
             symbols.iter().enumerate().filter(|(_, s)| matches!(s.kind | 0x20, b't' | b'w') && named(s));
         let next = |(i, s): (usize, &Symbol)| {
-            let after = symbols[i..].iter().find(|n| n.addr > s.addr)?;
+            let after = symbols.iter().skip(i).find(|n| n.addr > s.addr)?;
             Some((s.addr, after.addr))
         };
         text.filter_map(next).collect()
@@ -311,6 +316,23 @@ ffffffffc0300010 x
     }
 
     #[test]
+    fn only_addresses_near_the_symbols_cause_another_read() {
+        let (mut k, path) = kernel(TEXT, "stale");
+        k.load();
+        std::fs::write(&path, format!("{TEXT}ffffffffc0400000 t later_func\t[xfs]\n")).unwrap();
+        let soon = k.next_read;
+        assert_eq!(k.name(0xffffffffc0400008).symbol, None);
+        assert_eq!(k.next_read, soon, "the interval has not passed");
+        k.next_read = Some(Instant::now());
+        let passed = k.next_read;
+        assert_eq!(k.name(0xffff_8880_1234_5678).symbol, None);
+        assert_eq!(k.next_read, passed, "no symbol is so far below");
+        assert_eq!(k.name(0xffffffffc0400008).to_string(), "xfs`later_func+0x8");
+        assert!(k.next_read > passed);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn lines_across_chunks_are_whole() {
         let mut text = String::new();
         for i in 0..20_000u64 {
@@ -328,7 +350,7 @@ ffffffffc0300010 x
         let status = k.load().clone();
         let took = start.elapsed();
         let KernelStatus::Ready(n) = status else {
-            println!("skipped: the_running_kernel_is_read: {status:?}");
+            testing::skipped!("{status:?}");
             return;
         };
         println!("{n} symbols in {took:?}");

@@ -8,34 +8,52 @@
 //!   modules, BPF programs and ftrace trampolines.
 //! - [`Processes`] queries a *reader*, a separate process, for everything that a traced process
 //!   controls: its address map, its files, their symbols and debug files, the names of JIT code.
-//!   This data can be hostile. `open` defines which files are opened and how, and `reader` bounds
-//!   time and memory. A symbolizer library opens paths by itself, so this crate uses libraries only
-//!   for demangling.
+//!   This data can be hostile. `files::open` defines which files are opened and how, and `reader`
+//!   bounds time and memory. A symbolizer library opens paths by itself, so this crate uses
+//!   libraries only for demangling.
 //!
 //! A process has often exited when its stack is printed. The session therefore keeps the address
 //! map of a process, and handles of its mapped files, from the moment it first sees the process
 //! ([`Processes::note`]). An address is symbolized as (file, offset), which does not need the
-//! process.
+//! process. For processes that were never read, a watcher (`proc::watcher`) knows what they had
+//! mapped.
 //!
 //! ```text
 //!  session                                    reader (a separate process)
 //!   process   processes, address maps          observe   address maps, file handles
-//!   object    files, resolved symbols          elf, debug, perfmap, index
-//!   client    deadline, replacement   ◄─wire─► demangle
-//!                                              open      opens all files
-//!   entry     start of the reader
+//!   watched   those that have ended            elf, debug, perfmap, index
+//!   object    resolved symbols of files        demangle
+//!   client    deadline, replacement   ◄─wire─►
+//!   entry     start of the reader              files::open      opens all files
 //! ```
 //!
 //! Names have DTrace's format: `` module`symbol+0x1f ``; `` module`0xffff… `` if only the object is
 //! known; otherwise `0xffff…`.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! kernel/table name sys
+//! kernel wire
+//! reader/demangle reader/elf
+//! reader/debug reader/perfmap
+//! reader/observe
+//! reader/index
+//! reader
+//! entry
+//! client
+//! object
+//! process
+//! process/watched
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod client;
 mod entry;
 mod kernel;
-mod maps;
 mod name;
 mod object;
-mod open;
 mod process;
 mod reader;
 mod sys;

@@ -16,12 +16,15 @@ pub struct Name {
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
+    /// The path of the object as its process sees it, escaped for output; `None` where there is no
+    /// file, or none that is known.
+    pub path: Option<Arc<str>>,
 }
 
 impl Name {
     /// An address without a name.
     pub fn unknown(addr: u64) -> Name {
-        Name { addr, module: None, symbol: None, offset: 0 }
+        Name { addr, module: None, symbol: None, offset: 0, path: None }
     }
 
     /// Start of the symbol, otherwise the address itself: the key of `func()` and `usym()`.
@@ -84,6 +87,7 @@ mod tests {
             module: module.map(Into::into),
             symbol: symbol.map(Into::into),
             offset,
+            path: None,
         };
         for (name, full, short, module) in [
             (

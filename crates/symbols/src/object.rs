@@ -1,71 +1,49 @@
-//! Files that processes have mapped, and their resolved symbols.
-//!
-//! A file is identified by device and inode. Its path may now name another file, or be in a mount
-//! namespace that no longer exists. The session therefore holds a handle of each file (`O_PATH`:
-//! neither opening nor closing it reaches a file server). The handle outlives the process, its
-//! namespace and the file's link. The session also holds the root of the process, in which debug
-//! files are searched. At most [`MAX_HANDLES`] handles are held; the least recently used file falls
-//! back to its path.
+//! Resolved symbols of the files that processes have mapped ([`files::Files`]).
 
-use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diagnostics::control;
+use files::open::RootKey;
+use files::real::RealInode;
+use files::{File, FileId, Files};
+use proc::maps::MappedFile;
+use proc::watcher;
 
 use crate::client::{Reader, RequestError};
-use crate::maps::MappedFile;
-use crate::open::RootKey;
 use crate::wire::{self, FileRef, MAX_NUMBERS, Request, Response};
-
-/// Maximum number of file handles. A process maps 10 to 200 files, most of them shared.
-const MAX_HANDLES: usize = 512;
-
-/// Maximum number of roots. Processes outside of containers share one.
-const MAX_ROOTS: usize = 64;
-
-/// Maximum number of objects. When it is exceeded, all are dropped.
-pub(crate) const MAX_OBJECTS: usize = 1 << 15;
 
 /// The time for which an object is not queried again after a failure.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The number of an object.
-pub(crate) type ObjectId = usize;
+/// Files whose symbols are read ahead in one call.
+const READ_AHEAD: usize = 4;
 
 /// The result of a lookup: the symbol's name, and the offset in the symbol.
 pub(crate) type Lookup = Option<(Arc<str>, u64)>;
 
+/// What is known of a file's symbols.
+#[derive(Default)]
 struct Object {
-    /// Base name, escaped for output.
-    name: Arc<str>,
-    path: Vec<u8>,
-    inode: u64,
-    handle: Option<OwnedFd>,
-    root: RootKey,
     /// Lookup results by offset in the file.
     known: HashMap<u64, Lookup>,
     /// Names by offset of the symbol's start. Most addresses share a symbol.
     names: HashMap<u64, Arc<str>>,
-    /// The number of the last request for the object.
-    used: u64,
+    /// The path, escaped for output.
+    path: Option<Arc<str>>,
     failed_at: Option<Instant>,
 }
 
 /// All objects.
 #[derive(Default)]
 pub(crate) struct Objects {
-    objects: Vec<Object>,
-    by_file: HashMap<((u32, u32), u64), ObjectId>,
-    by_path: HashMap<Vec<u8>, ObjectId>,
-    roots: HashMap<RootKey, OwnedFd>,
-    handles: usize,
-    clock: u64,
-    /// The number of times that all objects were dropped. It keeps the reader's file numbers
-    /// unique.
-    era: u64,
+    files: Files,
+    objects: HashMap<FileId, Object>,
     raw_names: bool,
+    /// Symbols are no longer read ahead.
+    no_read_ahead: bool,
     /// Bytes of the stored names.
     bytes: usize,
     /// Lookup results by offset from the start of the vdso.
@@ -82,7 +60,7 @@ impl Objects {
     fn forget_names(&mut self) {
         self.vdso.clear();
         self.bytes = 0;
-        for object in &mut self.objects {
+        for object in self.objects.values_mut() {
             object.known.clear();
             object.names.clear();
         }
@@ -90,122 +68,160 @@ impl Objects {
 
     /// True when `more` objects would exceed the limit.
     pub(crate) fn is_full(&self, more: usize) -> bool {
-        self.objects.len() + more > MAX_OBJECTS
+        self.files.is_full(more)
     }
 
     /// Drops all objects. Their ids become invalid.
     pub(crate) fn forget_all(&mut self) {
-        *self = Objects { raw_names: self.raw_names, era: self.era + 1, ..Objects::default() };
+        self.forget_names();
+        self.objects.clear();
+        self.files.forget_all();
     }
 
     /// Stores the descriptor of a root.
     pub(crate) fn hold_root(&mut self, key: RootKey, fd: OwnedFd) {
-        if self.roots.len() < MAX_ROOTS {
-            self.roots.insert(key, fd);
-        }
+        self.files.hold_root(key, fd);
     }
 
     /// The object of a mapped file. The reader sends a handle with the file's first occurrence.
-    pub(crate) fn note(&mut self, file: &MappedFile, root: RootKey, handle: Option<OwnedFd>) -> ObjectId {
-        let id = if file.inode == 0 {
-            self.by_path.get(&file.path).copied()
-        } else {
-            self.by_file.get(&(file.dev, file.inode)).copied()
-        };
-        // Without a handle the inode may have been reused by another file.
-        let same = |id: &ObjectId| {
-            let object = &self.objects[*id];
-            object.handle.is_some() || object.path == file.path
-        };
-        let id = id.filter(same).unwrap_or_else(|| self.push(file, root));
-        if handle.is_some() && self.objects[id].handle.is_none() {
-            if self.handles >= MAX_HANDLES {
-                self.drop_handle();
+    pub(crate) fn note(&mut self, file: &MappedFile, root: RootKey, handle: Option<OwnedFd>) -> FileId {
+        self.files.note(file, root, handle)
+    }
+
+    /// As [`Objects::note`], for a file that is known below overlays.
+    pub(crate) fn note_real(
+        &mut self,
+        file: &MappedFile,
+        root: RootKey,
+        handle: Option<OwnedFd>,
+        real: RealInode,
+    ) -> FileId {
+        self.files.note_real(file, root, handle, real)
+    }
+
+    /// The object of a file that the watcher reported.
+    pub(crate) fn note_watched(&mut self, file: &watcher::File) -> FileId {
+        self.files.note_watched(file)
+    }
+
+    /// The table of files.
+    pub(crate) fn files_mut(&mut self) -> &mut Files {
+        &mut self.files
+    }
+
+    /// Closes what no running process uses: handles of files, and roots. The reader first reads the symbols of
+    /// a file that cannot be found by its path again, at most [`READ_AHEAD`] in a call.
+    pub(crate) fn close_unused(
+        &mut self,
+        mapped: &HashSet<FileId>,
+        namespaces: &HashSet<u64>,
+        now: Instant,
+        reader: &mut Reader,
+    ) {
+        let mut left = READ_AHEAD;
+        let (mut closed, mut without_path) = (Vec::new(), Vec::new());
+        for id in self.files.due(mapped, now) {
+            if self.files.has_path(id) {
+                closed.push(self.files.unique_number(id));
+            } else {
+                if !self.no_read_ahead {
+                    if left == 0 {
+                        continue;
+                    }
+                    left -= 1;
+                    self.read_ahead(id, reader);
+                }
+                without_path.push(self.files.unique_number(id));
             }
-            self.objects[id].handle = handle;
-            self.handles += 1;
+            self.files.close(id);
         }
-        id
+        self.files.close_roots(mapped, namespaces, now);
+        if reader.is_running() && self.files.take_closed() {
+            for part in closed.chunks(MAX_NUMBERS).chain(closed.is_empty().then_some(&[][..])) {
+                let without_path = std::mem::take(&mut without_path);
+                // A request that fails has no effect: the next reader has nothing open.
+                let _ = reader.query(&Request::Forget { closed: part.to_vec(), without_path }, &[]);
+            }
+        }
     }
 
-    fn push(&mut self, file: &MappedFile, root: RootKey) -> ObjectId {
-        let id = self.objects.len();
-        let base = file.path.rsplit(|b| *b == b'/').next().filter(|n| !n.is_empty()).unwrap_or(&file.path);
-        self.objects.push(Object {
-            name: control::name(base).into(),
-            path: file.path.clone(),
-            inode: file.inode,
-            handle: None,
-            root,
-            known: HashMap::new(),
-            names: HashMap::new(),
-            used: self.clock,
-            failed_at: None,
-        });
-        if file.inode == 0 {
-            self.by_path.insert(file.path.clone(), id);
-        } else {
-            self.by_file.insert((file.dev, file.inode), id);
+    /// Makes the reader read a file's symbols. What fails is not reported: nobody has asked for them. Whoever has a
+    /// file that takes too long could take all the time that the session has for symbols, so it is the last one
+    /// that is read ahead.
+    fn read_ahead(&mut self, id: FileId, reader: &mut Reader) {
+        let Some(mapped) = self.files.get(id) else { return };
+        let object = self.objects.entry(id).or_default();
+        if object.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER) {
+            return;
         }
-        id
+        let (request, fds) = request(&self.files, id, mapped, self.raw_names, Vec::new());
+        if reader.query(&request, &fds).is_err_and(RequestError::excludes_object) {
+            object.failed_at = Some(Instant::now());
+            self.no_read_ahead = true;
+        }
     }
 
-    fn drop_handle(&mut self) {
-        let held = self.objects.iter_mut().filter(|o| o.handle.is_some());
-        if let Some(oldest) = held.min_by_key(|o| o.used) {
-            oldest.handle = None;
-            self.handles -= 1;
-        }
+    /// Files whose symbols could not be read are tried again now.
+    #[cfg(test)]
+    pub(crate) fn retry_now(&mut self) {
+        self.objects.values_mut().for_each(|object| object.failed_at = None);
     }
 
     /// Base name of an object.
-    pub(crate) fn name(&self, id: ObjectId) -> Option<Arc<str>> {
-        self.objects.get(id).map(|o| o.name.clone())
+    pub(crate) fn name(&self, id: FileId) -> Option<Arc<str>> {
+        self.files.get(id).map(|file| file.name.clone())
+    }
+
+    /// The path of an object, escaped for output.
+    pub(crate) fn path(&mut self, id: FileId) -> Option<Arc<str>> {
+        let file = self.files.get(id).filter(|file| !file.path.is_empty())?;
+        let object = self.objects.entry(id).or_default();
+        Some(object.path.get_or_insert_with(|| control::name(&file.path).into()).clone())
     }
 
     /// The result for an offset of a file, if it was resolved before.
-    pub(crate) fn known(&self, id: ObjectId, offset: u64) -> Option<&Lookup> {
-        self.objects.get(id)?.known.get(&offset)
+    pub(crate) fn known(&self, id: FileId, offset: u64) -> Option<&Lookup> {
+        self.objects.get(&id)?.known.get(&offset)
     }
 
     /// Requests symbols at offsets of one file. Afterwards [`Objects::known`] has the results of
     /// the requests that succeeded.
-    pub(crate) fn resolve(&mut self, id: ObjectId, offsets: &[u64], reader: &mut Reader) {
+    pub(crate) fn resolve(&mut self, id: FileId, offsets: &[u64], reader: &mut Reader) {
         let most = reader.limits().memory as usize / 4;
         if self.bytes > most {
             self.forget_names();
         }
-        self.clock += 1;
-        let (clock, era, raw) = (self.clock, self.era, self.raw_names);
-        let Some(object) = self.objects.get_mut(id) else { return };
-        object.used = clock;
+        self.files.touch(id);
+        let raw = self.raw_names;
+        let Some(mapped) = self.files.get(id) else { return };
+        let object = self.objects.entry(id).or_default();
         let mut wanted: Vec<u64> =
             offsets.iter().copied().filter(|o| !object.known.contains_key(o)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        if object.inode == 0 {
+        if mapped.inode == 0 && mapped.build_id.is_none() {
             object.known.extend(wanted.into_iter().map(|offset| (offset, None)));
             return;
         }
         if object.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER) {
             return;
         }
-        let root = self.roots.get(&object.root).filter(|_| object.root != RootKey::default());
         for part in wanted.chunks(MAX_NUMBERS) {
             if self.bytes > most {
                 // The remaining offsets are resolved when they are printed.
                 return;
             }
-            let file = FileRef {
-                number: era << 32 | id as u64,
-                inode: object.inode,
-                path: object.path.clone(),
-                handle: object.handle.is_some(),
-                root: root.is_some(),
-            };
-            let request = Request::Symbols { file, raw, offsets: part.to_vec() };
-            let fds: Vec<_> = object.handle.iter().chain(root).map(AsFd::as_fd).collect();
+            let (request, fds) = request(&self.files, id, mapped, raw, part.to_vec());
             match reader.query(&request, &fds) {
+                Ok((_, Some(failure))) if failure.is_temporary => {
+                    let path = control::name(&mapped.path).into_owned();
+                    reader.report_once("temporary", || {
+                        let why = &failure.why;
+                        format!("reading the symbols of {path} failed: {why}; for now its addresses are shown as numbers")
+                    });
+                    object.failed_at = Some(Instant::now());
+                    return;
+                }
                 Ok((responses, _)) => {
                     let found = symbols(responses);
                     let all = found.into_iter().chain(std::iter::repeat(None));
@@ -224,7 +240,7 @@ impl Objects {
                     }
                 }
                 Err(error) => {
-                    let path = control::name(&object.path).into_owned();
+                    let path = control::name(&mapped.path).into_owned();
                     report_failure(reader, error, &format!("the symbols of {path}"));
                     if error.excludes_object() {
                         object.failed_at = Some(Instant::now());
@@ -250,6 +266,27 @@ impl Objects {
         }
         found
     }
+}
+
+/// The request for symbols of a file, and the descriptors that go with it.
+fn request<'a>(
+    files: &'a Files,
+    id: FileId,
+    mapped: &'a File,
+    raw: bool,
+    offsets: Vec<u64>,
+) -> (Request, Vec<BorrowedFd<'a>>) {
+    let root = files.root(mapped);
+    let file = FileRef {
+        number: files.unique_number(id),
+        inode: mapped.inode,
+        build_id: mapped.build_id.map(|id| id.as_bytes().to_vec()).unwrap_or_default(),
+        path: mapped.path.clone(),
+        handle: mapped.handle().is_some(),
+        root: root.is_some(),
+    };
+    let fds = mapped.handle().into_iter().chain(root).map(AsFd::as_fd).collect();
+    (Request::Symbols { file, raw, offsets }, fds)
 }
 
 /// The symbols of a response.

@@ -1,31 +1,42 @@
 //! Names of addresses in processes, running or exited.
 //!
-//! A process is identified by pid and *generation*. The program of a pid changes at `exec`, and an
-//! address is only meaningful together with its program. Generation 0 is the program that runs now.
-//! A tracer that records the generation with each stack passes that generation.
+//! A process is identified by its pid, and its program by a *time* at which it ran: the program of a
+//! pid changes at `exec`, and an address is only meaningful together with its program. Time 0 is that
+//! of an address without a time: the newest program that has it mapped.
 //!
 //! The address map is read when a process is first seen: by [`Processes::note`], which the tracer
 //! calls when a process starts, otherwise at the first lookup. It is read again only if no mapping
-//! contains an address (a library was loaded). For generation 0 the identity is compared once per
-//! batch, because the pid may have been reused, or the process may have executed another program.
-//! The last map of an exited process is kept.
+//! contains an address (a library was loaded). The identity of the process is compared once per batch,
+//! because the pid may have been reused, or the process may have executed another program. The last
+//! map of an exited process is kept.
+//!
+//! With a watcher ([`Processes::set_watcher`]) a process that was never read has names too: the watcher
+//! knows what it ran and had mapped, also after its end. It says which program a pid ran at a time. If
+//! that program still runs, its map is read as above, because only the reader gets handles of all its
+//! files; otherwise the address is looked up in the watcher's mappings ([`watched`]). Without a watcher
+//! the time is of no use.
 //!
 //! This module does not read data of a process. All data that a process controls (its map, its
 //! files, its perf map) is requested from the [reader](crate::reader), in as few requests as
 //! possible: [`Processes::prepare`] takes all addresses of a batch. An object whose request failed
 //! is not queried again for a minute.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use files::FileId;
+use files::real::{RealFiles, RealInode, RealMapping};
+
 use crate::client::{Interrupted, Reader};
-use crate::maps::{self, Backing, Map, Mapping};
 use crate::name::Name;
-use crate::object::{self, Lookup, ObjectId, Objects, RETRY_AFTER, report_failure};
+use crate::object::{self, Lookup, Objects, RETRY_AFTER, report_failure};
 use crate::reader::Limits;
 use crate::wire::{self, Identity, MAX_NUMBERS, Request, Response};
+use proc::Caller;
+use proc::maps::{self, Backing, Map, MappedFile, Mapping};
+use proc::watcher::{Cursor, File, SharedWatcher};
 
 /// Maximum number of address maps. The least recently used one is dropped first.
 const MAX_PROCESSES: usize = 4096;
@@ -39,12 +50,37 @@ const MAX_PERF_MAPS: usize = 128;
 /// End of the address space of a 32-bit process.
 const END_OF_32_BIT: u64 = 1 << 32;
 
+mod watched;
+
+/// What is at an address.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// A file, and the offset in it.
+    File(FileId, u64),
+    /// The vdso, and the offset in it.
+    Vdso(u64),
+    /// Executable memory without a file.
+    Anonymous,
+}
+
+/// Where an address is looked up.
+enum Source {
+    /// In a mapping that was read.
+    Read(Mapping),
+    /// In the watcher's mappings.
+    Watched,
+}
+
 #[derive(Debug, Default)]
 struct Process {
     identity: Option<Identity>,
+    /// The watcher's number of the program.
+    program: Option<u64>,
+    /// How often the watcher had seen its mappings change when the map was read.
+    changes: u64,
     mappings: Vec<Mapping>,
     /// The object of each file of the map.
-    objects: Vec<ObjectId>,
+    objects: Vec<FileId>,
     perf_map: Option<PerfMap>,
     /// Symbols of JIT code, valid in the batch `jit_batch`.
     jit: HashMap<u64, Lookup>,
@@ -79,19 +115,45 @@ fn failed_recently(since: Option<Instant>) -> bool {
     since.is_some_and(|at| at.elapsed() < RETRY_AFTER)
 }
 
+/// The program that a process runs.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    /// The watcher's number.
+    number: u64,
+    /// How often its mappings have changed.
+    changes: u64,
+}
+
 /// The reader's response about a process.
 struct Snapshot {
     identity: Identity,
+    program: Option<Running>,
     mappings: Vec<Mapping>,
-    objects: Vec<ObjectId>,
+    objects: Vec<FileId>,
     perf_map: Option<PerfMap>,
+}
+
+/// The roots of mount namespaces whose files the watcher reports.
+#[derive(Default)]
+struct NamespaceRoots {
+    /// Opens them.
+    caller: Caller,
+    /// Files of namespaces whose root is not held, in the order in which they were mapped.
+    waiting: VecDeque<Arc<File>>,
 }
 
 /// Names of addresses in processes.
 pub struct Processes {
-    processes: HashMap<(u32, u64), Process>,
+    processes: HashMap<u32, Process>,
     objects: Objects,
     reader: Reader,
+    watcher: Option<SharedWatcher>,
+    /// When files were last looked for that no process has mapped.
+    closed_at: Option<Instant>,
+    /// How far the watcher's changes were followed.
+    followed: Cursor,
+    roots: NamespaceRoots,
+    real: RealFiles,
     mappings: usize,
     batch: u64,
 }
@@ -116,6 +178,11 @@ impl Processes {
             processes: HashMap::new(),
             objects: Objects::default(),
             reader: Reader::new(limits),
+            watcher: None,
+            closed_at: None,
+            followed: Cursor::default(),
+            roots: NamespaceRoots::default(),
+            real: RealFiles::default(),
             mappings: 0,
             batch: 0,
         }
@@ -131,6 +198,11 @@ impl Processes {
         self.reader.set_interrupted(interrupted);
     }
 
+    /// The user has interrupted the session: from now on waits are short.
+    pub fn interrupt(&mut self) {
+        self.reader.shorten_waits();
+    }
+
     /// Messages for the user about failures since the last call.
     pub fn take_messages(&mut self) -> Vec<String> {
         self.reader.take_messages()
@@ -144,63 +216,80 @@ impl Processes {
     /// Starts a new batch of addresses (a buffer is drained). Identities are compared again in it.
     pub fn begin_batch(&mut self) {
         self.batch += 1;
+        self.update_watcher();
     }
 
     /// Stores the address map of a process and holds its files, so that its addresses can be
     /// resolved after its exit. The caller repeats the call after the process loads a library or
     /// executes a program.
-    pub fn note(&mut self, pid: u32, generation: u64) {
+    pub fn note(&mut self, pid: u32) {
         let batch = self.batch;
-        if let Some(snapshot) = self.observe(pid, generation) {
-            self.store(pid, generation, snapshot);
+        if let Some(snapshot) = self.observe(pid) {
+            self.store(pid, snapshot);
         }
-        if let Some(process) = self.processes.get_mut(&(pid, generation)) {
+        if let Some(process) = self.processes.get_mut(&pid) {
             process.checked = batch;
         }
     }
 
-    /// Drops generation 0 of a pid, which another process may reuse. Other generations stay.
-    pub fn forget(&mut self, pid: u32) {
-        self.remove((pid, 0));
+    /// As [`Processes::note`], for a process of which an address was seen. Nothing is read if the
+    /// watcher says that the stored map has all of its code, or that it has ended.
+    pub fn see(&mut self, pid: u32) {
+        if self.is_worth_reading(pid) {
+            self.note(pid);
+        }
     }
 
-    fn remove(&mut self, key: (u32, u64)) {
-        if let Some(process) = self.processes.remove(&key) {
+    fn remove(&mut self, pid: u32) {
+        if let Some(process) = self.processes.remove(&pid) {
             self.mappings -= process.mappings.len();
         }
     }
 
+    /// Drops all objects, and the processes that refer to them.
+    fn forget_objects(&mut self) {
+        self.objects.forget_all();
+        self.processes.clear();
+        self.mappings = 0;
+        if self.watcher.is_some() {
+            let _ = self.objects.files_mut().hold_own_root();
+        }
+    }
+
     /// Requests identity, map and files of a running process from the reader.
-    fn observe(&mut self, pid: u32, generation: u64) -> Option<Snapshot> {
-        let known = self.processes.get(&(pid, generation));
+    fn observe(&mut self, pid: u32) -> Option<Snapshot> {
+        let before = self.running_program(pid);
+        let known = self.processes.get(&pid);
         if known.is_some_and(|p| failed_recently(p.failed_at)) {
             return None;
+        }
+        if self.objects.files_mut().take_closed() {
+            // A request that fails has no effect: the next reader has sent nothing.
+            let _ = self.reader.query(&Request::Forget { closed: Vec::new(), without_path: Vec::new() }, &[]);
         }
         let responses = match self.reader.query(&Request::Process(pid), &[]) {
             Ok((responses, _)) => responses,
             Err(error) => {
                 report_failure(&mut self.reader, error, &format!("the address map of process {pid}"));
                 if error.excludes_object() {
-                    self.processes.entry((pid, generation)).or_default().failed_at = Some(Instant::now());
+                    self.processes.entry(pid).or_default().failed_at = Some(Instant::now());
                 }
                 return None;
             }
         };
         let files = responses.iter().filter(|(a, _)| matches!(a, Response::File(_))).count();
         if self.objects.is_full(files) {
-            self.objects.forget_all();
-            self.processes.clear();
-            self.mappings = 0;
+            self.forget_objects();
         }
         let mut responses = responses.into_iter();
         let Some((Response::Process(identity, root), _)) = responses.next() else { return None };
         let mut map = Map::default();
-        let (mut objects, mut perf_map) = (Vec::new(), None);
+        let (mut handles, mut perf_map) = (Vec::new(), None);
         for response in responses {
             match response {
                 (Response::Root(key), Some(fd)) => self.objects.hold_root(key, fd),
                 (Response::File(file), handle) => {
-                    objects.push(self.objects.note(&file, root, handle));
+                    handles.push(handle);
                     map.files.push(file);
                 }
                 (Response::Mappings(more), _) => wire::add_mappings(&mut map, more).then_some(())?,
@@ -208,27 +297,56 @@ impl Processes {
                 _ => {}
             }
         }
-        Some(Snapshot { identity, mappings: map.mappings, objects, perf_map })
+        // Without an exec meanwhile, this is the map of that program.
+        let is_same = |now: Option<Running>| now.map(|p| p.number) == before.map(|p| p.number);
+        let mut program = before.filter(|_| is_same(self.running_program(pid)));
+        // On an anonymous device (an overlay's is one) a new file may be one that is known.
+        let is_anonymous = |(file, handle): (&MappedFile, &Option<_>)| handle.is_some() && file.dev.0 == 0;
+        let mut real = HashMap::new();
+        if program.is_some() && map.files.iter().zip(&handles).any(is_anonymous) {
+            real = self.real_files(pid, &map);
+            program = before.filter(|_| is_same(self.running_program(pid)));
+        }
+        let mut objects = Vec::new();
+        for ((number, file), handle) in (0..).zip(&map.files).zip(handles) {
+            let real = real.get(&number).copied().filter(|_| program.is_some());
+            objects.push(match real {
+                Some(real) => self.objects.note_real(file, root, handle, real),
+                None => self.objects.note(file, root, handle),
+            });
+        }
+        Some(Snapshot { identity, program, mappings: map.mappings, objects, perf_map })
     }
 
-    fn store(&mut self, pid: u32, generation: u64, snapshot: Snapshot) {
-        let Snapshot { identity, mappings, objects, perf_map } = snapshot;
-        let key = (pid, generation);
-        let before = self.processes.get(&key).map_or(0, |p| p.mappings.len());
-        while (self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&key))
+    /// The real files of a process's map, by their index in it.
+    fn real_files(&mut self, pid: u32, map: &Map) -> HashMap<u32, RealInode> {
+        // Without the privilege or the kernel's help each overlay's file is a file of its own.
+        let all = self.real.of_process(pid).unwrap_or_default();
+        let number = |real: &RealMapping| match maps::find(&map.mappings, real.start)?.backing {
+            Backing::File(number) => Some((number, real.file)),
+            _ => None,
+        };
+        all.iter().filter_map(number).collect()
+    }
+
+    fn store(&mut self, pid: u32, snapshot: Snapshot) {
+        let Snapshot { identity, program, mappings, objects, perf_map } = snapshot;
+        let before = self.processes.get(&pid).map_or(0, |p| p.mappings.len());
+        while (self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid))
             || self.mappings + mappings.len() > MAX_MAPPINGS + before
         {
-            let others = self.processes.iter().filter(|(k, _)| **k != key);
+            let others = self.processes.iter().filter(|(k, _)| **k != pid);
             let Some(oldest) = others.min_by_key(|(_, p)| p.used).map(|(k, _)| *k) else { break };
             self.remove(oldest);
         }
         let held = self.processes.values().filter(|p| p.perf_map.is_some()).count();
         let batch = self.batch;
-        let process = self.processes.entry(key).or_default();
+        let process = self.processes.entry(pid).or_default();
         if process.identity != Some(identity) {
             *process = Process::default();
         }
         process.identity = Some(identity);
+        (process.program, process.changes) = program.map_or((None, 0), |p| (Some(p.number), p.changes));
         if perf_map.is_some() && (held < MAX_PERF_MAPS || process.perf_map.is_some()) {
             process.perf_map = perf_map;
         }
@@ -237,40 +355,23 @@ impl Processes {
         (process.read, process.used) = (batch, batch);
     }
 
-    /// Reads the process if it is not known yet, or, for generation 0, if its identity changed.
-    fn update(&mut self, pid: u32, generation: u64) {
+    /// Reads the process if it is not known yet, or if its identity changed.
+    fn update(&mut self, pid: u32) {
         let batch = self.batch;
-        match self.processes.get_mut(&(pid, generation)) {
+        match self.processes.get_mut(&pid) {
             None => {
-                // The process may have exited. Generation 0 may then have its map.
-                self.note(pid, generation);
-                if generation != 0 && !self.processes.contains_key(&(pid, generation)) {
-                    self.copy_current(pid, generation);
-                }
+                self.note(pid);
                 // An entry without a map prevents another request in this batch.
-                let process = self.processes.entry((pid, generation)).or_default();
+                let process = self.processes.entry(pid).or_default();
                 (process.checked, process.read, process.used) = (batch, batch, batch);
             }
             Some(process) => {
                 process.used = batch;
-                if generation == 0 && process.checked != batch {
+                if process.checked != batch && !self.is_program_current(pid) {
                     self.revalidate(&[pid]);
                 }
             }
         }
-    }
-
-    /// Copies the data of generation 0 to another generation.
-    fn copy_current(&mut self, pid: u32, generation: u64) {
-        let Some(p) = self.processes.get(&(pid, 0)) else { return };
-        let Some(identity) = p.identity else { return };
-        let perf_map = p.perf_map.as_ref().map(|map| {
-            let handle = map.handle.as_ref().and_then(|fd| fd.try_clone().ok());
-            PerfMap { name: map.name.clone(), handle }
-        });
-        let snapshot =
-            Snapshot { identity, mappings: p.mappings.clone(), objects: p.objects.clone(), perf_map };
-        self.store(pid, generation, snapshot);
     }
 
     /// Compares the stored identities of these pids with the current ones. Reads processes again
@@ -279,7 +380,7 @@ impl Processes {
         let batch = self.batch;
         for part in pids.chunks(MAX_NUMBERS / 2) {
             for pid in part {
-                if let Some(process) = self.processes.get_mut(&(*pid, 0)) {
+                if let Some(process) = self.processes.get_mut(pid) {
                     process.checked = batch;
                 }
             }
@@ -293,9 +394,9 @@ impl Processes {
             };
             let now: Vec<Option<Identity>> = responses.into_iter().flat_map(list).collect();
             for (pid, now) in part.iter().zip(now) {
-                let known = self.processes.get(&(*pid, 0)).and_then(|p| p.identity);
+                let known = self.processes.get(pid).and_then(|p| p.identity);
                 if now.is_some() && now != known {
-                    self.note(*pid, 0);
+                    self.note(*pid);
                 }
             }
         }
@@ -303,10 +404,10 @@ impl Processes {
 
     /// The mapping that contains an address. If there is none, the map is read again, once per
     /// batch.
-    fn mapping_of(&mut self, pid: u32, generation: u64, addr: u64) -> Option<Mapping> {
-        self.update(pid, generation);
+    fn mapping_of(&mut self, pid: u32, addr: u64) -> Option<Mapping> {
+        self.update(pid);
         for again in [false, true] {
-            let process = self.processes.get(&(pid, generation))?;
+            let process = self.processes.get(&pid)?;
             if let Some(mapping) = maps::find(&process.mappings, addr) {
                 return Some(*mapping);
             }
@@ -316,129 +417,158 @@ impl Processes {
             let known = process.identity;
             // Only if the program is still the same. The map of a later program does not apply to
             // the address.
-            match self.observe(pid, generation) {
-                Some(now) if known.is_none_or(|k| k == now.identity) => self.store(pid, generation, now),
-                // The process may have exited after generation 0 was read again.
-                _ if generation != 0
-                    && known.is_some()
-                    && self.processes.get(&(pid, 0)).is_some_and(|p| p.identity == known) =>
-                {
-                    self.copy_current(pid, generation);
-                }
-                _ => {}
+            if let Some(now) = self.observe(pid)
+                && known.is_none_or(|known| known == now.identity)
+            {
+                self.store(pid, now);
             }
             let batch = self.batch;
-            self.processes.get_mut(&(pid, generation))?.read = batch;
+            self.processes.get_mut(&pid)?.read = batch;
         }
         None
     }
 
-    fn object(&self, pid: u32, generation: u64, mapping: &Mapping) -> Option<ObjectId> {
-        let Backing::File(number) = mapping.backing else { return None };
-        self.processes.get(&(pid, generation))?.objects.get(number as usize).copied()
+    /// What is at an address of a process.
+    fn place_of(&mut self, pid: u32, time: u64, addr: u64) -> Option<Place> {
+        match self.source_of(pid, time, addr) {
+            Source::Read(mapping) => self.place(pid, &mapping, addr),
+            Source::Watched => self.watched_place(pid, time, addr),
+        }
     }
 
-    /// Resolves these addresses (pid, generation, address) with one request per file. Later lookups
+    /// Where an address is looked up. The map of the program that has it comes first, if that was
+    /// read while the program ran: it has handles of all files.
+    fn source_of(&mut self, pid: u32, time: u64, addr: u64) -> Source {
+        let Some(program) = self.watched_program(pid, time, addr) else {
+            return self.mapping_of(pid, addr).map_or(Source::Watched, Source::Read);
+        };
+        let is_known = |p: &&Process| p.program == Some(program.number);
+        let known = self.processes.get(&pid).filter(is_known);
+        if let Some(mapping) = known.and_then(|p| maps::find(&p.mappings, addr)) {
+            return Source::Read(*mapping);
+        }
+        if !program.runs {
+            return Source::Watched;
+        }
+        let found = self.mapping_of(pid, addr);
+        // It may have executed another program meanwhile.
+        let read = self.processes.get(&pid).and_then(|p| p.program);
+        found.filter(|_| read.is_none_or(|read| read == program.number)).map_or(Source::Watched, Source::Read)
+    }
+
+    fn place(&self, pid: u32, mapping: &Mapping, addr: u64) -> Option<Place> {
+        Some(match mapping.backing {
+            Backing::File(_) => Place::File(self.object(pid, mapping)?, mapping.file_offset(addr)),
+            Backing::Vdso => Place::Vdso(addr - mapping.start),
+            Backing::Anonymous => Place::Anonymous,
+        })
+    }
+
+    fn object(&self, pid: u32, mapping: &Mapping) -> Option<FileId> {
+        let Backing::File(number) = mapping.backing else { return None };
+        self.processes.get(&pid)?.objects.get(number as usize).copied()
+    }
+
+    /// Resolves these addresses (pid, time, address) with one request per file. Later lookups
     /// of them need no request.
     pub fn prepare(&mut self, wanted: &[(u32, u64, u64)]) {
         let batch = self.batch;
         let stale = |p: &Process| p.checked != batch;
         let mut pids: Vec<u32> = wanted
             .iter()
-            .filter(|(pid, generation, _)| {
-                *generation == 0 && self.processes.get(&(*pid, 0)).is_some_and(stale)
-            })
             .map(|(pid, ..)| *pid)
+            .filter(|pid| self.processes.get(pid).is_some_and(stale))
             .collect();
         pids.sort_unstable();
         pids.dedup();
+        self.update_watcher();
+        pids.retain(|pid| !self.is_program_current(*pid));
         self.revalidate(&pids);
-        let mut offsets: HashMap<ObjectId, HashSet<u64>> = HashMap::new();
-        let mut jit: HashMap<(u32, u64), Vec<u64>> = HashMap::new();
-        for &(pid, generation, addr) in wanted {
-            let Some(mapping) = self.mapping_of(pid, generation, addr) else { continue };
-            if mapping.backing == Backing::Anonymous {
-                jit.entry((pid, generation)).or_default().push(addr);
-            } else if let Some(id) = self.object(pid, generation, &mapping) {
-                let offset = mapping.file_offset(addr);
-                if self.objects.known(id, offset).is_none() {
+        let mut offsets: HashMap<FileId, HashSet<u64>> = HashMap::new();
+        let mut jit: HashMap<u32, Vec<u64>> = HashMap::new();
+        for &(pid, time, addr) in wanted {
+            match self.place_of(pid, time, addr) {
+                Some(Place::Anonymous) => jit.entry(pid).or_default().push(addr),
+                Some(Place::File(id, offset)) if self.objects.known(id, offset).is_none() => {
                     offsets.entry(id).or_default().insert(offset);
                 }
+                _ => {}
             }
         }
         for (id, offsets) in offsets {
             let offsets: Vec<u64> = offsets.into_iter().collect();
             self.objects.resolve(id, &offsets, &mut self.reader);
         }
-        for ((pid, generation), addrs) in jit {
-            self.query_jit(pid, generation, addrs);
+        for (pid, addrs) in jit {
+            self.query_jit(pid, addrs);
         }
     }
 
     /// The name of an address of a process.
-    pub fn name(&mut self, pid: u32, generation: u64, addr: u64) -> Name {
-        let Some(mapping) = self.mapping_of(pid, generation, addr) else { return Name::unknown(addr) };
-        match mapping.backing {
-            Backing::Vdso => {
+    pub fn name(&mut self, pid: u32, time: u64, addr: u64) -> Name {
+        match self.place_of(pid, time, addr) {
+            None => Name::unknown(addr),
+            Some(Place::Vdso(offset)) => {
                 let found = match addr {
                     0..END_OF_32_BIT => None,
-                    _ => self.objects.vdso(addr - mapping.start, &mut self.reader),
+                    _ => self.objects.vdso(offset, &mut self.reader),
                 };
                 named(addr, Some("[vdso]".into()), found)
             }
-            Backing::Anonymous => self.jit_name(pid, generation, addr),
-            Backing::File(_) => {
-                let Some(id) = self.object(pid, generation, &mapping) else { return Name::unknown(addr) };
-                let offset = mapping.file_offset(addr);
+            Some(Place::Anonymous) => self.jit_name(pid, addr),
+            Some(Place::File(id, offset)) => {
                 if self.objects.known(id, offset).is_none() {
                     self.objects.resolve(id, &[offset], &mut self.reader);
                 }
                 let found = self.objects.known(id, offset).cloned().flatten();
-                named(addr, self.objects.name(id), found)
+                Name { path: self.objects.path(id), ..named(addr, self.objects.name(id), found) }
             }
         }
     }
 
     /// The names of the addresses of a stack.
-    pub fn names(&mut self, pid: u32, generation: u64, addrs: &[u64]) -> Vec<Name> {
-        self.prepare(&addrs.iter().map(|addr| (pid, generation, *addr)).collect::<Vec<_>>());
-        addrs.iter().map(|addr| self.name(pid, generation, *addr)).collect()
+    pub fn names(&mut self, pid: u32, time: u64, addrs: &[u64]) -> Vec<Name> {
+        self.prepare(&addrs.iter().map(|addr| (pid, time, *addr)).collect::<Vec<_>>());
+        addrs.iter().map(|addr| self.name(pid, time, *addr)).collect()
     }
 
     /// Start of the function that contains an address, otherwise the address: the key of `ufunc()`
     /// and `usym()`.
-    pub fn func_start(&mut self, pid: u32, generation: u64, addr: u64) -> u64 {
-        self.name(pid, generation, addr).start()
+    pub fn func_start(&mut self, pid: u32, time: u64, addr: u64) -> u64 {
+        self.name(pid, time, addr).start()
     }
 
     /// Lowest mapping of the object that contains an address, otherwise the address: the key of
     /// `umod()`.
-    pub fn module_start(&mut self, pid: u32, generation: u64, addr: u64) -> u64 {
-        let Some(mapping) = self.mapping_of(pid, generation, addr) else { return addr };
-        let object = self.object(pid, generation, &mapping);
-        let Some(process) = self.processes.get(&(pid, generation)) else { return addr };
-        let same = |m: &&Mapping| object.is_some() && self.object(pid, generation, m) == object;
+    pub fn module_start(&mut self, pid: u32, time: u64, addr: u64) -> u64 {
+        let mapping = match self.source_of(pid, time, addr) {
+            Source::Read(mapping) => mapping,
+            Source::Watched => return self.watched_module_start(pid, time, addr),
+        };
+        let object = self.object(pid, &mapping);
+        let Some(process) = self.processes.get(&pid) else { return addr };
+        let same = |m: &&Mapping| object.is_some() && self.object(pid, m) == object;
         process.mappings.iter().find(same).map_or(mapping.start, |m| m.start)
     }
 
-    fn jit_name(&mut self, pid: u32, generation: u64, addr: u64) -> Name {
-        let known = |processes: &HashMap<(u32, u64), Process>, batch| {
-            let process = processes.get(&(pid, generation)).filter(|p| p.jit_batch == batch)?;
+    fn jit_name(&mut self, pid: u32, addr: u64) -> Name {
+        let known = |processes: &HashMap<u32, Process>, batch| {
+            let process = processes.get(&pid).filter(|p| p.jit_batch == batch)?;
             process.jit.get(&addr).cloned()
         };
         let found = known(&self.processes, self.batch).unwrap_or_else(|| {
-            self.query_jit(pid, generation, vec![addr]);
+            self.query_jit(pid, vec![addr]);
             known(&self.processes, self.batch).flatten()
         });
-        let map = self.processes.get(&(pid, generation)).and_then(|p| p.perf_map.as_ref());
+        let map = self.processes.get(&pid).and_then(|p| p.perf_map.as_ref());
         let module = map.filter(|_| found.is_some()).map(|map| map.name.clone());
         named(addr, module, found)
     }
 
     /// Requests symbols of JIT code. They are valid in this batch.
-    fn query_jit(&mut self, pid: u32, generation: u64, mut addrs: Vec<u64>) {
+    fn query_jit(&mut self, pid: u32, mut addrs: Vec<u64>) {
         let batch = self.batch;
-        let Some(process) = self.processes.get_mut(&(pid, generation)) else { return };
+        let Some(process) = self.processes.get_mut(&pid) else { return };
         if std::mem::replace(&mut process.jit_batch, batch) != batch {
             process.jit.clear();
         }
@@ -479,7 +609,7 @@ impl Processes {
 
 fn named(addr: u64, module: Option<Arc<str>>, found: Lookup) -> Name {
     let (symbol, offset) = found.map_or((None, 0), |(name, offset)| (Some(name), offset));
-    Name { addr, module, symbol, offset }
+    Name { addr, module, symbol, offset, path: None }
 }
 
 /// The address of this process's own vdso.

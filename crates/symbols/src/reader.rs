@@ -24,13 +24,11 @@ mod perfmap;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crate::maps::{self, Backing};
-use crate::open::{Handle, Root};
 use crate::sys;
-use crate::wire::{self, Lookup, Request, Response};
+use crate::wire::{self, Failure, Lookup, Request, Response};
+use files::open::{Handle, Root};
 
 use index::Indexes;
 use observe::SentObjects;
@@ -69,7 +67,7 @@ pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
-        let request = Request::decode(&packet[..length]).ok_or(io::ErrorKind::InvalidData)?;
+        let request = packet.get(..length).and_then(Request::decode).ok_or(io::ErrorKind::InvalidData)?;
         sys::set_alarm(Some(server.limits.time * 2 + Duration::from_secs(1)));
         let why = server.handle(request, fds)?;
         sys::set_alarm(None);
@@ -82,19 +80,29 @@ impl Server {
         sys::send(self.socket.as_fd(), &response.encode(), fd.as_slice(), true)
     }
 
-    /// Handles a request. Returns the reason if the request failed.
-    fn handle(&mut self, request: Request, fds: Vec<OwnedFd>) -> io::Result<Option<String>> {
+    /// Handles a request. Returns why if the request failed.
+    fn handle(&mut self, request: Request, fds: Vec<OwnedFd>) -> io::Result<Option<Failure>> {
         let mut fds = fds.into_iter();
         match request {
             Request::Identities(pids) => {
-                let open = |pid: u32| crate::open::ProcessDir::open(pid).ok();
+                let open = |pid: u32| files::open::ProcessDir::open(pid).ok();
                 let all = pids.into_iter().map(|pid| observe::identity(&open(pid)?)).collect();
                 self.send(&Response::Identities(all), None)?;
             }
             Request::Process(pid) => self.process(pid)?,
+            Request::Forget { closed, without_path } => {
+                self.sent = SentObjects::default();
+                self.indexes.close(&closed);
+                self.indexes.close_and_keep(&without_path);
+            }
             Request::Symbols { file, raw, offsets } => {
                 let handle = file.handle.then(|| fds.next().map(Handle::from_fd)).flatten();
                 let root = file.root.then(|| fds.next().map(Root::from_fd)).flatten();
+                if (file.handle, file.root) != (handle.is_some(), root.is_some()) {
+                    // The kernel leaves out descriptors for which there is no number.
+                    self.indexes.close_oldest();
+                    return Ok(Some(index::temporary("too many open files")));
+                }
                 match self.indexes.symbols(&file, handle, root, raw, &offsets) {
                     Ok(found) => self.symbols(found)?,
                     Err(why) => return Ok(Some(why)),
@@ -149,13 +157,4 @@ impl Server {
         }
         self.send(&Response::Symbols(part), None)
     }
-}
-
-/// The image of the reader's own vdso, which is the same in all 64-bit processes.
-fn own_vdso() -> Option<Vec<u8>> {
-    let map = maps::parse(&std::fs::read("/proc/self/maps").ok()?);
-    let vdso = map.mappings.iter().find(|m| m.backing == Backing::Vdso)?;
-    let mut image = vec![0; usize::try_from(vdso.end - vdso.start).ok()?];
-    std::fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, vdso.start).ok()?;
-    Some(image)
 }

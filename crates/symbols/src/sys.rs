@@ -1,11 +1,8 @@
-//! System calls without a safe wrapper in the standard library: opening relative to a descriptor,
-//! `statx` without a query to a file server, packets that carry descriptors, and limits of the own
-//! process.
+//! System calls without a safe wrapper in the standard library: packets that carry descriptors, and
+//! limits of the own process.
 //!
 //! All `unsafe` code of the crate is in this module and in [`crate::entry`].
 
-use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -19,99 +16,6 @@ pub(crate) const DESCRIPTORS: usize = 2;
 
 fn result(value: libc::c_long) -> io::Result<libc::c_long> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
-}
-
-/// `openat(2)`; always close-on-exec.
-pub(crate) fn open_at(dir: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the path is a string that ends in NUL and outlives the call; no mode is read without
-    // O_CREAT.
-    let fd = unsafe { libc::openat(dir.as_raw_fd(), path.as_ptr(), flags | libc::O_CLOEXEC) };
-    result(fd.into())?;
-    // SAFETY: the kernel has just given us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// `openat2(2)` that never leaves `root`. Absolute paths and links are resolved in `root`, and `..`
-/// stops there. Magic links (those of `/proc/PID/fd`, for example) are errors.
-pub(crate) fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
-    // SAFETY: all-zero is a valid open_how.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (flags | libc::O_CLOEXEC) as u64;
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
-    let size = size_of::<libc::open_how>();
-    // SAFETY: path and struct outlive the call; the size is the struct's.
-    let fd = result(unsafe {
-        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size)
-    })?;
-    // SAFETY: the kernel has just given us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
-/// `readlinkat(2)`
-pub(crate) fn read_link(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
-    let mut path = vec![0u8; libc::PATH_MAX as usize];
-    // SAFETY: the name outlives the call; the buffer has the given length.
-    let got =
-        unsafe { libc::readlinkat(dir.as_raw_fd(), name.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
-    path.truncate(result(got as libc::c_long)? as usize);
-    Ok(path)
-}
-
-/// The attributes of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) regular: bool,
-    pub(crate) uid: u32,
-    pub(crate) size: u64,
-    pub(crate) dev: (u32, u32),
-    pub(crate) inode: u64,
-    /// The mount id; 0 if the kernel does not report it.
-    pub(crate) mount: u64,
-    /// Seconds since 1970, nanoseconds.
-    pub(crate) modified: (i64, u32),
-    pub(crate) changed: (i64, u32),
-}
-
-/// `statx(2)` of a descriptor, including `O_PATH` descriptors. Without `sync` a remote file system
-/// (FUSE, NFS) returns cached attributes and does not wait for its server.
-pub(crate) fn stat(fd: BorrowedFd<'_>, sync: bool) -> io::Result<Stat> {
-    let sync = if sync { libc::AT_STATX_SYNC_AS_STAT } else { libc::AT_STATX_DONT_SYNC };
-    let mask = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
-    // SAFETY: all-zero is a valid statx; the empty path names the descriptor itself.
-    let s = unsafe {
-        let mut s: libc::statx = std::mem::zeroed();
-        let done = libc::statx(fd.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH | sync, mask, &mut s);
-        result(done.into())?;
-        s
-    };
-    Ok(Stat {
-        regular: u32::from(s.stx_mode) & libc::S_IFMT == libc::S_IFREG,
-        uid: s.stx_uid,
-        size: s.stx_size,
-        dev: (s.stx_dev_major, s.stx_dev_minor),
-        inode: s.stx_ino,
-        mount: if s.stx_mask & libc::STATX_MNT_ID != 0 { s.stx_mnt_id } else { 0 },
-        modified: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
-        changed: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
-    })
-}
-
-/// The magic number of the file system of a descriptor.
-pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    // SAFETY: all-zero is a valid statfs, which the kernel fills.
-    unsafe {
-        let mut s: libc::statfs = std::mem::zeroed();
-        result(libc::fstatfs(fd.as_raw_fd(), &mut s).into())?;
-        Ok(s.f_type as u64 & 0xffff_ffff)
-    }
-}
-
-/// Opens the file of an `O_PATH` descriptor for reading. Never blocks on a FIFO, a lease or a
-/// terminal.
-pub(crate) fn reopen(fd: BorrowedFd<'_>) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 /// Creates a connected pair of `SOCK_SEQPACKET` sockets, which preserve packet boundaries.
@@ -252,6 +156,12 @@ pub(crate) fn become_reader(memory: u64) {
         libc::prctl(libc::PR_SET_NAME, c"dtrace-symbols".as_ptr());
         let most = libc::rlimit { rlim_cur: memory, rlim_max: memory };
         libc::setrlimit(libc::RLIMIT_DATA, &most);
+        // The files whose symbols were read are kept open, as many as are allowed.
+        let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
+            files.rlim_cur = files.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &files);
+        }
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         let mut header = [VERSION_3, 0];

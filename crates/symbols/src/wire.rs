@@ -12,8 +12,8 @@
 //! length. Both sides validate all input: the reader parses files of hostile programs, so the
 //! session does not trust it either. A packet with bytes after its last field is malformed.
 
-use crate::maps::{Backing, Map, MappedFile, Mapping};
-use crate::open::RootKey;
+use files::open::RootKey;
+use proc::maps::{Backing, Map, MappedFile, Mapping};
 
 /// Identifies the program that runs under a pid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,10 @@ pub(crate) struct Identity {
 pub(crate) struct FileRef {
     /// The session's number of the file.
     pub(crate) number: u64,
+    /// The inode; 0 if only the build id is known.
     pub(crate) inode: u64,
+    /// The build id that the file must have; empty if it is not known.
+    pub(crate) build_id: Vec<u8>,
     pub(crate) path: Vec<u8>,
     /// Whether the packet carries the file's handle, and its root.
     pub(crate) handle: bool,
@@ -53,6 +56,9 @@ pub(crate) enum Request {
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
     /// holds it.
     Jit { pid: u32, start: u64, addrs: Vec<u64> },
+    /// The session has closed files or roots: all are sent again. The files with these numbers are closed. Those
+    /// in `closed` can be found by their paths; of the others, the names are kept in memory.
+    Forget { closed: Vec<u64>, without_path: Vec<u64> },
 }
 
 /// The result of a lookup: the offset in the symbol, and the symbol's name.
@@ -77,8 +83,28 @@ pub(crate) enum Response {
     PerfMap(u32),
     /// The next symbols, in the order of the request.
     Symbols(Vec<Lookup>),
-    /// The end of the response, and the reason if the request failed.
-    End(Option<String>),
+    /// The end of the response, and why if the request failed.
+    End(Option<Failure>),
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) why: String,
+    /// The reader lacked something, and the same request may succeed later.
+    pub(crate) is_temporary: bool,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure { why, is_temporary: false }
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(why: &str) -> Failure {
+        why.to_owned().into()
+    }
 }
 
 /// Maximum length of a symbol's name and of a reason.
@@ -204,6 +230,7 @@ impl Request {
                 w.u8(3);
                 w.u64(file.number);
                 w.u64(file.inode);
+                w.bytes(&file.build_id);
                 w.bytes(&file.path);
                 w.u8(file.handle.into());
                 w.u8(file.root.into());
@@ -221,6 +248,11 @@ impl Request {
                 w.u64(*start);
                 w.numbers(addrs);
             }
+            Request::Forget { closed, without_path } => {
+                w.u8(6);
+                w.numbers(closed);
+                w.numbers(without_path);
+            }
         }
         w.0
     }
@@ -234,6 +266,7 @@ impl Request {
                     file: FileRef {
                         number: r.u64()?,
                         inode: r.u64()?,
+                        build_id: r.bytes()?.into(),
                         path: r.bytes()?.into(),
                         handle: r.flag()?,
                         root: r.flag()?,
@@ -243,6 +276,7 @@ impl Request {
                 },
                 4 => Request::Vdso { raw: r.flag()?, offsets: r.numbers()? },
                 5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
+                6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
                 _ => return None,
             })
         })
@@ -313,7 +347,8 @@ impl Response {
             Response::End(why) => {
                 w.u8(9);
                 w.u8(why.is_some().into());
-                w.bytes(why.as_deref().unwrap_or_default().as_bytes());
+                w.u8(why.as_ref().is_some_and(|failure| failure.is_temporary).into());
+                w.bytes(why.as_ref().map_or("", |failure| &failure.why).as_bytes());
             }
         }
         w.0
@@ -350,9 +385,9 @@ impl Response {
                     false => Some(None),
                     true => Some(Some((r.u64()?, r.text()?))),
                 })?),
-                9 => match (r.flag()?, r.text()?) {
-                    (true, why) => Response::End(Some(why)),
-                    (false, _) => Response::End(None),
+                9 => match (r.flag()?, r.flag()?, r.text()?) {
+                    (true, is_temporary, why) => Response::End(Some(Failure { why, is_temporary })),
+                    (false, ..) => Response::End(None),
                 },
                 _ => return None,
             })
@@ -369,10 +404,10 @@ pub(crate) fn mapping_packets(mappings: &[Mapping]) -> impl Iterator<Item = Resp
 pub(crate) fn add_mappings(map: &mut Map, more: Vec<Mapping>) -> bool {
     let files = map.files.len();
     let sane = |m: &Mapping| !matches!(m.backing, Backing::File(n) if n as usize >= files);
-    let sane = more.iter().all(sane) && map.mappings.len() + more.len() <= crate::maps::MAX_MAPPINGS;
+    let sane = more.iter().all(sane) && map.mappings.len() + more.len() <= proc::maps::MAX_MAPPINGS;
     let first = map.mappings.len().saturating_sub(1);
     map.mappings.extend(more);
-    sane && map.mappings[first..].is_sorted_by_key(|m| m.start)
+    sane && map.mappings.get(first..).is_some_and(|new| new.is_sorted_by_key(|m| m.start))
 }
 
 #[cfg(test)]
@@ -380,13 +415,15 @@ mod tests {
     use super::*;
 
     fn requests() -> Vec<Request> {
-        let file = FileRef { number: 7, inode: 9, path: b"/usr/bin/\xffx".into(), handle: true, root: false };
+        let (build_id, path) = (vec![1, 0xab], b"/usr/bin/\xffx".into());
+        let file = FileRef { number: 7, inode: 9, build_id, path, handle: true, root: false };
         vec![
             Request::Identities(vec![1, u32::MAX]),
             Request::Process(12),
             Request::Symbols { file, raw: true, offsets: vec![0, u64::MAX] },
             Request::Vdso { raw: false, offsets: vec![] },
             Request::Jit { pid: 3, start: 4, addrs: vec![5] },
+            Request::Forget { closed: vec![7, 1 << 40], without_path: vec![9] },
         ]
     }
 
@@ -405,6 +442,7 @@ mod tests {
             Response::Symbols(vec![None, Some((5, "name".into()))]),
             Response::End(None),
             Response::End(Some("why".into())),
+            Response::End(Some(Failure { why: "busy".into(), is_temporary: true })),
         ]
     }
 

@@ -259,6 +259,14 @@ pub enum ExprKind {
         /// The path of members; empty if only the type is given.
         path: Vec<Name>,
     },
+    /// `defined(description)`: whether the running system has a probe that matches.
+    /// `defined(description, args[n])`: and the first one has such an argument.
+    DefinedProbe {
+        /// The description.
+        probe: ProbeDesc,
+        /// The number of the argument.
+        arg: Option<u64>,
+    },
     /// `xlate <type> (expr)`.
     Xlate {
         /// The output type, or a pointer to it.

@@ -296,7 +296,7 @@ impl<'a> Lexer<'a> {
         } else {
             return None;
         };
-        let len = self.text.as_bytes()[from..].iter().take_while(|b| part(b)).count();
+        let len = self.text.as_bytes().iter().skip(from).take_while(|b| part(b)).count();
         Some((from, from + len))
     }
 
@@ -376,7 +376,7 @@ impl<'a> Lexer<'a> {
     pub(crate) fn slash_ends_predicate(&self, token: &Token) -> bool {
         let mut at = token.span.end as usize;
         loop {
-            let rest = &self.text.as_bytes()[at.min(self.text.len())..];
+            let rest = self.text.as_bytes().get(at..).unwrap_or_default();
             at += rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)).count();
             // A line marker of the preprocessor counts as whitespace.
             if self.peek_at(at) != b'#' {

@@ -28,61 +28,39 @@
 //! scans tokens, with `lexer::pdesc` for probe descriptions and `lexer::control` for `#` lines;
 //! [`macros`] expands macro variables; [`library`] has the D libraries; `parser` has one module
 //! each for clauses, expressions, declarations and definitions.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! ast library/scan mode names
+//! ast/decl ast/dump library/parts macros token
+//! derive lexer
+//! lexer/literal lexer/pdesc parser
+//! lib lexer/control parser/clause parser/decl parser/expr
+//! library parser/definition
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod ast;
+
+pub mod derive;
 
 pub mod macros;
 
 mod lexer;
 pub mod library;
+mod mode;
 mod names;
 mod parser;
 mod token;
 
 pub use library::Libraries;
 pub use macros::MacroEnv;
+pub use mode::{ParseMode, SpecField, TypeNames, script_start};
 pub use names::is_builtin_type;
 
 use diagnostics::{FileId, Sink, SourceKind, SourceMap};
-
-/// The field of a probe description that its last component belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpecField {
-    /// `-P`
-    Provider,
-    /// `-m`
-    Module,
-    /// `-f`
-    Function,
-    /// `-n`, `-i`, scripts and libraries
-    Name,
-}
-
-/// The kind of source that is parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParseMode {
-    /// A script or a library: a description needs a predicate or a body.
-    Script,
-    /// A command-line argument. A description alone enables the default action. The last component
-    /// of a description is the given field.
-    Specifier(SpecField),
-}
-
-/// The type names that a program may use without declaring them.
-///
-/// The parser knows the built-in typedefs and those of the program. It queries other names only
-/// where the grammar is ambiguous (casts, `sizeof`, the start of a declaration).
-pub trait TypeNames {
-    /// True if `name` (`size_t`, `` mod`type `` with its backquote) names a type.
-    fn is_type(&self, name: &str) -> bool;
-}
-
-/// Without types.
-impl TypeNames for () {
-    fn is_type(&self, _: &str) -> bool {
-        false
-    }
-}
 
 /// Parses a source text. Errors are added to `sink`, and the tree has error nodes for them.
 ///

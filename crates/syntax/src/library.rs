@@ -16,12 +16,15 @@ use diagnostics::{Sink, SourceKind, SourceMap};
 use crate::ast::Program;
 use crate::{MacroEnv, ParseMode, TypeNames, parse};
 
+mod parts;
 mod scan;
 
-use scan::{definitions, is_word};
+use parts::providers_and_clauses;
+use scan::{definitions, is_word, probes};
 
 // EMBEDDED: name and text of the files of `lib/`, sorted by name. INDEX: the sorted names they
-// define, each with the number of its file and whether it is a type.
+// define, each with the number of its file and whether it is a type. PROBES: the probes that they
+// declare, each with its provider, its name in the source and the number of its file.
 include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
 /// A library file.
@@ -58,12 +61,27 @@ struct Definition {
     is_type: bool,
 }
 
+/// A probe that a file of the user declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeclaredProbe {
+    provider: String,
+    probe: String,
+    file: usize,
+}
+
+/// The name of a probe, of that in the source: `__` is `-`.
+pub fn probe_name(source: &str) -> String {
+    source.replace("__", "-")
+}
+
 /// The libraries of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Libraries {
     files: Vec<File>,
     /// The names that files of the user define.
     index: HashMap<String, Definition>,
+    /// The probes that files of the user declare.
+    probes: Vec<DeclaredProbe>,
     /// For each embedded file, whether a file of the user replaces it.
     replaced: Vec<bool>,
     parsed: Vec<Library>,
@@ -93,7 +111,7 @@ impl Libraries {
             return Some(*d);
         }
         let at = INDEX.binary_search_by(|(w, ..)| (*w).cmp(word)).ok()?;
-        let (_, file, is_type) = INDEX[at];
+        let (_, file, is_type) = *INDEX.get(at)?;
         (self.replaced.get(file) == Some(&false)).then_some(Definition { file, is_type })
     }
 
@@ -107,6 +125,7 @@ impl Libraries {
         let at = match self.files.iter().position(|f| f.base() == file.base()) {
             Some(at) => {
                 self.index.retain(|_, d| d.file != at);
+                self.probes.retain(|p| p.file != at);
                 if let Some(replaced) = self.replaced.get_mut(at) {
                     *replaced = true;
                 }
@@ -116,6 +135,9 @@ impl Libraries {
         };
         definitions(&file.text, |word, is_type| {
             self.index.insert(word.to_string(), Definition { file: at, is_type });
+        });
+        probes(&file.text, |provider, probe| {
+            self.probes.push(DeclaredProbe { provider: provider.into(), probe: probe.into(), file: at });
         });
         match self.files.get_mut(at) {
             Some(old) => *old = file,
@@ -134,6 +156,37 @@ impl Libraries {
         self.index.keys().map(String::as_str).chain(embedded.map(|(word, ..)| *word))
     }
 
+    /// The probes that provider blocks declare, by provider, with their names in the source.
+    pub fn probes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.declared().map(|(provider, probe, _)| (provider, probe))
+    }
+
+    /// What the user's files say of the stability of a provider, by `#pragma D attributes`: triples, and
+    /// what they are of.
+    pub fn provider_attributes<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let files = self.probes.iter().filter(move |p| p.provider == provider).map(|p| p.file);
+        let mut files: Vec<usize> = files.collect();
+        files.dedup();
+        let lines = files.into_iter().filter_map(|at| self.files.get(at)).flat_map(|f| f.text.lines());
+        lines.filter_map(move |line| {
+            let mut words = line.strip_prefix('#')?.split_whitespace();
+            let mut is = |word: &str| words.next() == Some(word);
+            if !(is("pragma") && is("D") && is("attributes")) {
+                return None;
+            }
+            let triple = words.next()?;
+            (words.next()? == "provider" && words.next()? == provider).then_some(())?;
+            Some((triple, words.next()?))
+        })
+    }
+
+    /// As [`Libraries::probes`], with the numbers of the files.
+    fn declared(&self) -> impl Iterator<Item = (&str, &str, usize)> {
+        let embedded = PROBES.iter().filter(|(.., file)| self.replaced.get(*file) == Some(&false));
+        let own = self.probes.iter().map(|p| (p.provider.as_str(), p.probe.as_str(), p.file));
+        embedded.copied().chain(own)
+    }
+
     /// The parsed libraries.
     pub fn parsed(&self) -> &[Library] {
         &self.parsed
@@ -144,22 +197,88 @@ impl Libraries {
         self.parsed.retain(keep);
     }
 
+    /// The same files, none of them parsed.
+    #[must_use]
+    pub fn unparsed(&self) -> Self {
+        let files = self.files.iter().map(|file| File { loaded: false, ..file.clone() }).collect();
+        let (index, probes, replaced) = (self.index.clone(), self.probes.clone(), self.replaced.clone());
+        Self { files, index, probes, replaced, parsed: Vec::new() }
+    }
+
     /// Parses the files that `texts` need, directly or indirectly.
     pub fn load(&mut self, texts: &[&str], map: &mut SourceMap, macros: &MacroEnv, sink: &mut Sink) {
+        self.parse_needed(texts, &|_, _| false, map, macros, sink);
+    }
+
+    /// Parses the files that declare probes for which `selects` returns true, with their provider and
+    /// their name, and what these files need.
+    pub fn load_probes(
+        &mut self,
+        selects: &dyn Fn(&str, &str) -> bool,
+        map: &mut SourceMap,
+        macros: &MacroEnv,
+        sink: &mut Sink,
+    ) {
+        self.parse_needed(&[], selects, map, macros, sink);
+    }
+
+    /// Parses the provider blocks and the clauses of the files that declare probes of a provider. Types and
+    /// what else they need is not parsed: a list of probes needs none of it.
+    pub fn load_provider(&mut self, provider: &str, map: &mut SourceMap, sink: &mut Sink) {
+        let mut wanted = vec![false; self.files.len()];
+        for (.., file) in self.declared().filter(|(name, ..)| *name == provider) {
+            wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
+        }
+        for at in wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(at, _)| at) {
+            let Some(file) = self.files.get_mut(at).filter(|file| !file.loaded) else { continue };
+            file.loaded = true;
+            let (name, text) = (file.name.clone(), providers_and_clauses(&file.text));
+            let id = map.add(SourceKind::Library, name, text);
+            let program = parse(map, id, ParseMode::Script, &MacroEnv::default(), self, sink);
+            self.parsed.push(Library { program, always: false });
+        }
+    }
+
+    fn parse_needed(
+        &mut self,
+        texts: &[&str],
+        selects: &dyn Fn(&str, &str) -> bool,
+        map: &mut SourceMap,
+        macros: &MacroEnv,
+        sink: &mut Sink,
+    ) {
         let mut wanted: Vec<bool> = self.files.iter().map(|f| f.always).collect();
+        for (.., file) in self.declared().filter(|(provider, probe, _)| selects(provider, &probe_name(probe)))
+        {
+            wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
+        }
+        // A file that declares a provider of a file of the user is parsed too: that is an error, whichever
+        // of the two the program uses.
+        let conflicts = |(provider, _, at): &(&str, &str, usize)| {
+            self.probes.iter().any(|p| p.provider == *provider && p.file != *at)
+        };
+        for (.., at) in self.declared().filter(conflicts) {
+            wanted.get_mut(at).into_iter().for_each(|wanted| *wanted = true);
+        }
         let mut todo: Vec<&str> = texts.to_vec();
-        todo.extend(self.files.iter().filter(|f| f.always).map(|f| &*f.text));
+        let chosen = self.files.iter().zip(&wanted).filter(|(_, wanted)| **wanted);
+        todo.extend(chosen.map(|(file, _)| &*file.text));
         while let Some(text) = todo.pop() {
             for word in words(text) {
                 if let Some(d) = self.find(word)
-                    && !std::mem::replace(&mut wanted[d.file], true)
+                    && let (Some(wanted), Some(file)) = (wanted.get_mut(d.file), self.files.get(d.file))
+                    && !std::mem::replace(wanted, true)
                 {
-                    todo.push(&self.files[d.file].text);
+                    todo.push(&file.text);
                 }
             }
         }
-        for at in (0..wanted.len()).filter(|at| wanted[*at]) {
-            let file = &mut self.files[at];
+        self.parse_files(&wanted, map, macros, sink);
+    }
+
+    fn parse_files(&mut self, wanted: &[bool], map: &mut SourceMap, macros: &MacroEnv, sink: &mut Sink) {
+        for at in wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(at, _)| at) {
+            let Some(file) = self.files.get_mut(at) else { continue };
             if std::mem::replace(&mut file.loaded, true) {
                 continue;
             }
@@ -242,13 +361,16 @@ mod tests {
             enum color { RED, GREEN = 1 + 2, BLUE };\n\
             inline string label[box_t *b, int no] = b->side == 1 ? \"a = {;\" : \"b\";\n\
             inline box_t *near = (box_t *)0;\n\
-            translator box_t < struct other *T > { side = T->no; };\n";
+            translator box_t < struct other *T > { side = T->no; };\n\
+            provider made { probe up(box_t *b); };\n\
+            base:mod::name /args[0] == 1 && defined(struct no)/ { up(args[0]); this->no = 2; }\n\
+            inline int after = 3;\n";
         let mut all = Libraries::default();
         all.add("dir/x.d", text, true);
         let mut expected = BTreeSet::new();
         parsed(&mut all).iter().for_each(|(_, program)| defined(program, &mut expected));
         assert_eq!(scanned(&all), expected);
-        assert_eq!(expected.len(), 10, "{expected:?}");
+        assert_eq!(expected.len(), 11, "{expected:?}");
         assert!(all.is_type("box_t") && !all.is_type("near") && all.has("x.d"));
     }
 
@@ -269,6 +391,42 @@ mod tests {
             files(&["BEGIN { trace(SIGINT); }", "END { trace(EINTR + SIGINT); }"]),
             ["signal.d", "errno.d"]
         );
+    }
+
+    #[test]
+    fn the_scanner_finds_the_probes_that_provider_blocks_declare() {
+        let text = "/*/ provider no { probe no(); }; */\ninline string quoted = \"a\\\"{ provider no {\";\n\
+            provider made { probe up(int n); /* probe no(); */ probe go__down(); };\n\
+            base:::one /1/ { up(1); probe(no); }\n# probe\nprovider other { probe p(); };\n";
+        let mut all = Libraries::default();
+        all.add("x.d", text, true);
+        let found: Vec<_> = all.probes().collect();
+        assert_eq!(found, [("made", "up"), ("made", "go__down"), ("other", "p")]);
+    }
+
+    #[test]
+    fn the_scanner_finds_the_clauses_and_provider_blocks_that_the_parser_finds() {
+        let shape = |program: &Program| -> Vec<String> {
+            let items = program.items.iter().filter(|i| matches!(i, Item::Clause(_) | Item::Provider(_)));
+            items.map(|item| Program { items: vec![item.clone()], ..program.clone() }.dump()).collect()
+        };
+        let mut whole = Libraries::embedded();
+        let wanted = vec![true; whole.files.len()];
+        let (mut map, mut sink) = (SourceMap::default(), Sink::default());
+        whole.parse_files(&wanted, &mut map, &MacroEnv::default(), &mut sink);
+        let mut probes = 0;
+        for library in &whole.parsed {
+            let base = map.name(library.program.file).to_string();
+            let file = whole.files.iter().find(|f| f.base() == base).unwrap();
+            let mut part = Libraries::default();
+            part.add("x.d", providers_and_clauses(&file.text), true);
+            let (mut map, mut sink) = (SourceMap::default(), Sink::default());
+            part.parse_files(&[true], &mut map, &MacroEnv::default(), &mut sink);
+            let part: Vec<String> = part.parsed.iter().flat_map(|l| shape(&l.program)).collect();
+            assert_eq!(part, shape(&library.program), "{base}");
+            probes += part.len();
+        }
+        assert!(probes > 30, "{probes}");
     }
 
     #[test]

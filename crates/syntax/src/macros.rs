@@ -91,8 +91,8 @@ impl MacroEnv {
         }
         let values =
             [self.pid, self.ppid, self.uid, self.euid, self.gid, self.egid, self.pgid, self.sid, self.target];
-        match Self::NAMES.iter().position(|(n, _)| *n == name) {
-            Some(i) => Expansion::Text(values[i].to_string()),
+        match Self::NAMES.iter().zip(values).find(|((n, _), _)| *n == name) {
+            Some((_, value)) => Expansion::Text(value.to_string()),
             None => Expansion::Undefined,
         }
     }

@@ -233,6 +233,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The `n`th token ahead.
+    #[expect(clippy::indexing_slicing, reason = "the loop adds the tokens up to it")]
     fn peek(&mut self, n: usize) -> &Token {
         while self.ahead.len() <= n {
             let token = self.lex.next();

@@ -8,12 +8,8 @@
 use std::sync::Arc;
 
 use crate::btf::{Btf, Def};
-use crate::layout::Member;
 use crate::lookup::base_type;
-use crate::model::{Body, Entry, Inner, Int, IntClass, Kind, Quals, TypeId, Types};
-
-/// Maximum length of a chain of derived types. C code has fewer than ten.
-pub(crate) const MAX_DEPTH: u32 = 64;
+use crate::model::{Body, Entry, Inner, Int, IntClass, Kind, MAX_DEPTH, Member, Quals, TypeId, Types};
 
 impl Types {
     /// Imports a BTF type.

@@ -8,24 +8,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::model::{Body, Inner, Kind, TypeId, Types};
+use crate::model::{Body, Inner, Kind, MAX_DEPTH, Member, TypeId, Types};
 
 /// Maximum number of types visited by one query. Malformed BTF can have structs that contain
 /// themselves several times; C cannot.
 const MAX_STEPS: u32 = 10_000;
-
-/// A member of a struct or union.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Empty for an anonymous struct or union.
-    pub name: Arc<str>,
-    /// Its type.
-    pub ty: TypeId,
-    /// Bits from the start of the struct.
-    pub bit_offset: u64,
-    /// Width of a bit-field.
-    pub bits: Option<u8>,
-}
 
 /// A member as a D program declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,16 +133,16 @@ impl Types {
     /// Size in bytes; `None` for void, functions, dynamic objects, and forward declarations without
     /// a definition.
     pub fn size(&self, id: TypeId) -> Option<u64> {
-        let known = self.read().size(id, crate::import::MAX_DEPTH);
+        let known = self.read().size(id, MAX_DEPTH);
         known.or_else(|| {
             self.complete(id);
-            self.read().size(id, crate::import::MAX_DEPTH)
+            self.read().size(id, MAX_DEPTH)
         })
     }
 
     /// Alignment in bytes, at least 1.
     pub fn align(&self, id: TypeId) -> u64 {
-        self.align_at(id, crate::import::MAX_DEPTH, &mut { MAX_STEPS })
+        self.align_at(id, MAX_DEPTH, &mut { MAX_STEPS })
     }
 
     fn align_at(&self, id: TypeId, depth: u32, steps: &mut u32) -> u64 {
@@ -197,7 +184,7 @@ impl Types {
 
     /// A member by name, also inside anonymous structs and unions.
     pub fn member(&self, id: TypeId, name: &str) -> Option<ResolvedMember> {
-        self.member_at(id, name, crate::import::MAX_DEPTH, &mut { MAX_STEPS })
+        self.member_at(id, name, MAX_DEPTH, &mut { MAX_STEPS })
     }
 
     fn member_at(&self, id: TypeId, name: &str, depth: u32, steps: &mut u32) -> Option<ResolvedMember> {

@@ -15,6 +15,20 @@
 //!
 //! Lookup order is D's: D's own types and those that the program declares, then the kernel, then
 //! its modules. A type that is forward-declared and later defined keeps its id.
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! btf/names btf/source
+//! btf/blob
+//! btf/kernel btf/query btf/synth
+//! btf
+//! model
+//! layout lookup padding print rules
+//! import
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod btf;
 mod import;
@@ -25,7 +39,7 @@ mod padding;
 mod print;
 pub mod rules;
 
-pub use layout::{BitAccess, LayoutError, Member, MemberDecl, ResolvedMember};
-pub use lookup::{BUILTIN_TYPEDEFS, base_type};
-pub use model::{Int, IntClass, Kind, Quals, TagKind, TypeId, Types};
+pub use layout::{BitAccess, LayoutError, MemberDecl, ResolvedMember};
+pub use lookup::base_type;
+pub use model::{BUILTIN_TYPEDEFS, Int, IntClass, Kind, Member, Quals, TagKind, TypeId, Types};
 pub use padding::Padding;

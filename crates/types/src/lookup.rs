@@ -9,31 +9,6 @@ use std::sync::Arc;
 use crate::btf::{Btf, BtfKind};
 use crate::model::{Kind, Quals, TagKind, TypeId, Types};
 
-/// D's own typedefs.
-pub const BUILTIN_TYPEDEFS: &[(&str, TypeId)] = &[
-    ("int8_t", TypeId::CHAR),
-    ("int16_t", TypeId::SHORT),
-    ("int32_t", TypeId::INT),
-    ("int64_t", TypeId::LONG),
-    ("uint8_t", TypeId::UCHAR),
-    ("uint16_t", TypeId::USHORT),
-    ("uint32_t", TypeId::UINT),
-    ("uint64_t", TypeId::ULONG),
-    ("intptr_t", TypeId::LONG),
-    ("uintptr_t", TypeId::ULONG),
-    ("size_t", TypeId::ULONG),
-    ("ssize_t", TypeId::LONG),
-    ("ptrdiff_t", TypeId::LONG),
-    ("uchar_t", TypeId::UCHAR),
-    ("ushort_t", TypeId::USHORT),
-    ("uint_t", TypeId::UINT),
-    ("ulong_t", TypeId::ULONG),
-    ("u_longlong_t", TypeId::ULLONG),
-    ("id_t", TypeId::INT),
-    ("pid_t", TypeId::INT),
-    ("ipaddr_t", TypeId::UINT),
-];
-
 /// The type of C specifiers in any order: `long unsigned int`, `_Bool`, `void`, `string`. `None`
 /// when a word is not a specifier or the combination is invalid.
 pub fn base_type(words: &str) -> Option<TypeId> {
@@ -368,6 +343,7 @@ fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::BUILTIN_TYPEDEFS;
 
     // row type.integer, type.d-typedef
     #[test]

@@ -10,7 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::btf::{Btf, KernelBtf};
-use crate::layout::Member;
+
+/// Maximum length of a chain of derived types. C code has fewer than ten.
+pub(crate) const MAX_DEPTH: u32 = 64;
 
 /// A type of one [`Types`] arena.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -304,7 +306,7 @@ impl Types {
             }
             inner.entries.push(Entry { kind, body: Body::None, name: name.into() });
         }
-        for (name, target) in crate::lookup::BUILTIN_TYPEDEFS {
+        for (name, target) in BUILTIN_TYPEDEFS {
             inner.add_typedef(name, *target);
         }
         Self { inner: RefCell::new(inner) }
@@ -466,7 +468,7 @@ impl Inner {
     /// The number of steps is bounded, because malformed BTF can define a typedef as itself. Such a
     /// type is `void`.
     pub(crate) fn resolve(&self, mut id: TypeId) -> TypeId {
-        for _ in 0..crate::import::MAX_DEPTH {
+        for _ in 0..MAX_DEPTH {
             match self.entries.get(id.0 as usize).map(|e| &e.kind) {
                 Some(Kind::Typedef { target, .. } | Kind::Qualified { target, .. }) => id = *target,
                 _ => return id,
@@ -509,6 +511,44 @@ impl Inner {
         id
     }
 }
+
+/// A member of a struct or union.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Empty for an anonymous struct or union.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: TypeId,
+    /// Bits from the start of the struct.
+    pub bit_offset: u64,
+    /// Width of a bit-field.
+    pub bits: Option<u8>,
+}
+
+/// D's own typedefs.
+pub const BUILTIN_TYPEDEFS: &[(&str, TypeId)] = &[
+    ("int8_t", TypeId::CHAR),
+    ("int16_t", TypeId::SHORT),
+    ("int32_t", TypeId::INT),
+    ("int64_t", TypeId::LONG),
+    ("uint8_t", TypeId::UCHAR),
+    ("uint16_t", TypeId::USHORT),
+    ("uint32_t", TypeId::UINT),
+    ("uint64_t", TypeId::ULONG),
+    ("intptr_t", TypeId::LONG),
+    ("uintptr_t", TypeId::ULONG),
+    ("size_t", TypeId::ULONG),
+    ("ssize_t", TypeId::LONG),
+    ("ptrdiff_t", TypeId::LONG),
+    ("uchar_t", TypeId::UCHAR),
+    ("ushort_t", TypeId::USHORT),
+    ("uint_t", TypeId::UINT),
+    ("ulong_t", TypeId::ULONG),
+    ("u_longlong_t", TypeId::ULLONG),
+    ("id_t", TypeId::INT),
+    ("pid_t", TypeId::INT),
+    ("ipaddr_t", TypeId::UINT),
+];
 
 #[cfg(test)]
 mod tests {

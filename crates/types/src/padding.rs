@@ -22,7 +22,7 @@ impl Types {
     pub fn padding(&self, id: TypeId, limit: u32) -> Vec<Padding> {
         let size = self.size(id).and_then(|s| u32::try_from(s).ok()).filter(|s| *s <= limit);
         let mut map = vec![0u8; size.unwrap_or(0) as usize];
-        self.cover(id, 0, &mut map, crate::import::MAX_DEPTH);
+        self.cover(id, 0, &mut map, crate::model::MAX_DEPTH);
         let bytes = (0u32..).zip(map).filter(|(_, member_bits)| *member_bits != 0xff);
         bytes.map(|(offset, member_bits)| Padding { offset, member_bits }).collect()
     }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use testing::rng::Rng;
+
 use types::btf::{Btf, BtfError, BtfKind, Def, KernelBtf, synth};
 use types::{Kind, TagKind, TypeId, Types};
 
@@ -16,7 +18,7 @@ fn running(test: &str) -> Option<Arc<KernelBtf>> {
     match kernel.vmlinux() {
         Ok(_) => Some(kernel),
         Err(error) => {
-            println!("skipped: {test}: {error}");
+            testing::report_skip(test, format_args!("{error}"));
             None
         }
     }
@@ -53,8 +55,10 @@ fn functions_and_variables_are_found() {
     assert_eq!(f.params.len(), 1);
     assert_eq!(f.params[0].name, "regs");
     assert_eq!(b.name_of(f.id), "__x64_sys_openat");
-    let names: Vec<_> =
-        b.functions_with_prefix("__x64_sys_").map(|(n, _)| n["__x64_sys_".len()..].to_string()).collect();
+    let names: Vec<_> = b
+        .with_prefix(BtfKind::Func, "__x64_sys_")
+        .map(|(n, _)| n["__x64_sys_".len()..].to_string())
+        .collect();
     assert_eq!(names, synth::SYSCALLS);
     let v = b.var("__preempt_count").unwrap();
     assert_eq!((v.section, v.offset, v.size), (".data..percpu", 8, 4));
@@ -198,29 +202,17 @@ fn input_that_is_not_btf_is_rejected_with_a_reason() {
     assert!(matches!(Btf::open("/nonexistent".as_ref(), None), Err(BtfError::Io(_))));
 }
 
-/// xorshift. The tests must fail reproducibly.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n.max(1) as u64) as usize
-    }
-}
-
 fn corrupt(blob: &mut [u8], rng: &mut Rng) {
     for _ in 0..=rng.below(12) {
         let at = rng.below(blob.len());
         match rng.below(3) {
-            0 => blob[at] = rng.0 as u8,
+            0 => blob[at] = rng.bits() as u8,
             1 => blob[at] ^= 1 << rng.below(8),
             // A plausible type id or size.
             _ => {
                 let at = at & !3;
                 if let Some(word) = blob.get_mut(at..at + 4) {
-                    word.copy_from_slice(&(rng.0 as u32 >> rng.below(32)).to_ne_bytes());
+                    word.copy_from_slice(&(rng.bits() as u32 >> rng.below(32)).to_ne_bytes());
                 }
             }
         }
@@ -251,14 +243,14 @@ fn run_all_queries(btf: Btf, step: usize) {
     for _ in 0..10 {
         let _ = (btf.field("task_struct.comm"), btf.var("__preempt_count"), btf.func("vfs_read"));
     }
-    let _ = (btf.enumerator("PIDTYPE_SID"), btf.functions_with_prefix("__x64_sys_").count());
+    let _ = (btf.enumerator("PIDTYPE_SID"), btf.with_prefix(BtfKind::Func, "__x64_sys_").count());
     let _ = btf.find(&[BtfKind::Typedef], "pid_t");
 }
 
 #[test]
 fn a_corrupted_blob_never_panics() {
     let good = synth::kernel();
-    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng::new(2);
     let mut read = 0;
     for _ in 0..4000 {
         let mut blob = good.clone();
@@ -274,10 +266,10 @@ fn a_corrupted_blob_never_panics() {
 #[test]
 fn a_corrupted_kernel_blob_never_panics() {
     let Ok(good) = std::fs::read("/sys/kernel/btf/vmlinux") else {
-        println!("skipped: a_corrupted_kernel_blob_never_panics: no /sys/kernel/btf/vmlinux");
+        testing::skipped!("no /sys/kernel/btf/vmlinux");
         return;
     };
-    let mut rng = Rng(88172645463325252);
+    let mut rng = Rng::new(1);
     for _ in 0..12 {
         let mut blob = good.clone();
         // The types alone can be corrupted in more interesting ways.
@@ -319,7 +311,7 @@ fn the_btf_of_the_running_kernel_is_readable() {
     }
     let five = start.elapsed();
     let start = Instant::now();
-    let calls = b.functions_with_prefix("__x64_sys_").count();
+    let calls = b.with_prefix(BtfKind::Func, "__x64_sys_").count();
     let prefix = start.elapsed();
     assert!(calls > 300, "{calls} system calls");
     let start = Instant::now();

@@ -2,7 +2,7 @@
 
 use probes::Attributes;
 
-use super::{ActionKind, Aggregating, FunctionKind, FunctionRow, Subroutine};
+use super::rows::{ActionKind, Aggregating, FunctionKind, FunctionRow, Subroutine};
 use crate::program::MemoryCall;
 
 type Text = &'static str;
@@ -38,16 +38,8 @@ const fn agg(name: Text, params: Text, a: Aggregating, usage: Text, help: Text) 
     row(name, "void", params, FunctionKind::Aggregating(a), usage, help)
 }
 
-const fn unsupported_sub(name: Text, usage: Text, help: Text) -> FunctionRow {
-    row(name, "int", "...", FunctionKind::UnsupportedSubroutine, usage, help)
-}
-
 const fn sub_not_on_linux(name: Text, why: Text) -> FunctionRow {
     row(name, "void", "...", FunctionKind::SubroutineNotOnLinux(why), "...", why)
-}
-
-const fn unsupported_act(name: Text, usage: Text, help: Text) -> FunctionRow {
-    row(name, "void", "...", FunctionKind::UnsupportedAction, usage, help)
 }
 
 const fn act_not_on_linux(name: Text, why: Text) -> FunctionRow {
@@ -65,7 +57,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     act("chill", "void", "int", ActionKind::Chill, "ns", "hold the CPU for ns nanoseconds, at most half a second in each second"),
     call("cleanpath", "string", "string", "path", "the path without //, /./ and /x/../; symbolic links are not followed"),
     act("clear", "void", "...", ActionKind::Clear, "@a", "set the values of an aggregation to 0 and keep its keys"),
-    unsupported_act("commit", "id", "keep the records of a speculation"),
+    act("commit", "void", "int", ActionKind::Commit, "id", "print the records of a speculation"),
     mem("copyin", "void *", "uintptr_t, size_t", MemoryCall::Copyin, "address, n", "copy n bytes of the process to scratch memory"),
     sub("copyinstr", "string", "uintptr_t, [size_t]", Subroutine::Copyinstr, "address[, n]", "string of the process, at most n characters"),
     mem("copyinto", "void", "uintptr_t, size_t, void *", MemoryCall::Copyinto, "address, n, to", "copy n bytes of the process to scratch memory that was taken before"),
@@ -73,13 +65,14 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     mem("copyoutstr", "void", "string, uintptr_t, size_t", MemoryCall::Copyoutstr, "s, address, n", "write a string, at most n bytes with its NUL, to memory of the process"),
     agg("count", "", Aggregating::Count, "", "number of firings"),
     call("_args", "string", "uintptr_t, uintptr_t", "from, to", "arguments of a process"),
+    call("_dentrypath", "string", "struct dentry *, struct vfsmount *", "file, mount", "path from the root of the system"),
     call("_fullpath", "string", "struct path *", "p", "path from the root of the system"),
     call("_mountpoint", "string", "struct path *", "p", "mount point of a path"),
     call("d_path", "string", "struct path *", "p", "the path of a struct path, as the process sees it"),
     sub_not_on_linux("ddi_pathname", "Linux has no device tree of this kind: see the args of the io provider"),
     act("denormalize", "void", "...", ActionKind::Denormalize, "@a", "end the effect of normalize()"),
     call("dirname", "string", "string", "path", "the path without its last component"),
-    unsupported_act("discard", "id", "drop the records of a speculation"),
+    act("discard", "void", "int", ActionKind::Discard, "id", "forget the records of a speculation"),
     act("exit", "void", "int", ActionKind::Exit, "status", "end tracing; status is the exit status of dtrace"),
     act("freopen", "void", "@, ...", ActionKind::Freopen, "format, ...", "append the output to the named file; an empty name restores the first output"),
     act("ftruncate", "void", "", ActionKind::Ftruncate, "", "truncate the output where it is a file"),
@@ -119,7 +112,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("ntohll", "uint64_t", "uint64_t", Subroutine::Call("htonll"), "n", "64 bits in the byte order of the machine"),
     sub("ntohs", "uint16_t", "uint16_t", Subroutine::Call("htons"), "n", "16 bits in the byte order of the machine"),
     act_not_on_linux("panic", "the kernel lets no program of ours stop it"),
-    act_not_on_linux("pcap", "use tracemem( ), or tcpdump, which filters packets in the kernel"),
+    act("pcap", "void", "@, @", ActionKind::Pcap, "skb, protocol", "record a packet; with freopen(), it goes to a pcapng file"),
     act("print", "void", "@", ActionKind::Print, "x", "record a value and print it by its type, with all its members"),
     act("printa", "void", "@, ...", ActionKind::Printa, "[format, ]@a, ...", "print aggregations now; with a format, one row for each key"),
     act("printf", "void", "@, ...", ActionKind::Printf, "format, ...", "record values and print them by a format"),
@@ -135,8 +128,8 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("rw_read_held", "int", "...", Subroutine::Library, "lock", "1 where readers hold the lock"),
     sub("rw_write_held", "int", "...", Subroutine::Library, "lock", "1 where a writer holds the lock"),
     act("setopt", "void", "string, [string]", ActionKind::Setopt, "name[, value]", "set an option that may change while tracing"),
-    unsupported_act("speculate", "id", "make the records of this clause part of a speculation"),
-    unsupported_sub("speculation", "", "begin a speculation"),
+    act("speculate", "void", "int", ActionKind::Speculate, "id", "make the rest of this clause part of a speculation"),
+    call("speculation", "int", "", "", "begin a speculation; its id, or 0 where none is free"),
     act("stack", "stack", "...", ActionKind::Stack, "[frames]", "record the kernel stack"),
     agg("stddev", "@", Aggregating::Stddev, "x", "standard deviation"),
     act("stop", "void", "", ActionKind::Stop, "", "stop the process when it leaves the kernel; kill -CONT continues it"),

@@ -2,7 +2,7 @@
 
 use probes::{Attributes, Class, Stability};
 
-use super::{CpuFact, Fact, VariableKind, VariableRow};
+use super::rows::{CpuFact, Fact, VariableKind, VariableRow};
 use crate::program::Builtin;
 
 const fn var(name: &'static str, ty: &'static str, builtin: Builtin, help: &'static str) -> VariableRow {
@@ -31,10 +31,12 @@ pub const VARIABLES: &[VariableRow] = &[
     fact("_cpu_chip", "int", VariableKind::CpuFact(CpuFact::Chip), "package of a CPU"),
     fact("_cpu_clock", "int", VariableKind::CpuFact(CpuFact::Clock), "clock of a CPU in MHz"),
     fact("_cpu_lgrp", "int", VariableKind::CpuFact(CpuFact::Node), "NUMA node of a CPU"),
+    fact("_enumerator", "string", VariableKind::EnumeratorName, "name of a value of an enumeration"),
     fact("_fputypes", "string", VariableKind::Fact(Fact::FpuTypes), "kind of floating-point unit"),
     fact("_pagesize", "uint64_t", VariableKind::Fact(Fact::Pagesize), "bytes of a page"),
     fact("_pidns", "uint_t", VariableKind::Fact(Fact::PidNamespace), "inode of the pid namespace of the tracer"),
     fact("_processor_type", "string", VariableKind::Fact(Fact::ProcessorType), "kind of processor"),
+    fact("_tick", "uint64_t", VariableKind::Fact(Fact::Tick), "nanoseconds between two ticks of the kernel"),
     fact("NULL", "long", VariableKind::Null, "the null address and the null string"),
     var("arg0", "int64_t", Builtin::Arg(0), "argument 0 of the probe, as 64 bits"),
     var("arg1", "int64_t", Builtin::Arg(1), "argument 1 of the probe, as 64 bits"),

@@ -1,3 +1,3 @@
-ip:::send {}
+nfsv4:::op-read-start {}
 pid123::malloc:entry {}
-io:::start {}
+fpuinfo:::start {}

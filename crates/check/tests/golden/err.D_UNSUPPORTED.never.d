@@ -1,1 +1,1 @@
-BEGIN { panic(); breakpoint(); pcap(arg0, 1); }
+BEGIN { panic(); breakpoint(); }

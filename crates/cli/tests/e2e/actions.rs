@@ -229,7 +229,7 @@ fn chill_beyond_its_budget_faults() -> Verdict {
 }
 
 fn actions_that_linux_lacks_are_rejected_by_name() -> Verdict {
-    for call in ["panic()", "breakpoint()", "pcap(arg0, 1)"] {
+    for call in ["panic()", "breakpoint()"] {
         let o = dtrace(&["-wn", &format!("BEGIN {{ {call}; }}")]).code(1);
         let name = call.split('(').next().unwrap_or_default();
         assert!(o.err.contains(&format!("{name}() is not available on Linux\n")), "{o:?}");
@@ -240,7 +240,8 @@ fn actions_that_linux_lacks_are_rejected_by_name() -> Verdict {
 fn jstack_prints_a_user_stack_with_its_own_defaults() -> Verdict {
     let run = |options: &[&str], clause: &str| {
         let program = format!("syscall::getppid:entry /pid == $target && !n++/ {{ {clause} }}");
-        let work = workload("getppid", 10);
+        // Its frames are its own: whether a library's frame pointer points to one is a matter of luck.
+        let work = workload("stacks", 1);
         let mut words = vec!["-q"];
         words.extend(options);
         words.extend(["-c", work.as_str(), "-n", program.as_str()]);
@@ -251,7 +252,7 @@ fn jstack_prints_a_user_stack_with_its_own_defaults() -> Verdict {
     assert_eq!(j.trim_end(), u.trim_end(), "{out}");
     // All frames, unless the option for jstack limits them.
     let all = run(&[], "jstack();").trim().lines().count();
-    assert!(all > 1, "{all}");
+    assert_eq!(all, 3);
     assert_eq!(run(&["-xustackframes=1"], "jstack();").trim().lines().count(), all);
     assert_eq!(run(&["-xjstackframes=1"], "jstack();").trim().lines().count(), 1);
     // The count follows in the next line.

@@ -1,7 +1,7 @@
 //! Aggregations: exact sums, printing, sorting, clear.
 
 use crate::Verdict::{self, Pass};
-use crate::tool::{dtrace, workload};
+use crate::tool::{dtrace, suppressed_of, workload};
 
 tests! {
     normalizing_by_zero_aborts_the_session every_aggregating_function_gives_its_value
@@ -85,9 +85,12 @@ fn clearing_while_tracing_loses_no_count() -> Verdict {
     ])
     .code(0);
     let sum: i64 = o.out.lines().filter_map(|l| l.strip_prefix("n ")?.trim().parse::<i64>().ok()).sum();
-    assert_eq!(sum, 400_000, "{o:?}");
-    // Of the tick, a busy machine may hold back firings.
-    assert!(o.err.lines().all(|l| l.contains("of tick-20ms on CPU")), "{o:?}");
+    // A busy machine may hold back firings of the tick, and a kernel that preempts the program of the
+    // system call suppresses firings of that.
+    let missed = suppressed_of(&o, "syscall_entry");
+    assert!(sum <= 400_000 && sum + missed >= 400_000, "{sum} and {missed}: {o:?}");
+    let known = ["of tick-20ms on CPU", "of syscall_entry suppressed"];
+    assert!(o.err.lines().all(|l| known.iter().any(|k| l.contains(k))), "{o:?}");
     Pass
 }
 

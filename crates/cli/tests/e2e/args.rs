@@ -1,18 +1,13 @@
 //! `args[]`: typed arguments of probes.
 
-use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{Output, dtrace, workload};
+use crate::Verdict::{self, Pass};
+use crate::machine::no_argument_types;
+use crate::tool::{dtrace, workload};
 
 tests! {
     argument_types_of_a_system_call_are_listed arguments_of_a_system_call_have_their_types
     typed_pointers_read_the_memory_of_the_process one_clause_sees_each_calls_argument_types
     an_invalid_argument_index_is_an_error
-}
-
-/// The message of a kernel without the required facility.
-pub(crate) fn unknown(o: &Output) -> Option<Verdict> {
-    let why = o.err.lines().find(|l| l.contains("failed to resolve type of args["))?;
-    Some(Skip(why.to_string()))
 }
 
 /// The argument types that `-lv` shows.
@@ -23,10 +18,10 @@ pub(crate) fn types(probe: &str) -> Vec<String> {
 }
 
 fn argument_types_of_a_system_call_are_listed() -> Verdict {
-    let entry = types("syscall::openat:entry");
-    if entry == ["None"] {
-        return Skip("this kernel does not say what calls take".into());
+    if let Some(skip) = no_argument_types() {
+        return skip;
     }
+    let entry = types("syscall::openat:entry");
     let all = ["args[0]: int", "args[1]: userland const char *", "args[2]: int", "args[3]: umode_t"];
     assert_eq!(entry, all);
     assert_eq!(types("syscall::openat:return"), ["args[0]: long", "args[1]: long"]);
@@ -41,7 +36,7 @@ fn arguments_of_a_system_call_have_their_types() -> Verdict {
                   stringof(args[1]) == \"/etc/hostname-that-is-not-there\"/ { @[args[0]] = count(); } \
                   END { printa(\"%d %@d\\n\", @); }";
     let o = dtrace(&["-qc", &workload("open", 1234), "-n", script]);
-    if let Some(skip) = unknown(&o) {
+    if let Some(skip) = no_argument_types() {
         return skip;
     }
     assert_eq!(o.code(0).out.trim(), "-100 1234");
@@ -54,7 +49,7 @@ fn typed_pointers_read_the_memory_of_the_process() -> Verdict {
                   syscall::write:return /pid == $target && args[1] == 128/ { r++; } \
                   END { printf(\"%d %d \", n, r); printa(\"%@d\\n\", @); }";
     let o = dtrace(&["-qc", &workload("write", 16), "-n", script]);
-    if let Some(skip) = unknown(&o) {
+    if let Some(skip) = no_argument_types() {
         return skip;
     }
     assert_eq!(o.code(0).out.trim(), "16 2 510");
@@ -66,7 +61,7 @@ fn one_clause_sees_each_calls_argument_types() -> Verdict {
     let script = "syscall::close:entry, syscall::openat:entry /pid == $target && args[0] == 0x7fff0001/ \
                   { @[probefunc, args[0]] = count(); } END { printa(\"%s %d %@d\\n\", @); }";
     let o = dtrace(&["-qc", &workload("badclose", 77), "-n", script]);
-    if let Some(skip) = unknown(&o) {
+    if let Some(skip) = no_argument_types() {
         return skip;
     }
     assert_eq!(o.code(0).out.trim(), "close 2147418113 77");

@@ -1,18 +1,13 @@
 //! cpc: counts, modes, and messages where the hardware cannot count.
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::no_clock;
 use crate::tool::{dtrace, workload};
 
 tests! {
     cpc_is_listed cpc_counts_every_page_fault cpc_counts_in_portions
     cpc_modes_count_kernel_and_user_separately missing_hardware_counters_are_reported
     cpc_names_are_checked
-}
-
-/// `None` where programs can use a clock on this kernel.
-fn clock() -> Option<Verdict> {
-    let o = dtrace(&["-qn", "cpc:::cpu_clock-all-1000000 { exit(0); }"]);
-    (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or("no clock").to_string()))
 }
 
 fn cpc_is_listed() -> Verdict {
@@ -30,7 +25,7 @@ fn cpc_is_listed() -> Verdict {
 const PAGES: u32 = 20_000;
 
 fn cpc_counts_every_page_fault() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let program = "cpc:::page_faults-user-1 /pid == $target && !arg0 && arg1/ { @ = count(); }";
@@ -41,7 +36,7 @@ fn cpc_counts_every_page_fault() -> Verdict {
 }
 
 fn cpc_counts_in_portions() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     // Each CPU counts separately, and counts all processes. The last portion of each CPU may be
@@ -55,7 +50,7 @@ fn cpc_counts_in_portions() -> Verdict {
 }
 
 fn cpc_modes_count_kernel_and_user_separately() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let program = "cpc:::cpu_clock-user-1000000 /arg0 || !arg1/ { @bad = count(); } \

@@ -5,7 +5,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{LIMIT, Output, dtrace, finish, signal, start};
+use crate::machine::{is_guest, no_clock};
+use crate::tool::{LIMIT, Output, finish, signal, start};
 
 tests! {
     a_tracer_that_gets_no_cpu_time_is_aborted
@@ -46,10 +47,6 @@ fn tracer(out: &Path, options: &[&str]) -> Child {
     child
 }
 
-fn has_clocks() -> bool {
-    dtrace(&["-qn", "tick-10ms { exit(0); }"]).code == Some(0)
-}
-
 /// Stops the tracer, so that it gives no sign of life. The machine's clocks continue. On some hosts
 /// a clock runs only on a busy CPU, so this thread keeps its CPU busy.
 fn without_time(child: &Child) {
@@ -70,8 +67,8 @@ fn took(out: &Path, child: Child) -> (String, Output) {
 }
 
 fn a_tracer_that_gets_no_cpu_time_is_aborted() -> Verdict {
-    if !has_clocks() {
-        return Skip("no clocks as perf events".into());
+    if let Some(skip) = no_clock() {
+        return skip;
     }
     let out = file("aborted");
     let child = tracer(&out, &[]);
@@ -86,8 +83,8 @@ fn a_tracer_that_gets_no_cpu_time_is_aborted() -> Verdict {
 }
 
 fn a_starved_destructive_session_is_reported_and_continues() -> Verdict {
-    if !has_clocks() {
-        return Skip("no clocks as perf events".into());
+    if let Some(skip) = no_clock() {
+        return skip;
     }
     let out = file("told");
     let child = tracer(&out, &["-w"]);
@@ -112,8 +109,8 @@ fn perf_events(child: &Child) -> usize {
 }
 
 fn heartbeats_run_only_while_probes_are_enabled() -> Verdict {
-    if !has_clocks() {
-        return Skip("no clocks as perf events".into());
+    if let Some(skip) = no_clock() {
+        return skip;
     }
     let traces = "syscall::getppid:entry { n++; }";
     for (script, options, each, one) in [
@@ -149,11 +146,11 @@ fn online() -> usize {
 /// comparisons with interrupts disabled, so the tracer waits longer than the limits for a CPU. The
 /// test runs in guests only, because it would disturb other users of a machine.
 fn a_script_that_starves_the_machine_is_stopped() -> Verdict {
-    if std::env::var_os("DTRACE_IN_VM").is_none() {
+    if !is_guest() {
         return Skip("overloads the machine: in guests only".into());
     }
-    if !has_clocks() {
-        return Skip("no clocks as perf events".into());
+    if let Some(skip) = no_clock() {
+        return skip;
     }
     let twice = "s = strjoin(s, s); ";
     let script = format!(

@@ -162,10 +162,27 @@ fn promises_have_unique_numbers() -> Verdict {
     let Ok(text) = std::fs::read_to_string(Path::new(ROOT).join("SPECIFICATION.md")) else {
         return Skip("no SPECIFICATION.md".into());
     };
-    let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
     let mut seen = std::collections::BTreeSet::new();
-    for number in cells.filter_map(|(cell, _)| cell.parse::<u32>().ok()) {
+    let mut in_table = false;
+    for line in text.lines() {
+        // Every row of a table that begins with a column of numbers is a promise.
+        let Some(cells) = line.strip_prefix("| ") else {
+            in_table &= line.starts_with("|--");
+            continue;
+        };
+        let (number, rest) = cells.split_once(" |").unwrap_or_default();
+        if number == "#" {
+            in_table = true;
+            continue;
+        }
+        if !in_table {
+            assert!(number.parse::<u32>().is_err(), "a promise is not in a table with a column #: {line}");
+            continue;
+        }
+        let number: u32 =
+            number.parse().unwrap_or_else(|_| panic!("a promise of SPECIFICATION.md has no number: {line}"));
         assert!(seen.insert(number), "SPECIFICATION.md has two promises of number {number}");
+        assert!(rest.contains('`'), "promise {number} of SPECIFICATION.md names no test");
     }
     assert!(seen.len() > 60, "only {} promises found", seen.len());
     Pass

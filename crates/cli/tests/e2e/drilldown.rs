@@ -2,8 +2,10 @@
 //! the previous answer.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::fbt::{all_at_once, cannot, root_is_of_a_module, suppressed};
-use crate::tool::{Output, finish, start, workload};
+use crate::fbt::root_is_of_a_module;
+use crate::machine::no_functions;
+use crate::places::attaches_to_all_functions;
+use crate::tool::{Output, finish, start, suppressed, workload};
 
 tests! {
     the_busiest_module_is_traced_down_to_the_file
@@ -70,16 +72,16 @@ impl Answers {
 }
 
 fn the_busiest_module_is_traced_down_to_the_file() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     if !root_is_of_a_module() {
         return Skip("the root is not of a module (overlay)".into());
     }
     // Without one link for all functions, a few must suffice.
-    let (all, module) = match all_at_once() {
+    let (all, module) = match attaches_to_all_functions("6.12") {
         true => ("fbt:::entry", "fbt:overlay::entry"),
-        false => ("fbt:overlay:ovl_o*:entry,fbt::do_filp_open:entry", "fbt:overlay:ovl_o*:entry"),
+        false => ("fbt:overlay:ovl_o*:entry,fbt::path_openat:entry", "fbt:overlay:ovl_o*:entry"),
     };
     // Which module is busiest, and which of its functions?
     let busiest = Answers::to(&format!(

@@ -6,7 +6,7 @@ use crate::tool::dtrace;
 
 tests! {
     functions_of_other_systems_are_rejected_by_name actions_of_other_systems_are_rejected_by_name
-    variables_of_other_systems_are_rejected_by_name unsupported_subroutines_are_rejected_by_name
+    variables_of_other_systems_are_rejected_by_name
     constants_of_other_systems_are_rejected_by_name size_modifiers_in_conversions_are_accepted
 }
 
@@ -42,7 +42,7 @@ fn functions_of_other_systems_are_rejected_by_name() -> Verdict {
 }
 
 fn actions_of_other_systems_are_rejected_by_name() -> Verdict {
-    for call in ["panic()", "breakpoint()", "pcap(arg0, 1)"] {
+    for call in ["panic()", "breakpoint()"] {
         let name = call.split('(').next().unwrap_or(call);
         refused(&format!("BEGIN {{ {call}; }}"), "D_UNSUPPORTED", &format!("{name}() is not available"));
     }
@@ -58,18 +58,6 @@ fn variables_of_other_systems_are_rejected_by_name() -> Verdict {
             "D_VAR_UNSUP",
             &format!("built-in variable '{name}' has no meaning on Linux: "),
         );
-    }
-    Pass
-}
-
-fn unsupported_subroutines_are_rejected_by_name() -> Verdict {
-    for (script, what) in [
-        ("BEGIN { x = speculation(); }", "speculation( )"),
-        ("BEGIN { speculate(1); }", "speculate( )"),
-        ("BEGIN { commit(1); }", "commit( )"),
-        ("BEGIN { discard(1); }", "discard( )"),
-    ] {
-        refused(script, "D_UNSUPPORTED", &format!("{what} is not supported yet"));
     }
     Pass
 }

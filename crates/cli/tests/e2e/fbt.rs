@@ -1,9 +1,10 @@
 //! Function boundary tracing: functions of the kernel.
 
-use std::sync::OnceLock;
+use bpf_sys::features::Facility;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{Output, dtrace, workload};
+use crate::machine::{has, lacks, no_functions, no_types};
+use crate::tool::{Output, dtrace, suppressed, suppressed_of, workload};
 
 tests! {
     entry_and_return_of_a_function_are_counted each_function_of_a_glob_fires_under_its_own_name
@@ -14,34 +15,11 @@ tests! {
     self_variables_are_separate_in_threads_and_interrupts
 }
 
-/// Why the kernel's functions cannot be traced on this machine, if so. Determined once.
-pub(crate) fn cannot() -> Option<Verdict> {
-    static WHY: OnceLock<Option<String>> = OnceLock::new();
-    let why = WHY.get_or_init(|| {
-        let o = dtrace(&["-q", "-n", "fbt::vfs_write:entry {} BEGIN { exit(0); }"]);
-        (o.code != Some(0)).then(|| o.err.lines().next().unwrap_or_default().into())
-    });
-    why.clone().map(Skip)
-}
-
-/// Whether one link attaches to many functions on this kernel. Determined once.
-pub(crate) fn all_at_once() -> bool {
-    static MULTI: OnceLock<bool> = OnceLock::new();
-    let words = ["-q", "-x", "fbtmeans=multi", "-n", "fbt::vfs_write:entry {} BEGIN { exit(0); }"];
-    *MULTI.get_or_init(|| dtrace(&words).code == Some(0))
-}
-
 /// Whether the root file system is the module `overlay`, as in the guests of the matrix.
 pub(crate) fn root_is_of_a_module() -> bool {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let root = mounts.lines().rfind(|l| l.split(' ').nth(1) == Some("/")).and_then(|l| l.split(' ').nth(2));
     root == Some("overlay") && std::path::Path::new("/sys/module/overlay").exists()
-}
-
-/// Number of firings that `dtrace` reports as suppressed by the kernel.
-pub(crate) fn suppressed(o: &Output) -> i64 {
-    let said = o.err.lines().filter(|l| l.contains(" suppressed by the kernel"));
-    said.filter_map(|l| l.split_whitespace().find_map(|w| w.parse::<i64>().ok())).sum()
 }
 
 /// Whether a count is 1000. If it is less, `dtrace` must have reported the difference as
@@ -50,9 +28,7 @@ pub(crate) fn suppressed(o: &Output) -> i64 {
 #[track_caller]
 fn is_thousand(o: &Output, name: &str, program: &str) -> bool {
     let count = o.value_of(name);
-    let said = |l: &&str| l.contains(&format!(" of {program} suppressed"));
-    let number = |l: &str| l.split_whitespace().find_map(|w| w.parse::<i64>().ok());
-    let lost: i64 = o.err.lines().filter(said).filter_map(number).sum();
+    let lost = suppressed_of(o, program);
     assert!(count <= 1000 && count + lost >= 1000, "{name}: {o:?}");
     count == 1000
 }
@@ -61,7 +37,7 @@ fn is_thousand(o: &Output, name: &str, program: &str) -> bool {
 const BYTES: i64 = 125 * 255;
 
 fn entry_and_return_of_a_function_are_counted() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     let o = dtrace(&[
@@ -93,7 +69,7 @@ fn entry_and_return_of_a_function_are_counted() -> Verdict {
 /// The probe of each firing is determined from the function's address, with which the stack begins
 /// too.
 fn each_function_of_a_glob_fires_under_its_own_name() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     const FUNCTIONS: [&str; 4] = ["vfs_read", "vfs_write", "ksys_write", "path_openat"];
@@ -114,7 +90,7 @@ fn each_function_of_a_glob_fires_under_its_own_name() -> Verdict {
 }
 
 fn a_function_of_a_module_is_traced() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     if !root_is_of_a_module() {
@@ -135,7 +111,7 @@ fn a_function_of_a_module_is_traced() -> Verdict {
 }
 
 fn only_traceable_functions_are_listed() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     let count = |pattern: &str| dtrace(&["-l", "-n", pattern]).out.lines().skip(1).count();
@@ -152,7 +128,7 @@ fn only_traceable_functions_are_listed() -> Verdict {
 }
 
 fn a_kernel_without_function_tracing_is_reported() -> Verdict {
-    if cannot().is_none() {
+    if no_functions().is_none() {
         return Skip("this kernel's functions can be traced".into());
     }
     let o = dtrace(&["-n", "fbt::vfs_write:entry"]).code(1);
@@ -163,7 +139,7 @@ fn a_kernel_without_function_tracing_is_reported() -> Verdict {
 
 /// A function that threads call while interrupts fire. Each keeps its own self-> variable.
 fn self_variables_are_separate_in_threads_and_interrupts() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     let o = dtrace(&[
@@ -183,11 +159,13 @@ fn self_variables_are_separate_in_threads_and_interrupts() -> Verdict {
 
 /// Counts the same calls with each attach method that this kernel has.
 fn every_attach_method_counts_the_same_calls() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     let mut known = 0;
-    for means in ["multi", "fentry", "kprobe"] {
+    let ways =
+        [("multi", Facility::KprobeMulti), ("fentry", Facility::Fentry), ("kprobe", Facility::KprobePerf)];
+    for (means, facility) in ways {
         let o = dtrace(&[
             "-q",
             "-v",
@@ -201,10 +179,11 @@ fn every_attach_method_counts_the_same_calls() -> Verdict {
              END { printa(\"calls %@d\\n\", @calls); printa(\"asked %@d\\n\", @asked); \
                  printa(\"returns %@d\\n\", @returns); printa(\"given %@d\\n\", @given); }",
         ]);
-        if o.code != Some(0) {
-            assert!(o.err.contains("lets no program attach to its functions by"), "{o:?}");
+        if !has(facility) {
+            assert!(o.code(1).err.contains("lets no program attach to its functions by"));
             continue;
         }
+        let o = o.code(0);
         known += 1;
         assert!(o.err.contains(": 1 function by "), "{o:?}");
         if is_thousand(&o, "calls", "fbt_entry") && is_thousand(&o, "returns", "fbt_return") {
@@ -216,11 +195,11 @@ fn every_attach_method_counts_the_same_calls() -> Verdict {
 }
 
 fn arguments_of_functions_have_their_types() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
-    if std::fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
-        return Skip("the kernel does not show its types".into());
+    if let Some(skip) = no_types() {
+        return skip;
     }
     let o = dtrace(&[
         "-q",
@@ -240,7 +219,7 @@ fn arguments_of_functions_have_their_types() -> Verdict {
 
 /// A function that checks a permission, and its result.
 fn return_replaces_the_result_of_a_function() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions().or_else(|| lacks(Facility::ModifyReturn)) {
         return skip;
     }
     let place = std::env::temp_dir().join(format!("dt-given-{}", std::process::id()));
@@ -256,11 +235,8 @@ fn return_replaces_the_result_of_a_function() -> Verdict {
         (o, made)
     };
     let (o, made) = make("-77");
-    if o.err.contains("lets no program give a function's result") {
-        return Skip(o.err.lines().find(|l| l.contains("lets no program")).unwrap_or_default().into());
-    }
     let o = o.code(0);
-    if o.err.contains(" suppressed by the kernel") {
+    if suppressed(&o) > 0 {
         return Skip("the kernel kept the program from a firing: another thread was in it".into());
     }
     assert!(!made && o.err.contains("fbt_entry: 1 function by fmod_ret"), "{o:?}");
@@ -274,7 +250,7 @@ fn return_replaces_the_result_of_a_function() -> Verdict {
 }
 
 fn return_is_rejected_where_the_result_cannot_be_replaced() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     let refused =

@@ -1,8 +1,9 @@
 //! `-F`: calls indented by entry and return.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::fbt::{all_at_once, cannot, suppressed};
-use crate::tool::{Output, dtrace, finish, start, workload};
+use crate::machine::no_functions;
+use crate::places::attaches_to_all_functions;
+use crate::tool::{Output, dtrace, finish, start, suppressed, workload};
 
 tests! {
     calls_are_indented_by_their_depth clauses_of_one_firing_get_one_arrow
@@ -146,13 +147,13 @@ fn trees<'o>(rows: &'o [Row<'o>]) -> Vec<Tree<'o>> {
 }
 
 fn a_system_calls_functions_form_a_tree() -> Verdict {
-    if let Some(skip) = cannot() {
+    if let Some(skip) = no_functions() {
         return skip;
     }
     // Names that exist on at least one of the kernels.
     let some = "fbt::do_sys_openat2:,fbt::do_filp_open:,fbt::path_openat:,fbt::do_dentry_open:,fbt::getname_flags:,\
                 fbt::alloc_empty_file:,fbt::alloc_fd:,fbt::fd_install:,fbt::complete_walk:,fbt::terminate_walk:";
-    let functions = if all_at_once() { "fbt:::" } else { some };
+    let functions = if attaches_to_all_functions("7.2") { "fbt:::" } else { some };
     let program = talk(functions);
     let calls = 5;
     let child = start(&["-F", "-Z", "-c", &workload("pinnedopen", calls), "-n", &program]);

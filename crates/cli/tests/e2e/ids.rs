@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Verdict::{self, Pass, Skip};
+use crate::Verdict::{self, Pass};
+use crate::machine::{is_guest, no_argument_types, no_events};
 use crate::tool::dtrace;
 
 tests! {
@@ -40,7 +41,9 @@ fn an_id_of_a_list_is_the_same_probe_in_the_next_session() -> Verdict {
     assert!(["dtrace", "profile", "syscall"].iter().all(|p| of_provider.contains_key(p)), "{list:?}");
     let mut chosen = Vec::new();
     for all in of_provider.values() {
-        for at in [0, all.len() / 3, all.len() / 2, all.len() - 1] {
+        // Each is a session, and an emulated CPU is slow.
+        let places = [0, all.len() - 1, all.len() / 3, all.len() / 2];
+        for at in places.into_iter().take(if is_guest() { 2 } else { 4 }) {
             chosen.push(&all[at]);
         }
     }
@@ -97,14 +100,15 @@ fn ids_that_do_not_exist_are_refused() -> Verdict {
 }
 
 fn raw_providers_match_only_where_they_are_named() -> Verdict {
-    let providers = |words: &[&str]| -> BTreeSet<String> {
-        let o = dtrace(words);
-        rows(&o.out).iter().map(|(_, names)| names[0].to_string()).collect()
+    // The list has 100,000 rows, and a guest is slow: only the second column is read.
+    let has_raw = |words: &[&str]| {
+        let column = |row: &str| row.split_ascii_whitespace().nth(1).is_some_and(|p| p.starts_with("raw"));
+        dtrace(words).out.lines().any(column)
     };
-    let has_raw = |words: &[&str]| providers(words).iter().any(|p| p.starts_with("raw"));
-    if !has_raw(&["-l"]) {
-        return Skip("neither tracepoints nor functions can be listed".into());
+    if let Some(skip) = no_events() {
+        return skip;
     }
+    assert!(has_raw(&["-l"]));
     for words in [
         ["-l", "-n", ":::"],
         ["-l", "-n", "*:::"],
@@ -128,11 +132,12 @@ fn raw_providers_match_only_where_they_are_named() -> Verdict {
 }
 
 fn a_call_is_counted_once_where_no_provider_is_named() -> Verdict {
-    let named =
-        dtrace(&["-qc", "true", "-n", "sdt:sched::sched_process_exit /pid == $target/ { @ = count(); }"]);
-    if named.code != Some(0) {
-        return Skip(named.err.lines().next().unwrap_or("no tracepoints").to_string());
+    if let Some(skip) = no_argument_types() {
+        return skip;
     }
+    let named =
+        dtrace(&["-qc", "true", "-n", "sdt:sched::sched_process_exit /pid == $target/ { @ = count(); }"])
+            .code(0);
     let o = dtrace(&["-qc", "true", "-n", "sched_process_exit /pid == $target/ { @ = count(); }"]).code(0);
     assert_eq!((named.last_number(), o.last_number()), (1, 1), "{o:?}");
     Pass

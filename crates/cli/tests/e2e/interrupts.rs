@@ -6,6 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::{attaches_to_many_functions, is_guest, no_functions};
 use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start};
 
 tests! {
@@ -24,7 +25,7 @@ tests! {
 /// The promise is 0.2 s natively and 3 s in a guest. Others load the machine while this runs, and the
 /// CPUs of its guests are emulated by one thread: twice the guest's time.
 fn bound() -> Duration {
-    Duration::from_secs(if std::env::var_os("DTRACE_IN_VM").is_some() { 6 } else { 2 })
+    Duration::from_secs(if is_guest() { 6 } else { 2 })
 }
 
 /// Sends signals, one after the other, and gives what the run left; it must end within the bound.
@@ -75,10 +76,10 @@ fn helpers_end() {
 
 /// A guest, where all functions may be traced: nobody should do that where others work.
 fn no_guest() -> Option<Verdict> {
-    if std::env::var_os("DTRACE_IN_VM").is_none() {
+    if !is_guest() {
         return Some(Skip("slows the machine down: in guests only".into()));
     }
-    crate::fbt::cannot()
+    no_functions()
 }
 
 fn wait(ms: u64) {
@@ -161,11 +162,12 @@ fn a_second_interrupt_ends_at_once_without_the_end_clauses() -> Verdict {
         signal(&child, libc::SIGINT);
         let o = end(child, &[libc::SIGTERM]);
         helpers_end();
-        if o.code == Some(1) {
-            assert!(!o.out.contains("ended"), "{o:?}");
-            return Pass;
+        // It may also come after the END clauses and before the end of the process.
+        match (o.code, o.out.contains("ended")) {
+            (Some(1), false) => return Pass,
+            (Some(0 | 1), _) => {}
+            _ => panic!("{o:?}"),
         }
-        assert_eq!(o.code, Some(0), "{o:?}");
     }
     Skip("the first was always quicker".into())
 }
@@ -193,7 +195,7 @@ fn an_interrupt_ends_the_enabling_of_all_functions() -> Verdict {
     if let Some(skip) = no_guest() {
         return skip;
     }
-    if !crate::fbt::all_at_once() {
+    if !attaches_to_many_functions() {
         return Skip("this kernel attaches to functions one by one".into());
     }
     for ms in [300, 1500, 3000, 5000] {
@@ -213,7 +215,7 @@ fn an_interrupt_ends_a_trace_of_the_stacks_of_all_functions() -> Verdict {
     if let Some(skip) = no_guest() {
         return skip;
     }
-    if !crate::fbt::all_at_once() {
+    if !attaches_to_many_functions() {
         return Skip("this kernel attaches to functions one by one".into());
     }
     // What there is to print takes its time, which is not the signal's.
@@ -259,7 +261,7 @@ fn a_session_that_takes_most_of_the_time_says_so_early() -> Verdict {
     if let Some(skip) = no_guest() {
         return skip;
     }
-    if !crate::fbt::all_at_once() {
+    if !attaches_to_many_functions() {
         return Skip("this kernel attaches to functions one by one".into());
     }
     // An idle guest calls few functions.
@@ -280,7 +282,7 @@ fn a_session_that_takes_most_of_the_time_says_so_early() -> Verdict {
     let said = loop {
         match lines.recv_timeout(Duration::from_millis(100)) {
             Ok(line) => seen.push(line),
-            Err(_) if begun.elapsed() > Duration::from_secs(120) => break false,
+            Err(_) if begun.elapsed() > Duration::from_secs(300) => break false,
             Err(_) => {}
         }
         if seen.last().is_some_and(|l| l.contains("% of the CPUs' time or more")) {

@@ -1,6 +1,7 @@
 //! The kernel's types, and data reached from the current thread.
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::no_types;
 use crate::tool::{binary, dtrace, workload};
 
 tests! {
@@ -9,17 +10,11 @@ tests! {
     bit_fields_of_kernel_structs_are_read pointer_arithmetic_scales_by_the_type
     functions_have_an_address_and_a_type kernel_variables_have_their_value_and_type
     per_cpu_variables_are_read_on_the_current_cpu types_of_modules_are_found
-    unknown_kernel_names_are_rejected_with_a_hint
-}
-
-/// Why this machine does not have the kernel's types, if so.
-fn no_btf() -> Option<Verdict> {
-    let btf = "/sys/kernel/btf/vmlinux";
-    std::fs::metadata(btf).is_err().then(|| Skip(format!("no {btf}")))
+    load_averages_are_those_of_proc unknown_kernel_names_are_rejected_with_a_hint
 }
 
 fn curthread_matches_the_built_in_variables() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     let o = dtrace(&[
@@ -62,7 +57,7 @@ fn hold(declare: &str, facts: &[&str]) {
 }
 
 fn pointer_chains_through_kernel_structs_are_followed() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     // The words of the command line, each with its NUL, are the bytes between two addresses of the
@@ -91,7 +86,7 @@ fn pointer_chains_through_kernel_structs_are_followed() -> Verdict {
 }
 
 fn arrays_and_strings_in_kernel_structs_are_read() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -137,7 +132,7 @@ fn arrays_and_strings_in_kernel_structs_are_read() -> Verdict {
 /// Numbers in the task itself are loaded without a helper. At an offset that is not constant they
 /// are read by the helper.
 fn direct_and_checked_loads_give_the_same_value() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     let members = [
@@ -189,7 +184,7 @@ fn direct_and_checked_loads_give_the_same_value() -> Verdict {
 }
 
 fn bit_fields_of_kernel_structs_are_read() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     // The workload sets its scheduling to be reset on fork. No other bit of that word is set.
@@ -211,7 +206,7 @@ fn bit_fields_of_kernel_structs_are_read() -> Verdict {
 }
 
 fn pointer_arithmetic_scales_by_the_type() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     hold(
@@ -264,7 +259,7 @@ fn kernel_variables_have_their_value_and_type() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { this->j = `jiffies; printf(\"%d %d %d\\n\", `jiffies - this->j < 1000, \
-           `jiffies - *(unsigned long *)&`jiffies < 1000, (`jiffies & 0xffffffff) - (`jiffies_64 & 0xffffffff) < 1000); \
+           `jiffies - *(unsigned long *)&`jiffies < 1000, (`jiffies & 0xffffffff) - (`jiffies_64 & 0xffffffff) + 1000 < 2000); \
          printf(\"%s %d %d\\n\", `init_task.comm, `init_task.pid, `init_task.real_parent == &`init_task); \
          printf(\"%s\", stringof(&`linux_banner)); trace(`system_state == SYSTEM_RUNNING); \
          printf(\" %d %d %d\", (int)`overflowuid, *(int *)&`overflowuid == (short)`overflowuid + 65536, \
@@ -281,8 +276,36 @@ fn kernel_variables_have_their_value_and_type() -> Verdict {
     Pass
 }
 
+/// The kernel computes new ones every five seconds.
+fn load_averages_are_those_of_proc() -> Verdict {
+    let script = "BEGIN { printf(\"%d %d %d %d %d\\n\", hp_avenrun[0] * 100 / 65536, hp_avenrun[1] * 100 / 65536, \
+         hp_avenrun[2] * 100 / 65536, hp_avenrun[-1], hp_avenrun[3]); exit(0); }";
+    if address("avenrun").is_none() {
+        let o = dtrace(&["-qn", script]).code(1);
+        assert!(o.err.contains("failed to resolve `avenrun"), "{o:?}");
+        return Skip("no symbols of variables to be seen".into());
+    }
+    let now = || -> Vec<i64> {
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap();
+        text.split(' ').take(3).map(|n| n.replace('.', "").parse().unwrap()).collect()
+    };
+    for _ in 0..5 {
+        let before = now();
+        let o = dtrace(&["-qn", script]).code(0);
+        if before != now() {
+            continue;
+        }
+        let seen: Vec<i64> = o.out.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        // The numbers of /proc are rounded.
+        let near = seen.iter().zip(&before).all(|(seen, of_proc)| (0..=1).contains(&(of_proc - seen)));
+        assert!(near && seen[3..] == [0, 0], "{before:?}: {o:?}");
+        return Pass;
+    }
+    Skip("the load changed all the time".into())
+}
+
 fn per_cpu_variables_are_read_on_the_current_cpu() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     if address("runqueues").is_none() {
@@ -293,7 +316,7 @@ fn per_cpu_variables_are_read_on_the_current_cpu() -> Verdict {
 }
 
 fn types_of_modules_are_found() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     let modules: Vec<String> = std::fs::read_dir("/sys/kernel/btf")
@@ -312,7 +335,7 @@ fn types_of_modules_are_found() -> Verdict {
 }
 
 fn unknown_kernel_names_are_rejected_with_a_hint() -> Verdict {
-    if let Some(skip) = no_btf() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     for (program, tag, help) in [

@@ -14,7 +14,7 @@ tests! {
 
 /// Ids of all programs, maps and links in the kernel.
 fn ids() -> [Vec<u32>; 3] {
-    use bpf::sys::{ObjectKind, ids};
+    use bpf_sys::{ObjectKind, ids};
     [ObjectKind::Prog, ObjectKind::Map, ObjectKind::Link].map(|k| ids(k).unwrap())
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::Verdict::{self, Pass};
+use crate::machine::is_guest;
 use crate::tool::{dtrace, workload};
 
 tests! {
@@ -78,7 +79,7 @@ fn a_clause_of_three_hundred_statements_runs() -> Verdict {
 
 fn five_hundred_clauses_on_one_probe_run_in_order() -> Verdict {
     // An emulated CPU takes a minute for five hundred.
-    let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 120 } else { 500 };
+    let many: i64 = if is_guest() { 120 } else { 500 };
     let mut script = "int x; ".to_owned();
     for i in 0..many {
         let _ = write!(
@@ -118,7 +119,7 @@ fn a_fault_in_a_long_clause_ends_that_clause() -> Verdict {
 fn many_clauses_of_error_run_for_a_fault() -> Verdict {
     // Many clauses, of which one is split. Two clauses fault, and ERROR gets the arguments of the
     // second too.
-    let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 40 } else { 300 };
+    let many: i64 = if is_guest() { 40 } else { 300 };
     let mut script = "int y; syscall::getppid:entry /pid == $target/ { y = *(int *)8; } \
                       syscall::getppid:entry /pid == $target/ { y = 1; y = *(int *)9; } ERROR { "
         .to_owned();
@@ -180,7 +181,7 @@ fn many_clause_local_variables_keep_their_values() -> Verdict {
 
 fn stacks_in_three_hundred_clauses_agree() -> Verdict {
     // An emulated CPU takes a minute for more.
-    let many: i64 = if std::env::var_os("DTRACE_IN_VM").is_some() { 60 } else { 300 };
+    let many: i64 = if is_guest() { 60 } else { 300 };
     let mut script = "int x; ".to_owned();
     for i in 0..many {
         let _ = write!(
@@ -210,7 +211,7 @@ fn stacks_in_three_hundred_clauses_agree() -> Verdict {
 fn two_hundred_aggregations_and_a_hundred_arrays_fit_one_program() -> Verdict {
     // More than the 64 maps that a program may use, and more than 256 functions, if each had its
     // own.
-    let (aggs, arrays) = if std::env::var_os("DTRACE_IN_VM").is_some() { (70, 40) } else { (200, 100) };
+    let (aggs, arrays) = if is_guest() { (70, 40) } else { (200, 100) };
     let mut script = "int s; ".to_owned();
     let probe = "syscall::getppid:entry /pid == $target/";
     let (mut prints, mut lines, mut sum) = (String::new(), Vec::new(), 0);
@@ -267,7 +268,7 @@ fn a_program_beyond_the_limits_is_rejected() -> Verdict {
     let path = std::env::temp_dir().join(format!("dtrace-long-{}.d", std::process::id()));
     std::fs::write(&path, script).unwrap();
     // The same with and without running the program. An emulated CPU needs a minute for the second.
-    let modes: &[&str] = if std::env::var_os("DTRACE_IN_VM").is_some() { &["-q"] } else { &["-q", "-e"] };
+    let modes: &[&str] = if is_guest() { &["-q"] } else { &["-q", "-e"] };
     for mode in modes {
         let o = dtrace(&[mode, "-s", path.to_str().unwrap()]).code(1);
         assert!(o.err.contains("line 1: too much for one probe: "), "{}", &o.err[..o.err.len().min(300)]);

@@ -13,30 +13,64 @@ mod actions;
 mod aggregations;
 mod args;
 mod basics;
+mod blocks;
+mod buffers;
 mod builtins;
 mod command;
 mod control;
+mod counters;
 mod cpc;
 mod deadman;
+mod derived;
 mod documents;
 mod drilldown;
 mod elsewhere;
+mod ending;
+mod evaltime;
 mod faults;
 mod fbt;
 mod flow;
+mod formats;
 mod frontend;
+mod hours;
 mod ids;
 mod interrupts;
 mod kernel;
 mod leaves_nothing;
+mod lives;
+mod locks;
 mod long;
+mod machine;
 mod memory;
 mod modules;
+mod network;
 mod objects;
+mod options;
 mod order;
+mod packets;
+mod pcap;
+mod places;
+mod processes;
 mod profile;
 mod restricted;
+mod speculation;
 mod stability;
+mod stable;
+mod stable_cgroup;
+mod stable_counters;
+mod stable_drops;
+mod stable_files;
+mod stable_icmp;
+mod stable_io;
+mod stable_ip;
+mod stable_irq;
+mod stable_kvm;
+mod stable_lockstat;
+mod stable_mib;
+mod stable_proc;
+mod stable_sched;
+mod stable_tcp;
+mod stable_udp;
 mod stacks;
 mod subroutines;
 mod surroundings;
@@ -45,9 +79,17 @@ mod syscalls;
 mod targets;
 mod threads;
 mod tool;
+mod toolkit;
+mod toolkit_cpu;
+mod toolkit_files;
+mod toolkit_io;
+mod toolkit_memory;
+mod toolkit_net;
 mod tracepoints;
 mod translators;
 mod variables;
+mod watching;
+mod wires;
 mod workload;
 
 use std::process::ExitCode;
@@ -60,7 +102,11 @@ fn main() -> ExitCode {
         // SAFETY: the default is set before there is another thread.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    testing::main("e2e", GROUPS, workload::run)
+    let words: Vec<String> = std::env::args().collect();
+    if words.get(1).is_some_and(|word| word == "--workload") || testing::arguments(words).0.filter.is_some() {
+        return testing::main(GROUPS, workload::run);
+    }
+    testing::main(&[&places::tests_of_this_machine()], workload::run)
 }
 
 /// In this order. The test for objects that remain runs last.
@@ -71,10 +117,37 @@ const GROUPS: &[&[Test]] = &[
     control::TESTS,
     stability::TESTS,
     subroutines::TESTS,
+    derived::TESTS,
+    stable::TESTS,
+    stable_cgroup::TESTS,
+    stable_drops::TESTS,
+    stable_counters::TESTS,
+    stable_icmp::TESTS,
+    stable_files::TESTS,
+    stable_io::TESTS,
+    stable_ip::TESTS,
+    stable_irq::TESTS,
+    stable_kvm::TESTS,
+    stable_lockstat::TESTS,
+    stable_mib::TESTS,
+    stable_proc::TESTS,
+    stable_sched::TESTS,
+    stable_tcp::TESTS,
+    toolkit::TESTS,
+    toolkit_cpu::TESTS,
+    toolkit_files::TESTS,
+    toolkit_io::TESTS,
+    toolkit_memory::TESTS,
+    toolkit_net::TESTS,
+    stable_udp::TESTS,
     documents::TESTS,
     variables::TESTS,
     actions::TESTS,
+    pcap::TESTS,
+    speculation::TESTS,
+    buffers::TESTS,
     aggregations::TESTS,
+    hours::TESTS,
     objects::TESTS,
     syscalls::TESTS,
     deadman::TESTS,
@@ -82,10 +155,15 @@ const GROUPS: &[&[Test]] = &[
     tracepoints::TESTS,
     profile::TESTS,
     stacks::TESTS,
+    options::TESTS,
     order::TESTS,
+    ending::TESTS,
     flow::TESTS,
+    formats::TESTS,
     cpc::TESTS,
     fbt::TESTS,
+    blocks::TESTS,
+    packets::TESTS,
     ids::TESTS,
     modules::TESTS,
     drilldown::TESTS,
@@ -96,9 +174,12 @@ const GROUPS: &[&[Test]] = &[
     long::TESTS,
     memory::TESTS,
     translators::TESTS,
+    processes::TESTS,
     targets::TESTS,
+    evaltime::TESTS,
     threads::TESTS,
     symbols::TESTS,
+    watching::TESTS,
     surroundings::TESTS,
     restricted::TESTS,
     interrupts::TESTS,

@@ -1,5 +1,8 @@
 //! Objects, pointers, scratch memory, and faults for invalid uses.
 
+use bpf_sys::features::Facility;
+
+use crate::machine::{lacks, no_types};
 use crate::tool::{Output, dtrace, workload};
 use crate::{Verdict, Verdict::Pass};
 
@@ -84,8 +87,8 @@ fn structs_are_elements_of_associative_arrays() -> Verdict {
 }
 
 fn structs_are_copied_from_the_kernel() -> Verdict {
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Verdict::Skip("the kernel gives no types".into());
+    if let Some(skip) = no_types() {
+        return skip;
     }
     let o = begin(
         "struct list_head g; struct list_head a[int];
@@ -272,8 +275,8 @@ fn bad_pointers_fault_in_every_kind_of_probe() -> Verdict {
 }
 
 fn a_store_to_kernel_memory_faults() -> Verdict {
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Verdict::Skip("the kernel gives no types".into());
+    if let Some(skip) = no_types() {
+        return skip;
     }
     let o = begin(
         "BEGIN { this->t = curthread; this->t->tgid = 1; printf(\"no\"); }
@@ -364,8 +367,9 @@ fn copyout_writes_user_memory_with_w() -> Verdict {
     let o = dtrace(&words).code(1);
     assert!(o.err.contains("Destructive actions not allowed"), "{o:?}");
     let o = dtrace(&[&["-w"][..], &words[..]].concat());
-    if o.err.contains("this kernel lets no program write user memory") {
-        return Verdict::Skip("the kernel lets no program write user memory".into());
+    if let Some(skip) = lacks(Facility::ProbeWriteUser) {
+        assert!(o.code(1).err.contains("this kernel lets no program write user memory"));
+        return skip;
     }
     let o = o.code(0);
     assert!(o.out.contains("HELLo\n"), "{o:?}");

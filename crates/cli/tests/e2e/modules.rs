@@ -6,12 +6,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::derived::Library;
+use crate::machine::{no_argument_types, no_functions};
 use crate::tool::{LIMIT, signal, start};
 
 tests! {
     functions_of_a_module_loaded_later_are_traced
     arguments_of_a_module_loaded_later_have_their_types
     tracepoints_of_a_module_loaded_later_are_traced
+    probes_of_a_library_fire_at_functions_of_a_module_loaded_later
     no_module_events_are_received_when_no_description_needs_them
 }
 
@@ -123,7 +126,7 @@ fn read_statistic(times: u32) {
 }
 
 fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
-    if let Some(skip) = crate::fbt::cannot().or_else(|| cannot("dummy", DUMMY)) {
+    if let Some(skip) = no_functions().or_else(|| cannot("dummy", DUMMY)) {
         return skip;
     }
     let me = std::process::id().to_string();
@@ -171,7 +174,7 @@ fn functions_of_a_module_loaded_later_are_traced() -> Verdict {
 }
 
 fn arguments_of_a_module_loaded_later_have_their_types() -> Verdict {
-    if let Some(skip) = crate::fbt::cannot().or_else(|| cannot("dummy", DUMMY)) {
+    if let Some(skip) = no_functions().or_else(|| cannot("dummy", DUMMY)) {
         return skip;
     }
     let me = std::process::id().to_string();
@@ -236,6 +239,49 @@ fn tracepoints_of_a_module_loaded_later_are_traced() -> Verdict {
     let lines = run.end();
     unload("vsock_loopback");
     assert_eq!((value(&lines, "raw"), value(&lines, "events")), (5, 5), "{lines:?}");
+    Pass
+}
+
+/// One probe has all its bases in the module, one gets a base more.
+fn probes_of_a_library_fire_at_functions_of_a_module_loaded_later() -> Verdict {
+    if let Some(skip) = no_functions().or_else(no_argument_types).or_else(|| cannot("dummy", DUMMY)) {
+        return skip;
+    }
+    let text = "typedef struct device { string d_name; } device_t;
+        translator device_t < struct net_device *D > { d_name = stringof(D->name); };
+        provider dummies { probe statistic(struct net_device *D : device_t *D); probe place(int WHERE); };
+        self int calls;
+        syscall::getppid:entry { self->calls++; place(0); }
+        fbt:dummy:dummy_get_stats64:entry { place(self->calls); statistic(args[0]); }";
+    let library = Library::new("dummies", text);
+    let me = std::process::id().to_string();
+    let script = "dummies:::statistic /pid == $1/ { @[args[0]->d_name] = count(); }
+        dummies:::place /pid == $1/ { @[args[0] ? \"later\" : \"first\"] = count(); calls = args[0]; }
+        BEGIN { printf(\"ready\\n\"); }
+        END { printa(\"%s %@d\\n\", @); printf(\"calls %d\\n\", calls); }";
+    let mut run = Running::of(&["-qvZ", "-L", &library.path(), "-n", script, &me]);
+    assert!(run.until("ready"), "{:?}", run.seen);
+    // SAFETY: no argument.
+    (0..3).for_each(|_| _ = unsafe { libc::getppid() });
+    let mut times = 0;
+    // Where the module can be unloaded, it is loaded again.
+    for _ in 0..2 {
+        assert!(runs(DUMMY));
+        assert!(run.until("module dummy was loaded: matched 2 probes"), "{:?}", run.seen);
+        read_statistic(25);
+        times += 25;
+        if !runs(&["modprobe", "-r", "dummy"]) {
+            break;
+        }
+    }
+    let lines = run.end();
+    unload("dummy");
+    if is_suppressed(&lines) {
+        assert!(value(&lines, "later") <= times, "{lines:?}");
+        return Pass;
+    }
+    let got = ["first", "later", "dummy0", "calls"].map(|key| value(&lines, key));
+    assert_eq!(got, [3, times, times, 3], "{lines:?}");
     Pass
 }
 

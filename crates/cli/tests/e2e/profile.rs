@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::{is_guest, no_clock};
 use crate::tool::{dtrace, workload};
 
 tests! {
@@ -13,14 +14,8 @@ tests! {
     missing_firings_of_a_tick_are_reported
 }
 
-/// `None` where programs can use a software clock on this kernel.
-fn clock() -> Option<Verdict> {
-    let o = dtrace(&["-qn", "tick-10ms { exit(0); }"]);
-    (o.code != Some(0)).then(|| Skip(o.err.lines().next().unwrap_or("no clock").to_string()))
-}
-
 fn a_tick_clause_can_end_the_session() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let o =
@@ -32,7 +27,7 @@ fn a_tick_clause_can_end_the_session() -> Verdict {
 /// A slow tick has several chances in a period. How many firings a stolen CPU misses is unknown,
 /// but none occurs twice.
 fn slow_ticks_fire_once_a_period() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let o = dtrace(&["-qn", "tick-1s { n++; } tick-3s { printf(\"%d\\n\", n); exit(0); }"]).code(0);
@@ -43,10 +38,10 @@ fn slow_ticks_fire_once_a_period() -> Verdict {
 
 // row description.made-on-demand
 fn ticks_keep_their_rate() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
-    if std::env::var_os("DTRACE_IN_VM").is_some() {
+    if is_guest() {
         return Skip("an emulated clock keeps no rate".into());
     }
     // So many ticks take at least so long. Where the machine does not pause, the next tick is due
@@ -63,7 +58,7 @@ fn ticks_keep_their_rate() -> Verdict {
 }
 
 fn profile_samples_a_busy_process() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     // A second of CPU time, however long that takes.
@@ -83,7 +78,7 @@ fn profile_samples_a_busy_process() -> Verdict {
 }
 
 fn firings_are_due_at_exact_times() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     // The due times of two firings differ by a whole number of periods, whenever the firings
@@ -100,10 +95,10 @@ fn firings_are_due_at_exact_times() -> Verdict {
 }
 
 fn profile_sees_kernel_stacks_and_functions() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
-    let calls = if std::env::var_os("DTRACE_IN_VM").is_some() { 300_000 } else { 3_000_000 };
+    let calls = if is_guest() { 300_000 } else { 3_000_000 };
     let o = dtrace(&[
         "-q",
         "-c",
@@ -117,7 +112,7 @@ fn profile_sees_kernel_stacks_and_functions() -> Verdict {
 }
 
 fn profile_sees_user_stacks() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let o = dtrace(&[
@@ -134,7 +129,7 @@ fn profile_sees_user_stacks() -> Verdict {
 }
 
 fn exactly_one_of_arg0_and_arg1_is_set_in_a_sample() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let o = dtrace(&[
@@ -151,7 +146,7 @@ fn exactly_one_of_arg0_and_arg1_is_set_in_a_sample() -> Verdict {
 }
 
 fn arg2_of_a_tick_is_its_lateness() -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     // No firing is on time to the nanosecond, and none is as late as if it had been due at boot.
@@ -166,6 +161,7 @@ fn arg2_of_a_tick_is_its_lateness() -> Verdict {
 
 /// Firings of a probe that were reported as suppressed, by CPU.
 pub(crate) fn reported(err: &str, probe: &str) -> BTreeMap<u32, i64> {
+    testing::suppressed::counted();
     let mut all = BTreeMap::new();
     for line in err.lines() {
         // `dtrace: 12 firings of profile-997 on CPU 0 suppressed by the kernel`
@@ -183,7 +179,7 @@ pub(crate) fn reported(err: &str, probe: &str) -> BTreeMap<u32, i64> {
 /// and what was reported are all that was due. The times at which the session is activated and ends
 /// are known no better than it is scheduled: of several runs one has to be exact.
 fn served_and_reported_are_all_that_was_due(probe: &str) -> Verdict {
-    if let Some(skip) = clock() {
+    if let Some(skip) = no_clock() {
         return skip;
     }
     let script = format!(

@@ -1,4 +1,4 @@
-//! Kernel stacks: correct depth and caller, and no frames of the tracer, for every attach method.
+//! Stacks: correct depth and caller, no frames of the tracer, for every attach method; the store.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, workload};
@@ -6,6 +6,9 @@ use crate::tool::{dtrace, workload};
 tests! {
     stacks_begin_at_the_probed_function stacks_of_many_clauses_are_the_same
     func_mod_and_sym_name_the_caller noresolve_prints_user_addresses_as_numbers
+    frames_are_addresses_without_stacksymbols
+    stacks_that_are_read_make_space_for_others stacks_beyond_the_limit_are_counted_drops
+    stacks_of_records_resolve_after_their_eviction values_of_a_firing_share_its_stack
 }
 
 /// The printed frames, the depth and the caller.
@@ -114,5 +117,131 @@ fn noresolve_prints_user_addresses_as_numbers() -> Verdict {
     assert!(plain.out.contains("0x"), "{plain:?}");
     let kernel = |o: &str| o.lines().filter(|l| l.contains("vmlinux`")).count();
     assert_eq!(kernel(&named.out), kernel(&plain.out), "{plain:?}");
+    Pass
+}
+
+fn frames_are_addresses_without_stacksymbols() -> Verdict {
+    let script = "syscall::getppid:entry /pid == $target && !n++/ { stack(2); ustack(2); @s[stack(1)] = count(); @u[ustack(1)] = count(); \
+                  printf(\"%A|\", ucaller); sym((uintptr_t)curthread->stack); func(caller); }";
+    let run = |more: &[&str]| {
+        let workload = workload("stacks", 1);
+        dtrace(&[more, &["-q", "-c", &workload, "-n", script]].concat()).code(0).out
+    };
+    let is_address =
+        |line: &str| line.trim().strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
+    let plain = run(&["-xstacksymbols=no"]);
+    // The frames of two stacks and two keys; other addresses have their names.
+    assert_eq!(plain.lines().filter(|line| is_address(line)).count(), 6, "{plain}");
+    assert!(plain.contains("vmlinux`"), "{plain}");
+    let named = run(&[]);
+    // The workload makes up frames of its own, but not those of the kernel.
+    assert!(named.lines().filter(|line| is_address(line)).count() <= 3, "{named}");
+    Pass
+}
+
+/// The frames that the workload gives to stack `n`, behind the innermost one.
+fn frames_of(n: u64) -> Vec<u64> {
+    (0..n % 19 + 1).map(|i| 0x10_0000_0000 + (n << 8) + i).collect()
+}
+
+/// The number of a stack of the workload.
+#[track_caller]
+fn stack_number(frames: &[u64]) -> u64 {
+    let n = (frames[1] - 0x10_0000_0000) >> 8;
+    assert_eq!(frames[1..], frames_of(n), "{frames:x?}");
+    n
+}
+
+/// The rows of an aggregation with a stack as key: frames and count.
+fn rows(out: &str) -> Vec<(Vec<u64>, u64)> {
+    let (mut rows, mut frames) = (Vec::new(), Vec::new());
+    for line in out.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        match line.strip_prefix("0x") {
+            Some(hex) => frames.push(u64::from_str_radix(hex, 16).unwrap()),
+            None => rows.push((std::mem::take(&mut frames), line.parse().unwrap())),
+        }
+    }
+    rows
+}
+
+const KEYS: &str = "syscall::getppid:entry /pid == $target/ { @[ustack()] = count(); }";
+
+/// Traces a workload of stacks that the session has time to read, so that none is dropped. On a
+/// machine where it has not, the workload runs once more and gives it more time.
+fn without_drops(count: u64, size: &str, script: &str) -> String {
+    let run = |pace: &str| {
+        let (size, words) = (format!("-xstacksize={size}"), workload(pace, count as u32));
+        dtrace(&["-q", "-xnoresolve", "-xswitchrate=10s", &size, "-c", &words, "-n", script]).code(0)
+    };
+    let mut o = run("stacks");
+    if !o.err.is_empty() {
+        o = run("stacks-slowly");
+    }
+    assert_eq!(o.err, "");
+    o.out
+}
+
+/// Many more stacks than the store has space for, all of them twice.
+fn stacks_that_are_read_make_space_for_others() -> Verdict {
+    const COUNT: u64 = 20_000;
+    let out = without_drops(COUNT, "1m", KEYS);
+    // The runtime's own calls of getppid have other stacks.
+    let rows = rows(&out).into_iter().filter(|(frames, _)| frames.get(1).is_some_and(|f| f >> 36 == 1));
+    let mut seen = Vec::new();
+    for (frames, count) in rows {
+        assert_eq!(count, 2, "{frames:x?}");
+        seen.push(stack_number(&frames));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=COUNT).collect::<Vec<_>>());
+    Pass
+}
+
+fn stacks_beyond_the_limit_are_counted_drops() -> Verdict {
+    const COUNT: u64 = 5_000;
+    let words = workload("stacks-at-once", COUNT as u32);
+    let o = dtrace(&["-q", "-xnoresolve", "-xstacksize=32k", "-c", &words, "-n", KEYS]).code(0);
+    let rows = rows(&o.out);
+    let of_stacks = rows.iter().filter(|(frames, _)| frames.get(1).is_some_and(|f| f >> 36 == 1));
+    of_stacks.clone().for_each(|(frames, _)| _ = stack_number(frames));
+    let empty: u64 = rows.iter().filter(|(frames, _)| frames.is_empty()).map(|(_, n)| n).sum();
+    assert_eq!(of_stacks.map(|(_, n)| n).sum::<u64>() + empty, 2 * COUNT);
+    let dropped =
+        |line: &str| line.strip_prefix("dtrace: ")?.split_once(" stack drop")?.0.parse::<u64>().ok();
+    assert_eq!(o.err.lines().filter_map(dropped).sum::<u64>(), empty, "{}", o.err);
+    assert!(empty > 0, "{}", o.err);
+    Pass
+}
+
+fn stacks_of_records_resolve_after_their_eviction() -> Verdict {
+    const COUNT: u64 = 4_000;
+    let script = "syscall::getppid:entry /pid == $target/ { ustack(); printf(\"end\\n\"); }";
+    // The records are read long after the store has been emptied several times.
+    let out = without_drops(COUNT, "512k", script);
+    let hex = |l: &str| u64::from_str_radix(l.trim().strip_prefix("0x")?, 16).ok();
+    let stacks = out.split("end\n").map(|s| s.lines().filter_map(hex).collect::<Vec<_>>());
+    let stacks = stacks.filter(|frames| frames.get(1).is_some_and(|f| f >> 36 == 1));
+    let seen: Vec<u64> = stacks.map(|frames| stack_number(&frames)).collect();
+    assert_eq!(seen, (1..=COUNT).chain(1..=COUNT).collect::<Vec<_>>());
+    Pass
+}
+
+fn values_of_a_firing_share_its_stack() -> Verdict {
+    // Predicates decide which clause walks the stack first.
+    let script = "int n; syscall::getppid:entry /pid == $target/ { n++; } \
+                  syscall::getppid:entry /pid == $target && n % 2/ { @a[stack(3)] = count(); } \
+                  syscall::getppid:entry /pid == $target && n % 3/ { @b[stackdepth, ustackdepth] = count(); } \
+                  syscall::getppid:entry /pid == $target/ { @c[caller, ucaller] = count(); @d[stack()] = count(); \
+                  @e[ustack(2)] = count(); } END { printa(\"a %@d\\n\", @a); printa(\"b %d %d %@d\\n\", @b); \
+                  printa(\"c %a %x %@d\\n\", @c); printa(\"d %@d\\n\", @d); printa(\"e %@d\\n\", @e); }";
+    let o = dtrace(&["-q", "-c", &workload("getppid", 6000), "-n", script]).code(0);
+    let sum = |of: &str| -> u64 {
+        let lines = o.out.lines().filter(|l| l.starts_with(of));
+        lines.filter_map(|l| l.split(' ').next_back()?.parse::<u64>().ok()).sum()
+    };
+    // The runtime may call getppid, too.
+    for (of, least) in [("a", 3000), ("b", 4000), ("c", 6000), ("d", 6000), ("e", 6000)] {
+        assert!((least..least + 4).contains(&sum(of)), "{of}: {o:?}");
+    }
     Pass
 }

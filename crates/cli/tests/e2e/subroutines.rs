@@ -1,12 +1,15 @@
 //! Subroutines as scripts see them. Edge cases are tested in `dif::subr`. The differential tests of
-//! `bpf` check that the kernel computes the same.
+//! `bpf-runtime` check that the kernel computes the same.
 
-use crate::Verdict::{self, Pass, Skip};
+use crate::Verdict::{self, Pass};
+use crate::machine::no_types;
 use crate::tool::{dtrace, workload};
 
 tests! {
     string_subroutines_split_and_join_strings lltostr_and_strtoll_convert_numbers
     paths_and_json_documents_are_parsed network_addresses_are_printed_as_text
+    network_addresses_in_keys_and_records_have_the_texts_of_their_strings
+    network_addresses_are_keys_of_arrays_and_have_the_order_of_their_texts
     strtok_state_is_shared_by_the_clauses_of_a_firing subroutines_work_with_every_string_size
     subroutines_fault_on_invalid_arguments lock_subroutines_read_the_state_of_locks
     getf_finds_the_file_of_a_descriptor progenyof_finds_the_ancestors_of_a_process
@@ -125,6 +128,93 @@ fn network_addresses_are_printed_as_text() -> Verdict {
     Pass
 }
 
+/// Groups of IPv6 addresses: zeros at each place, IPv4 addresses in them, and those that only look so.
+const IPV6: [&str; 16] = [
+    "0:0:0:0:0:0:0:0",
+    "0:0:0:0:0:0:0:1",
+    "0:0:0:0:0:0:0:2",
+    "0:0:0:0:0:0:0:100",
+    "0:0:0:0:0:0:100:0",
+    "0:0:0:0:0:0:100:1",
+    "0:0:0:0:0:0:102:304",
+    "0:0:0:0:0:ffff:102:304",
+    "0:0:0:0:0:ffff:0:0",
+    "0:0:0:0:0:1:0:0",
+    "0:0:0:0:ffff:0:102:304",
+    "1:0:0:0:0:ffff:102:304",
+    "1:0:0:2:0:0:0:3",
+    "1:0:2:3:4:5:6:7",
+    "fe80:0:0:0:211:22ff:fe33:4455",
+    "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+];
+
+/// Stores the groups in the address at `p`, and its text in `s`.
+fn store(groups: &str) -> String {
+    let groups: Vec<u16> = groups.split(':').map(|g| u16::from_str_radix(g, 16).unwrap()).collect();
+    let bytes: Vec<u8> = groups.iter().flat_map(|g| g.to_be_bytes()).collect();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    format!("p[0] = {:#x}; p[1] = {:#x}; s = inet_ntoa6(p);", word(0), word(8))
+}
+
+fn network_addresses_in_keys_and_records_have_the_texts_of_their_strings() -> Verdict {
+    for options in [&["-qn"][..], &["-x", "strsize=39", "-qn"], &["-x", "strsize=8", "-qn"]] {
+        let all: String = IPV6
+            .iter()
+            .map(|groups| {
+                let set = store(groups);
+                format!(
+                    "BEGIN {{ p = (uint64_t *)alloca(16); {set}
+                       printf(\"%s %s %20s|%20s\\n\", inet_ntoa6(p), s, inet_ntoa6(p), s);
+                       @key[inet_ntoa6(p)] = count(); @text[s] = count();
+                       @either[p[0] ? inet_ntoa6(p) : p[1] ? inet_ntoa((ipaddr_t *)&p[1]) : \"<unknown>\"] = count();
+                       @same[p[0] ? inet_ntoa6(p) : p[1] ? inet_ntoa((ipaddr_t *)&p[1]) : \"<unknown>\", s] = count(); }} "
+                )
+            })
+            .collect();
+        let script = format!(
+            "{all} BEGIN {{ printa(\"%s %@d\\n\", @key); exit(0); }}
+            END {{ printf(\"texts\\n\"); printa(\"%s %@d\\n\", @text); trunc(@either); trunc(@same); }}"
+        );
+        let o = dtrace(&[options, &[&script]].concat()).code(0);
+        assert_eq!(o.err, "");
+        let (records, keys) = o.out.split_at(o.out.match_indices('\n').nth(IPV6.len() - 1).unwrap().0 + 1);
+        for line in records.lines() {
+            let (first, padded) = line.split_at(line.len() / 2);
+            let words: Vec<&str> = first.split(' ').filter(|w| !w.is_empty()).collect();
+            assert_eq!(words[0], words[1], "{line}");
+            let (a, b) = line.split_once('|').unwrap();
+            assert!(a.ends_with(b), "{line} {padded}");
+        }
+        let (keys, texts) = keys.split_once("texts\n").unwrap();
+        assert_eq!(keys.trim(), texts.trim(), "{o:?}");
+    }
+    Pass
+}
+
+fn network_addresses_are_keys_of_arrays_and_have_the_order_of_their_texts() -> Verdict {
+    let out = begin(
+        r#"a = (uint8_t *)alloca(4); b = (uint8_t *)alloca(16); a[0] = 10; a[3] = 9; b[0] = 0xfe; b[15] = 255;
+        n[inet_ntoa((ipaddr_t *)a)] = 1; n[inet_ntoa6(b)] = 2; n["<unknown>"] = 3; n[""] = 4;
+        printf("%d %d %d %d %d\n", n["<unknown>"], n[""], n[inet_ntoa6(b)], n[a[0] ? inet_ntoa((ipaddr_t *)a) : ""],
+            n[a[1] ? inet_ntoa6(b) : inet_ntoa((ipaddr_t *)b)]);
+        @["<unknown>", 1] = count(); @[inet_ntoa((ipaddr_t *)a), 1] = count(); a[0] = 9; @[inet_ntoa((ipaddr_t *)a), 1] = count();
+        @[inet_ntoa6(b), 1] = count(); @["", 1] = count(); setopt("aggsortkey", "yes"); printa("%s %d %@d\n", @);"#,
+    );
+    assert_eq!(out, "3 4 2 1 0\n 1 1\n10.0.0.9 1 1\n9.0.0.9 1 1\n<unknown> 1 1\nfe00::ff 1 1");
+    // Constants that stand for no address make the column one of strings.
+    let out = begin(
+        r#"a = (uint8_t *)alloca(4); @[inet_ntoa((ipaddr_t *)a)] = count(); @["other"] = count(); printa("%s %@d\n", @);"#,
+    );
+    assert_eq!(out, "0.0.0.0 1\nother 1");
+    // Two aggregations have a row for the same text, however it is stored.
+    let out = begin(
+        r#"a = (uint8_t *)alloca(4); @j[inet_ntoa((ipaddr_t *)a)] = sum(2); @k["0.0.0.0"] = sum(3);
+        printa("%s %@d %@d\n", @j, @k);"#,
+    );
+    assert_eq!(out, "0.0.0.0 2 3");
+    Pass
+}
+
 fn strtok_state_is_shared_by_the_clauses_of_a_firing() -> Verdict {
     // The clauses of a firing share the string. The next firing starts without one.
     let o = dtrace(&[
@@ -182,14 +272,8 @@ fn subroutines_fault_on_invalid_arguments() -> Verdict {
     Pass
 }
 
-/// Skips the test when the kernel has no types.
-fn without_types() -> Option<Verdict> {
-    let none = !std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    none.then(|| Skip("this kernel gives no types (no BTF)".into()))
-}
-
 fn lock_subroutines_read_the_state_of_locks() -> Verdict {
-    if let Some(skip) = without_types() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     // No thread is in exec. The file mask 0x12 looks like a lock for which a writer waits.
@@ -217,7 +301,7 @@ fn lock_subroutines_read_the_state_of_locks() -> Verdict {
 }
 
 fn getf_finds_the_file_of_a_descriptor() -> Verdict {
-    if let Some(skip) = without_types() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     let o = dtrace(&[
@@ -234,7 +318,7 @@ fn getf_finds_the_file_of_a_descriptor() -> Verdict {
 }
 
 fn progenyof_finds_the_ancestors_of_a_process() -> Verdict {
-    if let Some(skip) = without_types() {
+    if let Some(skip) = no_types() {
         return skip;
     }
     let o = dtrace(&[

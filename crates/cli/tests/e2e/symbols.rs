@@ -31,17 +31,17 @@ const CALLS: &str =
     "syscall::getppid:entry /substr(execname, 0, 6) == \"dtsym_\"/ { @[execname, ustack()] = count(); }";
 
 /// A directory for one test.
-struct TestDir(PathBuf);
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
-    fn new(test: &str) -> TestDir {
+    pub(crate) fn new(test: &str) -> TestDir {
         let dir = std::env::temp_dir().join(format!("dtsym-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         TestDir(dir)
     }
 
     /// Writes a program. Returns its path.
-    fn program(&self, name: &str, elf: &Elf) -> String {
+    pub(crate) fn program(&self, name: &str, elf: &Elf) -> String {
         let path = self.0.join(format!("dtsym_{name}"));
         std::fs::write(&path, elf.bytes()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -55,13 +55,22 @@ impl Drop for TestDir {
     }
 }
 
-fn one_call() -> Elf {
+pub(crate) fn one_call() -> Elf {
     Elf { code: calls(1), ..Elf::default() }
 }
 
 /// Starts a program that waits for its byte.
-fn waiting(path: &str) -> Child {
+pub(crate) fn waiting(path: &str) -> Child {
     Command::new(path).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until such a program waits for its byte: all pages that it needs are mapped.
+fn wait_until_it_reads(child: &Child) {
+    let (path, begun) = (format!("/proc/{}/syscall", child.id()), Instant::now());
+    while !std::fs::read_to_string(&path).unwrap().starts_with(&format!("{} ", libc::SYS_read)) {
+        assert!(begun.elapsed() < LIMIT, "{path}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn fifo(path: &Path) {
@@ -195,7 +204,7 @@ fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
     let mapped = place.0.join(".debug/dtsym_mapped").into_os_string().into_string().unwrap();
     let mut stuck = [waiting(&mapped), waiting(&mapped)];
     // A page that is not mapped yet would block for ever.
-    std::thread::sleep(Duration::from_millis(50));
+    stuck.iter().for_each(wait_until_it_reads);
     fuse.stop_answering();
     let plain =
         place.program("plain", &Elf { symbols: vec![("f".into(), 0, 99, GLOBAL_FUNCTION)], ..one_call() });

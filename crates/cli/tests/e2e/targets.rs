@@ -12,9 +12,8 @@ tests! {
 }
 
 fn a_command_is_traced_from_its_start() -> Verdict {
-    let o =
-        dtrace(&["-q", "-c", "ls /", "-n", "syscall:::entry /pid == $target/ { @[probefunc] = count(); }"])
-            .code(0);
+    let script = "syscall:::entry /pid == $target/ { @[probefunc] = count(); }";
+    let o = dtrace(&["-x", "evaltime=exec", "-q", "-c", "ls /", "-n", script]).code(0);
     // The dynamic linker's first calls are traced. The exec at which the target was stopped is not.
     assert!(o.out.contains("openat"), "{o:?}");
     assert!(!o.out.contains("execve"), "{o:?}");

@@ -1,6 +1,7 @@
 //! Thread-local state: separate in each thread, and freed at the thread's end.
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::{is_guest, no_clock};
 use crate::tool::{LIMIT, dtrace, finish_within, start, workload};
 
 tests! {
@@ -11,10 +12,6 @@ tests! {
     idle_threads_of_each_cpu_have_their_own_variables vtimestamp_advances_with_cpu_time
     vtimestamp_excludes_the_time_of_probes vtimestamp_never_goes_back
     vtimestamp_of_busy_threads_never_exceeds_elapsed_time
-}
-
-fn in_vm() -> bool {
-    std::env::var_os("DTRACE_IN_VM").is_some()
 }
 
 /// Fills an array of 16 elements, the minimum size, completely.
@@ -32,7 +29,7 @@ const SUM: &str = "sum 136\n";
 fn self_variables_of_a_million_threads_are_freed() -> Verdict {
     // row variable.self-freed-at-exit, variable.self-not-reused
     // With the default size, which is for some thousands of elements.
-    let count = if in_vm() { 4000 } else { 1_000_000 };
+    let count = if is_guest() { 4000 } else { 1_000_000 };
     let words = [
         "-q",
         "-c",
@@ -50,7 +47,7 @@ fn self_variables_of_a_million_threads_are_freed() -> Verdict {
 
 fn elements_are_reused_after_their_thread_ends() -> Verdict {
     // Sixteen elements in total. They are freed at once, and at the end all of them are free.
-    let count = if in_vm() { 500 } else { 20_000 };
+    let count = if is_guest() { 500 } else { 20_000 };
     let o = dtrace(&[
         "-q",
         "-x",
@@ -73,7 +70,7 @@ fn elements_are_reused_after_their_thread_ends() -> Verdict {
 fn deleted_elements_and_ended_threads_leave_no_element() -> Verdict {
     // Elements are deleted at the start, at the end and in the middle of a thread's list. Some are
     // stored again.
-    let count = if in_vm() { 500 } else { 10_000 };
+    let count = if is_guest() { 500 } else { 10_000 };
     let clause =
         |n: u32, body: &str| format!("syscall::getppid:entry /pid == $target && i % 4 == {n}/ {{ {body} }} ");
     let script = [
@@ -122,9 +119,12 @@ fn probes_at_the_end_of_a_thread_see_its_variables() -> Verdict {
 
 // row variable.self-interrupt
 fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
+    if let Some(skip) = no_clock() {
+        return skip;
+    }
     // row variable.self-interrupt
     // Clocks interrupt the threads and store elements at their own context level.
-    let count = if in_vm() { 500 } else { 50_000 };
+    let count = if is_guest() { 500 } else { 50_000 };
     let o = dtrace(&[
         "-q",
         "-x",
@@ -138,9 +138,7 @@ fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
             .to_string()
             + &fill("self->a")),
     ]);
-    if o.code != Some(0) {
-        return Skip("no clock".into());
-    }
+    let o = o.code(0);
     // A tick during a thread's first store may find the storage busy, which is a drop. Nothing
     // stays.
     assert_eq!(o.out, format!("1\n{SUM}\n"), "{o:?}");
@@ -148,6 +146,9 @@ fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
 }
 
 fn idle_threads_of_each_cpu_have_their_own_variables() -> Verdict {
+    if let Some(skip) = no_clock() {
+        return skip;
+    }
     // All idle threads have the id 0, but each has its own variables.
     let o = dtrace(&[
         "-qn",
@@ -156,9 +157,7 @@ fn idle_threads_of_each_cpu_have_their_own_variables() -> Verdict {
          profile-97hz /pid == 0/ { self->cpu = cpu + 1; self->b[0] = cpu + 1; @[cpu] = count(); } \
          tick-1s { printf(\"bad %d\\n\", bad); exit(0); }",
     ]);
-    if o.code != Some(0) {
-        return Skip("no clock".into());
-    }
+    let o = o.code(0);
     assert!(o.out.starts_with("bad 0\n"), "{o:?}");
     match o.out.lines().filter(|l| !l.trim().is_empty()).count() {
         0..=2 => Skip("fewer than two CPUs were idle".into()),
@@ -194,7 +193,7 @@ fn vtimestamp_advances_with_cpu_time() -> Verdict {
 }
 
 fn vtimestamp_excludes_the_time_of_probes() -> Verdict {
-    let calls = if in_vm() { 2000 } else { 20_000 };
+    let calls = if is_guest() { 2000 } else { 20_000 };
     let heavy = "syscall::getppid:entry /pid == $target/ { @s[stack()] = count(); @u[ustack()] = count(); \
                  @e[execname, probefunc, tid] = quantize(timestamp); @t[stack(), ustack(), tid] = avg(timestamp); }";
     // The remaining time of a call is the call and the kernel's path to our program. Where a host
@@ -212,6 +211,9 @@ fn vtimestamp_excludes_the_time_of_probes() -> Verdict {
 }
 
 fn vtimestamp_never_goes_back() -> Verdict {
+    if let Some(skip) = no_clock() {
+        return skip;
+    }
     // Clocks interrupt the clauses of system calls, and both read one account. When the storage is
     // busy, which is a drop, it reads 0. Some of the 8,000 reads are not counted, because two CPUs
     // count in one variable.
@@ -222,14 +224,15 @@ fn vtimestamp_never_goes_back() -> Verdict {
          profile-1999hz /pid == $target/ {look} END {{ printf(\"%d %d\\n\", bad, n >= 1000); }}"
     );
     let o = dtrace(&["-q", "-c", &workload("threads", 1000), "-n", &script]);
-    if o.err.contains("clock") {
-        return Skip("no clock".into());
-    }
+    let o = o.code(0);
     assert_eq!(o.out, "0 1\n\n", "{o:?}");
     Pass
 }
 
 fn vtimestamp_of_busy_threads_never_exceeds_elapsed_time() -> Verdict {
+    if let Some(skip) = no_clock() {
+        return skip;
+    }
     // More threads than processors, so that clocks fire between switches. When the storage is busy,
     // which is a drop, it reads 0.
     let script = "uint64_t v[int]; uint64_t first[int]; uint64_t since[int]; int more; int back; int fast; int n; \
@@ -239,9 +242,7 @@ fn vtimestamp_of_busy_threads_never_exceeds_elapsed_time() -> Verdict {
                   fast += (int64_t)(this->v - first[tid]) > (int64_t)(this->now - since[tid]) + 1000000; } \
                   END { printf(\"%d %d %d %d\\n\", more, back, fast, n >= 50); }";
     let o = dtrace(&["-q", "-c", &workload("spinners", 500), "-n", script]);
-    if o.err.contains("clock") {
-        return Skip("no clock".into());
-    }
+    let o = o.code(0);
     assert_eq!(o.out, "0 0 0 1\n\n", "{o:?}");
     Pass
 }

@@ -54,6 +54,16 @@ impl Output {
     }
 }
 
+/// Number of firings that `dtrace` reports as suppressed by the kernel.
+pub(crate) fn suppressed(o: &Output) -> i64 {
+    testing::suppressed::count(&o.err, "")
+}
+
+/// Number of firings of a program or clock that `dtrace` reports as suppressed by the kernel.
+pub(crate) fn suppressed_of(o: &Output, program: &str) -> i64 {
+    testing::suppressed::count(&o.err, program)
+}
+
 /// A run that takes longer is considered to hang. The limit is generous, because machines are slow,
 /// loaded, and paused.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
@@ -88,14 +98,14 @@ pub(crate) fn finish(child: Child) -> Output {
     finish_within(child, LIMIT)
 }
 
-/// Like [`finish`], with another limit.
+/// Like [`finish`], with another limit. Reads the standard output unless the caller has taken it.
 #[track_caller]
 pub(crate) fn finish_within(mut child: Child, limit: Duration) -> Output {
-    let mut out = child.stdout.take().unwrap();
+    let out = child.stdout.take();
     let mut err = child.stderr.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        let _ = out.read_to_end(&mut bytes);
+        let _ = out.map(|mut out| out.read_to_end(&mut bytes));
         bytes
     });
     let err_reader = std::thread::spawn(move || {
@@ -117,6 +127,7 @@ pub(crate) fn finish_within(mut child: Child, limit: Duration) -> Output {
     };
     let out = String::from_utf8_lossy(&reader.join().unwrap()).into_owned();
     let err = String::from_utf8_lossy(&err_reader.join().unwrap()).into_owned();
+    testing::suppressed::note_messages(&err);
     let Some(status) = status else { panic!("no end after {limit:?}\nstdout:\n{out}\nstderr:\n{err}") };
     Output { out, err, code: status.code() }
 }

@@ -1,8 +1,9 @@
 //! `rawtp` and `sdt`: the kernel's tracepoints, with raw arguments and as events.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::args::{types, unknown};
-use crate::tool::{Output, dtrace, finish, start, workload};
+use crate::args::types;
+use crate::machine::{no_argument_types, no_events};
+use crate::tool::{dtrace, finish, start, suppressed, workload};
 
 tests! {
     tracepoints_are_listed_by_group arguments_of_raw_tracepoints_have_their_types
@@ -10,17 +11,13 @@ tests! {
     event_members_are_the_same_by_every_attach_method text_and_arrays_of_events_are_read
     all_tracepoints_can_be_enabled_at_once arguments_that_a_tracepoint_lacks_are_zero
     a_tracepoint_sees_the_self_variables_of_its_thread the_cost_of_a_slow_event_is_reported
-    unknown_tracepoints_match_no_probe
-}
-
-/// Skips the test where the list of events is missing.
-fn without(o: &Output) -> Option<Verdict> {
-    o.err.contains("does not match any probes").then(|| Skip("tracefs is not to be had".into()))
+    unknown_tracepoints_match_no_probe bare_tracepoints_are_listed_and_each_can_be_enabled
+    bare_tracepoints_fire_as_often_as_events_at_the_same_place arguments_of_bare_tracepoints_are_exact
 }
 
 fn tracepoints_are_listed_by_group() -> Verdict {
     let o = dtrace(&["-ln", "rawtp:sched::sched_switch, sdt:sched::sched_switch"]);
-    if let Some(skip) = without(&o) {
+    if let Some(skip) = no_events() {
         return skip;
     }
     let words: Vec<Vec<&str>> =
@@ -34,7 +31,7 @@ fn tracepoints_are_listed_by_group() -> Verdict {
 }
 
 fn arguments_of_raw_tracepoints_have_their_types() -> Verdict {
-    if let Some(skip) = without(&dtrace(&["-ln", "sdt:sched::sched_switch"])) {
+    if let Some(skip) = no_argument_types() {
         return skip;
     }
     let raw = types("rawtp:sched::sched_switch");
@@ -50,7 +47,7 @@ fn args_of_an_event_has_its_members() -> Verdict {
                   sdt:sched::sched_process_exit /args[1] == $target/ { b++; event = stringof(args[0]); } \
                   END { printf(\"%d %d %d\\n\", a, b, name == event); }";
     let o = dtrace(&["-qc", &workload("getppid", 1), "-n", script]);
-    if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+    if let Some(skip) = no_argument_types() {
         return skip;
     }
     let o = o.code(0);
@@ -73,10 +70,10 @@ fn every_attach_method_counts_the_same_system_calls() -> Verdict {
         ),
     ] {
         let o = dtrace(&["-qc", &workload("getppid", 2345), "-n", &format!("{probe} {{ @ = count(); }}")]);
-        if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+        if let Some(skip) = no_argument_types() {
             return skip;
         }
-        let suppressed = o.err.contains("suppressed");
+        let suppressed = suppressed(&o) > 0;
         let n = o.code(0).last_number();
         assert!(n == 2345 || suppressed && n < 2345, "{probe}: {n}");
     }
@@ -94,7 +91,7 @@ fn event_members_are_the_same_by_every_attach_method() -> Verdict {
     };
     for also in ["", ", args[3] * 0"] {
         let o = dtrace(&["-qc", &workload("spawn", 20), "-n", &clause(also)]);
-        if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+        if let Some(skip) = no_argument_types() {
             return skip;
         }
         let o = o.code(0);
@@ -110,10 +107,10 @@ fn text_and_arrays_of_events_are_read() -> Verdict {
                   sdt:task::task_newtask /stringof(args[1]) == execname/ { t++; } \
                   END { printf(\"%d %d\\n\", n, t > 0); }";
     let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]);
-    if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+    if let Some(skip) = no_argument_types() {
         return skip;
     }
-    if !o.err.contains("suppressed") {
+    if suppressed(&o) == 0 {
         assert_eq!(o.code(0).out.trim(), "20 1");
     }
     Pass
@@ -124,7 +121,7 @@ fn all_tracepoints_can_be_enabled_at_once() -> Verdict {
     // Kernels without cookies need a program for each tracepoint.
     let everything = start(&["-qn", "rawtp:::, sdt:::, syscall::: { @ = count(); } BEGIN { exit(0); }"]);
     let o = finish(everything);
-    if let Some(skip) = without(&o) {
+    if let Some(skip) = no_events() {
         return skip;
     }
     o.code(0);
@@ -136,7 +133,7 @@ fn arguments_that_a_tracepoint_lacks_are_zero() -> Verdict {
     let script = "rawtp:raw_syscalls::, rawtp:sched::sched_switch /pid == $target && probename == \"sys_enter\"/ \
                   { @[arg0 < 0, arg2, arg9] = count(); } END { printa(\"%d %d %d\\n\", @); }";
     let o = dtrace(&["-qc", &workload("getppid", 100), "-n", script]);
-    if let Some(skip) = without(&o) {
+    if let Some(skip) = no_events() {
         return skip;
     }
     assert_eq!(o.code(0).out.trim(), "1 0 0");
@@ -148,11 +145,11 @@ fn a_tracepoint_sees_the_self_variables_of_its_thread() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { self->n = 7; } \
                   rawtp:raw_syscalls::sys_exit /self->n == 7/ { n++; self->n = 0; } END { printf(\"%d\\n\", n); }";
     let o = dtrace(&["-qc", &workload("getppid", 300), "-n", script]);
-    if let Some(skip) = without(&o) {
+    if let Some(skip) = no_events() {
         return skip;
     }
     let n = o.last_number();
-    assert!(n == 300 || o.err.contains("suppressed") && (1..300).contains(&n), "{o:?}");
+    assert!(n == 300 || suppressed(&o) > 0 && (1..300).contains(&n), "{o:?}");
     Pass
 }
 
@@ -162,7 +159,7 @@ fn the_cost_of_a_slow_event_is_reported() -> Verdict {
     for (member, by_perf) in [(3, true), (1, false)] {
         let script = format!("sdt:sched::sched_switch {{ @ = sum(args[{member}]); }} BEGIN {{ exit(0); }}");
         let o = dtrace(&["-vqn", &script]);
-        if let Some(skip) = without(&o).or_else(|| unknown(&o)) {
+        if let Some(skip) = no_argument_types() {
             return skip;
         }
         let said = o.err.contains("1 event by perf, for the fields of their records");
@@ -173,12 +170,82 @@ fn the_cost_of_a_slow_event_is_reported() -> Verdict {
 }
 
 fn unknown_tracepoints_match_no_probe() -> Verdict {
-    if let Some(skip) = without(&dtrace(&["-ln", "rawtp:sched::sched_switch"])) {
+    if let Some(skip) = no_events() {
         return skip;
     }
     let o = dtrace(&["-en", "rawtp:sched::sched_swich"]).code(1);
     assert!(o.err.contains("did you mean `sched_switch`?"), "{o:?}");
     let o = dtrace(&["-xerrtags", "-en", "rawtp:sched::sched_switch { trace(args[9]); }"]).code(1);
     assert!(o.err.contains("D_ARGS_IDX") || o.err.contains("D_ARGS_TYPE"), "{o:?}");
+    Pass
+}
+
+/// The names of the kernel's own tracepoints that are no events.
+fn bare() -> Vec<String> {
+    let o = dtrace(&["-ln", "rawtp:vmlinux::"]).code(0);
+    o.out.lines().skip(1).filter_map(|l| l.split_whitespace().nth(3)).map(String::from).collect()
+}
+
+fn bare_tracepoints_are_listed_and_each_can_be_enabled() -> Verdict {
+    if let Some(skip) = no_argument_types() {
+        return skip;
+    }
+    let bare = bare();
+    assert!(bare.iter().any(|name| name == "sched_update_nr_running_tp"), "{bare:?}");
+    let events = dtrace(&["-ln", "sdt:::"]).code(0).out;
+    for name in &bare {
+        assert!(!events.lines().any(|l| l.split_whitespace().nth(3) == Some(name)), "{name} is an event");
+    }
+    let o = dtrace(&["-n", "rawtp:vmlinux:: { @ = count(); } BEGIN { exit(0); }"]).code(0);
+    let matched = format!("matched {} probes", bare.len() + 1);
+    assert!(o.err.contains(&matched) || o.out.contains(&matched), "{matched}: {o:?}");
+    for name in &bare {
+        let one = format!("rawtp:::{name} {{ @ = count(); }} BEGIN {{ exit(0); }}");
+        dtrace(&["-qn", &one]).code(0);
+    }
+    let types = types("rawtp:::sched_update_nr_running_tp");
+    assert_eq!(types, ["args[0]: struct rq *", "args[1]: int"]);
+    Pass
+}
+
+/// A thread passes `sched_exit_tp` each time that it continues after a switch, and the target begins and ends off its CPU. (Both
+/// probes fire in the target. The switch to it is made by another thread, which a machine may exempt from tracing.)
+fn bare_tracepoints_fire_as_often_as_events_at_the_same_place() -> Verdict {
+    if let Some(skip) = no_argument_types() {
+        return skip;
+    }
+    if !bare().iter().any(|name| name == "sched_exit_tp") {
+        return Skip("this kernel has no tracepoint sched_exit_tp".into());
+    }
+    let script = "rawtp:sched::sched_switch /args[1]->pid == $target/ { switches++; }
+        rawtp:::sched_exit_tp /args[0] && tid == $target/ { exits++; }
+        END { printf(\"switches %d\\nexits %d\\n\", switches, exits); }";
+    let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]).code(0);
+    let (switches, exits) = (o.value_of("switches"), o.value_of("exits"));
+    // Where threads are preempted inside of programs, the kernel suppresses firings and counts them.
+    let suppressed = o.err.contains("suppressed");
+    assert!(switches >= 20 && (switches == exits || suppressed), "{o:?}");
+    Pass
+}
+
+/// The number of runnable threads of a CPU is what it was before and the change. (A machine may exempt a few threads from tracing.)
+fn arguments_of_bare_tracepoints_are_exact() -> Verdict {
+    if let Some(skip) = no_argument_types() {
+        return skip;
+    }
+    let script = "int known[int], before[int]; BEGIN { changes = wrong = 0; }
+        rawtp:vmlinux::sched_update_nr_running_tp { this->rq = args[0]; }
+        rawtp:vmlinux::sched_update_nr_running_tp /known[this->rq->cpu]/ {
+            changes++;
+            wrong += before[this->rq->cpu] + args[1] != this->rq->nr_running;
+        }
+        rawtp:vmlinux::sched_update_nr_running_tp {
+            known[this->rq->cpu] = 1;
+            before[this->rq->cpu] = this->rq->nr_running;
+        }
+        END { printf(\"changes %d\\nwrong %d\\n\", changes, wrong); }";
+    let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]).code(0);
+    let (changes, wrong) = (o.value_of("changes"), o.value_of("wrong"));
+    assert!(changes >= 20 && wrong * 20 <= changes || o.err.contains("suppressed"), "{o:?}");
     Pass
 }

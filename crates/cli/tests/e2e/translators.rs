@@ -2,6 +2,7 @@
 //! translators of scripts.
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::no_types;
 use crate::tool::{dtrace, under, workload};
 
 tests! {
@@ -12,11 +13,6 @@ tests! {
     a_translated_pointer_can_be_stored_and_passed_on scripts_can_define_translators
     a_missing_member_is_an_error_only_where_it_is_used every_translated_member_passes_the_verifier
     translated_members_are_more_stable_than_kernel_types paths_longer_than_strsize_are_truncated
-}
-
-/// Skips the test when the kernel has no types.
-fn no_types() -> Option<Verdict> {
-    (!std::path::Path::new("/sys/kernel/btf/vmlinux").exists()).then(|| Skip("no kernel types".into()))
 }
 
 // row builtin.curpsinfo, expression.translated-member, translator.dynamic
@@ -141,7 +137,7 @@ fn curlwpsinfo_describes_the_current_thread() -> Verdict {
 }
 
 /// File system and mount point of a path, from this process's mounts.
-fn mount_of(path: &str) -> (String, String) {
+pub(crate) fn mount_of(path: &str) -> (String, String) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut best = ("".to_string(), "".to_string());
     for line in mounts.lines() {
@@ -401,8 +397,8 @@ fn paths_longer_than_strsize_are_truncated() -> Verdict {
         let o = o.code(0);
         let text = o.out.trim();
         let digits = text.trim_end_matches(|c: char| c.is_ascii_digit());
-        let room: usize = text[digits.len()..].parse().unwrap();
-        assert_eq!(digits, &dir[..dir.len().min(room - 1)], "{o:?}");
+        let strsize: usize = text[digits.len()..].parse().unwrap();
+        assert_eq!(digits, &dir[..dir.len().min(strsize - 1)], "{o:?}");
     }
     Pass
 }

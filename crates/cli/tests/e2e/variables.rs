@@ -9,7 +9,8 @@ tests! {
     associative_arrays_keep_their_elements assigning_zero_frees_an_element
     string_variables_keep_their_values a_self_timestamp_measures_a_call
     self_variables_are_separate_in_each_thread self_arrays_are_separate_in_each_thread
-    this_variables_are_separate_in_each_firing dynamic_drops_are_reported_when_memory_runs_out
+    this_variables_are_separate_in_each_firing the_memory_that_is_used_is_reported_when_dynvarsize_exceeds_the_limit
+    dynamic_drops_are_reported_when_memory_runs_out
 }
 
 // row expression.null-string
@@ -166,6 +167,19 @@ fn this_variables_are_separate_in_each_firing() -> Verdict {
 }
 
 // row variable.drops
+fn the_memory_that_is_used_is_reported_when_dynvarsize_exceeds_the_limit() -> Verdict {
+    let script = "BEGIN { a[1] = 2; trace(a[1]); exit(0); }";
+    let with = |size| dtrace(&["-q", "-x", size, "-x", "bufresize=manual", "-n", script]).code(0);
+    let o = with("dynvarsize=8g");
+    let number = o.err.strip_prefix("dtrace: dynamic variable size lowered to ").unwrap_or_default();
+    let megabytes: u64 = number.trim_end().strip_suffix('m').and_then(|n| n.parse().ok()).unwrap_or_default();
+    assert!(o.out == "2\n" && (64..256).contains(&megabytes), "{o:?}");
+    // What is said is used: nothing is said of that.
+    let o = with("dynvarsize=64m");
+    assert_eq!((o.out.as_str(), o.err.as_str()), ("2\n", ""));
+    Pass
+}
+
 fn dynamic_drops_are_reported_when_memory_runs_out() -> Verdict {
     let o = dtrace(&[
         "-q",

@@ -44,6 +44,56 @@ fn files() {
     }
 }
 
+/// The bytes of a datagram. Each has its own length and its own bytes.
+pub(crate) fn datagram(number: u32) -> Vec<u8> {
+    let text = format!("datagram {number}: ");
+    text.bytes().chain((0..100 + 37 * number).map(|n| (n * (number + 1)) as u8)).collect()
+}
+
+/// Sends datagrams to this process, by IPv4 and then by IPv6.
+fn datagrams(count: u32) -> std::io::Result<()> {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let receiver = std::net::UdpSocket::bind(address)?;
+        let sender = std::net::UdpSocket::bind(address)?;
+        for number in 0..count {
+            sender.send_to(&datagram(number), receiver.local_addr()?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of which no eight occur twice.
+pub(crate) fn stream(kilobytes: u32) -> Vec<u8> {
+    (0..kilobytes * 128).flat_map(|n| format!("{n:07} ").into_bytes()).collect()
+}
+
+/// Sends a file over TCP, from the pages of the file. Returns the sender's port.
+fn send_file(bytes: &[u8]) -> std::io::Result<u16> {
+    use std::io::Read;
+    let path = std::env::temp_dir().join(format!("dt-stream-{}", std::process::id()));
+    std::fs::write(&path, bytes)?;
+    let file = std::fs::File::open(&path)?;
+    std::fs::remove_file(&path)?;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let sender = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (mut receiver, _) = listener.accept()?;
+    let port = sender.local_addr()?.port();
+    let reader = std::thread::spawn(move || receiver.read_to_end(&mut Vec::new()));
+    let mut left = bytes.len();
+    while left > 0 {
+        let (to, from) = (std::os::fd::AsRawFd::as_raw_fd(&sender), std::os::fd::AsRawFd::as_raw_fd(&file));
+        // SAFETY: a plain system call on descriptors that live across it.
+        let sent = unsafe { libc::sendfile(to, from, std::ptr::null_mut(), left) };
+        match sent {
+            1.. => left -= sent as usize,
+            _ => return Err(std::io::Error::last_os_error()),
+        }
+    }
+    drop(sender);
+    let _ = reader.join();
+    Ok(port)
+}
+
 /// Makes calls in a container like that of a container manager: a cgroup, a namespace with that
 /// cgroup as root, a host name. False where that is not permitted.
 fn container(count: u32) -> bool {
@@ -116,6 +166,25 @@ fn cpu_time(ms: u64, calls: u32) {
     println!("cpu {}", after - before);
 }
 
+/// Opens a file that exists and one that does not, so many times. The mode marks these calls.
+fn opens(count: u32) {
+    let open = |name: &std::ffi::CStr| {
+        let (at, flags, mode) = (libc::AT_FDCWD, libc::O_RDONLY, 0o123);
+        // SAFETY: a string that lives across the call.
+        unsafe { libc::syscall(libc::SYS_openat, at, name.as_ptr(), flags, mode) }
+    };
+    let (there, missing) = (c"/dev/null", c"/dt-no-such-file");
+    // So that a probe can read them.
+    for name in [there, missing] {
+        name.to_bytes().iter().for_each(|b| _ = std::hint::black_box(*b));
+    }
+    for _ in 0..count {
+        let fd = open(there);
+        call(libc::SYS_close, fd, 0, 0);
+        open(missing);
+    }
+}
+
 /// Opens a file so many times. The file's name is in a page that is not mapped at the time of the
 /// call, like constants of a program before their first use.
 fn cold_names(count: u32) {
@@ -167,6 +236,26 @@ fn brief_thread(stack: &mut [u64]) {
     }
 }
 
+/// Four threads call getppid for so many seconds, with an argument that is different every hundred
+/// calls. Prints the number of calls.
+fn keys(seconds: u64) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let calls = |thread: i64| {
+        let mut number = 0;
+        while std::time::Instant::now() < end {
+            (0..100).for_each(|_| _ = call(libc::SYS_getppid, thread << 48 | number, 0, 0));
+            number += 1;
+        }
+        100 * number
+    };
+    let calls: i64 = std::thread::scope(|s| {
+        let threads: Vec<_> = (1..5).map(|thread| s.spawn(move || calls(thread))).collect();
+        threads.into_iter().filter_map(|t| t.join().ok()).sum()
+    });
+    // In one write, and not to standard output: dtrace's long writes there are not whole in a full pipe.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("calls {calls}\n").as_bytes());
+}
+
 /// Writes to so many new pages, each with a page fault of its own.
 fn touch(pages: usize) {
     const PAGE: usize = 4096;
@@ -198,6 +287,45 @@ fn mapped(path: &str) -> bool {
         std::mem::transmute::<*mut libc::c_void, extern "C" fn()>(text)();
     }
     true
+}
+
+/// Makes a call with stack number `n`: 2 to 20 frames, and no other number has the same. A chain of
+/// frames of its own replaces the frame pointer for the time of the call.
+#[cfg(target_arch = "x86_64")]
+fn call_with_stack(n: u64) {
+    const CODE: u64 = 0x10_0000_0000;
+    let more = n as usize % 19 + 1;
+    // A frame is the address of the next one, and the return address.
+    let mut frames = [[0u64; 2]; 20];
+    let first = frames.as_ptr();
+    for (i, frame) in frames.iter_mut().enumerate().take(more) {
+        let next = if i + 1 < more { first.wrapping_add(i + 1) as u64 } else { 0 };
+        *frame = [next, CODE + (n << 8) + i as u64];
+    }
+    std::hint::black_box(&frames);
+    // SAFETY: getppid takes no argument. The kernel reads the frame pointer's memory, and the
+    // frame pointer is restored.
+    unsafe {
+        std::arch::asm!(
+            "push rbp",
+            "mov rbp, {first}",
+            "syscall",
+            "pop rbp",
+            first = in(reg) first,
+            inout("rax") libc::SYS_getppid => _,
+            out("rcx") _, out("r11") _,
+        );
+    }
+}
+
+/// Calls with stacks 1 to `count`, twice; `burst` calls, then a pause.
+fn many_stacks(count: u32, burst: u32) {
+    for n in (1..=count).chain(1..=count) {
+        call_with_stack(n.into());
+        if n % burst == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
 }
 
 /// Pins the thread to its current CPU.
@@ -238,6 +366,42 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("getppid") => (0..count).for_each(|_| {
             call(libc::SYS_getppid, 0, 0, 0);
         }),
+        // Sleeps for a millisecond so many times, between two calls.
+        Some("sleeps") => {
+            call(libc::SYS_getppid, 0, 0, 0);
+            for _ in 0..count {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            call(libc::SYS_getppid, 0, 0, 0);
+        }
+        // Spins for so many milliseconds of its CPU time between two calls, beside a thread on the same CPU.
+        Some("preempted") => {
+            pin();
+            std::thread::scope(|s| {
+                call(libc::SYS_getppid, 0, 0, 0);
+                s.spawn(|| spin(u64::from(count)));
+                spin(u64::from(count));
+                call(libc::SYS_getppid, 0, 0, 0);
+            });
+        }
+        Some("pingpong") => crate::toolkit_cpu::pingpong(count),
+        Some("yields") => (0..count).for_each(|_| std::thread::yield_now()),
+        // Is on a CPU for so many milliseconds.
+        Some("spins") => {
+            let begun = std::time::Instant::now();
+            while begun.elapsed().as_millis() < u128::from(count) {}
+        }
+        // Becomes nicer by one, so many times, and is then of another policy.
+        Some("nicer") => {
+            // SAFETY: these take no memory but `param`, which is ours; 0 is this process.
+            unsafe {
+                (1..=count as i32).for_each(|nice| {
+                    libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+                });
+                let param = libc::sched_param { sched_priority: 10 };
+                libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param);
+            }
+        }
         // Under a name that a terminal would obey.
         Some("renamed") => {
             // SAFETY: a string that outlives the call.
@@ -257,6 +421,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 call(libc::SYS_getppid, 0, 0, 0);
             });
         }
+        Some("stacks") => many_stacks(count, 200),
+        Some("stacks-slowly") => many_stacks(count, 20),
+        Some("stacks-at-once") => many_stacks(count, u32::MAX),
         // Fails with EBADF.
         Some("badclose") => (0..count).for_each(|_| {
             call(libc::SYS_close, 0x7fff_0001, 0, 0);
@@ -293,6 +460,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("open") => (0..count).for_each(|_| {
             let _ = std::fs::File::open("/etc/hostname-that-is-not-there");
         }),
+        Some("opens") => opens(count),
+        Some("opens-by-threads") => std::thread::scope(|s| {
+            (0..4).for_each(|_| _ = s.spawn(|| opens(count)));
+        }),
+        Some("keys") => keys(u64::from(count)),
         Some("threads") => {
             let threads: Vec<_> = (0..4)
                 .map(|_| {
@@ -375,11 +547,38 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             (0..4).for_each(|_| _ = s.spawn(|| spin(u64::from(count))));
         }),
         Some("files") => files(),
+        Some("descriptors") => crate::processes::descriptors(),
+        Some("status") => crate::processes::status(),
+        Some("datagrams") => {
+            if let Err(e) = datagrams(count) {
+                println!("no network: {e}");
+            }
+        }
+        Some("sendfile") => match send_file(&stream(count)) {
+            Ok(port) => println!("port {port}"),
+            Err(e) => println!("no network: {e}"),
+        },
+        Some("datagram") => crate::packets::report(crate::packets::datagram(count)),
+        Some("connection") => crate::packets::report(crate::packets::connection(count)),
+        Some("udp") => crate::packets::report(crate::stable_udp::datagrams(count)),
+        Some("counters") => crate::packets::report(crate::stable_mib::move_counters()),
+        Some("messages") => crate::packets::report(crate::stable_icmp::send_messages(count)),
+        Some("unwanted") => crate::packets::report(crate::stable_drops::unwanted(count)),
+        Some("unanswered") => crate::packets::report(crate::stable_drops::unanswered(count)),
+        Some(name @ ("conversation" | "wire-datagrams")) => crate::wires::run(name, &args[1..]),
         Some("sleep") => std::thread::sleep(std::time::Duration::from_millis(u64::from(count))),
         Some("exit") => return ExitCode::from(count as u8),
         other => {
-            eprintln!("no workload {other:?}");
-            return ExitCode::FAILURE;
+            let argument = args.get(1).map_or("", String::as_str);
+            let found = other.and_then(|name| {
+                crate::lives::run(name, count)
+                    .or_else(|| crate::counters::run(name, argument))
+                    .or_else(|| crate::locks::run(name, count))
+            });
+            return found.unwrap_or_else(|| {
+                eprintln!("no workload {other:?}");
+                ExitCode::FAILURE
+            });
         }
     }
     ExitCode::SUCCESS

@@ -1,133 +1,348 @@
-//! Converts entries to typed rows, in DTrace's order.
+//! Lists entries as rows in DTrace's order.
 //!
-//! Keys are decoded once, before sorting: numbers compare as numbers, strings as bytes, stacks
-//! frame by frame.
+//! There may be a million rows, so a row is decoded when it is delivered. What is sorted is small: the
+//! place of an entry, its weight and the beginning of its key, in one vector. Only rows that are equal
+//! in these are compared column by column: numbers as numbers, strings as bytes, stacks frame by
+//! frame.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 
-use plane::desc::{AggDesc, AggId, Datum};
-use plane::stacks::Stack;
+use events::{AggValue, Bucket, Int, buckets};
+use plane::address::Text;
+use plane::desc::{AggDesc, AggId, Datum, Field};
 
-use super::store::Store;
+use super::store::{Entry, Store};
 use super::value;
+use crate::names::Names;
 use crate::options::Options;
-use crate::record::{Int, Tables, Value, no_stack, text};
+use crate::pad::up_to;
+use crate::raw::{Raw, Space, text};
+use crate::record::Tables;
+use crate::stacks::no_stack;
 
-/// The value of one aggregation in a row.
-#[derive(Clone, Debug)]
-pub struct Cell<'a> {
-    /// The aggregation.
-    pub agg: &'a AggDesc,
-    /// Its words, in the layout of [`plane::desc::AggFunc`].
-    pub words: &'a [u64],
-    /// With `aggpercpu`: the words of each CPU that added to it.
-    pub cpus: Option<&'a BTreeMap<u32, Box<[u64]>>>,
-    /// The normalization factor of printed numbers; at least 1.
-    pub normal: u64,
-    /// The number that is compared.
-    pub(super) weight: (i128, i64),
-}
-
-impl Cell<'_> {
-    /// The printed number of a value that is not a histogram.
-    pub fn scalar(&self) -> i64 {
-        value::scalar(self.agg.func, self.words, self.normal)
-    }
-
-    /// The value of each CPU.
-    pub(crate) fn each_cpu(&self) -> impl Iterator<Item = (u32, Cell<'_>)> {
-        let cell = |words| Cell { agg: self.agg, words, cpus: None, normal: self.normal, weight: (0, 0) };
-        self.cpus.into_iter().flatten().map(move |(cpu, words)| (*cpu, cell(words)))
-    }
-
-    /// Whether it is printed as a histogram.
-    pub fn is_histogram(&self) -> bool {
-        value::is_histogram(self.agg.func)
-    }
-}
-
-/// One key with its values: one value per aggregation of the `printa()`.
-#[derive(Clone, Debug)]
-pub struct Row<'a> {
-    /// The columns of the key.
-    pub keys: Vec<Value<'a>>,
-    /// The values.
-    pub cells: Vec<Cell<'a>>,
+/// One key with its values, not decoded.
+#[derive(Clone, Copy, Debug)]
+struct Row<'a> {
+    /// The aggregation that has the key.
+    column: u32,
     /// The key as stored.
-    pub(crate) raw: &'a [u8],
+    raw: &'a [u8],
+    entry: &'a Entry,
 }
 
-/// All rows of one aggregation, unordered.
-pub(crate) fn rows<'a>(store: &'a Store, id: AggId, tables: &'a Tables) -> Vec<Row<'a>> {
-    let Some(agg) = store.get(id) else {
-        return Vec::new();
-    };
-    let desc = &agg.desc;
-    let buckets = value::buckets(desc.func);
-    agg.entries
-        .iter()
-        .map(|(raw, entry)| {
-            let words = entry.shown(&store.zeros);
-            let weight = value::weight(desc.func, &buckets, words);
-            Row {
-                keys: keys(desc, raw, &entry.stacks, tables),
-                cells: vec![Cell { agg: desc, words, cpus: Some(&entry.cpus), normal: entry.normal, weight }],
-                raw,
-            }
-        })
-        .collect()
+/// The rows of one or more aggregations, one value per aggregation.
+pub(crate) struct Rows<'a> {
+    aggs: Vec<(&'a AggDesc, Vec<Bucket>)>,
+    rows: Vec<Row<'a>>,
+    /// The values of other aggregations than the first, row by row.
+    others: Vec<Option<&'a Entry>>,
+    tables: &'a Tables,
+    zeros: &'a [u64],
 }
 
-/// The rows of several aggregations by key. An aggregation without a key has the value zero for it.
-/// Keys of different aggregations are equal if their columns are equal, however they are stored.
-pub(crate) fn joined<'a>(store: &'a Store, ids: &[AggId], tables: &'a Tables) -> Vec<Row<'a>> {
-    let blank: Vec<Cell<'a>> = ids
-        .iter()
-        .filter_map(|id| store.get(*id))
-        .map(|agg| Cell {
-            agg: &agg.desc,
-            words: &store.zeros[..agg.desc.func.value_size() as usize / 8],
-            cpus: None,
-            normal: 1,
-            weight: (0, 0),
-        })
-        .collect();
-    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
-    let mut out: Vec<Row<'a>> = Vec::new();
-    for (column, id) in ids.iter().filter(|id| store.get(**id).is_some()).enumerate() {
-        for mut row in rows(store, *id, tables) {
-            let Some(cell) = row.cells.pop() else {
+/// The order in which rows are compared.
+#[derive(Clone, Copy, Debug)]
+struct By {
+    /// Keys are compared before values.
+    key: bool,
+    /// The first column of the key that is compared, and the first value.
+    keypos: usize,
+    pos: usize,
+    reverse: bool,
+}
+
+/// A row in the list that is sorted.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    weight: (i64, u64, i64),
+    /// Orders as the first compared column of the key does, where two differ in it.
+    prefix: u64,
+    row: u32,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of aggregations by key, unordered. An aggregation without a key has the value zero for
+    /// it. Keys of different aggregations are equal if their columns are equal, however they are stored.
+    pub(crate) fn new(store: &'a Store, ids: &[AggId], tables: &'a Tables) -> Rows<'a> {
+        let known = ids.iter().filter_map(|id| store.get(*id));
+        let aggs = known.clone().map(|agg| (&agg.desc, buckets(agg.desc.func))).collect();
+        let mut all = Rows { aggs, rows: Vec::new(), others: Vec::new(), tables, zeros: &store.zeros };
+        let several = all.aggs.len().saturating_sub(1);
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        for (column, agg) in (0..).zip(known) {
+            let rows = agg.entries.iter().map(|(raw, entry)| Row { column, raw, entry });
+            if several == 0 {
+                all.rows.extend(rows);
                 continue;
-            };
-            let at = *known.entry(identity(&row.keys)).or_insert_with(|| {
-                out.push(Row { cells: blank.clone(), ..row });
-                out.len() - 1
-            });
-            out[at].cells[column] = cell;
+            }
+            for row in rows {
+                let identity = identity(all.columns(&row).map(|(field, n)| all.decode(&row, field, n)));
+                let at = *places.entry(identity).or_insert_with(|| {
+                    all.rows.push(row);
+                    all.others.resize(all.others.len() + several, None);
+                    all.rows.len() - 1
+                });
+                // The value of the first aggregation is in the row, unless another one has the key.
+                if let Some(other) = (column as usize).checked_sub(1)
+                    && let Some(place) = all.others.get_mut(at * several + other)
+                {
+                    *place = Some(row.entry);
+                }
+            }
+        }
+        all
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The fields of a row's key, each with the number of stacks before it.
+    fn columns(&self, row: &Row<'a>) -> impl Iterator<Item = (Field, usize)> + use<'a> {
+        let fields = self.aggs.get(row.column as usize).map_or(&[][..], |(desc, _)| &desc.key);
+        let is_stack = |datum| matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. });
+        fields.iter().scan(0, move |stacks, field| {
+            let before = *stacks;
+            *stacks += usize::from(is_stack(field.datum));
+            Some((*field, before))
+        })
+    }
+
+    /// A column of a row's key.
+    fn decode(&self, row: &Row<'a>, field: Field, stacks: usize) -> Raw<'a> {
+        let (raw, tables) = (row.raw, self.tables);
+        let bytes = |at: usize, size: u32| {
+            raw.get(at..).and_then(|rest| rest.get(..size as usize)).unwrap_or_default()
+        };
+        let word = |at: usize| bytes(at, 8).try_into().map_or(0, u64::from_le_bytes);
+        let at = field.offset as usize;
+        match field.datum {
+            // Every key column is a whole word.
+            Datum::Int { size, signed } => Raw::Int(Int::new(word(at), size, signed)),
+            Datum::Str { size } => Raw::Str(text(bytes(at, size)), size),
+            Datum::Name { size } => Raw::Name(text(bytes(at, size)), size),
+            Datum::Interned => {
+                let string = tables.string(word(at) as u32);
+                Raw::Str(string, string.len() as u32 + 1)
+            }
+            Datum::Provider => {
+                let name = tables.provider(word(at));
+                Raw::Str(name, name.len() as u32 + 1)
+            }
+            Datum::Address { strsize } => Raw::Address(Text::new([word(at), word(at + 8)]), strsize),
+            Datum::Bytes { size } => Raw::Bytes(bytes(at, size)),
+            Datum::KernelStack { .. } | Datum::UserStack { .. } => {
+                Raw::Stack(row.entry.stacks().get(stacks).cloned().unwrap_or_else(no_stack))
+            }
+            Datum::KernelAddr(form) => Raw::KernelAddr(word(at), form),
+            Datum::UserAddr(form) => Raw::UserAddr { addr: word(at), pid: word(at + 8) as u32, form },
         }
     }
-    out
+
+    /// The columns of a row's key.
+    fn keys(&self, row: &Row<'a>) -> impl Iterator<Item = Raw<'a>> {
+        self.columns(row).map(|(field, n)| self.decode(row, field, n))
+    }
+
+    /// The value of an aggregation in a row.
+    fn entry(&self, at: u32, column: usize) -> Option<&'a Entry> {
+        let several = self.aggs.len().saturating_sub(1);
+        match column.checked_sub(1) {
+            None => self.rows.get(at as usize).filter(|row| row.column == 0).map(|row| row.entry),
+            Some(other) => self.others.get(at as usize * several + other).copied().flatten(),
+        }
+    }
+
+    /// The number by which a value is compared.
+    fn weight(&self, at: u32, column: usize) -> (i128, i64) {
+        let (Some((desc, buckets)), Some(entry)) = (self.aggs.get(column), self.entry(at, column)) else {
+            return (0, 0);
+        };
+        value::weight(desc.func, buckets, entry.shown(self.zeros))
+    }
+
+    /// Compares by the value of column `from`, then by the values after it (wrapping).
+    fn by_values(&self, a: u32, b: u32, from: usize) -> Ordering {
+        let compare = |n: usize| self.weight(a, n).cmp(&self.weight(b, n));
+        wrapping(self.aggs.len(), from).map(compare).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    /// Compares by keys, starting at column `from` and wrapping.
+    fn by_keys(&self, a: u32, b: u32, from: usize) -> Ordering {
+        let (Some(a), Some(b)) = (self.rows.get(a as usize), self.rows.get(b as usize)) else {
+            return Ordering::Equal;
+        };
+        let length = self.columns(a).count().min(self.columns(b).count());
+        let compare = |n: usize| {
+            let column = |row| self.columns(row).nth(n).map(|(field, n)| self.decode(row, field, n));
+            column(a).zip(column(b)).map_or(Ordering::Equal, |(a, b)| compare_key(&a, &b))
+        };
+        wrapping(length, from).map(compare).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    /// The order of two rows.
+    fn compare(&self, a: &Place, b: &Place, by: By) -> Ordering {
+        let prefix = a.prefix.cmp(&b.prefix);
+        let order = match by.key {
+            true => prefix
+                .then_with(|| self.by_keys(a.row, b.row, by.keypos))
+                .then_with(|| self.by_values(a.row, b.row, by.pos)),
+            false => a
+                .weight
+                .cmp(&b.weight)
+                .then(prefix)
+                .then_with(|| self.by_values(a.row, b.row, by.pos))
+                .then_with(|| self.by_keys(a.row, b.row, by.keypos)),
+        };
+        if by.reverse { order.reverse() } else { order }
+    }
+
+    /// What is sorted.
+    fn places(&self, by: By) -> Vec<Place> {
+        let pos = wrapping(self.aggs.len(), by.pos).next().unwrap_or(0);
+        // Columns of several aggregations may differ in their types, and other values come before keys.
+        let alone = self.aggs.len() == 1;
+        let place = |(at, row): (u32, &Row<'a>)| {
+            let (sum, zero) = if by.key { (0, 0) } else { self.weight(at, pos) };
+            let prefix = || {
+                let n = wrapping(self.columns(row).count(), by.keypos).next()?;
+                let (field, n) = self.columns(row).nth(n)?;
+                Some(prefix(&self.decode(row, field, n)))
+            };
+            let prefix = if alone { prefix().unwrap_or(0) } else { 0 };
+            Place { weight: ((sum >> 64) as i64, sum as u64, zero), prefix, row: at }
+        };
+        (0..).zip(&self.rows).map(place).collect()
+    }
+
+    /// The numbers of all rows, in the order that the options select.
+    pub(crate) fn sorted(&self, options: &Options) -> Vec<u32> {
+        let pos = if self.aggs.len() > 1 { options.aggsortpos } else { 0 };
+        let (key, keypos, reverse) = (options.aggsortkey, options.aggsortkeypos, options.aggsortrev);
+        let by = By { key, keypos, pos, reverse };
+        let mut places = self.places(by);
+        places.sort_unstable_by(|a, b| self.compare(a, b, by));
+        places.into_iter().map(|place| place.row).collect()
+    }
+
+    /// The keys beyond the `keep` greatest values, or the least ones.
+    fn beyond(&self, keep: usize, greatest: bool) -> Vec<Box<[u8]>> {
+        let by = By { key: false, keypos: 0, pos: 0, reverse: greatest };
+        let mut places = self.places(by);
+        if keep >= places.len() {
+            return Vec::new();
+        }
+        let (_, _, beyond) = places.select_nth_unstable_by(keep, |a, b| self.compare(a, b, by));
+        let rest: Vec<u32> = beyond.iter().map(|place| place.row).collect();
+        let all = places.get(keep).map(|place| place.row).into_iter().chain(rest);
+        all.filter_map(|at| self.rows.get(at as usize)).map(|row| row.raw.into()).collect()
+    }
+
+    /// Rows with their symbols. A format may print columns as addresses.
+    pub(crate) fn named(
+        &self,
+        some: &[u32],
+        addresses: &[Option<Space>],
+        names: &mut Names<'_>,
+    ) -> Vec<events::Row<'a>> {
+        // Sorted rows are all over the memory. Reading something of each at first lets the processor
+        // wait for many of them at once.
+        let first = |at: &u32| {
+            let row = self.rows.get(*at as usize)?;
+            Some(row.entry.normal ^ u64::from(*row.raw.first()?))
+        };
+        std::hint::black_box(some.iter().filter_map(first).fold(0, |all, word| all ^ word));
+        some.iter().filter_map(|at| self.named_row(*at, addresses, names)).collect()
+    }
+
+    fn named_row(
+        &self,
+        at: u32,
+        addresses: &[Option<Space>],
+        names: &mut Names<'_>,
+    ) -> Option<events::Row<'a>> {
+        let row = self.rows.get(at as usize)?;
+        let address = |n: usize| addresses.get(n).copied().flatten();
+        let key = self.keys(row).enumerate().map(|(n, raw)| names.argument(raw, address(n))).collect();
+        let values = (0..self.aggs.len()).filter_map(|column| self.value(at, column)).collect();
+        Some(events::Row { key, values })
+    }
+
+    fn value(&self, at: u32, column: usize) -> Option<AggValue<'a>> {
+        let (desc, _) = self.aggs.get(column)?;
+        let entry = self.entry(at, column);
+        let words = match entry {
+            Some(entry) => entry.shown(self.zeros),
+            None => up_to(self.zeros, desc.func.value_size() as usize / 8),
+        };
+        let cpus = entry.into_iter().flat_map(Entry::cpus).map(|(cpu, words)| (cpu, Cow::Borrowed(words)));
+        Some(AggValue {
+            function: desc.func,
+            words: Cow::Borrowed(words),
+            normal: entry.map_or(1, |entry| entry.normal),
+            cpus: cpus.collect(),
+            absent: entry.is_none(),
+        })
+    }
+
+    /// Looks up all symbols of processes in the keys together.
+    pub(crate) fn prepare(&self, names: &mut Names<'_>) {
+        let is_user = |field: &Field| field.datum.is_user();
+        if self.aggs.iter().any(|(desc, _)| desc.key.iter().any(is_user)) {
+            let keys = |row: &Row<'a>| -> Vec<Raw<'a>> {
+                let columns = self.columns(row).filter(|(field, _)| is_user(field));
+                columns.map(|(field, n)| self.decode(row, field, n)).collect()
+            };
+            names.prepare(self.rows.iter().flat_map(keys));
+        }
+    }
+}
+
+/// The numbers below `length`, starting at `from`; at 0 if there are fewer.
+fn wrapping(length: usize, from: usize) -> impl Iterator<Item = usize> {
+    let from = if from < length { from } else { 0 };
+    (from..length).chain(0..from)
+}
+
+/// A number that orders as [`compare_key`], where two columns of a type differ in it.
+fn prefix(key: &Raw<'_>) -> u64 {
+    let start = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        u64::from_be_bytes(word)
+    };
+    match key {
+        Raw::Int(int) => int.as_unsigned(),
+        Raw::Str(bytes, _) | Raw::Name(bytes, _) | Raw::Bytes(bytes) => start(bytes),
+        Raw::Address(text, _) => start(text.as_bytes()),
+        Raw::Stack(stack) => u64::from(stack.tgid),
+        Raw::KernelAddr(addr, _) => *addr,
+        Raw::UserAddr { pid, .. } => u64::from(*pid),
+    }
 }
 
 /// Bytes that are equal if and only if the keys are printed and compared equally.
-fn identity(keys: &[Value<'_>]) -> Vec<u8> {
+fn identity<'k>(keys: impl Iterator<Item = Raw<'k>>) -> Vec<u8> {
+    let put = |out: &mut Vec<u8>, bytes: &[u8]| {
+        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        out.extend_from_slice(bytes);
+    };
     let mut out = Vec::new();
     for key in keys {
-        match key {
-            Value::Int(int) => out.extend_from_slice(&int.as_unsigned().to_le_bytes()),
-            Value::Str { text: bytes, .. } | Value::Name { text: bytes, .. } | Value::Bytes(bytes) => {
-                out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-                out.extend_from_slice(bytes);
-            }
-            Value::Stack(stack) => {
+        match &key {
+            Raw::Int(int) => out.extend_from_slice(&int.as_unsigned().to_le_bytes()),
+            Raw::Str(bytes, _) | Raw::Name(bytes, _) | Raw::Bytes(bytes) => put(&mut out, bytes),
+            Raw::Address(text, _) => put(&mut out, text.as_bytes()),
+            Raw::Stack(stack) => {
                 out.extend_from_slice(&(stack.pcs.len() as u64).to_le_bytes());
                 out.extend(stack.tgid.to_le_bytes());
                 out.extend(stack.pcs.iter().flat_map(|pc| pc.to_le_bytes()));
             }
-            Value::KernelAddr(addr, _) => out.extend_from_slice(&addr.to_le_bytes()),
-            Value::UserAddr { pid, addr, .. } => {
+            Raw::KernelAddr(addr, _) => out.extend_from_slice(&addr.to_le_bytes()),
+            Raw::UserAddr { pid, addr, .. } => {
                 out.extend_from_slice(&pid.to_le_bytes());
                 out.extend_from_slice(&addr.to_le_bytes());
             }
@@ -136,101 +351,63 @@ fn identity(keys: &[Value<'_>]) -> Vec<u8> {
     out
 }
 
-fn keys<'a>(desc: &AggDesc, raw: &'a [u8], stacks: &[Arc<Stack>], tables: &'a Tables) -> Vec<Value<'a>> {
-    let word = |at: usize| -> u64 {
-        raw.get(at..)
-            .and_then(|rest| rest.get(..8))
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u64::from_le_bytes)
-    };
-    let mut stacks = stacks.iter();
-    desc.key
-        .iter()
-        .map(|field| {
-            let at = field.offset as usize;
-            match field.datum {
-                // Every key column is a whole word.
-                Datum::Int { size, signed } => Value::Int(Int::new(word(at), size, signed)),
-                Datum::Str { size } => {
-                    let bytes = raw.get(at..).and_then(|rest| rest.get(..size as usize)).unwrap_or_default();
-                    Value::Str { text: text(bytes), size }
-                }
-                Datum::Name { size } => {
-                    let bytes = raw.get(at..).and_then(|rest| rest.get(..size as usize)).unwrap_or_default();
-                    Value::Name { text: text(bytes), size }
-                }
-                Datum::Interned => {
-                    let string = tables.string(word(at) as u32);
-                    Value::Str { text: string, size: string.len() as u32 + 1 }
-                }
-                Datum::Bytes { size } => {
-                    Value::Bytes(raw.get(at..).and_then(|rest| rest.get(..size as usize)).unwrap_or_default())
-                }
-                Datum::KernelStack { .. } | Datum::UserStack { .. } => {
-                    Value::Stack(stacks.next().cloned().unwrap_or_else(no_stack))
-                }
-                Datum::KernelAddr(form) => Value::KernelAddr(word(at), form),
-                Datum::UserAddr(form) => Value::UserAddr { addr: word(at), pid: word(at + 8) as u32, form },
-            }
-        })
-        .collect()
-}
-
-fn compare_key(a: &Value<'_>, b: &Value<'_>) -> Ordering {
+fn compare_key(a: &Raw<'_>, b: &Raw<'_>) -> Ordering {
     match (a, b) {
         // Keys are compared as unsigned integers, whatever their type, as in the original.
-        (Value::Int(a), Value::Int(b)) => a.as_unsigned().cmp(&b.as_unsigned()),
-        (
-            Value::Str { text: a, .. } | Value::Name { text: a, .. },
-            Value::Str { text: b, .. } | Value::Name { text: b, .. },
-        ) => a.cmp(b),
-        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
-        (Value::Stack(a), Value::Stack(b)) => a.tgid.cmp(&b.tgid).then_with(|| a.pcs.cmp(&b.pcs)),
-        (Value::KernelAddr(a, _), Value::KernelAddr(b, _)) => a.cmp(b),
-        (Value::UserAddr { pid: p, addr: a, .. }, Value::UserAddr { pid: q, addr: b, .. }) => {
+        (Raw::Int(a), Raw::Int(b)) => a.as_unsigned().cmp(&b.as_unsigned()),
+        (Raw::Bytes(a), Raw::Bytes(b)) => a.cmp(b),
+        (Raw::Stack(a), Raw::Stack(b)) => a.tgid.cmp(&b.tgid).then_with(|| a.pcs.cmp(&b.pcs)),
+        (Raw::KernelAddr(a, _), Raw::KernelAddr(b, _)) => a.cmp(b),
+        (Raw::UserAddr { pid: p, addr: a, .. }, Raw::UserAddr { pid: q, addr: b, .. }) => {
             p.cmp(q).then(a.cmp(b))
         }
-        _ => Ordering::Equal,
+        (a, b) => a.text().zip(b.text()).map_or(Ordering::Equal, |(a, b)| a.cmp(b)),
     }
 }
 
-/// Compares by keys, starting at column `from` and wrapping.
-fn by_key(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
-    let count = a.keys.len().min(b.keys.len());
-    let from = if from < count { from } else { 0 };
-    (0..count)
-        .map(|i| (from + i) % count)
-        .map(|i| compare_key(&a.keys[i], &b.keys[i]))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
-}
-
-/// Compares by the value of cell `from`, then by the cells after it (wrapping).
-fn by_cells(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
-    let count = a.cells.len().min(b.cells.len());
-    let from = if from < count { from } else { 0 };
-    (0..count)
-        .map(|i| (from + i) % count)
-        .map(|i| a.cells[i].weight.cmp(&b.cells[i].weight))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
-}
-
-/// Compares by value, then by keys.
-pub(crate) fn by_value(a: &Row<'_>, b: &Row<'_>, from: usize) -> Ordering {
-    by_cells(a, b, from).then_with(|| by_key(a, b, 0))
-}
-
-/// The order of `printa()` and of the aggregations printed at the end.
-pub(crate) fn sort(rows: &mut [Row<'_>], options: &Options, aggregations: usize) {
-    let pos = if aggregations > 1 { options.aggsortpos } else { 0 };
-    let keypos = options.aggsortkeypos;
-    rows.sort_by(|a, b| {
-        let order = if options.aggsortkey {
-            by_key(a, b, keypos).then_with(|| by_cells(a, b, pos))
-        } else {
-            by_cells(a, b, pos).then_with(|| by_key(a, b, keypos))
+impl Store {
+    /// The keys of [`Store::unfetched`] whose stacks affect the result of `trunc()`: if several
+    /// keys have the smallest value that is kept, and not all of them are kept, their order
+    /// decides.
+    pub(crate) fn undecided(&self, id: AggId, count: i64, tables: &Tables) -> Vec<Box<[u8]>> {
+        let unfetched = self.unfetched(id);
+        let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        if unfetched.is_empty() || keep == 0 {
+            return Vec::new();
+        }
+        let rows = Rows::new(self, &[id], tables);
+        let weighed = (0..).zip(&rows.rows).map(|(at, row)| (row.raw, rows.weight(at, 0)));
+        let mut weights: Vec<(&[u8], (i128, i64))> = weighed.collect();
+        weights.sort_by_key(|(_, weight)| *weight);
+        if count > 0 {
+            weights.reverse();
+        }
+        let (Some(last), Some(next)) = (weights.get(keep - 1), weights.get(keep)) else {
+            return Vec::new();
         };
-        if options.aggsortrev { order.reverse() } else { order }
-    });
+        if last.1 != next.1 {
+            return Vec::new();
+        }
+        let tied: HashSet<&[u8]> =
+            weights.iter().filter(|(_, w)| *w == last.1).map(|(key, _)| *key).collect();
+        unfetched.into_iter().filter(|key| tied.contains(&**key)).collect()
+    }
+
+    /// `trunc()`: keeps the `count` keys of greatest value, or of least value when negative; 0
+    /// keeps none.
+    pub(crate) fn trunc(&mut self, id: AggId, count: i64, tables: &Tables) {
+        let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        let beyond = match count {
+            0 => Vec::new(),
+            _ => Rows::new(self, &[id], tables).beyond(keep, count > 0),
+        };
+        if let Some(agg) = self.get_mut(id) {
+            if count == 0 {
+                agg.entries.clear();
+            }
+            for key in &beyond {
+                agg.entries.remove(&**key);
+            }
+        }
+    }
 }

@@ -1,35 +1,151 @@
 //! Key → value for every aggregation of the session.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use plane::desc::{AddrForm, AggDesc, AggId, Datum};
+use plane::desc::{AddrForm, AggDesc, AggFunc, AggId, Datum};
 use plane::stacks::Stack;
 
-use super::rows;
-use crate::options::Options;
-use crate::record::Tables;
 use crate::symbolizer::{Process, Symbolizer};
+
+/// The bytes of a key. Short ones are in the table itself: with a million keys, each access to memory
+/// elsewhere takes longer than everything that is done with it.
+#[derive(Clone, Debug)]
+pub(crate) enum Key {
+    Short { length: u8, bytes: [u8; Key::SHORT] },
+    Long(Box<[u8]>),
+}
+
+impl Key {
+    const SHORT: usize = 24;
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Key::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Key::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(key: &[u8]) -> Key {
+        let mut bytes = [0; Key::SHORT];
+        match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
+            (Some(place), Ok(length)) => {
+                place.copy_from_slice(key);
+                Key::Short { length, bytes }
+            }
+            _ => Key::Long(key.into()),
+        }
+    }
+}
+
+impl Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+/// Keys are found by their bytes, so they hash and compare as these do.
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.as_slice().hash(hasher);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Key {}
+
+/// The words of a value. Most values have one, and there may be millions of them.
+#[derive(Clone, Debug)]
+pub(crate) enum Words {
+    One(u64),
+    Many(Box<[u64]>),
+}
+
+impl Words {
+    fn new(func: AggFunc) -> Words {
+        match func.value_size() / 8 {
+            1 => Words::One(func.initial_word()),
+            count => Words::Many(vec![func.initial_word(); count as usize].into()),
+        }
+    }
+
+    fn as_slice(&self) -> &[u64] {
+        match self {
+            Words::One(word) => std::slice::from_ref(word),
+            Words::Many(words) => words,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u64] {
+        match self {
+            Words::One(word) => std::slice::from_mut(word),
+            Words::Many(words) => words,
+        }
+    }
+}
+
+/// What few entries have.
+#[derive(Clone, Debug, Default)]
+struct Extra {
+    /// With `aggpercpu`: the words of each CPU.
+    cpus: BTreeMap<u32, Box<[u64]>>,
+    /// The stacks of the key's stack columns, in order. They are stored here because the cache of
+    /// stacks may drop them.
+    stacks: Box<[Arc<Stack>]>,
+}
 
 /// The value of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) words: Box<[u64]>,
+    words: Words,
     /// The value was cleared and nothing was merged since. It is printed as zero, whatever the
     /// initial words are.
-    pub(crate) empty: bool,
+    empty: bool,
     pub(crate) normal: u64,
-    /// With `aggpercpu`: the words of each CPU.
-    pub(crate) cpus: BTreeMap<u32, Box<[u64]>>,
-    /// The stacks of the key's stack columns, in order. They are stored here because the cache of
-    /// stacks may drop them.
-    pub(crate) stacks: Box<[Arc<Stack>]>,
+    extra: Option<Box<Extra>>,
 }
 
 impl Entry {
+    fn new(func: AggFunc) -> Entry {
+        Entry { words: Words::new(func), empty: false, normal: 1, extra: None }
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// The words of each CPU, with `aggpercpu`.
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = (u32, &[u64])> {
+        self.extra.iter().flat_map(|extra| &extra.cpus).map(|(cpu, words)| (*cpu, &**words))
+    }
+
+    /// The stacks of the key, as far as they have been fetched.
+    pub(crate) fn stacks(&self) -> &[Arc<Stack>] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.stacks)
+    }
+
     /// The words that are printed and compared.
     pub(crate) fn shown<'a>(&'a self, zeros: &'a [u64]) -> &'a [u64] {
-        if self.empty { zeros.get(..self.words.len()).unwrap_or(zeros) } else { &self.words }
+        let words = self.words.as_slice();
+        if self.empty { zeros.get(..words.len()).unwrap_or(zeros) } else { words }
     }
 }
 
@@ -37,7 +153,9 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Aggregation {
     pub(crate) desc: AggDesc,
-    pub(crate) entries: HashMap<Box<[u8]>, Entry>,
+    /// The expressions of the columns of the key.
+    pub(crate) key_names: Vec<Arc<str>>,
+    pub(crate) entries: HashMap<Key, Entry>,
     /// A `printa()` has printed it, so it is not printed at the end.
     pub(crate) printed: bool,
     /// Columns that are aggregated by symbol or module: offset, datum.
@@ -118,7 +236,8 @@ impl Store {
             Datum::KernelStack { .. } if before == Stacks::None => Stacks::Late,
             _ => before,
         });
-        self.aggs.push(Aggregation { desc, entries: HashMap::new(), printed: false, folded, stacks });
+        let (key_names, entries) = (Vec::new(), HashMap::new());
+        self.aggs.push(Aggregation { desc, key_names, entries, printed: false, folded, stacks });
         AggId(self.aggs.len() as u32 - 1)
     }
 
@@ -133,6 +252,20 @@ impl Store {
 
     pub(crate) fn get_mut(&mut self, id: AggId) -> Option<&mut Aggregation> {
         self.aggs.get_mut(id.0 as usize)
+    }
+
+    /// The expressions of the key of aggregations that are printed together; empty where they differ or
+    /// are not known.
+    pub(crate) fn key_names(&self, ids: &[AggId]) -> Vec<Arc<str>> {
+        let mut all = ids.iter().filter_map(|id| self.get(*id));
+        let Some(first) = all.next() else { return Vec::new() };
+        let mut names = first.key_names.clone();
+        names.resize_with(first.desc.key.len(), Arc::default);
+        for agg in all {
+            let others = agg.key_names.iter().map(Some).chain(std::iter::repeat(None));
+            names.iter_mut().zip(others).filter(|(n, o)| Some(&**n) != *o).for_each(|(n, _)| *n = "".into());
+        }
+        names
     }
 
     /// Adds one slot of a snapshot. A new key that has stacks of processes is added to `wanted`,
@@ -168,30 +301,26 @@ impl Store {
                     continue;
                 };
                 let start = starts.get(pid, addr, form, symbols);
-                folded[*at..at + 8].copy_from_slice(&start.to_le_bytes());
+                if let Some(place) = folded.get_mut(*at..at + 8) {
+                    place.copy_from_slice(&start.to_le_bytes());
+                }
             }
             &folded
         };
         let func = agg.desc.func;
-        let initial = || vec![func.initial_word(); func.value_size() as usize / 8].into();
         let entry = match agg.entries.get_mut(key) {
             Some(entry) => entry,
             None => {
                 if agg.stacks == Stacks::Soon {
                     wanted.push((id, key.into()));
                 }
-                agg.entries.entry(key.into()).or_insert(Entry {
-                    words: initial(),
-                    cpus: BTreeMap::new(),
-                    empty: false,
-                    normal: 1,
-                    stacks: Box::default(),
-                })
+                agg.entries.entry(key.into()).or_insert_with(|| Entry::new(func))
             }
         };
-        plane::table::merge(func, &mut entry.words, words);
+        plane::table::merge(func, entry.words.as_mut_slice(), words);
         if *per_cpu {
-            plane::table::merge(func, entry.cpus.entry(cpu).or_insert_with(initial), words);
+            let initial = || vec![func.initial_word(); func.value_size() as usize / 8].into();
+            plane::table::merge(func, entry.extra().cpus.entry(cpu).or_insert_with(initial), words);
         }
         entry.empty = false;
     }
@@ -203,8 +332,20 @@ impl Store {
         };
         if let Some(entry) = agg.entries.get_mut(key) {
             let ids = agg.desc.key.iter().filter(|f| is_stack(f.datum));
-            entry.stacks = ids.map(|f| stack(words_at(key, f.offset as usize).unwrap_or(0))).collect();
+            entry.extra().stacks =
+                ids.map(|f| stack(words_at(key, f.offset as usize).unwrap_or(0))).collect();
         }
+    }
+
+    /// The ids of stacks in keys whose stacks have not been fetched.
+    pub(crate) fn named_stacks(&self) -> HashSet<u64> {
+        let with_stacks = self.aggs.iter().filter(|agg| agg.stacks != Stacks::None);
+        let ids = with_stacks.flat_map(|agg| {
+            let fields = || agg.desc.key.iter().filter(|f| is_stack(f.datum));
+            let keys = agg.entries.iter().filter(|(_, e)| e.stacks().is_empty()).map(|(key, _)| key);
+            keys.flat_map(move |key| fields().filter_map(|f| words_at(key, f.offset as usize)))
+        });
+        ids.collect()
     }
 
     /// Keys of an aggregation whose stacks have not been fetched.
@@ -212,35 +353,7 @@ impl Store {
         let Some(agg) = self.get(id).filter(|agg| agg.stacks == Stacks::Late) else {
             return Vec::new();
         };
-        agg.entries.iter().filter(|(_, e)| e.stacks.is_empty()).map(|(key, _)| key.clone()).collect()
-    }
-
-    /// The keys of [`Store::unfetched`] whose stacks affect the result of `trunc()`: if several
-    /// keys have the smallest value that is kept, and not all of them are kept, their order
-    /// decides.
-    pub(crate) fn undecided(&self, id: AggId, count: i64, strings: &Tables) -> Vec<Box<[u8]>> {
-        let unfetched = self.unfetched(id);
-        let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-        if unfetched.is_empty() || keep == 0 {
-            return Vec::new();
-        }
-        let mut weights: Vec<_> = rows::rows(self, id, strings)
-            .iter()
-            .filter_map(|r| Some((r.raw, r.cells.first()?.weight)))
-            .collect();
-        weights.sort_by_key(|(_, weight)| *weight);
-        if count > 0 {
-            weights.reverse();
-        }
-        let (Some(last), Some(next)) = (weights.get(keep - 1), weights.get(keep)) else {
-            return Vec::new();
-        };
-        if last.1 != next.1 {
-            return Vec::new();
-        }
-        let tied: HashSet<&[u8]> =
-            weights.iter().filter(|(_, w)| *w == last.1).map(|(key, _)| *key).collect();
-        unfetched.into_iter().filter(|key| tied.contains(&**key)).collect()
+        agg.entries.iter().filter(|(_, e)| e.stacks().is_empty()).map(|(key, _)| (**key).into()).collect()
     }
 
     /// `clear()`: keeps the keys.
@@ -248,8 +361,8 @@ impl Store {
         if let Some(agg) = self.get_mut(id) {
             let initial = agg.desc.func.initial_word();
             for entry in agg.entries.values_mut() {
-                entry.words.fill(initial);
-                entry.cpus.clear();
+                entry.words.as_mut_slice().fill(initial);
+                entry.extra.iter_mut().for_each(|extra| extra.cpus.clear());
                 entry.empty = true;
             }
         }
@@ -262,50 +375,5 @@ impl Store {
                 entry.normal = normal.max(1);
             }
         }
-    }
-
-    /// `trunc()`: keeps the `count` keys of greatest value, or of least value when negative; 0
-    /// keeps none.
-    pub(crate) fn trunc(&mut self, id: AggId, count: i64, strings: &Tables) {
-        let gone: Vec<Box<[u8]>> = {
-            let Some(agg) = self.get(id) else {
-                return;
-            };
-            if count == 0 {
-                Vec::new()
-            } else {
-                let mut rows = rows::rows(self, id, strings);
-                rows.sort_by(|a, b| rows::by_value(a, b, 0));
-                if count > 0 {
-                    rows.reverse();
-                }
-                let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-                debug_assert_eq!(rows.len(), agg.entries.len());
-                rows.iter().skip(keep).map(|row| row.raw.into()).collect()
-            }
-        };
-        if let Some(agg) = self.get_mut(id) {
-            if count == 0 {
-                agg.entries.clear();
-            }
-            for key in &gone {
-                agg.entries.remove(key);
-            }
-        }
-    }
-
-    /// The rows of one `printa()`, in the order that the options select.
-    pub(crate) fn sorted<'a>(
-        &'a self,
-        ids: &[AggId],
-        tables: &'a Tables,
-        options: &Options,
-    ) -> Vec<rows::Row<'a>> {
-        let mut rows = match ids {
-            [id] => rows::rows(self, *id, tables),
-            ids => rows::joined(self, ids, tables),
-        };
-        rows::sort(&mut rows, options, ids.len());
-        rows
     }
 }

@@ -1,14 +1,11 @@
 //! The default form of a value, as `trace()` and the keys of aggregations print it.
 
 use diagnostics::control;
-use plane::desc::AddrForm;
-use plane::stacks::Stack;
+use events::{Int, Stack, Value};
 
-use super::View;
-use crate::agg::rows::Row;
+use super::view::{View, symbol};
 use crate::pad::{Base, Field, fill, signed, string, unsigned};
-use crate::record::{Int, Value};
-use crate::symbolizer::Process;
+use crate::raw::{looks_like_text, printable};
 
 /// Columns of a string in a record.
 const TRACED: usize = 33;
@@ -16,16 +13,16 @@ const TRACED: usize = 33;
 const KEYED: usize = 50;
 
 /// `trace(value)`.
-pub(super) fn traced(out: &mut Vec<u8>, value: &Value<'_>, view: &mut View<'_>) {
+pub(super) fn traced(out: &mut Vec<u8>, value: &Value<'_>, view: View<'_>) {
     default(out, value, TRACED, view.options.quiet, view);
 }
 
 /// Prints a column of a key; `-q` has no effect on it.
-pub(super) fn key(out: &mut Vec<u8>, value: &Value<'_>, view: &mut View<'_>) {
+pub(super) fn key(out: &mut Vec<u8>, value: &Value<'_>, view: View<'_>) {
     default(out, value, KEYED, false, view);
 }
 
-fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, view: &mut View<'_>) {
+fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, view: View<'_>) {
     match value {
         Value::Int(int) => {
             if quiet {
@@ -58,26 +55,20 @@ fn default(out: &mut Vec<u8>, value: &Value<'_>, columns: usize, quiet: bool, vi
         },
         Value::Stack(stack) => {
             let indent = view.options.stackindent;
-            frames(out, stack, indent, Field::default(), view);
+            frames(out, stack, indent, Field::default());
         }
-        Value::KernelAddr(addr, form) => {
-            let name = view.kernel(*addr, *form);
-            text_field(out, name.as_bytes(), KEYED, false);
-        }
-        Value::UserAddr { pid, addr, form } => {
-            let name = view.user(Process::now(*pid), *addr, *form);
-            text_field(out, name.as_bytes(), KEYED, false);
-        }
+        Value::Symbol(address) => text_field(out, &symbol(address), KEYED, false),
+        // A value of a later version.
+        _ => text_field(out, b"?", columns, quiet),
     }
 }
 
 /// The text of a string or symbol.
-pub(super) fn words(value: &Value<'_>, view: &mut View<'_>) -> Vec<u8> {
+pub(super) fn words(value: &Value<'_>, view: View<'_>) -> Vec<u8> {
     match value {
         Value::Str { text, .. } => view.data(text).into_owned(),
         Value::Name { text, .. } => control::name(text).into_owned().into_bytes(),
-        Value::KernelAddr(addr, form) => view.kernel(*addr, *form).into_bytes(),
-        Value::UserAddr { pid, addr, form } => view.user(Process::now(*pid), *addr, *form).into_bytes(),
+        Value::Symbol(address) => symbol(address),
         _ => Vec::new(),
     }
 }
@@ -107,19 +98,6 @@ fn text_field(out: &mut Vec<u8>, text: &[u8], columns: usize, quiet: bool) {
     }
 }
 
-/// The text in the bytes, if they are text: printable characters and then only NULs. Bytes that
-/// begin with a NUL are not text.
-fn printable(bytes: &[u8]) -> Option<&[u8]> {
-    let text = crate::record::text(bytes);
-    let rest = &bytes[text.len()..];
-    (!text.is_empty() && text.iter().all(looks_like_text) && rest.iter().all(|b| *b == 0)).then_some(text)
-}
-
-/// Printable characters, blanks, and the controls that have a letter escape in C.
-fn looks_like_text(byte: &u8) -> bool {
-    matches!(byte, b' '..=b'~' | 7..=13)
-}
-
 /// Prints sixteen bytes per row, with offsets and characters. The dump begins and ends with a
 /// newline.
 pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -147,47 +125,15 @@ pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// The addresses of a stack of a process.
-fn addresses(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
-    let process = Process { pid: stack.tgid, generation: stack.exec };
-    stack.pcs.iter().take_while(|pc| **pc != 0).map(move |pc| (process, *pc))
-}
-
-/// Addresses that are prepared at once.
-const AT_ONCE: usize = 1 << 16;
-
-/// Looks up all symbols of the rows' keys together.
-pub(super) fn prepare(rows: &[Row<'_>], view: &mut View<'_>) {
-    let mut wanted: Vec<(Process, u64)> = Vec::new();
-    for key in rows.iter().flat_map(|row| &row.keys) {
-        match key {
-            Value::Stack(stack) if stack.tgid != 0 => wanted.extend(addresses(stack)),
-            Value::UserAddr { pid, addr, .. } => wanted.push((Process::now(*pid), *addr)),
-            _ => {}
-        }
-        if wanted.len() >= AT_ONCE {
-            view.symbols.prepare(&std::mem::take(&mut wanted));
-        }
-    }
-    if !wanted.is_empty() {
-        view.symbols.prepare(&wanted);
-    }
-}
-
 /// Prints a stack: a newline, then one frame per line.
-pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field, view: &mut View<'_>) {
+pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field) {
     out.push(b'\n');
-    let process = Process { pid: stack.tgid, generation: stack.exec };
-    if stack.tgid != 0 {
-        view.symbols.prepare(&addresses(stack).collect::<Vec<_>>());
-    }
-    for pc in stack.pcs.iter().take_while(|pc| **pc != 0) {
+    let mut name = Vec::new();
+    for frame in &stack.frames {
         fill(out, b' ', indent);
-        let name = match stack.tgid {
-            0 => view.kernel(*pc, AddrForm::Address),
-            _ => view.user(process, *pc, AddrForm::Address),
-        };
-        string(out, name.as_bytes(), field);
+        name.clear();
+        frame.write(&mut name);
+        string(out, control::name(&name).as_bytes(), field);
         out.push(b'\n');
     }
 }
@@ -196,12 +142,11 @@ pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Fie
 mod tests {
     use super::*;
     use crate::options::Options;
-    use crate::symbolizer::NoSymbols;
 
     fn show(value: &Value<'_>, quiet: bool) -> String {
         let options = Options { quiet, ..Options::default() };
         let mut out = Vec::new();
-        traced(&mut out, value, &mut View::new(&options, &mut NoSymbols, false));
+        traced(&mut out, value, View { options: &options, terminal: false, resolves: true });
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -220,34 +165,34 @@ mod tests {
 
     #[test]
     fn strings_take_columns_unless_quiet() {
-        let value = Value::Str { text: b"abc", size: 8 };
+        let value = Value::Str { text: b"abc".into(), size: 8 };
         assert_eq!(show(&value, false), format!("  {:<33}", "abc"));
         assert_eq!(show(&value, true), "abc");
-        assert_eq!(show(&Value::Str { text: b"", size: 8 }, true), "");
+        assert_eq!(show(&Value::Str { text: b"".into(), size: 8 }, true), "");
     }
 
     #[test]
     fn strings_that_are_not_printable_are_dumped() {
-        assert_eq!(show(&Value::Str { text: b"a\tb\n\x07\x08", size: 8 }, true), "a\tb\n\x07\x08");
-        let dump = show(&Value::Str { text: b"a\x01", size: 8 }, false);
+        assert_eq!(show(&Value::Str { text: b"a\tb\n\x07\x08".into(), size: 8 }, true), "a\tb\n\x07\x08");
+        let dump = show(&Value::Str { text: b"a\x01".into(), size: 8 }, false);
         assert!(dump.ends_with("0: 61 01 00 00 00 00 00 00                          a.......\n"), "{dump}");
-        let e = Value::Str { text: "\u{e9}".as_bytes(), size: 4 };
+        let e = Value::Str { text: "\u{e9}".as_bytes().into(), size: 4 };
         assert!(show(&e, true).contains(": c3 a9 00 00"));
         let mut out = Vec::new();
-        key(&mut out, &e, &mut View::new(&Options::default(), &mut NoSymbols, false));
+        key(&mut out, &e, View { options: &Options::default(), terminal: false, resolves: true });
         assert_eq!(String::from_utf8_lossy(&out).trim(), "\u{e9}");
     }
 
     #[test]
     fn printable_bytes_are_printed_as_text() {
-        assert_eq!(show(&Value::Bytes(b"ab\0\0"), true), "ab");
-        assert_eq!(show(&Value::Bytes(b"ab"), true), "ab");
-        let dump = show(&Value::Bytes(b"ab\0c"), true);
+        assert_eq!(show(&Value::Bytes(b"ab\0\0".into()), true), "ab");
+        assert_eq!(show(&Value::Bytes(b"ab".into()), true), "ab");
+        let dump = show(&Value::Bytes(b"ab\0c".into()), true);
         assert_eq!(
             dump,
             "\n             0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f  0123456789abcdef\n         \
              0: 61 62 00 63                                      ab.c\n"
         );
-        assert!(show(&Value::Bytes(b"\0\0"), true).starts_with('\n'));
+        assert!(show(&Value::Bytes(b"\0\0".into()), true).starts_with('\n'));
     }
 }

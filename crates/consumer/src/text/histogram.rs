@@ -3,12 +3,11 @@
 //! One routine prints all three. They differ only in the names of their buckets and in the rows of
 //! an empty distribution.
 
-use plane::desc::{AggFunc, QUANTIZE_ZERO};
+use events::{AggFunc, AggValue, Bucket, buckets, normalized};
+use plane::desc::QUANTIZE_ZERO;
 
-use crate::agg::rows::Cell;
-use crate::agg::value::{Bucket, buckets, normalized};
 use crate::options::{Encoding, Options};
-use crate::pad::{Field, fill, signed, string};
+use crate::pad::{Field, fill, signed, string, up_to};
 
 /// Columns of a bar.
 const COLUMNS: usize = 40;
@@ -130,25 +129,25 @@ fn shown(func: AggFunc, words: &[u64]) -> std::ops::RangeInclusive<usize> {
 }
 
 /// Prints a newline, a header and a line per bucket.
-pub(super) fn distribution(out: &mut Vec<u8>, cell: &Cell<'_>, options: &Options) {
+pub(super) fn distribution(out: &mut Vec<u8>, value: &AggValue<'_>, options: &Options) {
     out.push(b'\n');
     string(out, b"value", Field::right(16));
     out.extend_from_slice(HEADING.as_bytes());
 
-    let buckets = buckets(cell.agg.func);
+    let buckets = buckets(value.function);
     // A layout may have more words than buckets; the others are not counted.
-    let words = &cell.words[..cell.words.len().min(buckets.len())];
-    let range = shown(cell.agg.func, words);
+    let words = up_to(&value.words, buckets.len());
+    let range = shown(value.function, words);
     let count = |i: usize| words.get(i).map_or(0, |w| *w as i64);
     let scale = Scale::new(range.clone().map(count), options);
     for i in range {
         match buckets.get(i) {
-            Some(Bucket::From(value)) => signed(out, *value, Field::right(16)),
-            Some(Bucket::Below(value)) => string(out, format!("< {value}").as_bytes(), Field::right(16)),
-            Some(Bucket::AtLeast(value)) => string(out, format!(">= {value}").as_bytes(), Field::right(16)),
+            Some(Bucket::From(bound)) => signed(out, *bound, Field::right(16)),
+            Some(Bucket::Below(bound)) => string(out, format!("< {bound}").as_bytes(), Field::right(16)),
+            Some(Bucket::AtLeast(bound)) => string(out, format!(">= {bound}").as_bytes(), Field::right(16)),
             None => continue,
         }
         out.push(b' ');
-        scale.line(out, count(i), cell.normal);
+        scale.line(out, count(i), value.normal);
     }
 }

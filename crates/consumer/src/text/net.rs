@@ -73,18 +73,18 @@ fn resolve(asked: &Lookup) -> Option<String> {
         }
     };
     let mut text = [0u8; 1025];
-    let (start, room) = (text.as_mut_ptr().cast::<libc::c_char>(), text.len() as libc::socklen_t);
+    let (start, size) = (text.as_mut_ptr().cast::<libc::c_char>(), text.len() as libc::socklen_t);
     let none = std::ptr::null_mut();
-    let (host, host_room, service, service_room, flags) = match asked {
-        Lookup::Host(_) => (start, room, none, 0, libc::NI_NAMEREQD),
-        Lookup::Port(_) => (none, 0, start, room, 0),
+    let (host, host_size, service, service_size, flags) = match asked {
+        Lookup::Host(_) => (start, size, none, 0, libc::NI_NAMEREQD),
+        Lookup::Port(_) => (none, 0, start, size, 0),
     };
     // SAFETY: an address of `length` bytes; buffers with their sizes, or none with 0; the text ends with a NUL.
     let failed = unsafe {
         let address = (&raw const address).cast::<libc::sockaddr>();
-        libc::getnameinfo(address, length as libc::socklen_t, host, host_room, service, service_room, flags)
+        libc::getnameinfo(address, length as libc::socklen_t, host, host_size, service, service_size, flags)
     };
-    let text = crate::record::text(&text);
+    let text = crate::raw::text(&text);
     (failed == 0 && !text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
 }
 

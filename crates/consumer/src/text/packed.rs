@@ -13,15 +13,14 @@
 //! strings and symbols. A stack is printed on several lines, and an aggregation with a stack in its
 //! key has the default form.
 
-use plane::desc::{AggFunc, QUANTIZE_ZERO};
+use events::{AggFunc, AggValue, Bucket, Row, Value, buckets, normalized};
+use plane::desc::QUANTIZE_ZERO;
 
+use super::datum;
 use super::histogram::{HEADING, Scale};
-use super::{View, datum};
-use crate::agg::rows::{Cell, Row};
-use crate::agg::value::{Bucket, buckets, normalized};
+use super::view::View;
 use crate::options::{Encoding, Options};
 use crate::pad::{Field, fill, signed, string};
-use crate::record::Value;
 
 /// Columns of a string or symbol in a key.
 const TEXT: usize = 16;
@@ -30,16 +29,14 @@ const TEXT: usize = 16;
 fn key_width(row: &Row<'_>) -> Option<usize> {
     let column = |value: &Value<'_>| match value {
         Value::Int(int) => Some(1 + datum::int_columns(int.size)),
-        Value::Str { .. } | Value::Name { .. } | Value::KernelAddr(..) | Value::UserAddr { .. } => {
-            Some(1 + TEXT)
-        }
-        Value::Bytes(_) | Value::Stack(_) => None,
+        Value::Str { .. } | Value::Name { .. } | Value::Symbol(_) => Some(1 + TEXT),
+        _ => None,
     };
-    row.keys.iter().map(column).sum()
+    row.key.iter().map(column).sum()
 }
 
-fn keys(out: &mut Vec<u8>, row: &Row<'_>, view: &mut View<'_>) {
-    for value in &row.keys {
+fn keys(out: &mut Vec<u8>, row: &Row<'_>, view: View<'_>) {
+    for value in &row.key {
         match value {
             Value::Int(_) => datum::key(out, value, view),
             _ => {
@@ -50,26 +47,41 @@ fn keys(out: &mut Vec<u8>, row: &Row<'_>, view: &mut View<'_>) {
     }
 }
 
-/// Prints rows in the form that the options select; false if that is the default form.
-pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) -> bool {
-    let Some(Row { cells, .. }) = rows.first() else { return false };
-    let ([cell], Some(width)) = (&cells[..], key_width(&rows[0])) else { return false };
-    match cell.agg.func {
-        AggFunc::Count | AggFunc::Sum if view.options.agghist && width > 0 => bars(out, rows, width, view),
-        AggFunc::Quantize | AggFunc::Lquantize { .. } if view.options.aggpack => {
-            lines(out, rows, cell.agg.func, width, view);
-        }
-        _ => return false,
-    }
-    true
+/// A form that has one header for all rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// `agghist`
+    Bars { width: usize },
+    /// `aggpack`
+    Lines { width: usize, function: AggFunc },
 }
 
-fn single<'r, 'a>(row: &'r Row<'a>) -> Option<&'r Cell<'a>> {
-    row.cells.first()
+/// The form of rows like this one; `None` for the default form.
+pub(super) fn form(row: &Row<'_>, view: View<'_>) -> Option<Form> {
+    let ([value], Some(width)) = (&row.values[..], key_width(row)) else { return None };
+    match value.function {
+        AggFunc::Count | AggFunc::Sum if view.options.agghist && width > 0 => Some(Form::Bars { width }),
+        function @ (AggFunc::Quantize | AggFunc::Lquantize { .. }) if view.options.aggpack => {
+            Some(Form::Lines { width, function })
+        }
+        _ => None,
+    }
+}
+
+/// Prints all rows of a `printa()` in a form.
+pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], form: Form, view: View<'_>) {
+    match form {
+        Form::Bars { width } => bars(out, rows, width, view),
+        Form::Lines { width, function } => lines(out, rows, function, width, view),
+    }
+}
+
+fn single<'r, 'a>(row: &'r Row<'a>) -> Option<&'r AggValue<'a>> {
+    row.values.first()
 }
 
 /// `agghist`
-fn bars(out: &mut Vec<u8>, rows: &[Row<'_>], width: usize, view: &mut View<'_>) {
+fn bars(out: &mut Vec<u8>, rows: &[Row<'_>], width: usize, view: View<'_>) {
     let value = |row: &Row<'_>| single(row).and_then(|c| c.words.first()).map_or(0, |w| *w as i64);
     out.push(b'\n');
     string(out, b"key", Field::right(width));
@@ -107,7 +119,7 @@ fn range(rows: &[Row<'_>], func: AggFunc) -> Range {
     }
     let zero = QUANTIZE_ZERO as usize;
     let used = |row: &Row<'_>, from_end: bool| {
-        let words = single(row).map_or(&[][..], |c| c.words);
+        let words = single(row).map_or(&[][..], |c| &c.words);
         if from_end { words.iter().rposition(|w| *w != 0) } else { words.iter().position(|w| *w != 0) }
     };
     let first = rows.iter().filter_map(|r| used(r, false)).min().unwrap_or(zero);
@@ -121,14 +133,14 @@ fn range(rows: &[Row<'_>], func: AggFunc) -> Range {
 }
 
 /// `aggpack`
-fn lines(out: &mut Vec<u8>, rows: &[Row<'_>], func: AggFunc, width: usize, view: &mut View<'_>) {
+fn lines(out: &mut Vec<u8>, rows: &[Row<'_>], func: AggFunc, width: usize, view: View<'_>) {
     let range = range(rows, func);
     out.push(b'\n');
     string(out, if width > 0 { b"key" } else { b"" }, Field::right(width));
     out.push(b' ');
     string(out, b"min", Field::right(range.min_columns));
     out.extend_from_slice(b" .");
-    fill(out, b'-', range.last + 1 - range.first);
+    fill(out, b'-', (range.last + 1).saturating_sub(range.first));
     out.extend_from_slice(b". ");
     string(out, b"max", Field::left(range.max_columns));
     out.extend_from_slice(b" | count\n");
@@ -158,14 +170,15 @@ fn mark(out: &mut Vec<u8>, count: i64, scale: &Scale, options: &Options) {
     const ASCII: &[u8] = b"__xxxxXX";
     const NEGATIVE: &[u8] = b"vvvvVV";
     let pick = |choices: usize| ((scale.exact(count, choices - 1) + 0.5) as usize).min(choices - 1);
+    let block = |blocks: &[u8]| blocks.get(pick(blocks.len())).copied().unwrap_or(b' ');
     match count {
         0 => out.push(b' '),
-        ..0 => out.push(NEGATIVE[pick(NEGATIVE.len())]),
+        ..0 => out.push(block(NEGATIVE)),
         _ if options.encoding == Encoding::Utf8 => {
             // U+2581 is one eighth of a block, U+2588 all of it.
             let block = char::from_u32(0x2581 + pick(8) as u32).unwrap_or('#');
             out.extend_from_slice(block.encode_utf8(&mut [0; 4]).as_bytes());
         }
-        _ => out.push(ASCII[pick(ASCII.len())]),
+        _ => out.push(block(ASCII)),
     }
 }

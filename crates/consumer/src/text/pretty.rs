@@ -9,43 +9,38 @@
 //! ```
 //!
 //! The value is preceded by its type, a member by type and name. Numbers are hexadecimal, 0 is `0`.
-//! The output ends with a newline.
+//! The output ends with a newline. Names are escaped: those of stored events may be anything.
 
 use diagnostics::control;
-use plane::desc::AddrForm;
-use plane::shape::{Form, Member, Shape};
+use events::{Form, Int, Member, Shape, Symbol};
 
-use super::View;
-use crate::pad::{Field, fill, float};
+use super::view::symbol;
+use crate::pad::{Field, fill, float, up_to};
+use crate::raw::{number, text};
 
 /// Columns of a level.
 const LEVEL: usize = 4;
 
-/// Prints a value.
-pub(super) fn print(out: &mut Vec<u8>, shape: &Shape, bytes: &[u8], view: &mut View<'_>) {
-    out.extend_from_slice(shape.name.as_bytes());
+/// Prints a value; `functions` are those that its pointers point to.
+pub(super) fn print(out: &mut Vec<u8>, shape: &Shape, bytes: &[u8], functions: &[Symbol]) {
+    out.extend_from_slice(control::name_text(&shape.name).as_bytes());
     out.push(b' ');
-    Pretty { out, view }.value(shape, bytes, 0, false);
+    Pretty { out, functions }.value(shape, bytes, 0, false);
     out.push(b'\n');
 }
 
-struct Pretty<'a, 'v> {
+struct Pretty<'a> {
     out: &'a mut Vec<u8>,
-    view: &'a mut View<'v>,
+    functions: &'a [Symbol],
 }
 
-/// A number of at most eight bytes; what is missing is 0.
-fn number(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    for (to, from) in word.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    u64::from_le_bytes(word)
-}
-
-impl Pretty<'_, '_> {
+impl Pretty<'_> {
     fn text(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
+    }
+
+    fn name(&mut self, name: &str) {
+        self.text(&control::name_text(name));
     }
 
     fn indent(&mut self, level: usize) {
@@ -55,14 +50,14 @@ impl Pretty<'_, '_> {
     /// `nested` values are elements or members; their strings are printed in brackets, as arrays
     /// are.
     fn value(&mut self, shape: &Shape, bytes: &[u8], level: usize, nested: bool) {
-        let bytes = &bytes[..bytes.len().min(shape.size as usize)];
+        let bytes = up_to(bytes, shape.size as usize);
         match &shape.form {
-            Form::Int | Form::Pointer => self.hex(bytes),
-            Form::Char => self.character(bytes.first().copied().unwrap_or(0)),
+            Form::Int { .. } | Form::Pointer => self.hex(bytes),
+            Form::Char { .. } => self.character(bytes.first().copied().unwrap_or(0)),
             Form::Float => self.float(bytes),
             Form::FunctionPointer => self.function(number(bytes)),
             Form::Enum { signed, names } => self.enumerator(bytes, *signed, names),
-            Form::String => self.string(crate::record::text(bytes), nested),
+            Form::String => self.string(text(bytes), nested),
             Form::Array(elem) => self.array(elem, bytes, level, nested),
             Form::Sou(members) => {
                 self.text("{\n");
@@ -104,17 +99,17 @@ impl Pretty<'_, '_> {
     fn function(&mut self, addr: u64) {
         match addr {
             0 => self.text("0"),
-            addr => {
-                let name = self.view.kernel(addr, AddrForm::Symbol);
-                self.text(&name);
-            }
+            addr => match self.functions.iter().find(|s| s.address == addr) {
+                Some(function) => self.out.extend_from_slice(&symbol(function)),
+                None => self.text(&format!("{addr:#x}")),
+            },
         }
     }
 
     fn enumerator(&mut self, bytes: &[u8], signed: bool, names: &[(std::sync::Arc<str>, i64)]) {
-        let value = crate::record::Int::new(number(bytes), bytes.len().clamp(1, 8) as u8, signed).bits as i64;
+        let value = Int::new(number(bytes), bytes.len().clamp(1, 8) as u8, signed).bits as i64;
         match names.iter().find(|(_, v)| *v == value) {
-            Some((name, _)) => self.text(name),
+            Some((name, _)) => self.name(name),
             None => self.text(&value.to_string()),
         }
     }
@@ -126,8 +121,8 @@ impl Pretty<'_, '_> {
     }
 
     fn array(&mut self, elem: &Shape, bytes: &[u8], level: usize, nested: bool) {
-        if elem.form == Form::Char {
-            let text = crate::record::text(bytes);
+        if matches!(elem.form, Form::Char { .. }) {
+            let text = text(bytes);
             if text.iter().all(|c| (b' '..=b'~').contains(c)) {
                 return self.string(text, nested);
             }
@@ -141,7 +136,7 @@ impl Pretty<'_, '_> {
             if objects {
                 self.text("\n");
                 self.indent(level + 1);
-                self.text(&elem.name);
+                self.name(&elem.name);
                 self.text(" ");
             }
             self.value(elem, part, level + 1, true);
@@ -158,10 +153,10 @@ impl Pretty<'_, '_> {
     fn member(&mut self, member: &Member, bytes: &[u8], level: usize) {
         let bytes = bytes.get(member.offset as usize..).unwrap_or_default();
         self.indent(level);
-        self.text(&member.shape.name);
+        self.name(&member.shape.name);
         if !member.name.is_empty() {
             self.text(if member.shape.name.ends_with('*') { "" } else { " " });
-            self.text(&member.name);
+            self.name(&member.name);
         }
         match member.bits {
             None => {
@@ -184,13 +179,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::options::Options;
-    use crate::symbolizer::NoSymbols;
 
     fn show(shape: &Shape, bytes: &[u8]) -> String {
         let mut out = Vec::new();
-        let options = Options::default();
-        print(&mut out, shape, bytes, &mut View::new(&options, &mut NoSymbols, false));
+        print(&mut out, shape, bytes, &[]);
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -199,7 +191,7 @@ mod tests {
     }
 
     fn int(name: &str, size: u32) -> Shape {
-        shape(name, size, Form::Int)
+        shape(name, size, Form::Int { signed: true })
     }
 
     fn array(name: &str, elem: Shape, len: u32) -> Shape {
@@ -216,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_scalar_is_printed_after_its_type() {
-        assert_eq!(show(&shape("char", 1, Form::Char), b"a"), "char 'a'\n");
-        assert_eq!(show(&shape("char", 1, Form::Char), &[4]), "char '\\004'\n");
+        assert_eq!(show(&shape("char", 1, Form::Char { signed: true }), b"a"), "char 'a'\n");
+        assert_eq!(show(&shape("char", 1, Form::Char { signed: true }), &[4]), "char '\\004'\n");
         assert_eq!(show(&int("int", 4), &[0xff; 4]), "int 0xffffffff\n");
         assert_eq!(show(&int("int", 4), &[0; 4]), "int 0\n");
         assert_eq!(show(&int("short", 2), &456u16.to_le_bytes()), "short 0x1c8\n");
@@ -243,6 +235,16 @@ mod tests {
         assert_eq!(show(&s, &[2, 0, 0, 0]), "enum simpson bart\n");
         assert_eq!(show(&s, &[0xff; 4]), "enum simpson none\n");
         assert_eq!(show(&s, &[9, 0, 0, 0]), "enum simpson 9\n");
+    }
+
+    #[test]
+    fn control_characters_in_names_are_escaped() {
+        let names: Arc<[(Arc<str>, i64)]> = [("e\x1b[1m".into(), 2)].into();
+        let member = member("m\n", 0, shape("t\x1b", 1, Form::Enum { signed: false, names }));
+        let elem = sou("s\x07", 1, vec![member]);
+        let found = show(&array("a\u{9b}", elem, 1), &[2]);
+        assert!(found.chars().all(|c| c == '\n' || !c.is_control()), "{found:?}");
+        assert_eq!(found.lines().count(), 5, "{found:?}");
     }
 
     #[test]
@@ -287,7 +289,7 @@ mod tests {
         let mut three = [0; 12];
         (three[0], three[4], three[8]) = (1, 2, 3);
         assert_eq!(show(&ints, &three), "int [3] [ 0x1, 0x2, 0x3 ]\n");
-        let chars = |name: &str, len| array(name, shape("char", 1, Form::Char), len);
+        let chars = |name: &str, len| array(name, shape("char", 1, Form::Char { signed: true }), len);
         assert_eq!(show(&chars("char [30]", 30), b"ab\0x"), "char [30] \"ab\"\n");
         let bar = sou("bar_t", 4, vec![member("alpha", 0, int("int", 4))]);
         let bars = array("bar_t [2]", bar, 2);

@@ -3,35 +3,40 @@
 //! The format was parsed and checked against the types of its arguments at compile time. A
 //! conversion that the checker accepts but that does not fit the value (a `%d` on a symbol key)
 //! prints the default form of the argument.
+//!
+//! ARCH(x86-64): the 80 bits of a `long double`.
 
 use std::borrow::Cow;
 
 use diagnostics::{control, raw};
-use plane::desc::AddrForm;
-use plane::format::{Amount, Conversion, ConversionArg, Piece};
+use events::{AggValue, Amount, Argument, Conversion, ConversionArg, Format, Int, Piece, Row, Value};
 
-use super::{View, datum, histogram, net, time};
-use crate::agg::rows::{Cell, Row};
-use crate::pad::{Base, Field, WIDEST, float, signed, string, unsigned};
-use crate::record::{Int, Value};
-use crate::symbolizer::Process;
+use super::view::{View, symbol};
+use super::{datum, histogram, net, time};
+use crate::pad::{Base, Field, WIDEST, float, signed, string, unsigned, up_to};
+use crate::raw::text as until_nul;
 
 /// Prints a record's `printf()`.
-pub(super) fn printf(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], view: &mut View<'_>) {
-    run(out, format, args, &[], view);
+pub(super) fn printf(out: &mut Vec<u8>, format: &Format, args: &[Argument<'_>], view: View<'_>) {
+    run(out, format, args.iter().map(|arg| &arg.value), &[], view);
 }
 
 /// Prints one row of a `printa()`: plain conversions print the columns of the key in order, `@`
 /// conversions the values of the aggregations. If there are more of these than aggregations, the
 /// last value is repeated.
-pub(super) fn printa(out: &mut Vec<u8>, format: &[Piece], row: &Row<'_>, view: &mut View<'_>) {
-    run(out, format, &row.keys, &row.cells, view);
+pub(super) fn printa(out: &mut Vec<u8>, format: &Format, row: &Row<'_>, view: View<'_>) {
+    run(out, format, row.key.iter(), &row.values, view);
 }
 
-fn run(out: &mut Vec<u8>, format: &[Piece], args: &[Value<'_>], cells: &[Cell<'_>], view: &mut View<'_>) {
-    let mut args = args.iter();
+fn run<'a, 'v: 'a>(
+    out: &mut Vec<u8>,
+    format: &Format,
+    mut args: impl Iterator<Item = &'a Value<'v>>,
+    cells: &[AggValue<'_>],
+    view: View<'_>,
+) {
     let mut next_cell = 0;
-    for piece in format {
+    for piece in format.pieces() {
         let conversion = match piece {
             Piece::Text(text) => {
                 match raw::is_raw(text) {
@@ -91,16 +96,17 @@ fn field<'a, 'v: 'a>(
 }
 
 /// `%@…`.
-fn value_of(out: &mut Vec<u8>, conversion: &Conversion, field: Field, cell: &Cell<'_>, view: &mut View<'_>) {
-    if cell.is_histogram() {
-        histogram::distribution(out, cell, view.options);
-    } else {
-        let value = Value::Int(Int::new(cell.scalar() as u64, 8, true));
-        convert(out, conversion, field, &value, view);
+fn value_of(out: &mut Vec<u8>, conversion: &Conversion, field: Field, cell: &AggValue<'_>, view: View<'_>) {
+    match cell.number() {
+        None => histogram::distribution(out, cell, view.options),
+        Some(number) => {
+            let value = Value::Int(Int::new(number as u64, 8, true));
+            convert(out, conversion, field, &value, view);
+        }
     }
 }
 
-fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Value<'_>, view: &mut View<'_>) {
+fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Value<'_>, view: View<'_>) {
     match (conversion.arg, value) {
         (ConversionArg::AnyInt, Value::Int(int)) if !int.signed => {
             unsigned(out, int.bits, Base::Decimal, field)
@@ -132,7 +138,7 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             string(out, &host(text, view), field);
         }
         (ConversionArg::Address, Value::Bytes(bytes)) => {
-            string(out, &host(crate::record::text(bytes), view), field);
+            string(out, &host(until_nul(bytes), view), field);
         }
         (ConversionArg::Char, Value::Int(int)) => character(out, conversion, field, *int, view),
         (ConversionArg::Time, Value::Int(int)) => {
@@ -142,35 +148,26 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
             );
             string(out, text.as_bytes(), field);
         }
-        (ConversionArg::Port, Value::Int(int)) => string(out, net::port(int.bits as u16).as_bytes(), field),
-        (ConversionArg::KernelAddr, Value::Int(int)) => {
-            let name = view.kernel(int.as_unsigned(), AddrForm::Address);
+        (ConversionArg::Port, Value::Int(int)) => {
+            let number = int.bits as u16;
+            let name = if view.resolves { net::port(number) } else { number.to_string() };
             string(out, name.as_bytes(), field);
         }
-        (ConversionArg::UserAddr, Value::Int(int)) => {
-            let addr = int.as_unsigned();
-            let name = match view.options.target {
-                Some(pid) => view.user(Process::now(pid), addr, AddrForm::Address),
-                None => format!("0x{addr:x}"),
-            };
-            string(out, name.as_bytes(), field);
+        // The consumer gives these a symbol.
+        (ConversionArg::KernelAddr | ConversionArg::UserAddr, Value::Int(int)) => {
+            string(out, format!("{:#x}", int.as_unsigned()).as_bytes(), field);
         }
-        (_, Value::KernelAddr(addr, form)) => {
-            string(out, view.kernel(*addr, *form).as_bytes(), field);
-        }
-        (_, Value::UserAddr { pid, addr, form }) => {
-            string(out, view.user(Process::now(*pid), *addr, *form).as_bytes(), field);
-        }
+        (_, Value::Symbol(address)) => string(out, &symbol(address), field),
         (_, Value::Str { text, .. } | Value::Name { text, .. }) => words(out, conversion, field, text, view),
         (ConversionArg::String, Value::Bytes(bytes)) => {
-            words(out, conversion, field, crate::record::text(bytes), view);
+            words(out, conversion, field, until_nul(bytes), view);
         }
         (_, Value::Stack(stack)) => {
             // A left-justified width is the indentation; any other pads the frames and indents by
             // nothing.
             let (indent, field) =
                 if field.left { (field.width, Field { width: 0, ..field }) } else { (0, field) };
-            datum::frames(out, stack, indent, field, view);
+            datum::frames(out, stack, indent, field);
         }
         (_, value) => datum::traced(out, value, view),
     }
@@ -193,7 +190,7 @@ fn extended(bytes: &[u8]) -> f64 {
     sign * value
 }
 
-fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8], view: &View<'_>) {
+fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8], view: View<'_>) {
     if conversion.letter() == 'S' {
         string(out, &escaped(text), field);
     } else {
@@ -203,20 +200,20 @@ fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8], 
 
 /// A string that the program prints. The precision limits its bytes, the width counts the printed
 /// bytes.
-fn data(out: &mut Vec<u8>, text: &[u8], field: Field, view: &View<'_>) {
-    let text = &text[..text.len().min(field.precision.unwrap_or(usize::MAX))];
+fn data(out: &mut Vec<u8>, text: &[u8], field: Field, view: View<'_>) {
+    let text = up_to(text, field.precision.unwrap_or(usize::MAX));
     string(out, &view.data(text), Field { precision: None, ..field });
 }
 
 /// The name of a host, escaped; the string from the program if there is no name.
-fn host<'t>(text: &'t [u8], view: &View<'_>) -> Cow<'t, [u8]> {
-    match net::host(text) {
+fn host<'t>(text: &'t [u8], view: View<'_>) -> Cow<'t, [u8]> {
+    match view.resolves.then(|| net::host(text)).flatten() {
         Some(name) => Cow::Owned(control::name(name.as_bytes()).into_owned().into_bytes()),
         None => view.data(text),
     }
 }
 
-fn character(out: &mut Vec<u8>, conversion: &Conversion, field: Field, int: Int, view: &View<'_>) {
+fn character(out: &mut Vec<u8>, conversion: &Conversion, field: Field, int: Int, view: View<'_>) {
     let field = Field { precision: None, ..field };
     let byte = int.bits as u8;
     match conversion.name {
@@ -263,13 +260,18 @@ fn escaped(text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::options::Options;
-    use crate::symbolizer::NoSymbols;
 
     fn show(format: &str, args: &[Value<'_>]) -> String {
-        let format = plane::format::parse(format).unwrap();
-        let options = Options { target: Some(7), ..Options::default() };
+        let format = Format::parse(format).unwrap();
+        let args: Vec<Argument<'_>> =
+            args.iter().map(|value| Argument { name: "".into(), value: value.clone() }).collect();
         let mut out = Vec::new();
-        printf(&mut out, &format, args, &mut View::new(&options, &mut NoSymbols, false));
+        printf(
+            &mut out,
+            &format,
+            &args,
+            View { options: &Options::default(), terminal: false, resolves: true },
+        );
         String::from_utf8(out).unwrap()
     }
 
@@ -278,7 +280,7 @@ mod tests {
     }
 
     fn str(text: &str) -> Value<'_> {
-        Value::Str { text: text.as_bytes(), size: 256 }
+        Value::Str { text: text.as_bytes().into(), size: 256 }
     }
 
     // row conversion.i, conversion.u, conversion.o, conversion.X, conversion.flags
@@ -337,8 +339,11 @@ mod tests {
     // row conversion.k
     #[test]
     fn stacks_are_indented_by_a_left_width_only() {
-        let stack =
-            Value::Stack(std::sync::Arc::new(plane::stacks::Stack { tgid: 0, exec: 0, pcs: vec![1, 2] }));
+        let frame = |address| {
+            let name = events::SymbolName::default();
+            events::Symbol::new(address, None, events::AddrForm::Address, name)
+        };
+        let stack = Value::Stack(events::Stack { process: None, frames: vec![frame(1), frame(2)] });
         assert_eq!(show("%k", std::slice::from_ref(&stack)), "\n0x1\n0x2\n");
         assert_eq!(show("%-4k", std::slice::from_ref(&stack)), "\n    0x1\n    0x2\n");
         assert_eq!(show("%5k", &[stack]), "\n  0x1\n  0x2\n");
@@ -403,7 +408,14 @@ mod tests {
         };
         let (one, half, much) = (long(1 << 63, 0x3fff), long(5 << 61, 0xc000), long(1 << 63, 0x7fff));
         assert_eq!(
-            show("%Lf %Lg %Le", &[Value::Bytes(&one), Value::Bytes(&half), Value::Bytes(&much)]),
+            show(
+                "%Lf %Lg %Le",
+                &[
+                    Value::Bytes((&one[..]).into()),
+                    Value::Bytes((&half[..]).into()),
+                    Value::Bytes((&much[..]).into())
+                ]
+            ),
             "1.000000 -2.5 inf"
         );
     }
@@ -412,7 +424,7 @@ mod tests {
     #[test]
     fn memory_is_printed_as_text_up_to_its_nul() {
         assert_eq!(
-            show("[%s] [%6s] [%S] [%ls] [%ws]", &vec![Value::Bytes(b"a\tb\0c"); 5]),
+            show("[%s] [%6s] [%S] [%ls] [%ws]", &vec![Value::Bytes(b"a\tb\0c".into()); 5]),
             "[a\tb] [   a\tb] [a\\tb] [a\tb] [a\tb]"
         );
     }

@@ -1,33 +1,31 @@
 //! Aggregations in their default form: keys, values, a newline.
 
-use super::{View, datum, histogram, packed};
-use crate::agg::rows::{Cell, Row};
+use events::{AggValue, Row};
+
+use super::view::View;
+use super::{datum, histogram};
 use crate::pad::{Field, signed};
 
-fn value(out: &mut Vec<u8>, cell: &Cell<'_>, view: &mut View<'_>) {
-    if cell.is_histogram() {
-        histogram::distribution(out, cell, view.options);
-    } else {
-        out.push(b' ');
-        signed(out, cell.scalar(), Field::right(16));
+fn value(out: &mut Vec<u8>, value: &AggValue<'_>, view: View<'_>) {
+    match value.number() {
+        None => histogram::distribution(out, value, view.options),
+        Some(number) => {
+            out.push(b' ');
+            signed(out, number, Field::right(16));
+        }
     }
 }
 
-pub(super) fn rows(out: &mut Vec<u8>, rows: &[Row<'_>], view: &mut View<'_>) {
-    if packed::rows(out, rows, view) {
-        return;
+pub(super) fn row(out: &mut Vec<u8>, row: &Row<'_>, view: View<'_>) {
+    for key in &row.key {
+        datum::key(out, key, view);
     }
-    for row in rows {
-        for key in &row.keys {
-            datum::key(out, key, view);
+    for all in &row.values {
+        value(out, all, view);
+        for (cpu, of_cpu) in all.each_cpu() {
+            out.extend_from_slice(format!("\n    [CPU {cpu}]").as_bytes());
+            value(out, &of_cpu, view);
         }
-        for cell in &row.cells {
-            value(out, cell, view);
-            for (cpu, cell) in cell.each_cpu() {
-                out.extend_from_slice(format!("\n    [CPU {cpu}]").as_bytes());
-                value(out, &cell, view);
-            }
-        }
-        out.push(b'\n');
     }
+    out.push(b'\n');
 }

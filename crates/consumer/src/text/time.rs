@@ -19,6 +19,10 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 
+fn name(names: &[&'static str], number: usize) -> &'static str {
+    names.get(number).copied().unwrap_or("?")
+}
+
 /// Computed by the C library, which has the time zone. `None` for years that it cannot represent.
 pub(super) fn local(nanoseconds: u64) -> Option<Local> {
     let seconds = (nanoseconds / 1_000_000_000) as libc::time_t;
@@ -36,9 +40,9 @@ pub(super) fn local(nanoseconds: u64) -> Option<Local> {
     };
     Some(Local {
         year: i64::from(tm.tm_year) + 1900,
-        month: (tm.tm_mon as usize).min(11),
+        month: tm.tm_mon as usize,
         day: tm.tm_mday as u32,
-        weekday: (tm.tm_wday as usize).min(6),
+        weekday: tm.tm_wday as usize,
         hour: tm.tm_hour as u32,
         minute: tm.tm_min as u32,
         second: tm.tm_sec as u32,
@@ -50,13 +54,13 @@ impl Local {
     /// `%Y`: `1970 Jan  1 00:00:00`.
     pub(super) fn plain(&self) -> String {
         let Local { year, day, hour, minute, second, .. } = self;
-        format!("{year} {} {day:>2} {hour:02}:{minute:02}:{second:02}", MONTHS[self.month])
+        format!("{year} {} {day:>2} {hour:02}:{minute:02}:{second:02}", name(&MONTHS, self.month))
     }
 
     /// `%T`: `Thu, 01 Jan 1970 00:00:00 UTC`.
     pub(super) fn rfc822(&self) -> String {
         let Local { year, day, hour, minute, second, zone, .. } = self;
-        let (weekday, month) = (DAYS[self.weekday], MONTHS[self.month]);
+        let (weekday, month) = (name(&DAYS, self.weekday), name(&MONTHS, self.month));
         format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} {zone}")
     }
 }

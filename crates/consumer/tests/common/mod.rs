@@ -2,14 +2,15 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use consumer::{
-    Consumer, EnabledProbe, Layout, Options, Output, Probe, Process, RawRecord, SlotSink, Source, Symbolizer,
-    Text,
+    Consumer, EnabledProbe, Layout, Message, Options, Output, Process, RawRecord, SlotSink, Source,
+    Symbolizer, Text,
 };
+use events::{Calls, Encoder, Event, Probe, Reader, Sink, Start, SymbolName};
 use plane::desc::{Action, AddrForm, AggDesc, AggFunc, AggId, Datum, Field, LayoutBuilder, RecordDesc};
 use plane::ring::flags;
 use plane::stacks::Stack;
@@ -74,13 +75,9 @@ impl Source for Kernel {
 /// Functions begin at multiples of 0x100, modules at multiples of 0x10000.
 pub struct Names;
 
-fn name(addr: u64, form: AddrForm, module: &str) -> String {
-    let (start, offset) = (addr & !0xff, addr & 0xff);
-    match form {
-        AddrForm::Module => format!("{module}{:x}", addr >> 16),
-        AddrForm::Address if offset != 0 => format!("{module}{:x}`f{start:x}+0x{offset:x}", addr >> 16),
-        _ => format!("{module}{:x}`f{start:x}", addr >> 16),
-    }
+fn name(addr: u64, module: &str) -> SymbolName {
+    let module = format!("{module}{:x}", addr >> 16).into();
+    SymbolName::new(Some(module), Some(format!("f{:x}", addr & !0xff).into()), addr & 0xff)
 }
 
 fn start(addr: u64, form: AddrForm) -> u64 {
@@ -88,11 +85,11 @@ fn start(addr: u64, form: AddrForm) -> u64 {
 }
 
 impl Symbolizer for Names {
-    fn kernel(&mut self, addr: u64, form: AddrForm) -> String {
-        name(addr, form, "mod")
+    fn kernel(&mut self, addr: u64) -> SymbolName {
+        name(addr, "mod")
     }
-    fn user(&mut self, process: Process, addr: u64, form: AddrForm) -> String {
-        name(addr, form, &format!("obj{}.", process.pid))
+    fn user(&mut self, process: Process, addr: u64) -> SymbolName {
+        name(addr, &format!("obj{}.", process.pid))
     }
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
         start(addr, form)
@@ -109,18 +106,98 @@ struct Recorded {
     data: Vec<u8>,
 }
 
-pub struct Session<W: Output = Vec<u8>> {
-    pub consumer: Consumer<W>,
+/// An output, and the messages beside it.
+pub struct Captured<W: Output> {
+    pub out: W,
+    messages: Vec<Message>,
+}
+
+impl<W: Output> Write for Captured<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl<W: Output> Output for Captured<W> {
+    fn truncate(&mut self) -> io::Result<()> {
+        self.out.truncate()
+    }
+    fn is_terminal(&self) -> bool {
+        self.out.is_terminal()
+    }
+    fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
+        self.messages.extend_from_slice(messages);
+        Ok(())
+    }
+}
+
+/// An output in memory, which may say that it is a terminal: then more is escaped.
+#[derive(Default)]
+pub struct Memory {
+    pub text: Vec<u8>,
+    pub terminal: bool,
+    pub messages: Vec<Message>,
+    pub truncated: usize,
+}
+
+impl Memory {
+    pub fn terminal() -> Memory {
+        Memory { terminal: true, ..Memory::default() }
+    }
+}
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for Memory {
+    fn truncate(&mut self) -> io::Result<()> {
+        self.truncated += 1;
+        Ok(())
+    }
+    fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+    fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
+        self.messages.extend_from_slice(messages);
+        Ok(())
+    }
+}
+
+/// Text, and the encoder.
+pub type Sinks<W> = (Text<Captured<W>>, Encoder<Vec<u8>>);
+
+/// A session with two sinks: text, and the encoder. Whenever output is taken, the encoded events are
+/// decoded and rendered as text, which must be the same bytes.
+pub struct Session<W: Output + Send = Vec<u8>> {
+    pub consumer: Consumer<Sinks<W>>,
     pub kernel: Kernel,
     clauses: Vec<(u32, Vec<Field>)>,
     keys: Vec<(AggDesc, Vec<Field>)>,
     batch: Vec<Recorded>,
+    /// Text of the decoded events, and how many of them are rendered.
+    copy: Text<Memory>,
+    rendered: usize,
 }
 
 pub fn probe(id: u32, description: &str) -> Arc<Probe> {
     let mut parts = description.split(':').map(str::to_owned);
     let mut part = || parts.next().unwrap_or_default().into();
-    Arc::new(Probe { id, provider: part(), module: part(), function: part(), name: part() })
+    let provider: Arc<str> = part();
+    let calls = match &*provider {
+        "syscall" => Calls::System,
+        "fbt" | "rawfbt" => Calls::Kernel,
+        _ => Calls::None,
+    };
+    Arc::new(Probe::new(id, [provider, part(), part(), part()], calls))
 }
 
 impl Session {
@@ -129,19 +206,70 @@ impl Session {
     }
 
     pub fn output(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(self.consumer.output_mut())).into_owned()
+        let text = std::mem::take(self.out());
+        let copy = self.copied();
+        assert!(copy == text, "text of decoded events\n{}\nis not\n{}", show(&copy), show(&text));
+        show(&text)
     }
 }
 
-impl<W: Output> Session<W> {
+fn show(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+impl<W: Output + Send> Session<W> {
     pub fn with(out: W, symbols: Box<dyn Symbolizer>, options: Options) -> Self {
+        let copy = Memory { terminal: out.is_terminal(), ..Memory::default() };
+        let text = Text::new(Captured { out, messages: Vec::new() });
+        let mut consumer = Consumer::new((text, Encoder::new(Vec::new())), symbols, options);
+        consumer.start(Start::default());
         Session {
-            consumer: Consumer::new(out, Box::new(Text::new()), symbols, options),
+            consumer,
             kernel: Kernel::default(),
             clauses: Vec::new(),
             keys: Vec::new(),
             batch: Vec::new(),
+            copy: Text::of_stored_events(copy),
+            rendered: 0,
         }
+    }
+
+    /// The output.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.consumer.sink_mut().0.output_mut().out
+    }
+
+    /// The events so far, decoded.
+    pub fn events(&mut self) -> Vec<Event<'static>> {
+        self.consumer.sink_mut().1.flush().unwrap();
+        let mut reader = Reader::new(&self.consumer.sink().1.get_ref()[..]);
+        let mut all = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            all.push(event.into_owned());
+        }
+        all
+    }
+
+    /// The text of the decoded events since the last call.
+    pub fn copied(&mut self) -> Vec<u8> {
+        let events = self.events();
+        for event in &events[self.rendered..] {
+            self.copy.event(event).unwrap();
+        }
+        self.rendered = events.len();
+        self.copy.batch_end().unwrap();
+        std::mem::take(&mut self.copy.output_mut().text)
+    }
+
+    /// The messages since the last call, which are those of the decoded events.
+    pub fn messages(&mut self) -> Vec<String> {
+        self.consumer.flush().unwrap();
+        let text = self.copied();
+        self.copy.output_mut().text = text;
+        self.copy.flush().unwrap();
+        let messages = std::mem::take(&mut self.consumer.sink_mut().0.output_mut().messages);
+        assert_eq!(std::mem::take(&mut self.copy.output_mut().messages), messages);
+        messages.into_iter().map(|m| m.text).collect()
     }
 
     /// A clause of a probe; gives its epid.
@@ -153,9 +281,9 @@ impl<W: Output> Session<W> {
     ) -> u32 {
         let mut layout = LayoutBuilder::default();
         let fields: Vec<Field> = data.iter().map(|d| layout.push(*d)).collect();
-        let desc = RecordDesc { size: layout.size(), actions: actions(&fields) };
+        let desc = RecordDesc { size: layout.size(), actions: actions(&fields), process: None };
         let epid = self.clauses.len() as u32 + 1;
-        let layout = Some(Arc::new(Layout::new(&desc).unwrap()));
+        let layout = Some(Arc::new(Layout::new(&desc, &[]).unwrap()));
         self.consumer.enable(epid, EnabledProbe { probe: probe.clone(), layout });
         self.clauses.push((desc.size, fields));
         epid
@@ -222,6 +350,16 @@ impl<W: Output> Session<W> {
         let mut data = plane::ring::Fault::head(kind, action, offset).to_le_bytes().to_vec();
         data.extend(value.to_le_bytes());
         self.batch.push(Recorded { cpu: 0, epid, flags: flags::FAULT, data });
+    }
+
+    /// The bytes of the record that was added last.
+    pub fn last_data(&mut self) -> &mut Vec<u8> {
+        &mut self.batch.last_mut().unwrap().data
+    }
+
+    /// The size of an aggregation's keys.
+    pub fn key_size(&self, agg: AggId) -> usize {
+        self.keys[agg.0 as usize].0.key_size as usize
     }
 
     /// The batch so far is consumed.

@@ -4,8 +4,8 @@ use super::memory::DPtr;
 use super::{Config, Rng};
 use crate::builder::FunctionBuilder;
 use crate::ir::{
-    AggFunc, AggId, BinOp, Cond, Datum, FaultKind, Field, Function, Module, Space, StrBuiltin, StrId, Ty,
-    UnOp, Value, VarId, VarTy,
+    AggFunc, AggId, BinOp, Cond, Datum, FaultKind, Field, Function, IntBuiltin, Module, Space, StrBuiltin,
+    StrId, Ty, UnOp, Value, VarId, VarTy,
 };
 use crate::subr::{Effect, Param, Row, Subr, TABLE};
 
@@ -130,9 +130,9 @@ impl Body<'_> {
                     continue;
                 }
                 let values = self.column(field.datum);
-                match (field.datum, values.as_slice()) {
-                    (Datum::UserAddr(_), [addr, pid]) => self.b.record_user_addr(*field, *addr, *pid),
-                    (_, [value]) => self.b.record(*field, *value),
+                match values.as_slice() {
+                    [value, pid] => self.b.record_pair(*field, *value, *pid),
+                    [value] => self.b.record(*field, *value),
                     _ => {}
                 }
             }
@@ -265,8 +265,12 @@ impl Body<'_> {
     fn column(&mut self, datum: Datum) -> Vec<Value> {
         match datum {
             Datum::Interned => vec![self.known_string()],
+            Datum::Provider => {
+                let known = self.known_string();
+                vec![known, self.b.builtin(IntBuiltin::ProviderPid)]
+            }
             Datum::Str { .. } | Datum::Name { .. } => vec![self.string(1)],
-            Datum::UserAddr(_) => vec![self.int(1), self.int(1)],
+            Datum::UserAddr(_) | Datum::Address { .. } => vec![self.int(1), self.int(1)],
             Datum::Bytes { size } => vec![self.key_object(size)],
             _ if self.rng.one_in(2) => {
                 let n = self.rng.below(3) as i64;
@@ -386,8 +390,8 @@ impl Body<'_> {
             Some(bad_place) if bad => bad_place,
             _ => {
                 let (space, start, len) = self.rng.pick(&self.config.readable)?;
-                let room = len.checked_sub(size)?;
-                (space, start + self.rng.below(room as usize + 1) as u64)
+                let slack = len.checked_sub(size)?;
+                (space, start + self.rng.below(slack as usize + 1) as u64)
             }
         };
         // Half of the addresses come from arithmetic, which a constant folder must not get wrong.

@@ -43,8 +43,8 @@ impl Body<'_> {
     /// address computation.
     fn within(&mut self, d_ptr: DPtr, size: u32) -> Value {
         let far = self.config.faults && self.rng.one_in(12);
-        let room = (d_ptr.size - size) as usize;
-        let at = if far { 1 << (20 + self.rng.below(10)) } else { self.rng.below(room + 1) as i64 };
+        let slack = (d_ptr.size - size) as usize;
+        let at = if far { 1 << (20 + self.rng.below(10)) } else { self.rng.below(slack + 1) as i64 };
         let mut pointer = d_ptr.value;
         if self.rng.one_in(3) {
             let bits = self.b.as_int(pointer);
@@ -54,8 +54,8 @@ impl Body<'_> {
             self.b.int(at)
         } else {
             let any = self.int(1);
-            let masked = self.b.int((room + 1).next_power_of_two() as i64 / 2);
-            let limit = self.b.int(room as i64 + 1);
+            let masked = self.b.int((slack + 1).next_power_of_two() as i64 / 2);
+            let limit = self.b.int(slack as i64 + 1);
             let small = self.b.bin(BinOp::And, any, masked);
             self.b.bin(BinOp::Urem, small, limit)
         };

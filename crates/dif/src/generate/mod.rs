@@ -1,5 +1,5 @@
 //! Random modules, well formed by construction, for differential tests. The tests compare the
-//! optimizer (here) and the back end (in `bpf`) with the interpreter on these modules.
+//! optimizer (here) and the back end (in `bpf-runtime`) with the interpreter on these modules.
 //!
 //! The shape of a module is random: tables, statements, branches with parameters, early ends. Its
 //! accesses are restricted: it loads only from the addresses that the [`Config`] names, so that
@@ -12,12 +12,11 @@
 
 mod body;
 mod memory;
-mod rng;
 
 use plane::desc::{Action, AggDesc, AggFunc, Datum, Field, LayoutBuilder, RecordDesc};
 
 use crate::ir::{Clause, IntBuiltin, Module, Scope, Space, StrBuiltin, VarDesc, VarTy};
-pub use rng::Rng;
+pub use testing::rng::Rng;
 
 /// What generated modules may contain.
 #[derive(Clone, Debug)]
@@ -265,7 +264,9 @@ fn key(rng: &mut Rng, config: &Config) -> (Vec<Field>, u32) {
 
 fn column(rng: &mut Rng, config: &Config) -> Datum {
     match rng.below(4) {
-        0 if config.strings => Datum::Interned,
+        0 if config.strings && rng.one_in(2) => Datum::Interned,
+        0 if config.strings => Datum::Provider,
+        1 if config.strings && rng.one_in(4) => Datum::Address { strsize: config.strsize },
         1 if config.strings => Datum::Str { size: config.strsize },
         _ => {
             let (size, signed) = int_type(rng);
@@ -291,5 +292,5 @@ fn record(rng: &mut Rng, config: &Config) -> RecordDesc {
     if rng.one_in(8) {
         actions.push(Action::None);
     }
-    RecordDesc { size: layout.size(), actions }
+    RecordDesc { size: layout.size(), actions, process: None }
 }

@@ -3,6 +3,7 @@
 use super::{Fault, Frame, State, Stop, Val, World};
 use crate::ir::{FaultKind, IntBuiltin, Module, Scope, Space, StrBuiltin, Ty, Value, VarId};
 use crate::memory::{Place, SCRATCH, address, place, rounded};
+use crate::subr::PathOf;
 
 /// Memory access of a running clause: D memory, and the memory that the [`World`] has.
 pub(super) struct Memory<'a> {
@@ -104,12 +105,28 @@ impl World for Memory<'_> {
         self.world.write_user(addr, bytes)
     }
 
+    fn path(&mut self, addr: u64, of: PathOf) -> Option<Vec<u8>> {
+        self.world.path(addr, of)
+    }
+
+    fn is_descendant(&mut self, pid: i32) -> bool {
+        self.world.is_descendant(pid)
+    }
+
     fn random(&mut self) -> u32 {
         self.world.random()
     }
 
     fn raise(&mut self, signal: i64) -> bool {
         self.world.raise(signal)
+    }
+
+    fn speculation(&mut self) -> i64 {
+        self.world.speculation()
+    }
+
+    fn end_speculation(&mut self, id: i64, commit: bool) -> bool {
+        self.world.end_speculation(id, commit)
     }
 
     fn override_return(&mut self, result: i64) {

@@ -22,6 +22,7 @@ use crate::ir::{
     VarId, VarTy,
 };
 use crate::subr::{Call, PathOf, Subr};
+use plane::packet::Packet;
 pub use state::{Capacity, Drops, Fault, Record, State, Val};
 
 /// What a firing reads from the system. The defaults are an empty world: zeros, and no readable
@@ -52,8 +53,14 @@ pub trait World {
         false
     }
 
-    /// A path of the `struct path` at an address; `None` when the struct is unreadable.
+    /// A path of the struct at an address; `None` when the struct is unreadable.
     fn path(&mut self, _addr: u64, _of: PathOf) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The packet of the `struct sk_buff` at an address: its length and its bytes, as far as they are
+    /// known. `None` when the struct is unreadable.
+    fn packet(&mut self, _addr: u64) -> Option<(u32, Vec<u8>)> {
         None
     }
 
@@ -92,6 +99,41 @@ pub trait World {
 
     /// Switches the firing to that of ERROR for this fault. With `None`, switches back.
     fn error(&mut self, _fault: Option<&Fault>) {}
+
+    /// True if there is space for the record of a clause, of this size.
+    fn reserve(&mut self, _clause: usize, _size: u32) -> bool {
+        true
+    }
+
+    /// `speculation()`: an id, or 0.
+    fn speculation(&mut self) -> i64 {
+        0
+    }
+
+    /// `commit()` and `discard()`. Returns false for an id that does not exist.
+    fn end_speculation(&mut self, _id: i64, _commit: bool) -> bool {
+        true
+    }
+
+    /// `speculate()`; `size`: the bytes of the record, if the clause has one.
+    fn speculate(&mut self, _id: i64, _size: Option<u32>) -> Speculate {
+        Speculate::Refused
+    }
+
+    /// A clause has ended, before ERROR fires for its fault. The caller may take its record from
+    /// the state. `in_error`: it was a clause of ERROR.
+    fn ended(&mut self, _outcome: &Outcome, _in_error: bool, _state: &mut State) {}
+}
+
+/// The result of `speculate()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speculate {
+    /// The rest of the clause is speculative.
+    Accepted,
+    /// The id is 0, or its speculation is not active or has no space.
+    Refused,
+    /// There is no such id.
+    Invalid,
 }
 
 /// How a clause ended.
@@ -103,6 +145,8 @@ pub enum Outcome {
     PredicateFalse,
     /// There was no space for the record. The clause had no effect.
     Dropped,
+    /// `speculate()` was refused. Nothing after it had an effect.
+    Skipped,
     /// The clause faulted.
     Faulted(Fault),
 }
@@ -147,13 +191,16 @@ impl<'m> Interpreter<'m> {
             let Some(outcome) = self.run(*index, (&mut locals, &mut rest), state, world, false) else {
                 continue;
             };
+            world.ended(&outcome, false, state);
             if let Outcome::Faulted(fault) = &outcome
                 && !self.error.is_empty()
             {
                 world.error(Some(fault));
                 let (mut own, mut own_rest) = (self.locals(), None);
                 for index in &self.error {
-                    self.run(*index, (&mut own, &mut own_rest), state, world, true);
+                    if let Some(outcome) = self.run(*index, (&mut own, &mut own_rest), state, world, true) {
+                        world.ended(&outcome, true, state);
+                    }
                 }
                 world.error(None);
             }
@@ -202,6 +249,7 @@ impl<'m> Interpreter<'m> {
 enum Stop {
     Fault(FaultKind, u64),
     Full,
+    Skip,
 }
 
 struct Frame<'a> {
@@ -243,6 +291,7 @@ impl Frame<'_> {
                         self.state.drops.principal += 1;
                         return Outcome::Dropped;
                     }
+                    Err(Stop::Skip) => return Outcome::Skipped,
                     Err(Stop::Fault(kind, value)) => {
                         let fault = Fault {
                             clause: self.index,
@@ -341,6 +390,16 @@ impl Frame<'_> {
                 let id = self.element(*var, key);
                 self.state.elements.get(&id).cloned().unwrap_or_else(|| self.zero(*var))
             }
+            Op::AddElem(var, key, v) => {
+                let (id, by) = (self.element(*var, key), self.int(*v));
+                let old = match self.state.elements.get(&id) {
+                    Some(Val::Int(old)) => *old,
+                    _ => 0,
+                };
+                let sum = Val::Int(old.wrapping_add(by));
+                self.store_element(id.clone(), sum.clone());
+                if self.state.elements.contains_key(&id) { sum } else { Val::Int(0) }
+            }
             Op::Stack { user, frames } => Val::Int(self.world.stack(*user, *frames) as i64),
             effect => return self.effect(effect),
         };
@@ -373,20 +432,42 @@ impl Frame<'_> {
                 bytes.resize(all, 0);
                 self.put_record(*field, &bytes);
             }
+            Op::RecordPacket { field, skb } => {
+                let addr = self.int(*skb) as u64;
+                let Some((length, bytes)) = self.world.packet(addr) else {
+                    return Err(Stop::Fault(FaultKind::BadAddr, addr));
+                };
+                let packet = Packet { length, bytes: &bytes };
+                self.put_record(*field, &packet.write(plane::packet::limit(field.datum.size())));
+            }
             Op::DeleteElem(var, key) => {
                 let id = self.element(*var, key);
                 self.state.elements.remove(&id);
             }
             Op::Reserve => {
-                if self.state.records.len() >= self.state.capacity.records {
+                let size = self.clause.record.as_ref().map_or(0, |r| r.size);
+                if self.state.records.len() >= self.state.capacity.records
+                    || !self.world.reserve(self.index, size)
+                {
                     return Err(Stop::Full);
                 }
-                let size = self.clause.record.as_ref().map_or(0, |r| r.size) as usize;
-                self.record =
-                    Some(Record { clause: self.index, data: vec![0; size], written: vec![false; size] });
+                let (data, written) = (vec![0; size as usize], vec![false; size as usize]);
+                self.record = Some(Record { clause: self.index, speculation: 0, data, written });
+            }
+            Op::Speculate(id) => {
+                let (id, size) = (self.int(*id), self.clause.record.as_ref().map(|r| r.size));
+                match self.world.speculate(id, size) {
+                    Speculate::Accepted => {}
+                    Speculate::Refused => return Err(Stop::Skip),
+                    Speculate::Invalid => return Err(Stop::Fault(FaultKind::IllegalOp, id as u64)),
+                }
+                self.record = size.map(|size| {
+                    let (data, written) = (vec![0; size as usize], vec![false; size as usize]);
+                    Record { clause: self.index, speculation: id as u64, data, written }
+                });
             }
             Op::Record(field, v) => self.write_record(*field, &[*v]),
-            Op::RecordUserAddr(field, a, p) => self.write_record(*field, &[*a, *p]),
+            Op::RecordPair(field, a, p) => self.write_record(*field, &[*a, *p]),
             Op::Commit => {
                 let record = self.record.take();
                 self.state.records.extend(record);
@@ -467,7 +548,14 @@ impl Frame<'_> {
                 self.state.globals.insert(var, value);
             }
             Scope::Thread => {
-                self.state.threads.insert((self.world.context(), var), value);
+                let place = (self.world.context(), var);
+                // Zero is what a thread has that assigned nothing. Otherwise threads that have ended would
+                // take memory for as long as the session runs.
+                if value == self.zero(var) {
+                    self.state.threads.remove(&place);
+                } else {
+                    self.state.threads.insert(place, value);
+                }
             }
             Scope::Clause => {
                 if let Some(slot) = self.locals.get_mut(var.0 as usize) {
@@ -503,8 +591,7 @@ impl Frame<'_> {
         let mut bytes = vec![0; size as usize];
         let mut values = values.iter();
         for field in columns {
-            let taken = if let Datum::UserAddr(_) = field.datum { 2 } else { 1 };
-            let given: Vec<Value> = values.by_ref().take(taken).copied().collect();
+            let given: Vec<Value> = values.by_ref().take(field.datum.values()).copied().collect();
             let text = self.column(field.datum, &given);
             put(&mut bytes, field.offset, &text);
         }
@@ -531,16 +618,18 @@ impl Frame<'_> {
         match datum {
             Datum::Int { size, .. } => word(0)[..usize::from(size).min(8)].to_vec(),
             Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => word(0).to_vec(),
-            Datum::UserAddr(_) => [word(0), word(1)].concat(),
+            Datum::UserAddr(_) | Datum::Address { .. } => [word(0), word(1)].concat(),
             Datum::Str { size } | Datum::Name { size } => {
                 let mut text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();
                 text.truncate(size.saturating_sub(1) as usize);
                 text.resize(size as usize, 0);
                 text
             }
-            Datum::Interned => {
+            Datum::Interned | Datum::Provider => {
                 let text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();
-                self.state.intern(&text).to_le_bytes().to_vec()
+                let pid = word(1);
+                let pid = if datum == Datum::Provider { &pid[..4] } else { &[] };
+                [&self.state.intern(&text).to_le_bytes(), pid].concat()
             }
             Datum::Bytes { size } => match values.first() {
                 // The verifier checked that this is a copy, which is readable.

@@ -40,6 +40,8 @@ pub struct Fault {
 pub struct Record {
     /// The clause that recorded it.
     pub clause: usize,
+    /// The speculation in whose buffer it is; 0 for a usual record.
+    pub speculation: u64,
     /// The bytes. Unwritten bytes are 0 here and unspecified in a ring.
     pub data: Vec<u8>,
     /// Which bytes were written.
@@ -119,7 +121,7 @@ impl State {
         self.globals.get(&var)
     }
 
-    /// A `self->` scalar of a thread and level, if it was ever assigned.
+    /// A `self->` scalar of a thread and level, if it is not zero.
     pub fn thread(&self, context: (u64, u8), var: VarId) -> Option<&Val> {
         self.threads.get(&(context, var))
     }

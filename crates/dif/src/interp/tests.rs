@@ -67,7 +67,7 @@ b0:
     record 0:i32, v0
     record 4:interned, v2
     record 8:str(16), v1
-    recorduser 24:uaddr(symbol), v0, v0
+    recordpair 24:uaddr(symbol), v0, v0
     commit
     return
 }

@@ -155,7 +155,7 @@ fn bin_constant(k: &mut impl Context, op: BinOp, a: Value, n: i64, ty: Ty) -> Fo
         (BinOp::Mul | BinOp::Sdiv, -1) => return Folded::Op(Op::Un(UnOp::Neg, a)),
         (BinOp::Xor, -1) => return Folded::Op(Op::Un(UnOp::Not, a)),
         (BinOp::Sub, n) => {
-            let minus = k.constant(n.wrapping_neg());
+            let minus = k.constant(eval::un(UnOp::Neg, n));
             return Folded::Op(Op::Bin(BinOp::Add, a, minus));
         }
         _ => {}
@@ -178,11 +178,7 @@ fn bin_constant(k: &mut impl Context, op: BinOp, a: Value, n: i64, ty: Ty) -> Fo
     {
         let x = *x;
         let together = match op {
-            BinOp::Add => Some(m.wrapping_add(n)),
-            BinOp::Mul => Some(m.wrapping_mul(n)),
-            BinOp::And => Some(m & n),
-            BinOp::Or => Some(m | n),
-            BinOp::Xor => Some(m ^ n),
+            BinOp::Add | BinOp::Mul | BinOp::And | BinOp::Or | BinOp::Xor => eval::bin(op, m, n),
             _ => None,
         };
         if let Some(c) = together

@@ -7,6 +7,10 @@
 //! pass can create opportunities for another, so the passes run a bounded number of times. Each is
 //! linear.
 //!
+//! A number in memory of the kernel is loaded once where one load comes before the others on every
+//! path: inlines of the D libraries read a header many times. So a clause sees the kernel's memory as
+//! it was at the first load. Where that succeeded, the others would not have faulted.
+//!
 //! These must not change: values, faults (kind, value and action; the *offset* counts instructions
 //! and does change), the order of effects, and the fault of an unused operation. [`crate::eval`]
 //! computes folded instructions, with the same functions as the interpreter.

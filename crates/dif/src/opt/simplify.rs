@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::dead::drop_marked;
 use super::fold::{Context, Folded, fold};
 use crate::dom::DomTree;
-use crate::ir::{Block, Cond, Function, InstData, Module, Op, Scope, Term, Ty, Value, VarId};
+use crate::ir::{Block, Cond, Function, InstData, Module, Op, Scope, Space, Term, Ty, Value, VarId};
 
 /// Maximum number of earlier occurrences of an operation that are compared. If none of the last few
 /// dominates, an older one is unlikely to.
@@ -32,6 +32,7 @@ pub(super) fn run(module: &Module, function: &mut Function) {
         seen: HashMap::new(),
         checked: HashMap::new(),
         dom,
+        stores: writes_memory(function),
         block: 0,
         out: Vec::new(),
         locals: Locals::new(),
@@ -69,6 +70,24 @@ pub(super) fn run(module: &Module, function: &mut Function) {
     function.values = walk.types;
 }
 
+/// True if the function may write to memory that an address of unknown space can reach.
+fn writes_memory(function: &Function) -> bool {
+    let writes = |op: &Op| {
+        matches!(
+            op,
+            Op::Store { .. }
+                | Op::Alloca(_)
+                | Op::Copy { .. }
+                | Op::CopyElem { .. }
+                | Op::CopyObj { .. }
+                | Op::StoreObj { .. }
+                | Op::StrAddr { .. }
+                | Op::StoreVar(..)
+        )
+    };
+    function.blocks.iter().flat_map(|b| &b.insts).any(|i| writes(&i.op))
+}
+
 /// An incoming edge of a block: its arguments and the variables known there.
 #[derive(Clone)]
 struct InEdge {
@@ -96,6 +115,8 @@ struct Simplifier<'m> {
     /// Checks seen so far, by condition.
     checked: HashMap<Value, Vec<usize>>,
     dom: DomTree,
+    /// The function writes to D memory.
+    stores: bool,
     block: usize,
     out: Vec<InstData>,
     locals: Locals,
@@ -145,9 +166,23 @@ impl Simplifier<'_> {
             .map(|(v, _)| *v)
     }
 
+    /// True for an operation that gives the same result again in this firing. A number in the kernel's memory
+    /// is read once: what a clause sees of it does not change while the clause runs, and where it was read
+    /// once it does not fault. An address of unknown space may be one of D memory.
+    fn is_repeatable(&self, op: &Op) -> bool {
+        match op {
+            Op::Load { addr, .. } => match self.ty(*addr) {
+                Ty::Ptr(Space::Kernel) => true,
+                Ty::Ptr(Space::Unknown) => !self.stores,
+                _ => false,
+            },
+            op => op.is_pure(),
+        }
+    }
+
     fn emit(&mut self, inst: InstData) {
         if let Some(v) = inst.result {
-            if inst.op.is_pure() {
+            if self.is_repeatable(&inst.op) {
                 self.seen.entry(inst.op.clone()).or_default().push((v, self.block));
             }
             if let Some(slot) = self.defs.get_mut(v.0 as usize) {
@@ -214,7 +249,7 @@ impl Simplifier<'_> {
                 Folded::Op(op) => inst.op = op,
             }
         }
-        if inst.op.is_pure()
+        if self.is_repeatable(&inst.op)
             && let Some(v) = self.find(&inst.op)
             && self.ty(v) == ty
         {

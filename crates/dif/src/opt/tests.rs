@@ -116,6 +116,44 @@ fn optimized_modules_verify_and_compute_the_same() {
     }
 }
 
+/// The number of loads that are left of two from one address, the second behind a branch that the first
+/// decides.
+fn loads_of(space: Space, stores: bool) -> usize {
+    let mut module = Module::new(64);
+    let mut b = FunctionBuilder::new("clause_0");
+    let number = b.builtin(IntBuiltin::Arg(0));
+    let at = b.as_ptr(space, number);
+    let first = b.load(4, false, at);
+    let (again, end) = (b.create_block(), b.create_block());
+    b.branch(first, (again, vec![]), (end, vec![]));
+    b.switch_to(again);
+    if stores {
+        let unknown = b.as_ptr(Space::Unknown, number);
+        b.store(4, unknown, number);
+    }
+    let second = b.load(4, false, at);
+    let status = b.bin(BinOp::Add, first, second);
+    b.exit(status);
+    b.jump(end, vec![]);
+    b.switch_to(end);
+    b.ret();
+    let mut function = b.finish().unwrap();
+    optimize_function(&module, &mut function);
+    module.clauses.push(Clause { func: function.clone(), record: None, span: None });
+    verify(&module).unwrap();
+    function.instructions().filter(|(_, i)| matches!(i.op, crate::ir::Op::Load { .. })).count()
+}
+
+#[test]
+fn a_number_in_kernel_memory_is_loaded_once_and_one_that_the_clause_may_write_again() {
+    assert_eq!(loads_of(Space::Kernel, false), 1);
+    assert_eq!(loads_of(Space::Kernel, true), 1);
+    assert_eq!(loads_of(Space::Unknown, false), 1);
+    assert_eq!(loads_of(Space::Unknown, true), 2);
+    // Another thread of the process may write it.
+    assert_eq!(loads_of(Space::User, false), 2);
+}
+
 #[test]
 fn printed_modules_parse_back_to_equal_modules() {
     for seed in seeds() {

@@ -31,3 +31,27 @@ pub(super) fn chill(call: &mut Call<'_>) -> Result<Val, Fault> {
         Err((FaultKind::IllegalOp, nanoseconds))
     }
 }
+
+/// `speculation()`: the id of a new speculation; 0 if none is free.
+pub(super) fn speculation(call: &mut Call<'_>) -> Result<Val, Fault> {
+    Ok(Val::Int(call.world.speculation()))
+}
+
+/// `commit()`: prints the records of a speculation. An id that does not exist is an illegal
+/// operation.
+pub(super) fn commit(call: &mut Call<'_>) -> Result<Val, Fault> {
+    end_speculation(call, true)
+}
+
+/// `discard()`: forgets the records of a speculation.
+pub(super) fn discard(call: &mut Call<'_>) -> Result<Val, Fault> {
+    end_speculation(call, false)
+}
+
+fn end_speculation(call: &mut Call<'_>, commit: bool) -> Result<Val, Fault> {
+    let id = call.int(0);
+    match call.world.end_speculation(id, commit) {
+        true => Ok(Val::Int(0)),
+        false => Err((FaultKind::IllegalOp, id as u64)),
+    }
+}

@@ -1,6 +1,8 @@
 //! Formats network and link-layer addresses as text.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
+
+use plane::address::EmbeddedIpv4;
 
 use super::{Call, Fault};
 use crate::interp::Val;
@@ -29,45 +31,17 @@ pub(super) fn inet_ntoa(call: &mut Call<'_>) -> Result<Val, Fault> {
     text(call, Ipv4Addr::from(address).to_string())
 }
 
-/// The IPv4 address embedded in an IPv6 address, if any.
-enum EmbeddedIpv4 {
-    Mapped(Ipv4Addr),
-    Compatible(Ipv4Addr),
-    None,
-}
-
-fn embedded_ipv4(address: [u8; 16]) -> EmbeddedIpv4 {
-    let [.., a, b, c, d] = address;
-    let v4 = Ipv4Addr::new(a, b, c, d);
-    match (&address[..10], &address[10..12]) {
-        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0xff, 0xff]) => EmbeddedIpv4::Mapped(v4),
-        // `::` and `::1` are addresses of their own.
-        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0]) if u32::from(v4) > 1 => EmbeddedIpv4::Compatible(v4),
-        _ => EmbeddedIpv4::None,
-    }
-}
-
-/// IPv6 groups without leading zeros. The first longest run of two or more zero groups becomes
-/// `::`.
+/// IPv6 groups.
 fn groups(address: [u8; 16]) -> String {
-    let groups = Ipv6Addr::from(address).segments();
-    let (mut start, mut count) = (0, 0);
-    for i in 0..8 {
-        let run = groups[i..].iter().take_while(|g| **g == 0).count();
-        if run > count {
-            (start, count) = (i, run);
-        }
-    }
-    let hex = |groups: &[u16]| groups.iter().map(|g| format!("{g:x}")).collect::<Vec<_>>().join(":");
-    if count < 2 {
-        return hex(&groups);
-    }
-    format!("{}::{}", hex(&groups[..start]), hex(&groups[start + count..]))
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = plane::address::groups(address, &mut out);
+    out
 }
 
 pub(super) fn inet_ntoa6(call: &mut Call<'_>) -> Result<Val, Fault> {
     let address = bytes::<16>(call, 0)?;
-    let shown = match embedded_ipv4(address) {
+    let shown = match EmbeddedIpv4::of(address) {
         EmbeddedIpv4::Mapped(v4) | EmbeddedIpv4::Compatible(v4) => v4.to_string(),
         EmbeddedIpv4::None => groups(address),
     };
@@ -82,7 +56,7 @@ pub(super) fn inet_ntop(call: &mut Call<'_>) -> Result<Val, Fault> {
         }
         AF_INET6 => {
             let address = bytes::<16>(call, 1)?;
-            let shown = match embedded_ipv4(address) {
+            let shown = match EmbeddedIpv4::of(address) {
                 EmbeddedIpv4::Mapped(v4) => format!("::ffff:{v4}"),
                 EmbeddedIpv4::Compatible(v4) => format!("::{v4}"),
                 EmbeddedIpv4::None => groups(address),

@@ -1,10 +1,10 @@
-//! File names.
+//! Paths of files.
 
 use super::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::FaultKind;
 
-/// Selects a path of a `struct path`.
+/// Selects a path of a `struct path`, or of a dentry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathOf {
     /// The file's path, as the process sees it.
@@ -13,6 +13,8 @@ pub enum PathOf {
     Mount,
     /// The file's path from the root of the mount namespace.
     Full,
+    /// The path of a dentry in a mount, from the root of the mount namespace.
+    Dentry,
 }
 
 pub(super) fn d_path(call: &mut Call<'_>) -> Result<Val, Fault> {
@@ -25,6 +27,10 @@ pub(super) fn mountpoint(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 pub(super) fn full_path(call: &mut Call<'_>) -> Result<Val, Fault> {
     path(call, PathOf::Full)
+}
+
+pub(super) fn dentry_path(call: &mut Call<'_>) -> Result<Val, Fault> {
+    path(call, PathOf::Dentry)
 }
 
 fn path(call: &mut Call<'_>, of: PathOf) -> Result<Val, Fault> {

@@ -28,8 +28,11 @@ pub enum Subr {
     Basename,
     Chill,
     Cleanpath,
+    Commit,
     DPath,
+    DentryPath,
     Dirname,
+    Discard,
     First,
     Fullpath,
     Getmajor,
@@ -52,6 +55,7 @@ pub enum Subr {
     Rand,
     Rindex,
     SetChar,
+    Speculation,
     Strchr,
     Strjoin,
     Strrchr,
@@ -176,6 +180,7 @@ use Param::{Int, Ptr, Str};
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
     Row::str(Subr::Args, "_args", &[Int, Int], args::args).reads().faults(),
+    Row::str(Subr::DentryPath, "_dentrypath", &[Ptr, Int], file::dentry_path).reads().faults(),
     Row::int(Subr::First, "_first", &[Str], text::first),
     Row::str(Subr::Fullpath, "_fullpath", &[Ptr], file::full_path).reads().faults(),
     Row::str(Subr::Mountpoint, "_mountpoint", &[Ptr], file::mountpoint).reads().faults(),
@@ -184,8 +189,10 @@ pub const TABLE: &[Row] = &[
     Row::str(Subr::Basename, "basename", &[Str], path::basename),
     Row::int(Subr::Chill, "chill", &[Int], action::chill).faults().changes(),
     Row::str(Subr::Cleanpath, "cleanpath", &[Str], path::cleanpath),
+    Row::int(Subr::Commit, "commit", &[Int], action::commit).faults().changes(),
     Row::str(Subr::DPath, "d_path", &[Ptr], file::d_path).reads().faults(),
     Row::str(Subr::Dirname, "dirname", &[Str], path::dirname),
+    Row::int(Subr::Discard, "discard", &[Int], action::discard).faults().changes(),
     Row::int(Subr::Getmajor, "getmajor", &[Int], number::getmajor),
     Row::int(Subr::Getminor, "getminor", &[Int], number::getminor),
     Row::int(Subr::Htonl, "htonl", &[Int], number::htonl),
@@ -204,6 +211,7 @@ pub const TABLE: &[Row] = &[
     Row::int(Subr::Rand, "rand", &[], number::rand).reads(),
     Row::int(Subr::Return, "return", &[Int], action::override_return).changes(),
     Row::int(Subr::Rindex, "rindex", &[Str, Str, Int], text::rindex).with_defaults(&[i32::MAX as i64]),
+    Row::int(Subr::Speculation, "speculation", &[], action::speculation).changes(),
     Row::str(Subr::Strchr, "strchr", &[Str, Int], text::strchr).may_return_null(),
     Row::str(Subr::Strjoin, "strjoin", &[Str, Str], text::strjoin).faults(),
     Row::str(Subr::Strrchr, "strrchr", &[Str, Int], text::strrchr).may_return_null(),
@@ -226,6 +234,11 @@ impl Subr {
     /// The subroutine with this name.
     pub fn by_name(name: &str) -> Option<Subr> {
         TABLE.iter().find(|r| r.name == name).map(|r| r.subr)
+    }
+
+    /// True for a subroutine whose result is a path that it makes of directories and mounts.
+    pub fn makes_path(self) -> bool {
+        matches!(self, Subr::DPath | Subr::DentryPath | Subr::Fullpath | Subr::Mountpoint)
     }
 
     /// The result for constant arguments; `None` when it is known only at run time, or is a fault.

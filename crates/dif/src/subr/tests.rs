@@ -389,4 +389,17 @@ fn addresses_are_formatted_in_network_notation() {
     assert_eq!(show(Subr::LinkNtop, Some(1), &[0, 0x1b, 0x21, 0xab, 0xcd, 0xef]), "00:1b:21:ab:cd:ef");
     let infiniband = show(Subr::LinkNtop, Some(32), &[0xa0; 20]);
     assert_eq!(infiniband, ["a0"; 20].join(":"));
+    // What the consumer shows for the words of an address, compatible ones recorded as mapped.
+    for bits in 0..1u32 << 16 {
+        let mut address = [0; 16];
+        for (i, byte) in (0u8..).zip(&mut address) {
+            *byte = if bits >> i & 1 == 1 { [0xff, 1, 0x10][usize::from(i) % 3] } else { 0 };
+        }
+        let text = show(Subr::InetNtoa6, None, &address);
+        if address[..10] == [0; 10] && text.contains('.') {
+            address[10..12].fill(0xff);
+        }
+        let words = [0, 8].map(|i| u64::from_le_bytes(address[i..i + 8].try_into().unwrap()));
+        assert_eq!(plane::address::Text::new(words).as_bytes(), text.as_bytes());
+    }
 }

@@ -21,6 +21,15 @@ impl Printer<'_> {
             Action::Tracemem { bytes, len: Some(len) } => {
                 write!(self.out, "tracemem {}, {}", FieldText(*bytes), FieldText(*len))
             }
+            Action::Pcap { packet, protocol, time } => {
+                write!(
+                    self.out,
+                    "pcap {}, {}, {}",
+                    FieldText(*packet),
+                    FieldText(*protocol),
+                    FieldText(*time)
+                )
+            }
             Action::Printf { format, args } => {
                 write!(self.out, "printf {} [{}]", quote(format.as_bytes()), Fields(args))
             }
@@ -70,6 +79,13 @@ impl Cursor {
                 let bytes = self.field()?;
                 let len = if self.accept(&Token::Sign(',')) { Some(self.field()?) } else { None };
                 Action::Tracemem { bytes, len }
+            }
+            "pcap" => {
+                let packet = self.field()?;
+                self.sign(',')?;
+                let protocol = self.field()?;
+                self.sign(',')?;
+                Action::Pcap { packet, protocol, time: self.field()? }
             }
             "printf" => {
                 let (format, args) = self.format()?;

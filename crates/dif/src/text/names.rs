@@ -158,6 +158,7 @@ pub(super) const INT_BUILTIN: &[(IntBuiltin, &str)] = &[
     (IntBuiltin::Ureg(24), "ureg24"),
     (IntBuiltin::Ureg(25), "ureg25"),
     (IntBuiltin::CurThread, "curthread"),
+    (IntBuiltin::ProviderPid, "providerpid"),
 ];
 
 pub(super) const STR_BUILTIN: &[(StrBuiltin, &str)] = &[

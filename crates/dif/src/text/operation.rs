@@ -95,6 +95,11 @@ impl Cursor {
                 self.sign(',')?;
                 Op::StoreElem(var, key, self.value()?)
             }
+            "addelem" => {
+                let (var, key) = self.element()?;
+                self.sign(',')?;
+                Op::AddElem(var, key, self.value()?)
+            }
             "deleteelem" => {
                 let (var, key) = self.element()?;
                 Op::DeleteElem(var, key)
@@ -138,6 +143,7 @@ impl Cursor {
             "kstack" => Op::Stack { user: false, frames: self.number()? },
             "ustack" => Op::Stack { user: true, frames: self.number()? },
             "reserve" => Op::Reserve,
+            "speculate" => Op::Speculate(self.value()?),
             "record" => {
                 let field = self.field()?;
                 self.sign(',')?;
@@ -150,11 +156,16 @@ impl Cursor {
                 let len = if self.accept(&Token::Sign(',')) { Some(self.value()?) } else { None };
                 Op::RecordBytes { field, addr, len }
             }
-            "recorduser" => {
+            "recordpacket" => {
+                let field = self.field()?;
+                self.sign(',')?;
+                Op::RecordPacket { field, skb: self.value()? }
+            }
+            "recordpair" => {
                 let field = self.field()?;
                 self.sign(',')?;
                 let (addr, pid) = self.two()?;
-                Op::RecordUserAddr(field, addr, pid)
+                Op::RecordPair(field, addr, pid)
             }
             "commit" => Op::Commit,
             "aggregate" => {

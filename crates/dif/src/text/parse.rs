@@ -122,7 +122,7 @@ impl Parser {
             "clause" => {
                 let name = t.string()?;
                 let record = if t.accept_word("record") {
-                    Some(RecordDesc { size: t.number()?, actions: Vec::new() })
+                    Some(RecordDesc { size: t.number()?, actions: Vec::new(), process: None })
                 } else {
                     None
                 };
@@ -342,11 +342,15 @@ impl Cursor {
         if word == "interned" {
             return Ok(Field { offset, datum: Datum::Interned });
         }
+        if word == "provider" {
+            return Ok(Field { offset, datum: Datum::Provider });
+        }
         self.sign('(')?;
         let datum = match word.as_str() {
             "str" => Datum::Str { size: self.number()? },
             "name" => Datum::Name { size: self.number()? },
             "bytes" => Datum::Bytes { size: self.number()? },
+            "address" => Datum::Address { strsize: self.number()? },
             "kstack" => Datum::KernelStack { frames: self.number()? },
             "ustack" => {
                 let frames = self.number()?;

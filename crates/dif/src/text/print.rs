@@ -137,6 +137,7 @@ impl Printer<'_> {
             | Op::StoreVar(v, _)
             | Op::LoadElem(v, _)
             | Op::StoreElem(v, ..)
+            | Op::AddElem(v, ..)
             | Op::DeleteElem(v, _) => {
                 let var = self.module.vars.get(v.0 as usize)?;
                 let prefix = match var.scope {
@@ -196,18 +197,21 @@ impl Printer<'_> {
             Op::RecordBytes { field, addr, len: Some(len) } => {
                 write!(out, "recordbytes {}, {addr}, {len}", FieldText(*field))
             }
+            Op::RecordPacket { field, skb } => write!(out, "recordpacket {}, {skb}", FieldText(*field)),
             Op::CopyOut { src, addr, len } => write!(out, "copyout {src}, {addr}, {len}"),
             Op::CopyOutStr { value, addr, max } => write!(out, "copyoutstr {value}, {addr}, {max}"),
             Op::LoadVar(var) => write!(out, "loadvar {var}"),
             Op::StoreVar(var, v) => write!(out, "storevar {var}, {v}"),
             Op::LoadElem(var, key) => write!(out, "loadelem {var}[{}]", List(key.iter())),
             Op::StoreElem(var, key, v) => write!(out, "storeelem {var}[{}], {v}", List(key.iter())),
+            Op::AddElem(var, key, v) => write!(out, "addelem {var}[{}], {v}", List(key.iter())),
             Op::DeleteElem(var, key) => write!(out, "deleteelem {var}[{}]", List(key.iter())),
             Op::Stack { user: false, frames } => write!(out, "kstack {frames}"),
             Op::Stack { user: true, frames } => write!(out, "ustack {frames}"),
             Op::Reserve => write!(out, "reserve"),
+            Op::Speculate(id) => write!(out, "speculate {id}"),
             Op::Record(f, v) => write!(out, "record {}, {v}", FieldText(*f)),
-            Op::RecordUserAddr(f, a, p) => write!(out, "recorduser {}, {a}, {p}", FieldText(*f)),
+            Op::RecordPair(f, a, p) => write!(out, "recordpair {}, {a}, {p}", FieldText(*f)),
             Op::Commit => write!(out, "commit"),
             Op::Aggregate { agg, key, args } => {
                 write!(
@@ -310,7 +314,9 @@ impl fmt::Display for FieldText {
             Datum::Str { size } => write!(f, "str({size})"),
             Datum::Name { size } => write!(f, "name({size})"),
             Datum::Interned => f.write_str("interned"),
+            Datum::Provider => f.write_str("provider"),
             Datum::Bytes { size } => write!(f, "bytes({size})"),
+            Datum::Address { strsize } => write!(f, "address({strsize})"),
             Datum::KernelStack { frames } => write!(f, "kstack({frames})"),
             Datum::UserStack { frames, strsize } => write!(f, "ustack({frames}, {strsize})"),
             Datum::KernelAddr(form) => write!(f, "kaddr({})", name_of(ADDR, form)),

@@ -4,23 +4,16 @@
 //! So if a session shows addresses of processes, a target stays seized while it runs, and stops at
 //! its exit (`PTRACE_EVENT_EXIT`), when its mappings still exist. The session then reads the
 //! target's map and resumes the target. While the target is seized, no debugger can attach to it,
-//! and the tracer passes on the signals to its first thread. `-x exithold=no` avoids that: the map
-//! is then read repeatedly while the target runs, and the last mappings may be missing. (perf's
-//! events of mappings would not need ptrace, but they name files by a path that may no longer
-//! exist. They are used for processes that are not targets.)
+//! and the tracer passes on the signals to its first thread. `-x exithold=no` avoids that: the
+//! target is then known as all other processes are, by the watcher, which sees its code but
+//! neither its data nor the names of its JIT code ([`super::watch`]).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use consumer::{Output, Process};
+use events::Sink;
 
 use super::{Notice, Session};
 use crate::options::Options;
-
-/// The first interval between two readings of a target's address map, because a target loads its
-/// libraries first and may end soon. Each interval is twice as long as the one before, up to
-/// [`LAST_MAP_INTERVAL`].
-pub(super) const FIRST_MAP_INTERVAL: Duration = Duration::from_micros(200);
-const LAST_MAP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a target is held at its exit, in addition to the time limit for reading its map.
 const HOLD: Duration = Duration::from_secs(5);
@@ -30,7 +23,7 @@ pub(super) fn symtimeout(options: &Options) -> Duration {
     Duration::from_nanos(options.number("symtimeout")).max(Duration::from_millis(1))
 }
 
-impl<W: Output> Session<W> {
+impl<S: Sink> Session<S> {
     /// Releases the targets. If their addresses are symbolized, each is held at its exit.
     pub(super) fn release_targets(&mut self) {
         let names = self.consumer.names_user_addresses() && !self.options.flag("noresolve");
@@ -39,8 +32,11 @@ impl<W: Output> Session<W> {
         let limit = symtimeout(&self.options) * 2 + HOLD;
         if self.hold_exits {
             for target in &self.targets {
-                self.consumer.note(Process::now(target.pid() as u32));
+                self.consumer.note(target.pid() as u32);
             }
+        }
+        if let Some(watch) = &self.watch {
+            watch.read(self.targets.iter().map(|target| target.pid() as u32));
         }
         for target in &mut self.targets {
             if self.hold_exits {
@@ -54,19 +50,9 @@ impl<W: Output> Session<W> {
     /// Reads the address maps of targets that are held at their exit, and resumes them.
     pub(super) fn read_maps_at_exit(&mut self) {
         for target in self.targets.iter_mut().filter(|t| t.is_exiting()) {
-            self.consumer.note(Process::now(target.pid() as u32));
+            self.consumer.note(target.pid() as u32);
             target.resume_exit();
         }
-    }
-
-    /// Reads the address maps of running targets, because their addresses may be symbolized after
-    /// their end.
-    pub(super) fn read_maps(&mut self, now: Instant) {
-        for target in &self.targets {
-            self.consumer.note(Process::now(target.pid() as u32));
-        }
-        let wait = self.next.maps.1;
-        self.next.maps = (now + wait, (wait * 2).min(LAST_MAP_INTERVAL));
     }
 
     /// Reports the targets that have ended. Returns true if there were targets and all have ended.
@@ -82,13 +68,14 @@ impl<W: Output> Session<W> {
             }
         }
         for (_, pid, status) in &ended {
-            self.notices.push(Notice::Target(match status {
+            let text = match status {
                 proc::ExitStatus::Exited(0) | proc::ExitStatus::Unknown => format!("pid {pid} has exited"),
                 proc::ExitStatus::Exited(status) => format!("pid {pid} exited with status {status}"),
                 proc::ExitStatus::Signaled(signal) => {
                     format!("pid {pid} terminated by {}", proc::signal_name(*signal))
                 }
-            }));
+            };
+            self.report(&Notice::Target(text));
         }
         // A target that has ended is removed, or it would be reported again.
         if left > 0 {

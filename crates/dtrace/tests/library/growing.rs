@@ -3,15 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bpf::sys::monotonic_ns;
-use consumer::Message;
+use bpf_sys::monotonic_ns;
+use dtrace::events::{Event, NoticeKind};
 use dtrace::options::Options;
-use dtrace::{Field, Macros, Notice, Session, Source, Status, Target};
+use dtrace::{Field, Macros, Session, Source, Status, Target};
 
-use crate::tool::{Losses, Output, collect_reports, compile};
+use crate::tool::{Losses, Output, Traced, collect_reports, compile, sink, take_reports};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -28,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A workload that runs until it is stopped, and a session that traces the workload.
 struct Running {
-    session: Session<Output>,
+    session: Traced,
     output: Output,
     losses: Losses,
     macros: Macros,
@@ -55,14 +54,14 @@ impl Running {
         options.set("bufsize", Some("16m")).unwrap();
         let program = compile(script, &mut options, pid);
         let output = Output::default();
-        let session = Session::start(&program, options, vec![target], output.clone()).unwrap();
+        let session = Session::start(&program, options, vec![target], sink(&output)).unwrap();
         let macros = Macros { target: pid, ..Macros::default() };
         Running { session, output, losses: Losses::default(), macros, dir, parsed: 0, lines: HashMap::new() }
     }
 
     fn enable(&mut self, script: &str) -> Result<Vec<usize>, String> {
         let source = Source::Specifier(Field::Name, script.into());
-        self.session.enable(&[source], &self.macros).map_err(|(map, e)| e.messages(&map, true).join("\n"))
+        self.session.enable(&[source], &self.macros).map_err(|e| e.messages(true).join("\n"))
     }
 
     /// Lines so far that begin with `word`.
@@ -210,7 +209,7 @@ fn under_load() -> Verdict {
         );
     }
     assert_eq!(all.len() as u64, counts.iter().sum::<u64>(), "records of A");
-    assert_eq!(lines.number("numbers"), counts.iter().map(|n| n * (n - 1) / 2).sum(), "@numbers");
+    assert_eq!(lines.number("numbers"), counts.iter().map(|n| n * (n - 1) / 2).sum::<u64>(), "@numbers");
 
     // The second program recorded every call from then on, and none before.
     for ((before, enabled), word) in times.iter().zip(["B", "C"]) {
@@ -442,14 +441,15 @@ fn objects() -> Verdict {
 #[track_caller]
 fn take_fault_reports(run: &mut Running) -> u64 {
     let mut faults = 0;
-    for notice in run.session.take_notices() {
-        match notice {
-            Notice::Message(Message::Fault(f)) => {
-                assert!(f.probe.is_some_and(|p: Arc<consumer::Probe>| *p.function == *"getppid"));
+    for report in take_reports(&mut run.session) {
+        match report {
+            Event::Fault(f) => {
+                assert!(f.probe.is_some_and(|p| *p.function == *"getppid"));
                 faults += 1;
             }
-            Notice::Target(_) | Notice::Suppressed { .. } => {}
-            other => panic!("unexpected report: {other}"),
+            Event::Notice(n) if n.kind == NoticeKind::Target => {}
+            Event::Suppressed(_) => {}
+            other => panic!("unexpected report: {other:?}"),
         }
     }
     faults

@@ -5,8 +5,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod arrivals;
+mod embedded;
+mod engines;
+mod family;
 mod growing;
+mod later;
+mod results;
 mod stress;
+mod threads;
 mod tool;
 mod wide;
 mod workload;
@@ -16,5 +23,18 @@ use std::process::ExitCode;
 pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
-    testing::main("library", &[growing::TESTS, stress::TESTS, wide::TESTS], workload::run)
+    testing::main(
+        &[
+            arrivals::TESTS,
+            embedded::TESTS,
+            engines::TESTS,
+            family::TESTS,
+            growing::TESTS,
+            results::TESTS,
+            stress::TESTS,
+            threads::TESTS,
+            wide::TESTS,
+        ],
+        workload::run,
+    )
 }

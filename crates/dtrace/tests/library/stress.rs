@@ -15,12 +15,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bpf::features::{Facility, Features};
+use bpf_sys::features::{Facility, Features};
 use dtrace::Session;
 use dtrace::options::Options;
 use plane::control::DropKind;
 
-use crate::tool::{Losses, Output, collect_reports, compile, run_to_end, workload};
+use crate::tool::{Losses, Output, collect_reports, compile, run_to_end, sink, workload};
 use crate::workload::{pack, text_of};
 use crate::{Test, Verdict};
 
@@ -77,12 +77,13 @@ fn run(bufsize: &str, rounds: u64, pause: Duration) -> Run {
     let pid = target.pid();
     let program = compile(SCRIPT, &mut options, pid as u64);
     let output = Output::default();
-    let mut session = Session::start(&program, options, vec![target], output.clone()).unwrap();
+    let mut session = Session::start(&program, options, vec![target], sink(&output)).unwrap();
     std::thread::sleep(pause);
     let mut losses = run_to_end(&mut session, Duration::from_secs(400));
     let suppressed = session.suppressed().unwrap().into_iter().collect();
     session.finish().unwrap();
     collect_reports(&mut session, &mut losses);
+    testing::suppressed::counted();
     let words = |l: &str| l.split(' ').map(String::from).collect();
     Run { lines: output.text().lines().map(words).collect(), losses, suppressed, pid }
 }
@@ -100,9 +101,7 @@ impl Received {
     fn note(&mut self, thread: u64, seq: u64, rounds: u64, line: &[String]) {
         assert!((1..=THREADS).contains(&thread) && seq < rounds, "no such number: {line:?}");
         let seen = self.by_thread.entry(thread).or_insert_with(|| vec![false; rounds as usize]);
-        if seen[seq as usize] {
-            println!("twice: {line:?}");
-        }
+        assert!(!seen[seq as usize], "twice: {line:?}");
         self.out_of_order += u64::from(seen.get(seq as usize + 1).copied().unwrap_or(false));
         seen[seq as usize] = true;
         self.count += 1;

@@ -2,19 +2,21 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bpf::mir::{Builder, Size, V};
-use bpf::program::{Context, Index};
-use bpf::sys::{AttachType, Link, PerfEvent, ProgKind};
-use consumer::Message;
+use dtrace::events::{DropKind, Event, NoticeKind, SinkError};
 use dtrace::options::Options;
-use dtrace::{Field, Macros, Notice, Program, Provider, Session, Source, Status, Target};
-use plane::control::DropKind;
-use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
-use providers::{Attach, CustomAttach, EnabledProbe, Env, Role, Unit};
+use dtrace::provider::arch::FUNCTION_ARGS;
+use dtrace::provider::bpf_sys::{AttachType, Link, PerfEvent, Prog, ProgKind};
+use dtrace::provider::context::{Context, Index};
+use dtrace::provider::method::CustomAttach;
+use dtrace::provider::mir::{Builder, Size, V};
+use dtrace::provider::{
+    Attributes, EnabledProbe, Env, Family, ProbeDesc, ProbeList, ProbeSource, ProviderFacts,
+    ProviderStability, Role, Unit,
+};
+use dtrace::{Field, Macros, Message, Program, Provider, Session, Sink, Source, Status, Target, Text};
 
 use crate::workload::dt_library_hit;
 
@@ -33,7 +35,40 @@ impl Write for Output {
     }
 }
 
-impl dtrace::Output for Output {}
+impl dtrace::Output for Output {
+    /// [`Reports`] has them.
+    fn messages(&mut self, _messages: &[Message]) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The events that report something besides the results.
+#[derive(Default)]
+pub(crate) struct Reports(Vec<Event<'static>>);
+
+impl Sink for Reports {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        if let Event::Suppressed(suppressed) = event {
+            testing::suppressed::note(suppressed.to_string());
+        }
+        if let Event::Fault(_) | Event::Drop(_) | Event::Suppressed(_) | Event::Notice(_) = event {
+            self.0.push(event.clone().into_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A session whose text and reports the test sees.
+pub(crate) type Traced = Session<(Text<Output>, Reports)>;
+
+pub(crate) fn sink(output: &Output) -> (Text<Output>, Reports) {
+    (Text::new(output.clone()), Reports::default())
+}
+
+/// The reports since the last call.
+pub(crate) fn take_reports(session: &mut Traced) -> Vec<Event<'static>> {
+    std::mem::take(&mut session.sink_mut().1.0)
+}
 
 impl Output {
     /// The text from this byte on.
@@ -57,7 +92,7 @@ pub(crate) struct Losses {
 
 /// Runs the session until its targets end, and returns its losses. Any other report fails the test.
 #[track_caller]
-pub(crate) fn run_to_end(session: &mut Session<Output>, limit: Duration) -> Losses {
+pub(crate) fn run_to_end(session: &mut Traced, limit: Duration) -> Losses {
     let start = Instant::now();
     let mut losses = Losses::default();
     while session.work(None, Duration::from_millis(100)).unwrap() == Status::Working {
@@ -69,14 +104,16 @@ pub(crate) fn run_to_end(session: &mut Session<Output>, limit: Duration) -> Loss
 
 /// Collects the session's reports.
 #[track_caller]
-pub(crate) fn collect_reports(session: &mut Session<Output>, losses: &mut Losses) {
-    for notice in session.take_notices() {
-        match notice {
-            Notice::Message(Message::Drop(d)) if d.kind == DropKind::Principal => losses.records += d.count,
-            Notice::Message(Message::Drop(d)) => losses.others.push((d.kind, d.count)),
-            Notice::Suppressed { count, .. } => losses.suppressed += count,
-            Notice::Target(text) => assert!(text.ends_with("has exited"), "{text}"),
-            other => panic!("unexpected report: {other}"),
+pub(crate) fn collect_reports(session: &mut Traced, losses: &mut Losses) {
+    for report in take_reports(session) {
+        match report {
+            Event::Drop(d) if d.kind == DropKind::Principal => losses.records += d.count,
+            Event::Drop(d) => losses.others.push((d.kind, d.count)),
+            Event::Suppressed(s) => losses.suppressed += s.count,
+            Event::Notice(n) if n.kind == NoticeKind::Target => {
+                assert!(n.text.ends_with("has exited"), "{}", n.text);
+            }
+            other => panic!("unexpected report: {other:?}"),
         }
     }
 }
@@ -86,8 +123,8 @@ pub(crate) fn collect_reports(session: &mut Session<Output>, losses: &mut Losses
 pub(crate) fn compile(text: &str, options: &mut Options, target: u64) -> Program {
     let macros = Macros { target, ..Macros::default() };
     let source = Source::Specifier(Field::Name, text.into());
-    dtrace::compile_with(&[source], &macros, options, vec![Box::new(Hits) as Box<dyn Provider>])
-        .unwrap_or_else(|(map, e)| panic!("{}", e.messages(&map, true).join("\n")))
+    dtrace::compile_with(&[source], &macros, options, vec![Box::new(Hits::new()) as Box<dyn Provider>])
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The command line of the workload.
@@ -98,37 +135,45 @@ pub(crate) fn workload(threads: u64, calls: u64) -> Target {
 
 /// A provider of one probe, `hits:::hit`: a uprobe on [`dt_library_hit`] that the test itself
 /// attaches.
-pub(crate) struct Hits;
+pub(crate) struct Hits(ProbeList);
+
+impl Hits {
+    pub(crate) fn new() -> Hits {
+        Hits(ProbeList::new(|| vec![ProbeDesc::new("hits", "", "", "hit")]))
+    }
+}
 
 impl Provider for Hits {
     fn facts(&self) -> ProviderFacts {
         let stability = ProviderStability::uniform(Attributes::EVOLVING);
-        ProviderFacts { name: "hits".into(), has_errno: false, stability }
+        ProviderFacts { family: Family::one("hits"), has_errno: false, stability }
     }
 
-    fn list(&self) -> Vec<ProbeDesc> {
-        vec![ProbeDesc::new("hits", "", "", "hit")]
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.0
     }
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let attach = |prog: &bpf::sys::Prog| {
-            let (path, offset) =
-                (OsStr::new("/proc/self/exe"), offset_in_file(dt_library_hit as *const () as u64));
-            let event = PerfEvent::uprobe(path, offset, 0, false, None)?;
-            Ok(vec![Link::perf_event(prog, event, 0)?])
-        };
-        let custom =
-            CustomAttach { kind: ProgKind::Kprobe, attach_type: AttachType::None, attach: Rc::new(attach) };
-        Ok(vec![Unit {
-            name: "hits".into(),
-            role: Role::Probe,
-            probes: vec![(0, probes[0].clone())],
-            space: 1,
-            context: Rc::new(Arguments),
-            attach: Attach::Custom(custom),
-            interrupts: false,
-        }])
+        Ok(vec![on_the_workload("hits", vec![(0, probes[0].clone())], 1, Arc::new(Arguments))])
     }
+}
+
+/// A program at each call of [`dt_library_hit`], whose probes the context tells apart.
+pub(crate) fn on_the_workload(
+    name: &str,
+    probes: Vec<(u32, EnabledProbe)>,
+    space: u32,
+    context: Arc<dyn Context>,
+) -> Unit {
+    let attach = |prog: &Prog| {
+        let at = testing::offset_in_file(dt_library_hit as *const () as u64).unwrap();
+        let event = PerfEvent::uprobe(OsStr::new("/proc/self/exe"), at, 0, false, None)?;
+        Ok(vec![Link::perf_event(prog, event, 0)?])
+    };
+    let custom =
+        CustomAttach { kind: ProgKind::Kprobe, attach_type: AttachType::None, attach: Arc::new(attach) };
+    let method = Arc::new(custom);
+    Unit { name: name.into(), role: Role::Probe, probes, space, context, method, interrupts: false }
 }
 
 /// Arguments of a function of the process.
@@ -136,23 +181,9 @@ struct Arguments;
 
 impl Context for Arguments {
     fn arg(&self, b: &mut Builder, ctx: V, _: Index, n: u8) -> V {
-        match bpf::arch::FUNCTION_ARGS.get(usize::from(n)) {
+        match FUNCTION_ARGS.get(usize::from(n)) {
             Some(at) => b.load(Size::B8, ctx, *at),
             None => b.imm(0),
         }
     }
-}
-
-/// The file offset of an address of this executable.
-pub(crate) fn offset_in_file(address: u64) -> u64 {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    for line in maps.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (start, end) = words[0].split_once('-').unwrap();
-        let number = |s| u64::from_str_radix(s, 16).unwrap();
-        if (number(start)..number(end)).contains(&address) {
-            return address - number(start) + number(words[2]);
-        }
-    }
-    panic!("no mapping");
 }

@@ -1,21 +1,20 @@
 //! As many probes as a kernel has functions, in one program: the probes of each clause, ids, names.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bpf::mir::{Builder, Label, Size, V};
-use bpf::program::{Context, Index};
-use bpf::sys::{AttachType, Link, PerfEvent, ProgKind};
 use dtrace::options::Options;
+use dtrace::provider::arch::FUNCTION_ARGS;
+use dtrace::provider::context::{Context, Index};
+use dtrace::provider::mir::{Builder, Label, Size, V};
+use dtrace::provider::{
+    Attributes, EnabledProbe, Env, Family, ProbeDesc, ProbeList, ProbeSource, ProviderFacts,
+    ProviderStability, Unit,
+};
 use dtrace::{Field, Macros, Provider, Session, Source};
-use probes::{Attributes, ProbeDesc, ProviderFacts, ProviderStability};
-use providers::{Attach, CustomAttach, EnabledProbe, Env, Role, Unit};
 
-use crate::tool::{Losses, Output, collect_reports, offset_in_file, run_to_end, workload};
-use crate::workload::dt_library_hit;
+use crate::tool::{Losses, Output, collect_reports, on_the_workload, run_to_end, sink, workload};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -37,7 +36,7 @@ fn all() -> u64 {
 
 /// A provider of many probes that fire in turn: a uprobe whose second argument is the index of the
 /// probe.
-struct Wide;
+struct Wide(ProbeList);
 
 fn function(n: u64) -> String {
     format!("function_with_a_name_as_long_as_usual_{n}")
@@ -48,42 +47,31 @@ fn module(n: u64) -> u64 {
     n % 150
 }
 
+fn probes() -> Vec<ProbeDesc> {
+    let (provider, name): (Arc<str>, Arc<str>) = ("wide".into(), "entry".into());
+    let modules: Vec<Arc<str>> = (0..150).map(|m| format!("module{m}").into()).collect();
+    let probe =
+        |n| ProbeDesc::new(provider.clone(), modules[module(n) as usize].clone(), function(n), name.clone());
+    (0..all()).map(probe).collect()
+}
+
 impl Provider for Wide {
     fn facts(&self) -> ProviderFacts {
         let stability = ProviderStability::uniform(Attributes::EVOLVING);
-        ProviderFacts { name: "wide".into(), has_errno: false, stability }
+        ProviderFacts { family: Family::one("wide"), has_errno: false, stability }
     }
 
-    fn list(&self) -> Vec<ProbeDesc> {
-        let (provider, name): (Arc<str>, Arc<str>) = ("wide".into(), "entry".into());
-        let modules: Vec<Arc<str>> = (0..150).map(|m| format!("module{m}").into()).collect();
-        let probe = |n| {
-            ProbeDesc::new(provider.clone(), modules[module(n) as usize].clone(), function(n), name.clone())
-        };
-        (0..all()).map(probe).collect()
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.0
     }
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        let attach = |prog: &bpf::sys::Prog| {
-            let at = offset_in_file(dt_library_hit as *const () as u64);
-            let event = PerfEvent::uprobe(OsStr::new("/proc/self/exe"), at, 0, false, None)?;
-            Ok(vec![Link::perf_event(prog, event, 0)?])
-        };
-        let custom =
-            CustomAttach { kind: ProgKind::Kprobe, attach_type: AttachType::None, attach: Rc::new(attach) };
         let number = |p: &EnabledProbe| {
             let digits = p.desc.function.rsplit('_').next().unwrap_or_default();
             digits.parse().unwrap_or(u32::MAX)
         };
-        Ok(vec![Unit {
-            name: "wide".into(),
-            role: Role::Probe,
-            probes: probes.iter().map(|p| (number(p), p.clone())).collect(),
-            space: all() as u32,
-            context: Rc::new(Second),
-            attach: Attach::Custom(custom),
-            interrupts: false,
-        }])
+        let probes = probes.iter().map(|p| (number(p), p.clone())).collect();
+        Ok(vec![on_the_workload("wide", probes, all() as u32, Arc::new(Second))])
     }
 }
 
@@ -91,7 +79,7 @@ struct Second;
 
 impl Context for Second {
     fn index(&self, b: &mut Builder, ctx: V, _: Label) -> Index {
-        Index::V(b.load(Size::B8, ctx, bpf::arch::FUNCTION_ARGS[1]))
+        Index::V(b.load(Size::B8, ctx, FUNCTION_ARGS[1]))
     }
 }
 
@@ -118,13 +106,13 @@ fn once(script: &str) -> (Output, Losses) {
     options.set("aggsize", Some("16m")).unwrap();
     let macros = Macros { target: target.pid() as u64, ..Macros::default() };
     let source = Source::Specifier(Field::Name, script.into());
-    let wide = vec![Box::new(Wide) as Box<dyn Provider>];
+    let wide = vec![Box::new(Wide(ProbeList::new(probes))) as Box<dyn Provider>];
     let (start, before) = (Instant::now(), resident());
-    let program = dtrace::compile_with(&[source], &macros, &mut options, wide)
-        .unwrap_or_else(|(map, e)| panic!("{}", e.messages(&map, true).join("\n")));
+    let program =
+        dtrace::compile_with(&[source], &macros, &mut options, wide).unwrap_or_else(|e| panic!("{e}"));
     let (compiled, memory) = (start.elapsed(), resident() - before);
     let output = Output::default();
-    let mut session = Session::start(&program, options, vec![target], output.clone()).unwrap();
+    let mut session = Session::start(&program, options, vec![target], sink(&output)).unwrap();
     println!(
         "{script}: compiled in {compiled:?}, {memory} KiB; started after {:?}, {} KiB",
         start.elapsed(),
@@ -133,6 +121,7 @@ fn once(script: &str) -> (Output, Losses) {
     let mut losses = run_to_end(&mut session, Duration::from_secs(120));
     session.finish().unwrap();
     collect_reports(&mut session, &mut losses);
+    testing::suppressed::counted();
     (output, losses)
 }
 

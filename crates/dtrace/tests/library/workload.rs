@@ -53,13 +53,18 @@ fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
     }
 }
 
-/// `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that
+/// `embedded COMMAND` runs the example of an event loop. `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that
 /// fails, and a call of [`dt_library_hit`].
 pub(crate) fn run(args: &[String]) -> ExitCode {
     if let [word, threads, stop, counts] = args
         && word == "until"
     {
         return until(threads.parse().unwrap_or(1), stop, counts);
+    }
+    if let [word, command] = args
+        && word == "embedded"
+    {
+        return crate::embedded::run(command).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS);
     }
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(1);
     let (threads, calls) = (number(0), number(1));

@@ -1,7 +1,7 @@
 //! The kernel-side algorithms as state machines that take one step per access to shared memory, and
 //! an explorer that runs them in every order.
 //!
-//! The code that `bpf::routines` emits cannot be single-stepped, and the interleavings that break an
+//! The code that `bpf_codegen::routines` emits cannot be single-stepped, and the interleavings that break an
 //! algorithm occur once in a billion firings. So each routine is written here again, access by
 //! access, in the order of the emitted code. [`explore`] tries every order in which the parties can
 //! be interleaved. There are two schedules. *Nested*: a higher context level interrupts a lower one
@@ -14,15 +14,21 @@
 //!  rings      no record is torn, lost without being counted, delivered twice or read before its
 //!             commit; delivered + dropped = fired; a ring that is more than half full rings the
 //!             doorbell; an empty ring refuses no record
+//!  fill       a ring that is full ends tracing and keeps its first records; recorded + dropped = fired
+//!  overwrite  a ring that is overwritten has its newest records, whole; recorded + dropped = fired
 //!  slots      a scratch slot has one owner; all slots are released
 //!  firing     slot, record, commit and release together: the consumer reads the string that was made
 //!  order      records are printed in the order of the clocks that firings read
 //!  table      sums by key are exact through snapshots, with two slots for a key, full tables and
 //!             changing epochs
+//!  stacks     every recorded id of a stack resolves to that stack, through evictions
+//!  speculation  records of a committed speculation are delivered once, others never; every id
+//!             becomes free again
 //!  values     minimum, maximum, 128-bit sums, thread ids
 //!  assoc      a load returns a value that its key had during the load; no writer changes the
 //!             element of another key
 //!  owned      a node has one owner; when a thread has ended, its elements are gone and its nodes free
+//!  sites      a firing is recorded for its own site or not at all, also where rows are reused
 //!  activity   nothing is recorded before ACTIVE or after the grace period; END runs last; the first
 //!             exit() determines the status
 //! ```
@@ -51,16 +57,23 @@
 //!   [`crate::assoc`].
 //! - The clock gives two inserts into one element different nanoseconds (see [`crate::assoc`]).
 //! - A grace period waits for every program that was running when it began. The kernel guarantees
-//!   that, and a test in `bpf` checks it against running programs.
+//!   that, and a test in `bpf-runtime` checks it against running programs.
+//!
+//! ARCH(x86-64): the memory of the model is sequentially consistent.
 
 mod activity;
 mod assoc;
 mod explore;
+mod fill;
 mod firing;
 mod order;
+mod overwrite;
 mod owned;
 mod ring;
 mod rings;
+mod sites;
 mod slots;
+mod speculation;
+mod stacks;
 mod table;
 mod values;

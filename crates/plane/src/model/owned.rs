@@ -24,7 +24,7 @@ pub(super) mod seen {
     pub(in super::super) const LOST_RACE: u32 = 1;
     pub(in super::super) const REUSED: u32 = 2;
     pub(in super::super) const NO_NODE: u32 = 4;
-    pub(in super::super) const NO_ROOM: u32 = 8;
+    pub(in super::super) const NO_SPACE: u32 = 8;
     pub(in super::super) const MIDDLE: u32 = 16;
     pub(in super::super) const REAPED: u32 = 32;
 }
@@ -275,7 +275,7 @@ impl World for Lists {
                 if s.elements.len() == ELEMENTS {
                     s.drops += 1;
                     s.parties[party].at = At::GiveFree;
-                    Step::seeing("no room for the element", seen::NO_ROOM)
+                    Step::seeing("no space for the element", seen::NO_SPACE)
                 } else {
                     s.elements.push((key, n as u8));
                     s.parties[party].at = At::Head;
@@ -484,7 +484,7 @@ mod tests {
             seen |= holds(Lists::new(script, Mutation::None), Schedule::Nested).seen;
         }
         let all =
-            seen::LOST_RACE | seen::REUSED | seen::NO_NODE | seen::NO_ROOM | seen::MIDDLE | seen::REAPED;
+            seen::LOST_RACE | seen::REUSED | seen::NO_NODE | seen::NO_SPACE | seen::MIDDLE | seen::REAPED;
         assert_eq!(seen, all);
     }
 

@@ -6,7 +6,7 @@
 //! each, because no other party may access a committed record. The explorer checks that at every
 //! access: it keeps the owner of each word beside the memory. The real [`crate::read::RingReader`]
 //! takes the remaining records from the same bytes at the end. The worlds are in `rings` (records
-//! alone) and `firing` (with scratch slots).
+//! alone), `fill` (policy fill) and `firing` (with scratch slots).
 
 use std::sync::atomic::AtomicU64;
 
@@ -32,6 +32,8 @@ pub(super) mod seen {
     pub(in super::super) const RUNG: u32 = 32;
     pub(in super::super) const DISCARDED: u32 = 64;
     pub(in super::super) const PASSED: u32 = 128;
+    pub(in super::super) const CLOSED: u32 = 256;
+    pub(in super::super) const LOST_CLOSE: u32 = 512;
 }
 
 /// An injected fault, which the explorer must find.
@@ -56,6 +58,16 @@ pub(super) enum Mutation {
     GivesBackFirst,
     /// The consumer resets the doorbell after it has read the reserve position.
     SilencesLate,
+    /// Policy fill: a full ring is not closed.
+    NoClose,
+    /// Policy fill: closes by a store.
+    PlainClose,
+    /// Policy fill: writes no pad behind the last record.
+    NoClosingPad,
+    /// Policy fill: counts the drop and does not end tracing.
+    NoStop,
+    /// Policy fill: closes the ring with the bytes that are kept for `exit()`.
+    ClosesAll,
 }
 
 /// A ring and its words in the control element. Programs do not read `owner` and the masks; they
@@ -72,6 +84,13 @@ pub(super) struct Ring {
     committed: u32,
     delivered: u32,
     pub(super) discarded: u32,
+    /// Policy fill: a record did not fit, and tracing has ended.
+    pub(super) refused: bool,
+    pub(super) stopped: bool,
+    /// Policy fill: the bytes that only records with `exit()` may use.
+    pub(super) kept_for_exit: u64,
+    /// Such records.
+    pub(super) exits: u8,
 }
 
 impl Ring {
@@ -86,6 +105,10 @@ impl Ring {
             committed: 0,
             delivered: 0,
             discarded: 0,
+            refused: false,
+            stopped: false,
+            kept_for_exit: 0,
+            exits: 0,
         }
     }
 
@@ -186,12 +209,19 @@ pub(super) struct Writer {
     start: u64,
     over_half: bool,
     tries: u8,
+    /// Policy fill.
+    fills: bool,
+    /// The bytes of the ring that are kept for others.
+    kept: u64,
 }
 
 #[derive(Clone, Copy, Hash, PartialEq, Eq)]
 enum At {
     Position,
     Consumed,
+    Close,
+    ClosingPad,
+    Stop,
     Drop,
     Exchange,
     Pad,
@@ -215,7 +245,18 @@ pub(super) enum Outcome {
 
 impl Writer {
     pub(super) fn new(id: u8, length: u8) -> Writer {
-        Writer { at: At::Position, id, length, position: 0, start: 0, over_half: false, tries: TRIES }
+        let (at, tries) = (At::Position, TRIES);
+        Writer { at, id, length, position: 0, start: 0, over_half: false, tries, fills: false, kept: 0 }
+    }
+
+    /// True if its drop is that of a reservation that was lost too often.
+    pub(super) fn is_out_of_tries(&self) -> bool {
+        self.tries == 0
+    }
+
+    /// A writer by policy fill.
+    pub(super) fn filling(id: u8, length: u8, kept: u64) -> Writer {
+        Writer { fills: true, kept, ..Writer::new(id, length) }
     }
 
     /// The next access of `reserve`.
@@ -238,14 +279,43 @@ impl Writer {
                 let tight = offset > size - bytes;
                 self.start = self.position + if tight { size - offset } else { 0 };
                 let used = (self.start + bytes).wrapping_sub(ring.consumed) as i64;
-                self.over_half = used > size as i64 / 2;
-                let full = used > size as i64 && mutation != Mutation::NoFullRule;
+                self.over_half = used > size as i64 / 2 && !self.fills;
+                let most = size - self.kept;
+                let full = used > most as i64 && mutation != Mutation::NoFullRule;
                 if full && ring.consumed == self.position && ring.reserve == self.position {
                     return Err(format!("an empty ring refused record {}", self.id));
                 }
-                self.at = if full { At::Drop } else { At::Exchange };
+                self.at = match (full, self.fills) {
+                    (false, _) => At::Exchange,
+                    (true, false) => At::Drop,
+                    (true, true) if self.position < most && mutation != Mutation::NoClose => At::Close,
+                    (true, true) => At::Stop,
+                };
                 let passed = if used < 0 { seen::PASSED } else { 0 };
                 Step::seeing("load the consumed position", passed | if full { seen::FULL } else { 0 })
+            }
+            At::Close => {
+                if ring.reserve != self.position && mutation != Mutation::PlainClose {
+                    return Ok((outcome, self.lose(seen::LOST_CLOSE)));
+                }
+                let most = if mutation == Mutation::ClosesAll { size } else { size - self.kept };
+                ring.own(size, self.position, most, self.id)?;
+                ring.reserve = most;
+                self.at = if mutation == Mutation::NoClosingPad { At::Stop } else { At::ClosingPad };
+                Step::seeing("close the ring", seen::CLOSED)
+            }
+            At::ClosingPad => {
+                let most = if mutation == Mutation::ClosesAll { size } else { size - self.kept };
+                let word = stamp(self.position, (most - self.position) as u32) | PAD;
+                ring.write(Ring::place(size, self.position), self.id, word)?;
+                self.at = At::Stop;
+                Step::of("write the pad behind the last record")
+            }
+            At::Stop => {
+                ring.refused = true;
+                ring.stopped |= mutation != Mutation::NoStop;
+                self.at = At::Drop;
+                Step::of("end tracing")
             }
             At::Drop => {
                 ring.drops += u64::from(mutation != Mutation::Uncounted);
@@ -255,13 +325,14 @@ impl Writer {
             At::Exchange => {
                 let end = self.start + 8 * u64::from(self.length);
                 if ring.reserve != self.position && mutation != Mutation::PlainReserve {
-                    self.tries -= 1;
-                    self.at = if self.tries == 0 { At::Drop } else { At::Position };
-                    let out = if self.tries == 0 { seen::OUT_OF_TRIES } else { 0 };
-                    return Ok((outcome, Step::seeing("lose the reserve position", seen::LOST_RACE | out)));
+                    return Ok((outcome, self.lose(seen::LOST_RACE)));
+                }
+                if ring.refused && end <= size - ring.kept_for_exit {
+                    return Err(format!("record {} was recorded after one that did not fit", self.id));
                 }
                 ring.own(size, self.position, end, self.id)?;
                 ring.reserve = end;
+                ring.exits += u8::from(self.kept < ring.kept_for_exit);
                 let padded = self.start != self.position && mutation != Mutation::NoPad;
                 self.at = if padded { At::Pad } else { At::Time };
                 Step::of("exchange the reserve position")
@@ -301,6 +372,13 @@ impl Writer {
             outcome = Outcome::Reserved;
         }
         Ok((outcome, step))
+    }
+
+    fn lose(&mut self, seen: u32) -> Step {
+        self.tries -= 1;
+        self.at = if self.tries == 0 { At::Drop } else { At::Position };
+        let out = if self.tries == 0 { seen::OUT_OF_TRIES } else { 0 };
+        Step::seeing("lose the reserve position", seen | out)
     }
 
     /// Writes data word `i`.

@@ -6,26 +6,33 @@
 //!
 //! Events that this machine cannot count have no probes. A message says so if a script names one.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 mod events;
 
-use std::cell::OnceCell;
-use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
-use bpf::sys::{Counter, PerfEvent};
+use bpf_sys::{Counter, PerfEvent};
 use probes::{
-    Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
+    Attributes, Class, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
 };
 
 use crate::manual::Manual;
+use crate::method::Clock;
 use crate::profile::Sample;
-use crate::registry::{EnabledProbe, Env, Provider};
-use crate::unit::{Attach, Role, Unit};
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::{ProbeList, ProbeSource};
+use crate::unit::{Role, Unit};
 use events::{Event, Kind};
 
 /// The provider.
-pub(crate) struct Cpc {
-    /// True if the machine has performance counters: it can count cycles.
-    counters: OnceCell<bool>,
+pub(crate) struct Cpc(ProbeList);
+
+/// What this machine can count.
+#[derive(Default)]
+struct Counters {
+    /// True if it has performance counters: it can count cycles.
+    hardware: OnceLock<bool>,
 }
 
 /// The count of the listed probes.
@@ -95,11 +102,8 @@ fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
 
 /// True if this machine cannot count the event. Other errors (no permission) are reported when it is attached.
 fn is_missing(counter: &Counter, count: u64) -> bool {
-    const ENOENT: i32 = 2;
-    const ENODEV: i32 = 19;
-    const EINVAL: i32 = 22;
-    const EOPNOTSUPP: i32 = 95;
-    let cpu = bpf::sys::online_cpus().first().copied().unwrap_or(0);
+    use bpf_sys::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
+    let cpu = bpf_sys::online_cpus().first().copied().unwrap_or(0);
     let tried = PerfEvent::counter(counter, cpu, count);
     tried.is_err_and(|e| matches!(e.errno, ENOENT | ENODEV | EINVAL | EOPNOTSUPP))
 }
@@ -107,12 +111,19 @@ fn is_missing(counter: &Counter, count: u64) -> bool {
 impl Cpc {
     /// The provider. Nothing is looked up yet.
     pub(crate) fn new() -> Cpc {
-        Cpc { counters: OnceCell::new() }
+        let counters = Arc::new(Counters::default());
+        let list = ProbeList::new({
+            let counters = counters.clone();
+            move || counters.listed()
+        });
+        Cpc(list.reserve(events::all().len()).on_demand(move |pattern| counters.on_demand(pattern)))
     }
+}
 
-    fn has_counters(&self) -> bool {
+impl Counters {
+    fn has_hardware(&self) -> bool {
         *self
-            .counters
+            .hardware
             .get_or_init(|| parse("cpu_cycles-all-1000000").is_ok_and(|(c, _, n)| !is_missing(&c, n)))
     }
 
@@ -121,7 +132,7 @@ impl Cpc {
         if !kind.is_hardware() || !is_missing(&counter, count) {
             return Ok(());
         }
-        Err(if self.has_counters() {
+        Err(if self.has_hardware() {
             MatchError::new(format!("this processor does not count \"{}\"", counter.name))
         } else {
             MatchError {
@@ -136,6 +147,28 @@ impl Cpc {
                 ),
             }
         })
+    }
+
+    /// The probes of all events that can be counted.
+    fn listed(&self) -> Vec<ProbeDesc> {
+        let hardware = self.has_hardware();
+        let counted = |event: &Event, name: &String| {
+            let Event { kind, config } = *event;
+            let counter =
+                Counter { name: name.clone(), kind: kind.number(), config, user: true, kernel: true };
+            !kind.is_hardware() || hardware && !is_missing(&counter, LISTED)
+        };
+        let listed = events::all().iter().filter(|(name, event)| counted(event, name));
+        listed.map(|(name, _)| ProbeDesc::new("cpc", "", "", format!("{name}-all-{LISTED}"))).collect()
+    }
+
+    /// Any other event, mode or count, where the provider is named.
+    fn on_demand(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
+        if pattern.provider != "cpc" || !pattern.module.is_empty() || !pattern.function.is_empty() {
+            return None;
+        }
+        let made = self.made(&pattern.name);
+        Some(made.map(|()| ProbeDesc::new("cpc", "", "", pattern.name.as_str())))
     }
 }
 
@@ -160,7 +193,7 @@ impl Provider for Cpc {
         let private =
             Attributes { name: Stability::Private, data: Stability::Private, class: Class::Unknown };
         ProviderFacts {
-            name: "cpc".into(),
+            family: Family::one("cpc"),
             has_errno: false,
             stability: ProviderStability {
                 provider: a(Class::Common),
@@ -172,28 +205,8 @@ impl Provider for Cpc {
         }
     }
 
-    fn reserved_ids(&self) -> Option<u32> {
-        Some(events::all().len() as u32)
-    }
-
-    fn list(&self) -> Vec<ProbeDesc> {
-        let hardware = self.has_counters();
-        let counted = |event: &Event, name: &String| {
-            let Event { kind, config } = *event;
-            let counter =
-                Counter { name: name.clone(), kind: kind.number(), config, user: true, kernel: true };
-            !kind.is_hardware() || hardware && !is_missing(&counter, LISTED)
-        };
-        let listed = events::all().iter().filter(|(name, event)| counted(event, name));
-        listed.map(|(name, _)| ProbeDesc::new("cpc", "", "", format!("{name}-all-{LISTED}"))).collect()
-    }
-
-    fn make(&self, pattern: &Pattern) -> Option<Result<ProbeDesc, MatchError>> {
-        if pattern.provider != "cpc" || !pattern.module.is_empty() || !pattern.function.is_empty() {
-            return None;
-        }
-        let made = self.made(&pattern.name);
-        Some(made.map(|()| ProbeDesc::new("cpc", "", "", pattern.name.as_str())))
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.0
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
@@ -207,14 +220,15 @@ impl Provider for Cpc {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Rc::new(Sample { late: None, slow: None, counted: event.is_clock() }),
-                attach: Attach::Clock {
+                context: Arc::new(Sample { late: None, slow: None, counted: event.is_clock() }),
+                method: Arc::new(Clock {
                     due: event.is_clock().then_some(period),
                     event,
                     period,
                     cpus: cpus.clone(),
                     single: false,
-                },
+                    optional: false,
+                }),
                 // The kernel counts its own events in the thread that causes them.
                 interrupts: kind != Kind::Software,
             })

@@ -1,8 +1,8 @@
 //! The contexts of programs at kernel functions: how a firing finds its probe, its arguments and its result.
 
-use bpf::arch::{FUNCTION_ARGS, regs};
-use bpf::mir::{Builder, Helper, Label, Size, V};
-use bpf::program::{Context, Index};
+use bpf_codegen::arch::{FUNCTION_ARGS, regs};
+use bpf_codegen::context::{Context, Index};
+use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
 
 /// The context of a kprobe: the registers at the function's first instruction, or after its return. The cookie is the index.
 pub(super) struct ByRegisters {
@@ -74,6 +74,10 @@ impl Context for ByRegisters {
             return Index::Const(0);
         }
         Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
+    }
+
+    fn shape(&self) -> Option<String> {
+        Some(format!("registers of a function, on return: {}", self.on_return))
     }
 
     /// A function that has returned has no frame.

@@ -2,8 +2,12 @@
 //!
 //! `kprobe_multi` takes the address of the function's *symbol*. The kernel's list of traceable functions has the address of the
 //! instruction that the kernel patches; on machines with branch protection an `endbr64` stands before it. So the kernel's code is
-//! read to see whether there is one ([`bpf::peek`]), which is much faster than reading the symbols. If the code cannot be read,
+//! read to see whether there is one ([`bpf_sys::kernel_read`]), which is much faster than reading the symbols. If the code cannot be read,
 //! the symbols decide. On kernels before 6.5 the list has no addresses: there a symbol gives the address if its name is unique.
+//!
+//! ARCH(x86-64): `endbr64` before the instruction that the kernel patches.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use std::collections::HashMap;
 
@@ -16,7 +20,7 @@ const ENDBR: u64 = 4;
 pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
     if cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
         let before: Vec<u64> = functions.iter().map(|f| f.site - ENDBR).collect();
-        if let Ok(words) = bpf::kernel_read::words(&before) {
+        if let Ok(words) = bpf_sys::kernel_read::words(&before) {
             let entry =
                 |(f, word): (&Function<'_>, u32)| if is_endbr(word) { f.site - ENDBR } else { f.site };
             return functions.iter().zip(words).map(entry).collect();

@@ -1,4 +1,6 @@
 //! Properties of a function that follow from its name.
+//!
+//! ARCH(x86-64): names of functions that never return or must not be traced.
 
 /// A function that can be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

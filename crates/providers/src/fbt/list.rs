@@ -4,6 +4,8 @@
 //! the text, so that a description costs one pass and the probes that it matches, and not a name for each function. A function
 //! is identified by its line.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -26,7 +28,7 @@ pub(super) struct List {
 impl List {
     /// Reads the list.
     pub(super) fn read() -> Result<List, String> {
-        List::read_in(bpf::sys::tracefs()?)
+        List::read_in(bpf_sys::tracefs()?)
     }
 
     fn read_in(tracefs: &Path) -> Result<List, String> {
@@ -101,7 +103,7 @@ impl List {
 
 /// The system's text of an error.
 fn reason(e: &io::Error) -> String {
-    e.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
+    e.raw_os_error().map_or_else(|| e.to_string(), bpf_sys::errno::text).to_lowercase()
 }
 
 /// Reads the file. It has no size, so the buffer is made large enough at once: small reads would take longer.

@@ -3,23 +3,23 @@
 //! `kprobe_multi` if the kernel has it: one link serves all functions, and no firing is lost if a program is preempted. Else each
 //! function is attached to by itself: by a trampoline if BTF has the function, by a kprobe if not.
 
-use bpf::features::Facility;
+use bpf_sys::features::Facility;
 use types::btf::{Btf, Def, KernelBtf};
 
 use super::functions::Function;
 use super::list::CORE;
-use crate::registry::Env;
-use crate::sites::AttachMethod;
+use crate::method::FunctionMethod;
+use crate::provider::Env;
 
 /// The facility of the kernel that each method needs.
-const NEEDS: [(AttachMethod, Facility); 3] = [
-    (AttachMethod::Multi, Facility::KprobeMulti),
-    (AttachMethod::Fentry, Facility::Fentry),
-    (AttachMethod::Kprobe, Facility::KprobePerf),
+const NEEDS: [(FunctionMethod, Facility); 3] = [
+    (FunctionMethod::Multi, Facility::KprobeMulti),
+    (FunctionMethod::Fentry, Facility::Fentry),
+    (FunctionMethod::Kprobe, Facility::KprobePerf),
 ];
 
 /// The method that the user asks for, or the best that the kernel has.
-pub(super) fn choose(env: &Env<'_>) -> Result<AttachMethod, String> {
+pub(super) fn choose(env: &Env<'_>) -> Result<FunctionMethod, String> {
     let mut why = String::new();
     for (method, facility) in NEEDS.iter().filter(|(m, _)| env.method.is_none_or(|only| only == *m)) {
         match env.features.why_not(*facility) {
@@ -31,9 +31,9 @@ pub(super) fn choose(env: &Env<'_>) -> Result<AttachMethod, String> {
 }
 
 /// Refuses to attach to many functions one by one, which takes minutes, unless the user allows so many.
-pub(super) fn confirm(method: AttachMethod, count: usize, most: usize) -> Result<(), String> {
+pub(super) fn confirm(method: FunctionMethod, count: usize, most: usize) -> Result<(), String> {
     let (attach, detach) = method.cost_ms();
-    if method == AttachMethod::Multi || count <= most {
+    if method == FunctionMethod::Multi || count <= most {
         return Ok(());
     }
     let minutes = |ms: u64| (ms * count as u64).div_ceil(60_000);
@@ -50,13 +50,13 @@ const ARGUMENTS: usize = 6;
 
 /// The method for one function, and the function's BTF id if the method needs it.
 pub(super) fn of_function(
-    method: AttachMethod,
+    method: FunctionMethod,
     kernel: &KernelBtf,
     function: &Function<'_>,
     address: u64,
     env: &Env<'_>,
-) -> (AttachMethod, u32) {
-    if method != AttachMethod::Fentry {
+) -> (FunctionMethod, u32) {
+    if method != FunctionMethod::Fentry {
         return (method, 0);
     }
     // The kernel finds a trampoline's function by its name, which must be unique.
@@ -67,9 +67,9 @@ pub(super) fn of_function(
             .filter(|f| !f.params.iter().any(|p| by_value(btf, p.ty)))
     });
     match id {
-        Some(f) => (AttachMethod::Fentry, f.id),
-        None if env.method.is_none() && env.features.has(Facility::KprobePerf) => (AttachMethod::Kprobe, 0),
-        None => (AttachMethod::Fentry, 0),
+        Some(f) => (FunctionMethod::Fentry, f.id),
+        None if env.method.is_none() && env.features.has(Facility::KprobePerf) => (FunctionMethod::Kprobe, 0),
+        None => (FunctionMethod::Fentry, 0),
     }
 }
 
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn attaching_to_many_functions_one_by_one_needs_the_option() {
-        assert_eq!(confirm(AttachMethod::Multi, 50_000, 1000), Ok(()));
-        assert_eq!(confirm(AttachMethod::Fentry, 1000, 1000), Ok(()));
-        let why = confirm(AttachMethod::Fentry, 38_000, 1000).unwrap_err();
+        assert_eq!(confirm(FunctionMethod::Multi, 50_000, 1000), Ok(()));
+        assert_eq!(confirm(FunctionMethod::Fentry, 1000, 1000), Ok(()));
+        let why = confirm(FunctionMethod::Fentry, 38_000, 1000).unwrap_err();
         assert!(why.contains("38000 take about 6 min") && why.contains("-x fbtmax=38000"), "{why}");
     }
 }

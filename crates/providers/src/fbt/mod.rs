@@ -13,20 +13,21 @@ mod functions;
 mod list;
 mod method;
 
-use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use probes::{
-    Args, Attributes, Class, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
-    glob_matches, glob_prefix, is_glob,
+    Args, Attributes, Calls, Class, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability,
+    Stability, glob_escape, glob_matches, glob_prefix, is_glob,
 };
 use types::btf::KernelBtf;
 
+use crate::lock;
 use crate::manual::Manual;
-use crate::registry::{EnabledProbe, Env, LoadedModules, ProbeIndex, Provider};
-use crate::sites::{AttachMethod, Site, Sites};
-use crate::unit::{Attach, Role, Unit};
+use crate::method::{FunctionMethod, FunctionSites, Site};
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::{Found, LoadedModules, ProbeSource, UnloadedModules};
+use crate::unit::{Role, Unit};
 use context::{ByRegisters, ByTrampoline};
 use functions::Function;
 use list::List;
@@ -34,17 +35,19 @@ use list::List;
 /// The list of functions that `fbt` and `rawfbt` share. It is read when one of them first needs it.
 #[derive(Default)]
 pub(crate) struct SharedList {
-    list: OnceCell<Result<List, String>>,
+    list: OnceLock<Result<List, String>>,
     /// The functions of the modules that were loaded last, with the number of that event.
-    loaded: RefCell<Option<(u32, Rc<List>)>>,
+    loaded: Mutex<Option<(u32, Arc<List>)>>,
 }
 
 /// Probes of modules that were loaded later, by id: the line of the function, and whether it is the return.
 #[derive(Clone)]
 struct ModuleProbes {
     first_id: u32,
-    list: Rc<List>,
-    places: Rc<[(u32, bool)]>,
+    list: Arc<List>,
+    places: Arc<[(u32, bool)]>,
+    /// The modules that are loaded.
+    modules: BTreeSet<String>,
 }
 
 impl ModuleProbes {
@@ -62,8 +65,8 @@ impl SharedList {
 
     /// The functions of modules that were loaded later. The kernel's list has no index, so it is read again, once for both
     /// providers.
-    fn of_modules(&self, loaded: &LoadedModules<'_>) -> Rc<List> {
-        let mut last = self.loaded.borrow_mut();
+    fn of_modules(&self, loaded: &LoadedModules<'_>) -> Arc<List> {
+        let mut last = lock(&self.loaded);
         match &*last {
             Some((sequence, list)) if *sequence == loaded.sequence => list.clone(),
             _ => {
@@ -73,7 +76,7 @@ impl SharedList {
                 };
                 let new: Vec<&String> = loaded.modules.iter().filter(|m| !known(m)).collect();
                 let list = List::read().unwrap_or_default();
-                let list = Rc::new(list.only(|module| new.iter().any(|n| *n == module)));
+                let list = Arc::new(list.only(|module| new.iter().any(|n| *n == module)));
                 *last = Some((loaded.sequence, list.clone()));
                 list
             }
@@ -86,9 +89,9 @@ pub(crate) struct Fbt {
     name: &'static str,
     /// It also has functions that the compiler made.
     clones: bool,
-    shared: Rc<SharedList>,
+    shared: Arc<SharedList>,
     kernel: Arc<KernelBtf>,
-    later: RefCell<Vec<ModuleProbes>>,
+    later: Mutex<Vec<ModuleProbes>>,
 }
 
 const NAMES: [&str; 2] = ["entry", "return"];
@@ -98,13 +101,13 @@ const PROVIDERS: [(&str, bool); 2] = [("fbt", false), ("rawfbt", true)];
 
 /// `fbt` and `rawfbt`.
 pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
-    let shared = Rc::new(SharedList::default());
+    let shared = Arc::new(SharedList::default());
     PROVIDERS.map(|(name, clones)| Fbt {
         name,
         clones,
         shared: shared.clone(),
         kernel: kernel.clone(),
-        later: RefCell::default(),
+        later: Mutex::default(),
     })
 }
 
@@ -121,13 +124,88 @@ impl Fbt {
     }
 }
 
-impl ProbeIndex for Fbt {
+impl ProbeSource for Fbt {
     fn positions(&self) -> u32 {
         self.shared.list().map_or(0, |list| 2 * list.lines())
     }
 
-    fn for_each(&self, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
-        let Ok(list) = self.shared.list() else { return };
+    fn may_match(&self, pattern: &Pattern) -> bool {
+        NAMES.iter().any(|n| glob_matches(&pattern.name, n))
+    }
+
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+        // Only a pattern that names the provider is told why it has no probes.
+        let named = pattern.provider == self.name;
+        let list = match self.shared.list() {
+            Ok(list) => list,
+            Err(why) if named => {
+                let message = format!("this kernel does not say which functions can be traced: {why}");
+                return Err(MatchError::new(message));
+            }
+            Err(_) => return Ok(()),
+        };
+        let mut any = false;
+        self.each(list, pattern, &mut |position, desc| {
+            any = true;
+            give(Found::Computed(position, desc));
+        });
+        match (named && !any).then(|| self.explain(list, pattern)).flatten() {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    fn at(&self, position: u32) -> Option<Arc<ProbeDesc>> {
+        let (f, on_return) = self.function(position)?;
+        Some(Arc::new(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)])))
+    }
+
+    fn follows_modules(&self) -> bool {
+        true
+    }
+
+    fn added(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
+        let list = self.shared.of_modules(loaded);
+        let (mut places, mut found) = (Vec::new(), Vec::new());
+        for (line, f) in list.starting("") {
+            for on_return in [false, true].into_iter().filter(|end| self.has(&f, *end)) {
+                places.push((line, on_return));
+                found.push(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]));
+            }
+        }
+        let modules: BTreeSet<String> =
+            loaded.modules.iter().filter(|m| list.has_module(m)).cloned().collect();
+        if !modules.is_empty() {
+            let (first_id, places) = (loaded.first_id, places.into());
+            lock(&self.later).push(ModuleProbes { first_id, list: list.clone(), places, modules });
+        }
+        found
+    }
+
+    fn removed(&self, unloaded: &UnloadedModules<'_>) -> Vec<Pattern> {
+        // What was never read has lost nothing.
+        let Some(Ok(list)) = self.shared.list.get() else { return Vec::new() };
+        let mut later = lock(&self.later);
+        let known = |m: &str| list.has_module(m) || later.iter().any(|l| l.modules.contains(m));
+        let modules = unloaded.modules.iter().filter(|m| known(m));
+        let probes = |m: &String| Pattern { module: glob_escape(m), ..Pattern::default() };
+        let probes = modules.map(probes).collect();
+        // Nothing is planned for removed probes.
+        for module in unloaded.modules {
+            for l in &mut *later {
+                l.modules.remove(module);
+            }
+        }
+        later.retain(|l| !l.modules.is_empty());
+        let has_some = |list: &List| unloaded.modules.iter().any(|m| list.has_module(m));
+        lock(&self.shared.loaded).take_if(|(_, list)| has_some(list));
+        probes
+    }
+}
+
+impl Fbt {
+    /// Calls `give` with each probe that a pattern matches and with its position, in the order of positions.
+    fn each(&self, list: &List, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
         let provider: Arc<str> = self.name.into();
         let names = NAMES.map(|name| glob_matches(&pattern.name, name).then(|| Arc::<str>::from(name)));
         let mut module: (Arc<str>, bool) = (Arc::default(), false);
@@ -154,14 +232,33 @@ impl ProbeIndex for Fbt {
         }
     }
 
-    fn get(&self, position: u32) -> Option<ProbeDesc> {
-        let (f, on_return) = self.function(position)?;
-        Some(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]))
+    /// Why a pattern matches no function, if there is more to say.
+    fn explain(&self, list: &List, pattern: &Pattern) -> Option<MatchError> {
+        let name = pattern.function.as_str();
+        if is_glob(name) || name.is_empty() || !NAMES.contains(&pattern.name.as_str()) {
+            return None;
+        }
+        let found = list.starting(name).map(|(_, f)| f).find(|f| f.name == name);
+        let why = match found {
+            Some(f) if !glob_matches(&pattern.module, f.module) => {
+                format!("{name} is a function of module {}", f.module)
+            }
+            Some(f) if !f.returns() => format!("{name} never returns"),
+            Some(f) if f.is_clone() => format!("{name} is made by the compiler: it is a probe of rawfbt"),
+            Some(_) => return None,
+            None if is_function(name) => {
+                format!(
+                    "{name} is a function of the kernel that cannot be traced: the kernel does not list it as traceable"
+                )
+            }
+            None => return None,
+        };
+        Some(MatchError::new(why))
     }
 }
 
 impl Fbt {
-    fn unit(&self, method: AttachMethod, on_return: bool, group: Vec<(Site, &EnabledProbe)>) -> Unit {
+    fn unit(&self, method: FunctionMethod, on_return: bool, group: Vec<(Site, &EnabledProbe)>) -> Unit {
         let single = group.len() == 1;
         let (sites, probes): (Vec<Site>, Vec<&EnabledProbe>) = group.into_iter().unzip();
         Unit {
@@ -170,10 +267,12 @@ impl Fbt {
             space: sites.len() as u32,
             probes: (0..).zip(probes.into_iter().cloned()).collect(),
             context: match method {
-                AttachMethod::Fentry | AttachMethod::Modify => Rc::new(ByTrampoline { on_return, single }),
-                AttachMethod::Multi | AttachMethod::Kprobe => Rc::new(ByRegisters { on_return, single }),
+                FunctionMethod::Fentry | FunctionMethod::Modify => {
+                    Arc::new(ByTrampoline { on_return, single })
+                }
+                FunctionMethod::Multi | FunctionMethod::Kprobe => Arc::new(ByRegisters { on_return, single }),
             },
-            attach: Attach::Sites(Rc::new(Sites { method, on_return, sites })),
+            method: method.of(FunctionSites { on_return, whole: false, sites }),
             interrupts: true,
         }
     }
@@ -221,7 +320,7 @@ impl Provider for Fbt {
         let a = |name, data, class| Attributes { name, data, class };
         let private = a(Stability::Private, Stability::Private, Class::Unknown);
         ProviderFacts {
-            name: self.name.into(),
+            family: Family::one(self.name),
             has_errno: false,
             stability: ProviderStability {
                 provider: a(Stability::Evolving, Stability::Evolving, Class::ISA),
@@ -233,65 +332,16 @@ impl Provider for Fbt {
         }
     }
 
+    fn calls(&self) -> Calls {
+        Calls::Kernel
+    }
+
     fn only_by_name(&self) -> bool {
         self.clones
     }
 
-    fn may_match(&self, pattern: &Pattern) -> bool {
-        NAMES.iter().any(|n| glob_matches(&pattern.name, n))
-    }
-
-    fn probe_index(&self) -> Option<&dyn ProbeIndex> {
-        Some(self)
-    }
-
-    fn missing(&self) -> Option<MatchError> {
-        let why = self.shared.list().err()?;
-        Some(MatchError {
-            message: format!("this kernel does not say which functions can be traced: {why}"),
-            help: None,
-        })
-    }
-
-    fn explain(&self, pattern: &Pattern) -> Option<MatchError> {
-        let name = pattern.function.as_str();
-        if is_glob(name) || name.is_empty() || !NAMES.contains(&pattern.name.as_str()) {
-            return None;
-        }
-        let found = self.shared.list().ok()?.starting(name).map(|(_, f)| f).find(|f| f.name == name);
-        let why = match found {
-            Some(f) if !glob_matches(&pattern.module, f.module) => {
-                format!("{name} is a function of module {}", f.module)
-            }
-            Some(f) if !f.returns() => format!("{name} never returns"),
-            Some(f) if f.is_clone() => format!("{name} is made by the compiler: it is a probe of rawfbt"),
-            Some(_) => return None,
-            None if is_function(name) => {
-                format!(
-                    "{name} is a function of the kernel that cannot be traced: the kernel does not list it as traceable"
-                )
-            }
-            None => return None,
-        };
-        Some(MatchError::new(why))
-    }
-
-    fn follows_modules(&self) -> bool {
-        true
-    }
-
-    fn probes_of(&self, loaded: &LoadedModules<'_>) -> Vec<ProbeDesc> {
-        let list = self.shared.of_modules(loaded);
-        let (mut places, mut found) = (Vec::new(), Vec::new());
-        for (line, f) in list.starting("") {
-            for on_return in [false, true].into_iter().filter(|end| self.has(&f, *end)) {
-                places.push((line, on_return));
-                found.push(ProbeDesc::new(self.name, f.module, f.name, NAMES[usize::from(on_return)]));
-            }
-        }
-        let later = ModuleProbes { first_id: loaded.first_id, list: list.clone(), places: places.into() };
-        self.later.borrow_mut().push(later);
-        found
+    fn probes(&self) -> &dyn ProbeSource {
+        self
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
@@ -305,7 +355,7 @@ impl Provider for Fbt {
         let method = method::choose(env).map_err(|why| format!("{}: {why}", self.name))?;
         method::confirm(method, probes.len(), env.single_attach_limit)?;
         let mut sides: [(Vec<&EnabledProbe>, Vec<Function<'_>>); 2] = Default::default();
-        let later = self.later.borrow();
+        let later = lock(&self.later);
         let find = |id: u32| {
             let listed = id.checked_sub(env.first).and_then(|at| self.function(at));
             listed.or_else(|| later.iter().find_map(|l| l.function(id)))
@@ -327,26 +377,58 @@ impl Provider for Fbt {
                 continue;
             }
             let many = side.iter().filter(|p| p.sets_result).count() > 1;
-            let mut groups: Vec<(AttachMethod, Vec<(Site, &EnabledProbe)>)> = Vec::new();
+            let mut groups: Vec<(FunctionMethod, Vec<(Site, &EnabledProbe)>)> = Vec::new();
             for ((probe, function), address) in side.into_iter().zip(called).zip(addresses.by_ref()) {
                 let (method, btf) = match probe
                     .sets_result
                     .then(|| method::modify_return_target(&self.kernel, &function, env))
                 {
                     None => method::of_function(method, &self.kernel, &function, address, env),
-                    Some(Ok(id)) => (AttachMethod::Modify, id),
+                    Some(Ok(id)) => (FunctionMethod::Modify, id),
                     // Of many functions, those whose result cannot be set are left out.
-                    Some(Err(_)) if many => (AttachMethod::Modify, 0),
+                    Some(Err(_)) if many => (FunctionMethod::Modify, 0),
                     Some(Err(why)) => return Err(format!("return( ) in {}: {why}", probe.desc)),
                 };
-                let site = (Site { address, btf, probe: probe.desc.clone() }, probe);
+                let site = |index| Site { index, address, btf, symbol: None, probe: probe.desc.clone() };
                 match groups.iter_mut().find(|(m, _)| *m == method) {
-                    Some((_, group)) => group.push(site),
-                    None => groups.push((method, vec![site])),
+                    Some((_, group)) => group.push((site(group.len() as u32), probe)),
+                    None => groups.push((method, vec![(site(0), probe)])),
                 }
             }
             units.extend(groups.into_iter().map(|(method, group)| self.unit(method, on_return, group)));
         }
         Ok(units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_modules_are_forgotten_when_all_that_came_together_were_unloaded() {
+        let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<BTreeSet<String>>();
+        let [fbt, _] = both(&KernelBtf::running());
+        assert!(fbt.shared.list.set(Ok(List::of("vfs_read\nvfs_write\n".into()))).is_ok());
+        let list = List::of("first\t[a]\nsecond\t[b]\n".into());
+        *lock(&fbt.shared.loaded) = Some((1, Arc::new(list)));
+        let (modules, none) = (set(&["a", "b", "without"]), set(&[]));
+        let loaded = LoadedModules { modules: &modules, unloaded: &none, sequence: 1, first_id: 100 };
+        let names: Vec<String> = fbt.added(&loaded).iter().map(ProbeDesc::to_string).collect();
+        assert_eq!(
+            names,
+            ["fbt:a:first:entry", "fbt:a:first:return", "fbt:b:second:entry", "fbt:b:second:return"]
+        );
+        let removed = |names: &[&str]| {
+            let modules = set(names);
+            let patterns = fbt.removed(&UnloadedModules { modules: &modules, sequence: 2 });
+            patterns.into_iter().map(|p| p.module).collect::<Vec<_>>()
+        };
+        assert_eq!(removed(&["without"]), [""; 0]);
+        assert_eq!(removed(&["a"]), ["a"]);
+        assert_eq!(lock(&fbt.later).len(), 1, "functions of b may be planned");
+        assert_eq!(removed(&["b"]), ["b"]);
+        assert!(lock(&fbt.later).is_empty() && lock(&fbt.shared.loaded).is_none());
+        assert_eq!(removed(&["a", "b"]), [""; 0]);
     }
 }

@@ -4,6 +4,10 @@
 //! that implements the call (`__do_sys_NAME`), if the compiler did not inline it. (`__x64_sys_NAME` has only a pointer to
 //! registers.) A few calls, most of them for 32-bit programs only, have neither: their types are in [`UNTYPED`]. Every pointer argument
 //! points into the process.
+//!
+//! ARCH(x86-64): `__x64_sys_NAME` takes only a pointer to the registers.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use std::sync::Arc;
 
@@ -96,7 +100,7 @@ pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
         return Ok((0..).zip(*types).map(|(n, ty)| ArgType::text(n, *ty).in_process()).collect());
     }
     let worker = |btf: &Arc<Btf>| names.iter().find_map(|n| worker(btf, n));
-    btf.and_then(worker).ok_or_else(|| match bpf::sys::tracefs() {
+    btf.and_then(worker).ok_or_else(|| match bpf_sys::tracefs() {
         Ok(_) => format!("this kernel does not say what {call} takes"),
         Err(why) => why.to_string(),
     })

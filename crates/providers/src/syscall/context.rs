@@ -1,8 +1,10 @@
 //! The contexts of programs at system calls: how a firing finds its probe, its arguments and its result.
+//!
+//! ARCH(x86-64): how a 32-bit caller is recognized; where `struct pt_regs` has the arguments.
 
-use bpf::arch::{self, regs};
-use bpf::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
-use bpf::program::{Context, Index};
+use bpf_codegen::arch::{self, regs};
+use bpf_codegen::context::{Context, Index};
+use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 
 use super::names::{IA32_BASE, SPACE};
 

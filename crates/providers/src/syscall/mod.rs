@@ -7,33 +7,37 @@
 //!   for at most [`CALLS_BY_FUNCTION`] calls, each of which has the same firings by function ([`names::functions`]).
 //!
 //! With both, a failed call has -1 in `arg0` and `arg1` and its error in `errno`. The kernel's restart codes are EINTR.
+//!
+//! ARCH(x86-64): the functions of system calls, `__x64_sys_NAME`.
 
 mod args;
 mod context;
 mod names;
 mod table;
 
-use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use bpf::features::Facility;
+use bpf_sys::features::Facility;
 use probes::{
-    Args, Attributes, Class, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability, glob_matches,
+    Args, Attributes, Calls, Class, Family, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
+    glob_matches,
 };
 use types::btf::{Btf, BtfKind, KernelBtf};
 
+use crate::lock;
 use crate::manual::Manual;
-use crate::registry::{EnabledProbe, Env, Provider};
-use crate::unit::{Attach, Role, Unit};
+use crate::method::{FunctionMethod, FunctionSites, Method, RawTp, Site, TpBtf};
+use crate::provider::{EnabledProbe, Env, Provider};
+use crate::source::{ProbeList, ProbeSource};
+use crate::unit::{Role, Unit};
 use context::{ByFunction, ByTracepoint, CompatTest, Regs};
 
 /// How many calls are attached by function at most.
 const CALLS_BY_FUNCTION: usize = 8;
 
 /// The number of ids: more than twice the calls of both tables.
-const IDS: u32 = 1200;
+const IDS: usize = 1200;
 
 /// The module of all its probes, and their names.
 const MODULE: &str = "vmlinux";
@@ -41,19 +45,33 @@ const NAMES: [&str; 2] = ["entry", "return"];
 
 /// The provider.
 pub(crate) struct Syscall {
-    kernel: Arc<KernelBtf>,
-    /// Functions of the kernel that may be system calls.
-    functions: OnceCell<HashSet<String>>,
+    functions: Arc<CallFunctions>,
+    probes: ProbeList,
     /// Argument types at the entry of calls, once they were asked for.
-    args: RefCell<HashMap<Arc<str>, Args>>,
+    args: Mutex<HashMap<Arc<str>, Args>>,
 }
 
 impl Syscall {
     /// The provider, with the types of the running kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Syscall {
-        Syscall { kernel, functions: OnceCell::new(), args: RefCell::default() }
+        let functions = Arc::new(CallFunctions { kernel, names: OnceLock::new() });
+        let probes = ProbeList::new({
+            let functions = functions.clone();
+            move || functions.probes()
+        });
+        let probes = probes.reserve(IDS).if_pattern(may_match);
+        Syscall { functions, probes, args: Mutex::default() }
     }
+}
 
+/// The functions of the running kernel that system calls are.
+struct CallFunctions {
+    kernel: Arc<KernelBtf>,
+    /// Those that may be system calls.
+    names: OnceLock<HashSet<String>>,
+}
+
+impl CallFunctions {
     fn btf(&self) -> Option<&Btf> {
         self.kernel.vmlinux().ok().map(|b| &**b)
     }
@@ -63,12 +81,26 @@ impl Syscall {
     fn has(&self) -> Option<impl Fn(&str) -> bool> {
         let btf = self.btf()?;
         let all = || {
-            let own = btf.functions_with_prefix("__").map(|(name, _)| name);
+            let own = btf.with_prefix(BtfKind::Func, "__").map(|(name, _)| name);
             own.filter(|n| names::PREFIXES.iter().any(|p| n.starts_with(p))).map(String::from).collect()
         };
-        let functions = self.functions.get_or_init(all);
+        let functions = self.names.get_or_init(all);
         Some(|name: &str| functions.contains(name))
     }
+
+    /// Entry and return of each call.
+    fn probes(&self) -> Vec<ProbeDesc> {
+        let calls = match self.has() {
+            Some(has) => names::calls(Some(&has)),
+            None => names::calls(None),
+        };
+        let probe = |f: &str, n: &str| ProbeDesc::new("syscall", MODULE, f, n);
+        calls.iter().flat_map(|c| [probe(c, "entry"), probe(c, "return")]).collect()
+    }
+}
+
+fn may_match(pattern: &Pattern) -> bool {
+    glob_matches(&pattern.module, MODULE) && NAMES.iter().any(|n| glob_matches(&pattern.name, n))
 }
 
 /// Its entry in the manual page.
@@ -91,7 +123,7 @@ impl Provider for Syscall {
         let a = |name, data, class| Attributes { name, data, class };
         let evolving = a(Stability::Evolving, Stability::Evolving, Class::Common);
         ProviderFacts {
-            name: "syscall".into(),
+            family: Family::one("syscall"),
             has_errno: true,
             stability: ProviderStability {
                 provider: evolving,
@@ -103,29 +135,20 @@ impl Provider for Syscall {
         }
     }
 
-    fn may_match(&self, pattern: &Pattern) -> bool {
-        glob_matches(&pattern.module, MODULE) && NAMES.iter().any(|n| glob_matches(&pattern.name, n))
+    fn calls(&self) -> Calls {
+        Calls::System
     }
 
-    fn reserved_ids(&self) -> Option<u32> {
-        Some(IDS)
-    }
-
-    fn list(&self) -> Vec<ProbeDesc> {
-        let calls = match self.has() {
-            Some(has) => names::calls(Some(&has)),
-            None => names::calls(None),
-        };
-        let probe = |f: &str, n: &str| ProbeDesc::new("syscall", MODULE, f, n);
-        calls.iter().flat_map(|c| [probe(c, "entry"), probe(c, "return")]).collect()
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.probes
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
         if &*probe.name == NAMES[1] {
             return args::of_return();
         }
-        let btf = self.kernel.vmlinux().ok();
-        let mut known = self.args.borrow_mut();
+        let btf = self.functions.kernel.vmlinux().ok();
+        let mut known = lock(&self.args);
         known.entry(probe.function.clone()).or_insert_with(|| args::of(&probe.function, btf)).clone()
     }
 
@@ -153,7 +176,7 @@ impl Provider for Syscall {
             return None;
         }
         let unit = self.tracepoint_unit(&entries, false, env).ok()?;
-        matches!(unit.attach, Attach::TpBtf { .. }).then(|| Unit { name: "syscall_pages".into(), ..unit })
+        (unit.method.program().btf != 0).then(|| Unit { name: "syscall_pages".into(), ..unit })
     }
 }
 
@@ -172,12 +195,12 @@ impl Syscall {
         if calls.len() > CALLS_BY_FUNCTION || !able(Facility::KprobeMulti) || !able(Facility::ProbeRead) {
             return None;
         }
-        let has = self.has()?;
+        let has = self.functions.has()?;
         calls.into_iter().map(|c| Some((c.to_string(), names::functions(c, &has)?))).collect()
     }
 
     fn compat_test(&self) -> CompatTest {
-        let status = self.btf().and_then(|b| b.field("task_struct.thread_info.status"));
+        let status = self.functions.btf().and_then(|b| b.field("task_struct.thread_info.status"));
         status.map_or(CompatTest::CodeSegment, |f| CompatTest::Status(f.offset() as i16))
     }
 
@@ -198,13 +221,14 @@ impl Syscall {
             indexed.extend(nr.into_iter().chain(nr32).map(|index| (index, (*probe).clone())));
         }
         let typed = self
+            .functions
             .btf()
             .filter(|_| env.features.has(Facility::TpBtf))
             .and_then(|b| b.find(&[BtfKind::Typedef], &format!("btf_trace_{tracepoint}")));
-        let (attach, regs) = match typed {
-            Some(btf_id) => (Attach::TpBtf { name: tracepoint.into(), btf_id }, Regs::Direct),
+        let (method, regs): (Arc<dyn Method>, Regs) = match typed {
+            Some(btf) => (Arc::new(TpBtf { btf }), Regs::Direct),
             None if env.features.has(Facility::RawTp) => {
-                (Attach::RawTp { name: tracepoint.into() }, Regs::Checked)
+                (Arc::new(RawTp { name: tracepoint }), Regs::Checked)
             }
             None => {
                 return Err(
@@ -220,8 +244,8 @@ impl Syscall {
             role: Role::Probe,
             probes: indexed,
             space: names::SPACE,
-            context: Rc::new(context),
-            attach,
+            context: Arc::new(context),
+            method,
             interrupts: false,
         })
     }
@@ -236,19 +260,25 @@ fn few_numbers(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
 }
 
 fn function_unit(side: &[&EnabledProbe], functions: &Functions, on_return: bool, compat: CompatTest) -> Unit {
-    let mut attached = Vec::new();
-    for (index, probe) in side.iter().enumerate() {
+    let mut sites = Vec::new();
+    for (index, probe) in (0..).zip(side) {
         let symbols =
             functions.iter().find(|(call, _)| **call == *probe.desc.function).map(|(_, s)| s.as_slice());
-        attached.extend(symbols.unwrap_or_default().iter().map(|s| (s.clone(), index as u64)));
+        sites.extend(symbols.unwrap_or_default().iter().map(|s| Site {
+            index,
+            address: 0,
+            btf: 0,
+            symbol: Some(s.as_str().into()),
+            probe: probe.desc.clone(),
+        }));
     }
     Unit {
         name: format!("syscall_{}", if on_return { "return" } else { "entry" }),
         role: Role::Probe,
         probes: side.iter().enumerate().map(|(i, p)| (i as u32, (*p).clone())).collect(),
         space: side.len() as u32,
-        context: Rc::new(ByFunction { on_return, compat, single: side.len() == 1 }),
-        attach: Attach::Functions { functions: attached, on_return },
+        context: Arc::new(ByFunction { on_return, compat, single: side.len() == 1 }),
+        method: FunctionMethod::Multi.of(FunctionSites { on_return, whole: true, sites }),
         interrupts: false,
     }
 }

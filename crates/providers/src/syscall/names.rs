@@ -5,6 +5,10 @@
 //!
 //! The functions in BTF show which calls the kernel has (`__x64_sys_*`, and `__do_sys_*` for calls without arguments). Without BTF
 //! every call of the tables has probes; those of a call that the kernel lacks never fire.
+//!
+//! ARCH(x86-64): the functions of both tables of system calls, and their prefixes.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::table::{IA32, X86_64};
 

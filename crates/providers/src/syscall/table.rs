@@ -2,6 +2,8 @@
 //!
 //! Source: the kernel's user interface headers `asm/unistd_64.h` and `asm/unistd_32.h` of Linux 7.2. Which of them the
 //! running kernel has is found at run time.
+//!
+//! ARCH(x86-64): the two tables of system calls.
 
 /// The 64-bit table.
 #[rustfmt::skip]

@@ -4,8 +4,8 @@
 //! it. The record begins at the context's address. To the verifier that address is a pointer, on which arithmetic is restricted. So
 //! the address is stored and read again by a helper, after which the verifier treats it as a number.
 
-use bpf::mir::{Alu, Builder, Helper, Size, V};
-use bpf::program::{Context, Index};
+use bpf_codegen::context::{Context, Index};
+use bpf_codegen::mir::{Alu, Builder, Helper, Size, V};
 
 use super::{Field, Place};
 
@@ -74,6 +74,37 @@ impl Context for Record {
                     _ => from,
                 }
             }
+        }
+    }
+
+    /// The places of the members: their names and the number of the event are not in the code.
+    fn shape(&self) -> Option<String> {
+        let member = |f: &Field| (f.place, f.offset, width(f), f.size, f.signed);
+        Some(format!("members of a record: {:?}", self.0.iter().map(member).collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(ty: &str, offset: u16, size: u16, signed: bool, place: Place) -> Option<String> {
+        let field = Field { name: "x".into(), ty: ty.into(), offset, size, signed, place };
+        Record(vec![field]).shape()
+    }
+
+    #[test]
+    fn records_with_members_at_the_same_places_have_one_shape() {
+        let one = shape("int", 8, 4, true, Place::Here);
+        assert_eq!(shape("pid_t", 8, 4, true, Place::Here), one);
+        for other in [
+            shape("int", 12, 4, true, Place::Here),
+            shape("short", 8, 2, true, Place::Here),
+            shape("unsigned int", 8, 4, false, Place::Here),
+            shape("char[4]", 8, 4, true, Place::Here),
+            shape("char[]", 8, 4, true, Place::DataLoc),
+        ] {
+            assert_ne!(other, one);
         }
     }
 }

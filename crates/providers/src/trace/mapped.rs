@@ -3,8 +3,8 @@
 //! Such a member is an argument, or a member of a struct that an argument points to. The raw tracepoint is cheaper than the perf
 //! event. A row of the table is used only if the kernel's types confirm it: the argument has the type, and the member has the size.
 
-use bpf::mir::{Builder, Helper, Label, Size, V};
-use bpf::program::{Context, Index};
+use bpf_codegen::context::{Context, Index};
+use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
 use probes::{Args, TypeRef};
 use types::btf::{Btf, Def};
 
@@ -151,6 +151,10 @@ impl Context for Mapped {
         b.call(Helper::PROBE_READ_KERNEL, &[dst, size, from]);
         let value = b.slot_load(Size::B8, to, 0);
         extend(b, value, s.size, s.signed)
+    }
+
+    fn shape(&self) -> Option<String> {
+        Some(format!("arguments of a raw tracepoint: {:?}", self.0))
     }
 
     /// The program and `bpf_trace_runN`. Some kernels differ: see [`Context::behind_tracepoint`].

@@ -3,35 +3,42 @@
 //! A tracepoint has two interfaces. The kernel's code passes it *arguments* (`prev`, `next`). tracefs shows it as an *event*
 //! with a *group* and the fields of a record that is made from the arguments (`prev_comm`, `next_pid`). A program on the tracepoint
 //! itself gets the arguments: this is a raw tracepoint, which is cheap and detached at once. A program on the event gets the
-//! record: this is a perf event, which costs half as much again and takes the kernel 75 ms to detach.
+//! record: this is a perf event, which costs half as much again and takes the kernel 75 ms to detach. Some tracepoints have no
+//! event: see [`bare`].
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod bare;
 mod event;
 mod format;
 mod mapped;
 mod raw;
+mod source;
 
+use bare::{BareTracepoints, PROTOTYPE};
 pub(crate) use event::Record;
 pub(crate) use format::{Field, Format, Place};
 pub(crate) use mapped::Mapped;
 pub(crate) use raw::{RawProbe, raw_units};
+pub(crate) use source::TracepointProbes;
 
-use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
-use crate::registry::LoadedModules;
+use crate::lock;
+use crate::source::{LoadedModules, UnloadedModules};
 
 /// The format of an event.
 pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
     if [group, event].iter().any(|n| n.is_empty() || n.contains('/') || n.starts_with('.')) {
         return None;
     }
-    let root = bpf::sys::tracefs().ok()?;
+    let root = bpf_sys::tracefs().ok()?;
     Format::parse(&fs::read_to_string(root.join("events").join(group).join(event).join("format")).ok()?)
 }
 
@@ -47,18 +54,20 @@ const ARGS_MAX: usize = 12;
 /// The kernel's tracepoints. Each list is read when it is first needed.
 pub(crate) struct Tracepoints {
     kernel: Arc<KernelBtf>,
-    events: OnceCell<Result<Vec<(String, String)>, String>>,
-    changes: RefCell<EventChanges>,
+    events: OnceLock<Result<Vec<(String, String)>, String>>,
+    changes: Mutex<EventChanges>,
+    bare: BareTracepoints,
     /// The arguments of tracepoints that were asked for.
-    args: RefCell<HashMap<String, Args>>,
+    args: Mutex<HashMap<String, Args>>,
 }
 
 /// Changes to the events since they were listed.
 #[derive(Default)]
 struct EventChanges {
-    /// The last event of loading modules, and the events that it added.
-    sequence: Option<u32>,
-    added: Vec<(String, String)>,
+    /// The last change that loaded modules, and the events that it added.
+    loaded: (u32, Vec<(String, String)>),
+    /// The last change that unloaded modules, and the events that it removed.
+    unloaded: (u32, Vec<(String, String)>),
     /// The events that existed when they were last read.
     present: Option<HashSet<(String, String)>>,
 }
@@ -70,46 +79,58 @@ impl EventChanges {
     }
 }
 
-/// Reads the events that exist now.
-fn events_now() -> HashSet<(String, String)> {
-    let now = bpf::sys::tracefs().map_err(String::from).and_then(read_events);
-    now.unwrap_or_default().into_iter().collect()
+/// Reads the events that exist now. `None` if they cannot be read.
+fn events_now() -> Option<HashSet<(String, String)>> {
+    let now = bpf_sys::tracefs().map_err(String::from).and_then(read_events);
+    Some(now.ok()?.into_iter().collect())
 }
 
 impl Tracepoints {
     /// The tracepoints of this kernel.
     pub(crate) fn new(kernel: Arc<KernelBtf>) -> Tracepoints {
-        Tracepoints { kernel, events: OnceCell::new(), changes: RefCell::default(), args: RefCell::default() }
+        let (changes, bare, args) = Default::default();
+        Tracepoints { kernel, events: OnceLock::new(), changes, bare, args }
     }
 
     /// Group and name of the tracepoints that are events, in the kernel's order; or why they cannot be listed.
     pub(crate) fn events(&self) -> Result<&[(String, String)], String> {
-        let read = || read_events(bpf::sys::tracefs()?);
+        let read = || read_events(bpf_sys::tracefs()?);
         self.events.get_or_init(read).as_deref().map_err(Clone::clone)
     }
 
     /// Events of modules that were loaded: all that did not exist before. (tracefs does not say which module an event is of.)
-    pub(crate) fn added_by(&self, loaded: &LoadedModules<'_>) -> Vec<(String, String)> {
-        let mut changes = self.changes.borrow_mut();
-        if changes.sequence != Some(loaded.sequence) {
-            let (now, known) = (events_now(), changes.known(self));
+    pub(crate) fn added(&self, modules: &LoadedModules<'_>) -> Vec<(String, String)> {
+        let mut changes = lock(&self.changes);
+        if changes.loaded.0 != modules.sequence {
             // Arguments that were unknown may be known now.
-            self.args.borrow_mut().retain(|_, args| args.is_ok());
-            let added = now.difference(&known).cloned().collect();
-            *changes = EventChanges { sequence: Some(loaded.sequence), added, present: Some(now) };
+            lock(&self.args).retain(|_, args| args.is_ok());
+            let known = changes.known(self);
+            let now = events_now().unwrap_or_else(|| known.clone());
+            changes.loaded = (modules.sequence, now.difference(&known).cloned().collect());
+            changes.present = Some(now);
         }
-        changes.added.clone()
+        changes.loaded.1.clone()
     }
 
-    /// Modules were unloaded, and perhaps tracepoints with them.
-    pub(crate) fn modules_unloaded(&self) {
-        let mut changes = self.changes.borrow_mut();
-        changes.present = Some(changes.known(self).intersection(&events_now()).cloned().collect());
+    /// Events of modules that were unloaded: all that no longer exist.
+    pub(crate) fn removed(&self, modules: &UnloadedModules<'_>) -> Vec<(String, String)> {
+        // What was never read has lost nothing.
+        if self.events.get().is_none() {
+            return Vec::new();
+        }
+        let mut changes = lock(&self.changes);
+        if changes.unloaded.0 != modules.sequence {
+            let known = changes.known(self);
+            let now = events_now().unwrap_or_else(|| known.clone());
+            changes.unloaded = (modules.sequence, known.difference(&now).cloned().collect());
+            changes.present = Some(known.intersection(&now).cloned().collect());
+        }
+        changes.unloaded.1.clone()
     }
 
     /// The arguments of a tracepoint, from its prototype in the kernel's types.
     pub(crate) fn args(&self, name: &str) -> Args {
-        let mut known = self.args.borrow_mut();
+        let mut known = lock(&self.args);
         if let Some(found) = known.get(name) {
             return found.clone();
         }
@@ -120,20 +141,48 @@ impl Tracepoints {
 
     fn prototype(&self, name: &str) -> Args {
         self.kernel.vmlinux().map_err(|e| format!("cannot read the kernel's types: {e}"))?;
-        let typedef = format!("btf_trace_{name}");
-        let found = self.kernel.find(&[BtfKind::Typedef], &typedef);
+        let found = self.typedef(name);
         let args = found.and_then(|(btf, id)| parameters(&btf, id));
         args.ok_or_else(|| format!("the kernel's types have no prototype of tracepoint {name}"))
     }
 
-    /// The names of tracepoints in the kernel's types, for systems without tracefs.
-    pub(crate) fn typed_names(&self) -> Vec<String> {
-        let Ok(btf) = self.kernel.vmlinux() else { return Vec::new() };
-        let names = btf.names(&[BtfKind::Typedef]).filter_map(|n| n.strip_prefix("btf_trace_"));
-        let mut names: Vec<String> = names.map(String::from).collect();
-        names.sort();
-        names.dedup();
-        names
+    fn typedef(&self, name: &str) -> Option<(Arc<Btf>, u32)> {
+        self.kernel.find(&[BtfKind::Typedef], &format!("{PROTOTYPE}{name}"))
+    }
+
+    /// True if the kernel's types have a prototype of this name.
+    pub(crate) fn has_prototype(&self, name: &str) -> bool {
+        self.typedef(name).is_some()
+    }
+
+    fn is_event(&self) -> impl Fn(&str) -> bool {
+        let names: HashSet<&str> = self.events().unwrap_or_default().iter().map(|(_, n)| &**n).collect();
+        move |name| names.contains(name)
+    }
+
+    /// Module and name of the tracepoints that are no events. Without tracefs, these are all.
+    pub(crate) fn bare(&self) -> &[(String, String)] {
+        self.bare.all(&self.kernel, self.is_event())
+    }
+
+    /// False if no bare tracepoint matches a pattern. Reads no types.
+    pub(crate) fn may_be_bare(&self, pattern: &Pattern) -> bool {
+        let is_event = |n: &str| self.events().unwrap_or_default().iter().any(|(_, name)| name == n);
+        let name = &pattern.name;
+        let is_only_event = !name.is_empty() && !is_glob(name) && is_event(name);
+        !is_only_event && self.bare.may_be_in(&self.kernel, pattern)
+    }
+
+    /// Bare tracepoints of modules that were loaded.
+    pub(crate) fn added_bare(&self, modules: &LoadedModules<'_>) -> Vec<(String, String)> {
+        let events = events_now().unwrap_or_default();
+        let names: HashSet<&str> = events.iter().map(|(_, name)| &**name).collect();
+        self.bare.added(&self.kernel, |name| names.contains(name), modules)
+    }
+
+    /// Bare tracepoints of modules that were unloaded.
+    pub(crate) fn removed_bare(&self, modules: &UnloadedModules<'_>) -> Vec<(String, String)> {
+        self.bare.removed(modules)
     }
 }
 

@@ -5,14 +5,15 @@
 //! cookie, each tracepoint has a copy of the program, and each copy has a number.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
-use bpf::features::Facility;
-use bpf::mir::{Builder, Const, Helper, Label, Size, V};
-use bpf::program::{Context, Index};
+use bpf_codegen::context::{Context, Index};
+use bpf_codegen::mir::{Builder, Const, Helper, Label, Size, V};
+use bpf_sys::features::Facility;
 
-use crate::registry::{EnabledProbe, Env};
-use crate::unit::{Attach, Role, Unit};
+use crate::method::Tracepoints;
+use crate::provider::{EnabledProbe, Env};
+use crate::unit::{Role, Unit};
 
 /// A probe on a tracepoint.
 pub(crate) struct RawProbe {
@@ -48,7 +49,7 @@ fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>, cookies: bool) -> U
         name,
         role: Role::Probe,
         space: probes.len() as u32,
-        context: Rc::new(RawContext {
+        context: Arc::new(RawContext {
             args,
             selector: match (probes.len(), cookies) {
                 (1, _) => ProbeSelector::Only,
@@ -56,10 +57,7 @@ fn unit(provider: &str, args: u8, probes: Vec<EnabledProbe>, cookies: bool) -> U
                 (_, false) => ProbeSelector::Copy,
             },
         }),
-        attach: match probes.len() == 1 || cookies {
-            true => Attach::Tracepoints(names),
-            false => Attach::EachTracepoint(names),
-        },
+        method: Arc::new(Tracepoints { names, cookies }),
         probes: (0..).zip(probes).collect(),
         interrupts: true,
     }
@@ -89,6 +87,10 @@ impl Context for RawContext {
 
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         if n < self.args { b.load(Size::B8, ctx, 8 * i16::from(n)) } else { b.imm(0) }
+    }
+
+    fn shape(&self) -> Option<String> {
+        Some(format!("raw tracepoint, {} arguments", self.args))
     }
 
     /// The program and `bpf_trace_runN`. Some kernels differ: see [`Context::behind_tracepoint`].

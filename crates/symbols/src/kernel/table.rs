@@ -3,12 +3,28 @@
 //! The file has 200,000 lines, so a line may cost some tens of nanoseconds. The parser examines
 //! eight bytes at a time, and first tries the usual format (a fixed-length prefix, no module or the
 //! module of the line before).
+//!
+//! ARCH(x86-64): `__ia32_sys_NAME` is another name of `__x64_sys_NAME`.
 
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use super::{KERNEL_START, KernelSymbol};
+/// Start of kernel addresses. Lower ones are user addresses, or offsets of per-CPU symbols.
+pub(super) const KERNEL_START: u64 = 1 << 63;
+
+/// A symbol of the kernel or of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol<'a> {
+    /// The address.
+    pub addr: u64,
+    /// The name.
+    pub name: &'a str,
+    /// `vmlinux` or the module.
+    pub module: &'a str,
+    /// The type letter of `nm`: `T`, `t`, `D`, …
+    pub kind: char,
+}
 
 /// Bytes per chunk, and the maximum number of queued chunks.
 const CHUNK: usize = 1 << 16;
@@ -101,10 +117,10 @@ impl Table {
         while !text.is_empty() {
             let length = self.parse_usual_line(text).unwrap_or_else(|| {
                 let end = text.iter().position(|b| *b == b'\n').unwrap_or(text.len());
-                self.parse_line(&text[..end]);
-                text.len().min(end + 1)
+                self.parse_line(text.get(..end).unwrap_or_default());
+                end + 1
             });
-            text = &text[length..];
+            text = text.get(length..).unwrap_or_default();
         }
     }
 
@@ -116,14 +132,13 @@ impl Table {
         let [digits @ .., b' ', kind, b' '] = head else { return None };
         let addr = parse_address(digits.first_chunk()?)?;
         let end = word_end(rest)?;
-        let name = &rest[..end];
-        let module = match rest[end] {
-            b'\n' => None,
-            _ => {
-                let tail = &rest[end + 1..];
-                let length = word_end(tail)?;
-                let [b'[', module @ .., b']'] = &tail[..length] else { return None };
-                if tail[length] != b'\n' {
+        let (name, after) = rest.split_at_checked(end)?;
+        let module = match after.split_first()? {
+            (b'\n', _) => None,
+            (_, tail) => {
+                let (module, after) = tail.split_at_checked(word_end(tail)?)?;
+                let [b'[', module @ .., b']'] = module else { return None };
+                if after.first() != Some(&b'\n') {
                     return None;
                 }
                 Some(module)
@@ -137,7 +152,8 @@ impl Table {
     fn parse_line(&mut self, line: &[u8]) {
         let mut addr = 0u64;
         let mut at = 0;
-        while let Some(digit) = line.get(at).map(|b| HEX[usize::from(*b)]).filter(|d| *d < 16) {
+        let digit = |at: usize| HEX.get(usize::from(*line.get(at)?)).copied().filter(|d| *d < 16);
+        while let Some(digit) = digit(at) {
             addr = addr << 4 | u64::from(digit);
             at += 1;
         }
@@ -147,13 +163,14 @@ impl Table {
         if at == 0 {
             return;
         }
-        let rest = &line[at + 3..];
+        let rest = line.get(at + 3..).unwrap_or_default();
         let end = rest.iter().position(|b| matches!(b, b'\t' | b' ')).unwrap_or(rest.len());
-        let module = match rest[end..].trim_ascii() {
+        let (name, module) = rest.split_at_checked(end).unwrap_or_default();
+        let module = match module.trim_ascii() {
             [b'[', module @ .., b']'] => Some(module),
             _ => None,
         };
-        self.add(addr, kind, &rest[..end], module);
+        self.add(addr, kind, name, module);
     }
 
     fn add(&mut self, addr: u64, kind: u8, name: &[u8], module: Option<&[u8]>) {
@@ -250,7 +267,7 @@ fn read_chunks(mut from: impl Read, mut give: impl FnMut(Vec<u8>) -> Vec<u8>) ->
     let mut filled = 0;
     loop {
         chunk.resize(CHUNK, 0);
-        let got = match from.read(&mut chunk[filled..]) {
+        let got = match from.read(chunk.get_mut(filled..).unwrap_or_default()) {
             Ok(got) => got,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
@@ -260,10 +277,11 @@ fn read_chunks(mut from: impl Read, mut give: impl FnMut(Vec<u8>) -> Vec<u8>) ->
         if got > 0 && filled < CHUNK / 2 {
             continue;
         }
-        let whole = chunk[..filled].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let full = chunk.get(..filled).unwrap_or_default();
+        let whole = full.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         // A line longer than a chunk is not a symbol.
         let whole = if got == 0 || filled == CHUNK && whole == 0 { filled } else { whole };
-        let rest = chunk[whole..filled].to_vec();
+        let rest = full.get(whole..).unwrap_or_default().to_vec();
         chunk.truncate(whole);
         chunk = give(chunk);
         if got == 0 {
@@ -308,6 +326,7 @@ fn rank(kind: u8, name: &[u8]) -> u8 {
 }
 
 /// Values of hexadecimal digits; 255 for other bytes.
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
 const HEX: [u8; 256] = {
     let mut table = [255; 256];
     let mut i = 0;

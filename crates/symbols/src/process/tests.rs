@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 
-use crate::maps::MappedFile;
+use proc::maps::MappedFile;
 
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -23,6 +23,8 @@ fn functions_of_the_own_process_are_found() {
     assert_eq!(name.symbol.as_deref(), Some("symbols_test_landmark"));
     assert_eq!(name.offset, 0);
     assert!(name.module.as_deref().is_some_and(|m| m.starts_with("symbols-")), "{name}");
+    let path = std::env::current_exe().unwrap();
+    assert_eq!(name.path.as_deref(), path.to_str());
     let second = p.name(pid, 0, landmark() + 1);
     assert!(second.to_string().ends_with("`symbols_test_landmark+0x1"), "{second}");
     assert_eq!(p.func_start(pid, 0, landmark() + 1), landmark());
@@ -49,7 +51,7 @@ fn rust_names_are_demangled_unless_raw_ones_are_wanted() {
 fn the_vdso_has_symbols() {
     let pid = std::process::id();
     let Some(base) = own_vdso_base() else {
-        println!("skipped: the_vdso_has_symbols: no vdso");
+        testing::skipped!("no vdso");
         return;
     };
     let mut p = Processes::new();
@@ -113,15 +115,14 @@ fn getpid_offset() -> Option<u64> {
 
 #[test]
 fn an_exited_process_is_symbolized_if_it_was_seen() {
-    let test = "an_exited_process_is_symbolized_if_it_was_seen";
     let (Some(mut child), Some(offset)) = (sleeper(), getpid_offset()) else {
-        println!("skipped: {test}: no sleep with a libc of its own");
+        testing::skipped!("no sleep with a libc of its own");
         return;
     };
     let pid = child.id();
     let addr = at_offset(pid, offset, is_libc).unwrap();
     let mut p = Processes::new();
-    p.note(pid, 0);
+    p.note(pid);
     child.kill().unwrap();
     child.wait().unwrap();
     p.begin_batch();
@@ -132,7 +133,7 @@ fn an_exited_process_is_symbolized_if_it_was_seen() {
     // A process that was first seen after its exit has no names.
     let mut late = Processes::new();
     assert_eq!(late.name(pid, 0, addr), Name::unknown(addr));
-    // A new generation copies the map of generation 0.
+    // Without a watcher nothing says which program ran at a time.
     assert_eq!(p.name(pid, 7, addr + 2), name);
 }
 
@@ -154,14 +155,24 @@ fn unlinked_copy(test: &str) -> Option<Copy> {
     let name = format!("symbols-{test}-{}", std::process::id());
     let copy = std::env::temp_dir().join(&name);
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-    // The copy runs a test that only sleeps.
-    let child = std::process::Command::new(&copy)
-        .args(["--exact", "process::tests::sleeps_on_request", "--nocapture"])
-        .env("SYMBOLS_TEST_SLEEP", "1")
-        .stdout(std::process::Stdio::null())
-        .spawn();
-    let Ok(child) = child else {
-        println!("skipped: {test}: cannot run a copy in {}", copy.display());
+    // The copy runs a test that only sleeps. A process that another test forked meanwhile holds the
+    // copy open for writing until it runs its own program.
+    let child = (0..1000).find_map(|_| {
+        let child = std::process::Command::new(&copy)
+            .args(["--exact", "process::tests::sleeps_on_request", "--nocapture"])
+            .env("SYMBOLS_TEST_SLEEP", "1")
+            .stdout(std::process::Stdio::null())
+            .spawn();
+        match child {
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                None
+            }
+            other => Some(other),
+        }
+    });
+    let Some(Ok(child)) = child else {
+        testing::report_skip(test, format_args!("cannot run a copy in {}: {child:?}", copy.display()));
         return None;
     };
     let mut copied = Copy { child, name, landmark: 0 };
@@ -182,7 +193,7 @@ fn unlinked_copy(test: &str) -> Option<Copy> {
 fn a_deleted_program_keeps_its_symbols() {
     let Some(copy) = unlinked_copy("deleted") else { return };
     let mut p = Processes::new();
-    p.note(copy.child.id(), 0);
+    p.note(copy.child.id());
     let (pid, name, addr) = (copy.child.id(), copy.name.clone(), copy.landmark);
     drop(copy);
     assert_eq!(p.name(pid, 0, addr + 1).to_string(), format!("{name}`symbols_test_landmark+0x1"));
@@ -195,7 +206,7 @@ fn a_reader_that_blocks_is_abandoned_and_replaced() {
     let mut p = Processes::new();
     let long = Duration::from_secs(600);
     p.set_limits(long, 64 << 20);
-    p.note(pid, 0);
+    p.note(pid);
     let reader = p.reader.pid().unwrap();
     p.set_limits(Duration::from_millis(100), 64 << 20);
     // SAFETY: a child that was not waited for.
@@ -247,7 +258,7 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     p.set_limits(Duration::from_secs(600), 64 << 20);
     let me = std::process::id();
     let libc_function = sysconf_address();
-    p.note(me, 0);
+    p.note(me);
     let stop = |p: &Processes| {
         // SAFETY: a child that was not waited for.
         unsafe { libc::kill(p.reader.pid().unwrap() as i32, libc::SIGSTOP) };
@@ -270,6 +281,20 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     assert!(p.name(me, 0, libc_function).symbol.is_some());
     stop(&p);
     assert_eq!(p.name(me, 0, libc_function + 1).symbol, None);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn an_interrupt_during_no_wait_shortens_those_that_follow() {
+    let mut p = Processes::new();
+    p.set_limits(Duration::from_secs(600), 64 << 20);
+    let me = std::process::id();
+    p.note(me);
+    // SAFETY: a child that was not waited for.
+    unsafe { libc::kill(p.reader.pid().unwrap() as i32, libc::SIGSTOP) };
+    p.interrupt();
+    let begun = Instant::now();
+    assert_eq!(p.name(me, 0, landmark()).symbol, None);
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
@@ -299,14 +324,14 @@ fn jit_code_is_named_by_the_perf_map_of_its_process() {
     let pid = std::process::id();
     let path = format!("/tmp/perf-{pid}.map");
     let mut p = Processes::new();
-    p.note(pid, 0);
+    p.note(pid);
     // Inserts an anonymous mapping, as if a JIT compiler had created it.
     let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous };
-    p.processes.get_mut(&(pid, 0)).unwrap().mappings.insert(0, fake);
+    p.processes.get_mut(&pid).unwrap().mappings.insert(0, fake);
     p.mappings += 1;
     assert_eq!(p.name(pid, 0, 0x1004).to_string(), "0x1004");
     if std::fs::write(&path, "1000 20 made.up\n").is_err() {
-        println!("skipped: jit_code_is_named_by_the_perf_map_of_its_process: cannot write {path}");
+        testing::skipped!("cannot write {path}");
         return;
     }
     p.begin_batch();
@@ -318,4 +343,61 @@ fn jit_code_is_named_by_the_perf_map_of_its_process() {
     let names = p.names(pid, 0, &[0x1004, 0x2004]).into_iter().map(|n| n.to_string());
     assert_eq!(names.collect::<Vec<_>>(), [format!("perf-{pid}.map`made.up+0x4"), "0x2004".into()]);
     std::fs::remove_file(path).unwrap();
+}
+
+/// Sets how many descriptors a process may have.
+fn limit_descriptors(pid: u32, most: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let pid = pid as libc::pid_t;
+    // SAFETY: the structs live across the calls.
+    unsafe {
+        assert_eq!(libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit), 0);
+        limit.rlim_cur = most;
+        assert_eq!(libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_for_want_of_descriptors_is_reported_and_tried_again() {
+    let Some(offset) = getpid_offset() else {
+        testing::skipped!("no libc");
+        return;
+    };
+    let pid = std::process::id();
+    let addr = at_offset(pid, offset, is_libc).unwrap();
+    let mut p = Processes::new();
+    assert_eq!(p.name(pid, 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
+    let reader = p.reader.pid().unwrap();
+    // The standard ones. What the reader has open is above.
+    limit_descriptors(reader, 3);
+    for _ in 0..2 {
+        let name = p.name(pid, 0, addr + 2);
+        assert!(name.symbol.is_none() && name.module.is_some(), "{name}");
+    }
+    let messages = p.take_messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].contains("too many open files"), "{messages:?}");
+    limit_descriptors(reader, 64);
+    p.objects.retry_now();
+    let name = p.name(pid, 0, addr + 2);
+    assert!(name.symbol.as_deref().is_some_and(|s| s.contains("getpid")), "{name}");
+    assert_eq!(p.reader.pid(), Some(reader));
+}
+
+#[test]
+fn files_that_are_open_are_closed_for_others_if_there_are_no_descriptors() {
+    let pid = std::process::id();
+    let mut p = Processes::new();
+    let Some(offset) = getpid_offset() else {
+        testing::skipped!("no libc");
+        return;
+    };
+    let addr = at_offset(pid, offset, is_libc).unwrap();
+    assert_eq!(p.name(pid, 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
+    // The standard ones, a file, and the handle and the root of the next one.
+    limit_descriptors(p.reader.pid().unwrap(), 6);
+    for addr in [addr + 2, landmark() + 1, addr + 3, landmark() + 2] {
+        assert!(p.name(pid, 0, addr).symbol.is_some(), "{}", p.name(pid, 0, addr));
+    }
+    assert_eq!(p.take_messages(), [""; 0]);
 }

@@ -14,7 +14,7 @@
 use std::rc::Rc;
 
 use super::elf::Elf;
-use crate::open::{Root, Rules};
+use files::open::{Root, Rules};
 
 /// Size limits of debug files. Only a few sections are read from a file with a build id.
 pub(crate) const RULES: Rules = Rules { size: (64, 4 << 30) };
@@ -56,7 +56,7 @@ fn search_paths(path: &[u8], id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<Vec<
     let name = link.and_then(|link| link.rsplit(|b| *b == b'/').next()).unwrap_or_default();
     if !matches!(name, b"" | b"." | b"..") {
         let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
-        let dir = &path[..end];
+        let dir = path.get(..end).unwrap_or_default();
         places.push([dir, b"/", name].concat());
         places.push([dir, b"/.debug/", name].concat());
         places.push([SYSTEM, dir, b"/", name].concat());

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use diagnostics::control;
 
-use crate::open::Contents;
 use crate::wire::MAX_NAME;
+use files::open::Contents;
 
 /// A source of positioned reads: a file or a buffer.
 pub(crate) trait ByteSource {
@@ -152,7 +152,7 @@ impl Elf {
     pub(crate) fn open(bytes: Rc<dyn ByteSource>) -> Result<Elf, ElfError> {
         let mut head = [0; 64];
         let length = bytes.size().min(64) as usize;
-        bytes.read(0, &mut head[..length])?;
+        bytes.read(0, head.get_mut(..length).unwrap_or_default())?;
         let order = if cfg!(target_endian = "little") { 1 } else { 2 };
         if head[..4] != *b"\x7fELF" || !matches!(head[4], 1 | 2) || head[5] != order {
             return Err(ElfError::Format);
@@ -226,11 +226,23 @@ impl Elf {
         let mut at = 0;
         while at < self.bytes.size() {
             let length = (self.bytes.size() - at).min(buffer.len() as u64) as usize;
-            self.bytes.read(at, &mut buffer[..length])?;
-            sum.update(&buffer[..length]);
+            let buffer = buffer.get_mut(..length).unwrap_or_default();
+            self.bytes.read(at, buffer)?;
+            sum.update(buffer);
             at += length as u64;
         }
         Ok(sum.finalize())
+    }
+
+    /// Closes the file. Addresses of offsets are still known.
+    pub(crate) fn close(&mut self) {
+        self.bytes = Rc::new(Vec::new());
+        self.names = Vec::new();
+    }
+
+    /// False if the file is closed.
+    pub(crate) fn is_open(&self) -> bool {
+        self.bytes.size() > 0
     }
 
     /// The size of the file.
@@ -255,7 +267,7 @@ impl Elf {
 
     /// Reads the symbols, if they need at most `most` bytes of memory.
     pub(crate) fn table(&self, most: u64) -> Result<Table, ElfError> {
-        let mut table = Table { bytes: self.bytes.clone(), names: (0, 0), symbols: Vec::new() };
+        let mut table = Table { bytes: self.bytes.clone(), names: (0, 0), in_memory: 0, symbols: Vec::new() };
         let Some(section) = self.symbols() else { return Ok(table) };
         let strings = self.sections.get(section.link as usize).filter(|s| s.kind != SHT_NOBITS);
         let strings = strings.ok_or(ElfError::Format)?;
@@ -274,7 +286,7 @@ impl Elf {
         let mut at = 0;
         while at < count {
             let here = (count - at).min(CHUNK as u64) as usize;
-            let buffer = &mut buffer[..here * entry];
+            let buffer = buffer.get_mut(..here * entry).unwrap_or_default();
             self.bytes.read(section.offset + at * entry as u64, buffer)?;
             table.symbols.extend(buffer.chunks_exact(entry).filter_map(|c| self.symbol(c)));
             at += here as u64;
@@ -285,7 +297,8 @@ impl Elf {
 
     fn symbol(&self, entry: &[u8]) -> Option<Symbol> {
         let f = Fields(entry);
-        let (info, index) = if self.is_64 { (entry[4], f.u16(6)) } else { (entry[12], f.u16(14)) };
+        let (info, index) = if self.is_64 { (4, f.u16(6)) } else { (12, f.u16(14)) };
+        let info = *entry.get(info)?;
         let (addr, size) = (f.word(self.is_64, 8, 4), f.word(self.is_64, 16, 8));
         // STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC; no undefined (SHN_UNDEF) or absolute
         // (SHN_ABS) symbols.
@@ -373,13 +386,33 @@ pub(crate) struct Table {
     bytes: Rc<dyn ByteSource>,
     /// Offset and size of the string table.
     names: (u64, u64),
+    /// Its bytes in memory, if `bytes` is that.
+    in_memory: u64,
     symbols: Vec<Symbol>,
 }
 
 impl Table {
     /// The memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        (self.symbols.capacity() * size_of::<Symbol>()) as u64
+        (self.symbols.capacity() * size_of::<Symbol>()) as u64 + self.in_memory
+    }
+
+    /// The bytes of all names.
+    pub(crate) fn names_size(&self) -> u64 {
+        self.names.1
+    }
+
+    /// Reads the names into memory, if they and the symbols need at most `most` bytes. The file is not used
+    /// any more.
+    pub(crate) fn read_names(&mut self, most: u64) -> Result<(), ElfError> {
+        let (offset, size) = self.names;
+        let left = most.saturating_sub(self.memory());
+        if size > left {
+            return Err(ElfError::Large(size));
+        }
+        self.bytes = Rc::new(read(&*self.bytes, offset, size, left)?);
+        (self.names, self.in_memory) = ((0, size), size);
+        Ok(())
     }
 
     fn sort(&mut self) {
@@ -387,10 +420,10 @@ impl Table {
         // A symbol without a size ends at the next symbol.
         let mut next = u64::MAX;
         for at in (0..self.symbols.len()).rev() {
-            let addr = self.symbols[at].addr;
             let following = self.symbols.get(at + 1).map_or(u64::MAX, |s| s.addr);
+            let Some(symbol) = self.symbols.get_mut(at) else { break };
+            let addr = symbol.addr;
             next = if following > addr { following } else { next };
-            let symbol = &mut self.symbols[at];
             if symbol.has_no_size() {
                 *symbol = Symbol::new(addr, symbol.size().min(next - addr), symbol.rank(), symbol.name);
             }
@@ -401,7 +434,7 @@ impl Table {
     /// The symbol that contains an address: the offset in it, and its mangled name.
     pub(crate) fn find(&self, addr: u64) -> Option<(u64, String)> {
         let after = self.symbols.partition_point(|s| s.addr <= addr);
-        let near = &self.symbols[after.saturating_sub(NEAR)..after];
+        let near = self.symbols.get(after.saturating_sub(NEAR)..after)?;
         let sized = near.iter().rev().find(|s| !s.has_no_size() && s.holds(addr));
         let start = sized.or_else(|| near.iter().rev().find(|s| s.holds(addr)))?.addr;
         let aliases = near.iter().filter(|s| s.addr == start && s.holds(addr));

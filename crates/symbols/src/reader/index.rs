@@ -3,14 +3,17 @@
 //! there is space. A dropped index is rebuilt at its next use.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use super::debug;
 use super::demangle::demangled;
-use super::elf::{Elf, Table};
+use super::elf::{Elf, ElfError, Table};
 use super::perfmap::{self, PerfMap};
-use crate::open::{Handle, ProcessDir, Root};
-use crate::wire::{FileRef, Lookup};
+use crate::wire::{Failure, FileRef, Lookup};
+use files::open::{Handle, OpenError, ProcessDir, Root};
+use proc::maps::{self, Backing};
 
 /// The object of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +80,51 @@ impl Indexes {
         }
     }
 
+    /// Drops the indexes of files, which hold them open.
+    pub(super) fn close(&mut self, files: &[u64]) {
+        files.iter().for_each(|number| drop(self.take(Key::File(*number))));
+    }
+
+    /// Closes files that cannot be opened again. Their names are read into memory; an index whose names are
+    /// too large for it is dropped.
+    pub(super) fn close_and_keep(&mut self, files: &[u64]) {
+        for number in files {
+            let Some(Index::File(mut index)) = self.take(Key::File(*number)) else { continue };
+            let debug = if let Debug::Table(table) = &mut index.debug { Some(table) } else { None };
+            let mut kept = Ok(());
+            for table in debug.into_iter().chain([&mut index.own]) {
+                self.make_space(table.names_size());
+                kept = kept.and_then(|()| table.read_names(self.most));
+            }
+            if kept.is_ok() {
+                index.elf.close();
+                if !matches!(index.debug, Debug::Table(_)) {
+                    index.debug = Debug::None;
+                }
+                self.insert(Key::File(*number), Index::File(index));
+            }
+        }
+    }
+
+    /// Drops the file that was least recently used and is open. False if there is none.
+    pub(super) fn close_oldest(&mut self) -> bool {
+        let open = |index: &Index| matches!(index, Index::File(file) if file.elf.is_open());
+        let all = self.all.iter().filter(|(key, (index, _))| **key != Key::Vdso && open(index));
+        let oldest = all.min_by_key(|(_, (_, at))| *at).map(|(key, _)| *key);
+        oldest.is_some_and(|key| self.take(key).is_some())
+    }
+
+    /// Calls a function that opens files. If it fails for want of descriptors, files are closed, and it is
+    /// called again.
+    fn opened<T>(&mut self, mut open: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        loop {
+            match open() {
+                Err(failure) if failure.is_temporary && self.close_oldest() => {}
+                result => return result,
+            }
+        }
+    }
+
     fn take(&mut self, key: Key) -> Option<Index> {
         self.all.remove(&key).map(|(index, _)| index)
     }
@@ -86,9 +134,9 @@ impl Indexes {
         self.all.insert(key, (index, self.clock));
     }
 
-    fn table(&mut self, elf: &Elf) -> Result<Table, String> {
+    fn table(&mut self, elf: &Elf) -> Result<Table, Failure> {
         self.make_space(elf.table_size());
-        elf.table(self.most).map_err(|e| e.to_string())
+        elf.table(self.most).map_err(of_elf)
     }
 
     /// The symbols at offsets of a file. `Err`: why there are none.
@@ -99,12 +147,12 @@ impl Indexes {
         root: Option<Root>,
         raw: bool,
         offsets: &[u64],
-    ) -> Result<Vec<Lookup>, String> {
+    ) -> Result<Vec<Lookup>, Failure> {
         let key = Key::File(file.number);
         let mut index = match self.take(key) {
             Some(Index::File(index)) => index,
             _ => {
-                let elf = open(file, handle, root.as_ref())?;
+                let elf = self.opened(|| open(file, handle.as_ref(), root.as_ref()))?;
                 FileIndex { own: self.table(&elf)?, elf, debug: Debug::NotSearched }
             }
         };
@@ -130,12 +178,12 @@ impl Indexes {
     }
 
     /// The symbols at offsets of the vdso.
-    pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Lookup>, String> {
+    pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Lookup>, Failure> {
         let index = match self.take(Key::Vdso) {
             Some(Index::File(index)) => index,
             _ => {
-                let image = super::own_vdso().ok_or("there is none")?;
-                let elf = Elf::open(Rc::new(image)).map_err(|e| e.to_string())?;
+                let image = own_vdso().ok_or("there is none")?;
+                let elf = Elf::open(Rc::new(image)).map_err(of_elf)?;
                 FileIndex { own: self.table(&elf)?, elf, debug: Debug::None }
             }
         };
@@ -181,21 +229,72 @@ impl Indexes {
     }
 }
 
+/// True if a system call failed for want of descriptors or memory.
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
+/// A failure that another try may not have.
+pub(super) fn temporary(why: &str) -> Failure {
+    Failure { is_temporary: true, ..why.into() }
+}
+
+fn of_io(error: &io::Error) -> Failure {
+    Failure { is_temporary: is_temporary(error), ..error.to_string().into() }
+}
+
+fn of_elf(error: ElfError) -> Failure {
+    match &error {
+        ElfError::Io(e) => of_io(e),
+        other => other.to_string().into(),
+    }
+}
+
 /// Demangles the names unless mangled ones are requested.
 fn shown(found: Vec<Lookup>, raw: bool) -> Vec<Lookup> {
     let shown = |(delta, name)| (delta, if raw { name } else { demangled(name) });
     found.into_iter().map(|f| f.map(shown)).collect()
 }
 
-/// Opens a file by its handle, otherwise by its path if that still names the same inode.
-fn open(file: &FileRef, handle: Option<Handle>, root: Option<&Root>) -> Result<Elf, String> {
-    let by_path = || {
-        let handle = root?.find(&file.path).ok()?;
-        (handle.stat().ok()?.inode == file.inode).then_some(handle)
+/// Opens a file by its handle, otherwise by its path if that still names the same file: one with the
+/// same inode or the same build id. A build id that is known must be the file's in any case, because
+/// the contents may have been replaced.
+fn open(file: &FileRef, handle: Option<&Handle>, root: Option<&Root>) -> Result<Elf, Failure> {
+    let by_path = || -> Result<Handle, Failure> {
+        let gone = "it cannot be found any more";
+        let find = |root: &Root| {
+            root.find(&file.path).map_err(|e| if is_temporary(&e) { of_io(&e) } else { gone.into() })
+        };
+        let handle = find(root.ok_or(gone)?)?;
+        let is_it = file.inode == 0 || handle.stat().is_ok_and(|stat| stat.inode == file.inode);
+        if is_it { Ok(handle) } else { Err(gone.into()) }
     };
-    let handle = handle.or_else(by_path).ok_or("it cannot be found any more")?;
-    let contents = handle.open(&debug::RULES).map_err(|e| e.to_string())?;
-    Elf::open(Rc::new(contents)).map_err(|e| e.to_string())
+    let found;
+    let handle = match handle {
+        Some(handle) => handle,
+        None => {
+            found = by_path()?;
+            &found
+        }
+    };
+    let contents = handle.open(&debug::RULES).map_err(|e| match e {
+        OpenError::Io(e) => of_io(&e),
+        other => other.to_string().into(),
+    })?;
+    let elf = Elf::open(Rc::new(contents)).map_err(of_elf)?;
+    match file.build_id.is_empty() || elf.build_id().is_some_and(|id| id == file.build_id) {
+        true => Ok(elf),
+        false => Err("its path names another file now".into()),
+    }
+}
+
+/// The image of the reader's own vdso, which is the same in all 64-bit processes.
+fn own_vdso() -> Option<Vec<u8>> {
+    let map = maps::parse(&std::fs::read("/proc/self/maps").ok()?);
+    let vdso = map.mappings.iter().find(|m| m.backing == Backing::Vdso)?;
+    let mut image = vec![0; usize::try_from(vdso.end - vdso.start).ok()?];
+    std::fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, vdso.start).ok()?;
+    Some(image)
 }
 
 #[cfg(test)]

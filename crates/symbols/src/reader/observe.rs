@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::perfmap;
-use crate::maps::{self, Backing, Map, MappedFile, Mapping};
-use crate::open::{Handle, ProcessDir, Root, RootKey};
 use crate::wire::Identity;
+use files::open::{Handle, ProcessDir, Root, RootKey};
+use proc::maps::{self, Backing, Map, MappedFile, Mapping};
 
 /// Maximum size of an address map, in bytes: 65,530 mappings with paths of 200 bytes.
 const MAX_MAP: u64 = 16 << 20;
@@ -16,13 +16,7 @@ const MAX_SENT: usize = 1 << 16;
 /// The identity of the program that a process runs.
 pub(super) fn identity(process: &ProcessDir) -> Option<Identity> {
     let stat = process.read("stat", 4096).ok()?;
-    // The name in parentheses can contain any character. Fields 22 and 28 are the 20th and the 26th
-    // after it.
-    let after = stat.iter().rposition(|b| *b == b')')? + 1;
-    let text = std::str::from_utf8(stat.get(after..)?).ok()?;
-    let mut fields = text.split_ascii_whitespace();
-    let start = fields.nth(19)?.parse().ok()?;
-    let stack = fields.nth(5)?.parse().ok()?;
+    let proc::Stat { start, stack, .. } = proc::parse_stat(&stat)?;
     let exe = process.follow("exe").and_then(|handle| handle.stat_cached());
     let exe = exe.map_or((0, 0, 0), |s| (s.dev.0, s.dev.1, s.inode));
     Some(Identity { start, stack, exe })
@@ -92,8 +86,10 @@ fn strip_root(path: &mut Vec<u8>, root: &[u8]) {
 fn open_all(dir: &ProcessDir, root: Option<&Root>, map: &Map, sent: &mut SentObjects) -> Vec<Option<Handle>> {
     let mut of: Vec<Option<&Mapping>> = vec![None; map.files.len()];
     for mapping in &map.mappings {
-        if let Backing::File(number) = mapping.backing {
-            of[number as usize].get_or_insert(mapping);
+        if let Backing::File(number) = mapping.backing
+            && let Some(of) = of.get_mut(number as usize)
+        {
+            of.get_or_insert(mapping);
         }
     }
     let each = map.files.iter().zip(of);

@@ -13,9 +13,9 @@
 use diagnostics::control;
 
 use super::elf::shortened;
-use crate::open::{Contents, Handle, OpenError, ProcessDir, Rules};
 use crate::sys;
 use crate::wire::{Lookup, MAX_NAME};
+use files::open::{Contents, Handle, OpenError, ProcessDir, Rules, Stat};
 
 /// Maximum size of a perf map. Larger ones are not read.
 pub(crate) const MAX_SIZE: u64 = 64 << 20;
@@ -36,8 +36,8 @@ struct Version {
     changed: (i64, u32),
 }
 
-impl From<&sys::Stat> for Version {
-    fn from(s: &sys::Stat) -> Version {
+impl From<&Stat> for Version {
+    fn from(s: &Stat) -> Version {
         Version { dev: s.dev, inode: s.inode, size: s.size, modified: s.modified, changed: s.changed }
     }
 }
@@ -137,7 +137,7 @@ impl PerfMap {
         // Appended data is read at the next change. The file may also have been truncated.
         let length = contents.read_up_to(&mut self.text)?;
         // The last line may be incomplete.
-        let length = self.text[..length].iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        let length = self.text.iter().take(length).rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
         self.text.truncate(length);
         self.index().map_err(|_| memory())
     }
@@ -163,7 +163,7 @@ impl PerfMap {
         let found = self.lines.get(after.checked_sub(1)?)?;
         let (start, size, name) = line(&self.text, found.at as usize)?;
         let delta = addr - start;
-        let name = &name[..name.len().min(MAX_NAME)];
+        let name = name.get(..MAX_NAME).unwrap_or(name);
         (delta < size).then(|| (delta, shortened(&control::name(name))))
     }
 }
@@ -182,7 +182,7 @@ fn starts(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
 /// Parses the line at an offset: start, size and name.
 fn line(text: &[u8], at: usize) -> Option<(u64, u64, &[u8])> {
     let rest = text.get(at..)?;
-    let line = &rest[..rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())];
+    let line = rest.split(|b| *b == b'\n').next()?;
     let mut parts = line.splitn(3, |b| *b == b' ');
     let mut hex = || {
         let digits = std::str::from_utf8(parts.next()?).ok()?;

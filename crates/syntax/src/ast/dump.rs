@@ -317,6 +317,10 @@ impl Dump {
                 let path: String = path.iter().map(|n| format!(" {}", n.text)).collect();
                 format!("(defined <{}>{path})", self.ty(&ty.specs, &ty.declarator))
             }
+            ExprKind::DefinedProbe { probe, arg: None } => format!("(defined probe {})", probe.text),
+            ExprKind::DefinedProbe { probe, arg: Some(n) } => {
+                format!("(defined probe {} args[{n}])", probe.text)
+            }
             ExprKind::Xlate { ty, operand } => {
                 format!("(xlate <{}> {})", self.ty(&ty.specs, &ty.declarator), self.expr(operand))
             }

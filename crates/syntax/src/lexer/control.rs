@@ -50,13 +50,16 @@ impl Lexer<'_> {
     /// At a `#` that starts a line: processes the line and skips it.
     pub(super) fn control_line(&mut self) {
         let start = self.pos;
+        if start == 0 && self.text.starts_with("#!") {
+            self.pos = crate::mode::script_start(&self.text);
+            return;
+        }
         let mut end = self.line_end(start);
         while end < self.text.len() && self.text[start..end].trim_end_matches('\r').ends_with('\\') {
             end = self.line_end(end + 1);
         }
         self.pos = end;
-        let interpreter = start == 0 && self.text.starts_with("#!");
-        if interpreter || start < self.processed_to {
+        if start < self.processed_to {
             return;
         }
         let words = self.words(start + 1, end);
@@ -92,9 +95,10 @@ impl Lexer<'_> {
 
     fn words(&self, start: usize, end: usize) -> Vec<Word> {
         let bytes = self.text.as_bytes();
+        let byte = |at: usize| bytes.get(at).copied().unwrap_or_default();
         let blank = |at: usize| {
-            bytes[at].is_ascii_whitespace()
-                || bytes[at] == b'\\' && at + 1 < end && { matches!(bytes[at + 1], b'\n' | b'\r') }
+            byte(at).is_ascii_whitespace()
+                || byte(at) == b'\\' && at + 1 < end && { matches!(byte(at + 1), b'\n' | b'\r') }
         };
         let mut words = Vec::new();
         let mut at = start;
@@ -114,7 +118,7 @@ impl Lexer<'_> {
             let from = at;
             let mut in_quotes = false;
             while at < end && (in_quotes || !blank(at)) {
-                match bytes[at] {
+                match byte(at) {
                     b'"' => in_quotes = !in_quotes,
                     b'\\' if in_quotes && at + 1 < end => at += 1,
                     b'/' if !in_quotes && bytes.get(at + 1) == Some(&b'*') => break,

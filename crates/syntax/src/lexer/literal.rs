@@ -12,20 +12,20 @@ pub(crate) fn unescape(raw: &str) -> Vec<u8> {
     let raw = &diagnostics::raw::bytes(raw)[..];
     let mut out = Vec::with_capacity(raw.len());
     let mut i = 0;
-    while i < raw.len() {
-        if raw[i] != b'\\' || i + 1 == raw.len() {
-            out.push(raw[i]);
+    while let Some(first) = raw.get(i) {
+        let Some(c) = raw.get(i + 1).filter(|_| *first == b'\\') else {
+            out.push(*first);
             i += 1;
             continue;
-        }
-        let c = raw[i + 1];
+        };
         i += 2;
         let digits = |from: usize, most: usize, radix: u32| {
-            raw[from..].iter().take(most).take_while(|b| (**b as char).is_digit(radix)).count()
+            raw.iter().skip(from).take(most).take_while(|b| (**b as char).is_digit(radix)).count()
         };
         let value = |from: usize, len: usize, radix: u32| {
-            raw[from..from + len]
-                .iter()
+            raw.iter()
+                .skip(from)
+                .take(len)
                 .fold(0u32, |v, b| v * radix + (*b as char).to_digit(radix).unwrap_or(0)) as u8
         };
         match c {
@@ -46,7 +46,7 @@ pub(crate) fn unescape(raw: &str) -> Vec<u8> {
                 out.push(value(i, len, 16));
                 i += len;
             }
-            other => out.push(other),
+            other => out.push(*other),
         }
     }
     out
@@ -56,8 +56,8 @@ impl Lexer<'_> {
     pub(super) fn number(&mut self) -> Tok {
         let start = self.pos;
         let text = self.text.clone();
-        let rest = &text.as_bytes()[start..];
-        let run = |from: usize, ok: fn(&u8) -> bool| rest[from..].iter().take_while(|b| ok(b)).count();
+        let rest = text.as_bytes().get(start..).unwrap_or_default();
+        let run = |from: usize, ok: fn(&u8) -> bool| rest.iter().skip(from).take_while(|b| ok(b)).count();
         let at = |i: usize| rest.get(i).copied().unwrap_or(0);
 
         let hex = at(0) == b'0' && matches!(at(1), b'x' | b'X') && at(2).is_ascii_hexdigit();

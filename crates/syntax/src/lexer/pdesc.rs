@@ -45,7 +45,7 @@ impl Lexer<'_> {
 
     /// The longest word of a probe description at `start`.
     pub(crate) fn word_at(&self, start: usize) -> Range<usize> {
-        let len = self.text.as_bytes()[start..].iter().take_while(|b| is_letter(**b)).count();
+        let len = self.text.bytes().skip(start).take_while(|b| is_letter(*b)).count();
         start..start + len
     }
 
@@ -98,13 +98,13 @@ impl Lexer<'_> {
         let text = fields.iter().map(|f| f.text.as_str()).collect::<Vec<_>>().join(":");
         // Fields are assigned from the right. Fields to the right of the last one that is given
         // match everything.
-        let room = match last {
+        let most = match last {
             SpecField::Provider => 1,
             SpecField::Module => 2,
             SpecField::Function => 3,
             SpecField::Name => 4,
         };
-        if fields.len() > room {
+        if fields.len() > most {
             let d = Diagnostic::new(
                 Tag::D_PDESC_INVAL,
                 span,
@@ -116,10 +116,10 @@ impl Lexer<'_> {
                 SpecField::Function => "-f takes [[provider:]module:]function",
                 SpecField::Name => "a description has four fields, provider:module:function:name",
             }));
-            fields.drain(..fields.len() - room);
+            fields.drain(..fields.len() - most);
         }
         let empty = |at: u32| Glob { text: String::new(), span: Span::new(span.file, at, at) };
-        while fields.len() < room {
+        while fields.len() < most {
             fields.insert(0, empty(span.start));
         }
         while fields.len() < 4 {

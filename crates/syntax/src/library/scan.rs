@@ -5,6 +5,46 @@ pub(crate) fn is_word(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_'
 }
 
+/// The words with which items begin that may have braces and end at a semicolon.
+const ITEMS: [&str; 13] = [
+    "typedef",
+    "struct",
+    "union",
+    "enum",
+    "translator",
+    "provider",
+    "inline",
+    "const",
+    "extern",
+    "static",
+    "volatile",
+    "this",
+    "self",
+];
+
+/// True for the words of an item that is no clause.
+pub(crate) fn is_declaration(item: &[&str]) -> bool {
+    item.first().is_some_and(|word| ITEMS.contains(word))
+}
+
+/// The length of a comment or a string, if the text begins with one. One that is not closed is longer
+/// than the text.
+pub(crate) fn ignored(text: &[u8]) -> Option<usize> {
+    match text {
+        [b'/', b'*', body @ ..] => {
+            Some(2 + body.windows(2).position(|w| w == b"*/").map_or(body.len(), |n| n + 2))
+        }
+        [b'"', body @ ..] => {
+            let mut end = 0;
+            while let Some(byte) = body.get(end).filter(|b| **b != b'"') {
+                end += if *byte == b'\\' { 2 } else { 1 };
+            }
+            Some(end + 2)
+        }
+        _ => None,
+    }
+}
+
 /// Calls `found` with each name that a library defines: inlines, typedefs, tags, enumerators.
 pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
     let bytes = text.as_bytes();
@@ -13,37 +53,39 @@ pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
     let (mut depth, mut brackets, mut named) = (0u32, 0u32, false);
     let (mut in_enum, mut next_is_enumerator) = (false, false);
     let mut at = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        match bytes[at] {
-            b'/' if rest.starts_with(b"/*") => {
-                at += 2 + text.get(at + 2..).and_then(|t| t.find("*/")).map_or(rest.len(), |n| n + 2);
-                continue;
-            }
+    while let Some(rest) = bytes.get(at..)
+        && let Some(first) = rest.first()
+    {
+        if let Some(len) = ignored(rest) {
+            at += len;
+            continue;
+        }
+        match first {
             b'#' if item.is_empty() => {
                 at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
                 continue;
             }
-            b'"' => {
-                let mut end = at + 1;
-                while end < bytes.len() && bytes[end] != b'"' {
-                    end += if bytes[end] == b'\\' { 2 } else { 1 };
-                }
-                at = end + 1;
-                continue;
-            }
             b'{' => {
-                if depth == 0 {
+                // The predicate of a clause may name a struct.
+                if depth == 0 && is_declaration(&item) {
                     in_enum = item.contains(&"enum");
                     next_is_enumerator = in_enum;
-                    let tag = item.windows(2).find(|w| matches!(w[0], "struct" | "union" | "enum"));
-                    if let (Some(tag), false) = (tag, item.first() == Some(&"translator")) {
-                        found(tag[1], false);
+                    let mut pairs = item.iter().zip(item.iter().skip(1));
+                    let tag = pairs.find(|(word, _)| matches!(**word, "struct" | "union" | "enum"));
+                    if let (Some((_, tag)), false) = (tag, item.first() == Some(&"translator")) {
+                        found(tag, false);
                     }
                 }
                 depth += 1;
             }
-            b'}' => depth = depth.saturating_sub(1),
+            b'}' => {
+                depth = depth.saturating_sub(1);
+                // A clause ends here, everything else at a semicolon.
+                if depth == 0 && !is_declaration(&item) {
+                    item.clear();
+                    (named, in_enum, brackets) = (false, false, 0);
+                }
+            }
             b',' if in_enum && depth == 1 => next_is_enumerator = true,
             b'[' if depth == 0 => brackets += 1,
             b']' if depth == 0 => brackets = brackets.saturating_sub(1),
@@ -61,7 +103,7 @@ pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
                 item.clear();
                 (named, in_enum, brackets) = (false, false, 0);
             }
-            c if is_word(c) => {
+            c if is_word(*c) => {
                 let end = at + rest.iter().position(|b| !is_word(*b)).unwrap_or(rest.len());
                 let word = text.get(at..end).unwrap_or_default();
                 if depth == 0 && brackets == 0 && !named {
@@ -71,6 +113,48 @@ pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
                 }
                 at = end;
                 continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Calls `found` with each probe that a provider block of a library declares: its provider and its
+/// name in the source.
+pub(crate) fn probes(text: &str, mut found: impl FnMut(&str, &str)) {
+    // The depth of braces, the word before, and the provider of the block.
+    let (mut depth, mut before, mut provider) = (0u32, "", None);
+    let mut at = 0;
+    while let Some(rest) = text.as_bytes().get(at..)
+        && let Some(first) = rest.first()
+    {
+        if let Some(len) = ignored(rest) {
+            at += len;
+            continue;
+        }
+        match first {
+            b'#' => {
+                at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                continue;
+            }
+            c if is_word(*c) => {
+                let end = at + rest.iter().position(|b| !is_word(*b)).unwrap_or(rest.len());
+                let word = text.get(at..end).unwrap_or_default();
+                match (before, provider) {
+                    ("provider", _) if depth == 0 => provider = Some(word),
+                    ("probe", Some(provider)) if depth == 1 => found(provider, word),
+                    _ => {}
+                }
+                (before, at) = (word, end);
+                continue;
+            }
+            b'{' => (depth, before) = (depth + 1, ""),
+            b'}' => {
+                (depth, before) = (depth.saturating_sub(1), "");
+                if depth == 0 {
+                    provider = None;
+                }
             }
             _ => {}
         }

@@ -537,13 +537,19 @@ impl Parser<'_> {
         if let Tok::P(p) = open.tok {
             self.open.push((p, open.span));
         }
+        let (list, varargs) = self.param_list(close)?;
+        self.require(close)?;
+        self.open.truncate(open_before);
+        Ok(Params { span: open.span.to(self.last), list, varargs })
+    }
+
+    /// Parameters up to `end`, which is not consumed.
+    pub(super) fn param_list(&mut self, end: Punct) -> Parsed<(Vec<Param>, Option<Span>)> {
         let mut list = Vec::new();
-        let mut varargs = None;
-        if !self.at(close) {
+        if !self.at(end) {
             loop {
                 if self.at(Punct::Ellipsis) {
-                    varargs = Some(self.bump().span);
-                    break;
+                    return Ok((list, Some(self.bump().span)));
                 }
                 list.push(self.nested(|p| p.param())?);
                 if !self.eat(Punct::Comma) {
@@ -551,9 +557,7 @@ impl Parser<'_> {
                 }
             }
         }
-        self.require(close)?;
-        self.open.truncate(open_before);
-        Ok(Params { span: open.span.to(self.last), list, varargs })
+        Ok((list, None))
     }
 }
 

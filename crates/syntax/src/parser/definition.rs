@@ -62,7 +62,7 @@ impl Parser<'_> {
         Ok(ProviderDef { span, name, probes })
     }
 
-    /// `probe name(native) : (translated);`
+    /// `probe name(native);`, `probe name(native : translated);`, `probe name(native) : (translated);`
     fn provider_probe(&mut self) -> Parsed<ProviderProbe> {
         let start = self.peek(0).span;
         if !self.at_kw(Kw::Probe) {
@@ -70,11 +70,36 @@ impl Parser<'_> {
         }
         self.bump();
         let name = self.require_member_name()?;
-        let native = self.probe_params()?;
-        let translated = if self.eat(Punct::Colon) { Some(self.probe_params()?) } else { None };
+        let (native, inside) = self.native_params()?;
+        let translated = match inside {
+            None if self.eat(Punct::Colon) => Some(self.probe_params()?),
+            inside => inside,
+        };
         let span = start.to(self.last);
         self.require(Punct::Semi)?;
         Ok(ProviderProbe { span, name, native, translated })
+    }
+
+    /// `(native)`, `(native : translated)`
+    fn native_params(&mut self) -> Parsed<(Params, Option<Params>)> {
+        if !self.at(Punct::LParen) {
+            return Err(self.unexpected());
+        }
+        let open = self.bump();
+        let open_before = self.open.len();
+        self.open.push((Punct::LParen, open.span));
+        let end = if self.at(Punct::Colon) { Punct::Colon } else { Punct::RParen };
+        let (list, varargs) = self.param_list(end)?;
+        let native = Params { span: open.span.to(self.last), list, varargs };
+        let mut translated = None;
+        if self.at(Punct::Colon) {
+            let from = self.bump().span;
+            let (list, varargs) = self.param_list(Punct::RParen)?;
+            translated = Some(Params { span: from.to(self.last), list, varargs });
+        }
+        self.require(Punct::RParen)?;
+        self.open.truncate(open_before);
+        Ok((native, translated))
     }
 
     fn probe_params(&mut self) -> Parsed<Params> {

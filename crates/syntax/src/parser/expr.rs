@@ -3,6 +3,7 @@
 use diagnostics::Span;
 
 use super::{ErrorReported, MAX_HEIGHT, Parsed, Parser, split_scope};
+use crate::SpecField;
 use crate::ast::{AggRef, Expr, ExprKind, Name, StrLit, UnaryOp};
 use crate::token::{Kw, Punct, Tok, Token};
 
@@ -303,11 +304,23 @@ impl Parser<'_> {
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Offsetof { ty, member } })
     }
 
-    /// `defined(type)`, `defined(type, member.member)`.
+    /// `defined(type)`, `defined(type, member.member)`, `defined(description)`,
+    /// `defined(description, args[n])`.
     fn defined(&mut self) -> Parsed<Expr> {
         let start = self.bump().span;
         let open = self.require(Punct::LParen)?;
         self.open.push((Punct::LParen, open));
+        self.discard_lookahead();
+        let word = self.lex.description_word();
+        if self.lex.slice(word.clone()).contains(':') {
+            let probe = self.lex.description(word, SpecField::Name);
+            self.last = probe.span;
+            let arg = if self.eat(Punct::Comma) { Some(self.argument_number()?) } else { None };
+            self.require(Punct::RParen)?;
+            self.open.pop();
+            self.height = 1;
+            return Ok(Expr { span: start.to(self.last), kind: ExprKind::DefinedProbe { probe, arg } });
+        }
         let ty = self.nested(|p| p.type_name())?;
         let mut path = Vec::new();
         if self.eat(Punct::Comma) {
@@ -320,6 +333,20 @@ impl Parser<'_> {
         self.open.pop();
         self.height = 1;
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Defined { ty, path } })
+    }
+
+    /// The number in `args[n]`.
+    fn argument_number(&mut self) -> Parsed<u64> {
+        let is_args = matches!(&self.peek(0).tok, Tok::Ident(text) if text == "args");
+        if !is_args {
+            return Err(self.unexpected());
+        }
+        self.bump();
+        self.require(Punct::LBracket)?;
+        let Tok::Int(number) = self.peek(0).tok else { return Err(self.unexpected()) };
+        self.bump();
+        self.require(Punct::RBracket)?;
+        Ok(number.value)
     }
 
     /// `xlate <type> (expr)`.

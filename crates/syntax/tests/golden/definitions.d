@@ -36,3 +36,5 @@ BEGIN {
 }
 #pragma D \
   option split
+provider p { probe q(int n, char *s : my_t *n, string s); probe r(: int); };
+inline int has = defined(fbt:vmlinux:vfs_*:entry) && !defined(rawtp:::sched_exit_tp) && defined(my_t, b);

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{Btf, BtfError, BtfKind, source};
+use super::blob::{Btf, BtfError, BtfKind};
+use super::source;
 
 /// BTF of a kernel and its modules.
 #[derive(Debug)]

@@ -1,8 +1,11 @@
 //! Queries of a blob: types by name, members by path, functions, variables.
+//!
+//! ARCH(x86-64): the prefix of the functions of system calls.
 
 use std::sync::atomic::Ordering;
 
-use super::{Btf, BtfKind, BtfMember, Def, Raw};
+use super::blob::{Btf, BtfKind, BtfMember, Def, Param, Raw};
+use super::names::NameIndex;
 
 /// After this number of searches, a blob builds its index of names (see [`super`]).
 const SEARCHES: u32 = 8;
@@ -33,15 +36,6 @@ impl Field {
     }
 }
 
-/// A parameter; type 0 is `...`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Param<'a> {
-    /// May be empty.
-    pub name: &'a str,
-    /// Its type.
-    pub ty: u32,
-}
-
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Func<'a> {
@@ -70,51 +64,10 @@ pub struct Var<'a> {
     pub size: u32,
 }
 
-/// Ids by hash of the name, with open addressing. 0 is an empty slot.
-pub(super) struct NameIndex {
-    slots: Vec<u32>,
-}
-
-impl NameIndex {
-    fn of(btf: &Btf) -> NameIndex {
-        let size = (btf.offsets.len() * 2).next_power_of_two().max(16);
-        let mut slots = vec![0u32; size];
-        for (id, raw) in btf.local_types() {
-            if raw.name == 0 || !raw.kind().is_some_and(has_name_lookup) {
-                continue;
-            }
-            let Some(tail) = btf.string_tail(raw.name) else { continue };
-            let mut slot = hash_tail(tail) & (size - 1);
-            while slots[slot] != 0 {
-                slot = (slot + 1) & (size - 1);
-            }
-            slots[slot] = id;
-        }
-        NameIndex { slots }
-    }
-
-    /// Ids that may have the name. Types with equal names are in ascending order.
-    fn candidates(&self, name: &str) -> impl Iterator<Item = u32> {
-        let mask = self.slots.len() - 1;
-        let start = hash_bytes(name.bytes()) & mask;
-        (0..=mask).map(move |i| self.slots[(start + i) & mask]).take_while(|id| *id != 0)
-    }
-}
-
 /// True for kinds that can be found by name. Parameters and members are not types, and pointers
 /// have no names.
 fn has_name_lookup(kind: BtfKind) -> bool {
     !matches!(kind, BtfKind::Ptr | BtfKind::Array | BtfKind::FuncProto | BtfKind::DeclTag | BtfKind::TypeTag)
-}
-
-fn hash_bytes(bytes: impl Iterator<Item = u8>) -> usize {
-    // FNV-1a: names are short, and the index is used for one run only.
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    (hash ^ (hash >> 29)) as usize
-}
-
-fn hash_tail(tail: &[u8]) -> usize {
-    hash_bytes(tail.iter().copied().take_while(|b| *b != 0))
 }
 
 fn is_name(tail: &[u8], name: &[u8]) -> bool {
@@ -122,6 +75,19 @@ fn is_name(tail: &[u8], name: &[u8]) -> bool {
 }
 
 impl Btf {
+    fn index_names(&self) -> NameIndex {
+        let mut index = NameIndex::new(self.offsets.len());
+        for (id, raw) in self.local_types() {
+            if raw.name == 0 || !raw.kind().is_some_and(has_name_lookup) {
+                continue;
+            }
+            if let Some(tail) = self.string_tail(raw.name) {
+                index.insert(id, tail);
+            }
+        }
+        index
+    }
+
     /// The types defined in this blob.
     pub(super) fn local_types(&self) -> impl Iterator<Item = (u32, Raw<'_>)> {
         let ids = self.first_id..;
@@ -144,7 +110,7 @@ impl Btf {
                 .find(|(_, raw)| self.fits(raw, kinds, name.as_bytes()))
                 .map(|(id, _)| id);
         }
-        let index = self.names.get_or_init(|| NameIndex::of(self));
+        let index = self.names.get_or_init(|| self.index_names());
         index
             .candidates(name)
             .find(|id| self.raw(*id).is_some_and(|raw| self.fits(&raw, kinds, name.as_bytes())))
@@ -261,14 +227,14 @@ impl Btf {
         Some(Func { id, proto, ret, params: params.collect() })
     }
 
-    /// Names and ids of the functions defined in this blob whose names have this prefix, such as
-    /// `__x64_sys_`.
-    pub fn functions_with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
-        self.local_types().filter_map(move |(id, raw)| {
-            let hit = raw.kind() == Some(BtfKind::Func)
-                && self.string_tail(raw.name)?.starts_with(prefix.as_bytes());
-            hit.then(|| (raw.name(), id))
-        })
+    /// Names and ids of the types of a kind, defined in this blob, whose names have this prefix: functions such as `__x64_sys_read`.
+    pub fn with_prefix<'a>(&'a self, kind: BtfKind, prefix: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
+        let of_kind = self.names_of_kind(kind);
+        of_kind
+            .filter(move |(_, name)| {
+                self.string_tail(*name).is_some_and(|tail| tail.starts_with(prefix.as_bytes()))
+            })
+            .filter_map(|(id, _)| Some((self.raw(id)?.name(), id)))
     }
 
     /// A variable by name, with its offset in its section.

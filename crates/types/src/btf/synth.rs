@@ -5,10 +5,12 @@
 //! real kernel. The blob is written by code and not checked in, so that its contents are readable
 //! and a new test can extend it. The loader's own BTF is written elsewhere; this writer supports
 //! only what tests need.
+//!
+//! ARCH(x86-64): the miniature kernel of the tests has the registers and the functions of x86-64.
 
 use std::collections::HashMap;
 
-use super::BtfKind;
+use super::blob::{Btf, BtfKind};
 
 /// Writes types in the order of their ids. The first id is 1.
 #[derive(Debug)]
@@ -17,11 +19,13 @@ pub struct Builder {
     strings: Vec<u8>,
     known: HashMap<String, u32>,
     next: u32,
+    /// The offset of the first string: after those of the blob that this one extends.
+    first_string: u32,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { types: Vec::new(), strings: vec![0], known: HashMap::new(), next: 1 }
+        Self { types: Vec::new(), strings: vec![0], known: HashMap::new(), next: 1, first_string: 0 }
     }
 }
 
@@ -38,6 +42,15 @@ pub mod encoding {
 }
 
 impl Builder {
+    /// A blob that extends another one, as that of a module does.
+    pub fn extending(base: &Btf) -> Builder {
+        Builder {
+            next: base.end_id(),
+            first_string: base.first_string.saturating_add(base.strings.len() as u32),
+            ..Builder::default()
+        }
+    }
+
     /// The id of the next type. With it a type can refer to a later one.
     pub fn next_id(&self) -> u32 {
         self.next
@@ -50,7 +63,7 @@ impl Builder {
         if let Some(&at) = self.known.get(text) {
             return at;
         }
-        let at = self.strings.len() as u32;
+        let at = self.first_string + self.strings.len() as u32;
         self.strings.extend_from_slice(text.as_bytes());
         self.strings.push(0);
         self.known.insert(text.into(), at);

@@ -1,0 +1,282 @@
+//! The path of a file: from its name upwards, through directories and mounts, to the root of the
+//! current process. A file outside of that root gets its path from the root of the mount namespace,
+//! and so does a file that is known by its dentry and a mount.
+//!
+//! ```text
+//!  dentry ──d_parent──► dentry ──d_parent──► dentry = mnt_root of its mount
+//!  "passwd"             "etc"                   │ mnt_mountpoint, in the mount mnt_parent
+//!                                               ▼
+//!                                            dentry ... = mnt_root of a mount that is its own parent
+//! ```
+//!
+//! A path is written from its end, whose position depends on the length. So the walk is done twice,
+//! once to measure and once to write. The alternative, to remember each step, needs more stack than
+//! a program has. If a directory is renamed in between, the second walk does not end at the first
+//! byte, and the path is unknown.
+//!
+//! Nothing is locked, every step is a checked read, and a walk has at most [`STEPS`] steps.
+
+use dif::subr::PathOf;
+
+use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
+use crate::routines::words::{words_of, zero};
+use crate::target::PathOffsets;
+
+/// Maximum number of directories and mounts on a path.
+const STEPS: i64 = 256;
+
+/// The longest name of one directory. Up to this many bytes are written beyond the buffer's end
+/// when a path is too long.
+pub(crate) const NAME: u32 = 256;
+
+/// Words of the walk's state, on the stack.
+const DENTRY: i16 = 0;
+const MOUNT: i16 = 8;
+const ROOT: i16 = 16;
+/// Bytes of the path: counted up by the first walk, counted down by the second.
+const LENGTH: i16 = 24;
+const BUFFER: i16 = 32;
+/// Not 0 when a read failed or the path has too many steps.
+const FAILED: i16 = 40;
+const SCRATCH: i16 = 48;
+/// Where the walk stops: a dentry and its mount.
+const TOP: i16 = 56;
+const TOP_MOUNT: i16 = 64;
+const STATE: u32 = 72;
+
+/// Writes the path of the `struct path` at `path` to `buffer`, which has `strsize` + [`NAME`]
+/// bytes: `strsize` bytes, zero behind the path. With `mount`, the address of a `struct vfsmount`,
+/// `path` is the address of a dentry in this mount. Returns 0, or another value when an address
+/// cannot be read.
+pub(crate) fn path(
+    b: &mut Builder,
+    o: &PathOffsets,
+    buffer: V,
+    strsize: u32,
+    path: V,
+    mount: Option<V>,
+    of: PathOf,
+) -> V {
+    let bytes = strsize + NAME;
+    let name = match of {
+        PathOf::File => "dt_path",
+        PathOf::Mount => "dt_mount_path",
+        PathOf::Full => "dt_full_path",
+        PathOf::Dentry => "dt_dentry_path",
+    };
+    let mut args = vec![Arg::Memory(buffer, bytes), Arg::Word(path)];
+    args.extend(mount.map(Arg::Word));
+    b.call_global(name, &args, |b| {
+        let (buffer, path) = (b.param(0), b.param(1));
+        let mount = mount.map(|_| b.param(2));
+        let state = b.stack(STATE);
+        let (bad, lost) = (b.label(), b.label());
+        zero(b, buffer, 0, bytes);
+        // Counted from a number that the verifier does not know. It would follow a known number
+        // through every step, and a copy of another word of the state too.
+        let origin = match mount {
+            Some(mount) => b.add(path, mount),
+            None => path,
+        };
+        b.slot_store(Size::B8, state, LENGTH, origin);
+        b.slot_store(Size::B8, state, FAILED, 0);
+        b.slot_store(Size::B8, state, SCRATCH, 0);
+        b.slot_store(Size::B8, state, BUFFER, buffer);
+        top(b, o, state, of);
+        start(b, o, state, path, mount, of, bad);
+        walk(b, o, state, None);
+        let wrong = b.slot_load(Size::B8, state, FAILED);
+        b.br(Jmp::Ne, wrong, 0, lost);
+        let length = b.slot_load(Size::B8, state, LENGTH);
+        let length = b.sub(length, origin);
+        b.slot_store(Size::B8, state, LENGTH, length);
+        let some = b.label();
+        b.br(Jmp::Ne, length, 0, some);
+        b.store(Size::B1, buffer, 0, b'/');
+        b.exit(0);
+        b.bind(some);
+        start(b, o, state, path, mount, of, bad);
+        walk(b, o, state, Some(strsize));
+        let wrong = b.slot_load(Size::B8, state, FAILED);
+        b.br(Jmp::Ne, wrong, 0, lost);
+        let length = b.slot_load(Size::B8, state, LENGTH);
+        b.br(Jmp::Ne, length, 0, lost);
+        let last = b.add(buffer, strsize - 1);
+        b.store(Size::B1, last, 0, 0);
+        b.exit(0);
+        b.bind(lost);
+        zero(b, buffer, 0, bytes);
+        for (at, word) in (0i32..).step_by(8).zip(words_of(b"<unknown>")) {
+            if at + 8 <= strsize as i32 {
+                b.store(Size::B8, buffer, at as i16, word as i64);
+            }
+        }
+        let last = b.add(buffer, strsize - 1);
+        b.store(Size::B1, last, 0, 0);
+        b.exit(0);
+        b.bind(bad);
+        b.exit(1);
+    })
+}
+
+/// Reads a word from `addr + off` to the state's word `to`.
+fn read(b: &mut Builder, state: StackSlot, to: i16, addr: V, off: i16, bad: Label) {
+    let dst = b.slot_addr(state, to);
+    read_to(b, dst, addr, off, bad);
+}
+
+fn read_to(b: &mut Builder, dst: V, addr: V, off: i16, bad: Label) {
+    let size = b.imm(8);
+    let addr = b.add(addr, i32::from(off));
+    let wrong = b.call(Helper::PROBE_READ_KERNEL, &[dst, size, addr]);
+    b.br(Jmp::Ne, wrong, 0, bad);
+}
+
+/// Reads where to stop. An exiting process has no root any more.
+fn top(b: &mut Builder, o: &PathOffsets, state: StackSlot, of: PathOf) {
+    b.slot_store(Size::B8, state, TOP, 0);
+    b.slot_store(Size::B8, state, TOP_MOUNT, 0);
+    if matches!(of, PathOf::Full | PathOf::Dentry) {
+        return;
+    }
+    let none = b.label();
+    let task = b.call(Helper::GET_CURRENT_TASK, &[]);
+    read(b, state, SCRATCH, task, o.fs, none);
+    let fs = b.slot_load(Size::B8, state, SCRATCH);
+    b.br(Jmp::Eq, fs, 0, none);
+    read(b, state, TOP, fs, o.root + o.dentry, none);
+    read(b, state, TOP_MOUNT, fs, o.root + o.mnt, none);
+    let vfsmount = b.slot_load(Size::B8, state, TOP_MOUNT);
+    let mount = b.sub(vfsmount, i32::from(o.vfsmount));
+    b.slot_store(Size::B8, state, TOP_MOUNT, mount);
+    b.bind(none);
+}
+
+/// Starts the walk at the file, or at the root of its mount.
+fn start(
+    b: &mut Builder,
+    o: &PathOffsets,
+    state: StackSlot,
+    path: V,
+    mount: Option<V>,
+    of: PathOf,
+    bad: Label,
+) {
+    match mount {
+        Some(mount) => {
+            b.slot_store(Size::B8, state, DENTRY, path);
+            b.slot_store(Size::B8, state, MOUNT, mount);
+        }
+        None => {
+            read(b, state, DENTRY, path, o.dentry, bad);
+            read(b, state, MOUNT, path, o.mnt, bad);
+        }
+    }
+    let vfsmount = b.slot_load(Size::B8, state, MOUNT);
+    read(b, state, ROOT, vfsmount, o.mnt_root, bad);
+    let mount = b.sub(vfsmount, i32::from(o.vfsmount));
+    b.slot_store(Size::B8, state, MOUNT, mount);
+    if of == PathOf::Mount {
+        let dentry = b.slot_load(Size::B8, state, ROOT);
+        b.slot_store(Size::B8, state, DENTRY, dentry);
+    }
+}
+
+/// Does the whole walk. With `write`, names are written to a buffer of so many bytes.
+fn walk(b: &mut Builder, o: &PathOffsets, state: StackSlot, write: Option<u32>) {
+    let name = if write.is_some() { "dt_path_write" } else { "dt_path_measure" };
+    let step = b.sub_addr(name, 2, |b| step(b, o, write));
+    let (steps, state, flags) = (b.imm(STEPS), b.slot_addr(state, 0), b.imm(0));
+    b.call(Helper::LOOP, &[steps, step, state, flags]);
+}
+
+/// One step: `step(number, state)`, which returns 1 to stop.
+fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
+    let state = b.param(1);
+    let (wrong, stop, next, cross) = (b.label(), b.label(), b.label(), b.label());
+    // Reaching the last step means that the path has too many.
+    let number = b.param(0);
+    b.br(Jmp::Ge, number, STEPS - 1, wrong);
+    let field = |b: &mut Builder, to: i16, addr: V, off: i16, wrong: Label| {
+        let dst = b.add(state, i32::from(to));
+        read_to(b, dst, addr, off, wrong);
+        b.load(Size::B8, state, to)
+    };
+    let dentry = b.load(Size::B8, state, DENTRY);
+    let inside = b.label();
+    let top = b.load(Size::B8, state, TOP);
+    b.br(Jmp::Ne, dentry, top, inside);
+    let mount = b.load(Size::B8, state, MOUNT);
+    let top = b.load(Size::B8, state, TOP_MOUNT);
+    b.br(Jmp::Eq, mount, top, stop);
+    b.bind(inside);
+    let root = b.load(Size::B8, state, ROOT);
+    b.br(Jmp::Eq, dentry, root, cross);
+    // The two words of the name: hash and length, and the name's address.
+    let length = field(b, SCRATCH, dentry, o.name_len, wrong);
+    let length = b.and(length, 0xff);
+    let whole = b.load(Size::B8, state, LENGTH);
+    if let Some(strsize) = write {
+        let name = field(b, SCRATCH, dentry, o.name, wrong);
+        let left = b.sub(whole, length);
+        let left = b.sub(left, 1);
+        b.store(Size::B8, state, LENGTH, left);
+        // Computed again. The verifier would transfer its knowledge of a copy to the stored value,
+        // and the loop would not converge.
+        let at = b.add(length, 1);
+        let at = b.sub(whole, at);
+        // A name that does not fit is left out. So is one whose offset became negative because of a
+        // rename.
+        let beyond = b.label();
+        b.br(Jmp::Ge, at, strsize, beyond);
+        let buffer = b.load(Size::B8, state, BUFFER);
+        let dst = b.add(buffer, at);
+        b.store(Size::B1, dst, 0, b'/');
+        let dst = b.add(dst, 1);
+        let failed = b.call(Helper::PROBE_READ_KERNEL, &[dst, length, name]);
+        b.br(Jmp::Ne, failed, 0, wrong);
+        b.bind(beyond);
+    } else {
+        let sum = b.add(whole, length);
+        let sum = b.add(sum, 1);
+        b.store(Size::B8, state, LENGTH, sum);
+    }
+    let parent = field(b, SCRATCH, dentry, o.parent, wrong);
+    // The root of a file system that is not mounted.
+    b.br(Jmp::Eq, parent, dentry, stop);
+    b.store(Size::B8, state, DENTRY, parent);
+    b.jmp(next);
+    b.bind(cross);
+    let mount = b.load(Size::B8, state, MOUNT);
+    let above = field(b, SCRATCH, mount, o.mnt_parent, wrong);
+    b.br(Jmp::Eq, above, mount, stop);
+    field(b, DENTRY, mount, o.mountpoint, wrong);
+    b.store(Size::B8, state, MOUNT, above);
+    field(b, ROOT, above, o.vfsmount + o.mnt_root, wrong);
+    b.bind(next);
+    b.exit(0);
+    b.bind(wrong);
+    b.store(Size::B8, state, FAILED, 1);
+    b.bind(stop);
+    b.exit(1);
+}
+
+impl PathOffsets {
+    /// Finds the offsets by the members' paths, such as `dentry.d_name.len`. `None` when the kernel
+    /// lacks one of them.
+    pub fn find(offset: impl Fn(&str) -> Option<i16>) -> Option<PathOffsets> {
+        Some(PathOffsets {
+            fs: offset("task_struct.fs")?,
+            root: offset("fs_struct.root")?,
+            mnt: offset("path.mnt")?,
+            dentry: offset("path.dentry")?,
+            parent: offset("dentry.d_parent")?,
+            name_len: offset("dentry.d_name.len")?,
+            name: offset("dentry.d_name.name")?,
+            vfsmount: offset("mount.mnt")?,
+            mnt_parent: offset("mount.mnt_parent")?,
+            mountpoint: offset("mount.mnt_mountpoint")?,
+            mnt_root: offset("vfsmount.mnt_root")?,
+        })
+    }
+}

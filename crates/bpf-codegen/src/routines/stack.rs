@@ -1,0 +1,294 @@
+//! Stacks: walked once a firing into the scratch slot, hashed, and stored once in the stack store.
+//! [`plane::stacks`] describes the store.
+//!
+//! The kernel's walk costs far more than everything else (see `benches`): about a microsecond to
+//! begin, and a tenth for each frame. So all values of a firing that need a stack share one walk,
+//! which has no more frames than they need, and the tracer's own frames are part of it.
+//!
+//! ```text
+//!  area   +0   count    frames of the stack; NOT_WALKED before the first use, where there are several
+//!         +8   own      bytes of the tracer's own frames
+//!         +16  (two words)
+//!         +32  pcs      the tracer's own frames, then those of the stack
+//! ```
+//!
+//! An entry of the store has two words before its frames. They are written over the two words before
+//! the first frame of the stack, which are own frames or unused.
+
+use plane::control::DropKind;
+use plane::stacks::{
+    self, FRAMES_MAX, GENERATION_FACTOR, NFRAMES, PCS, PLACE, PROBES, SLOT, SLOT_SHIFT, SLOTS, TGID, TIME,
+};
+
+use super::siphash::siphash;
+use super::tracer_frames::{FRAMES_CHECKED, own_frames};
+use super::{count_drop, near, ring_doorbell};
+use crate::context::Context;
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::plan::Plan;
+use crate::target::Target;
+
+/// Offset of the number of bytes of own frames.
+const OWN: i16 = 8;
+/// Offset of the first frame.
+const FRAMES: u32 = 32;
+/// The bits of [`OWN`]: at most seven frames.
+const OWN_MASK: i64 = 0x38;
+/// The count of an area before the walk.
+const NOT_WALKED: i64 = -1;
+
+/// Bytes of the area of a stack of at most `frames` frames.
+pub const fn stack_area(frames: u32) -> u32 {
+    FRAMES + OWN_MASK as u32 + 8 * frames
+}
+
+/// Marks a stack as not walked yet. `place` is the address of its area.
+pub fn expect_walk(b: &mut Builder, place: V) {
+    b.store(Size::B8, place, 0, NOT_WALKED);
+}
+
+/// What a walk needs.
+pub struct Walk<'a> {
+    /// Which functions are the tracer's.
+    pub target: &'a Target,
+    /// The program's context.
+    pub context: &'a dyn Context,
+    /// Its argument.
+    pub ctx: V,
+    /// The process's stack instead of the kernel's.
+    pub user: bool,
+    /// The most frames that are needed.
+    pub frames: u32,
+}
+
+/// Walks the stack into the area at `place`.
+pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
+    const USER_STACK: i64 = 1 << 8;
+    let search = !what.user && what.target.tracer_functions && what.context.behind_tracepoint();
+    let usual = i64::from(what.context.tracer_frames());
+    let (most, flags) = match (what.user, search) {
+        (true, _) => (what.frames, USER_STACK),
+        (false, true) => (what.frames + FRAMES_CHECKED, 0),
+        (false, false) => (what.frames, usual),
+    };
+    let (done, count) = (b.label(), b.copy(0));
+    let pcs = b.add(place, FRAMES);
+    if search {
+        // The helper leaves the frames unchanged that a short stack does not have.
+        for i in 0..FRAMES_CHECKED as i16 {
+            b.store(Size::B8, pcs, 8 * i, 0);
+        }
+    }
+    b.store(Size::B8, place, OWN, 0);
+    let (bytes, flags) = (b.imm(i64::from(8 * most)), b.imm(flags));
+    let ctx = what.context.program(b, what.ctx);
+    let bytes = b.call(Helper::GET_STACK, &[ctx, pcs, bytes, flags]);
+    b.br(Jmp::Sle, bytes, 0, done);
+    let frames = b.shr(bytes, 3);
+    if search {
+        let own = own_frames(b, pcs, usual);
+        b.br(Jmp::Le, frames, own, done);
+        b.update(Alu::Sub, frames, own);
+        let bytes = b.shl(own, 3);
+        b.store(Size::B8, place, OWN, bytes);
+    }
+    b.set(count, frames);
+    b.bind(done);
+    b.store(Size::B8, place, 0, count);
+}
+
+/// Walks the stack, unless this firing has done it. The program marks the area first
+/// ([`expect_walk`]).
+pub fn walk_once(b: &mut Builder, place: V, what: &Walk<'_>) {
+    let done = b.label();
+    let count = b.load(Size::B8, place, 0);
+    b.br(Jmp::Ne, count, NOT_WALKED, done);
+    walk(b, place, what);
+    b.bind(done);
+}
+
+/// The number of frames of a walked stack.
+pub fn stack_depth(b: &mut Builder, place: V) -> V {
+    b.load(Size::B8, place, 0)
+}
+
+/// A frame of a walked stack; 0 where the stack has none of this number.
+pub fn stack_frame(b: &mut Builder, place: V, frame: u8) -> V {
+    let (pc, none) = (b.copy(0), b.label());
+    let count = b.load(Size::B8, place, 0);
+    b.br(Jmp::Le, count, i64::from(frame), none);
+    let base = first_frame(b, place);
+    let found = b.load(Size::B8, base, (FRAMES + 8 * u32::from(frame)) as i16);
+    b.set(pc, found);
+    b.bind(none);
+    pc
+}
+
+/// The address of an area, plus the bytes of its own frames.
+fn first_frame(b: &mut Builder, place: V) -> V {
+    let own = b.load(Size::B8, place, OWN);
+    // Masked for the verifier, which knows nothing of words in memory.
+    let own = b.and(own, OWN_MASK);
+    b.add(place, own)
+}
+
+/// Stores the first `frames` frames of the stack at `place`. Returns their id, or 0 when there is no
+/// stack. When the store is full, counts a stack drop and returns 0. `process`: the process (in the
+/// tracer's namespace) and its [`generation`] for user stacks, zeros for kernel stacks.
+pub fn keep_stack(
+    b: &mut Builder,
+    plan: &Plan,
+    place: V,
+    frames: u32,
+    (tgid, generation): (Operand, Operand),
+) -> V {
+    let frames = frames.clamp(1, plan.stack_frames.clamp(1, FRAMES_MAX));
+    let (none, fewer, id) = (b.label(), b.label(), b.copy(0));
+    let all = b.load(Size::B8, place, 0);
+    b.br(Jmp::Eq, all, 0, none);
+    let count = b.copy(all);
+    b.br(Jmp::Le, count, frames, fewer);
+    b.set(count, frames);
+    b.bind(fewer);
+    let base = first_frame(b, place);
+    let entry = b.add(base, FRAMES - PCS);
+    let tgid = b.reg(tgid);
+    b.store(Size::B4, entry, TGID as i16, tgid);
+    b.store(Size::B4, entry, NFRAMES as i16, count);
+    let generation = b.reg(generation);
+    b.store(Size::B8, entry, TIME as i16, generation);
+    let args = [Arg::Memory(entry, stacks::value_size(frames)), Arg::Word(count)];
+    let kept = b.call_global(&format!("dt_stack_{frames}"), &args, |b| {
+        let (entry, count) = (b.param(0), b.param(1));
+        let id = hash(b, plan, entry, count, frames);
+        store(b, plan, entry, count, frames, id);
+    });
+    b.set(id, kept);
+    b.bind(none);
+    id
+}
+
+/// The generation of a process ([`plane::stacks::generation`]) from its parts.
+pub fn generation(b: &mut Builder, start: V, execs: V) -> V {
+    let mixed = b.mul(execs, GENERATION_FACTOR as i64);
+    b.add(mixed, start)
+}
+
+/// The id of an entry: [`plane::stacks::id`].
+fn hash(b: &mut Builder, plan: &Plan, entry: V, count: V, frames: u32) -> V {
+    let words = b.add(count, i64::from(PCS / 8));
+    let h = siphash(b, plan.stack_key, entry, words, PCS / 8 + frames);
+    let done = b.label();
+    b.br(Jmp::Ne, h, 0, done);
+    b.set(h, 1);
+    b.bind(done);
+    h
+}
+
+/// Ends the function: finds the id in the store, or stores the entry. The steps and their order are
+/// those of [`plane::stacks`].
+fn store(b: &mut Builder, plan: &Plan, entry: V, count: V, frames: u32, id: V) {
+    let (new, drop, claimed, no_ring) = (b.label(), b.label(), b.label(), b.label());
+    let shape = plan.stack_block;
+    let block = block(b, id, drop);
+    probe(b, plan, block, id, |b, slot, next| {
+        let found = b.load(Size::B8, slot, SLOTS as i16);
+        let other = b.label();
+        b.br(Jmp::Ne, found, id, other);
+        b.exit(id);
+        b.bind(other);
+        b.br(Jmp::Eq, found, 0, new);
+        b.jmp(next);
+    });
+    b.bind(drop);
+    let firing = super::firing(b, plan);
+    count_drop(b, &firing, DropKind::Stack);
+    b.exit(0);
+
+    b.bind(new);
+    let words = b.add(count, i64::from(PCS / 8));
+    let enough = b.label();
+    b.br(Jmp::Ge, words, stacks::ENTRY_LEAST, enough);
+    b.set(words, stacks::ENTRY_LEAST);
+    b.bind(enough);
+    let before = b.atomic_fetch(crate::mir::AtomicOp::Add, Size::B8, block, stacks::CLAIMED as i16, words);
+    let after = b.add(before, words);
+    let middle = i64::from(shape.words() / 2);
+    b.br(Jmp::Ge, before, middle, no_ring);
+    b.br(Jmp::Lt, after, middle, no_ring);
+    let firing = super::firing(b, plan);
+    ring_doorbell(b, &firing);
+    b.bind(no_ring);
+    b.br(Jmp::Gt, before, i64::from(shape.words()) - i64::from(stacks::entry_words(frames)), drop);
+    // A process whose generation is known gets the time instead, by which its program is found.
+    let timeless = b.label();
+    let generation = b.load(Size::B8, entry, TIME as i16);
+    b.br(Jmp::Eq, generation, 0, timeless);
+    let time = b.call(Helper::KTIME_GET_BOOT_NS, &[]);
+    b.store(Size::B8, entry, TIME as i16, time);
+    b.bind(timeless);
+    let place = b.add(before, shape.entries() / 8);
+    let offset = b.shl(place, 3);
+    let to = b.add(block, offset);
+    let bytes = b.shl(count, 3);
+    b.update(Alu::Add, bytes, PCS);
+    let (copy, size) = (b.label(), i64::from(stacks::value_size(frames)));
+    b.br(Jmp::Le, bytes, size, copy);
+    b.set(bytes, size);
+    b.bind(copy);
+    b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, entry]);
+    probe(b, plan, block, id, |b, slot, next| {
+        let (base, at) = near(b, slot, SLOTS + PLACE, 8);
+        let old = b.cmpxchg(base, at, 0, place);
+        b.br(Jmp::Eq, old, 0, claimed);
+        // Perhaps another program has stored the same stack meanwhile.
+        let found = b.load(Size::B8, slot, SLOTS as i16);
+        b.br(Jmp::Ne, found, id, next);
+        b.exit(id);
+        b.bind(claimed);
+        b.xchg(slot, SLOTS as i16, id);
+        b.exit(id);
+    });
+    b.jmp(drop);
+}
+
+/// The block of an id. Jumps to `none` if there is none, which does not happen.
+fn block(b: &mut Builder, id: V, none: Label) -> V {
+    let key = b.stack(8);
+    b.slot_store(Size::B8, key, 0, 0);
+    let (sides, first) = (b.map(MapRef::Stacks), b.slot_addr(key, 0));
+    let side = b.call(Helper::MAP_LOOKUP_ELEM, &[sides, first]);
+    b.br(Jmp::Eq, side, 0, none);
+    let first = b.slot_addr(key, 0);
+    let block = b.call(Helper::MAP_LOOKUP_ELEM, &[side, first]);
+    b.br(Jmp::Eq, block, 0, none);
+    let found = b.label();
+    let mask = b.load(Size::B8, block, stacks::MASK as i16);
+    let number = b.and(mask, id);
+    b.br(Jmp::Eq, number, 0, found);
+    b.slot_store(Size::B4, key, 0, number);
+    let at = b.slot_addr(key, 0);
+    let other = b.call(Helper::MAP_LOOKUP_ELEM, &[side, at]);
+    b.br(Jmp::Eq, other, 0, none);
+    b.set(block, other);
+    b.bind(found);
+    block
+}
+
+/// Tries the slots of an id. `each` gets the address of the block plus the offset of the slot among
+/// the slots, and the label to continue with the next slot. Falls through after the last one.
+fn probe(b: &mut Builder, plan: &Plan, block: V, id: V, each: impl FnOnce(&mut Builder, V, Label)) {
+    let (again, next) = (b.label(), b.label());
+    let mask = i64::from(plan.stack_block.slots) - 1;
+    let number = b.shr(id, i64::from(SLOT_SHIFT));
+    let step = b.copy(1);
+    b.bind(again);
+    b.update(Alu::And, number, mask);
+    let offset = b.mul(number, i64::from(SLOT));
+    let slot = b.add(block, offset);
+    each(b, slot, next);
+    b.bind(next);
+    b.update(Alu::Add, number, step);
+    b.update(Alu::Add, step, 1);
+    b.br(Jmp::Le, step, i64::from(PROBES), again);
+}

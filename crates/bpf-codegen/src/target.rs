@@ -1,0 +1,199 @@
+//! The target of code generation: what the running kernel offers, as plain data.
+
+use crate::mir::KsymId;
+
+/// What the running kernel offers to generated code, and where the tracer runs. Plain data, so that
+/// tests need no kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Offsets for paths of files. Without them, paths are not available.
+    pub path: Option<PathOffsets>,
+    /// Offsets in a packet's `struct sk_buff`. Without them, packets cannot be recorded.
+    pub packet: Option<PacketOffsets>,
+    /// Offsets in `struct task_struct`. Without them, `execname` costs a helper call and `ppid` is
+    /// 0.
+    pub task: Option<TaskOffsets>,
+    /// Offsets by which the programs of a process are told apart. Without them its stacks have no
+    /// generation.
+    pub generation: Option<GenerationOffsets>,
+    /// The kernel has `bpf_get_current_task_btf`, so members of the task are loaded directly.
+    pub task_btf: bool,
+    /// Members of `struct task_struct` that are numbers, whole and not in unions or arrays: offset
+    /// and size. Empty where no program uses the task.
+    pub task_numbers: std::collections::BTreeSet<(i16, u8)>,
+    /// How to load numbers from kernel memory without a helper, where the kernel has that.
+    pub direct_load: Option<DirectLoad>,
+    /// Offsets of the registers that the thread structure holds, because the kernel entry does not
+    /// save them.
+    pub thread: Option<ThreadOffsets>,
+    /// Offset of the kernel's account of the task's CPU time, for `vtimestamp`.
+    pub runtime: Option<i16>,
+    /// The kernel's preempt count, where programs may read it.
+    pub preempt_count: Option<PreemptCount>,
+    /// The tracer's pid namespace, when it is not the initial one.
+    pub pid_namespace: Option<PidNamespace>,
+    /// Offsets to find the ids of a process. Needed only in a pid namespace that is not the initial
+    /// one.
+    pub pids: Option<PidOffsets>,
+    /// There is a [`crate::mir::MapRef::TracerFunctions`], so stacks of tracepoints are cut behind the tracer's
+    /// own frames.
+    pub tracer_functions: bool,
+    /// Nanoseconds to add to the monotonic clock to get the wall-clock time.
+    pub wall_offset: i64,
+}
+
+/// BTF ids by which a program loads from any address of the kernel with one instruction. The load of
+/// an address that cannot be read gives 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectLoad {
+    /// The function `bpf_rdonly_cast`. The verifier replaces its call by a move.
+    pub cast: KsymId,
+    /// A struct that begins with a number of 64 bits.
+    pub number: u32,
+}
+
+/// Offsets in `struct task_struct`.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskOffsets {
+    pub comm: i16,
+    pub real_parent: i16,
+    pub tgid: i16,
+    pub flags: i16,
+}
+
+/// Offsets in `struct task_struct` of what makes the generation of a process
+/// ([`plane::stacks::generation`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationOffsets {
+    /// The first thread, whose start is that of the process.
+    pub leader: i16,
+    /// Its start in nanoseconds since boot.
+    pub start: i16,
+    /// The number of programs that a thread and what it was forked from have executed.
+    pub execs: i16,
+}
+
+/// Offsets in `struct task_struct` of members of its `thread`.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadOffsets {
+    pub ds: i16,
+    pub es: i16,
+    pub fs: i16,
+    pub gs: i16,
+    pub trap_nr: i16,
+}
+
+/// Offsets on the way from a task to the id of its process in a pid namespace.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidOffsets {
+    /// In `struct task_struct`.
+    pub signal: i16,
+    /// Of the thread group's `struct pid *` in `struct signal_struct`.
+    pub pid: i16,
+    /// In `struct pid`.
+    pub level: i16,
+    pub numbers: i16,
+    /// In `struct upid`, and its size.
+    pub nr: i16,
+    pub ns: i16,
+    pub number: i16,
+    /// In `struct pid_namespace`.
+    pub inum: i16,
+}
+
+/// A pid namespace: device and inode of `/proc/self/ns/pid`. The device is in the encoding of
+/// `bpf_get_ns_current_pid_tgid`.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidNamespace {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+/// Offsets of the members that make up a path, in bytes from the start of their struct.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathOffsets {
+    /// In `struct task_struct`.
+    pub fs: i16,
+    /// In `struct fs_struct`.
+    pub root: i16,
+    /// In `struct path`.
+    pub mnt: i16,
+    pub dentry: i16,
+    /// In `struct dentry`.
+    pub parent: i16,
+    pub name_len: i16,
+    pub name: i16,
+    /// `mnt` in `struct mount`.
+    pub vfsmount: i16,
+    /// In `struct mount`.
+    pub mnt_parent: i16,
+    pub mountpoint: i16,
+    /// In `struct vfsmount`.
+    pub mnt_root: i16,
+}
+
+/// Offsets of the members of a socket buffer, in bytes from the start of their struct.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketOffsets {
+    /// In `struct sk_buff`.
+    pub len: i16,
+    pub data_len: i16,
+    pub data: i16,
+    /// How to read the pages of a packet. Without it, only the linear part is recorded.
+    pub pages: Option<PageOffsets>,
+}
+
+/// Offsets on the way from a socket buffer to its pages.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageOffsets {
+    /// In `struct sk_buff`.
+    pub head: i16,
+    pub end: i16,
+    /// In `struct skb_shared_info`.
+    pub nr_frags: i16,
+    /// Of `frags` in `struct skb_shared_info`, and its elements.
+    pub at: i16,
+    pub frags: Frags,
+    /// Where the bytes of a page are.
+    pub map: LinearMap,
+}
+
+/// The elements of `frags`, the pages of a packet.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frags {
+    /// Offsets in an element.
+    pub page: i16,
+    pub size: i16,
+    pub offset: i16,
+    /// Bytes of an element.
+    pub stride: i16,
+    /// Elements at most.
+    pub count: u16,
+}
+
+/// The kernel's linear map of the memory. The address of a page's bytes is that of its `struct page`,
+/// shifted left by `shift` bits and increased by `base`.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinearMap {
+    pub shift: u8,
+    pub base: u64,
+}
+
+/// The kernel's per-CPU preempt count, or the per-CPU struct that contains it (`pcpu_hot`, 6.2 to
+/// 6.14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreemptCount {
+    /// The variable.
+    pub ksym: KsymId,
+    /// Offset of the count in the variable.
+    pub offset: i16,
+}

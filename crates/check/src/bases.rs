@@ -1,0 +1,165 @@
+//! The probes that the descriptions of libraries match, for the program that is checked.
+//!
+//! A program sees the bases that exist when it is first checked. The bases that come later are those of
+//! another program with its clauses: see [`LaterBases`]. Each answer is in the [`Record`](crate::Record).
+
+use std::sync::Arc;
+
+use probes::{Args, Pattern, ProbeDesc, ProbeId, ProbeInfo};
+use syntax::ast;
+
+use crate::derivations::pattern_of;
+use crate::record::LaterBases;
+use crate::session::{Checker, NameSpace};
+
+/// The number of no program, while the libraries alone are checked: nothing is recorded.
+pub(crate) const NO_PROGRAM: usize = usize::MAX;
+
+impl<'a> Checker<'a> {
+    /// Set while a program is checked for later bases.
+    pub(crate) fn later_bases(&self) -> Option<LaterBases<'a>> {
+        self.visibility.later_bases(self.number)
+    }
+
+    /// The program that has the variables of libraries.
+    pub(crate) fn origin(&self) -> usize {
+        self.later_bases().map_or(self.number, |later| later.origin)
+    }
+
+    /// True if the program was checked before.
+    fn is_checked_again(&self) -> bool {
+        self.visibility.is_running(self.number)
+    }
+
+    /// True if a description of a program may match a probe: of a program for later bases only a derived
+    /// one, of a program that is checked again no derived one that did not exist.
+    pub(crate) fn may_describe(&self, program: usize, probe: &ProbeInfo) -> bool {
+        let is_derived = self.derivations.declares(probe);
+        match self.visibility.later_bases(program) {
+            Some(_) => is_derived,
+            None if !self.visibility.is_visible(program, probe.id) => false,
+            None => {
+                !is_derived || !self.is_checked_again() || self.record.derived.contains(&(program, probe.id))
+            }
+        }
+    }
+
+    /// The derived probes that a description of the program matches. Where a description need not match,
+    /// they include those without a base: it may come.
+    pub(crate) fn derived_probes(&mut self, desc: &ast::ProbeDesc) -> Vec<ProbeInfo> {
+        let (pattern, found) = self.found(desc);
+        let (mut derived, _) = self.derivations.split(&found);
+        if !self.is_checked_again() {
+            self.record.derived.extend(derived.iter().map(|probe| (self.number, probe.id)));
+        }
+        derived.extend(self.absent(&pattern));
+        if self.later_bases().is_none() {
+            derived.retain(|probe| self.visibility.is_visible(self.number, probe.id));
+        }
+        derived
+    }
+
+    /// The derived probes that the description of a base matches.
+    pub(crate) fn derived_bases(&mut self, desc: &ast::ProbeDesc) -> Vec<ProbeInfo> {
+        let (pattern, found) = self.bases_matched(desc);
+        let (mut derived, _) = self.derivations.split(&found);
+        derived.extend(self.absent(&pattern));
+        derived
+    }
+
+    fn absent(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
+        match self.cx.options.zdefs && self.derivations.may_mean(pattern) {
+            true => self.cx.catalog.absent(pattern),
+            false => Vec::new(),
+        }
+    }
+
+    /// Remembers the descriptions of a clause that the program can need.
+    pub(crate) fn may_have_bases(&mut self, clause: &ast::Clause) {
+        if !self.cx.options.zdefs || self.is_checked_again() || self.later_bases().is_some() {
+            return;
+        }
+        for pattern in clause.probes.iter().filter_map(pattern_of) {
+            let base = (self.number, pattern);
+            if !self.record.bases.contains(&base) {
+                self.record.bases.push(base);
+            }
+        }
+    }
+
+    /// The probes that the description of a base matches for the current program, without a message.
+    pub(crate) fn bases_matched(&mut self, desc: &ast::ProbeDesc) -> (Pattern, Arc<[ProbeInfo]>) {
+        let Some(pattern) = pattern_of(desc) else { return (Pattern::default(), Arc::new([])) };
+        let key = (self.number, pattern.clone());
+        if let Some(known) = self.record.matched.get(&key) {
+            return (pattern, known.clone());
+        }
+        let (_, mut found) = self.found(desc);
+        let later = self.later_bases();
+        let is_visible = |p: &ProbeInfo| match later {
+            Some(later) => later.ids.contains(&p.id.0) || self.derivations.declares(p),
+            None => self.visibility.is_visible(self.number, p.id),
+        };
+        if !found.iter().all(is_visible) {
+            found = found.iter().filter(|p| is_visible(p)).cloned().collect();
+        }
+        if self.number != NO_PROGRAM {
+            self.record.matched.insert(key, found.clone());
+        }
+        (pattern, found)
+    }
+
+    /// The probes that a description matches, without a message.
+    fn found(&mut self, desc: &ast::ProbeDesc) -> (Pattern, Arc<[ProbeInfo]>) {
+        if let ast::ProbeDescKind::Id(id) = &desc.kind {
+            let found = self.cx.catalog.by_id(ProbeId(*id));
+            let pattern = found.as_ref().map_or_else(Pattern::default, |p| Pattern::exact(&p.desc));
+            return (pattern, found.into_iter().collect());
+        }
+        let Some(pattern) = pattern_of(desc) else { return (Pattern::default(), Arc::new([])) };
+        if let Some(known) = self.matched.get(&pattern) {
+            return (pattern, known.clone());
+        }
+        let found: Arc<[ProbeInfo]> = self.cx.catalog.matches(&pattern).unwrap_or_default().into();
+        if !found.is_empty() {
+            self.matched.insert(pattern.clone(), found.clone());
+        }
+        (pattern, found)
+    }
+
+    /// True if the running system has a probe that a description matches. With `arg`, the first that
+    /// matches must have that argument. A program that runs keeps the answer that it had.
+    pub(crate) fn has_probe(&mut self, desc: &ast::ProbeDesc, arg: Option<u64>) -> bool {
+        let key = pattern_of(desc).map(|pattern| (self.number, pattern, arg));
+        if let Some(known) = key.as_ref().and_then(|key| self.record.defined.get(key)) {
+            return *known;
+        }
+        let has = |c: &Self, probe: &ProbeInfo| {
+            arg.is_none_or(|n| c.args_of(&probe.desc).is_ok_and(|args| n < args.len() as u64))
+        };
+        let (_, found) = self.found(desc);
+        // For later bases, the answer is that of the time when they came.
+        let all = self.later_bases().is_some();
+        let is_visible = |p: &&ProbeInfo| all || self.visibility.is_visible(self.number, p.id);
+        let first = found.iter().find(is_visible).cloned();
+        let holds = first.is_some_and(|probe| has(self, &probe));
+        if let Some(key) = key.filter(|_| self.number != NO_PROGRAM) {
+            self.record.defined.insert(key, holds);
+        }
+        holds
+    }
+
+    /// The types of the arguments of a probe.
+    pub(crate) fn args_of(&self, probe: &ProbeDesc) -> Args {
+        self.record.args.get(probe).cloned().unwrap_or_else(|| self.cx.catalog.args(probe))
+    }
+
+    /// As [`Checker::args_of`]. The arguments of a base are recorded.
+    pub(crate) fn args_recorded(&mut self, probe: &Arc<ProbeDesc>) -> Args {
+        let args = self.args_of(probe);
+        if matches!(self.space, Some(NameSpace::Library(_))) && self.number != NO_PROGRAM {
+            self.record.args.entry(probe.clone()).or_insert_with(|| args.clone());
+        }
+        args
+    }
+}

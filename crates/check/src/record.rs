@@ -1,0 +1,67 @@
+//! What the descriptions of libraries meant when a program was first checked.
+//!
+//! A program that runs is checked again when others are enabled, and its clauses must keep their
+//! numbers. Which clauses it has depends on the bases of its derived probes, on `defined()` and on the
+//! types of the bases' arguments. All of these change as modules are loaded and unloaded. So each
+//! answer is recorded, and a program that is checked again gets it from the record.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use probes::{Args, Pattern, ProbeDesc, ProbeId, ProbeInfo};
+
+/// See the [module](self). The number in each key is that of the program.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// What a description of a library matched.
+    pub(crate) matched: HashMap<(usize, Pattern), Arc<[ProbeInfo]>>,
+    /// The values of `defined()`.
+    pub(crate) defined: HashMap<(usize, Pattern, Option<u64>), bool>,
+    /// The derived probes that existed, of those that a program describes.
+    pub(crate) derived: HashSet<(usize, ProbeId)>,
+    /// The arguments of bases.
+    pub(crate) args: HashMap<Arc<ProbeDesc>, Args>,
+    /// The descriptions of bases, of all clauses of libraries that a program can need: also of those that
+    /// match nothing yet.
+    pub bases: Vec<(usize, Pattern)>,
+}
+
+/// Which probes the descriptions of the programs may match. A probe that appeared after a program was
+/// enabled belongs to another program.
+pub trait Visibility {
+    /// True if descriptions of a program may match this probe.
+    fn is_visible(&self, program: usize, probe: ProbeId) -> bool;
+
+    /// Set for a program that has the clauses of another one for derived probes, for bases of these that
+    /// came later.
+    fn later_bases(&self, program: usize) -> Option<LaterBases<'_>> {
+        let _ = program;
+        None
+    }
+
+    /// True if a program runs: it was checked before.
+    fn is_running(&self, program: usize) -> bool {
+        let _ = program;
+        false
+    }
+
+    /// What was recorded of the programs that run.
+    fn record(&self) -> Option<&Record> {
+        None
+    }
+}
+
+impl<F: Fn(usize, ProbeId) -> bool> Visibility for F {
+    fn is_visible(&self, program: usize, probe: ProbeId) -> bool {
+        self(program, probe)
+    }
+}
+
+/// The bases of a program for later bases.
+#[derive(Clone, Copy, Debug)]
+pub struct LaterBases<'a> {
+    /// The program whose clauses these are. They share the variables of libraries.
+    pub origin: usize,
+    /// The probes that came.
+    pub ids: &'a BTreeSet<u32>,
+}

@@ -1,0 +1,2 @@
+int a;
+BEGIN { commit(a); @ = count(); }

@@ -1,0 +1,1 @@
+BEGIN { x = commit(1); y = speculate(1) + 1; }

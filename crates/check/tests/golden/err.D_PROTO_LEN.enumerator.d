@@ -1,0 +1,2 @@
+enum color { RED, GREEN };
+BEGIN { trace(_enumerator[(enum color)1, 2]); }

@@ -1,0 +1,5 @@
+/* library */
+provider stable7 { probe one(); };
+kern:::mark { one(); }
+/* script */
+BEGIN {}

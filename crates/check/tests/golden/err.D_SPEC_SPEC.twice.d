@@ -1,0 +1,2 @@
+int a;
+BEGIN { speculate(a); speculate(a); }

@@ -1,0 +1,90 @@
+//! The `dtrace` command: options, messages, exit codes. It knows nothing under `dtrace`, the library.
+//!
+//! It is a library itself, so that its tests can run it without a kernel ([`Engine::Interpreter`]);
+//! the program is one call of [`command`] with the kernel.
+//!
+//! ```text
+//!  flags      the table of options and their parser
+//!  command    a parsed command line
+//!  run        list, compile only, or trace
+//!  interrupt  SIGINT and SIGTERM as a readable descriptor
+//!  output     where results go
+//!  manual     the manual page, from the tables
+//!  status     the exit statuses
+//! ```
+//!
+//! The layers of its files, lowest first (`cargo xtask tidy` checks them):
+//!
+//! ```layers
+//! bin/dtrace flags interrupt status
+//! command manual
+//! output
+//! lib+run
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod command;
+mod flags;
+mod interrupt;
+mod manual;
+mod output;
+mod run;
+mod status;
+
+use std::fmt::Display;
+use std::io::Write;
+
+use dtrace::Provider;
+use dtrace::interpreter::Interpreter;
+
+pub(crate) use output::to_stderr;
+
+/// Prints a text that is all the command was asked for; the exit status.
+pub(crate) fn to_stdout(text: impl Display) -> u8 {
+    let printed = output::Output::stdout().and_then(|mut out| out.write_all(text.to_string().as_bytes()));
+    printed.map_or_else(|e| run::failed_output(&e), |()| status::SUCCESS.code)
+}
+
+/// What executes the programs of the command.
+pub enum Engine {
+    /// The running kernel.
+    Kernel,
+    /// The interpreter, over firings that are given: for tests of what the command prints.
+    Interpreter(Box<Given>),
+}
+
+/// What an interpreted command runs on.
+pub struct Given {
+    /// Providers besides those of the system.
+    pub providers: Vec<Box<dyn Provider>>,
+    /// The firings.
+    pub interpreter: Interpreter,
+}
+
+/// Executes the command with these words, and returns its exit status. It is made for a process of
+/// its own: it installs signal handlers, and writes to the standard output and the standard error.
+pub fn command(words: &[String], engine: Engine) -> u8 {
+    interrupt::outlive_file_size_limit();
+    if words.first().is_some_and(|w| w == "--manual-page") {
+        return to_stdout(manual::page());
+    }
+    match command::parse(words) {
+        Ok(command) => run::run(command, engine),
+        Err(command::Wrong::Usage(message)) => {
+            if let Some(message) = message {
+                to_stderr(format!("dtrace: {message}\n"));
+            }
+            to_stderr(flags::usage());
+            status::USAGE.code
+        }
+        Err(command::Wrong::Words(message)) => {
+            to_stderr(format!("dtrace: {message}\n"));
+            status::USAGE.code
+        }
+        Err(command::Wrong::Value(message)) => {
+            to_stderr(format!("dtrace: {message}\n"));
+            status::FAILURE.code
+        }
+    }
+}

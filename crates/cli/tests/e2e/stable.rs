@@ -1,0 +1,61 @@
+//! Which probes of the providers that are written in D exist on which kernel.
+
+use std::collections::BTreeSet;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::dtrace;
+
+tests! { the_stable_probes_of_this_kernel_are_those_of_the_list }
+
+/// The list.
+const LIST: &str = include_str!("stable.txt");
+
+/// The column of the running kernel.
+fn column() -> Option<usize> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let of_matrix = ["6.1.", "6.12.", "7.2."].iter().position(|version| release.starts_with(version));
+    let restricted = release.starts_with("6.18.") && crate::machine::no_function_list().is_some();
+    of_matrix.map(|n| n + 1).or(restricted.then_some(4))
+}
+
+fn the_stable_probes_of_this_kernel_are_those_of_the_list() -> Verdict {
+    let Some(column) = column() else { return Skip("the list has no column for this kernel".into()) };
+    let rows = LIST.lines().filter(|l| !l.starts_with('#')).map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let rows: Vec<(&str, &str, bool)> = rows
+        .map(|row| {
+            assert_eq!(row.len(), 5, "{row:?}");
+            let (provider, name) = row[0].split_once(':').unwrap();
+            (provider, name, row[column] == "yes")
+        })
+        .collect();
+    let providers: BTreeSet<&str> = rows.iter().map(|(provider, ..)| *provider).collect();
+    let (there, absent): (Vec<_>, Vec<_>) = rows.iter().partition(|(.., there)| *there);
+    let all = providers.iter().flat_map(|provider| ["-P", provider]);
+    let o = dtrace(&["-l"].into_iter().chain(all).collect::<Vec<_>>());
+    let listed = o.out.lines().skip(1).map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let listed: BTreeSet<(&str, &str)> = listed.map(|words| (words[1], words[words.len() - 1])).collect();
+    let expected: BTreeSet<(&str, &str)> =
+        there.iter().map(|(provider, name, _)| (*provider, *name)).collect();
+    assert_eq!(listed, expected, "{o:?}");
+    // Each is reported with its reason.
+    let absent: Vec<String> =
+        absent.iter().map(|(provider, name, _)| format!("{provider}:::{name}")).collect();
+    for some in absent.chunks(100) {
+        let descriptions = some.iter().flat_map(|probe| ["-n", probe]);
+        let o = dtrace(&["-l"].into_iter().chain(descriptions).collect::<Vec<_>>()).code(1);
+        for probe in some {
+            let message = format!("probe description {probe} does not match any probes: ");
+            let why = o.err.lines().find_map(|l| l.split_once(&message)).map_or("", |(_, why)| why);
+            assert!(why.contains("this kernel") || why.contains("cannot be"), "{probe}: {o:?}");
+        }
+    }
+    // All can be enabled.
+    for provider in providers {
+        let mine = expected.iter().filter(|(p, _)| *p == provider);
+        let clauses = mine.map(|(_, name)| format!("{provider}:::{name} {{ @ = count(); }} "));
+        let script = clauses.chain(["BEGIN { exit(0); }".into()]).collect::<String>();
+        let o = dtrace(&["-q", "-n", &script]).code(0);
+        assert!(!o.err.contains("cannot be attached"), "{o:?}");
+    }
+    Pass
+}

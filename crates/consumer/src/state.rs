@@ -1,0 +1,143 @@
+//! What the consumer keeps between batches: aggregations, stacks, symbols, options.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
+
+use events::{Aggregation, Change, Column, Event, Format, Occasion, Part, Sink};
+use plane::desc::AggId;
+
+use crate::agg::rows::Rows;
+use crate::agg::store::Store;
+use crate::names::Names;
+use crate::options::Options;
+use crate::outlet::Outlet;
+use crate::raw::Space;
+use crate::record::Tables;
+use crate::source::Source;
+use crate::stacks::StackCache;
+use crate::symbolizer::Symbolizer;
+
+/// Rows in one event. More rows are delivered in several, so that the symbols of all rows are not in
+/// memory at once.
+const ROWS: usize = 256;
+
+/// Rows that are to be delivered.
+pub(crate) struct Delivered<'a> {
+    pub(crate) aggs: &'a [AggId],
+    /// A format, and which columns of the key it prints as addresses.
+    pub(crate) format: Option<&'a (Format, Vec<Option<Space>>)>,
+    pub(crate) occasion: Occasion,
+    /// When the aggregations had the values.
+    pub(crate) time: Option<u64>,
+}
+
+/// See the [module](self).
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) stacks: StackCache,
+    pub(crate) symbols: Box<dyn Symbolizer>,
+    /// Frames of stacks have names.
+    pub(crate) names_stacks: bool,
+    pub(crate) options: Options,
+}
+
+impl State {
+    pub(crate) fn new(symbols: Box<dyn Symbolizer>, options: Options) -> Self {
+        let (store, stacks) = (Store::new(options.aggpercpu), StackCache::default());
+        State { store, stacks, symbols, names_stacks: true, options }
+    }
+
+    /// Takes a snapshot.
+    pub(crate) fn snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        let State { store, stacks, symbols, names_stacks, .. } = self;
+        let symbols = symbols.as_mut();
+        // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
+        let mut wanted = Vec::new();
+        store.begin_snapshot();
+        source.snapshot(&mut |id, cpu, key, words| {
+            store.merge(id, cpu, key, words, symbols, &mut wanted);
+        })?;
+        stacks.snapshotted();
+        let mut seen = HashSet::new();
+        for (id, key) in wanted {
+            store.fetch_stacks(id, &key, &mut |id| {
+                let stack = stacks.get(id, source);
+                if *names_stacks && stack.tgid != 0 && seen.insert(stack.tgid) {
+                    symbols.see(stack.tgid);
+                }
+                stack
+            });
+        }
+        Ok(())
+    }
+
+    /// Fetches the stacks of these keys.
+    fn fetch(&mut self, source: &mut dyn Source, id: AggId, keys: &[Box<[u8]>]) {
+        for key in keys {
+            self.store.fetch_stacks(id, key, &mut |id| self.stacks.get(id, source));
+        }
+    }
+
+    /// Executes an action on an aggregation.
+    pub(crate) fn change(&mut self, tables: &Tables, source: &mut dyn Source, id: AggId, change: Change) {
+        match change {
+            Change::Clear => self.store.clear(id),
+            Change::Trunc(count) => {
+                let keys = self.store.undecided(id, count, tables);
+                self.fetch(source, id, &keys);
+                self.store.trunc(id, count, tables);
+            }
+            Change::Normalize(by) => self.store.normalize(id, by),
+            Change::Denormalize => self.store.normalize(id, 1),
+        }
+    }
+
+    /// Delivers the rows of aggregations; true if there are any.
+    pub(crate) fn deliver<S: Sink>(
+        &mut self,
+        tables: &Tables,
+        source: &mut dyn Source,
+        delivered: &Delivered<'_>,
+        out: &mut Outlet<S>,
+    ) -> io::Result<bool> {
+        let Delivered { aggs, format, occasion, time } = *delivered;
+        for id in aggs {
+            let keys = self.store.unfetched(*id);
+            self.fetch(source, *id, &keys);
+        }
+        let State { store, symbols, names_stacks, options, .. } = self;
+        let (target, of_stacks) = (options.target, *names_stacks);
+        let mut names = Names { symbols: symbols.as_mut(), target, of_stacks };
+        let rows = Rows::new(store, aggs, tables);
+        rows.prepare(&mut names);
+        let sorted = rows.sorted(options);
+        let shown = rows.len() > 0;
+        let (format, addresses) = match format {
+            Some((format, addresses)) => (Some(format), &addresses[..]),
+            None => (None, &[][..]),
+        };
+        let descs = aggs.iter().filter_map(|id| Some(&store.get(*id)?.desc));
+        let columns: Vec<Column<'_>> =
+            descs.map(|d| Column { name: Cow::Borrowed(&d.name), function: d.func }).collect();
+        let keys = store.key_names(aggs);
+        let mut rest = &sorted[..];
+        let mut first = true;
+        loop {
+            let (some, others) = rest.split_at_checked(ROWS).unwrap_or((rest, &[]));
+            rest = others;
+            let rows = rows.named(some, addresses, &mut names);
+            let last = rest.is_empty();
+            let mut all = Aggregation::new(occasion, columns.clone(), rows);
+            all.part = Part { first, last };
+            all.time = time;
+            all.format = format.map(Cow::Borrowed);
+            all.keys = keys.iter().map(|name| Cow::Borrowed(&**name)).collect();
+            out.send(&Event::Aggregation(all))?;
+            if last {
+                return Ok(shown);
+            }
+            first = false;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Events that were stored: rendered without the session, and without its effects.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../../events/tests/generate/mod.rs"]
+mod generate;
+
+use common::Memory;
+use consumer::Text;
+use events::{Action, Argument, Effect, Encoder, Event, Format, Int, ReadError, Reader, Sink, Value};
+use generate::Generator;
+
+#[test]
+fn no_effect_of_stored_events_is_performed() {
+    let path = std::env::temp_dir().join(format!("consumer-stored-{}", std::process::id()));
+    let name = path.to_str().unwrap().as_bytes();
+    let command = [b"echo >", name].concat();
+    let effects = [Effect::Freopen(Some(name.into())), Effect::System(command.into()), Effect::Ftruncate];
+    let mut text = Text::of_stored_events(Memory::terminal());
+    for effect in effects {
+        text.event(&Event::Effect(effect)).unwrap();
+        text.event(&Event::Interrupt).unwrap();
+    }
+    text.flush().unwrap();
+    assert_eq!((&*text.output().text, text.output().truncated), (&b"\n\n\n"[..], 0));
+    assert!(!path.exists());
+}
+
+/// A stream of another machine must not make this one query the network.
+#[test]
+fn addresses_and_ports_of_stored_events_are_printed_as_numbers() {
+    let found = (0..).find_map(|seed| match Generator::new(seed).event() {
+        Event::Record(record) if !record.fields.is_empty() => Some(record),
+        _ => None,
+    });
+    let mut record = found.unwrap();
+    record.fields.truncate(1);
+    let values = [Value::Str { text: b"127.0.0.1"[..].into(), size: 16 }, Value::Int(Int::new(22, 2, false))];
+    record.fields[0].action = Action::Printf {
+        format: std::borrow::Cow::Owned(Format::parse("<%I %P>").unwrap()),
+        args: values.map(|value| Argument { name: "".into(), value }).into(),
+    };
+    let mut text = Text::of_stored_events(Memory::terminal());
+    text.event(&Event::Record(record)).unwrap();
+    text.flush().unwrap();
+    let printed = String::from_utf8_lossy(&text.output().text).into_owned();
+    assert!(printed.contains("<127.0.0.1 22>"), "{printed}");
+}
+
+/// The bytes of random events, damaged: what can be read can be rendered.
+#[test]
+fn damaged_events_are_rendered_without_a_panic() {
+    let rounds: u64 = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
+    let (mut rendered, mut length) = (0u64, 0);
+    for seed in 0..rounds {
+        let mut generator = Generator::new(seed);
+        let mut encoder = Encoder::new(Vec::new());
+        for _ in 0..6 {
+            encoder.event(&generator.event()).unwrap();
+        }
+        encoder.flush().unwrap();
+        let mut bytes = encoder.get_ref().clone();
+        for _ in 0..generator.below(4) {
+            generator.damage(&mut bytes, 12);
+        }
+        let mut reader = Reader::new(&bytes[..]);
+        let mut text = Text::of_stored_events(Memory::terminal());
+        for _ in 0..64 {
+            match reader.next_event() {
+                Ok(None) => break,
+                Ok(Some(event)) => {
+                    rendered += 1;
+                    text.event(&event).unwrap();
+                }
+                Err(ReadError::Malformed { .. }) => {}
+                Err(_) => break,
+            }
+        }
+        text.flush().unwrap();
+        length += text.output().text.len();
+    }
+    assert!(rendered > rounds && length > 0);
+}
+
+#[test]
+fn a_report_is_part_of_the_output_in_its_place() {
+    let mut text = Text::of_stored_events(Memory::default());
+    text.event(&Event::Report("\nStability attributes\n".into())).unwrap();
+    text.event(&Event::Stop).unwrap();
+    text.flush().unwrap();
+    assert_eq!(text.output().text, b"\nStability attributes\n\n");
+}

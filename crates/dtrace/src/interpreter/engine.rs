@@ -1,0 +1,510 @@
+//! The engine of an interpreted session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bpf_sys::{Mmap, SysError};
+use consumer::SlotSink;
+use dif::interp::State;
+use dif::ir::Module;
+use plane::control::{
+    ACTIVITY, Activity, CONTROL_SIZE, Control, DropDelta, DropKind, DropTracker, PERCPU_STRIDE, PerCpu,
+    activity_word,
+};
+use plane::desc::AggId;
+use plane::read::{Batch, RingReader, Rings};
+use plane::ring::{self, HEADER_SIZE, Policy, RingWriter, kept_for_exit, ring_size};
+use plane::speculation::{SpeculationReader, SpeculationShape, Speculations};
+use plane::stacks::Stack;
+use plane::table::merge;
+use probes::{Catalog, FieldKind, Pattern, ProbeInfo};
+use providers::{Registry, Role};
+
+use super::Interpreter;
+use super::firing::Firing;
+use super::world::{Firer, FiringWorld};
+use crate::assemble::provider_pid;
+use crate::attach::AttachObserver;
+use crate::compile::Program;
+use crate::engine::{Between, Enabled, EnabledRange, Engine, Firings, Loading, probe};
+use crate::error::Error;
+use crate::options::Options;
+use crate::session::Notice;
+use crate::stop::Stopper;
+
+/// The clauses that were enabled together. As programs in the kernel, they share the variables of
+/// `this->` in a firing, and their ERROR sees their faults only.
+#[derive(Default)]
+struct Batched {
+    probes: Vec<EnabledProbe>,
+    error: Option<usize>,
+}
+
+struct EnabledProbe {
+    probe: ProbeInfo,
+    role: Role,
+    /// The provider without the process id that follows, and this id; 0 if none does.
+    provider: (Arc<str>, u32),
+    /// Clause and enabled-probe id, in the order of the program.
+    clauses: Vec<(usize, u32)>,
+}
+
+impl EnabledProbe {
+    fn firer(&self) -> Firer<'_> {
+        Firer { probe: &self.probe, provider: &self.provider, epids: &self.clauses }
+    }
+
+    fn numbers(&self) -> Vec<usize> {
+        self.clauses.iter().map(|(clause, _)| *clause).collect()
+    }
+}
+
+/// Speculative buffers.
+struct SpeculativeMemory {
+    shape: SpeculationShape,
+    control: Arc<[AtomicU64]>,
+    rings: Mmap,
+    reader: SpeculationReader,
+    /// Records that were lost because the record of their commit was overwritten.
+    lost: Vec<DropDelta>,
+}
+
+impl SpeculativeMemory {
+    fn new(shape: SpeculationShape) -> Result<SpeculativeMemory, SysError> {
+        let control = zeros(shape.control_size().into());
+        let rings = Mmap::anonymous(shape.ring_size as usize * shape.rings() as usize)?;
+        Ok(SpeculativeMemory {
+            shape,
+            control,
+            rings,
+            reader: SpeculationReader::default(),
+            lost: Vec::new(),
+        })
+    }
+
+    fn all(&self) -> Option<Speculations<'_>> {
+        Speculations::new(self.shape, &self.control, self.rings.words())
+    }
+
+    fn complete(&mut self, batch: Batch, newest: bool) -> Batch {
+        let SpeculativeMemory { shape, control, rings, reader, lost } = self;
+        let Some(all) = Speculations::new(*shape, control, rings.words()) else { return batch };
+        let mut batch = reader.splice(batch, &all);
+        if newest {
+            lost.append(&mut reader.lose_overwritten(&all));
+        }
+        reader.clean(&mut batch, &all);
+        batch
+    }
+}
+
+/// A few words of memory that are zero.
+fn zeros(bytes: u64) -> Arc<[AtomicU64]> {
+    (0..bytes / 8).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// The least size of a ring for a program.
+fn least_ring(program: &Program, policy: Policy) -> u32 {
+    let module = &program.module;
+    let is_end = |p: &ProbeInfo| program.registry.role(&p.desc) == Role::End;
+    let clauses = program.checked.clauses.iter().zip(&module.clauses);
+    let end = clauses.filter(|(checked, _)| checked.probes.iter().any(is_end));
+    let sizes = end.map(|(_, clause)| clause.record.as_ref().map_or(0, |r| r.size));
+    ring::least(policy, module.longest_record(), module.longest_exit(), sizes)
+}
+
+/// See the [module](super).
+pub(crate) struct InterpreterEngine {
+    module: Arc<Module>,
+    registry: Arc<Registry>,
+    attached: Vec<Batched>,
+    loaded: Vec<Batched>,
+    firings: Box<dyn Iterator<Item = Firing> + Send>,
+    exhausted: bool,
+    /// The probes that descriptions of firings mean.
+    known: HashMap<String, Option<ProbeInfo>>,
+    tracer: Firing,
+    last_time: u64,
+    state: State,
+    control: Arc<[AtomicU64]>,
+    percpu: Arc<[AtomicU64]>,
+    /// A buffer may be large: its pages take memory when they are written.
+    rings: Mmap,
+    cpus: u32,
+    ring_size: u32,
+    policy: Policy,
+    /// Tracing has ended.
+    quiescent: bool,
+    reader: RingReader,
+    /// The speculative buffers, if a clause speculates: shape, control words, rings, reader.
+    speculations: Option<SpeculativeMemory>,
+    /// `nspec` and `specsize`.
+    speculation_options: (u64, u64),
+    tracker: DropTracker,
+    /// The values of aggregations since the last snapshot, by aggregation, CPU and key.
+    aggregations: BTreeMap<(u32, u32, Vec<u8>), Vec<u64>>,
+    /// Snapshots that have begun, and those that were taken.
+    snapshots: (u64, u64),
+    stacks: BTreeMap<u64, Stack>,
+    random: u64,
+    threads: bool,
+    /// There are records that were not drained.
+    undrained: bool,
+}
+
+/// How many firings without a record are executed before the session sees to other things.
+const AT_ONCE: usize = 1000;
+
+impl InterpreterEngine {
+    /// Enables a program.
+    pub(crate) fn new(
+        program: &Program,
+        options: &Options,
+        interpreter: Interpreter,
+    ) -> Result<(InterpreterEngine, Enabled), Error> {
+        let Interpreter { firings, tracer, cpus, .. } = interpreter;
+        let policy = crate::options::policy(options);
+        let ring_size = ring_size(options.number("bufsize")).max(least_ring(program, policy));
+        let mut engine = InterpreterEngine {
+            module: program.module.clone(),
+            registry: program.registry.clone(),
+            attached: Vec::new(),
+            loaded: Vec::new(),
+            firings,
+            exhausted: false,
+            known: HashMap::new(),
+            last_time: tracer.time,
+            tracer,
+            state: State::new(&program.module),
+            control: zeros(CONTROL_SIZE.into()),
+            percpu: zeros(u64::from(PERCPU_STRIDE) * u64::from(cpus)),
+            rings: Mmap::anonymous(ring_size as usize * cpus as usize)?,
+            cpus,
+            ring_size,
+            policy,
+            quiescent: false,
+            reader: RingReader::default(),
+            speculations: None,
+            speculation_options: (options.number("nspec"), options.number("specsize")),
+            tracker: DropTracker::default(),
+            aggregations: BTreeMap::new(),
+            snapshots: (0, 0),
+            stacks: BTreeMap::new(),
+            random: 1,
+            threads: options.flag("flowindent"),
+            undrained: false,
+        };
+        let enabled = engine.enable(program, 1)?;
+        Ok((engine, enabled))
+    }
+
+    /// Takes the clauses of a program that do not run yet.
+    fn enable(&mut self, program: &Program, first: u32) -> Result<Enabled, Error> {
+        let clauses = program.checked.clauses.get(program.running..).unwrap_or_default();
+        let mut batch = Batched::default();
+        let mut index: HashMap<u32, usize> = HashMap::new();
+        for info in clauses.iter().flat_map(|c| c.probes.iter()) {
+            index.entry(info.id.0).or_insert_with(|| {
+                let role = self.registry.role(&info.desc);
+                let family = self.registry.family(&info.desc.provider);
+                let strsize = program.module.strsize as usize;
+                let pid = family.map_or(0, |f| provider_pid(&info.desc, f, strsize));
+                let name = family.filter(|_| pid != 0).map(|f| f.prefix().into());
+                let provider = (name.unwrap_or_else(|| info.desc.provider.clone()), pid);
+                batch.probes.push(EnabledProbe { probe: info.clone(), role, provider, clauses: Vec::new() });
+                batch.probes.len() - 1
+            });
+        }
+        let (mut ranges, mut next) = (Vec::new(), first);
+        for (clause, checked) in (program.running..).zip(clauses) {
+            for (n, info) in (next..).zip(checked.probes.iter()) {
+                let row = index.get(&info.id.0).and_then(|at| batch.probes.get_mut(*at));
+                row.into_iter().for_each(|row| row.clauses.push((clause, n)));
+            }
+            let calls = |p: &ProbeInfo| self.registry.calls(&p.desc.provider);
+            let shown = |p| checked.derived.as_ref().map_or(p, |derived| &derived.probe);
+            let row = |p| Some(probe(shown(p).id, &shown(p).desc, calls(shown(p))));
+            let probes = checked.probes.iter().map(row).collect();
+            ranges.push(EnabledRange { first: next, clause, probes });
+            let count = u32::try_from(checked.probes.len()).ok();
+            let too_many = || Error::Provider("too many enabled probes".into());
+            next = count.and_then(|n| next.checked_add(n)).ok_or_else(too_many)?;
+        }
+        batch.error = batch.probes.iter().position(|p| p.role == Role::Error);
+        self.module = program.module.clone();
+        if self.speculations.is_none() && self.module.speculates() {
+            let longest = HEADER_SIZE + self.module.longest_record();
+            let (count, bytes) = self.speculation_options;
+            let shape = SpeculationShape::new(count, bytes, self.cpus, longest);
+            self.speculations = Some(SpeculativeMemory::new(shape)?);
+        }
+        for text in &self.module.strings {
+            self.state.intern(text);
+        }
+        for text in batch.probes.iter().flat_map(|p| p.probe.desc.fields().map(str::to_owned)) {
+            let longest = (self.module.strsize as usize).saturating_sub(1);
+            let text = text.as_bytes();
+            self.state.intern(&text[..text.len().min(longest)]);
+        }
+        let mut providers = Vec::new();
+        for EnabledProbe { probe, provider: (prefix, pid), .. } in &batch.probes {
+            if *pid != 0 {
+                let prefix = self.state.intern(prefix.as_bytes());
+                providers.push((prefix, *pid, probe.desc.provider.clone()));
+            }
+        }
+        let strings = self.state.interned.iter().map(|s| s.as_slice().into()).collect();
+        self.known.clear();
+        self.loaded.push(batch);
+        Ok(Enabled { sites: Vec::new(), shape: None, ranges, strings, providers, next })
+    }
+
+    /// The probe that a firing's description means: of the enabled ones, the first that matches.
+    fn meant(&mut self, text: &str) -> Option<ProbeInfo> {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        let probes = self.attached.iter().flat_map(|b| &b.probes).filter(|p| p.role == Role::Probe);
+        let pattern = Pattern::parse(text, FieldKind::Name).ok();
+        let found = pattern.and_then(|pattern| {
+            probes.filter(|p| pattern.matches(&p.probe.desc)).map(|p| &p.probe).min_by_key(|p| p.id.0)
+        });
+        let found = found.cloned();
+        self.known.insert(text.to_owned(), found.clone());
+        found
+    }
+
+    /// Executes one firing.
+    fn fire(&mut self, firing: &Firing) {
+        self.last_time = self.last_time.max(firing.time);
+        let Some(probe) = self.meant(&firing.probe) else { return };
+        for batch in 0..self.attached.len() {
+            self.fire_in(batch, firing, &|p| p.probe.id == probe.id);
+        }
+    }
+
+    /// Executes BEGIN or END of some batches, in the process of the tracer.
+    fn run(&mut self, batches: std::ops::Range<usize>, role: Role) {
+        let firing = Firing { time: self.last_time, ..self.tracer.clone() };
+        for batch in batches {
+            self.fire_in(batch, &firing, &|p| p.role == role);
+        }
+    }
+
+    fn fire_in(&mut self, batch: usize, firing: &Firing, fires: &dyn Fn(&EnabledProbe) -> bool) {
+        let Some(batch) = self.attached.get(batch) else { return };
+        let Some(enabled) = batch.probes.iter().find(|p| fires(p)) else { return };
+        let error = batch.error.and_then(|at| batch.probes.get(at));
+        let Some(percpu) = PerCpu::new(&self.percpu, self.cpus) else { return };
+        let index = firing.cpu % self.cpus;
+        let words = self.ring_size as usize / 8;
+        let at = index as usize * words;
+        let memory = self.rings.words().get(at..at + words).unwrap_or_default();
+        let kept = u64::from(self.module.longest_exit().map_or(0, kept_for_exit));
+        let mut world = FiringWorld {
+            firing,
+            fires: enabled.firer(),
+            error: error.map(EnabledProbe::firer),
+            fault: None,
+            module: &self.module,
+            ring: RingWriter::new(memory, percpu, index).by(self.policy),
+            // A ring that is too small for that has space for other records all the same.
+            kept_for_exit: kept.min(u64::from(self.ring_size) / 4),
+            speculations: self.speculations.as_ref().and_then(SpeculativeMemory::all),
+            stacks: &mut self.stacks,
+            random: &mut self.random,
+            threads: self.threads,
+            // When END fires, the rings are empty.
+            policy: if self.quiescent { Policy::Switch } else { self.policy },
+            filled: false,
+            dropped: 0,
+            speculative_drops: Vec::new(),
+            written: false,
+        };
+        let mut interpreter = dif::interp::Interpreter::new(&self.module);
+        if let Some(error) = error {
+            interpreter = interpreter.with_error(&error.numbers());
+        }
+        if enabled.role == Role::Probe {
+            interpreter = interpreter.ending_at_exit();
+        }
+        interpreter.fire(&enabled.numbers(), &mut self.state, &mut world);
+        self.undrained |= world.written;
+        let filled = world.filled;
+        let drops = std::mem::take(&mut self.state.drops);
+        let count = |kind: DropKind, n: u64| {
+            if n > 0 {
+                percpu.word(index, kind.offset()).fetch_add(n, Ordering::Relaxed);
+            }
+        };
+        count(DropKind::Principal, drops.principal + world.dropped);
+        world.speculative_drops.iter().for_each(|kind| count(*kind, 1));
+        count(DropKind::Dynamic, drops.dynamic);
+        count(DropKind::Aggregation, drops.aggregation);
+        count(DropKind::DoubleError, drops.double_error);
+        self.keep_aggregations(firing.cpu);
+        self.follow_exit();
+        if filled && let Some(control) = self.control() {
+            control.become_state(Activity::Draining);
+        }
+    }
+
+    /// True if the records in the rings are consumed now.
+    fn reads_rings(&self) -> bool {
+        self.policy == Policy::Switch || self.quiescent
+    }
+
+    /// Moves the values of a firing to those of its CPU.
+    fn keep_aggregations(&mut self, cpu: u32) {
+        for ((id, table), desc) in (0..).zip(&mut self.state.aggregations).zip(&self.module.aggs) {
+            for (key, words) in std::mem::take(table) {
+                match self.aggregations.get_mut(&(id, cpu, key.clone())) {
+                    Some(known) => merge(desc.func, known, &words),
+                    None => drop(self.aggregations.insert((id, cpu, key), words)),
+                }
+            }
+        }
+    }
+
+    /// An exit() of a clause ends the session.
+    fn follow_exit(&self) {
+        let (Some(status), Some(word)) = (self.state.exit, self.control.get(ACTIVITY as usize / 8)) else {
+            return;
+        };
+        let found = word.load(Ordering::SeqCst);
+        if Activity::of(found).may_become(Activity::Draining) {
+            let new = activity_word(Activity::Draining, status as u32);
+            // If it fails, another thread has just ended the session.
+            let _ = word.compare_exchange(found, new, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Engine for InterpreterEngine {
+    fn attach(&mut self, _observer: &mut AttachObserver<'_>) -> Result<(), Error> {
+        self.attached.append(&mut self.loaded);
+        Ok(())
+    }
+
+    fn run_begin(&mut self) -> Result<(), Error> {
+        self.run(0..self.attached.len(), Role::Begin);
+        Ok(())
+    }
+
+    fn load_more(
+        &mut self,
+        program: &Program,
+        _options: &Options,
+        loading: Loading,
+        _interrupted: &dyn Fn() -> bool,
+        _between: &mut Between<'_>,
+    ) -> Result<Enabled, Error> {
+        self.enable(program, loading.first)
+    }
+
+    fn adopt(&mut self, _interrupted: &dyn Fn() -> bool) -> Result<Vec<u32>, Error> {
+        let from = self.attached.len();
+        self.attached.append(&mut self.loaded);
+        self.run(from..self.attached.len(), Role::Begin);
+        Ok(Vec::new())
+    }
+
+    fn control(&self) -> Option<Control<'_>> {
+        Control::new(&self.control)
+    }
+
+    /// The time of the last firing.
+    fn now(&self) -> u64 {
+        self.last_time
+    }
+
+    fn stopper(&self) -> Result<Stopper, Error> {
+        Ok(Stopper::of_memory(self.control.clone()))
+    }
+
+    fn firings(&self) -> Firings {
+        if self.exhausted { Firings::Exhausted } else { Firings::Ready }
+    }
+
+    /// Executes firings until one has recorded something, so that it is consumed before the next
+    /// one. By another policy than switch, records are consumed when tracing has ended.
+    fn drain(&mut self, _hold: Option<Duration>) -> Result<Batch, Error> {
+        for _ in 0..AT_ONCE {
+            if self.undrained && self.reads_rings() || self.activity().0 != Activity::Active {
+                break;
+            }
+            match self.firings.next() {
+                Some(firing) => self.fire(&firing),
+                None => self.exhausted = true,
+            }
+            if self.exhausted {
+                break;
+            }
+        }
+        self.undrained = false;
+        let Some(percpu) = PerCpu::new(&self.percpu, self.cpus) else { return Ok(Batch::default()) };
+        let newest = self.reads_rings() && self.policy == Policy::Ring;
+        let batch = match self.reads_rings() {
+            true if self.policy == Policy::Ring => {
+                let (memory, size) = (self.rings.words(), self.ring_size);
+                self.reader.take_newest(&[Rings { memory, size, percpu }], u64::MAX)
+            }
+            true => self.reader.drain(self.rings.words(), self.ring_size, percpu, u64::MAX, None),
+            false => Batch::default(),
+        };
+        Ok(match &mut self.speculations {
+            Some(speculations) => speculations.complete(batch, newest),
+            None => batch,
+        })
+    }
+
+    fn speculates(&self) -> bool {
+        self.speculations.is_some()
+    }
+
+    fn begin_snapshot(&mut self) {
+        self.snapshots.0 = self.snapshots.1 + 1;
+    }
+
+    fn snapshot_is_ready(&self) -> bool {
+        self.snapshots.0 > self.snapshots.1
+    }
+
+    fn snapshots(&self) -> (u64, u64) {
+        self.snapshots
+    }
+
+    fn take_snapshot(&mut self, sink: &mut SlotSink<'_>) {
+        self.snapshots.1 = self.snapshots.0;
+        for ((id, cpu, key), words) in std::mem::take(&mut self.aggregations) {
+            sink(AggId(id), cpu, &key, &words);
+        }
+    }
+
+    fn stack(&self, id: u64) -> Option<Stack> {
+        self.stacks.get(&id).cloned()
+    }
+
+    fn drops(&mut self) -> Vec<DropDelta> {
+        let mut all = self.reader.take_late();
+        all.extend(self.speculations.as_mut().map(|s| std::mem::take(&mut s.lost)).unwrap_or_default());
+        all.extend(PerCpu::new(&self.percpu, self.cpus).map(|p| self.tracker.deltas(p)).unwrap_or_default());
+        all
+    }
+
+    fn take_notices(&mut self) -> Vec<Notice> {
+        Vec::new()
+    }
+
+    fn quiesce(&mut self) -> Result<(), Error> {
+        self.quiescent = true;
+        Ok(())
+    }
+
+    fn run_end(&mut self) -> Result<(), Error> {
+        self.run(0..self.attached.len(), Role::End);
+        Ok(())
+    }
+}

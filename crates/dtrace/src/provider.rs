@@ -1,0 +1,24 @@
+//! What a provider is made of that a program brings along: see [`Provider`], which a program passes to
+//! [`compile_with`](crate::compile_with).
+//!
+//! ```text
+//!  Provider ── probes ──► ProbeSource       which probes there are: a ProbeList, or its own
+//!           ── facts ───► ProviderFacts     its names (Family), stability
+//!           ── plan ────► Unit ── context   how a firing finds its probe and its arguments, in machine code
+//!                              └─ method    how the program is attached: CustomAttach, or a Method of its own
+//!           ── changes ─► ChangeSource      probes that come and go
+//! ```
+//!
+//! `examples/provider.rs` is a provider that uses nothing but this library.
+
+pub use bpf_codegen::{arch, context, mir};
+pub use bpf_sys;
+pub use probes::{
+    ArgType, Args, Attributes, Calls, Catalog, DescError, Family, MatchError, Matches, Pattern, ProbeDesc,
+    ProbeId, ProbeInfo, ProviderFacts, ProviderStability, TypeRef,
+};
+pub use providers::{
+    Change, ChangeSource, Cursor, EnabledProbe, Env, Found, IdRange, LoadedModules, MakeFn, ProbeList,
+    ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Role, Unit, UnloadedModules, method,
+};
+pub use types;

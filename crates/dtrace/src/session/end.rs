@@ -1,0 +1,100 @@
+//! The end of a session: END, the last results, detaching.
+
+use events::{Event, Sink};
+use plane::control::Activity;
+
+use super::Session;
+use crate::error::Error;
+use crate::session::Notice;
+
+/// How far the end of a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It has not begun.
+    None,
+    /// It has begun and did not complete, or the session was aborted.
+    Begun,
+    /// It is complete, with this exit status.
+    Complete(i32),
+}
+
+impl<S: Sink> Session<S> {
+    /// Stops tracing, runs END, delivers the remaining records and aggregations, and returns the
+    /// exit status. Drop the session to free its resources. Another call does nothing and returns the
+    /// same status; after an error or [`Session::abort`] it is an error.
+    pub fn finish(&mut self) -> Result<i32, Error> {
+        match self.ending {
+            Ending::None => self.ending = Ending::Begun,
+            Ending::Begun => return Err(over("finish")),
+            Ending::Complete(status) => return Ok(status),
+        }
+        let done = self.end();
+        if let Ok(status) = done {
+            self.ending = Ending::Complete(status);
+            self.consumer.report(&Event::End { status });
+        }
+        let flushed = self.flush();
+        done.and_then(|status| flushed.map(|()| status))
+    }
+
+    fn end(&mut self) -> Result<i32, Error> {
+        if self.engine.has_counted_clocks() {
+            self.report_missing(&bpf_sys::online_cpus(), true);
+        }
+        if let Some(control) = self.engine.control() {
+            control.become_state(Activity::Draining);
+        }
+        self.check_killed()?;
+        self.report_alarm(None);
+        if let Some(monitor) = &mut self.monitor {
+            monitor.stop_measuring();
+        }
+        self.read_maps_at_exit();
+        self.engine.quiesce()?;
+        self.report_suppressed();
+        self.drain(true)?;
+        self.engine.run_end()?;
+        self.drain(true)?;
+        // No program runs any more, so these are all drops.
+        self.report_drops();
+        let (consumer, mut source) = self.consumer_and_source();
+        consumer.finish(&mut source).map_err(Error::Output)?;
+        // Stacks of keys that were not there.
+        self.report_drops();
+        // The first exit() stops tracing. The last one that was processed, also in END, sets the
+        // status. If a later fault discarded its record, the control page has the status of the
+        // first one.
+        let status = self.consumer.exit_status().unwrap_or_else(|| self.engine.activity().1);
+        self.stop();
+        Ok(status)
+    }
+
+    /// Stops without END and without output, as at the second interrupt.
+    pub fn abort(&mut self) {
+        if self.ending == Ending::None {
+            self.ending = Ending::Begun;
+        }
+        if let Some(control) = self.engine.control() {
+            control.become_state(Activity::Draining);
+        }
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        if let Some(control) = self.engine.control() {
+            control.become_state(Activity::Stopped);
+        }
+        // This follows the output: while the kernel detaches from thousands of functions, each call
+        // of one is a breakpoint.
+        match self.engine.detach() {
+            0 => {}
+            1 => self.report(&Notice::Detail("closing a link in the background".into())),
+            n => self.report(&Notice::Detail(format!("closing {n} links in the background"))),
+        }
+    }
+}
+
+/// The error of an operation that needs a session that has not ended.
+pub(super) fn over(what: &str) -> Error {
+    Error::Setting(format!("could not {what}: the session is over"))
+}

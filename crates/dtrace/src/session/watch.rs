@@ -1,0 +1,141 @@
+//! Watching the processes of the system, in a session that prints addresses of processes.
+//!
+//! A process may end before its addresses are printed. The watcher (`proc::watcher`) knows what it had
+//! mapped. The session opens it before the first probe is attached, and only if a program prints
+//! addresses of processes by name. From then on the session takes the records regularly, because a
+//! ring is bounded and because a file can be held only as long as its path exists.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bpf_sys::SysError;
+use consumer::Consumer;
+use events::Sink;
+use proc::watcher::{BLOCKED, SharedWatcher, Watcher};
+
+use super::{Notice, Session};
+
+/// The interval at which records are taken if no ring fills. It bounds how long a file may exist
+/// and not be held.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The watcher of a session.
+pub(super) struct Watch {
+    watcher: SharedWatcher,
+    /// A process that blocks the reading of its map was reported.
+    told_blocked: bool,
+    /// The watcher's descriptor.
+    poll: OwnedFd,
+    next: Instant,
+}
+
+impl Watch {
+    /// Opens a watcher if the consumer has a use for it.
+    pub(super) fn begin<S: Sink>(consumer: &mut Consumer<S>, cpus: &[u32], now: u64) -> Option<Watch> {
+        if !consumer.wants_watcher() {
+            return None;
+        }
+        let opened = Watcher::open(cpus).and_then(|watcher| {
+            let poll = watcher.poll_fd().try_clone_to_owned();
+            let errno = |e: std::io::Error| e.raw_os_error().unwrap_or_default();
+            let poll = poll.map_err(|e| SysError::new("watch processes", errno(e)))?;
+            Ok((watcher, poll))
+        });
+        match opened {
+            Ok((watcher, poll)) => {
+                let watcher = Arc::new(Mutex::new(watcher));
+                consumer.set_watcher(watcher.clone());
+                Some(Watch { watcher, told_blocked: false, poll, next: Instant::now() })
+            }
+            Err(why) => {
+                consumer.report(&Notice::Unavailable(cannot_watch(&why)).event(now));
+                None
+            }
+        }
+    }
+
+    /// Readable when records should be taken.
+    pub(super) fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+
+    /// Reads processes from `/proc` now, because they may end before their turn comes.
+    pub(super) fn read(&self, pids: impl Iterator<Item = u32>) {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        pids.for_each(|pid| watcher.read_if_unread(pid));
+    }
+
+    /// When records are to be taken at the latest.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+}
+
+/// The message that processes cannot be watched.
+fn cannot_watch(why: &SysError) -> String {
+    format!("{why}: addresses of processes that have ended are shown as numbers")
+}
+
+/// The message that a process blocks the reading of its map.
+fn cannot_read(pid: u32) -> String {
+    let ms = BLOCKED.as_millis();
+    format!(
+        "reading the address map of process {pid} takes longer than {ms} ms: its addresses are shown as numbers"
+    )
+}
+
+impl<S: Sink> Session<S> {
+    /// Opens a watcher, if there is none and the consumer has a use for it.
+    pub(super) fn watch_processes(&mut self) {
+        if self.watch.is_none() {
+            self.watch = Watch::begin(&mut self.consumer, &self.cpus, self.engine.now());
+        }
+    }
+
+    /// Takes the records of the watcher.
+    pub(super) fn follow_processes(&mut self, now: Instant) {
+        let Some(watch) = &mut self.watch else { return };
+        // The first state is read in parts, so that the session's other work goes on.
+        let has_all = self.consumer.watch_processes();
+        watch.next = now + if has_all { INTERVAL } else { Duration::ZERO };
+    }
+
+    /// Reports lost records, and follows CPUs that came online.
+    pub(super) fn check_watcher(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        let mut watcher = watch.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let followed = watcher.follow_cpus(&bpf_sys::online_cpus());
+        let lost = watcher.take_lost();
+        let blocked = watcher.take_blocked().first().copied().filter(|_| !watch.told_blocked);
+        drop(watcher);
+        watch.told_blocked |= blocked.is_some();
+        if let Err(why) = followed {
+            // The CPU may be offline again. Otherwise its processes are read from /proc when needed.
+            self.report(&Notice::Detail(cannot_watch(&why)));
+        }
+        if let Some(pid) = blocked {
+            self.report(&Notice::Unavailable(cannot_read(pid)));
+        }
+        if lost > 0 {
+            self.report(&Notice::Unavailable(format!(
+                "{lost} events of processes were lost: addresses of processes that ended meanwhile may be shown as numbers"
+            )));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_says_what_follows_and_what_is_missing() {
+        let (permission, files) = (1, 24);
+        let text = |errno| cannot_watch(&SysError::new("open the event of processes on CPU 0", errno));
+        let says = "cannot open the event of processes on CPU 0: ";
+        let follows = ": addresses of processes that have ended are shown as numbers";
+        assert!(text(permission).starts_with(says) && text(permission).ends_with(follows));
+        assert!(text(files).contains("raise `ulimit -n`"), "{}", text(files));
+    }
+}

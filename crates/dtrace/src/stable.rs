@@ -1,0 +1,388 @@
+//! Providers that D libraries define: a provider block declares their probes, and clauses of the
+//! library fire them from others, their bases. [`check`] makes the clauses of a program those of the
+//! bases; here the probes are listed.
+//!
+//! ```text
+//!  Libraries::probes   the names, from an index: nothing is parsed before a description selects one
+//!  exists              its library is parsed, and the bases are looked up: what is cheap to know
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, ThreadId};
+
+use check::pattern_of;
+use diagnostics::{Sink, SourceMap, Span};
+use probes::{
+    ArgType, Args, Attributes, Catalog, Class, Family, MatchError, Pattern, ProbeDesc, ProbeInfo,
+    ProviderFacts, ProviderStability, Stability, TypeRef, glob_matches,
+};
+use providers::{EnabledProbe, Env, Found, IdRange, ProbeSource, Provider, Registry, Unit};
+use syntax::ast::{Param, Program, ProviderProbe};
+use syntax::library::probe_name;
+use syntax::{Libraries, derive};
+use types::btf::KernelBtf;
+
+/// The providers of this system, those that the libraries define, and those of a user of the library.
+pub(crate) fn registry(
+    kernel: Arc<KernelBtf>,
+    libraries: &Libraries,
+    mut others: Vec<Box<dyn Provider>>,
+) -> Result<Arc<Registry>, String> {
+    let mut probes: Vec<(String, Vec<String>)> = Vec::new();
+    for (provider, probe) in libraries.probes() {
+        let name = probe_name(probe);
+        match probes.iter_mut().find(|(known, _)| known == provider) {
+            Some((_, all)) if all.contains(&name) => {}
+            Some((_, all)) => all.push(name),
+            None => probes.push((provider.to_string(), vec![name])),
+        }
+    }
+    // A provider of a program replaces that of a library.
+    let given: Vec<Family> = others.iter().map(|p| p.facts().family).collect();
+    probes.retain(|(name, _)| !given.iter().any(|family| family.contains(name)));
+    let shared = Arc::new(Shared {
+        libraries: Mutex::new((libraries.unparsed(), SourceMap::default())),
+        registry: OnceLock::new(),
+        bases: Mutex::default(),
+    });
+    for (provider, names) in probes {
+        others.push(Box::new(StableProvider {
+            stability: libraries.provider_attributes(&provider).fold(CONVENTION, with_attributes),
+            source: StableSource {
+                provider: provider.into(),
+                probes: names.iter().map(|_| OnceLock::new()).collect(),
+                names,
+                shared: shared.clone(),
+                definitions: OnceLock::new(),
+                asked: Mutex::default(),
+            },
+        }));
+    }
+    let registry = Arc::new(Registry::with(kernel, others)?);
+    let _ = shared.registry.set(Arc::downgrade(&registry));
+    Ok(registry)
+}
+
+/// What the original promises of its stable providers.
+const CONVENTION: ProviderStability = {
+    let evolving = Attributes::new(Stability::Evolving, Stability::Evolving, Class::ISA);
+    let private = Attributes::new(Stability::Private, Stability::Private, Class::Unknown);
+    ProviderStability {
+        provider: evolving,
+        module: private,
+        function: private,
+        name: evolving,
+        args: evolving,
+    }
+};
+
+fn with_attributes(mut all: ProviderStability, (triple, field): (&str, &str)) -> ProviderStability {
+    let place = match field {
+        "provider" => &mut all.provider,
+        "module" => &mut all.module,
+        "function" => &mut all.function,
+        "name" => &mut all.name,
+        "args" => &mut all.args,
+        _ => return all,
+    };
+    *place = Attributes::parse(triple).unwrap_or(*place);
+    all
+}
+
+/// What the providers of all libraries share.
+struct Shared {
+    libraries: Mutex<(Libraries, SourceMap)>,
+    /// The providers among which the bases are.
+    registry: OnceLock<Weak<Registry>>,
+    /// Whether the system has probes that match a description: many probes have the same base.
+    bases: Mutex<HashMap<Pattern, bool>>,
+}
+
+impl Shared {
+    fn has_base(&self, registry: &Registry, pattern: &Pattern) -> bool {
+        if !pattern.names_provider() {
+            return false;
+        }
+        if let Some(known) = lock(&self.bases).get(pattern) {
+            return *known;
+        }
+        let found = registry.matches(pattern).is_ok_and(|found| !found.is_empty());
+        lock(&self.bases).insert(pattern.clone(), found);
+        found
+    }
+}
+
+/// A provider that a library defines.
+struct StableProvider {
+    stability: ProviderStability,
+    source: StableSource,
+}
+
+/// Its probes: a position for each that is declared, whether or not it exists here.
+struct StableSource {
+    provider: Arc<str>,
+    names: Vec<String>,
+    probes: Vec<OnceLock<Arc<ProbeDesc>>>,
+    shared: Arc<Shared>,
+    definitions: OnceLock<HashMap<String, Definition>>,
+    asked: Mutex<HashMap<u32, Existence>>,
+}
+
+/// A probe as its library has it.
+#[derive(Default)]
+struct Definition {
+    args: Arc<[ArgType]>,
+    clauses: Vec<Alternative>,
+}
+
+/// A clause that fires a probe.
+struct Alternative {
+    bases: Vec<Pattern>,
+    conditions: Vec<Condition>,
+}
+
+/// A condition `defined(…)`.
+struct Condition {
+    pattern: Pattern,
+    /// The argument that the probe must have.
+    arg: Option<u64>,
+    /// False: it must not.
+    holds: bool,
+}
+
+/// Whether a probe exists here.
+#[derive(Clone)]
+enum Existence {
+    /// This thread is looking its bases up.
+    Asked(ThreadId),
+    /// If not, why.
+    Known(Result<(), String>),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StableSource {
+    fn definitions(&self) -> &HashMap<String, Definition> {
+        self.definitions.get_or_init(|| {
+            let mut shared = lock(&self.shared.libraries);
+            let (libraries, map) = &mut *shared;
+            // The errors are reported where the program is compiled.
+            libraries.load_provider(&self.provider, map, &mut Sink::default());
+            let mut all: HashMap<String, Definition> = HashMap::new();
+            let declares = |library: &&syntax::library::Library| {
+                derive::declared(&library.program).any(|(p, _)| p.name.text == *self.provider)
+            };
+            for library in libraries.parsed().iter().filter(declares) {
+                self.define(&library.program, map, &mut all);
+            }
+            all
+        })
+    }
+
+    fn define(&self, library: &Program, map: &SourceMap, all: &mut HashMap<String, Definition>) {
+        let firings = derive::firings(library);
+        for (provider, probe) in derive::declared(library).filter(|(p, _)| p.name.text == *self.provider) {
+            let name = probe_name(&probe.name.text);
+            let args = args(probe, |span| map.snippet(span)).into();
+            let mine = |f: &derive::Firing<'_>| {
+                f.provider.name.text == provider.name.text && f.probe.name.text == probe.name.text
+            };
+            let clauses = firings.iter().filter(|f| mine(f)).map(alternative).collect();
+            all.insert(name, Definition { args, clauses });
+        }
+    }
+
+    /// The names of the probe at a position, whether or not it exists.
+    fn names(&self, position: u32) -> Option<&Arc<ProbeDesc>> {
+        let (name, probe) = (self.names.get(position as usize)?, self.probes.get(position as usize)?);
+        let desc = || Arc::new(ProbeDesc::new(self.provider.clone(), "vmlinux", "", name.as_str()));
+        Some(probe.get_or_init(desc))
+    }
+
+    /// The probe at a position, or why it does not exist here.
+    fn probe(&self, position: u32) -> Result<&Arc<ProbeDesc>, String> {
+        let Some(desc) = self.names(position) else { return Err("no such probe".into()) };
+        let me = thread::current().id();
+        let known = lock(&self.asked).get(&position).cloned();
+        let exists = match known {
+            Some(Existence::Known(known)) => known,
+            Some(Existence::Asked(by)) if by == me => Err("it is derived from itself".into()),
+            _ => {
+                lock(&self.asked).insert(position, Existence::Asked(me));
+                let found = self.exists(&desc.name);
+                lock(&self.asked).insert(position, Existence::Known(found.clone()));
+                found
+            }
+        };
+        exists.map(|()| desc)
+    }
+
+    fn exists(&self, name: &str) -> Result<(), String> {
+        let definition = self.definitions().get(name).ok_or("its library has errors")?;
+        let Some(registry) = self.shared.registry.get().and_then(Weak::upgrade) else {
+            return Err("there are no probes".into());
+        };
+        let found = |pattern: &Pattern| self.shared.has_base(&registry, pattern);
+        let holds = |c: &Condition| {
+            let has = |n: u64, probe: &ProbeInfo| {
+                registry.args(&probe.desc).is_ok_and(|args| n < args.len() as u64)
+            };
+            let is_there = match c.arg {
+                None => found(&c.pattern),
+                Some(n) => registry
+                    .matches(&c.pattern)
+                    .is_ok_and(|found| found.first().is_some_and(|probe| has(n, probe))),
+            };
+            is_there == c.holds
+        };
+        let mut missing: Vec<String> = Vec::new();
+        for alternative in &definition.clauses {
+            if !alternative.conditions.iter().all(holds) {
+                continue;
+            }
+            if alternative.bases.iter().any(found) {
+                return Ok(());
+            }
+            for base in alternative.bases.iter().map(Pattern::to_string) {
+                // Several clauses may have one base.
+                if !missing.contains(&base) {
+                    missing.push(base);
+                }
+            }
+        }
+        Err(match &missing[..] {
+            [] => "the library has no clause for it that fits this kernel".into(),
+            [only] => format!("this kernel has no {only}"),
+            all => format!("this kernel has none of {}", all.join(", ")),
+        })
+    }
+}
+
+/// What makes a clause fire.
+fn alternative(firing: &derive::Firing<'_>) -> Alternative {
+    let conditions = derive::conditions(firing.clause.predicate.as_ref());
+    Alternative {
+        bases: firing.clause.probes.iter().filter_map(pattern_of).collect(),
+        conditions: conditions
+            .into_iter()
+            .filter_map(|c| Some(Condition { pattern: pattern_of(c.probe)?, arg: c.arg, holds: c.holds }))
+            .collect(),
+    }
+}
+
+/// The arguments that a probe's declaration gives its clauses.
+fn args<'a>(probe: &ProviderProbe, text: impl Fn(Span) -> &'a str) -> Vec<ArgType> {
+    let name = |param: &Param| param.declarator.name.as_ref().map(|n| n.text.clone());
+    let ty = |param: &Param| {
+        let whole = text(param.span);
+        let Some(name) = &param.declarator.name else { return whole.trim().to_string() };
+        let at = (name.span.start - param.span.start) as usize;
+        let (before, after) = (whole.get(..at), whole.get(at + name.text.len()..));
+        format!("{} {}", before.unwrap_or(whole).trim(), after.unwrap_or_default().trim()).trim().to_string()
+    };
+    let natives = || probe.native.list.iter().filter(|p| ty(p) != "void");
+    let Some(translated) = &probe.translated else {
+        return (0..).zip(natives()).map(|(n, param)| ArgType::text(n, ty(param))).collect();
+    };
+    let from = |n: usize, param: &Param| {
+        let named = name(param).and_then(|name_| natives().position(|p| name(p).as_ref() == Some(&name_)));
+        named.unwrap_or(n.min(natives().count().saturating_sub(1)))
+    };
+    let each = translated.list.iter().filter(|p| ty(p) != "void").enumerate().filter_map(|(n, param)| {
+        let from = from(n, param);
+        let native = natives().nth(from).map(&ty)?;
+        let shown = ty(param);
+        let arg = ArgType::text(u8::try_from(from).ok()?, native.clone());
+        let translated = (shown != native).then(|| TypeRef::Text(shown.into()));
+        Some(ArgType { translated, ..arg })
+    });
+    each.collect()
+}
+
+impl Provider for StableProvider {
+    fn facts(&self) -> ProviderFacts {
+        ProviderFacts {
+            family: Family::one(self.source.provider.clone()),
+            has_errno: true,
+            stability: self.stability,
+        }
+    }
+
+    fn has_loose_names(&self) -> bool {
+        true
+    }
+
+    fn probes(&self) -> &dyn ProbeSource {
+        &self.source
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        let definition = self.source.definitions().get(&*probe.name);
+        definition.map(|d| d.args.clone()).ok_or_else(|| "its library has errors".into())
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        match probes.first() {
+            None => Ok(Vec::new()),
+            // The clauses of its probes are those of others.
+            Some(probe) => Err(format!("{} is attached by its bases", probe.desc)),
+        }
+    }
+}
+
+impl ProbeSource for StableSource {
+    fn ids(&self) -> IdRange {
+        IdRange::Reserved(self.positions())
+    }
+
+    fn positions(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    fn may_match(&self, pattern: &Pattern) -> bool {
+        let is_loose = pattern.names_provider();
+        let fits = |glob: &str, text: &str| is_loose || glob_matches(glob, text);
+        fits(&pattern.module, "vmlinux")
+            && fits(&pattern.function, "")
+            && self.names.iter().any(|name| glob_matches(&pattern.name, name))
+    }
+
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+        if !self.may_match(pattern) {
+            return Ok(());
+        }
+        let mut absent = None;
+        for (at, name) in (0..).zip(&self.names) {
+            if !glob_matches(&pattern.name, name) {
+                continue;
+            }
+            match self.probe(at) {
+                Ok(desc) => give(Found::Listed(at, desc)),
+                Err(why) => absent = Some(why),
+            }
+        }
+        match absent.filter(|_| pattern.is_specific()) {
+            Some(why) => Err(MatchError::new(why)),
+            None => Ok(()),
+        }
+    }
+
+    fn absent(&self, pattern: &Pattern) -> Vec<(u32, Arc<ProbeDesc>)> {
+        let named = (0..).zip(&self.names).filter(|(_, name)| glob_matches(&pattern.name, name));
+        let absent = named.filter(|(at, _)| self.probe(*at).is_err());
+        absent.filter_map(|(at, _)| Some((at, self.names(at)?.clone()))).collect()
+    }
+
+    /// A probe that exists remains, because programs have it; one that does not is looked up again.
+    fn others_changed(&self) {
+        lock(&self.shared.bases).retain(|_, found| *found);
+        lock(&self.asked).retain(|_, exists| !matches!(exists, Existence::Known(Err(_))));
+    }
+
+    fn at(&self, position: u32) -> Option<Arc<ProbeDesc>> {
+        self.probe(position).ok().cloned()
+    }
+}

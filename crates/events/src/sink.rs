@@ -1,0 +1,119 @@
+//! The receiver of events.
+
+use std::fmt;
+use std::io;
+
+use crate::event::Event;
+
+/// Receives the events of a session, in order.
+pub trait Sink: Send {
+    /// Receives an event.
+    ///
+    /// A sink that has the output performs [effects](crate::Effect): it runs the command of
+    /// `system()` and redirects its output by `freopen()`. A sink that only stores or forwards
+    /// events does not.
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError>;
+
+    /// The events of a batch are complete: buffered results should be written.
+    fn batch_end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The session is about to wait, or it has ended: everything should be written, messages too.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why a sink failed.
+#[derive(Debug)]
+pub enum SinkError {
+    /// The output could not be written. Ends the batch; the caller of the session decides.
+    Output(io::Error),
+    /// An effect failed. The session reports it in a [notice](crate::Notice) and continues.
+    Effect(io::Error),
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SinkError::Output(e) | SinkError::Effect(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SinkError {}
+
+impl From<io::Error> for SinkError {
+    fn from(e: io::Error) -> Self {
+        SinkError::Output(e)
+    }
+}
+
+/// A sink behind a pointer is a sink.
+macro_rules! behind {
+    ($($pointer:ty)*) => {
+        $(impl<S: Sink + ?Sized> Sink for $pointer {
+            fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+                (**self).event(event)
+            }
+
+            fn batch_end(&mut self) -> io::Result<()> {
+                (**self).batch_end()
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                (**self).flush()
+            }
+        })*
+    };
+}
+behind! { &mut S  Box<S> }
+
+/// Both receive everything, whether or not the other fails. The first error is returned; of an event,
+/// an error of the output before one of an effect.
+impl<A: Sink, B: Sink> Sink for (A, B) {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        let first = self.0.event(event);
+        let second = self.1.event(event);
+        match (first, second) {
+            (Err(SinkError::Effect(_)), Err(SinkError::Output(e))) => Err(SinkError::Output(e)),
+            (first, second) => first.and(second),
+        }
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        let first = self.0.batch_end();
+        let second = self.1.batch_end();
+        first.and(second)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let first = self.0.flush();
+        let second = self.1.flush();
+        first.and(second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails for every event: by an effect, or by the output.
+    struct Failing(fn(io::Error) -> SinkError);
+
+    impl Sink for Failing {
+        fn event(&mut self, _: &Event<'_>) -> Result<(), SinkError> {
+            Err((self.0)(io::Error::other("no")))
+        }
+    }
+
+    #[test]
+    fn a_pair_reports_a_failed_output_before_a_failed_effect() {
+        let (effect, output) = (|| Failing(SinkError::Effect), || Failing(SinkError::Output));
+        for mut pair in [(effect(), output()), (output(), effect()), (output(), output())] {
+            assert!(matches!(pair.event(&Event::Stop), Err(SinkError::Output(_))));
+        }
+        assert!(matches!((effect(), effect()).event(&Event::Stop), Err(SinkError::Effect(_))));
+    }
+}

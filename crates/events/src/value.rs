@@ -1,0 +1,285 @@
+//! Typed values of records and keys.
+//!
+//! Strings and memory borrow from the record; names of symbols are shared with the tables that
+//! they come from. So a value is created without an allocation, except for a symbol and for the
+//! frames of a stack. Values are small, because records consist of them: what is large is shared or
+//! boxed.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use diagnostics::raw;
+use plane::desc::AddrForm;
+use plane::format::{self, FormatError, Piece};
+
+/// A packet of the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// What its bytes begin with: a link type, one of the `DLT_` numbers of libpcap.
+    pub protocol: u16,
+    /// When it was recorded, in nanoseconds since 1970.
+    pub time: u64,
+    /// Its length. It has more bytes than were recorded if this is more than theirs.
+    pub length: u32,
+    /// The bytes that were recorded, from its start.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+impl Packet<'_> {
+    /// Without a borrow.
+    pub fn into_owned(self) -> Packet<'static> {
+        let Packet { protocol, time, length, bytes } = self;
+        Packet { protocol, time, length, bytes: Cow::Owned(bytes.into_owned()) }
+    }
+}
+
+/// An integer with its type in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int {
+    /// The value, extended to 64 bits according to its type.
+    pub bits: u64,
+    /// The size in bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// The type is signed.
+    pub signed: bool,
+}
+
+impl Int {
+    /// An integer from the low `size` bytes of `bits`.
+    pub fn new(bits: u64, size: u8, signed: bool) -> Self {
+        let shift = 64 - 8 * u32::from(size.clamp(1, 8));
+        let bits = if signed { ((bits << shift) as i64 >> shift) as u64 } else { bits << shift >> shift };
+        Int { bits, size, signed }
+    }
+
+    /// The value as a signed integer of its size.
+    pub fn as_signed(self) -> i64 {
+        Int::new(self.bits, self.size, true).bits as i64
+    }
+
+    /// The value as an unsigned integer of its size.
+    pub fn as_unsigned(self) -> u64 {
+        Int::new(self.bits, self.size, false).bits
+    }
+
+    /// The value by its type.
+    pub fn value(self) -> i128 {
+        if self.signed { i128::from(self.as_signed()) } else { i128::from(self.as_unsigned()) }
+    }
+}
+
+/// One typed value of a record or key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// A number.
+    Int(Int),
+    /// A string.
+    Str {
+        /// The bytes before its NUL.
+        text: Cow<'a, [u8]>,
+        /// The size in the record, including NULs.
+        size: u32,
+    },
+    /// A name that a process has chosen (`execname`).
+    Name {
+        /// The bytes before its NUL.
+        text: Cow<'a, [u8]>,
+        /// The size in the record, including NULs.
+        size: u32,
+    },
+    /// Memory.
+    Bytes(Cow<'a, [u8]>),
+    /// A stack.
+    Stack(Stack),
+    /// An address that is printed as a symbol.
+    Symbol(Box<Symbol>),
+    /// A value of a later version of the encoding, which this reader does not know.
+    Unknown,
+}
+
+impl Value<'_> {
+    /// The value without a borrow.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Int(int) => Value::Int(int),
+            Value::Str { text, size } => Value::Str { text: Cow::Owned(text.into_owned()), size },
+            Value::Name { text, size } => Value::Name { text: Cow::Owned(text.into_owned()), size },
+            Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
+            Value::Stack(stack) => Value::Stack(stack),
+            Value::Symbol(symbol) => Value::Symbol(symbol),
+            Value::Unknown => Value::Unknown,
+        }
+    }
+}
+
+/// A stack, the innermost frame first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stack {
+    /// The process; `None` for a kernel stack.
+    pub process: Option<u32>,
+    /// The frames. A stack that could not be recorded has none.
+    pub frames: Vec<Symbol>,
+}
+
+/// What contains an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SymbolName {
+    /// Kernel: `vmlinux` or the module. Process: the base name of the object.
+    pub module: Option<Arc<str>>,
+    /// The symbol. It is only present with a module.
+    pub symbol: Option<Arc<str>>,
+    /// Offset in the symbol; 0 without a symbol.
+    pub offset: u64,
+    /// The path of the object as its process sees it; `None` where there is no file, or none that
+    /// is known.
+    pub path: Option<Arc<str>>,
+    /// The source file, if the symbolizer knows it.
+    pub file: Option<Arc<str>>,
+    /// The line in the source file, from 1, if the symbolizer knows it.
+    pub line: Option<u32>,
+}
+
+impl SymbolName {
+    /// A symbol of a module.
+    pub fn new(module: Option<Arc<str>>, symbol: Option<Arc<str>>, offset: u64) -> Self {
+        SymbolName { module, symbol, offset, ..SymbolName::default() }
+    }
+}
+
+/// An address and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Symbol {
+    /// The address.
+    pub address: u64,
+    /// The process; `None` for an address of the kernel.
+    pub process: Option<u32>,
+    /// The form that the program asked for.
+    pub form: AddrForm,
+    /// Its name.
+    pub name: SymbolName,
+}
+
+impl Symbol {
+    /// An address of a process, or of the kernel, with its name.
+    pub fn new(address: u64, process: Option<u32>, form: AddrForm, name: SymbolName) -> Self {
+        Symbol { address, process, form, name }
+    }
+
+    /// Writes the name in its form: `` module`symbol+0x1c `` for [`AddrForm::Address`], without the
+    /// offset for `Symbol` and `Function`, the module alone for `Module`; `0x…` where there is no
+    /// name. Control characters are not escaped.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let SymbolName { module, symbol, offset, .. } = &self.name;
+        let Some(module) = module else { return hex(out, self.address) };
+        out.extend_from_slice(module.as_bytes());
+        if self.form == AddrForm::Module {
+            return;
+        }
+        out.push(b'`');
+        match symbol {
+            Some(symbol) => out.extend_from_slice(symbol.as_bytes()),
+            None => hex(out, self.address),
+        }
+        if self.form == AddrForm::Address && *offset != 0 {
+            out.push(b'+');
+            hex(out, *offset);
+        }
+    }
+
+    /// The text of [`Symbol::write`].
+    pub fn text(&self) -> String {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
+fn hex(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(b"0x");
+    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
+    for at in (0..digits).rev() {
+        let digit = char::from_digit((value >> (4 * at) & 15) as u32, 16).unwrap_or('0');
+        out.push(digit as u8);
+    }
+}
+
+/// The format of `printf()` or `printa()`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format(Arc<Parsed>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Parsed {
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+impl Format {
+    /// Parses a format of a program, which is in the encoding of [`diagnostics::raw`].
+    pub fn parse(text: &str) -> Result<Format, FormatError> {
+        Ok(Format(Arc::new(Parsed { text: text.to_owned(), pieces: format::parse(text)? })))
+    }
+
+    /// Parses the bytes of a format.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Format, FormatError> {
+        Format::parse(&raw::text(bytes.to_vec()))
+    }
+
+    /// The format as the program wrote it, escapes resolved.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        let text = &self.0.text;
+        match raw::is_raw(text) {
+            true => Cow::Owned(raw::bytes(text)),
+            false => Cow::Borrowed(text.as_bytes()),
+        }
+    }
+
+    /// Its texts and conversions. A text is in the encoding of [`diagnostics::raw`].
+    pub fn pieces(&self) -> &[Piece] {
+        &self.0.pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_small() {
+        assert!(size_of::<Value<'_>>() <= 40, "{}", size_of::<Value<'_>>());
+        assert!(size_of::<crate::Field<'_>>() <= 96, "{}", size_of::<crate::Field<'_>>());
+    }
+
+    fn symbol(form: AddrForm, module: Option<&str>, name: Option<&str>, offset: u64) -> String {
+        let name = SymbolName::new(module.map(Into::into), name.map(Into::into), offset);
+        Symbol { address: 0xf00, process: None, form, name }.text()
+    }
+
+    #[test]
+    fn symbols_are_written_in_the_form_that_was_asked_for() {
+        assert_eq!(symbol(AddrForm::Address, Some("ext4"), Some("f"), 0x1c), "ext4`f+0x1c");
+        assert_eq!(symbol(AddrForm::Address, Some("ext4"), Some("f"), 0), "ext4`f");
+        assert_eq!(symbol(AddrForm::Symbol, Some("ext4"), Some("f"), 0x1c), "ext4`f");
+        assert_eq!(symbol(AddrForm::Module, Some("ext4"), Some("f"), 0x1c), "ext4");
+        assert_eq!(symbol(AddrForm::Symbol, Some("ext4"), None, 0), "ext4`0xf00");
+        assert_eq!(symbol(AddrForm::Module, None, None, 0), "0xf00");
+    }
+
+    #[test]
+    fn addresses_are_written_in_hexadecimal() {
+        for value in [0, 1, 15, 16, 0xffff_ffff_8100_0000, u64::MAX] {
+            let mut out = Vec::new();
+            hex(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{value:#x}"));
+        }
+    }
+
+    #[test]
+    fn formats_keep_bytes_that_are_not_text() {
+        let format = Format::from_bytes(b"a\xff%d%%\n").unwrap();
+        assert_eq!(&*format.bytes(), b"a\xff%d%%\n");
+        assert_eq!(format.pieces().len(), 3);
+    }
+}

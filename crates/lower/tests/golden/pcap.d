@@ -1,0 +1,1 @@
+BEGIN { pcap(arg0, 12); trace(1); pcap(arg1, arg2); }

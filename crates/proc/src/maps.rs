@@ -1,0 +1,193 @@
+//! The address map of a process, parsed from `/proc/PID/maps`.
+
+/// A file that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MappedFile {
+    /// Device (major, minor) and inode of the map's line; inode 0 for none.
+    pub dev: (u32, u32),
+    /// See `dev`.
+    pub inode: u64,
+    /// The path in the process's root, without a trailing ` (deleted)`.
+    pub path: Vec<u8>,
+}
+
+/// What backs a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// A file, by its index in [`Map::files`].
+    File(u32),
+    /// The vdso.
+    Vdso,
+    /// Executable memory without a file: JIT code.
+    Anonymous,
+}
+
+/// A mapping that can hold code or static data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Address after the last one.
+    pub end: u64,
+    /// File offset of `start`.
+    pub offset: u64,
+    /// What is mapped.
+    pub backing: Backing,
+}
+
+impl Mapping {
+    /// The file offset of an address of this mapping.
+    pub fn file_offset(&self, addr: u64) -> u64 {
+        addr.wrapping_sub(self.start).saturating_add(self.offset)
+    }
+}
+
+/// The mappings of a process that can contain symbols.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Map {
+    /// Sorted by address.
+    pub mappings: Vec<Mapping>,
+    /// The files, in the order of their first mapping.
+    pub files: Vec<MappedFile>,
+}
+
+/// Maximum number of mappings of a process. The kernel's default limit (`vm.max_map_count`) is
+/// 65,530.
+pub const MAX_MAPPINGS: usize = 1 << 17;
+
+/// Parses a `maps` file. Malformed lines are skipped.
+pub fn parse(text: &[u8]) -> Map {
+    let mut map = Map::default();
+    let mut numbers = std::collections::HashMap::new();
+    for line in text.split(|b| *b == b'\n') {
+        let Some((mut mapping, file)) = parse_line(line) else { continue };
+        if let Some(file) = file {
+            let next = map.files.len() as u32;
+            let number = *numbers.entry(file).or_insert_with_key(|file| {
+                map.files.push(file.clone());
+                next
+            });
+            mapping.backing = Backing::File(number);
+        }
+        map.mappings.push(mapping);
+        if map.mappings.len() == MAX_MAPPINGS {
+            break;
+        }
+    }
+    map.mappings.sort_by_key(|m| m.start);
+    map
+}
+
+/// `5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749      /usr/bin/sed`
+fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
+    let mut rest = line;
+    let mut word = || {
+        let begin = rest.iter().position(|b| *b != b' ').unwrap_or(rest.len());
+        let all = rest.get(begin..).unwrap_or_default();
+        let end = all.iter().position(|b| *b == b' ').unwrap_or(all.len());
+        let (word, after) = all.split_at(end);
+        rest = after.get(1..).unwrap_or_default();
+        std::str::from_utf8(word).ok()
+    };
+    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+    let (start, end) = word()?.split_once('-')?;
+    let (start, end) = (hex(start)?, hex(end)?);
+    let executable = word()?.as_bytes().get(2) == Some(&b'x');
+    let offset = hex(word()?)?;
+    let (major, minor) = word()?.split_once(':')?;
+    let dev = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    let inode = word()?.parse().ok()?;
+    let begin = rest.iter().position(|b| *b != b' ').unwrap_or(rest.len());
+    let path = rest.get(begin..).unwrap_or_default();
+    let anonymous = Mapping { start, end, offset, backing: Backing::Anonymous };
+    match kind(path)? {
+        Kind::Vdso => Some((Mapping { backing: Backing::Vdso, ..anonymous }, None)),
+        Kind::File(path) => Some((anonymous, Some(MappedFile { dev, inode, path: unescaped(path) }))),
+        Kind::Memory => executable.then_some((anonymous, None)),
+    }
+}
+
+/// What the path of a mapping says about it.
+pub(crate) enum Kind<'a> {
+    /// The vdso.
+    Vdso,
+    /// A file, by its path without a trailing ` (deleted)`.
+    File(&'a [u8]),
+    /// Memory that is no ELF file.
+    Memory,
+}
+
+/// The kind of a mapping. `None`: its addresses belong to the kernel.
+pub(crate) fn kind(path: &[u8]) -> Option<Kind<'_>> {
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    match path {
+        b"[vdso]" => Some(Kind::Vdso),
+        b"[vsyscall]" | b"[vvar]" | b"[vvar_vclock]" => None,
+        // JIT compilers use memfd and /dev/zero mappings. They have a path, but no ELF file. `//anon`
+        // is perf's name of memory without a file.
+        p if p.starts_with(b"/")
+            && !p.starts_with(b"//")
+            && !p.starts_with(b"/memfd:")
+            && !p.starts_with(b"/dev/zero") =>
+        {
+            Some(Kind::File(p))
+        }
+        _ => Some(Kind::Memory),
+    }
+}
+
+/// Replaces `\012` by a newline. The kernel escapes no other character of a path.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, after)) = rest.split_first() {
+        let newline = rest.strip_prefix(b"\\012");
+        out.push(if newline.is_some() { b'\n' } else { *first });
+        rest = newline.unwrap_or(after);
+    }
+    out
+}
+
+/// The mapping that contains an address.
+pub fn find(mappings: &[Mapping], addr: u64) -> Option<&Mapping> {
+    let after = mappings.partition_point(|m| m.start <= addr);
+    mappings.get(after.checked_sub(1)?).filter(|m| addr < m.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_read() {
+        let text = b"\
+5560c6935000-5560c6938000 r--p 00000000 fe:00 247749                     /usr/bin/sed
+5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749                     /usr/bin/sed
+7f0000000000-7f0000001000 r-xp 00000000 00:1f 12   /tmp/with blank\\012 and newline (deleted)
+7f0000002000-7f0000003000 rwxp 00000000 00:00 0
+7f0000004000-7f0000005000 rw-p 00000000 00:00 0 
+7f0000006000-7f0000007000 r-xp 00000000 00:01 9 /memfd:jit (deleted)
+7ffc27d98000-7ffc27d9a000 r-xp 00000000 00:00 0                          [vdso]
+garbage
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+";
+        let map = parse(text);
+        assert_eq!(map.mappings.len(), 6);
+        let at = |addr| find(&map.mappings, addr).copied();
+        let sed = at(0x5560c6938010).unwrap();
+        assert_eq!((sed.start, sed.offset), (0x5560c6938000, 0x3000));
+        assert_eq!(sed.file_offset(0x5560c6938010), 0x3010);
+        let files: Vec<_> = map.files.iter().map(|f| (f.dev, f.inode, &f.path[..])).collect();
+        assert_eq!(
+            files,
+            [((0xfe, 0), 247749, &b"/usr/bin/sed"[..]), ((0, 0x1f), 12, b"/tmp/with blank\n and newline")]
+        );
+        assert_eq!(at(0x7f0000000fff).unwrap().backing, Backing::File(1));
+        assert_eq!(at(0x7f0000002000).unwrap().backing, Backing::Anonymous);
+        assert_eq!(at(0x7f0000006000).unwrap().backing, Backing::Anonymous);
+        assert_eq!(at(0x7ffc27d98001).unwrap().backing, Backing::Vdso);
+        assert_eq!(at(0x7f0000004000), None);
+        assert_eq!(at(0), None);
+        assert_eq!(at(u64::MAX), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! Bare tracepoints: those without an event, which tracefs does not list.
+//!
+//! They are found in the types of the kernel and its modules (`btf_trace_NAME`), and each is tried: what is listed can be attached
+//! to. Finding them opens the types, which takes longer than reading the list of events. So it is done only for a description that
+//! can match one of them and for a list of all probes.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Mutex, OnceLock};
+
+use bpf_sys::TracepointTrial;
+use probes::{Pattern, is_glob};
+use types::btf::{BtfKind, KernelBtf};
+
+use crate::lock;
+use crate::source::{LoadedModules, UnloadedModules};
+
+/// The prefix of the names of prototypes in the kernel's types.
+pub(super) const PROTOTYPE: &str = "btf_trace_";
+
+/// The module of the kernel's own tracepoints.
+const KERNEL: &str = "vmlinux";
+
+/// Module and name of a tracepoint.
+pub(super) type BareTracepoint = (String, String);
+
+/// The bare tracepoints.
+pub(super) struct BareTracepoints {
+    /// Removes those that cannot be attached to.
+    try_all: fn(&mut Vec<BareTracepoint>),
+    /// Those that existed when they were first asked for.
+    list: OnceLock<Vec<BareTracepoint>>,
+    /// Those of modules that were loaded later.
+    later: Mutex<Vec<BareTracepoint>>,
+}
+
+impl Default for BareTracepoints {
+    fn default() -> BareTracepoints {
+        BareTracepoints { try_all, list: OnceLock::new(), later: Mutex::default() }
+    }
+}
+
+impl BareTracepoints {
+    /// All, listed now if they were not. `is_event` is true for names of events.
+    pub(super) fn all(&self, kernel: &KernelBtf, is_event: impl Fn(&str) -> bool) -> &[BareTracepoint] {
+        self.list_without(kernel, is_event, &BTreeSet::new())
+    }
+
+    fn list_without(
+        &self,
+        kernel: &KernelBtf,
+        is_event: impl Fn(&str) -> bool,
+        later: &BTreeSet<String>,
+    ) -> &[BareTracepoint] {
+        self.list.get_or_init(|| {
+            let modules = kernel.modules().into_iter().filter(|m| !later.contains(m));
+            self.find(kernel, std::iter::once(KERNEL.to_owned()).chain(modules), is_event)
+        })
+    }
+
+    /// False if no bare tracepoint can have a module that the pattern names.
+    pub(super) fn may_be_in(&self, kernel: &KernelBtf, pattern: &Pattern) -> bool {
+        let module = &pattern.module;
+        let any = module.is_empty() || is_glob(module) || module == KERNEL;
+        any || self.list.get().is_some() || kernel.modules().contains(module)
+    }
+
+    /// Those of modules that were loaded.
+    pub(super) fn added(
+        &self,
+        kernel: &KernelBtf,
+        is_event: impl Fn(&str) -> bool,
+        modules: &LoadedModules<'_>,
+    ) -> Vec<BareTracepoint> {
+        // What is listed now has no module that is reported as loaded now.
+        let listed = self.list_without(kernel, &is_event, modules.modules);
+        let is_new =
+            |m: &&String| modules.unloaded.contains(*m) || !listed.iter().any(|(module, _)| module == *m);
+        let new = modules.modules.iter().filter(is_new).cloned();
+        let is_known =
+            |name: &str| listed.iter().any(|(module, n)| n == name && !modules.modules.contains(module));
+        let added = self.find(kernel, new, |name| is_event(name) || is_known(name));
+        lock(&self.later).extend(added.iter().cloned());
+        added
+    }
+
+    /// Those of modules that were unloaded.
+    pub(super) fn removed(&self, modules: &UnloadedModules<'_>) -> Vec<BareTracepoint> {
+        let is_of = |bare: &&BareTracepoint| modules.modules.contains(&bare.0);
+        let listed = self.list.get().map(Vec::as_slice).unwrap_or_default();
+        let mut removed: Vec<_> = listed.iter().filter(is_of).cloned().collect();
+        let mut later = lock(&self.later);
+        removed.extend(later.iter().filter(is_of).cloned());
+        later.retain(|bare| !is_of(&bare));
+        removed
+    }
+
+    /// The bare tracepoints of modules, in their order and then in that of the names.
+    fn find(
+        &self,
+        kernel: &KernelBtf,
+        modules: impl Iterator<Item = String>,
+        is_event: impl Fn(&str) -> bool,
+    ) -> Vec<BareTracepoint> {
+        let mut seen = HashSet::new();
+        let mut found = Vec::new();
+        for module in modules {
+            let Some(btf) = kernel.module(&module) else { continue };
+            let prototypes = btf.with_prefix(BtfKind::Typedef, PROTOTYPE);
+            let mut names: Vec<&str> =
+                prototypes.filter_map(|(name, _)| name.strip_prefix(PROTOTYPE)).collect();
+            names.sort_unstable();
+            let new = names.into_iter().filter(|n| !is_event(n) && seen.insert((*n).to_owned()));
+            found.extend(new.map(|name| (module.clone(), name.to_owned())));
+        }
+        (self.try_all)(&mut found);
+        found
+    }
+}
+
+/// The kernel is asked. Without the permission to load a program nothing can be tried, and nothing can be enabled.
+fn try_all(tracepoints: &mut Vec<BareTracepoint>) {
+    if !tracepoints.is_empty()
+        && let Ok(trial) = TracepointTrial::new()
+    {
+        tracepoints.retain(|(_, name)| trial.exists(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use types::btf::Btf;
+    use types::btf::synth::Builder;
+
+    /// The types of a kernel or a module with these prototypes.
+    fn write(dir: &Path, module: &str, prototypes: &[&str]) {
+        let base = Btf::open(&dir.join(KERNEL), None).ok();
+        let mut b = base.as_ref().map_or_else(Builder::default, Builder::extending);
+        let void = b.proto(0, &[("__data", 0)]);
+        let pointer = b.pointer(void);
+        for name in prototypes {
+            b.typedef(&format!("btf_trace_{name}"), pointer);
+        }
+        std::fs::write(dir.join(module), b.finish()).unwrap();
+    }
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|n| n.to_string()).collect()
+    }
+
+    fn text(tracepoints: &[BareTracepoint]) -> Vec<String> {
+        tracepoints.iter().map(|(module, name)| format!("{module}:{name}")).collect()
+    }
+
+    #[test]
+    fn bare_tracepoints_are_those_of_the_types_without_events_that_can_be_opened() {
+        let dir = std::env::temp_dir().join(format!("dt-bare-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        write(&dir, "vmlinux", &["b_tp", "an_event", "ghost", "a_tp"]);
+        write(&dir, "first", &["m_tp", "a_tp"]);
+        let kernel = KernelBtf::at(&dir);
+        let bare = BareTracepoints { try_all: |all| all.retain(|(_, n)| n != "ghost"), ..Default::default() };
+        let is_event = |name: &str| name == "an_event";
+        assert_eq!(text(bare.all(&kernel, is_event)), ["vmlinux:a_tp", "vmlinux:b_tp", "first:m_tp"]);
+
+        // A module comes, goes, and comes again.
+        write(&dir, "later", &["l_tp", "an_event"]);
+        let change = |names, unloaded| {
+            bare.added(
+                &kernel,
+                is_event,
+                &LoadedModules { modules: names, unloaded, sequence: 1, first_id: 1 },
+            )
+        };
+        let (later, none) = (set(&["later", "first"]), set(&[]));
+        assert_eq!(text(&change(&later, &none)), ["later:l_tp"], "those of the module `first` are listed");
+        let gone = bare.removed(&UnloadedModules { modules: &later, sequence: 2 });
+        assert_eq!(text(&gone), ["first:m_tp", "later:l_tp"]);
+        assert_eq!(text(&change(&later, &later)), ["first:m_tp", "later:l_tp"]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn modules_that_come_before_the_list_is_read_are_not_in_it() {
+        let dir = std::env::temp_dir().join(format!("dt-bare-first-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        write(&dir, "vmlinux", &["a_tp"]);
+        write(&dir, "later", &["l_tp"]);
+        let kernel = KernelBtf::at(&dir);
+        let bare = BareTracepoints { try_all: |_| (), ..Default::default() };
+        assert_eq!(bare.removed(&UnloadedModules { modules: &set(&["later"]), sequence: 1 }), []);
+        let (later, none) = (set(&["later"]), set(&[]));
+        let loaded = LoadedModules { modules: &later, unloaded: &none, sequence: 2, first_id: 1 };
+        assert_eq!(text(&bare.added(&kernel, |_| false, &loaded)), ["later:l_tp"]);
+        assert_eq!(text(bare.all(&kernel, |_| false)), ["vmlinux:a_tp"]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

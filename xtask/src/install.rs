@@ -1,0 +1,264 @@
+//! `cargo xtask install`: the binary, the D libraries, the toolkit and the manual pages, below a prefix.
+//!
+//! ```text
+//! PREFIX/bin/dtrace                      the release build
+//! PREFIX/bin/TOOL                        a link to PREFIX/share/dtrace/toolkit/TOOL
+//! PREFIX/lib/dtrace/*.d                  the libraries, which are built in too
+//! PREFIX/share/dtrace/toolkit/*          the tools
+//! PREFIX/share/man/man1/*.1              the manual pages
+//! ```
+//!
+//! Everything is checked before anything is written: a file of another program is not replaced. The
+//! binary is written last, because a library that is newer than the binary replaces the built-in one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const DEFAULT_PREFIX: &str = "/usr/local";
+
+/// The binary. Other programs of this name are scripts.
+const BINARY: &str = "bin/dtrace";
+
+/// What an installed file is made of.
+enum Source {
+    File(PathBuf),
+    /// A symbolic link with this text.
+    Link(PathBuf),
+}
+
+struct Entry {
+    /// Below the prefix.
+    to: PathBuf,
+    from: Source,
+    mode: u32,
+}
+
+/// `cargo xtask install [--prefix DIR] [--destdir DIR]`
+pub(crate) fn command(args: &[String]) -> Result<u8, String> {
+    let (mut prefix, mut destdir) = (PathBuf::from(DEFAULT_PREFIX), PathBuf::new());
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_string())),
+            None => (word.as_str(), words.next().cloned()),
+        };
+        let place = match name {
+            "--prefix" => &mut prefix,
+            "--destdir" => &mut destdir,
+            _ => return Err(format!("install: no option {word}; there are --prefix DIR and --destdir DIR")),
+        };
+        *place = PathBuf::from(value.ok_or_else(|| format!("install: {name} needs a directory"))?);
+    }
+    if !prefix.is_absolute() {
+        return Err(format!("install: the prefix must be an absolute path: {}", prefix.display()));
+    }
+    let status = std::process::Command::new("cargo")
+        .args(["build", "--release", "-q", "-p", "cli"])
+        .current_dir(crate::root())
+        .status();
+    if !status.map_err(|e| format!("cargo: {e}"))?.success() {
+        return Err("install: the build failed".into());
+    }
+    let binary = crate::test::target_dir().join("release/dtrace");
+    let top = below(&destdir, &prefix);
+    install(&crate::root(), &binary, &top)?;
+    println!("installed below {}", top.display());
+    Ok(0)
+}
+
+/// The prefix inside the staging directory.
+fn below(destdir: &Path, prefix: &Path) -> PathBuf {
+    if destdir.as_os_str().is_empty() {
+        prefix.into()
+    } else {
+        destdir.join(prefix.strip_prefix("/").unwrap_or(prefix))
+    }
+}
+
+/// The files of a directory of the tree that have a name such as `keep` wants, by name.
+fn names(dir: &Path, keep: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.retain(|name| keep(name));
+    names.sort();
+    Ok(names)
+}
+
+/// What is installed. The binary is last.
+fn plan(tree: &Path, binary: &Path) -> Result<Vec<Entry>, String> {
+    let mut all = Vec::new();
+    let mut file = |to: PathBuf, from: PathBuf, mode| all.push(Entry { to, from: Source::File(from), mode });
+    for name in names(&tree.join("lib"), |n| n.ends_with(".d"))? {
+        file(Path::new("lib/dtrace").join(&name), tree.join("lib").join(name), 0o644);
+    }
+    for name in names(&tree.join("docs"), |n| n.ends_with(".1"))? {
+        file(Path::new("share/man/man1").join(&name), tree.join("docs").join(name), 0o644);
+    }
+    let tools = names(&tree.join("scripts"), |n| !n.contains('.'))?;
+    for name in &tools {
+        file(Path::new("share/dtrace/toolkit").join(name), tree.join("scripts").join(name), 0o755);
+    }
+    for name in tools {
+        let text = Path::new("../share/dtrace/toolkit").join(&name);
+        all.push(Entry { to: Path::new("bin").join(name), from: Source::Link(text), mode: 0 });
+    }
+    all.push(Entry { to: BINARY.into(), from: Source::File(binary.into()), mode: 0o755 });
+    Ok(all)
+}
+
+/// Installs the files of the tree and the binary below a directory.
+fn install(tree: &Path, binary: &Path, top: &Path) -> Result<(), String> {
+    let plan = plan(tree, binary)?;
+    for entry in &plan {
+        let to = top.join(&entry.to);
+        let Ok(there) = fs::symlink_metadata(&to) else { continue };
+        let is_ours = match &entry.from {
+            Source::File(_) => there.is_file() && (entry.to != Path::new(BINARY) || is_program(&to)),
+            Source::Link(text) => fs::read_link(&to).is_ok_and(|t| t == *text),
+        };
+        if !is_ours {
+            return Err(format!(
+                "install: {} exists and was not installed by this; nothing is written",
+                to.display()
+            ));
+        }
+    }
+    for entry in &plan {
+        let to = top.join(&entry.to);
+        write(entry, &to).map_err(|e| format!("install: {}: {e}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// An ELF file.
+fn is_program(file: &Path) -> bool {
+    use std::io::Read;
+    let mut magic = [0; 4];
+    fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+}
+
+/// A file that is in use (the binary) keeps its content, because the new one is another file that takes its name.
+fn write(entry: &Entry, to: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if let Some(dir) = to.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    match &entry.from {
+        Source::Link(_) if fs::symlink_metadata(to).is_ok() => Ok(()),
+        Source::Link(text) => std::os::unix::fs::symlink(text, to),
+        Source::File(from) => {
+            let new = to.with_extension("new-dtrace");
+            fs::copy(from, &new)?;
+            fs::set_permissions(&new, fs::Permissions::from_mode(entry.mode))?;
+            fs::rename(&new, to)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A directory that is removed at the end.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let dir = std::env::temp_dir().join(format!("dt-install-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&dir);
+            fs::create_dir_all(&dir).unwrap();
+            Directory(dir)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The files and links below a directory, with their permissions or what they point to.
+    fn list(top: &Path) -> Vec<String> {
+        use std::os::unix::fs::PermissionsExt;
+        let (mut out, mut todo) = (Vec::new(), vec![top.to_path_buf()]);
+        while let Some(dir) = todo.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(top).unwrap().display().to_string();
+                let what = fs::symlink_metadata(&path).unwrap();
+                if what.is_dir() {
+                    todo.push(path);
+                } else if what.is_symlink() {
+                    out.push(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
+                } else {
+                    out.push(format!("{name} {:o}", what.permissions().mode() & 0o777));
+                }
+            }
+        }
+        out.sort();
+        out
+    }
+
+    /// A tree with a library, a tool and a page, and a binary.
+    fn tree(dir: &Path) -> PathBuf {
+        for (name, text) in [
+            ("lib/a.d", "inline int A = 1;"),
+            ("scripts/tool", "#!/bin/sh"),
+            ("scripts/README.md", ""),
+            ("docs/x.1", ".TH X 1"),
+            ("docs/guide.md", ""),
+            ("built", "\x7fELF, a binary"),
+        ] {
+            let path = dir.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir.join("built")
+    }
+
+    #[test]
+    fn exactly_the_files_of_the_plan_are_installed() {
+        let (from, to) = (Directory::new("from"), Directory::new("to"));
+        let binary = tree(&from.0);
+        let top = below(&to.0, Path::new("/usr/local"));
+        let expected = [
+            "usr/local/bin/dtrace 755",
+            "usr/local/bin/tool -> ../share/dtrace/toolkit/tool",
+            "usr/local/lib/dtrace/a.d 644",
+            "usr/local/share/dtrace/toolkit/tool 755",
+            "usr/local/share/man/man1/x.1 644",
+        ];
+        // A second installation replaces the first.
+        for _ in 0..2 {
+            install(&from.0, &binary, &top).unwrap();
+            assert_eq!(list(&to.0), expected);
+        }
+        assert_eq!(fs::read(top.join("bin/tool")).unwrap(), b"#!/bin/sh");
+        let time = |name: &str| fs::metadata(top.join(name)).unwrap().modified().unwrap();
+        assert!(time("lib/dtrace/a.d") <= time("bin/dtrace"));
+    }
+
+    #[test]
+    fn nothing_is_installed_where_a_file_of_another_program_has_a_name_of_ours() {
+        let (from, to) = (Directory::new("other-from"), Directory::new("other-to"));
+        let binary = tree(&from.0);
+        fs::create_dir_all(to.0.join("bin")).unwrap();
+        for name in ["bin/tool", "bin/dtrace"] {
+            fs::write(to.0.join(name), "another").unwrap();
+            let error = install(&from.0, &binary, &to.0).unwrap_err();
+            assert!(error.contains(&format!("{name} exists")), "{error}");
+            assert_eq!(list(&to.0), [format!("{name} 644")]);
+            fs::remove_file(to.0.join(name)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_installed_of_this_tree_is_every_library_tool_and_page() {
+        let plan = plan(&crate::root(), Path::new("dtrace")).unwrap();
+        let count = |start: &str| plan.iter().filter(|e| e.to.starts_with(start)).count();
+        let tools = count("share/dtrace/toolkit");
+        assert_eq!(count("bin"), tools + 1);
+        assert!(tools >= 10 && count("lib/dtrace") >= 16 && count("share/man/man1") >= 2);
+    }
+}

@@ -1,0 +1,105 @@
+//! All tests of the workspace on this machine's kernel.
+
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::report::{self, Report};
+use super::skips::{Expected, Permitted};
+use super::{Run, target_dir};
+
+/// What `cargo test` printed.
+pub(super) struct Host {
+    good: bool,
+    report: Report,
+    took: Duration,
+}
+
+/// All packages, whatever fails.
+const ALL: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
+/// What is run of a package: all but the examples in its documentation.
+const TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
+
+impl Host {
+    pub(super) fn run_tests() -> Result<Host, String> {
+        println!("== this machine's kernel");
+        let (mut tee, start) = (Tee(Vec::new()), Instant::now());
+        // Rust's own runner prints the time of each test only when it is told that it may use what is unstable.
+        let runner = "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']";
+        let options = ["--", "-Zunstable-options", "--report-time"];
+        let tests = [&["--config", runner][..], &ALL, &TARGETS, &options];
+        let documentation = [&ALL[..], &["--doc"]];
+        let good = passing(Command::new("cargo").args(tests.concat()), &mut tee)?
+            & passing(Command::new("cargo").args(documentation.concat()), &mut tee)?;
+        let report = Report::read(&String::from_utf8_lossy(&tee.0));
+        Ok(Host { good, report, took: start.elapsed() })
+    }
+
+    /// Runs the tests that failed again, one by one, when nothing else runs any more.
+    pub(super) fn repeat_failures(&mut self) -> Result<(), String> {
+        let (mut tee, mut good) = (Tee(Vec::new()), true);
+        let names = self.report.to_repeat();
+        for name in &names {
+            println!("== again: {name}");
+            let words = [&ALL[..], &TARGETS, &["--", "--exact", name]].concat();
+            good &= passing(Command::new("cargo").args(words), &mut tee)?;
+        }
+        if good && !names.is_empty() {
+            self.report.repeat(&Report::read(&String::from_utf8_lossy(&tee.0)));
+            self.good = self.report.failed == 0;
+        }
+        Ok(())
+    }
+
+    /// Adds the results to the run, and compares the skips with those that are expected of this machine.
+    pub(super) fn add_to(mut self, run: &mut Run) -> Result<(), String> {
+        if !self.good {
+            run.broken.push("tests on this machine's kernel".into());
+        }
+        run.parts.push(("this machine's kernel".into(), self.took));
+        let report = &mut self.report;
+        run.add("here", report);
+        let dtrace = target_dir().join("debug/dtrace");
+        let table = Command::new(dtrace).arg("-vV").output().map_err(|e| e.to_string())?;
+        report.lacks = report::missing_facilities(&String::from_utf8_lossy(&table.stdout));
+        let lacks = report.lacks.clone().unwrap_or_default();
+        if report.is_empty() {
+            run.broken.push("no test ran on this machine's kernel".into());
+        }
+        match Expected::of_host(&lacks)? {
+            Some(list) => run.judge(&list, report),
+            None => {
+                let breaches = Permitted::load()?.breaches(report, &lacks);
+                run.broken.extend(breaches.into_iter().map(|breach| format!("testing/skips/any: {breach}")));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Runs a command, its standard output through `tee`; whether it succeeded.
+fn passing(command: &mut Command, tee: &mut Tee) -> Result<bool, String> {
+    let mut child = command
+        .current_dir(crate::root())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{command:?}: {e}"))?;
+    if let Some(mut out) = child.stdout.take() {
+        std::io::copy(&mut out, tee).map_err(|e| e.to_string())?;
+    }
+    child.wait().map(|s| s.success()).map_err(|e| e.to_string())
+}
+
+/// A writer that copies its data to the terminal and keeps it.
+struct Tee(Vec<u8>);
+
+impl Write for Tee {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        std::io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
+}
