@@ -1,0 +1,69 @@
+//! The machine code of a function: where probes can be, from its bytes alone.
+//!
+//! A user probe is a breakpoint in the code of a program. The kernel carries out the instruction
+//! below the breakpoint in one of two ways: it *emulates* it, or it executes a copy and takes a trap
+//! after it (*single step*), which costs 12 µs instead of 0.8. It refuses some instructions, and a few it
+//! carries out wrongly. This crate says for each instruction which of these it is, before anything is
+//! attached, and finds the instructions that the probes of a function are at.
+//!
+//! ```text
+//!  bytes, address, entries ──► Function ──► entry(kernel, uses)   the place of the entry probe
+//!                                │    │
+//!                                │    ├───► returns(kernel)       each `ret`, each jump out of the function
+//!                                │    └───► offset(kernel, n)     the probe at an offset
+//!                                └─ instructions, branch targets, jump tables
+//!  bytes of one instruction ───────────► uprobe::step(kernel)     emulated, single-stepped, or a `Refusal`
+//! ```
+//!
+//! The crate knows no files, no processes and no BPF: all functions are pure. It never panics, whatever the
+//! bytes are, and its work is bounded by their number.
+//!
+//! # Decisions
+//!
+//! **The kernel's rules are read from its source** (`arch_uprobe_analyze_insn` and `insn_is_nop` of x86, Linux
+//! 6.1 to 7.2), and `tests/kernel.rs` compares them with the running kernel: for every opcode, and for
+//! every function of libc. Where kernels differ, the caller says what its kernel does ([`Kernel`]), by trial.
+//!
+//! **What the kernel accepts and does wrong is refused too.** The kernel compares the opcode of an instruction
+//! with those of jumps, calls and returns, and does not look whether the instruction has a VEX or EVEX prefix. So it takes
+//! `vpcmpeqd` (`c5 f9 76 c0`) for a jump and does not execute it, which was seen on 6.18 and 7.2.
+//!
+//! **A function is decoded from its beginning to its end, in one pass.** Compilers put no data between the instructions of
+//! a function. Where that is not so (an instruction does not decode, the last one is longer than the function, a branch leads
+//! into an instruction), the positions of the instructions are not certain, so there are no return and no offset probes. The entry is certain.
+//!
+//! **An entry probe may be some instructions after the entry**, where these change nothing that the clauses read, and
+//! nothing else can jump between. See [`entry`].
+//!
+//! **A jump through a table has unknown targets.** Their number and place need the bounds of the table, which is
+//! data. So in such a function the entry probe stays at the first instruction.
+//!
+//! ARCH(x86-64): everything.
+//!
+//! # Files
+//!
+//! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
+//!
+//! ```layers
+//! condition encoding refusal
+//! uprobe
+//! function
+//! entry returns
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod condition;
+mod encoding;
+pub mod entry;
+mod function;
+mod refusal;
+pub mod returns;
+pub mod uprobe;
+
+pub use condition::Condition;
+pub use entry::{EntryProbe, Uses};
+pub use function::{Flow, Function, Instruction, LONGEST};
+pub use refusal::{PlaceRefusal, Refusal};
+pub use returns::{Departure, ReturnSite};
+pub use uprobe::{Kernel, Step};

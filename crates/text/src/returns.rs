@@ -1,0 +1,126 @@
+//! The places where a function returns.
+//!
+//! As in the original, a jump out of the function is a return: the function that is jumped to returns to our
+//! caller. At a conditional jump a program tests the [`Condition`], because the breakpoint is hit whether it jumps or not.
+
+use crate::condition::Condition;
+use crate::function::{Flow, Function};
+use crate::refusal::Refusal;
+use crate::uprobe::{Kernel, Step};
+
+/// How a function is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// `ret`. The result is in its register.
+    Return,
+    /// A jump to another function, which will return.
+    Jump,
+    /// The same if the condition holds.
+    Branch(Condition),
+}
+
+/// A place where a function returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnSite {
+    /// From the beginning of the function.
+    pub offset: u64,
+    /// How.
+    pub departure: Departure,
+    /// What a probe there costs.
+    pub step: Step,
+}
+
+impl Function<'_> {
+    /// All places where the function returns, in order; none if it never does. If one of them cannot be probed, returns
+    /// would be missed, so there are no return probes.
+    pub fn returns(&self, kernel: Kernel) -> Result<Vec<ReturnSite>, Refusal> {
+        if let Some(refusal) = self.refusal() {
+            return Err(refusal);
+        }
+        let length = self.bytes.len() as i64;
+        let is_outside = |target: i64| !(0..length).contains(&target);
+        let mut sites = Vec::new();
+        for instruction in self.instructions() {
+            let offset = u64::from(instruction.offset);
+            let departure = match instruction.flow {
+                Flow::Return => Departure::Return,
+                Flow::IndirectJump => Departure::Jump,
+                Flow::Jump { target } if is_outside(target) => Departure::Jump,
+                Flow::Branch { target, condition } if is_outside(target) => {
+                    Departure::Branch(condition.ok_or(Refusal::UnclearReturn { offset })?)
+                }
+                _ => continue,
+            };
+            let step = self.step(kernel, instruction).map_err(|refusal| refusal.at_return(offset))?;
+            sites.push(ReturnSite { offset, departure, step });
+        }
+        Ok(sites)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn returns(bytes: &[u8]) -> Result<Vec<ReturnSite>, Refusal> {
+        Function::decode(bytes, 0x1000, &[]).returns(Kernel::UNKNOWN)
+    }
+
+    fn sites(bytes: &[u8]) -> Vec<(u64, Departure, Step)> {
+        returns(bytes).unwrap().iter().map(|s| (s.offset, s.departure, s.step)).collect()
+    }
+
+    const NOT_EQUAL: Condition = Condition::from_bits(5);
+
+    #[test]
+    fn every_ret_is_a_return() {
+        // test %edi,%edi; jne 6; ret; nop; 6: repz ret
+        let code = [0x85, 0xff, 0x75, 0x02, 0xc3, 0x90, 0xf3, 0xc3];
+        assert_eq!(
+            sites(&code),
+            [(4, Departure::Return, Step::Single), (6, Departure::Return, Step::Single)]
+        );
+    }
+
+    #[test]
+    fn jumps_out_of_the_function_are_returns_and_jumps_inside_are_not() {
+        // 0: jne 0x1020; 6: jne 0; 8: jmp 0; 10: jmp 0x1020; 15: jmp *(%rip)
+        let code =
+            [0x0f, 0x85, 0x1a, 0, 0, 0, 0x75, 0xf8, 0xeb, 0xf6, 0xe9, 0x11, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0];
+        assert_eq!(
+            sites(&code),
+            [
+                (0, Departure::Branch(NOT_EQUAL), Step::Emulated),
+                (10, Departure::Jump, Step::Emulated),
+                (15, Departure::Jump, Step::Single)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_jump_to_the_end_is_outside() {
+        assert_eq!(sites(&[0xeb, 0]), [(0, Departure::Jump, Step::Emulated)]);
+    }
+
+    #[test]
+    fn a_jump_through_a_table_is_no_return() {
+        assert_eq!(sites(&[0xff, 0x24, 0xc5, 0, 0x10, 0, 0, 0xc3]), [(7, Departure::Return, Step::Single)]);
+    }
+
+    #[test]
+    fn a_function_that_never_returns_has_no_return_site() {
+        // call abort
+        assert_eq!(sites(&[0x55, 0xe8, 0, 0, 0, 0]), []);
+    }
+
+    #[test]
+    fn there_are_no_return_probes_where_one_would_be_missed() {
+        assert_eq!(returns(&[0xc3, 0xe3, 0x40]), Err(Refusal::UnclearReturn { offset: 1 }));
+        let iret = returns(&[0xc3, 0x48, 0xcf]).unwrap_err();
+        assert_eq!(
+            iret.to_string(),
+            "no probe can be at the return at +0x1: the kernel does not accept its opcode (cf)"
+        );
+        assert_eq!(returns(&[0xc3, 0x06, 0x90, 0x90]), Err(Refusal::Undecodable { offset: 1 }));
+    }
+}
