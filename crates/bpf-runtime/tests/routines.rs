@@ -396,6 +396,63 @@ fn a_dynamic_drop_is_counted_when_the_element_is_locked() {
     assert_eq!((run.drops(DropKind::Dynamic), word(&run.records()[0].data, 0)), (3, 0));
 }
 
+const COUNTED: &str = r#"
+module strsize 16
+string s0 = ""
+var var0 = global "a" i64 [0:u64] size 8
+clause "add" record 8 {
+    does trace 0:i64
+b0:
+    v0:int = builtin arg0
+    v1:int = builtin arg1
+    reserve
+    v2:int = addelem var0[v0], v1
+    record 0:i64, v2
+    commit
+    return
+}
+"#;
+
+#[test]
+fn an_addition_is_the_sum_where_the_element_has_space_and_is_not_locked() {
+    if !privileged("addition") {
+        return;
+    }
+    pin();
+    let mut setup = setup(COUNTED);
+    setup.options = Options { dynvarsize: 2048, ..setup.options };
+    let mut run = Run::new(setup);
+    let add = run.also(&[0], 0);
+    let sum = |run: &mut Run, key: u64, by: i64| {
+        call(&add, key, by as u64);
+        word(&run.records().pop().unwrap().data, 0) as i64
+    };
+    // The element is created with the first addition, and stays when it is 0.
+    assert_eq!(sum(&mut run, 7, 5), 5);
+    assert_eq!(sum(&mut run, 7, -5), 0);
+    assert_eq!(sum(&mut run, 7, -1), -1);
+    assert_eq!(sum(&mut run, 7, i64::MIN), i64::MAX);
+    assert_eq!(sum(&mut run, 7, 1), i64::MIN);
+    assert_eq!((run.elements(VarId(0)).len(), run.drops(DropKind::Dynamic)), (1, 0));
+    // Locked by another CPU all the time: nothing is added.
+    let map = run.maps.get(MapRef::Var(0)).unwrap();
+    let (key, mut value) = map.entries().unwrap().remove(0);
+    value[0] |= plane::assoc::LOCKED as u8;
+    map.update(&key, &value, Update::Any).unwrap();
+    assert_eq!(sum(&mut run, 7, 1), 0);
+    assert_eq!(run.drops(DropKind::Dynamic), 1);
+    value[0] &= !(plane::assoc::LOCKED as u8);
+    run.maps.get(MapRef::Var(0)).unwrap().update(&key, &value, Update::Any).unwrap();
+    assert_eq!(sum(&mut run, 7, 1), i64::MIN + 1);
+    // Elements for which there is no space are not created.
+    let sums: Vec<i64> = (100..200).map(|key| sum(&mut run, key, 3)).collect();
+    let created = run.elements(VarId(0)).len() as u64 - 1;
+    assert!((16..100).contains(&created), "{created} elements");
+    assert_eq!(sums.iter().filter(|s| **s == 3).count() as u64, created);
+    assert_eq!(sums.iter().filter(|s| **s == 0).count() as u64, 100 - created);
+    assert_eq!(run.drops(DropKind::Dynamic), 1 + 100 - created);
+}
+
 const SELF: &str = r#"
 module strsize 16
 string s0 = ""

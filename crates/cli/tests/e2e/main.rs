@@ -62,6 +62,7 @@ mod stable_drops;
 mod stable_files;
 mod stable_icmp;
 mod stable_io;
+mod stable_io_layers;
 mod stable_ip;
 mod stable_irq;
 mod stable_kvm;
@@ -125,6 +126,7 @@ const GROUPS: &[&[Test]] = &[
     stable_icmp::TESTS,
     stable_files::TESTS,
     stable_io::TESTS,
+    stable_io_layers::TESTS,
     stable_ip::TESTS,
     stable_irq::TESTS,
     stable_kvm::TESTS,

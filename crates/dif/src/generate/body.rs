@@ -210,6 +210,12 @@ impl Body<'_> {
         self.rng.pick(&fits)
     }
 
+    /// Whether an element of the array has the 64 bits that an addition needs.
+    fn is_wide(&self, var: VarId) -> bool {
+        let desc = self.module.vars.get(var.0 as usize);
+        desc.is_some_and(|v| matches!(v.ty, VarTy::Int { size: 8, .. }))
+    }
+
     /// A value as the variable stores it: extended to the variable's type.
     fn value_for(&mut self, var: VarId) -> Value {
         match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
@@ -239,6 +245,10 @@ impl Body<'_> {
         let key = self.array_key(var);
         if self.rng.one_in(4) {
             self.b.delete_elem(var, key);
+        } else if self.is_wide(var) && self.rng.one_in(3) {
+            let by = self.int(2);
+            let sum = self.b.add_elem(var, key, by);
+            self.ints.push(sum);
         } else {
             let value = self.value_for(var);
             self.b.store_elem(var, key, value);

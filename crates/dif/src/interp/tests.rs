@@ -204,3 +204,57 @@ b0:
     assert_eq!(interpreter.fire(&[0], &mut state, &mut world), [Outcome::Dropped]);
     assert_eq!((state.exit, state.drops.principal, state.records.len()), (Some(42), 1, 1));
 }
+
+const ADDITIONS: &str = r#"
+module strsize 16
+string s0 = ""
+var var0 = global "%a" i64 [0:u64] size 8
+clause "c" record 24 {
+b0:
+    v0:int = const 1
+    v1:int = const 9223372036854775807
+    v2:int = const 2
+    v3:int = addelem var0[v0], v1
+    v4:int = addelem var0[v0], v2
+    v5:int = addelem var0[v2], v0
+    reserve
+    record 0:i64, v3
+    record 8:i64, v4
+    record 16:i64, v5
+    commit
+    return
+}
+"#;
+
+#[test]
+fn an_addition_begins_at_0_wraps_around_and_has_the_sum_as_its_value() {
+    let (outcomes, state) = run(ADDITIONS);
+    assert_eq!(outcomes, [Outcome::Completed]);
+    let sums = [i64::MAX, i64::MIN + 1, 1];
+    assert_eq!(state.records[0].data, sums.map(i64::to_le_bytes).concat());
+    let elements: Vec<_> = state.elements(VarId(0)).map(|(_, key, value)| (key.to_vec(), value)).collect();
+    assert_eq!(
+        elements,
+        [
+            (vec![1, 0, 0, 0, 0, 0, 0, 0], &Val::Int(i64::MIN + 1)),
+            (vec![2, 0, 0, 0, 0, 0, 0, 0], &Val::Int(1))
+        ]
+    );
+}
+
+#[test]
+fn an_addition_without_space_for_its_element_is_a_drop_and_0() {
+    let module = parse(ADDITIONS).unwrap();
+    let mut state = State { capacity: Capacity { elements: 1, ..Capacity::default() }, ..State::default() };
+    let mut world = SmallWorld { memory: Vec::new(), thread: 1 };
+    Interpreter::new(&module).fire(&[0], &mut state, &mut world);
+    assert_eq!(state.records[0].data, [i64::MAX, i64::MIN + 1, 0].map(i64::to_le_bytes).concat());
+    assert_eq!(state.drops.dynamic, 1);
+}
+
+#[test]
+fn additions_to_elements_of_less_than_64_bits_are_refused() {
+    let text = ADDITIONS.replace(r#""%a" i64"#, r#""%a" i32"#);
+    let error = verify(&parse(&text).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("%a has no integers of 64 bits"), "{error}");
+}
