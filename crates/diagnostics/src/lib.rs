@@ -15,11 +15,12 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! raw tag
+//! glob raw tag
 //! control source
 //! ```
 
 pub mod control;
+pub mod glob;
 pub mod raw;
 mod source;
 mod tag;

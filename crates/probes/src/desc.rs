@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::glob::{glob_escape, glob_matches, is_glob};
+use diagnostics::glob::{glob_escape, glob_matches, is_glob};
 
 /// The names of the fields in messages, in order.
 pub const FIELD_NAMES: [&str; 4] = ["provider", "module", "function", "name"];

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::desc::FIELD_LIMITS;
-use crate::glob::{glob_matches, glob_matches_number, is_glob};
+use diagnostics::glob::{glob_matches, glob_matches_number, is_glob};
 
 /// Decimal digits of the greatest number.
 const DIGITS: usize = 10;

@@ -17,7 +17,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! args glob version
+//! args version
 //! desc
 //! family stability
 //! catalog
@@ -27,14 +27,13 @@ mod args;
 mod catalog;
 mod desc;
 mod family;
-mod glob;
 mod stability;
 mod version;
 
 pub use args::{ArgType, Args, TypeRef};
 pub use catalog::{Calls, Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
 pub use desc::{DescError, FIELD_LIMITS, FIELD_NAMES, FieldKind, Pattern, ProbeDesc};
+pub use diagnostics::glob::{glob_escape, glob_matches, glob_prefix, is_glob};
 pub use family::Family;
-pub use glob::{glob_escape, glob_matches, glob_prefix, is_glob};
 pub use stability::{Attributes, Class, ProviderStability, Stability};
 pub use version::Version;

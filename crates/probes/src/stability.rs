@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::desc::Pattern;
-use crate::glob::is_glob;
+use diagnostics::glob::is_glob;
 
 macro_rules! levels {
     ($(#[$doc:meta])* $name:ident { $($variant:ident)* }) => {

@@ -33,6 +33,8 @@ pub struct Mapping {
     pub offset: u64,
     /// What is mapped.
     pub backing: Backing,
+    /// The process may execute it.
+    pub is_code: bool,
 }
 
 impl Mapping {
@@ -99,7 +101,7 @@ fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
     let inode = word()?.parse().ok()?;
     let begin = rest.iter().position(|b| *b != b' ').unwrap_or(rest.len());
     let path = rest.get(begin..).unwrap_or_default();
-    let anonymous = Mapping { start, end, offset, backing: Backing::Anonymous };
+    let anonymous = Mapping { start, end, offset, backing: Backing::Anonymous, is_code: executable };
     match kind(path)? {
         Kind::Vdso => Some((Mapping { backing: Backing::Vdso, ..anonymous }, None)),
         Kind::File(path) => Some((anonymous, Some(MappedFile { dev, inode, path: unescaped(path) }))),

@@ -48,6 +48,9 @@ const AFTER_INTERRUPT: Duration = Duration::from_millis(500);
 /// thread.)
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// A list of functions may take this many deadlines in all.
+const LIST_TIMES: u32 = 10;
+
 /// The maximum number of packets in one response.
 const MAX_PACKETS: usize = 1 << 18;
 
@@ -241,7 +244,10 @@ impl Reader {
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
-        let deadline = self.deadline();
+        // A list of functions may be long. While it arrives, the reader works.
+        let is_list = matches!(request, Request::Functions { .. });
+        let last = Instant::now() + LIST_TIMES * self.limits.time;
+        let mut deadline = self.deadline();
         let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
         // The reader has completed all earlier requests, so the socket buffer has space.
         sys::send(running.socket.as_fd(), &request.encode(), fds, false).map_err(|_| RequestError::Failed)?;
@@ -250,6 +256,9 @@ impl Reader {
             match self.receive(deadline)? {
                 (Response::End(why), _) => return Ok((responses, why)),
                 response => responses.push(response),
+            }
+            if is_list {
+                deadline = self.deadline().min(last);
             }
         }
         Err(RequestError::Failed)

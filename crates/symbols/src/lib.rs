@@ -22,10 +22,13 @@
 //!  session                                    reader (a separate process)
 //!   process   processes, address maps          observe   address maps, file handles
 //!   watched   those that have ended            elf, debug, perfmap, index
-//!   object    resolved symbols of files        demangle
+//!   object    resolved symbols of files        demangle, functions
 //!   client    deadline, replacement   ◄─wire─►
 //!   entry     start of the reader              files::open      opens all files
 //! ```
+//!
+//! The reader also lists the functions of a file ([`Processes::functions`]) and decodes their code, because both are a
+//! traced process's.
 //!
 //! Names have DTrace's format: `` module`symbol+0x1f ``; `` module`0xffff… `` if only the object is
 //! known; otherwise `0xffff…`.
@@ -34,23 +37,29 @@
 //!
 //! ```layers
 //! kernel/table name sys
-//! kernel wire
+//! functions kernel
+//! wire/codec
+//! wire/functions
+//! wire
 //! reader/demangle reader/elf
-//! reader/debug reader/perfmap
-//! reader/observe
+//! reader/debug reader/elf/code reader/perfmap
+//! reader/functions/decode
+//! reader/functions reader/observe
+//! reader/functions/unwind
 //! reader/index
 //! reader
 //! entry
 //! client
 //! object
 //! process
-//! process/watched
+//! process/functions process/watched
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod client;
 mod entry;
+mod functions;
 mod kernel;
 mod name;
 mod object;
@@ -60,6 +69,9 @@ mod sys;
 mod wire;
 
 pub use client::Interrupted;
+pub use functions::{
+    FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
+};
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;
-pub use process::{Processes, own_vdso_base};
+pub use process::{MappedText, Processes, own_vdso_base};

@@ -105,6 +105,11 @@ impl Objects {
     }
 
     /// The table of files.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The table of files.
     pub(crate) fn files_mut(&mut self) -> &mut Files {
         &mut self.files
     }
@@ -276,6 +281,12 @@ fn request<'a>(
     raw: bool,
     offsets: Vec<u64>,
 ) -> (Request, Vec<BorrowedFd<'a>>) {
+    let (file, fds) = file_ref(files, id, mapped);
+    (Request::Symbols { file, raw, offsets }, fds)
+}
+
+/// What the reader opens a file by, and the descriptors that go with it.
+pub(crate) fn file_ref<'a>(files: &'a Files, id: FileId, mapped: &'a File) -> (FileRef, Vec<BorrowedFd<'a>>) {
     let root = files.root(mapped);
     let file = FileRef {
         number: files.unique_number(id),
@@ -286,7 +297,7 @@ fn request<'a>(
         root: root.is_some(),
     };
     let fds = mapped.handle().into_iter().chain(root).map(AsFd::as_fd).collect();
-    (Request::Symbols { file, raw, offsets }, fds)
+    (file, fds)
 }
 
 /// The symbols of a response.

@@ -50,7 +50,10 @@ const MAX_PERF_MAPS: usize = 128;
 /// End of the address space of a 32-bit process.
 const END_OF_32_BIT: u64 = 1 << 32;
 
+mod functions;
 mod watched;
+
+pub use functions::MappedText;
 
 /// What is at an address.
 #[derive(Clone, Copy, Debug)]

@@ -11,6 +11,7 @@
 //! ```text
 //!  observe    identity, address map and file handles of a process
 //!  elf        symbol tables          debug    separate debug files
+//!  functions  the functions of a file, their code
 //!  perfmap    symbols of JIT code
 //!  index      cache of all indexes, bounded in memory
 //! ```
@@ -18,16 +19,19 @@
 mod debug;
 mod demangle;
 mod elf;
+mod functions;
 mod index;
 mod observe;
 mod perfmap;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::functions::Function;
 use crate::sys;
-use crate::wire::{self, Failure, Lookup, Request, Response};
+use crate::wire::functions::{INSTRUCTIONS, Instructions};
+use crate::wire::{self, Failure, FileRef, Lookup, Request, Response};
 use files::open::{Handle, Root};
 
 use index::Indexes;
@@ -40,6 +44,13 @@ pub(crate) struct Limits {
     pub(crate) time: Duration,
     /// Bytes of memory.
     pub(crate) memory: u64,
+}
+
+impl Limits {
+    /// The time without a packet after which a reader ends: its session does not wait any more.
+    fn alarm(&self) -> Duration {
+        self.time * 2 + Duration::from_secs(1)
+    }
 }
 
 /// One of this many parts of memory is not for indexes, but for packets, read buffers and the
@@ -68,7 +79,7 @@ pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
             Err(e) => return Err(e),
         };
         let request = packet.get(..length).and_then(Request::decode).ok_or(io::ErrorKind::InvalidData)?;
-        sys::set_alarm(Some(server.limits.time * 2 + Duration::from_secs(1)));
+        sys::set_alarm(Some(server.limits.alarm()));
         let why = server.handle(request, fds)?;
         sys::set_alarm(None);
         server.send(&Response::End(why), None)?;
@@ -96,15 +107,26 @@ impl Server {
                 self.indexes.close_and_keep(&without_path);
             }
             Request::Symbols { file, raw, offsets } => {
-                let handle = file.handle.then(|| fds.next().map(Handle::from_fd)).flatten();
-                let root = file.root.then(|| fds.next().map(Root::from_fd)).flatten();
-                if (file.handle, file.root) != (handle.is_some(), root.is_some()) {
-                    // The kernel leaves out descriptors for which there is no number.
-                    self.indexes.close_oldest();
-                    return Ok(Some(index::temporary("too many open files")));
-                }
+                let (handle, root) = match self.descriptors(&file, &mut fds) {
+                    Ok(both) => both,
+                    Err(why) => return Ok(Some(why)),
+                };
                 match self.indexes.symbols(&file, handle, root, raw, &offsets) {
                     Ok(found) => self.symbols(found)?,
+                    Err(why) => return Ok(Some(why)),
+                }
+            }
+            Request::Functions { file, query } => {
+                let (handle, root) = match self.descriptors(&file, &mut fds) {
+                    Ok(both) => both,
+                    Err(why) => return Ok(Some(why)),
+                };
+                let mut out = Functions::new(self.socket.as_fd(), self.limits);
+                match self.indexes.functions(&file, handle, root, &query, &mut out)? {
+                    Ok(file) => {
+                        out.flush()?;
+                        self.send(&Response::FileFunctions(file), None)?;
+                    }
                     Err(why) => return Ok(Some(why)),
                 }
             }
@@ -122,6 +144,22 @@ impl Server {
             }
         }
         Ok(None)
+    }
+
+    /// The handle of a file and its root, which came with a request.
+    fn descriptors(
+        &mut self,
+        file: &FileRef,
+        fds: &mut impl Iterator<Item = OwnedFd>,
+    ) -> Result<(Option<Handle>, Option<Root>), Failure> {
+        let handle = file.handle.then(|| fds.next().map(Handle::from_fd)).flatten();
+        let root = file.root.then(|| fds.next().map(Root::from_fd)).flatten();
+        if (file.handle, file.root) != (handle.is_some(), root.is_some()) {
+            // The kernel leaves out descriptors for which there is no number.
+            self.indexes.close_oldest();
+            return Err(index::temporary("too many open files"));
+        }
+        Ok((handle, root))
     }
 
     fn process(&mut self, pid: u32) -> io::Result<()> {
@@ -156,5 +194,61 @@ impl Server {
             }
         }
         self.send(&Response::Symbols(part), None)
+    }
+}
+
+/// A packet of functions is sent when this time has passed since the last one, so that the session sees that the reader
+/// works.
+const PACKET_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Sends functions in packets.
+struct Functions<'a> {
+    socket: BorrowedFd<'a>,
+    limits: Limits,
+    part: Vec<Function>,
+    bytes: usize,
+    sent: Instant,
+}
+
+impl<'a> Functions<'a> {
+    fn new(socket: BorrowedFd<'a>, limits: Limits) -> Functions<'a> {
+        Functions { socket, limits, part: Vec::new(), bytes: 0, sent: Instant::now() }
+    }
+
+    fn send(&mut self, response: &Response) -> io::Result<()> {
+        sys::send(self.socket, &response.encode(), &[], true)?;
+        self.sent = Instant::now();
+        sys::set_alarm(Some(self.limits.alarm()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.bytes = 0;
+        let part = std::mem::take(&mut self.part);
+        self.send(&Response::Functions(part))
+    }
+}
+
+impl functions::Output for Functions<'_> {
+    type Error = io::Error;
+
+    fn function(&mut self, function: Function, instructions: Option<Instructions>) -> io::Result<()> {
+        let size = wire::functions::size(&function);
+        if self.bytes + size > wire::NAMES && !self.part.is_empty() {
+            self.flush()?;
+        }
+        self.bytes += size;
+        self.part.push(function);
+        if let Some(Instructions(all)) = instructions {
+            self.flush()?;
+            for part in all.chunks(INSTRUCTIONS) {
+                self.send(&Response::Instructions(Instructions(part.to_vec())))?;
+            }
+        }
+        self.pause()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        if self.sent.elapsed() > PACKET_INTERVAL { self.flush() } else { Ok(()) }
     }
 }

@@ -12,8 +12,17 @@
 //! length. Both sides validate all input: the reader parses files of hostile programs, so the
 //! session does not trust it either. A packet with bytes after its last field is malformed.
 
+mod codec;
+pub(crate) mod functions;
+
 use files::open::RootKey;
 use proc::maps::{Backing, Map, MappedFile, Mapping};
+
+use crate::functions::{FileFunctions, Function, FunctionQuery};
+use codec::{Reader, Writer, decode_all};
+use functions::Instructions;
+
+pub(crate) use codec::MAX_NAME;
 
 /// Identifies the program that runs under a pid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +60,8 @@ pub(crate) enum Request {
     Process(u32),
     /// The symbols at offsets of a file.
     Symbols { file: FileRef, raw: bool, offsets: Vec<u64> },
+    /// The functions of a file.
+    Functions { file: FileRef, query: FunctionQuery },
     /// The symbols at offsets from the start of the vdso.
     Vdso { raw: bool, offsets: Vec<u64> },
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
@@ -83,6 +94,12 @@ pub(crate) enum Response {
     PerfMap(u32),
     /// The next symbols, in the order of the request.
     Symbols(Vec<Lookup>),
+    /// The next functions. Their instructions follow, so a function with instructions is the last one of its packet.
+    Functions(Vec<Function>),
+    /// The next instructions of the last function.
+    Instructions(Instructions),
+    /// What is known of the file whose functions were sent.
+    FileFunctions(FileFunctions),
     /// The end of the response, and why if the request failed.
     End(Option<Failure>),
 }
@@ -107,45 +124,27 @@ impl From<&str> for Failure {
     }
 }
 
-/// Maximum length of a symbol's name and of a reason.
-pub(crate) const MAX_NAME: usize = 4096;
-
 /// Maximum number of integers in one packet.
 pub(crate) const MAX_NUMBERS: usize = 4096;
 
 /// A packet of symbols is sent when its names exceed this many bytes.
 pub(crate) const NAMES: usize = crate::sys::PACKET - 2 * MAX_NAME;
 
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
 impl Writer {
-    fn u8(&mut self, v: u8) {
-        self.0.push(v);
-    }
-    fn u32(&mut self, v: u32) {
-        self.0.extend_from_slice(&v.to_le_bytes());
-    }
-    fn u64(&mut self, v: u64) {
-        self.0.extend_from_slice(&v.to_le_bytes());
-    }
-    fn bytes(&mut self, v: &[u8]) {
-        self.u32(v.len() as u32);
-        self.0.extend_from_slice(v);
-    }
-    fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Writer, &T)) {
-        self.u32(list.len() as u32);
-        list.iter().for_each(|item| each(self, item));
-    }
-    fn numbers(&mut self, list: &[u64]) {
-        self.list(list, |w, v| w.u64(*v));
-    }
     fn identity(&mut self, i: &Identity) {
         self.u64(i.start);
         self.u64(i.stack);
         self.u32(i.exe.0);
         self.u32(i.exe.1);
         self.u64(i.exe.2);
+    }
+    fn file_ref(&mut self, file: &FileRef) {
+        self.u64(file.number);
+        self.u64(file.inode);
+        self.bytes(&file.build_id);
+        self.bytes(&file.path);
+        self.u8(file.handle.into());
+        self.u8(file.root.into());
     }
     fn root(&mut self, r: &RootKey) {
         self.u64(r.mount);
@@ -155,63 +154,24 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(head)
-    }
-    fn u8(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
-    }
-    fn flag(&mut self) -> Option<bool> {
-        match self.u8()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = self.u32()?;
-        self.take(length as usize)
-    }
-    fn text(&mut self) -> Option<String> {
-        let text = std::str::from_utf8(self.bytes()?).ok()?;
-        (text.len() <= MAX_NAME).then(|| text.into())
-    }
-    /// A list. Its length is at most the number of remaining bytes, which bounds the allocation.
-    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let length = self.u32()? as usize;
-        if length > self.0.len() {
-            return None;
-        }
-        (0..length).map(|_| each(self)).collect()
-    }
-    fn numbers(&mut self) -> Option<Vec<u64>> {
-        self.list(Self::u64)
-    }
+impl Reader<'_> {
     fn identity(&mut self) -> Option<Identity> {
         let (start, stack) = (self.u64()?, self.u64()?);
         Some(Identity { start, stack, exe: (self.u32()?, self.u32()?, self.u64()?) })
     }
+    fn file_ref(&mut self) -> Option<FileRef> {
+        Some(FileRef {
+            number: self.u64()?,
+            inode: self.u64()?,
+            build_id: self.bytes()?.into(),
+            path: self.bytes()?.into(),
+            handle: self.flag()?,
+            root: self.flag()?,
+        })
+    }
     fn root(&mut self) -> Option<RootKey> {
         Some(RootKey { mount: self.u64()?, dev: (self.u32()?, self.u32()?), inode: self.u64()? })
     }
-}
-
-/// Decodes a packet to its last byte.
-fn decode_all<'a, T>(packet: &'a [u8], decode: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
-    let mut reader = Reader(packet);
-    let value = decode(&mut reader)?;
-    reader.0.is_empty().then_some(value)
 }
 
 impl Request {
@@ -228,12 +188,7 @@ impl Request {
             }
             Request::Symbols { file, raw, offsets } => {
                 w.u8(3);
-                w.u64(file.number);
-                w.u64(file.inode);
-                w.bytes(&file.build_id);
-                w.bytes(&file.path);
-                w.u8(file.handle.into());
-                w.u8(file.root.into());
+                w.file_ref(file);
                 w.u8((*raw).into());
                 w.numbers(offsets);
             }
@@ -247,6 +202,11 @@ impl Request {
                 w.u32(*pid);
                 w.u64(*start);
                 w.numbers(addrs);
+            }
+            Request::Functions { file, query } => {
+                w.u8(7);
+                w.file_ref(file);
+                w.query(query);
             }
             Request::Forget { closed, without_path } => {
                 w.u8(6);
@@ -262,20 +222,10 @@ impl Request {
             Some(match r.u8()? {
                 1 => Request::Identities(r.list(Reader::u32)?),
                 2 => Request::Process(r.u32()?),
-                3 => Request::Symbols {
-                    file: FileRef {
-                        number: r.u64()?,
-                        inode: r.u64()?,
-                        build_id: r.bytes()?.into(),
-                        path: r.bytes()?.into(),
-                        handle: r.flag()?,
-                        root: r.flag()?,
-                    },
-                    raw: r.flag()?,
-                    offsets: r.numbers()?,
-                },
+                3 => Request::Symbols { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
                 4 => Request::Vdso { raw: r.flag()?, offsets: r.numbers()? },
                 5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
+                7 => Request::Functions { file: r.file_ref()?, query: r.query()? },
                 6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
                 _ => return None,
             })
@@ -327,6 +277,7 @@ impl Response {
                     w.u64(m.start);
                     w.u64(m.end);
                     w.u64(m.offset);
+                    w.u8(m.is_code.into());
                 });
             }
             Response::PerfMap(pid) => {
@@ -343,6 +294,18 @@ impl Response {
                         w.bytes(name.as_bytes());
                     }
                 });
+            }
+            Response::Functions(list) => {
+                w.u8(10);
+                w.list(list, Writer::function);
+            }
+            Response::Instructions(part) => {
+                w.u8(11);
+                w.bytes(&part.0);
+            }
+            Response::FileFunctions(file) => {
+                w.u8(12);
+                w.file(file);
             }
             Response::End(why) => {
                 w.u8(9);
@@ -378,7 +341,8 @@ impl Response {
                         _ => return None,
                     };
                     let (start, end, offset) = (r.u64()?, r.u64()?, r.u64()?);
-                    (start < end).then_some(Mapping { start, end, offset, backing })
+                    let is_code = r.flag()?;
+                    (start < end).then_some(Mapping { start, end, offset, backing, is_code })
                 })?),
                 7 => Response::PerfMap(r.u32()?),
                 8 => Response::Symbols(r.list(|r| match r.flag()? {
@@ -389,6 +353,9 @@ impl Response {
                     (true, is_temporary, why) => Response::End(Some(Failure { why, is_temporary })),
                     (false, ..) => Response::End(None),
                 },
+                10 => Response::Functions(r.list(Reader::function)?),
+                11 => Response::Instructions(Instructions(r.bytes()?.into())),
+                12 => Response::FileFunctions(r.file()?),
                 _ => return None,
             })
         })
@@ -430,7 +397,8 @@ mod tests {
     fn responses() -> Vec<Response> {
         let identity = Identity { start: 1, stack: 2, exe: (3, 4, 5) };
         let root = RootKey { mount: 6, dev: (7, 8), inode: 9 };
-        let mapping = |backing| Mapping { start: 0x1000, end: 0x2000, offset: 0x3000, backing };
+        let mapping =
+            |backing| Mapping { start: 0x1000, end: 0x2000, offset: 0x3000, backing, is_code: true };
         vec![
             Response::Ready,
             Response::Identities(vec![None, Some(identity)]),
@@ -486,7 +454,7 @@ mod tests {
 
     #[test]
     fn mappings_of_unknown_files_and_out_of_order_are_rejected() {
-        let at = |start, backing| Mapping { start, end: start + 1, offset: 0, backing };
+        let at = |start, backing| Mapping { start, end: start + 1, offset: 0, backing, is_code: false };
         let mut map = Map::default();
         assert!(add_mappings(&mut map, vec![at(5, Backing::Vdso)]));
         assert!(!add_mappings(&mut map.clone(), vec![at(6, Backing::File(0))]));

@@ -19,9 +19,9 @@ impl Condition {
         (decoded.is_jcc_short_or_near()).then(|| Condition(code.wrapping_sub(1)))
     }
 
-    #[cfg(test)]
-    pub(crate) const fn from_bits(bits: u8) -> Condition {
-        Condition(bits)
+    /// The condition with these bits, of which only four count.
+    pub const fn from_bits(bits: u8) -> Condition {
+        Condition(bits & 0xf)
     }
 
     /// The four bits: the lowest negates, the others are the test (overflow, carry, zero, carry or zero, sign, parity,

@@ -66,6 +66,16 @@ impl Uses {
         Uses { registers: true, stack: true, ..self }
     }
 
+    /// The uses as a number, for another process.
+    pub fn bits(self) -> u8 {
+        self.arguments | u8::from(self.stack) << 6 | u8::from(self.registers) << 7
+    }
+
+    /// The uses of a number from [`Uses::bits`].
+    pub fn from_bits(bits: u8) -> Uses {
+        Uses { arguments: bits & 0x3f, stack: bits >> 6 & 1 != 0, registers: bits >> 7 != 0 }
+    }
+
     fn reads(self, register: Register) -> bool {
         let full = register.full_register();
         self.registers

@@ -326,7 +326,7 @@ fn jit_code_is_named_by_the_perf_map_of_its_process() {
     let mut p = Processes::new();
     p.note(pid);
     // Inserts an anonymous mapping, as if a JIT compiler had created it.
-    let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous };
+    let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous, is_code: true };
     p.processes.get_mut(&pid).unwrap().mappings.insert(0, fake);
     p.mappings += 1;
     assert_eq!(p.name(pid, 0, 0x1004).to_string(), "0x1004");

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Write};
 
+use crate::functions::FunctionName;
 use crate::wire::MAX_NAME;
 
 /// Text of at most [`MAX_NAME`] bytes.
@@ -19,6 +20,28 @@ impl Write for Bounded {
     }
 }
 
+/// All forms of a name.
+pub(crate) fn names(raw: String) -> FunctionName {
+    let is_mangled = ["_Z", "_R", "__Z", "ZN"].iter().any(|prefix| raw.starts_with(prefix));
+    if !is_mangled {
+        return FunctionName { raw, ..FunctionName::default() };
+    }
+    let demangled = Some(demangled(raw.clone())).filter(|name| *name != raw);
+    let plain = demangled.as_ref().and_then(|demangled| {
+        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+        let plain = cpp(&raw, &options).filter(|_| rustc_demangle::try_demangle(&raw).is_err())?;
+        (plain != *demangled).then_some(plain)
+    });
+    FunctionName { raw, demangled, plain }
+}
+
+fn cpp(name: &str, options: &cpp_demangle::DemangleOptions) -> Option<String> {
+    let mut out = Bounded::default();
+    let symbol = cpp_demangle::BorrowedSymbol::new(name.as_bytes()).ok()?;
+    symbol.structured_demangle(&mut out, options).ok()?;
+    Some(out.0)
+}
+
 /// The demangled name. A name that is not mangled is returned unchanged.
 pub(crate) fn demangled(name: String) -> String {
     let mut out = Bounded::default();
@@ -28,10 +51,9 @@ pub(crate) fn demangled(name: String) -> String {
             return out.0;
         }
     } else if name.starts_with("_Z")
-        && let Ok(symbol) = cpp_demangle::BorrowedSymbol::new(name.as_bytes())
-        && symbol.structured_demangle(&mut out, &cpp_demangle::DemangleOptions::default()).is_ok()
+        && let Some(demangled) = cpp(&name, &cpp_demangle::DemangleOptions::default())
     {
-        return out.0;
+        return demangled;
     }
     name
 }

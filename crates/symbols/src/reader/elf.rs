@@ -95,12 +95,14 @@ struct Load {
     offset: u64,
     addr: u64,
     size: u64,
+    is_code: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Section {
     name: u32,
     kind: u32,
+    flags: u64,
     addr: u64,
     offset: u64,
     size: u64,
@@ -111,6 +113,11 @@ struct Section {
 pub(crate) struct Elf {
     bytes: Rc<dyn ByteSource>,
     is_64: bool,
+    /// The kind of processor.
+    machine: u64,
+    entry_point: u64,
+    /// There is a `PT_DYNAMIC` segment.
+    has_dynamic: bool,
     loads: Vec<Load>,
     sections: Vec<Section>,
     names: Vec<u8>,
@@ -163,9 +170,20 @@ impl Elf {
         let at = |at_64, at| if is_64 { h.u16(at_64) } else { h.u16(at) };
         let (phsize, phnum) = (at(54, 42), at(56, 44));
         let (shsize, mut shnum, mut names) = (at(58, 46), at(60, 48), at(62, 50));
-        let mut elf = Elf { bytes, is_64, loads: Vec::new(), sections: Vec::new(), names: Vec::new() };
+        let mut elf = Elf {
+            bytes,
+            is_64,
+            machine: h.u16(18),
+            entry_point: h.word(is_64, 24, 24),
+            has_dynamic: false,
+            loads: Vec::new(),
+            sections: Vec::new(),
+            names: Vec::new(),
+        };
         if phnum > 0 && phsize == if is_64 { 56 } else { 32 } {
             let table = read(&*elf.bytes, phoff, phnum * phsize, u64::MAX)?;
+            const DYNAMIC: u64 = 2;
+            elf.has_dynamic = table.chunks_exact(phsize as usize).any(|c| Fields(c).u32(0) == DYNAMIC);
             elf.loads = table.chunks_exact(phsize as usize).filter_map(|c| load(is_64, c)).collect();
         }
         if shoff == 0 || shsize != if is_64 { 64 } else { 40 } {
@@ -192,6 +210,12 @@ impl Elf {
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         let inside = |l: &&Load| offset.checked_sub(l.offset).is_some_and(|into| into < l.size);
         self.loads.iter().find(inside).map(|l| l.addr.wrapping_add(offset - l.offset))
+    }
+
+    /// True if the machine code is that of this processor, in 64 bits.
+    pub(crate) fn is_native(&self) -> bool {
+        // ARCH(x86-64): EM_X86_64.
+        self.is_64 && self.machine == 62
     }
 
     fn section_named(&self, name: &[u8]) -> Option<&Section> {
@@ -317,7 +341,13 @@ impl Elf {
 
 fn load(is_64: bool, header: &[u8]) -> Option<Load> {
     let h = Fields(header);
-    let load = Load { offset: h.word(is_64, 8, 4), addr: h.word(is_64, 16, 8), size: h.word(is_64, 32, 16) };
+    let flags = if is_64 { h.u32(4) } else { h.u32(24) };
+    let load = Load {
+        offset: h.word(is_64, 8, 4),
+        addr: h.word(is_64, 16, 8),
+        size: h.word(is_64, 32, 16),
+        is_code: flags & 1 != 0,
+    };
     (h.u32(0) == 1).then_some(load)
 }
 
@@ -326,6 +356,7 @@ fn section(is_64: bool, header: &[u8]) -> Section {
     Section {
         name: h.u32(0) as u32,
         kind: h.u32(4) as u32,
+        flags: h.word(is_64, 8, 8),
         addr: h.word(is_64, 16, 12),
         offset: h.word(is_64, 24, 16),
         size: h.word(is_64, 32, 20),
@@ -471,6 +502,8 @@ pub(super) fn shortened(name: &str) -> String {
     let end = (0..=name.len().min(MAX_NAME)).rev().find(|end| name.is_char_boundary(*end));
     name[..end.unwrap_or(0)].into()
 }
+
+pub(super) mod code;
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -10,7 +10,9 @@ use std::rc::Rc;
 use super::debug;
 use super::demangle::demangled;
 use super::elf::{Elf, ElfError, Table};
+use super::functions::{Listing, Output, Sources};
 use super::perfmap::{self, PerfMap};
+use crate::functions::{FileFunctions, FunctionQuery, SymbolSource};
 use crate::wire::{Failure, FileRef, Lookup};
 use files::open::{Handle, OpenError, ProcessDir, Root};
 use proc::maps::{self, Backing};
@@ -175,6 +177,35 @@ impl Indexes {
         }
         self.insert(key, Index::File(index));
         Ok(shown(found, raw))
+    }
+
+    /// Gives the functions of a file to `out`.
+    pub(super) fn functions<O: Output>(
+        &mut self,
+        file: &FileRef,
+        handle: Option<Handle>,
+        root: Option<Root>,
+        query: &FunctionQuery,
+        out: &mut O,
+    ) -> Result<Result<FileFunctions, Failure>, O::Error> {
+        let elf = match self.opened(|| open(file, handle.as_ref(), root.as_ref())) {
+            Ok(elf) => elf,
+            Err(why) => return Ok(Err(why)),
+        };
+        let debug = match &root {
+            Some(root) if !elf.has_full_table() => debug::find(root, &file.path, file.inode, &elf),
+            _ => None,
+        };
+        let name = file.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let other = debug.as_ref().map(|debug| (debug, SymbolSource::DebugFile));
+        let sources = Sources { own: &elf, name, other };
+        self.make_space(Listing::memory(&sources));
+        let listing = match Listing::read(&sources, self.most) {
+            Ok(listing) => listing,
+            Err(why) => return Ok(Err(of_elf(why))),
+        };
+        let answer = listing.answer(query, out)?;
+        Ok(answer.map(|()| listing.file().clone()).map_err(Failure::from))
     }
 
     /// The symbols at offsets of the vdso.

@@ -36,7 +36,13 @@ fn seen(start: u64, mappings: &[(u64, u64, &str)]) -> Observation {
     let mut seen = Observation { start, parent: 1, name: b"seen".to_vec(), ..Observation::default() };
     for (n, (start, end, path)) in mappings.iter().enumerate() {
         let (start, end, offset) = (*start, *end, *start);
-        seen.map.mappings.push(ReadMapping { start, end, offset, backing: Backing::File(n as u32) });
+        seen.map.mappings.push(ReadMapping {
+            start,
+            end,
+            offset,
+            backing: Backing::File(n as u32),
+            is_code: true,
+        });
         seen.map.files.push(MappedFile { dev: (8, 1), inode: n as u64 + 1, path: path.as_bytes().into() });
     }
     seen

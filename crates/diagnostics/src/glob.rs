@@ -1,4 +1,4 @@
-//! Shell globs for a field of a probe description.
+//! Shell globs: fields of probe descriptions, names of functions.
 //!
 //! The syntax is `*`, `?`, `[abc]`, `[a-z]`, `[!abc]` and `\`, anchored at both ends. Matching is
 //! greedy and backtracks only to the last `*`. It is linear in practice and quadratic at worst. A
@@ -63,7 +63,7 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
 ///
 /// All positions in the pattern that a text leads to are kept at once. So this is exact for every
 /// pattern, and linear in its length.
-pub(crate) fn glob_matches_number(pattern: &str, prefix: &str, digits: usize) -> bool {
+pub fn glob_matches_number(pattern: &str, prefix: &str, digits: usize) -> bool {
     if pattern.is_empty() {
         return true;
     }

@@ -1,0 +1,168 @@
+//! The functions of the files of a process.
+
+use std::sync::Arc;
+
+use diagnostics::control;
+use files::{File, FileId};
+use proc::maps::Backing;
+
+use super::Processes;
+use crate::client::RequestError;
+use crate::functions::{FileFunctions, FunctionQuery, MAX_USES, Select};
+use crate::object;
+use crate::wire::functions::{Assembly, MAX_PATTERNS};
+use crate::wire::{MAX_NUMBERS, Request, Response};
+
+/// A part of a file that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedText {
+    /// The file. Two processes that have mapped one file have the same number, also below overlays.
+    pub file: FileId,
+    /// Its base name, escaped for output.
+    pub name: Arc<str>,
+    /// The first address, and the one after the last.
+    pub start: u64,
+    /// See `start`.
+    pub end: u64,
+    /// The offset of `start` in the file.
+    pub offset: u64,
+    /// The process may execute it.
+    pub is_code: bool,
+}
+
+impl Processes {
+    /// The files that a process has mapped now, in the order of addresses. The error says in words why they are not known.
+    pub fn mapped(&mut self, pid: u32) -> Result<Vec<MappedText>, String> {
+        self.begin_batch();
+        let failed = self.processes.get(&pid).and_then(|p| p.failed_at);
+        let snapshot = self.observe(pid);
+        match snapshot {
+            Some(snapshot) => self.store(pid, snapshot),
+            None if self
+                .processes
+                .get(&pid)
+                .is_some_and(|p| p.failed_at.is_some() && p.failed_at == failed) =>
+            {
+                return Err(format!("reading the address map of process {pid} failed a short time ago"));
+            }
+            None => return Err(format!("the address map of process {pid} cannot be read")),
+        }
+        let Some(process) = self.processes.get(&pid) else { return Ok(Vec::new()) };
+        let mapped = process.mappings.iter().filter_map(|m| {
+            let Backing::File(number) = m.backing else { return None };
+            let file = *process.objects.get(number as usize)?;
+            let name = self.objects.name(file)?;
+            let (start, end, offset) = (m.start, m.end, m.offset);
+            Some(MappedText { file, name, start, end, offset, is_code: m.is_code })
+        });
+        Ok(mapped.collect())
+    }
+
+    /// A file that a process has mapped: its path, and the handle by which a probe is attached.
+    pub fn mapped_file(&self, file: FileId) -> Option<&File> {
+        self.objects.files().get(file)
+    }
+
+    /// The functions of a file. The error says in words why they are not known.
+    pub fn functions(&mut self, file: FileId, query: &FunctionQuery) -> Result<FileFunctions, String> {
+        if query.entries.len() > MAX_USES {
+            return Err(format!("more than {MAX_USES} kinds of entry probes"));
+        }
+        match &query.select {
+            Select::At(addrs) => {
+                let mut addrs = addrs.clone();
+                addrs.sort_unstable();
+                addrs.dedup();
+                let parts: Vec<Select> =
+                    addrs.chunks(MAX_NUMBERS).map(|part| Select::At(part.to_vec())).collect();
+                self.parts(file, query, parts)
+            }
+            Select::Matching(patterns) => {
+                let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
+                for pattern in patterns {
+                    if pattern.len() > crate::wire::MAX_NAME {
+                        return Err("the name of the function is too long".into());
+                    }
+                    bytes += pattern.len() + 4;
+                    if bytes > MAX_PATTERNS {
+                        parts.push(Select::Matching(std::mem::take(&mut part)));
+                        bytes = pattern.len() + 4;
+                    }
+                    part.push(pattern.clone());
+                }
+                parts.push(Select::Matching(part));
+                self.parts(file, query, parts)
+            }
+            select => self.parts(file, query, vec![select.clone()]),
+        }
+    }
+
+    /// The functions of several queries, each once.
+    fn parts(
+        &mut self,
+        file: FileId,
+        query: &FunctionQuery,
+        parts: Vec<Select>,
+    ) -> Result<FileFunctions, String> {
+        let is_one = parts.len() <= 1;
+        let mut all = FileFunctions::default();
+        for select in parts {
+            let part = self.list(file, FunctionQuery { select, ..query.clone() })?;
+            all.functions.extend(part.functions);
+            all = FileFunctions { functions: all.functions, ..part };
+        }
+        if !is_one {
+            all.functions.sort_by_key(|f| f.address);
+            all.functions.dedup_by_key(|f| f.address);
+        }
+        Ok(all)
+    }
+
+    fn list(&mut self, id: FileId, query: FunctionQuery) -> Result<FileFunctions, String> {
+        self.objects.files_mut().touch(id);
+        let Some(mapped) = self.objects.files().get(id) else {
+            return Err("the file is not known any more".into());
+        };
+        let path = control::name(&mapped.path).into_owned();
+        let what = |why: &str| format!("the functions of {path} cannot be read: {why}");
+        if mapped.inode == 0 && mapped.build_id.is_none() {
+            return Err(what("it is no file on a disk"));
+        }
+        let (file, fds) = object::file_ref(self.objects.files(), id, mapped);
+        let limits = self.reader.limits();
+        let (responses, failure) = match self.reader.query(&Request::Functions { file, query }, &fds) {
+            Ok(answer) => answer,
+            Err(error) => return Err(what(&why(error, limits.time.as_millis(), limits.memory >> 20))),
+        };
+        if let Some(failure) = failure {
+            return Err(what(&failure.why));
+        }
+        let mut list = Assembly::default();
+        for (response, _) in responses {
+            match response {
+                Response::Functions(functions) => list.functions(functions),
+                Response::Instructions(part) => {
+                    list.instructions(&part).ok_or_else(|| what("the reader's answer is malformed"))?;
+                }
+                Response::FileFunctions(file) => list.file(file),
+                _ => {}
+            }
+        }
+        Ok(list.finish())
+    }
+}
+
+/// Why there is no answer.
+fn why(error: RequestError, ms: u128, mb: u64) -> String {
+    match error {
+        RequestError::Timeout => format!("it takes longer than {ms} ms (option symtimeout)"),
+        RequestError::Failed => {
+            format!("the process that reads it failed, perhaps for want of memory (option symmem, {mb}m)")
+        }
+        RequestError::Interrupted => "the reading was interrupted".into(),
+        RequestError::Unavailable => "there is no process that reads symbols".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

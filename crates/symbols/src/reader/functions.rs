@@ -1,0 +1,290 @@
+//! The functions of a file: their names, sizes and code.
+//!
+//! ```text
+//!  .symtab, else debug file, else .gnu_debugdata ─┐
+//!  .dynsym ───────────────────────────────────────┴─► symbols in code ─► functions ─► selected ─► decoded
+//!  sections, segments ────────────────────────────────┘
+//! ```
+//!
+//! A function is an address with symbols. Everything is bounded: the memory by that of the reader; the bytes that are decoded by a multiple of the
+//! code, because symbols may overlap and each be as long as the file; the names and returns of a function by the
+//! size of a packet; instructions in one answer by [`MAX_INSTRUCTIONS`].
+
+use diagnostics::control;
+use text::Function as Code;
+
+use super::demangle;
+use super::elf::code::{CodeSymbol, Region, SymbolKind, SymbolTable, TableKind};
+use super::elf::{Elf, ElfError, shortened};
+use crate::functions::{
+    FileFunctions, Function, FunctionName, FunctionQuery, Select, Selector, SymbolSource,
+};
+use crate::wire::functions::{Instructions, MAX_NAMES, MAX_RETURNS};
+
+mod decode;
+mod unwind;
+
+use decode::{Decoder, Place};
+
+/// The instructions in one answer.
+const MAX_INSTRUCTIONS: usize = 1 << 22;
+
+/// The files in which the names of a file's functions are.
+pub(crate) struct Sources<'a> {
+    /// The file that is mapped.
+    pub(crate) own: &'a Elf,
+    /// Its base name.
+    pub(crate) name: &'a [u8],
+    /// A separate table, and what it is.
+    pub(crate) other: Option<(&'a Elf, SymbolSource)>,
+}
+
+/// A symbol, and the number of its table.
+#[derive(Clone, Copy)]
+struct Symbol {
+    table: u8,
+    symbol: CodeSymbol,
+}
+
+/// The symbols in the code of a file, in the order of addresses.
+pub(crate) struct Listing<'a> {
+    own: &'a Elf,
+    regions: Vec<Region>,
+    tables: Vec<SymbolTable>,
+    symbols: Vec<Symbol>,
+    /// The addresses of functions and global labels.
+    starts: Vec<u64>,
+    file: FileFunctions,
+    /// See [`decode::EXTRA`].
+    extra: u64,
+}
+
+/// One answer, piece by piece.
+pub(crate) trait Output {
+    type Error;
+    /// The next function, and its instructions if they were asked for and are certain.
+    fn function(&mut self, function: Function, instructions: Option<Instructions>)
+    -> Result<(), Self::Error>;
+    /// Time has passed without a function.
+    fn pause(&mut self) -> Result<(), Self::Error>;
+}
+
+impl<'a> Listing<'a> {
+    /// The memory that a listing needs, in bytes.
+    pub(crate) fn memory(sources: &Sources) -> u64 {
+        let tables = Listing::tables(sources);
+        // The symbols are copied once, and their addresses a second time.
+        tables.map(|(elf, kind)| elf.functions_size(kind).saturating_mul(3)).fold(0, u64::saturating_add)
+    }
+
+    fn tables<'b>(sources: &Sources<'b>) -> impl Iterator<Item = (&'b Elf, TableKind)> {
+        let own = sources.own;
+        let full = match sources.other {
+            _ if own.has_full_table() => Some(own),
+            Some((other, _)) => Some(other),
+            None => None,
+        };
+        full.map(|elf| (elf, TableKind::Full)).into_iter().chain([(own, TableKind::Dynamic)])
+    }
+
+    /// Reads the symbols, which need at most `most` bytes of memory.
+    pub(crate) fn read(sources: &Sources<'a>, most: u64) -> Result<Listing<'a>, ElfError> {
+        let needed = Listing::memory(sources);
+        if needed > most {
+            return Err(ElfError::Large(needed));
+        }
+        let own = sources.own;
+        let mut listing = Listing {
+            own,
+            regions: own.code_regions(),
+            tables: Vec::new(),
+            symbols: Vec::new(),
+            starts: Vec::new(),
+            file: FileFunctions { entry: own.entry_point(), ..FileFunctions::default() },
+            extra: decode::EXTRA,
+        };
+        for (number, (elf, kind)) in (0..).zip(Listing::tables(sources)) {
+            let table = elf.functions(kind, most)?;
+            let symbols = table.symbols.iter().map(|symbol| Symbol { table: number, symbol: *symbol });
+            let in_code = symbols.filter(|s| region(&listing.regions, s.symbol.addr).is_some());
+            let before = listing.symbols.len();
+            listing.symbols.extend(in_code);
+            if listing.symbols.len() > before && listing.file.source == SymbolSource::None {
+                listing.file.source = match (kind, sources.other) {
+                    (TableKind::Dynamic, _) => SymbolSource::Dynamic,
+                    (TableKind::Full, Some((_, source))) if !own.has_full_table() => source,
+                    (TableKind::Full, _) => SymbolSource::Full,
+                };
+            }
+            listing.tables.push(SymbolTable { symbols: Vec::new(), names: table.names });
+        }
+        listing.file.unwinds = listing.unwinds(sources.name);
+        let is_start = |s: &Symbol| s.symbol.kind != SymbolKind::Label || !s.symbol.is_local;
+        listing.symbols.sort_unstable_by_key(|s| (s.symbol.addr, s.table, s.symbol.name));
+        listing.starts = listing.symbols.iter().filter(|s| is_start(s)).map(|s| s.symbol.addr).collect();
+        listing.starts.dedup();
+        listing.symbols.retain(|s| s.symbol.kind != SymbolKind::Label);
+        listing.file.total = groups(&listing.symbols).count() as u64;
+        Ok(listing)
+    }
+
+    /// What is known of the file.
+    pub(crate) fn file(&self) -> &FileFunctions {
+        &self.file
+    }
+
+    /// Gives the functions that a query selects to `out`.
+    pub(crate) fn answer<O: Output>(
+        &self,
+        query: &FunctionQuery,
+        out: &mut O,
+    ) -> Result<Result<(), String>, O::Error> {
+        let selector = Selector::new(&query.select);
+        let mut decoder = Decoder::new(self.own, &self.regions, self.extra);
+        let mut left = MAX_INSTRUCTIONS;
+        if query.select == Select::Nothing {
+            return Ok(Ok(()));
+        }
+        for group in groups(&self.symbols) {
+            let Some(mut function) = self.function(group, &selector) else {
+                out.pause()?;
+                continue;
+            };
+            let mut instructions = None;
+            if !query.entries.is_empty() || query.returns || query.instructions {
+                let inside = self.inside(function.address, function.size);
+                let place = Place { address: function.address, offset: function.offset, size: function.size };
+                decoder.with(&place, inside, |code| {
+                    instructions = analyse(code, query, &mut function);
+                });
+            }
+            left = match left.checked_sub(instructions.as_ref().map_or(0, |i| i.0.len())) {
+                Some(left) => left,
+                None => {
+                    let most = MAX_INSTRUCTIONS;
+                    return Ok(Err(format!("the functions have more than {most} instructions: name fewer")));
+                }
+            };
+            out.function(function, instructions)?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// The addresses of symbols that lie in a function, without its first.
+    fn inside(&self, start: u64, size: u64) -> &[u64] {
+        let from = self.starts.partition_point(|a| *a <= start);
+        let to = self.starts.partition_point(|a| *a < start.saturating_add(size));
+        self.starts.get(from..to).unwrap_or_default()
+    }
+
+    /// The function of the symbols at one address, if it is selected.
+    fn function(&self, group: &[Symbol], selector: &Selector) -> Option<Function> {
+        let address = group.first()?.symbol.addr;
+        let region = region(&self.regions, address)?;
+        let sized = group.iter().map(|s| s.symbol.size).max().unwrap_or(0);
+        let next = self.starts.partition_point(|a| *a <= address);
+        let next = self.starts.get(next).copied().unwrap_or(u64::MAX);
+        let most = region.end - address;
+        let size = if sized == 0 { most.min(next - address) } else { most.min(sized) };
+        let by_address = selector.matches_range(address, size);
+        if !by_address && !selector.is_by_name() {
+            return None;
+        }
+        let mut names: Vec<(bool, bool, usize, FunctionName)> = Vec::new();
+        let mut bytes = 0;
+        for s in group {
+            let Some(raw) =
+                self.tables.get(usize::from(s.table)).and_then(|t| own_name(t.name(s.symbol.name)))
+            else {
+                continue;
+            };
+            if names.iter().any(|(.., name)| name.raw == raw) {
+                continue;
+            }
+            let name = demangle::names(raw);
+            bytes += name.forms().map(|form| form.len() + 8).sum::<usize>();
+            if bytes > MAX_NAMES && !names.is_empty() {
+                break;
+            }
+            let underscores = name.raw.bytes().take_while(|b| *b == b'_').count();
+            names.push((s.symbol.is_local, name.raw.starts_with('$'), underscores, name));
+        }
+        let matches = |name: &FunctionName| name.forms().any(|form| selector.matches_name(form));
+        if names.is_empty() || !(by_address || names.iter().any(|(.., name)| matches(name))) {
+            return None;
+        }
+        names.sort();
+        Some(Function {
+            names: names.into_iter().map(|(.., name)| name).collect(),
+            address,
+            offset: region.offset + (address - region.start),
+            size,
+            indirect: group.iter().any(|s| s.symbol.kind == SymbolKind::Indirect),
+            ..Function::default()
+        })
+    }
+}
+
+/// The symbols of each address.
+fn groups(symbols: &[Symbol]) -> impl Iterator<Item = &[Symbol]> {
+    symbols.chunk_by(|a, b| a.symbol.addr == b.symbol.addr)
+}
+
+fn region(regions: &[Region], addr: u64) -> Option<&Region> {
+    let after = regions.partition_point(|r| r.start <= addr);
+    regions.get(after.checked_sub(1)?).filter(|r| addr < r.end)
+}
+
+/// A name without its version.
+fn own_name(bytes: &[u8]) -> Option<String> {
+    let most = bytes.get(..bytes.len().min(crate::wire::MAX_NAME)).unwrap_or_default();
+    let name = control::name(most);
+    let name = name.split('@').next().unwrap_or_default();
+    (!name.is_empty()).then(|| shortened(name))
+}
+
+/// Decodes a function. Returns its instructions if they were asked for and are certain.
+fn analyse(
+    code: Result<&Code<'_>, String>,
+    query: &FunctionQuery,
+    function: &mut Function,
+) -> Option<Instructions> {
+    let code = match code {
+        Ok(code) => code,
+        Err(why) => {
+            function.entries = query.entries.iter().map(|_| Err(why.clone())).collect();
+            function.returns = query.returns.then(|| Err(why.clone()));
+            function.instructions = query.instructions.then_some(Err(why));
+            return None;
+        }
+    };
+    let kernel = query.kernel;
+    let entry = |uses: &text::Uses| code.entry(kernel, *uses).map_err(|e| e.to_string());
+    function.entries = query.entries.iter().map(entry).collect();
+    if query.returns {
+        let found = code.returns(kernel).map_err(|e| e.to_string());
+        function.returns = Some(match found {
+            Ok(sites) if sites.len() > MAX_RETURNS => {
+                Err(format!("it returns at {} places, more than {MAX_RETURNS}", sites.len()))
+            }
+            found => found,
+        });
+    }
+    if !query.instructions {
+        return None;
+    }
+    if let Some(refusal) = code.refusal() {
+        function.instructions = Some(Err(refusal.to_string()));
+        return None;
+    }
+    function.instructions = Some(Ok(Vec::new()));
+    let mut list = Instructions::default();
+    for instruction in code.instructions() {
+        let step = code.offset(kernel, u64::from(instruction.offset)).ok();
+        list.push(instruction.length, step);
+    }
+    Some(list)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,362 @@
+//! Lists of functions on the wire.
+//!
+//! An instruction is one byte (its length and its step), so all instructions of a long function are a few packets.
+
+use text::returns::Departure;
+use text::{Condition, EntryProbe, Kernel, ReturnSite, Step, Uses};
+
+use super::codec::{MAX_NAME, Reader, Writer};
+use crate::functions::{
+    FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
+};
+
+/// The bytes of the instructions in one packet.
+pub(crate) const INSTRUCTIONS: usize = 32 << 10;
+/// Bytes of the names of one function; more names are left out.
+pub(crate) const MAX_NAMES: usize = 3 * MAX_NAME;
+/// The places where a function returns; with more it has no return probes.
+pub(crate) const MAX_RETURNS: usize = 4096;
+/// Bytes of the patterns of a query.
+pub(crate) const MAX_PATTERNS: usize = 32 << 10;
+
+/// Instructions of the last function of the packet before, which continue those of earlier packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Instructions(pub(crate) Vec<u8>);
+
+impl Instructions {
+    /// An instruction of at most 15 bytes.
+    pub(crate) fn push(&mut self, length: u8, step: Option<Step>) {
+        self.0.push(length & 0xf | step_bits(step) << 4);
+    }
+
+    /// The instructions after `offset`.
+    pub(crate) fn sites(&self, mut offset: u32) -> Option<(u32, Vec<InstructionSite>)> {
+        let mut sites = Vec::with_capacity(self.0.len());
+        for byte in &self.0 {
+            sites.push(InstructionSite { offset, step: step_of(byte >> 4)? });
+            offset = offset.checked_add(u32::from(byte & 0xf))?;
+        }
+        Some((offset, sites))
+    }
+}
+
+fn step_bits(step: Option<Step>) -> u8 {
+    match step {
+        None => 0,
+        Some(Step::Call) => 1,
+        Some(Step::Emulated) => 2,
+        Some(Step::Single) => 3,
+    }
+}
+
+fn step_of(bits: u8) -> Option<Option<Step>> {
+    Some(match bits {
+        0 => None,
+        1 => Some(Step::Call),
+        2 => Some(Step::Emulated),
+        3 => Some(Step::Single),
+        _ => return None,
+    })
+}
+
+impl Writer {
+    pub(super) fn query(&mut self, query: &FunctionQuery) {
+        match &query.select {
+            Select::Nothing => self.u8(0),
+            Select::All => self.u8(1),
+            Select::Matching(patterns) => {
+                self.u8(2);
+                self.list(patterns, |w, pattern| w.bytes(pattern.as_bytes()));
+            }
+            Select::At(addrs) => {
+                self.u8(3);
+                self.numbers(addrs);
+            }
+        }
+        let kernel = query.kernel;
+        let flags = [
+            kernel.emulates_long_nops,
+            kernel.clobbers_at_nop5,
+            kernel.accepts_nop10,
+            query.returns,
+            query.instructions,
+        ];
+        flags.iter().for_each(|flag| self.u8((*flag).into()));
+        self.list(&query.entries, |w, uses| w.u8(uses.bits()));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn optional(&mut self, text: Option<&str>) {
+        self.u8(text.is_some().into());
+        if let Some(text) = text {
+            self.text(text);
+        }
+    }
+
+    /// 0 and the value, or 1 and the reason.
+    fn result<T>(&mut self, result: &Result<T, String>, value: impl FnOnce(&mut Writer, &T)) {
+        match result {
+            Ok(found) => {
+                self.u8(0);
+                value(self, found);
+            }
+            Err(why) => {
+                self.u8(1);
+                self.text(why);
+            }
+        }
+    }
+
+    /// A function, without its instructions, which follow in packets of their own.
+    pub(super) fn function(&mut self, f: &Function) {
+        self.list(&f.names, |w, name| {
+            w.text(&name.raw);
+            w.optional(name.demangled.as_deref());
+            w.optional(name.plain.as_deref());
+        });
+        self.u64(f.address);
+        self.u64(f.offset);
+        self.u64(f.size);
+        self.u8(f.indirect.into());
+        self.list(&f.entries, |w, entry| {
+            w.result(entry, |w, probe| {
+                w.u64(probe.offset);
+                w.u8(step_bits(Some(probe.step)));
+            });
+        });
+        self.u8(f.returns.is_some().into());
+        if let Some(returns) = &f.returns {
+            self.result(returns, |w, sites| {
+                w.list(sites, |w, site| {
+                    w.u64(site.offset);
+                    w.u8(match site.departure {
+                        Departure::Return => 0,
+                        Departure::Jump => 1,
+                        Departure::Branch(condition) => 0x10 | condition.bits(),
+                    });
+                    w.u8(step_bits(Some(site.step)));
+                });
+            });
+        }
+        self.u8(f.instructions.is_some().into());
+        if let Some(instructions) = &f.instructions {
+            self.result(instructions, |_, _| {});
+        }
+    }
+
+    /// What is known of the file, without its functions.
+    pub(super) fn file(&mut self, file: &FileFunctions) {
+        self.u8(match file.source {
+            SymbolSource::None => 0,
+            SymbolSource::Full => 1,
+            SymbolSource::DebugFile => 2,
+            SymbolSource::Compressed => 3,
+            SymbolSource::Dynamic => 4,
+        });
+        self.u64(file.total);
+        self.u64(file.entry);
+        self.optional(file.unwinds.as_deref());
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn query(&mut self) -> Option<FunctionQuery> {
+        let select = match self.u8()? {
+            0 => Select::Nothing,
+            1 => Select::All,
+            2 => Select::Matching(self.list(Self::text)?),
+            3 => Select::At(self.numbers()?),
+            _ => return None,
+        };
+        let kernel = Kernel {
+            emulates_long_nops: self.flag()?,
+            clobbers_at_nop5: self.flag()?,
+            accepts_nop10: self.flag()?,
+        };
+        let (returns, instructions) = (self.flag()?, self.flag()?);
+        let entries = self.list(|r| r.u8().map(Uses::from_bits))?;
+        let query = FunctionQuery { select, kernel, entries, returns, instructions };
+        (query.entries.len() <= MAX_USES).then_some(query)
+    }
+
+    fn optional(&mut self) -> Option<Option<String>> {
+        if self.flag()? { self.text().map(Some) } else { Some(None) }
+    }
+
+    fn result<T>(&mut self, value: impl FnOnce(&mut Self) -> Option<T>) -> Option<Result<T, String>> {
+        if self.flag()? { self.text().map(Err) } else { value(self).map(Ok) }
+    }
+
+    fn step(&mut self) -> Option<Step> {
+        step_of(self.u8()?)?
+    }
+
+    pub(super) fn function(&mut self) -> Option<Function> {
+        let names = self.list(|r| {
+            Some(FunctionName { raw: r.text()?, demangled: r.optional()?, plain: r.optional()? })
+        })?;
+        let (address, offset, size) = (self.u64()?, self.u64()?, self.u64()?);
+        let indirect = self.flag()?;
+        let entries = self.list(|r| r.result(|r| Some(EntryProbe { offset: r.u64()?, step: r.step()? })))?;
+        let departure = |byte| match byte {
+            0 => Some(Departure::Return),
+            1 => Some(Departure::Jump),
+            0x10..=0x1f => Some(Departure::Branch(Condition::from_bits(byte & 0xf))),
+            _ => None,
+        };
+        let site = |r: &mut Self| {
+            let (offset, departure) = (r.u64()?, departure(r.u8()?)?);
+            Some(ReturnSite { offset, departure, step: r.step()? })
+        };
+        let returns = if self.flag()? { Some(self.result(|r| r.list(site))?) } else { None };
+        let instructions = if self.flag()? { Some(self.result(|_| Some(Vec::new()))?) } else { None };
+        Some(Function { names, address, offset, size, indirect, entries, returns, instructions })
+    }
+
+    pub(super) fn file(&mut self) -> Option<FileFunctions> {
+        let source = match self.u8()? {
+            0 => SymbolSource::None,
+            1 => SymbolSource::Full,
+            2 => SymbolSource::DebugFile,
+            3 => SymbolSource::Compressed,
+            4 => SymbolSource::Dynamic,
+            _ => return None,
+        };
+        let (total, entry) = (self.u64()?, self.u64()?);
+        let unwinds = self.optional()?;
+        Some(FileFunctions { functions: Vec::new(), source, total, unwinds, entry })
+    }
+}
+
+/// The bytes of a function in a packet, about.
+pub(crate) fn size(f: &Function) -> usize {
+    let names: usize = f.names.iter().flat_map(FunctionName::forms).map(|form| form.len() + 8).sum();
+    let entries: usize = f.entries.iter().map(|e| 16 + e.as_ref().err().map_or(0, String::len)).sum();
+    let returns =
+        f.returns.as_ref().map_or(0, |r| r.as_ref().map_or_else(String::len, |sites| 10 * sites.len()));
+    let why = f.instructions.as_ref().and_then(|i| i.as_ref().err()).map_or(0, String::len);
+    64 + names + entries + returns + why
+}
+
+/// Puts the packets of a list together. `None`: malformed.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    file: FileFunctions,
+    /// The end of the last instruction of the last function.
+    at: u32,
+}
+
+impl Assembly {
+    pub(crate) fn file(&mut self, file: FileFunctions) {
+        self.file = FileFunctions { functions: std::mem::take(&mut self.file.functions), ..file };
+    }
+
+    pub(crate) fn functions(&mut self, functions: Vec<Function>) {
+        self.file.functions.extend(functions);
+        self.at = 0;
+    }
+
+    pub(crate) fn instructions(&mut self, part: &Instructions) -> Option<()> {
+        let Some(Ok(all)) = self.file.functions.last_mut()?.instructions.as_mut() else { return None };
+        let (at, sites) = part.sites(self.at)?;
+        all.extend(sites);
+        self.at = at;
+        Some(())
+    }
+
+    pub(crate) fn finish(self) -> FileFunctions {
+        self.file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileRef, Request, Response};
+    use super::*;
+
+    #[test]
+    fn a_query_and_its_answer_are_read_as_they_were_written() {
+        let file = FileRef {
+            number: 1,
+            inode: 2,
+            build_id: vec![3],
+            path: b"/x".to_vec(),
+            handle: true,
+            root: false,
+        };
+        for select in [
+            Select::Nothing,
+            Select::All,
+            Select::Matching(vec!["a*".into(), "b".into()]),
+            Select::At(vec![1, u64::MAX]),
+        ] {
+            let query = FunctionQuery {
+                select,
+                kernel: Kernel::tried(true),
+                entries: vec![Uses::NOTHING, Uses::NOTHING.and_stack().and_argument(3)],
+                returns: true,
+                instructions: false,
+            };
+            let request = Request::Functions { file: file.clone(), query };
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        let name =
+            FunctionName { raw: "_Z1fv".into(), demangled: Some("f()".into()), plain: Some("f".into()) };
+        let site = |departure| ReturnSite { offset: 9, departure, step: Step::Single };
+        let one = Function {
+            names: vec![name, FunctionName { raw: "g".into(), ..FunctionName::default() }],
+            address: 1,
+            offset: 2,
+            size: 3,
+            indirect: true,
+            entries: vec![Ok(EntryProbe { offset: 4, step: Step::Call }), Err("no".into())],
+            returns: Some(Ok(vec![
+                site(Departure::Return),
+                site(Departure::Jump),
+                site(Departure::Branch(Condition::from_bits(5))),
+            ])),
+            instructions: Some(Ok(Vec::new())),
+        };
+        let other = Function { returns: Some(Err("why".into())), instructions: None, ..one.clone() };
+        let response = Response::Functions(vec![one.clone(), other]);
+        assert_eq!(Response::decode(&response.encode()), Some(response.clone()));
+        assert!(response.encode().len() <= 2 * size(&one));
+        let file = FileFunctions {
+            source: SymbolSource::Compressed,
+            total: 7,
+            unwinds: Some("x".into()),
+            entry: 5,
+            ..FileFunctions::default()
+        };
+        let response = Response::FileFunctions(file);
+        assert_eq!(Response::decode(&response.encode()), Some(response));
+        let bytes = Response::Functions(vec![one]).encode();
+        for end in 0..bytes.len() {
+            assert_eq!(Response::decode(&bytes[..end]), None, "{end}");
+        }
+    }
+
+    #[test]
+    fn instructions_continue_in_the_next_packet() {
+        let mut assembly = Assembly::default();
+        let list = Some(Ok(Vec::new()));
+        assembly.functions(vec![Function { instructions: list, ..Function::default() }]);
+        let mut part = Instructions::default();
+        part.push(15, Some(Step::Single));
+        part.push(1, None);
+        let response = Response::Instructions(part.clone());
+        assert_eq!(Response::decode(&response.encode()), Some(response));
+        assembly.instructions(&part).unwrap();
+        assembly.instructions(&part).unwrap();
+        let file = assembly.finish();
+        let sites = file.functions[0].instructions.clone().unwrap().unwrap();
+        assert_eq!(sites.iter().map(|s| s.offset).collect::<Vec<_>>(), [0, 15, 16, 31]);
+        assert_eq!((sites[2].step, sites[3].step), (Some(Step::Single), None));
+        // There is no function before.
+        assert_eq!(Assembly::default().instructions(&part), None);
+        assert_eq!(Instructions(vec![0x41]).sites(0), None);
+    }
+}
