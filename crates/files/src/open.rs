@@ -117,6 +117,11 @@ impl ProcessDir {
         Ok(text)
     }
 
+    /// The process's memory, for positioned reads. A read may wait for whoever provides the memory.
+    pub fn memory(&self) -> io::Result<File> {
+        sys::open_at(self.0.as_fd(), c"mem", libc::O_RDONLY).map(File::from)
+    }
+
     /// The target of a magic link of the process (`exe`, `root`, `map_files/…`).
     pub fn follow(&self, name: &str) -> io::Result<Handle> {
         sys::open_at(self.0.as_fd(), &c_string(name.as_bytes())?, libc::O_PATH).map(Handle)

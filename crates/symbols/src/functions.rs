@@ -134,6 +134,9 @@ pub struct Function {
     pub size: u64,
     /// The symbol is that of a resolver, which the dynamic linker calls to choose an implementation. (`STT_GNU_IFUNC`.)
     pub indirect: bool,
+    /// Why the implementation of an indirect function is not known. Address, size and places are those of the
+    /// implementation if it is known, else those of the resolver.
+    pub unresolved: Option<String>,
     /// The entry probe for each of [`FunctionQuery::entries`], or why there is none.
     pub entries: Vec<Result<EntryProbe, String>>,
     /// Where it returns, or why there are no return probes. `None`: not asked.
@@ -182,7 +185,7 @@ pub enum SymbolSource {
 /// The functions of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileFunctions {
-    /// Those that the query selects, in the order of their addresses.
+    /// Those that the query selects, in the order of the addresses of their symbols.
     pub functions: Vec<Function>,
     /// Where their names were found.
     pub source: SymbolSource,

@@ -42,10 +42,10 @@
 //! wire/functions
 //! wire
 //! reader/demangle reader/elf
-//! reader/debug reader/elf/code reader/perfmap
-//! reader/functions/decode
+//! reader/compressed reader/debug reader/elf/code reader/elf/relocations reader/perfmap
+//! reader/functions/chosen reader/functions/decode
 //! reader/functions reader/observe
-//! reader/functions/unwind
+//! reader/functions/unwind reader/whole
 //! reader/index
 //! reader
 //! entry
@@ -75,3 +75,4 @@ pub use functions::{
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;
 pub use process::{MappedText, Processes, own_vdso_base};
+pub use reader::functions_of_bytes;

@@ -11,11 +11,13 @@
 //! ```text
 //!  observe    identity, address map and file handles of a process
 //!  elf        symbol tables          debug    separate debug files
+//!  compressed symbol tables in stripped files
 //!  functions  the functions of a file, their code
 //!  perfmap    symbols of JIT code
 //!  index      cache of all indexes, bounded in memory
 //! ```
 
+mod compressed;
 mod debug;
 mod demangle;
 mod elf;
@@ -23,6 +25,9 @@ mod functions;
 mod index;
 mod observe;
 mod perfmap;
+mod whole;
+
+pub use whole::functions_of_bytes;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,13 +121,13 @@ impl Server {
                     Err(why) => return Ok(Some(why)),
                 }
             }
-            Request::Functions { file, query } => {
+            Request::Functions { file, running, query } => {
                 let (handle, root) = match self.descriptors(&file, &mut fds) {
                     Ok(both) => both,
                     Err(why) => return Ok(Some(why)),
                 };
                 let mut out = Functions::new(self.socket.as_fd(), self.limits);
-                match self.indexes.functions(&file, handle, root, &query, &mut out)? {
+                match self.indexes.functions(&file, handle, root, (&query, running.as_ref()), &mut out)? {
                     Ok(file) => {
                         out.flush()?;
                         self.send(&Response::FileFunctions(file), None)?;

@@ -20,7 +20,7 @@ use proc::maps::{Backing, Map, MappedFile, Mapping};
 
 use crate::functions::{FileFunctions, Function, FunctionQuery};
 use codec::{Reader, Writer, decode_all};
-use functions::Instructions;
+use functions::{Instructions, Running};
 
 pub(crate) use codec::MAX_NAME;
 
@@ -61,7 +61,7 @@ pub(crate) enum Request {
     /// The symbols at offsets of a file.
     Symbols { file: FileRef, raw: bool, offsets: Vec<u64> },
     /// The functions of a file.
-    Functions { file: FileRef, query: FunctionQuery },
+    Functions { file: FileRef, running: Option<Running>, query: FunctionQuery },
     /// The symbols at offsets from the start of the vdso.
     Vdso { raw: bool, offsets: Vec<u64> },
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
@@ -203,9 +203,10 @@ impl Request {
                 w.u64(*start);
                 w.numbers(addrs);
             }
-            Request::Functions { file, query } => {
+            Request::Functions { file, running, query } => {
                 w.u8(7);
                 w.file_ref(file);
+                w.running(running.as_ref());
                 w.query(query);
             }
             Request::Forget { closed, without_path } => {
@@ -225,7 +226,7 @@ impl Request {
                 3 => Request::Symbols { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
                 4 => Request::Vdso { raw: r.flag()?, offsets: r.numbers()? },
                 5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
-                7 => Request::Functions { file: r.file_ref()?, query: r.query()? },
+                7 => Request::Functions { file: r.file_ref()?, running: r.running()?, query: r.query()? },
                 6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
                 _ => return None,
             })

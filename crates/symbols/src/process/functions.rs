@@ -10,7 +10,7 @@ use super::Processes;
 use crate::client::RequestError;
 use crate::functions::{FileFunctions, FunctionQuery, MAX_USES, Select};
 use crate::object;
-use crate::wire::functions::{Assembly, MAX_PATTERNS};
+use crate::wire::functions::{Assembly, MAX_PATTERNS, Running};
 use crate::wire::{MAX_NUMBERS, Request, Response};
 
 /// A part of a file that a process has mapped.
@@ -63,8 +63,29 @@ impl Processes {
         self.objects.files().get(file)
     }
 
+    /// The functions of a file that a process has mapped. Those that the dynamic linker has chosen for indirect functions of
+    /// the process are known, if the file has a record of them.
+    pub fn functions_in(
+        &mut self,
+        pid: u32,
+        mapped: &MappedText,
+        query: &FunctionQuery,
+    ) -> Result<FileFunctions, String> {
+        let running = Running { pid, start: mapped.start, offset: mapped.offset };
+        self.functions_of(mapped.file, Some(running), query)
+    }
+
     /// The functions of a file. The error says in words why they are not known.
     pub fn functions(&mut self, file: FileId, query: &FunctionQuery) -> Result<FileFunctions, String> {
+        self.functions_of(file, None, query)
+    }
+
+    fn functions_of(
+        &mut self,
+        file: FileId,
+        running: Option<Running>,
+        query: &FunctionQuery,
+    ) -> Result<FileFunctions, String> {
         if query.entries.len() > MAX_USES {
             return Err(format!("more than {MAX_USES} kinds of entry probes"));
         }
@@ -75,7 +96,7 @@ impl Processes {
                 addrs.dedup();
                 let parts: Vec<Select> =
                     addrs.chunks(MAX_NUMBERS).map(|part| Select::At(part.to_vec())).collect();
-                self.parts(file, query, parts)
+                self.parts((file, running), query, parts)
             }
             Select::Matching(patterns) => {
                 let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -91,16 +112,16 @@ impl Processes {
                     part.push(pattern.clone());
                 }
                 parts.push(Select::Matching(part));
-                self.parts(file, query, parts)
+                self.parts((file, running), query, parts)
             }
-            select => self.parts(file, query, vec![select.clone()]),
+            select => self.parts((file, running), query, vec![select.clone()]),
         }
     }
 
     /// The functions of several queries, each once.
     fn parts(
         &mut self,
-        file: FileId,
+        file: (FileId, Option<Running>),
         query: &FunctionQuery,
         parts: Vec<Select>,
     ) -> Result<FileFunctions, String> {
@@ -112,13 +133,17 @@ impl Processes {
             all = FileFunctions { functions: all.functions, ..part };
         }
         if !is_one {
-            all.functions.sort_by_key(|f| f.address);
-            all.functions.dedup_by_key(|f| f.address);
+            all.functions.sort_by(|a, b| (a.address, &a.names).cmp(&(b.address, &b.names)));
+            all.functions.dedup_by(|a, b| (a.address, &a.names) == (b.address, &b.names));
         }
         Ok(all)
     }
 
-    fn list(&mut self, id: FileId, query: FunctionQuery) -> Result<FileFunctions, String> {
+    fn list(
+        &mut self,
+        (id, running): (FileId, Option<Running>),
+        query: FunctionQuery,
+    ) -> Result<FileFunctions, String> {
         self.objects.files_mut().touch(id);
         let Some(mapped) = self.objects.files().get(id) else {
             return Err("the file is not known any more".into());
@@ -130,7 +155,8 @@ impl Processes {
         }
         let (file, fds) = object::file_ref(self.objects.files(), id, mapped);
         let limits = self.reader.limits();
-        let (responses, failure) = match self.reader.query(&Request::Functions { file, query }, &fds) {
+        let (responses, failure) = match self.reader.query(&Request::Functions { file, running, query }, &fds)
+        {
             Ok(answer) => answer,
             Err(error) => return Err(what(&why(error, limits.time.as_millis(), limits.memory >> 20))),
         };

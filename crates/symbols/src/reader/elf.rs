@@ -87,7 +87,7 @@ const NEAR: usize = 64;
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_NOTE: u32 = 7;
-const SHT_NOBITS: u32 = 8;
+pub(super) const SHT_NOBITS: u32 = 8;
 const SHT_DYNSYM: u32 = 11;
 
 #[derive(Clone, Copy, Debug)]
@@ -99,19 +99,19 @@ struct Load {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Section {
+pub(super) struct Section {
     name: u32,
-    kind: u32,
+    pub(super) kind: u32,
     flags: u64,
-    addr: u64,
-    offset: u64,
-    size: u64,
+    pub(super) addr: u64,
+    pub(super) offset: u64,
+    pub(super) size: u64,
     link: u32,
 }
 
 /// The headers of an ELF file.
 pub(crate) struct Elf {
-    bytes: Rc<dyn ByteSource>,
+    pub(super) bytes: Rc<dyn ByteSource>,
     is_64: bool,
     /// The kind of processor.
     machine: u64,
@@ -142,7 +142,7 @@ impl Fields<'_> {
     }
 }
 
-fn read(bytes: &dyn ByteSource, at: u64, length: u64, most: u64) -> Result<Vec<u8>, ElfError> {
+pub(super) fn read(bytes: &dyn ByteSource, at: u64, length: u64, most: u64) -> Result<Vec<u8>, ElfError> {
     let end = at.checked_add(length).ok_or(ElfError::Format)?;
     if length > most || end > bytes.size() {
         return Err(ElfError::Format);
@@ -218,7 +218,7 @@ impl Elf {
         self.is_64 && self.machine == 62
     }
 
-    fn section_named(&self, name: &[u8]) -> Option<&Section> {
+    pub(super) fn section_named(&self, name: &[u8]) -> Option<&Section> {
         let named = |s: &&Section| {
             let rest = self.names.get(s.name as usize..).unwrap_or_default();
             rest.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
@@ -504,6 +504,7 @@ pub(super) fn shortened(name: &str) -> String {
 }
 
 pub(super) mod code;
+mod relocations;
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -19,11 +19,13 @@ use super::elf::{Elf, ElfError, shortened};
 use crate::functions::{
     FileFunctions, Function, FunctionName, FunctionQuery, Select, Selector, SymbolSource,
 };
-use crate::wire::functions::{Instructions, MAX_NAMES, MAX_RETURNS};
+use crate::wire::functions::{Instructions, MAX_NAMES, MAX_RETURNS, Running};
 
+mod chosen;
 mod decode;
 mod unwind;
 
+use chosen::Chosen;
 use decode::{Decoder, Place};
 
 /// The instructions in one answer.
@@ -137,11 +139,13 @@ impl<'a> Listing<'a> {
     pub(crate) fn answer<O: Output>(
         &self,
         query: &FunctionQuery,
+        running: Option<&Running>,
         out: &mut O,
     ) -> Result<Result<(), String>, O::Error> {
         let selector = Selector::new(&query.select);
         let mut decoder = Decoder::new(self.own, &self.regions, self.extra);
         let mut left = MAX_INSTRUCTIONS;
+        let chosen = running.and_then(|running| Chosen::open(self.own, running));
         if query.select == Select::Nothing {
             return Ok(Ok(()));
         }
@@ -150,6 +154,12 @@ impl<'a> Listing<'a> {
                 out.pause()?;
                 continue;
             };
+            if function.indirect {
+                let size_of = |addr| self.sized(addr);
+                let region = |addr| region(&self.regions, addr).copied();
+                let resolved = chosen::resolve(&mut function, chosen.as_ref(), self.own, region, size_of);
+                function.unresolved = resolved.err();
+            }
             let mut instructions = None;
             if !query.entries.is_empty() || query.returns || query.instructions {
                 let inside = self.inside(function.address, function.size);
@@ -168,6 +178,13 @@ impl<'a> Listing<'a> {
             out.function(function, instructions)?;
         }
         Ok(Ok(()))
+    }
+
+    /// The size of the function at an address, by its symbols.
+    fn sized(&self, addr: u64) -> Option<u64> {
+        let from = self.symbols.partition_point(|s| s.symbol.addr < addr);
+        let group = self.symbols.get(from..)?.iter().take_while(|s| s.symbol.addr == addr);
+        group.map(|s| s.symbol.size).max().filter(|size| *size > 0)
     }
 
     /// The addresses of symbols that lie in a function, without its first.

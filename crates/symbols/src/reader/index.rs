@@ -7,12 +7,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use super::debug;
 use super::demangle::demangled;
 use super::elf::{Elf, ElfError, Table};
 use super::functions::{Listing, Output, Sources};
 use super::perfmap::{self, PerfMap};
+use super::{compressed, debug};
 use crate::functions::{FileFunctions, FunctionQuery, SymbolSource};
+use crate::wire::functions::Running;
 use crate::wire::{Failure, FileRef, Lookup};
 use files::open::{Handle, OpenError, ProcessDir, Root};
 use proc::maps::{self, Backing};
@@ -22,6 +23,8 @@ use proc::maps::{self, Backing};
 enum Key {
     /// A file, by the session's number.
     File(u64),
+    /// What is compressed in a file.
+    Compressed(u64),
     /// A process, by pid and start time.
     Process(u32, u64),
     Vdso,
@@ -30,6 +33,8 @@ enum Key {
 enum Index {
     File(FileIndex),
     PerfMap(PerfMap),
+    /// The ELF file in `.gnu_debugdata`, if there is one.
+    Unpacked(Option<Rc<Elf>>),
 }
 
 /// The symbols of a file, and those of its debug file, which are read when a lookup needs them.
@@ -49,6 +54,7 @@ impl Index {
     fn memory(&self) -> u64 {
         match self {
             Index::PerfMap(map) => map.memory(),
+            Index::Unpacked(elf) => elf.as_ref().map_or(0, |elf| elf.size()),
             Index::File(file) => {
                 let debug = if let Debug::Table(table) = &file.debug { table.memory() } else { 0 };
                 file.own.memory() + debug
@@ -84,7 +90,10 @@ impl Indexes {
 
     /// Drops the indexes of files, which hold them open.
     pub(super) fn close(&mut self, files: &[u64]) {
-        files.iter().for_each(|number| drop(self.take(Key::File(*number))));
+        for number in files {
+            self.take(Key::File(*number));
+            self.take(Key::Compressed(*number));
+        }
     }
 
     /// Closes files that cannot be opened again. Their names are read into memory; an index whose names are
@@ -168,6 +177,7 @@ impl Indexes {
             // An unreadable debug file counts as missing.
             let debug = debug::find(root, &file.path, file.inode, &index.elf);
             let table = debug.and_then(|elf| self.table(&elf).ok());
+            let table = table.or_else(|| self.compressed_table(&index.elf));
             index.debug = table.map_or(Debug::None, Debug::Table);
         }
         if let Debug::Table(table) = &index.debug {
@@ -179,13 +189,34 @@ impl Indexes {
         Ok(shown(found, raw))
     }
 
+    /// The table that is compressed in a file.
+    fn compressed_table(&mut self, elf: &Elf) -> Option<Table> {
+        let unpacked = compressed::find(elf, self.most)?;
+        let mut table = self.table(&unpacked).ok()?;
+        self.make_space(table.names_size());
+        table.read_names(self.most).ok()?;
+        Some(table)
+    }
+
+    /// The file that is compressed in a file.
+    fn unpacked(&mut self, number: u64, elf: &Elf) -> Option<Rc<Elf>> {
+        let key = Key::Compressed(number);
+        let unpacked = match self.take(key) {
+            Some(Index::Unpacked(unpacked)) => unpacked,
+            _ => compressed::find(elf, self.most).map(Rc::new),
+        };
+        self.make_space(unpacked.as_ref().map_or(0, |elf| elf.size()));
+        self.insert(key, Index::Unpacked(unpacked.clone()));
+        unpacked
+    }
+
     /// Gives the functions of a file to `out`.
     pub(super) fn functions<O: Output>(
         &mut self,
         file: &FileRef,
         handle: Option<Handle>,
         root: Option<Root>,
-        query: &FunctionQuery,
+        (query, running): (&FunctionQuery, Option<&Running>),
         out: &mut O,
     ) -> Result<Result<FileFunctions, Failure>, O::Error> {
         let elf = match self.opened(|| open(file, handle.as_ref(), root.as_ref())) {
@@ -197,14 +228,19 @@ impl Indexes {
             _ => None,
         };
         let name = file.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        let other = debug.as_ref().map(|debug| (debug, SymbolSource::DebugFile));
+        let unpacked = match debug {
+            None if !elf.has_full_table() => self.unpacked(file.number, &elf),
+            _ => None,
+        };
+        let unpacked = unpacked.as_deref().map(|unpacked| (unpacked, SymbolSource::Compressed));
+        let other = debug.as_ref().map(|debug| (debug, SymbolSource::DebugFile)).or(unpacked);
         let sources = Sources { own: &elf, name, other };
         self.make_space(Listing::memory(&sources));
         let listing = match Listing::read(&sources, self.most) {
             Ok(listing) => listing,
             Err(why) => return Ok(Err(of_elf(why))),
         };
-        let answer = listing.answer(query, out)?;
+        let answer = listing.answer(query, running, out)?;
         Ok(answer.map(|()| listing.file().clone()).map_err(Failure::from))
     }
 

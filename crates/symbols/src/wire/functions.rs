@@ -19,6 +19,15 @@ pub(crate) const MAX_RETURNS: usize = 4096;
 /// Bytes of the patterns of a query.
 pub(crate) const MAX_PATTERNS: usize = 32 << 10;
 
+/// A process that has the file mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    pub(crate) pid: u32,
+    /// An address, and the offset in the file that is mapped there.
+    pub(crate) start: u64,
+    pub(crate) offset: u64,
+}
+
 /// Instructions of the last function of the packet before, which continue those of earlier packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Instructions(pub(crate) Vec<u8>);
@@ -60,6 +69,15 @@ fn step_of(bits: u8) -> Option<Option<Step>> {
 }
 
 impl Writer {
+    pub(super) fn running(&mut self, running: Option<&Running>) {
+        self.u8(running.is_some().into());
+        if let Some(running) = running {
+            self.u32(running.pid);
+            self.u64(running.start);
+            self.u64(running.offset);
+        }
+    }
+
     pub(super) fn query(&mut self, query: &FunctionQuery) {
         match &query.select {
             Select::Nothing => self.u8(0),
@@ -121,6 +139,7 @@ impl Writer {
         self.u64(f.offset);
         self.u64(f.size);
         self.u8(f.indirect.into());
+        self.optional(f.unresolved.as_deref());
         self.list(&f.entries, |w, entry| {
             w.result(entry, |w, probe| {
                 w.u64(probe.offset);
@@ -163,6 +182,13 @@ impl Writer {
 }
 
 impl Reader<'_> {
+    pub(super) fn running(&mut self) -> Option<Option<Running>> {
+        match self.flag()? {
+            false => Some(None),
+            true => Some(Some(Running { pid: self.u32()?, start: self.u64()?, offset: self.u64()? })),
+        }
+    }
+
     pub(super) fn query(&mut self) -> Option<FunctionQuery> {
         let select = match self.u8()? {
             0 => Select::Nothing,
@@ -199,7 +225,7 @@ impl Reader<'_> {
             Some(FunctionName { raw: r.text()?, demangled: r.optional()?, plain: r.optional()? })
         })?;
         let (address, offset, size) = (self.u64()?, self.u64()?, self.u64()?);
-        let indirect = self.flag()?;
+        let (indirect, unresolved) = (self.flag()?, self.optional()?);
         let entries = self.list(|r| r.result(|r| Some(EntryProbe { offset: r.u64()?, step: r.step()? })))?;
         let departure = |byte| match byte {
             0 => Some(Departure::Return),
@@ -213,7 +239,7 @@ impl Reader<'_> {
         };
         let returns = if self.flag()? { Some(self.result(|r| r.list(site))?) } else { None };
         let instructions = if self.flag()? { Some(self.result(|_| Some(Vec::new()))?) } else { None };
-        Some(Function { names, address, offset, size, indirect, entries, returns, instructions })
+        Some(Function { names, address, offset, size, indirect, unresolved, entries, returns, instructions })
     }
 
     pub(super) fn file(&mut self) -> Option<FileFunctions> {
@@ -238,7 +264,8 @@ pub(crate) fn size(f: &Function) -> usize {
     let returns =
         f.returns.as_ref().map_or(0, |r| r.as_ref().map_or_else(String::len, |sites| 10 * sites.len()));
     let why = f.instructions.as_ref().and_then(|i| i.as_ref().err()).map_or(0, String::len);
-    64 + names + entries + returns + why
+    let unresolved = f.unresolved.as_ref().map_or(0, String::len);
+    64 + unresolved + names + entries + returns + why
 }
 
 /// Puts the packets of a list together. `None`: malformed.
@@ -300,7 +327,8 @@ mod tests {
                 returns: true,
                 instructions: false,
             };
-            let request = Request::Functions { file: file.clone(), query };
+            let running = Some(Running { pid: 7, start: 0x1000, offset: 0x2000 });
+            let request = Request::Functions { file: file.clone(), running, query };
             assert_eq!(Request::decode(&request.encode()), Some(request));
         }
         let name =
@@ -312,6 +340,7 @@ mod tests {
             offset: 2,
             size: 3,
             indirect: true,
+            unresolved: Some("x".into()),
             entries: vec![Ok(EntryProbe { offset: 4, step: Step::Call }), Err("no".into())],
             returns: Some(Ok(vec![
                 site(Departure::Return),

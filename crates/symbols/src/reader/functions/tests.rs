@@ -47,10 +47,10 @@ fn everything(select: Select) -> FunctionQuery {
 /// All functions of a file.
 fn list(bytes: Vec<u8>, query: &FunctionQuery) -> Result<(Vec<Function>, FileFunctions), ElfError> {
     let elf = Elf::open(Rc::new(bytes))?;
-    let mut listing = Listing::read(&Sources { own: &elf, name: b"x", other: None }, 1 << 20)?;
+    let mut listing = Listing::read(&Sources { own: &elf, name: b"x", other: None }, 1 << 22)?;
     listing.extra = 0;
     let mut kept = Kept::default();
-    let Ok(answer) = listing.answer(query, &mut kept);
+    let Ok(answer) = listing.answer(query, None, &mut kept);
     answer.map_err(|_| ElfError::Format)?;
     Ok((kept.0.into_iter().map(|(function, _)| function).collect(), listing.file().clone()))
 }
@@ -188,4 +188,22 @@ fn a_damaged_file_is_an_error_or_a_list_and_never_a_panic() {
         }
         read(bytes[..at].to_vec());
     }
+}
+
+#[test]
+fn the_table_of_unwinders_has_the_sizes_of_functions() {
+    let maps = proc::maps::parse(&std::fs::read("/proc/self/maps").unwrap());
+    let libc = maps.files.iter().find(|f| f.path.windows(8).any(|w| w == b"/libc.so")).unwrap();
+    let bytes = std::fs::read(String::from_utf8(libc.path.clone()).unwrap()).unwrap();
+    let elf = Elf::open(Rc::new(bytes.clone())).unwrap();
+    let (functions, _) = list(bytes, &FunctionQuery::names(Select::All)).unwrap();
+    let sizes = functions.iter().filter_map(|f| Some((f.size, elf.unwound_size(f.address)?)));
+    let sizes: Vec<(u64, u64)> = sizes.collect();
+    let same = sizes.iter().filter(|(size, unwound)| size == unwound).count();
+    println!("{} functions, {} in the table, {same} with the same size", functions.len(), sizes.len());
+    // A part that is rarely executed may be elsewhere, and an assembler's function may have several parts.
+    assert!(sizes.len() * 10 > functions.len() * 9 && same * 10 > sizes.len() * 9);
+    assert_eq!(elf.unwound_size(functions[0].address + 1), None);
+    // The compiler's calls of indirect functions have slots.
+    assert!(elf.slots().len() > 10, "{:?}", elf.slots());
 }

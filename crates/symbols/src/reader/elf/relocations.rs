@@ -1,0 +1,65 @@
+//! Which functions the dynamic linker has chosen, and where functions begin by the tables of unwinders.
+//!
+//! A symbol of an indirect function (`STT_GNU_IFUNC`) has the address of a resolver. A file that calls its own indirect functions has
+//! a slot for each, and a relocation (`R_X86_64_IRELATIVE`) that names slot and resolver. In a running process the slot has the address of
+//! the implementation. A process can write anything there, so an address counts only if a function begins at it: by a symbol, or
+//! by the table in `.eh_frame_hdr`.
+//!
+//! ARCH(x86-64): the number of the relocation.
+
+use super::{Elf, Fields, SHT_NOBITS, Section, read};
+
+const SHT_RELA: u32 = 4;
+/// Bytes of a table that is read.
+const MAX_TABLE: u64 = 16 << 20;
+
+impl Elf {
+    /// The slots of resolvers: the resolver's address, and that of the slot.
+    pub(crate) fn slots(&self) -> Vec<(u64, u64)> {
+        const IRELATIVE: u64 = 37;
+        const ENTRY: usize = 24;
+        if !self.is_native() {
+            return Vec::new();
+        }
+        let tables = self.sections.iter().filter(|s| s.kind == SHT_RELA);
+        let tables = tables.filter_map(|s| read(&*self.bytes, s.offset, s.size, MAX_TABLE).ok());
+        let mut slots = Vec::new();
+        for table in tables {
+            let entries = table.chunks_exact(ENTRY).map(Fields);
+            let chosen = entries.filter(|entry| entry.u32(8) == IRELATIVE);
+            slots.extend(chosen.map(|entry| (entry.u64(16), entry.u64(0))));
+        }
+        slots.sort_unstable();
+        slots
+    }
+
+    /// The function that begins at an address by the unwinders' table: its size.
+    pub(crate) fn unwound_size(&self, addr: u64) -> Option<u64> {
+        let header = self.section_named(b".eh_frame_hdr").filter(|s| s.kind != SHT_NOBITS)?;
+        let table = read(&*self.bytes, header.offset, header.size, MAX_TABLE).ok()?;
+        // The version, and the encodings of the pointer, the count and the table: 4 bytes each, the table's from the
+        // beginning of the section.
+        const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+        let entries = table.get(12..).filter(|_| table.starts_with(&USUAL))?;
+        let at = |distance: u64| header.addr.wrapping_add((distance as u32 as i32) as u64);
+        let (rows, _) = entries.as_chunks::<8>();
+        let found = rows.binary_search_by_key(&addr, |row| at(Fields(row).u32(0))).ok()?;
+        let frame = at(Fields(rows.get(found)?).u32(4));
+        // The length, the distance of the common part, the function's address from here, its size.
+        let section = self.section_named(b".eh_frame")?;
+        let mut bytes = [0; 16];
+        self.read_in(section, frame, &mut bytes)?;
+        let bytes = Fields(&bytes);
+        let start = frame.wrapping_add(8).wrapping_add((bytes.u32(8) as u32 as i32) as u64);
+        (start == addr).then_some(bytes.u32(12))
+    }
+
+    fn read_in(&self, section: &Section, addr: u64, into: &mut [u8]) -> Option<()> {
+        let into_section = addr.checked_sub(section.addr)?;
+        let end = into_section.checked_add(into.len() as u64)?;
+        if section.kind == SHT_NOBITS || end > section.size {
+            return None;
+        }
+        self.bytes.read(section.offset.checked_add(into_section)?, into).ok()
+    }
+}
