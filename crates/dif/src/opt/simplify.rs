@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::dead::drop_marked;
 use super::fold::{Context, Folded, fold};
 use crate::dom::DomTree;
-use crate::ir::{Block, Cond, Function, InstData, Module, Op, Scope, Space, Term, Ty, Value, VarId};
+use crate::ir::{Block, Cond, Function, InstData, Module, Op, Scope, Space, Subr, Term, Ty, Value, VarId};
 
 /// Maximum number of earlier occurrences of an operation that are compared. If none of the last few
 /// dominates, an older one is unlikely to.
@@ -33,6 +33,7 @@ pub(super) fn run(module: &Module, function: &mut Function) {
         checked: HashMap::new(),
         dom,
         stores: writes_memory(function),
+        acts: changes_kernel_memory(function),
         block: 0,
         out: Vec::new(),
         locals: Locals::new(),
@@ -88,6 +89,13 @@ fn writes_memory(function: &Function) -> bool {
     function.blocks.iter().flat_map(|b| &b.insts).any(|i| writes(&i.op))
 }
 
+/// True if the function may wait, or act on the thread: a script that loads before and after wants to
+/// see what changed.
+fn changes_kernel_memory(function: &Function) -> bool {
+    let changes = |op: &Op| matches!(op, Op::Call(Subr::Chill | Subr::Raise, _));
+    function.blocks.iter().flat_map(|b| &b.insts).any(|i| changes(&i.op))
+}
+
 /// An incoming edge of a block: its arguments and the variables known there.
 #[derive(Clone)]
 struct InEdge {
@@ -117,6 +125,8 @@ struct Simplifier<'m> {
     dom: DomTree,
     /// The function writes to D memory.
     stores: bool,
+    /// The function gives the kernel's memory time or cause to change.
+    acts: bool,
     block: usize,
     out: Vec<InstData>,
     locals: Locals,
@@ -172,6 +182,7 @@ impl Simplifier<'_> {
     fn is_repeatable(&self, op: &Op) -> bool {
         match op {
             Op::Load { addr, .. } => match self.ty(*addr) {
+                _ if self.acts => false,
                 Ty::Ptr(Space::Kernel) => true,
                 Ty::Ptr(Space::Unknown) => !self.stores,
                 _ => false,

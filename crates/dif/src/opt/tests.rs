@@ -6,7 +6,7 @@ use crate::FunctionBuilder;
 use crate::generate::{Config, Rng, module};
 use crate::interp::{Interpreter, Outcome, State, World};
 use crate::ir::{
-    BinOp, Clause, Cond, IntBuiltin, Scope, Space, StrBuiltin, UnOp, Value, VarDesc, VarId, VarTy,
+    BinOp, Clause, Cond, IntBuiltin, Scope, Space, StrBuiltin, Subr, UnOp, Value, VarDesc, VarId, VarTy,
 };
 use crate::text::{parse, print};
 use crate::verify::verify;
@@ -116,9 +116,17 @@ fn optimized_modules_verify_and_compute_the_same() {
     }
 }
 
+/// What a clause does between two loads.
+#[derive(Clone, Copy)]
+enum Between {
+    Nothing,
+    Store,
+    Call(Subr),
+}
+
 /// The number of loads that are left of two from one address, the second behind a branch that the first
 /// decides.
-fn loads_of(space: Space, stores: bool) -> usize {
+fn loads_of(space: Space, between: Between) -> usize {
     let mut module = Module::new(64);
     let mut b = FunctionBuilder::new("clause_0");
     let number = b.builtin(IntBuiltin::Arg(0));
@@ -127,9 +135,15 @@ fn loads_of(space: Space, stores: bool) -> usize {
     let (again, end) = (b.create_block(), b.create_block());
     b.branch(first, (again, vec![]), (end, vec![]));
     b.switch_to(again);
-    if stores {
-        let unknown = b.as_ptr(Space::Unknown, number);
-        b.store(4, unknown, number);
+    match between {
+        Between::Nothing => {}
+        Between::Store => {
+            let unknown = b.as_ptr(Space::Unknown, number);
+            b.store(4, unknown, number);
+        }
+        Between::Call(subr) => {
+            b.call(subr, vec![number]);
+        }
     }
     let second = b.load(4, false, at);
     let status = b.bin(BinOp::Add, first, second);
@@ -146,12 +160,21 @@ fn loads_of(space: Space, stores: bool) -> usize {
 
 #[test]
 fn a_number_in_kernel_memory_is_loaded_once_and_one_that_the_clause_may_write_again() {
-    assert_eq!(loads_of(Space::Kernel, false), 1);
-    assert_eq!(loads_of(Space::Kernel, true), 1);
-    assert_eq!(loads_of(Space::Unknown, false), 1);
-    assert_eq!(loads_of(Space::Unknown, true), 2);
+    assert_eq!(loads_of(Space::Kernel, Between::Nothing), 1);
+    assert_eq!(loads_of(Space::Kernel, Between::Store), 1);
+    assert_eq!(loads_of(Space::Unknown, Between::Nothing), 1);
+    assert_eq!(loads_of(Space::Unknown, Between::Store), 2);
     // Another thread of the process may write it.
-    assert_eq!(loads_of(Space::User, false), 2);
+    assert_eq!(loads_of(Space::User, Between::Nothing), 2);
+}
+
+#[test]
+fn kernel_memory_is_loaded_again_by_a_clause_that_waits_or_sends_a_signal() {
+    for subr in [Subr::Chill, Subr::Raise] {
+        assert_eq!(loads_of(Space::Kernel, Between::Call(subr)), 2, "{subr:?}");
+        assert_eq!(loads_of(Space::Unknown, Between::Call(subr)), 2, "{subr:?}");
+    }
+    assert_eq!(loads_of(Space::Kernel, Between::Call(Subr::Discard)), 1);
 }
 
 #[test]
