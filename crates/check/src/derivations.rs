@@ -26,6 +26,8 @@ pub(crate) struct Derivations<'a> {
     pub(crate) libraries: Vec<LibraryClauses<'a>>,
     /// Declared probes by provider and name, with the number of the library.
     pub(crate) declared: HashMap<(String, String), usize>,
+    /// The clauses that fire each of them, in order.
+    firing: HashMap<(String, String), Vec<ClauseNumber>>,
     /// Their providers.
     providers: HashSet<&'a str>,
 }
@@ -95,16 +97,25 @@ impl<'a> Derivations<'a> {
                 unknown_arguments(probe, sink);
             }
             if providers.values().any(|(n, ..)| *n == number) {
-                let clauses = derive::clauses(&library.program).collect();
-                let named = |f: &&Firing<'_>| {
-                    let all = derive::declared(&library.program);
-                    all.filter(|(_, probe)| probe.name.text == f.probe.name.text).count() > 1
-                };
+                let clauses: Vec<&ast::Clause> = derive::clauses(&library.program).collect();
+                let mut times: HashMap<&str, usize> = HashMap::new();
+                for (_, probe) in derive::declared(&library.program) {
+                    *times.entry(&probe.name.text).or_default() += 1;
+                }
+                let named = |f: &&Firing<'_>| times.get(&*f.probe.name.text).is_some_and(|n| *n > 1);
                 let firings = derive::firings(&library.program);
                 if let Some(f) = firings.iter().find(named) {
                     let name = &f.probe.name.text;
                     let message = format!("{name}( ) is ambiguous: two providers of this file declare it");
                     sink.push(Diagnostic::new(Tag::D_PROV_PRDUP, f.call.span, message));
+                }
+                let at: HashMap<Span, usize> = (0..).zip(&clauses).map(|(n, c)| (c.span, n)).collect();
+                for firing in &firings {
+                    let Some(clause) = at.get(&firing.clause.span) else { continue };
+                    let mine = out.firing.entry(key_of(firing)).or_default();
+                    if mine.last() != Some(&(number, *clause)) {
+                        mine.push((number, *clause));
+                    }
                 }
                 let (locals, always) =
                     (library.program.items.iter().filter_map(local).collect(), library.always);
@@ -146,16 +157,17 @@ impl<'a> Derivations<'a> {
     /// Clauses that fire a probe from which their own is derived.
     pub(crate) fn loops(&self) -> Vec<Span> {
         type Key = (String, String);
+        let is_declared = |provider: &str| self.providers.iter().any(|p| glob_matches(provider, p));
         // From which declared probes each clause fires which.
         let mut edges: Vec<(&Key, Key, Span)> = Vec::new();
         for firing in self.libraries.iter().flat_map(|l| &l.firings) {
             for desc in &firing.clause.probes {
                 let ast::ProbeDescKind::Fields { provider, name, .. } = &desc.kind else { continue };
-                let is_base = |key: &&Key| {
-                    !provider.text.is_empty()
-                        && glob_matches(&provider.text, &key.0)
-                        && glob_matches(&name.text, &key.1)
-                };
+                if provider.text.is_empty() || !is_declared(&provider.text) {
+                    continue;
+                }
+                let is_base =
+                    |key: &&Key| glob_matches(&provider.text, &key.0) && glob_matches(&name.text, &key.1);
                 let bases = self.declared.keys().filter(is_base);
                 edges.extend(bases.map(|base| (base, key_of(firing), desc.span)));
             }
@@ -184,12 +196,7 @@ impl<'a> Derivations<'a> {
 
     /// The clauses that fire a probe.
     pub(crate) fn firing(&self, key: &(String, String)) -> Vec<ClauseNumber> {
-        let Some(number) = self.declared.get(key).copied() else { return Vec::new() };
-        let Some(library) = self.libraries.get(number) else { return Vec::new() };
-        let mine = library.firings.iter().filter(|f| key_of(f) == *key);
-        let spans: HashSet<Span> = mine.map(|f| f.clause.span).collect();
-        let all = library.clauses.iter().enumerate().filter(|(_, c)| spans.contains(&c.span));
-        all.map(|(clause, _)| (number, clause)).collect()
+        self.firing.get(key).cloned().unwrap_or_default()
     }
 }
 

@@ -278,12 +278,13 @@ impl<'a> Checker<'a> {
     /// depends on itself.
     fn instances(&mut self, at: ClauseNumber) -> bool {
         let Some(clause) = self.derivations.clause(at) else { return true };
-        // A variable has the type of its first assignment in the library's text.
-        let before: Vec<ClauseNumber> = self.derived.needed.range((at.0, 0)..at).copied().collect();
-        for earlier in before {
-            if !self.derived.instances.contains_key(&earlier) {
-                self.instances(earlier);
-            }
+        // A variable has the type of its first assignment in the library's text. Where a clause is
+        // checked, those before it are.
+        let before = self.derived.needed.range((at.0, 0)..at).rev();
+        let open: Vec<ClauseNumber> =
+            before.copied().take_while(|c| !self.derived.instances.contains_key(c)).collect();
+        for earlier in open.into_iter().rev() {
+            self.instances(earlier);
         }
         match self.derived.instances.get(&at) {
             Some(Some(_)) => return true,

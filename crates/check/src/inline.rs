@@ -51,9 +51,24 @@ impl PrototypeRules {
         PrototypeRules { what: "inline", varargs: false, void: false, anonymous: false };
 }
 
-/// Maximum number of uses of inlines in one session. More is an error: inlines that double each
-/// other at each step.
-const MAX_USES: u32 = 1 << 16;
+/// Maximum number of uses of inlines and of members of translators in one use. More is an error: some
+/// that double each other at each step.
+const MAX_NESTED: u32 = 1 << 14;
+
+/// The same in one session. Each definition that doubles another takes time before it is an error.
+const MAX_USES: u32 = 1 << 19;
+
+/// The uses of inlines and of members of translators: each is checked in its place.
+#[derive(Default)]
+pub(crate) struct Expansions {
+    /// All uses.
+    all: u32,
+    /// Those in the outermost use that is checked, with itself.
+    nested: u32,
+    depth: u32,
+    /// The members that are checked: the number of the translator, and the name.
+    members: Vec<(usize, String)>,
+}
 
 impl Checker<'_> {
     /// The parameters of a prototype: name (may be empty), type and position of each.
@@ -238,6 +253,38 @@ impl Checker<'_> {
         Ok(outer.into_iter().rev().fold(out, |out, before| self.within(before, out)))
     }
 
+    /// Checks with `f` the definition of a name where the name is used.
+    fn expansion<T>(&mut self, word: &str, span: Span, f: impl FnOnce(&mut Self) -> T) -> CheckResult<T> {
+        let counts = &mut self.expansions;
+        counts.nested = if counts.depth == 0 { 1 } else { counts.nested + 1 };
+        counts.all += 1;
+        if counts.nested > MAX_NESTED || counts.all > MAX_USES {
+            let message = format!("too many uses of inlines and translators: {word}");
+            return self.fail(Tag::D_SYNTAX, span, message);
+        }
+        counts.depth += 1;
+        let out = f(self);
+        self.expansions.depth -= 1;
+        Ok(out)
+    }
+
+    /// The same for a member of a translator. One that is used for itself has no value.
+    pub(crate) fn member_expansion<T>(
+        &mut self,
+        (translator, word): (usize, &str),
+        span: Span,
+        f: impl FnOnce(&mut Self) -> T,
+    ) -> CheckResult<T> {
+        if self.expansions.members.iter().any(|(t, name)| *t == translator && name == word) {
+            let message = format!("member {word} of the translator is defined by itself");
+            return self.fail(Tag::D_XLATE_NOCONV, span, message);
+        }
+        self.expansions.members.push((translator, word.to_string()));
+        let out = self.expansion(word, span, f);
+        self.expansions.members.pop();
+        out
+    }
+
     fn expand(
         &mut self,
         word: &str,
@@ -245,12 +292,9 @@ impl Checker<'_> {
         bound: HashMap<String, Expr>,
         span: Span,
     ) -> CheckResult<Expr> {
-        self.expansions += 1;
-        if self.expansions > MAX_USES {
-            let message = format!("too many uses of inlines: {word}");
-            return self.fail(Tag::D_SYNTAX, span, message);
-        }
-        let (value, attributes) = self.collect_attributes(|c| c.with_bound(bound, |c| c.value(&info.value)));
+        let (value, attributes) = self.expansion(word, span, |c| {
+            c.collect_attributes(|c| c.with_bound(bound, |c| c.value(&info.value)))
+        })?;
         let attributes = self.pragma_attributes(word).unwrap_or(attributes);
         let kind = if info.params.is_some() { "associative array" } else { "scalar" };
         self.uses(kind, word, attributes, span);

@@ -151,7 +151,12 @@ impl Checker<'_> {
                 Item::Inline(inline) => checker.inline(inline),
                 Item::Translator(t) => checker.translator(t),
                 Item::Provider(p) => {
-                    let _: Result<(), _> = checker.unsupported(p.span, "a provider definition");
+                    let message = format!("a program does not define providers: {}", p.name.text);
+                    let help = "put the provider and the clauses that fire its probes into a file \
+                        `NAME.d`, and give the directory with -L";
+                    checker
+                        .sink
+                        .push(Diagnostic::new(Tag::D_UNSUPPORTED, p.name.span, message).with_help(help));
                 }
                 Item::Pragma(p) => checker.pragma(p, program),
             });

@@ -20,7 +20,7 @@ use crate::columns::Column;
 use crate::deferred::DeferralState;
 use crate::derivations::Derivations;
 use crate::derive::{DerivedProbe, ProgramDerivations};
-use crate::inline::InlineInfo;
+use crate::inline::{Expansions, InlineInfo};
 use crate::library::UnusedItems;
 use crate::program::{Clause, ClausePattern, Derived, Expr, Repr, Scope, VarId};
 use crate::record::{Record, Visibility};
@@ -272,8 +272,7 @@ pub(crate) struct Checker<'a> {
     /// Enumerators that the programs declare.
     pub(crate) enumerators: HashSet<String>,
     pub(crate) inlines: HashMap<String, InlineInfo>,
-    /// Number of uses of inlines that are not constant.
-    pub(crate) expansions: u32,
+    pub(crate) expansions: Expansions,
     pub(crate) translators: Vec<Translator>,
     /// Indexes of translators, by the tag of the type that they produce.
     pub(crate) translators_by_tag: HashMap<Option<Arc<str>>, Vec<usize>>,
@@ -327,7 +326,7 @@ impl<'a> Checker<'a> {
             bad_aggs: Vec::new(),
             enumerators: HashSet::new(),
             inlines: HashMap::new(),
-            expansions: 0,
+            expansions: Expansions::default(),
             translators: Vec::new(),
             translators_by_tag: HashMap::new(),
             bound: Vec::new(),

@@ -305,15 +305,18 @@ impl Checker<'_> {
         let library = self.cx.map.kind(file) == SourceKind::Library;
         let outside = self.sink.divert();
         // A member has the stability of the translator, whatever it reads.
-        let (out, _) = self.collect_attributes(|c| {
-            c.with_bound(HashMap::from([(argument, input)]), |c| {
-                let mut value = c.expr(&value)?;
-                if library {
-                    // Later errors in using the value are reported at the use.
-                    value.span = span;
-                }
-                c.member_value(value, member.ty, word)
-            })
+        let out = self.member_expansion((translator, word), name.span, |c| {
+            let (out, _) = c.collect_attributes(|c| {
+                c.with_bound(HashMap::from([(argument, input)]), |c| {
+                    let mut value = c.expr(&value)?;
+                    if library {
+                        // Later errors in using the value are reported at the use.
+                        value.span = span;
+                    }
+                    c.member_value(value, member.ty, word)
+                })
+            });
+            out
         });
         let inside = self.sink.restore(outside);
         for d in inside.into_sorted() {
@@ -333,7 +336,7 @@ impl Checker<'_> {
             };
             self.sink.push(d);
         }
-        let out = self.within(outer, out?);
+        let out = self.within(outer, out??);
         Ok(Expr { span, ..out })
     }
 

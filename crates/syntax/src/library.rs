@@ -254,9 +254,9 @@ impl Libraries {
         }
         // A file that declares a provider of a file of the user is parsed too: that is an error, whichever
         // of the two the program uses.
-        let conflicts = |(provider, _, at): &(&str, &str, usize)| {
-            self.probes.iter().any(|p| p.provider == *provider && p.file != *at)
-        };
+        let own: HashSet<(&str, usize)> = self.probes.iter().map(|p| (p.provider.as_str(), p.file)).collect();
+        let conflicts =
+            |(provider, _, at): &(&str, &str, usize)| own.iter().any(|(p, file)| p == provider && file != at);
         for (.., at) in self.declared().filter(conflicts) {
             wanted.get_mut(at).into_iter().for_each(|wanted| *wanted = true);
         }

@@ -1,0 +1,34 @@
+struct out1 { int n; };
+translator struct out1 < int T > { n = T; };
+struct out2 { int n; };
+translator struct out2 < int T > { n = xlate <struct out1> (T).n + xlate <struct out1> (T).n; };
+struct out3 { int n; };
+translator struct out3 < int T > { n = xlate <struct out2> (T).n + xlate <struct out2> (T).n; };
+struct out4 { int n; };
+translator struct out4 < int T > { n = xlate <struct out3> (T).n + xlate <struct out3> (T).n; };
+struct out5 { int n; };
+translator struct out5 < int T > { n = xlate <struct out4> (T).n + xlate <struct out4> (T).n; };
+struct out6 { int n; };
+translator struct out6 < int T > { n = xlate <struct out5> (T).n + xlate <struct out5> (T).n; };
+struct out7 { int n; };
+translator struct out7 < int T > { n = xlate <struct out6> (T).n + xlate <struct out6> (T).n; };
+struct out8 { int n; };
+translator struct out8 < int T > { n = xlate <struct out7> (T).n + xlate <struct out7> (T).n; };
+struct out9 { int n; };
+translator struct out9 < int T > { n = xlate <struct out8> (T).n + xlate <struct out8> (T).n; };
+struct out10 { int n; };
+translator struct out10 < int T > { n = xlate <struct out9> (T).n + xlate <struct out9> (T).n; };
+struct out11 { int n; };
+translator struct out11 < int T > { n = xlate <struct out10> (T).n + xlate <struct out10> (T).n; };
+struct out12 { int n; };
+translator struct out12 < int T > { n = xlate <struct out11> (T).n + xlate <struct out11> (T).n; };
+struct out13 { int n; };
+translator struct out13 < int T > { n = xlate <struct out12> (T).n + xlate <struct out12> (T).n; };
+struct out14 { int n; };
+translator struct out14 < int T > { n = xlate <struct out13> (T).n + xlate <struct out13> (T).n; };
+struct out15 { int n; };
+translator struct out15 < int T > { n = xlate <struct out14> (T).n + xlate <struct out14> (T).n; };
+struct out16 { int n; };
+translator struct out16 < int T > { n = xlate <struct out15> (T).n + xlate <struct out15> (T).n; };
+BEGIN { trace(xlate <struct out14> (pid).n); }
+BEGIN { trace(xlate <struct out16> (pid).n); }

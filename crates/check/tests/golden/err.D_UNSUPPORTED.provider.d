@@ -1,0 +1,2 @@
+provider mine { probe up(int n); };
+BEGIN { trace(1); }
