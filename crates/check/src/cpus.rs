@@ -8,7 +8,8 @@ use diagnostics::Span;
 use syntax::ast;
 use types::TypeId;
 
-use crate::program::{Expr, ExprKind, Relation};
+use crate::program::Expr;
+use crate::runs::choice;
 use crate::session::{CheckResult, Checker};
 use crate::tables::CpuFact;
 
@@ -31,28 +32,8 @@ impl Checker<'_> {
                 runs.push((at, value));
             }
         }
-        let tree = self.value_of_run(&cpu, &runs, span);
+        let value = |value: Option<&i64>| self.int(value.copied().unwrap_or(-1), TypeId::INT, span);
+        let tree = choice(&cpu, &runs, &value);
         Ok(self.within(outer, tree))
-    }
-
-    /// The value of the run that contains a CPU. `runs` are sorted by their first CPU.
-    fn value_of_run(&self, cpu: &Expr, runs: &[(i64, i64)], span: Span) -> Expr {
-        let int = |kind| Box::new(Expr { kind, ty: TypeId::INT, span });
-        match runs {
-            [] => self.int(-1, TypeId::INT, span),
-            [(_, value)] => self.int(*value, TypeId::INT, span),
-            _ => {
-                let (low, high) = runs.split_at(runs.len() / 2);
-                let first = high.first().map_or(0, |(first, _)| *first);
-                let below = ExprKind::Compare {
-                    relation: Relation::Lt,
-                    signed: true,
-                    left: Box::new(cpu.clone()),
-                    right: int(ExprKind::Int(first)),
-                };
-                let (low, high) = (self.value_of_run(cpu, low, span), self.value_of_run(cpu, high, span));
-                *int(ExprKind::Cond(int(below), Box::new(low), Box::new(high)))
-            }
-        }
     }
 }

@@ -7,7 +7,8 @@ use diagnostics::{Span, Tag};
 use syntax::ast;
 use types::{Kind, TypeId};
 
-use crate::program::{Expr, ExprKind, Relation};
+use crate::program::{Expr, ExprKind};
+use crate::runs::choice;
 use crate::session::{CheckResult, Checker};
 
 /// The name of a value that is none of its type's.
@@ -49,30 +50,11 @@ impl Checker<'_> {
         }
         let value = self.convert(value, TypeId::LONG);
         let (value, outer) = self.bind(value);
-        let tree = name_of_run(&value, &runs, span);
+        let name = |name: Option<&String>| {
+            let text = name.map_or(UNKNOWN, String::as_str);
+            Expr { kind: ExprKind::Str(text.as_bytes().to_vec()), ty: TypeId::STRING, span }
+        };
+        let tree = choice(&value, &runs, &name);
         Ok(self.within(outer, tree))
-    }
-}
-
-/// The name of the run that contains a value. `runs` are sorted by their first value.
-fn name_of_run(value: &Expr, runs: &[(i64, String)], span: Span) -> Expr {
-    let text = |text: &str| Expr { kind: ExprKind::Str(text.as_bytes().to_vec()), ty: TypeId::STRING, span };
-    match runs {
-        [] => text(UNKNOWN),
-        [(_, name)] => text(name),
-        _ => {
-            let (low, high) = runs.split_at(runs.len() / 2);
-            let first = high.first().map_or(0, |(first, _)| *first);
-            let below = ExprKind::Compare {
-                relation: Relation::Lt,
-                signed: true,
-                left: Box::new(value.clone()),
-                right: Box::new(Expr { kind: ExprKind::Int(first), ty: TypeId::LONG, span }),
-            };
-            let below = Expr { kind: below, ty: TypeId::INT, span };
-            let (low, high) = (name_of_run(value, low, span), name_of_run(value, high, span));
-            let kind = ExprKind::Cond(Box::new(below), Box::new(low), Box::new(high));
-            Expr { kind, ty: TypeId::STRING, span }
-        }
     }
 }

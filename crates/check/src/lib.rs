@@ -18,7 +18,7 @@
 //!  call        prototypes and subroutines
 //!  actions     actions that record;  printf: formats and types
 //!  memory      trace(), print(), tracemem(): raw memory
-//!  translate   translators, defined();  cpus: properties of CPUs
+//!  translate   translators, defined();  cpus: properties of CPUs;  runs: what a number is, by comparisons
 //!  aggregates  @a[k] = f(x);  quantize: its parameters;  columns: key columns, joined over all uses
 //!  names       expressions as the program writes them
 //!  recovery    suppresses errors that only follow from other errors;  hints: names of other tracing languages
@@ -39,7 +39,7 @@
 //! ```layers
 //! derivations hints names record
 //! program
-//! columns dump tables/rows
+//! columns dump runs tables/rows
 //! tables/functions tables/variables
 //! tables
 //! lib+args+attributes+bases+deferred+derive+inline+library+parameters+recovery+session+symbols+translate
@@ -80,6 +80,7 @@ pub mod program;
 mod quantize;
 mod record;
 mod recovery;
+mod runs;
 mod session;
 mod speculation;
 mod symbols;

@@ -44,6 +44,17 @@ impl LoopDevice {
         }
     }
 
+    /// A device with a file system without a journal, and the directory where it is mounted.
+    pub(crate) fn with_files(test: &str) -> Result<(LoopDevice, String), Verdict> {
+        let device = LoopDevice::new(test)?;
+        let mount = device.dir.join("mnt").display().to_string();
+        let path = &device.path;
+        match run(&format!("mkfs.ext4 -q -b 4096 -O ^has_journal {path} && mount -t ext4 {path} {mount}")) {
+            Ok(_) => Ok((device, mount)),
+            Err(why) => Err(Skip(format!("no file system on a loop device: {why}"))),
+        }
+    }
+
     /// `loop0`
     pub(crate) fn name(&self) -> &str {
         self.path.trim_start_matches("/dev/")
@@ -153,18 +164,13 @@ fn files_of_buffered_io_have_their_paths() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    let device = match LoopDevice::new("buffered") {
-        Ok(device) => device,
+    let (device, mount) = match LoopDevice::with_files("buffered") {
+        Ok(all) => all,
         Err(skip) => return skip,
     };
-    let (path, name, mount) = (&device.path, device.name(), device.dir.join("mnt"));
+    let (path, name) = (&device.path, device.name());
     let mount = std::fs::canonicalize(mount).unwrap().display().to_string();
-    let prepare = format!(
-        "mkfs.ext4 -q -b 4096 -O ^has_journal {path} && mount -t ext4 {path} {mount} && mkdir {mount}/sub && sync -f {mount}"
-    );
-    if let Err(why) = run(&prepare) {
-        return Skip(format!("no file system on a loop device: {why}"));
-    }
+    run(&format!("mkdir {mount}/sub && sync -f {mount}")).unwrap();
     // Another mount shows only a directory of the file system.
     let commands = format!(
         "mkdir {mount}/bound; mount --bind {mount}/sub {mount}/bound; \

@@ -314,17 +314,10 @@ fn locks_that_are_waited_for_are_counted_once() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    let device = match LoopDevice::new("locks") {
-        Ok(device) => device,
+    let (_device, mount) = match LoopDevice::with_files("locks") {
+        Ok(all) => all,
         Err(skip) => return skip,
     };
-    let mount = device.dir.join("mnt").display().to_string();
-    let path = &device.path;
-    if let Err(why) =
-        run(&format!("mkfs.ext4 -q -b 4096 -O ^has_journal {path} && mount -t ext4 {path} {mount}"))
-    {
-        return Skip(format!("no file system on a loop device: {why}"));
-    }
     let script = "
         self int64_t in;
         syscall::getppid:entry /pid == $target && arg0 < 100/ { self->in = self->in ? 0 : arg0; }

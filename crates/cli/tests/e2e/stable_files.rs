@@ -1,7 +1,7 @@
 //! The provider fsinfo: each probe by count, by file and by bytes, with operations of known number.
 
-use crate::Verdict::{self, Pass, Skip};
-use crate::blocks::{LoopDevice, run};
+use crate::Verdict::{self, Pass};
+use crate::blocks::LoopDevice;
 use crate::machine::{no_functions, no_types};
 use crate::tool::{dtrace, workload};
 
@@ -38,17 +38,10 @@ fn operations_on_files_are_counted_with_their_file_and_bytes() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    let device = match LoopDevice::new("fsinfo") {
-        Ok(device) => device,
+    let (_device, mount) = match LoopDevice::with_files("fsinfo") {
+        Ok(all) => all,
         Err(skip) => return skip,
     };
-    let mount = device.dir.join("mnt").display().to_string();
-    let path = &device.path;
-    if let Err(why) =
-        run(&format!("mkfs.ext4 -q -b 4096 -O ^has_journal {path} && mount -t ext4 {path} {mount}"))
-    {
-        return Skip(format!("no file system on a loop device: {why}"));
-    }
     let script = "
         self int64_t in;
         syscall::getppid:entry /pid == $target && arg0 == 1/ { self->in = !self->in; }

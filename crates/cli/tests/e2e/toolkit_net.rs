@@ -64,18 +64,23 @@ fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
-fn tcpaccept_prints_each_connection_that_is_accepted() -> Verdict {
+/// A script that prints a row for each connection.
+fn prints_each_connection(script: &str) -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let tracing = start("tcpaccept", &["-P", &port.to_string()]);
+    let tracing = start(script, &["-P", &port.to_string()]);
     let clients: Vec<u16> = (0..3).map(|_| connection(&listener).0.local_addr().unwrap().port()).collect();
     let o = tracing.end().code(0);
     let row = |client: &u16| format!("{} {HERE} {client} {HERE} {port}", me());
     assert_eq!(of_port(&o, port), clients.iter().map(row).collect::<Vec<_>>(), "{o:?}");
     Pass
+}
+
+fn tcpaccept_prints_each_connection_that_is_accepted() -> Verdict {
+    prints_each_connection("tcpaccept")
 }
 
 fn tcplife_prints_each_connection_with_its_bytes() -> Verdict {
@@ -136,17 +141,7 @@ fn tcpdrop_prints_each_packet_with_the_reason() -> Verdict {
 }
 
 fn tcpconnect_prints_each_connection_that_begins() -> Verdict {
-    if let Some(skip) = no_types() {
-        return skip;
-    }
-    let listener = TcpListener::bind((HERE, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let tracing = start("tcpconnect", &["-P", &port.to_string()]);
-    let clients: Vec<u16> = (0..3).map(|_| connection(&listener).0.local_addr().unwrap().port()).collect();
-    let o = tracing.end().code(0);
-    let row = |client: &u16| format!("{} {HERE} {client} {HERE} {port}", me());
-    assert_eq!(of_port(&o, port), clients.iter().map(row).collect::<Vec<_>>(), "{o:?}");
-    Pass
+    prints_each_connection("tcpconnect")
 }
 
 fn tcpsnoop_and_tcptop_show_the_segments_of_a_connection() -> Verdict {
