@@ -160,9 +160,15 @@ fn a_stripped_program_has_its_exported_functions_and_the_others_from_where_they_
 
 #[test]
 fn a_static_program_may_unwind() {
+    for mode in ["-static", "-static-pie"] {
+        static_program(mode);
+    }
+}
+
+fn static_program(mode: &str) {
     let dir = Dir::new("static");
     dir.source("p.c", C);
-    if !dir.run(&["cc", "-O1", "-static", "-o", "p", "p.c"]) {
+    if !dir.run(&["cc", "-O1", mode, "-o", "p", "p.c"]) {
         println!("no static library here");
         return;
     }
@@ -177,6 +183,29 @@ fn a_static_program_may_unwind() {
     let bare = Running::start(&dir.path("bare")).functions(&all());
     assert_eq!((bare.source, bare.total), (SymbolSource::None, 0));
     assert!(bare.unwinds.is_some_and(|why| why.contains("linked statically and has no symbols")));
+}
+
+#[test]
+fn a_stripped_program_with_an_unwinder_of_its_own_is_told_by_what_it_calls() {
+    let dir = Dir::new("unwinder");
+    dir.source(
+        "p.cc",
+        "#include <unistd.h>
+        int main(int argc, char **argv) { for (;;) { pause(); try { if (argc) throw argc; } catch (int) {} } }",
+    );
+    if !dir.run(&["c++", "-O1", "-static-libgcc", "-static-libstdc++", "-o", "p", "p.cc"]) {
+        println!("no compiler of C++ here");
+        return;
+    }
+    let full = Running::start(&dir.path("p")).functions(&all());
+    assert_eq!(full.unwinds.as_deref(), Some("it defines _Unwind_RaiseException"));
+    assert!(dir.run(&["strip", "-o", "bare", "p"]));
+    let why = Running::start(&dir.path("bare")).functions(&all()).unwinds.unwrap();
+    assert!(why.starts_with("it is stripped and calls "), "{why}");
+    dir.source("c.c", C);
+    assert!(dir.run(&["cc", "-s", "-o", "c", "c.c"]));
+    let list = Running::start(&dir.path("c")).functions(&all());
+    assert_eq!((list.source, list.unwinds), (SymbolSource::None, None));
 }
 
 #[test]

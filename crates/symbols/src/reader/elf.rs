@@ -116,8 +116,8 @@ pub(crate) struct Elf {
     /// The kind of processor.
     machine: u64,
     entry_point: u64,
-    /// There is a `PT_DYNAMIC` segment.
-    has_dynamic: bool,
+    /// There is a `PT_INTERP` segment.
+    has_interpreter: bool,
     loads: Vec<Load>,
     sections: Vec<Section>,
     names: Vec<u8>,
@@ -175,15 +175,16 @@ impl Elf {
             is_64,
             machine: h.u16(18),
             entry_point: h.word(is_64, 24, 24),
-            has_dynamic: false,
+            has_interpreter: false,
             loads: Vec::new(),
             sections: Vec::new(),
             names: Vec::new(),
         };
         if phnum > 0 && phsize == if is_64 { 56 } else { 32 } {
             let table = read(&*elf.bytes, phoff, phnum * phsize, u64::MAX)?;
-            const DYNAMIC: u64 = 2;
-            elf.has_dynamic = table.chunks_exact(phsize as usize).any(|c| Fields(c).u32(0) == DYNAMIC);
+            const INTERPRETER: u64 = 3;
+            elf.has_interpreter =
+                table.chunks_exact(phsize as usize).any(|c| Fields(c).u32(0) == INTERPRETER);
             elf.loads = table.chunks_exact(phsize as usize).filter_map(|c| load(is_64, c)).collect();
         }
         if shoff == 0 || shsize != if is_64 { 64 } else { 40 } {

@@ -118,7 +118,7 @@ impl<'a> Listing<'a> {
                     (TableKind::Full, _) => SymbolSource::Full,
                 };
             }
-            listing.tables.push(SymbolTable { symbols: Vec::new(), names: table.names });
+            listing.tables.push(SymbolTable { symbols: Vec::new(), ..table });
         }
         listing.file.unwinds = listing.unwinds(sources.name);
         let is_start = |s: &Symbol| s.symbol.kind != SymbolKind::Label || !s.symbol.is_local;

@@ -41,6 +41,8 @@ pub(crate) enum SymbolKind {
 #[derive(Debug, Default)]
 pub(crate) struct SymbolTable {
     pub(crate) symbols: Vec<CodeSymbol>,
+    /// Names of symbols that other files define.
+    pub(crate) imports: Vec<u32>,
     pub(crate) names: Vec<u8>,
 }
 
@@ -106,9 +108,18 @@ impl Elf {
             let buffer = buffer.get_mut(..here * entry).unwrap_or_default();
             self.bytes.read(section.offset + at * entry as u64, buffer)?;
             table.symbols.extend(buffer.chunks_exact(entry).filter_map(|c| self.code_symbol(c)));
+            table.imports.extend(buffer.chunks_exact(entry).filter_map(|c| self.import(c)));
             at += here as u64;
         }
         Ok(table)
+    }
+
+    /// The name of a symbol that another file defines.
+    fn import(&self, entry: &[u8]) -> Option<u32> {
+        let f = Fields(entry);
+        let index = if self.is_64 { f.u16(6) } else { f.u16(14) };
+        let name = f.u32(0) as u32;
+        (index == 0 && name != 0).then_some(name)
     }
 
     fn code_symbol(&self, entry: &[u8]) -> Option<CodeSymbol> {
@@ -184,9 +195,14 @@ impl Elf {
         self.section_named(name).is_some()
     }
 
-    /// True if the dynamic linker loads the file.
-    pub(crate) fn is_dynamic(&self) -> bool {
-        self.has_dynamic
+    /// True if the file is a program that the dynamic linker starts.
+    pub(crate) fn has_interpreter(&self) -> bool {
+        self.has_interpreter
+    }
+
+    /// True if the file says what its parts are.
+    pub(crate) fn has_sections(&self) -> bool {
+        !self.sections.is_empty()
     }
 
     /// The address of the entry point; 0 for none.

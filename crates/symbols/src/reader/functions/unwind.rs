@@ -2,11 +2,17 @@
 //!
 //! A uretprobe replaces return addresses, and an unwinder that meets such an address ends the process. So a file counts as an
 //! unwinder where it cannot be excluded.
+//!
+//! A stripped file may have an unwinder that was linked into it (`-static-libgcc`). It finds the tables of other files with the
+//! dynamic linker's help, so what the file imports tells. On a usual machine few others import that.
 
-use super::{Listing, SymbolKind};
+use super::{Listing, SymbolKind, SymbolSource};
 
 /// The function with which every exception is thrown.
 const RAISE: &[u8] = b"_Unwind_RaiseException";
+
+/// What an unwinder that is linked into a program asks the dynamic linker for: the tables of a file.
+const FINDERS: [&[u8]; 2] = [b"_dl_find_object", b"dl_iterate_phdr"];
 
 /// Libraries, by the beginnings of their names.
 const LIBRARIES: [(&[u8], &str); 4] = [
@@ -33,8 +39,22 @@ impl Listing<'_> {
         if raises {
             return Some("it defines _Unwind_RaiseException".into());
         }
-        let is_static = !self.own.is_dynamic() && self.own.has_section(b".eh_frame");
-        (is_static && self.file.source == super::SymbolSource::None)
+        // A table of all functions would have the unwinder.
+        match self.file.source {
+            SymbolSource::Full | SymbolSource::DebugFile | SymbolSource::Compressed => return None,
+            SymbolSource::Dynamic | SymbolSource::None => {}
+        }
+        if !self.own.has_sections() {
+            return Some("its sections are not known, so it may have an unwinder".into());
+        }
+        let imported =
+            self.tables.iter().flat_map(|table| table.imports.iter().map(|name| table.name(*name)));
+        if let Some(name) = imported.into_iter().find(|name| FINDERS.contains(name)) {
+            let name = String::from_utf8_lossy(name);
+            return Some(format!("it is stripped and calls {name}, so it may have an unwinder"));
+        }
+        let is_static = !self.own.has_interpreter() && self.own.has_section(b".eh_frame");
+        (is_static && self.file.source == SymbolSource::None)
             .then(|| "it is linked statically and has no symbols, so it may have an unwinder".into())
     }
 }
