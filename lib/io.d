@@ -450,9 +450,11 @@ fbt::bio_chain:entry, rawtp:block::block_split /this->bio != NULL && !this->size
 
 /*
  * The data of a request with a flush is complete before its bios end, with the flush. A driver may complete a request in
- * steps.
+ * steps. The flag has a number of its own since Linux 6.12. Only 6.11 has the member and not the number: whether there is
+ * a symbol takes longer to know.
  */
-inline int _flush_sequence = defined(struct queue_limits, features) ? 1 << __RQF_FLUSH_SEQ : 1 << 4;
+inline int _flush_sequence =
+    defined(struct queue_limits, features) ? (defined(`__RQF_FLUSH_SEQ) ? 1 << __RQF_FLUSH_SEQ : 1 << 4) : 1 << 4;
 
 bio:block::complete
 {

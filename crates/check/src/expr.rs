@@ -76,6 +76,7 @@ impl Checker<'_> {
                 Ok(self.int(i64::from(holds), TypeId::INT, span))
             }
             K::Defined { ty, path } => Ok(self.defined(ty, path, span)),
+            K::DefinedSymbol { module, name } => Ok(self.has_symbol(module.as_ref(), name, span)),
             K::Cast { ty, operand } => {
                 let to = self.type_name(ty);
                 if let (Ok(to), K::Symbol { module, name }) = (to, &operand.kind)

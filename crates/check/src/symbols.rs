@@ -121,6 +121,21 @@ impl Checker<'_> {
         }
     }
 
+    /// `` defined(`symbol) ``: a constant. Nothing of the symbol is used, so the stability is not that of one.
+    pub(crate) fn has_symbol(&mut self, module: Option<&ast::Name>, name: &ast::Name, span: Span) -> Expr {
+        let (scope, word) = (module.map(|m| m.text.as_str()), name.text.as_str());
+        // The types are there. The symbols may have to be read.
+        let exists = self.enumerator(scope, word).is_some() || self.cx.symbols.address(scope, word).is_ok();
+        self.int(i64::from(exists), TypeId::INT, span)
+    }
+
+    fn enumerator(&mut self, module: Option<&str>, name: &str) -> Option<(TypeId, i64)> {
+        match module {
+            None => self.types.find_enumerator(name),
+            Some(module) => self.types.find_enumerator_in(module, name),
+        }
+    }
+
     /// `` (type)`symbol ``, for a symbol whose type only the cast gives: a number, a pointer, or a
     /// string's characters.
     pub(crate) fn symbol_as(
@@ -180,11 +195,7 @@ impl Checker<'_> {
             }
             Err(why) => why,
         };
-        let constant = match scope {
-            None => self.types.find_enumerator(word),
-            Some(module) => self.types.find_enumerator_in(module, word),
-        };
-        if let Some((ty, value)) = constant {
+        if let Some((ty, value)) = self.enumerator(scope, word) {
             return Ok(Symbol::Constant(ty, value));
         }
         let full = full_name(module, name);

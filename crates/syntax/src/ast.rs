@@ -259,6 +259,13 @@ pub enum ExprKind {
         /// The path of members; empty if only the type is given.
         path: Vec<Name>,
     },
+    /// `` defined(`symbol) ``, `` defined(module`symbol) ``: whether the running kernel has the symbol.
+    DefinedSymbol {
+        /// The module, if it is given.
+        module: Option<Name>,
+        /// The symbol.
+        name: Name,
+    },
     /// `defined(description)`: whether the running system has a probe that matches.
     /// `defined(description, args[n])`: and the first one has such an argument.
     DefinedProbe {

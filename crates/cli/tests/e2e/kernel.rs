@@ -229,7 +229,7 @@ fn pointer_arithmetic_scales_by_the_type() -> Verdict {
 
 /// The address of a symbol of the kernel itself. `None` where the kernel has no such symbol or
 /// hides it.
-fn address(name: &str) -> Option<u64> {
+pub(crate) fn address(name: &str) -> Option<u64> {
     let all = std::fs::read_to_string("/proc/kallsyms").ok()?;
     let line = all.lines().find(|l| l.split_whitespace().nth(2) == Some(name))?;
     u64::from_str_radix(line.split_whitespace().next()?, 16).ok().filter(|a| *a != 0)

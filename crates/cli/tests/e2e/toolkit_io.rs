@@ -97,6 +97,11 @@ fn iotop_and_iopattern_sum_the_requests_of_a_device() -> Verdict {
     assert_eq!(lines_with(&top, &dd.name), [row], "{top:?}");
     let sums = lines_with(&top, "disk_w:");
     assert!(sums.len() == 1 && sums[0].ends_with("disk_w: 960 KB"), "{top:?}");
+    // The load, where the kernel shows it, between the time and the sums.
+    let load = sums[0].split_once(", load: ").and_then(|(_, rest)| rest.split_once(", "));
+    let shown = load.map(|(load, _)| load.parse::<f64>().unwrap());
+    assert_eq!(shown.is_some(), crate::kernel::address("avenrun").is_some(), "{top:?}");
+    assert!(shown.is_none_or(|load| (0.0..1000.0).contains(&load)), "{top:?}");
     // The first request has none before it. Others may read the device when it is closed.
     let rows = lines_with(&pattern, " 960");
     assert!(rows.len() == 1 && rows[0].ends_with(" 960"), "{pattern:?}");

@@ -317,6 +317,9 @@ impl Dump {
                 let path: String = path.iter().map(|n| format!(" {}", n.text)).collect();
                 format!("(defined <{}>{path})", self.ty(&ty.specs, &ty.declarator))
             }
+            ExprKind::DefinedSymbol { module, name } => {
+                format!("(defined {}`{})", module.as_ref().map_or("", |m| &m.text), name.text)
+            }
             ExprKind::DefinedProbe { probe, arg: None } => format!("(defined probe {})", probe.text),
             ExprKind::DefinedProbe { probe, arg: Some(n) } => {
                 format!("(defined probe {} args[{n}])", probe.text)

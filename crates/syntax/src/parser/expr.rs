@@ -304,7 +304,7 @@ impl Parser<'_> {
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Offsetof { ty, member } })
     }
 
-    /// `defined(type)`, `defined(type, member.member)`, `defined(description)`,
+    /// `defined(type)`, `defined(type, member.member)`, `` defined(`symbol) ``, `defined(description)`,
     /// `defined(description, args[n])`.
     fn defined(&mut self) -> Parsed<Expr> {
         let start = self.bump().span;
@@ -320,6 +320,20 @@ impl Parser<'_> {
             self.open.pop();
             self.height = 1;
             return Ok(Expr { span: start.to(self.last), kind: ExprKind::DefinedProbe { probe, arg } });
+        }
+        let next = self.peek(0);
+        if let Tok::Ident(text) = &next.tok
+            && text.contains('`')
+        {
+            let (module, name) = split_scope(text, next.span);
+            if name.text.is_empty() {
+                return Err(self.unexpected());
+            }
+            self.bump();
+            self.require(Punct::RParen)?;
+            self.open.pop();
+            self.height = 1;
+            return Ok(Expr { span: start.to(self.last), kind: ExprKind::DefinedSymbol { module, name } });
         }
         let ty = self.nested(|p| p.type_name())?;
         let mut path = Vec::new();
