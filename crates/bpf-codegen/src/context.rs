@@ -100,6 +100,20 @@ pub trait Context: Send + Sync {
         b.imm(0)
     }
 
+    /// The bytes that the program counter of the process is behind the place of the probe, where that
+    /// may be: the program runs a few instructions later. `None`: it is at the place.
+    fn moved_by(&self, b: &mut Builder, ctx: V) -> Option<V> {
+        let _ = (b, ctx);
+        None
+    }
+
+    /// The address in the process at which the function that was just entered finds its return address.
+    /// `None`: the program does not run at the entry of functions.
+    fn return_address(&self, b: &mut Builder, ctx: V) -> Option<V> {
+        let _ = (b, ctx);
+        None
+    }
+
     /// The number of innermost kernel frames between the probe and the program, which belong to the
     /// tracer.
     fn tracer_frames(&self) -> u8 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Span, Tag, nearest};
 use plane::desc::{Action, LayoutBuilder, ProcessFields, RecordDesc};
-use probes::{Attributes, FIELD_LIMITS, Family, FieldKind, Pattern, ProbeId, ProbeInfo, is_glob};
+use probes::{Attributes, FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeId, ProbeInfo, is_glob};
 use syntax::ast;
 
 use types::TypeId;
@@ -399,11 +399,13 @@ impl Checker<'_> {
         let found = match self.cx.catalog.matches(&pattern) {
             // The probe of a library is absent here: a program for several kernels may describe it.
             Err(_) if self.cx.options.zdefs && self.derivations.may_mean(&pattern) => Ok(Vec::new()),
+            Err(e) if self.cx.options.zdefs && e.may_come => Ok(Vec::new()),
             found => found,
         };
         match found {
             Ok(found) if found.is_empty() && !self.cx.options.zdefs => {
-                self.no_match(&pattern, "does not match any probes", None, desc)
+                let why = "does not match any probes";
+                self.no_match(&pattern, why, MatchError::new(""), desc)
             }
             Ok(found) => {
                 let found: Arc<[ProbeInfo]> = found.into();
@@ -412,7 +414,7 @@ impl Checker<'_> {
             }
             Err(error) => {
                 let message = format!("does not match any probes: {}", error.message);
-                self.no_match(&pattern, &message, error.help, desc)
+                self.no_match(&pattern, &message, error, desc)
             }
         }
     }
@@ -421,7 +423,7 @@ impl Checker<'_> {
         &mut self,
         pattern: &Pattern,
         why: &str,
-        help: Option<String>,
+        error: MatchError,
         desc: &ast::ProbeDesc,
     ) -> CheckResult<T> {
         let catalog = self.cx.catalog;
@@ -430,12 +432,13 @@ impl Checker<'_> {
             let missing = catalog.provider(&pattern.provider).is_none();
             missing.then(|| format!("the provider `{name}` is not supported yet"))
         };
-        let mut help = help.or_else(unsupported);
+        let tag = error.tag.unwrap_or(Tag::D_PDESC_ZERO);
+        let mut help = error.help.or_else(unsupported);
         if help.is_none() && self.sink.may_suggest() {
             help = hints::description(&desc.text, catalog).or_else(|| self.near_probe(pattern));
         }
         let message = format!("probe description {pattern} {why}");
-        self.fail_with(Tag::D_PDESC_ZERO, desc.span, message, help)
+        self.fail_with(tag, desc.span, message, help)
     }
 
     /// True if `probeprov` is a prefix and a process id in a clause of these descriptions. Strings

@@ -86,7 +86,7 @@ fn bpftrace(text: &str) -> Option<Result<String, &'static str>> {
         "profile" | "p" if fields.len() == 2 => format!("profile:::profile-{last}{first}"),
         "software" | "s" | "hardware" | "h" => format!("cpc:::{first}-all-{last}"),
         "uprobe" | "u" | "uretprobe" | "ur" => {
-            return Some(Err("in D they are probes of the provider `pid`, which is not supported yet"));
+            return Some(Err("in D they are probes of the provider `pid`: pid$target:a.out:main:entry"));
         }
         "usdt" | "U" => {
             return Some(Err("in D they are probes of a provider of their own, which is not supported yet"));
@@ -182,7 +182,10 @@ mod tests {
             ("tracepoint:syscalls:sys_enter_openat", "in D it is `syscall::openat:entry`"),
             ("tracepoint:sched:sched_switch", "in D it is `sdt:sched::sched_switch`"),
             ("interval:s:1", "in D it is `profile:::tick-1s`"),
-            ("uprobe:/bin/sh:main", "in D they are probes of the provider `pid`, which is not supported yet"),
+            (
+                "uprobe:/bin/sh:main",
+                "in D they are probes of the provider `pid`: pid$target:a.out:main:entry",
+            ),
             ("fbt::vfs_write", "fields are counted from the right: did you mean `fbt::vfs_write:entry`?"),
             (
                 "fbt:vfs_write:entry",

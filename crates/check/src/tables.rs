@@ -17,17 +17,13 @@ pub use rows::{
 pub use variables::VARIABLES;
 
 /// Providers of other systems that are not supported yet; a description that names one gets this
-/// message. The name `pid` is followed by a number.
+/// message.
 const UNSUPPORTED_PROVIDERS: &[&str] =
-    &["fpuinfo", "kinst", "nfsv3", "nfsv4", "pid", "plockstat", "sctp", "udplite"];
+    &["fpuinfo", "kinst", "nfsv3", "nfsv4", "plockstat", "sctp", "udplite"];
 
-/// The name of a provider that DTrace has on other systems and that is not supported yet: `pid` for `pid123`.
+/// The name of a provider that DTrace has on other systems and that is not supported yet.
 pub fn unsupported_provider(name: &str) -> Option<&str> {
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    match UNSUPPORTED_PROVIDERS.contains(&name) {
-        true => Some(name),
-        false => (plain == "pid").then_some(plain),
-    }
+    UNSUPPORTED_PROVIDERS.contains(&name).then_some(name)
 }
 
 /// Functions with an effect on the traced system. They require `-w`.
@@ -95,10 +91,10 @@ mod tests {
     #[test]
     fn unsupported_providers_of_other_systems_are_recognised() {
         assert!(UNSUPPORTED_PROVIDERS.is_sorted());
-        for (name, shown) in [("fpuinfo", "fpuinfo"), ("pid", "pid"), ("pid123", "pid"), ("nfsv3", "nfsv3")] {
-            assert_eq!(unsupported_provider(name), Some(shown));
+        for name in ["fpuinfo", "nfsv3", "plockstat"] {
+            assert_eq!(unsupported_provider(name), Some(name));
         }
-        for name in ["syscall", "fbt1", "", "sycall"] {
+        for name in ["syscall", "fbt1", "pid123", "", "sycall"] {
             assert_eq!(unsupported_provider(name), None, "{name}");
         }
     }

@@ -133,7 +133,13 @@ fn list(command: Command, out: Output) -> u8 {
             Ok(sources) => sources,
             Err(code) => return Ok(code),
         };
-        let program = match compile(&command, &sources, &macros(&command, 0), &mut options, Vec::new()) {
+        // They are held until the list is printed. A process that was created is killed then.
+        let targets = match targets(&command, &sources) {
+            Ok(targets) => targets,
+            Err(code) => return Ok(code),
+        };
+        let target = targets.first().map_or(0, |t| t.pid() as u64);
+        let program = match compile(&command, &sources, &macros(&command, target), &mut options, Vec::new()) {
             Ok(program) => program,
             Err(code) => return Ok(code),
         };
@@ -148,8 +154,12 @@ fn list(command: Command, out: Output) -> u8 {
     }
 }
 
-fn targets(command: &Command) -> Result<Vec<Target>, u8> {
-    if command.compile_only {
+/// Creates and stops the processes of -c and -p. Without tracing, only where probes of the first one are described.
+fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
+    let text = |source: &Source| match source {
+        Source::Script(_, text) | Source::Specifier(_, text) => text.contains("$target:"),
+    };
+    if (command.compile_only || command.mode == Mode::List) && !sources.iter().any(text) {
         return Ok(Vec::new());
     }
     let options = &command.options;
@@ -185,7 +195,7 @@ fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
         Ok(sources) => sources,
         Err(code) => return code,
     };
-    let targets = match targets(&command) {
+    let targets = match targets(&command, &sources) {
         Ok(targets) => targets,
         Err(code) => return code,
     };

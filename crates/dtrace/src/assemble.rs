@@ -111,12 +111,14 @@ impl Assembly {
     }
 }
 
-/// How a clause uses its probes: the `argN` that it reads (bit N), and whether it sets the results
-/// of their functions.
+/// How a clause uses its probes: the `argN` that it reads (bit N), whether it sets the results of
+/// their functions, and whether it reads the process's stack and registers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ProbeUse {
     pub(crate) args: u64,
     pub(crate) sets_result: bool,
+    pub(crate) user_stack: bool,
+    pub(crate) user_registers: bool,
 }
 
 impl ProbeUse {
@@ -128,13 +130,25 @@ impl ProbeUse {
                 ProbeUse { args: all.args | 1u64.checked_shl((*n).into()).unwrap_or(0), ..all }
             }
             Op::Call(Subr::Return, _) => ProbeUse { sets_result: true, ..all },
+            Op::Builtin(IntBuiltin::UstackDepth | IntBuiltin::Ucaller) | Op::Stack { user: true, .. } => {
+                ProbeUse { user_stack: true, ..all }
+            }
+            Op::Builtin(IntBuiltin::Ureg(_)) => ProbeUse { user_registers: true, ..all },
             _ => all,
         })
+    }
+
+    /// A probe that is used so.
+    pub(crate) fn of_probe(self, probe: &ProbeInfo) -> EnabledProbe {
+        let ProbeUse { args, sets_result, user_stack, user_registers } = self;
+        EnabledProbe { id: probe.id, desc: probe.desc.clone(), args, sets_result, user_stack, user_registers }
     }
 
     pub(crate) fn add(&mut self, other: ProbeUse) {
         self.args |= other.args;
         self.sets_result |= other.sets_result;
+        self.user_stack |= other.user_stack;
+        self.user_registers |= other.user_registers;
     }
 }
 
@@ -162,12 +176,7 @@ fn enabled_probes(module: &Module, first: usize, clauses: &[Clause]) -> impl Ite
         }
         same
     });
-    all.into_iter().map(|(p, usage)| EnabledProbe {
-        id: p.id,
-        desc: p.desc.clone(),
-        args: usage.args,
-        sets_result: usage.sets_result,
-    })
+    all.into_iter().map(|(p, usage)| usage.of_probe(p))
 }
 
 /// Plans all units of the clauses that do not run yet, and assigns ids from `next` on.

@@ -285,6 +285,7 @@ pub(crate) fn report(method: &dyn Method, program: &str, rejected: &Rejected, de
     let attached = count.saturating_sub(rejected.len());
     let functions = if attached == 1 { "function" } else { "functions" };
     details.push(format!("{program}: {attached} {functions} by {by}"));
+    details.extend(method.notes().iter().cloned());
     if let Some((_, why)) = rejected.first() {
         let names: Vec<&str> = rejected.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
         let more = if rejected.len() > NAMED { ", ..." } else { "" };

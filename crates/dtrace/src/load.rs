@@ -25,7 +25,7 @@ use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
 use plane::ring::Policy;
 use providers::method::{Clock, Copies, FunctionMethod, ProgramType, RawTp, TpBtf};
-use providers::{EnabledProbe, Env, Registry, Role, Unit};
+use providers::{EnabledProbe, Env, Registry, Returns, Role, Unit};
 
 use crate::assemble::{Assembly, EnabledUnit, GrowingUnit, assemble, error_clauses};
 use crate::attach::{AttachedProgram, LaterProbes, Purpose, probes_text};
@@ -321,6 +321,7 @@ pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]
         only_cpu: options.maybe_number("cpu").map(|c| c as u32),
         method,
         single_attach_limit: options.number("fbtmax") as usize,
+        returns: Returns::named(&options.text("pidreturn")),
         first: 0,
     }
 }

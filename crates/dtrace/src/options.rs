@@ -141,6 +141,13 @@ pub const TABLE: &[Row] = &[
         "how long a record may wait for an earlier one of a probe that is still firing",
     ),
     row("pcapsize", Run, Size, "1514", "bytes that pcap() records of a packet, 1 to 65535"),
+    row(
+        "pidreturn",
+        Run,
+        Word(&["auto", "uretprobe", "ret"]),
+        "auto",
+        "how returns of functions of processes are probed",
+    ),
     row("processids", Compile, Flag, "", "record the process and thread ids, for sinks of events"),
     row("pspec", Compile, Flag, "", "text that could be a declaration is a probe"),
     row("quiet", Dynamic, Flag, "", "print only what is traced (-q)"),

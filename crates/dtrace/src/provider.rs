@@ -13,12 +13,14 @@
 
 pub use bpf_codegen::{arch, context, mir};
 pub use bpf_sys;
+pub use diagnostics::Tag;
 pub use probes::{
     ArgType, Args, Attributes, Calls, Catalog, DescError, Family, MatchError, Matches, Pattern, ProbeDesc,
     ProbeId, ProbeInfo, ProviderFacts, ProviderStability, TypeRef,
 };
 pub use providers::{
     Change, ChangeSource, Cursor, EnabledProbe, Env, Found, IdRange, LoadedModules, MakeFn, ProbeList,
-    ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Role, Unit, UnloadedModules, method,
+    ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Returns, Role, Unit, UnloadedModules,
+    method,
 };
 pub use types;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use diagnostics::Tag;
+
 use crate::args::{ArgType, Args};
 use crate::desc::{FieldKind, Pattern, ProbeDesc};
 use crate::family::Family;
@@ -51,12 +53,26 @@ pub struct MatchError {
     pub message: String,
     /// Advice for the user.
     pub help: Option<String>,
+    /// The tag of the error, if it has one of its own.
+    pub tag: Option<Tag>,
+    /// A matching probe may come later, so this is no error where descriptions need not match now.
+    pub may_come: bool,
 }
 
 impl MatchError {
     /// An error without advice.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), help: None }
+        Self { message: message.into(), help: None, tag: None, may_come: false }
+    }
+
+    /// With advice.
+    pub fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// With a tag of its own.
+    pub fn tagged(self, tag: Tag) -> Self {
+        Self { tag: Some(tag), ..self }
     }
 }
 

@@ -15,11 +15,11 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! lib cpc/events fbt/args fbt/context fbt/functions method source syscall/table trace/format
-//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare
+//! lib cpc/events fbt/args fbt/context fbt/functions method pid/context pid/object source syscall/table trace/format
+//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint method/uprobes pid/source syscall/names trace/bare
 //! trace/event
 //! syscall/args syscall/context trace/mapped
-//! bio+changes+cpc+dtrace+fbt+fbt/method+manual+profile+provider+rawtp+registry+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit
+//! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+profile+provider+rawtp+registry+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit
 //! ```
 
 mod bio;
@@ -29,6 +29,7 @@ mod dtrace;
 mod fbt;
 mod manual;
 pub mod method;
+mod pid;
 mod profile;
 mod provider;
 mod rawtp;
@@ -44,6 +45,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use changes::{Change, ChangeSource, ProbesChanged};
 pub use manual::{MANUALS, Manual};
 pub use method::{AttachFn, CustomAttach, Method};
+pub use pid::Returns;
 pub use provider::{EnabledProbe, Env, Provider};
 pub use registry::{Cursor, ProviderProbes, Registry};
 pub use source::{Found, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};

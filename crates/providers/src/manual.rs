@@ -25,6 +25,7 @@ pub const MANUALS: &[&Manual] = &[
     &crate::bio::MANUAL,
     &crate::sdt::MANUAL,
     &crate::rawtp::MANUAL,
+    &crate::pid::MANUAL,
     &crate::fbt::MANUAL,
     &crate::fbt::RAW_MANUAL,
 ];

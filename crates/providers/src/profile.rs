@@ -91,11 +91,10 @@ fn parse(name: &str) -> Option<Result<(bool, u64), MatchError>> {
 
 fn interval(rate: &str) -> Result<u64, MatchError> {
     let digits = rate.len() - rate.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let wrong = |why: &str| MatchError {
-        message: format!("invalid rate \"{rate}\": {why}"),
-        help: Some(
-            "a rate is an integer with hz, ns, us, ms, s, m, h or d, as in profile-997hz or tick-10s".into(),
-        ),
+    let wrong = |why: &str| {
+        MatchError::new(format!("invalid rate \"{rate}\": {why}")).with_help(
+            "a rate is an integer with hz, ns, us, ms, s, m, h or d, as in profile-997hz or tick-10s",
+        )
     };
     let n: u64 = rate[..digits].parse().map_err(|_| wrong("not a number"))?;
     let unit = rate[digits..].to_ascii_lowercase();

@@ -6,6 +6,7 @@ use probes::{Args, Calls, ProbeDesc, ProbeId, ProviderFacts};
 
 use crate::changes::ChangeSource;
 use crate::method::FunctionMethod;
+use crate::pid::Returns;
 use crate::source::ProbeSource;
 use crate::unit::{Role, Unit};
 
@@ -22,6 +23,8 @@ pub struct Env<'a> {
     pub method: Option<FunctionMethod>,
     /// How many functions may be attached one by one at most (`-x fbtmax`).
     pub single_attach_limit: usize,
+    /// How returns of functions of processes are probed (`-x pidreturn`).
+    pub returns: Returns,
     /// The id of the provider's first probe. [`Registry::plan`] sets it.
     pub first: u32,
 }
@@ -37,6 +40,10 @@ pub struct EnabledProbe {
     pub args: u64,
     /// A clause sets the result of the probed function (`return()`).
     pub sets_result: bool,
+    /// A clause takes the process's stack: `ustack()`, `ucaller`, `ustackdepth`.
+    pub user_stack: bool,
+    /// A clause reads the process's registers: `uregs[]`.
+    pub user_registers: bool,
 }
 
 /// A provider.

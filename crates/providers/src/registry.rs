@@ -29,7 +29,7 @@ use crate::provider::{EnabledProbe, Env, Provider};
 use crate::source::{Found, LoadedModules, UnloadedModules};
 use crate::trace::Tracepoints;
 use crate::unit::{Role, Unit};
-use crate::{bio, cpc, dtrace, fbt, profile, rawtp, sdt, syscall};
+use crate::{bio, cpc, dtrace, fbt, pid, profile, rawtp, sdt, syscall};
 use ids::{OVERFLOW, Place};
 
 struct Entry {
@@ -207,6 +207,7 @@ impl Registry {
             Box::new(bio::Bio::new(kernel.clone(), tracepoints.clone())),
             Box::new(sdt::Sdt::new(tracepoints.clone())),
             Box::new(rawtp::Rawtp::new(tracepoints)),
+            Box::new(pid::Pid::new()),
         ]));
         all.extend(kept(fbt::both(&kernel).map(|p| Box::new(p) as Box<dyn Provider>).into()));
         for entry in all.iter_mut().filter(|e| e.provider.replaces() && e.calls == Calls::None) {
@@ -278,10 +279,14 @@ impl Registry {
         let excluded: Vec<Family> = excluded.map(|e| e.family.clone()).collect();
         let loose = self.entries.iter().filter(|e| pattern.names_provider() && e.provider.has_loose_names());
         let loose: Vec<Family> = loose.map(|e| e.family.clone()).collect();
+        let otherwise = self.entries.iter().filter(|e| e.family.matches(&pattern.provider));
+        let otherwise: Vec<_> =
+            otherwise.filter_map(|e| e.provider.probes().matched_otherwise(pattern)).collect();
         let by_name = Pattern { module: String::new(), function: String::new(), ..pattern.clone() };
         move |desc| {
             !excluded.iter().any(|f| f.contains(&desc.provider))
                 && (pattern.matches(desc)
+                    || otherwise.iter().any(|probes| probes.contains(desc))
                     || loose.iter().any(|f| f.contains(&desc.provider)) && by_name.matches(desc))
         }
     }

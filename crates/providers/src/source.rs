@@ -13,7 +13,7 @@
 //! what it has read, and computes a description when it is asked for one. A provider with few probes has a [`ProbeList`], which
 //! is such a source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use probes::{MatchError, Pattern, ProbeDesc};
@@ -44,6 +44,12 @@ pub trait ProbeSource: Send + Sync {
     /// pattern. The empty pattern matches all that exist and makes none. An error says why the pattern matches none, if there
     /// is more to say.
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError>;
+
+    /// The probes that a pattern has matched by other names than theirs, as `libc` and `a.out`.
+    fn matched_otherwise(&self, pattern: &Pattern) -> Option<Arc<HashSet<Arc<ProbeDesc>>>> {
+        let _ = pattern;
+        None
+    }
 
     /// The probes that a pattern would match, with their positions, if what they are derived from existed.
     fn absent(&self, pattern: &Pattern) -> Vec<(u32, Arc<ProbeDesc>)> {

@@ -82,7 +82,12 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
     b.store(Size::B8, place, OWN, 0);
     let (bytes, flags) = (b.imm(i64::from(8 * most)), b.imm(flags));
     let ctx = what.context.program(b, what.ctx);
-    let bytes = b.call(Helper::GET_STACK, &[ctx, pcs, bytes, flags]);
+    let caller = if what.user { what.context.return_address(b, what.ctx) } else { None };
+    let walked = if caller.is_some() { b.add(pcs, 8) } else { pcs };
+    if caller.is_some() {
+        b.store(Size::B8, walked, 8, 0);
+    }
+    let bytes = b.call(Helper::GET_STACK, &[ctx, walked, bytes, flags]);
     b.br(Jmp::Sle, bytes, 0, done);
     let frames = b.shr(bytes, 3);
     if search {
@@ -92,9 +97,44 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
         let bytes = b.shl(own, 3);
         b.store(Size::B8, place, OWN, bytes);
     }
+    if what.user
+        && let Some(moved) = what.context.moved_by(b, what.ctx)
+    {
+        let pc = b.load(Size::B8, walked, 0);
+        let pc = b.sub(pc, moved);
+        b.store(Size::B8, walked, 0, pc);
+    }
+    if let Some(address) = caller {
+        add_caller(b, place, frames, address, what.frames);
+    }
     b.set(count, frames);
     b.bind(done);
     b.store(Size::B8, place, 0, count);
+}
+
+/// At the entry of a function the walk by frame pointers goes from the function to its caller's caller, because the
+/// function has not made its frame yet. So the caller is put between them, unless the kernel has done it. The frames are
+/// one word behind their usual place.
+fn add_caller(b: &mut Builder, place: V, frames: V, address: V, most: u32) {
+    let (missing, done) = (b.label(), b.label());
+    let to = b.stack(8);
+    b.slot_store(Size::B8, to, 0, 0);
+    let (into, size) = (b.slot_addr(to, 0), b.imm(8));
+    b.call(Helper::PROBE_READ_USER, &[into, size, address]);
+    let caller = b.slot_load(Size::B8, to, 0);
+    let pcs = b.add(place, FRAMES);
+    let second = b.load(Size::B8, pcs, 16);
+    b.br(Jmp::Eq, caller, 0, missing);
+    b.br(Jmp::Ne, caller, second, missing);
+    b.store(Size::B8, place, OWN, 8);
+    b.jmp(done);
+    b.bind(missing);
+    let first = b.load(Size::B8, pcs, 8);
+    b.store(Size::B8, pcs, 0, first);
+    b.store(Size::B8, pcs, 8, caller);
+    b.br(Jmp::Ge, frames, i64::from(most), done);
+    b.update(Alu::Add, frames, 1);
+    b.bind(done);
 }
 
 /// Walks the stack, unless this firing has done it. The program marks the area first

@@ -297,7 +297,14 @@ impl Clause<'_, '_> {
             // On kernels with FRED, the word of a segment register has other members in its upper
             // bits.
             let segment = matches!(*saved, arch::regs::CS | arch::regs::SS);
-            return self.b.load(if segment { Size::B2 } else { Size::B8 }, regs, *saved);
+            let value = self.b.load(if segment { Size::B2 } else { Size::B8 }, regs, *saved);
+            return match *saved == arch::regs::IP {
+                true => match self.firing.context.moved_by(self.b, self.firing.ctx) {
+                    Some(moved) => self.b.sub(value, moved),
+                    None => value,
+                },
+                false => value,
+            };
         }
         let Some(at) = self.env.target.thread else { return self.b.imm(0) };
         let (size, at) = match usize::from(n) - arch::UREGS_SAVED.len() {

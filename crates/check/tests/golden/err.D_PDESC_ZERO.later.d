@@ -1,3 +1,3 @@
 nfsv4:::op-read-start {}
-pid123::malloc:entry {}
+plockstat123:::mutex-acquire {}
 fpuinfo:::start {}

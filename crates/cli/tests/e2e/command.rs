@@ -111,8 +111,7 @@ fn words_of_bpftrace_get_the_way_of_d() -> Verdict {
         ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", "in D it is `syscall::openat:entry`"),
         ("interval:s:1 { @ = count(); }", "in D it is `profile:::tick-1s`"),
         ("kprobe:vfs_read { @ = count(); }", "`fbt::vfs_read:entry`"),
-        ("uprobe:/bin/sh:main { @ = count(); }", "those of the provider `pid`, which is not supported yet"),
-        ("pid26823:a.out:main:entry", "the provider `pid` is not supported yet"),
+        ("uprobe:/bin/sh:main { @ = count(); }", "those of the provider `pid`: pid$target:a.out:main:entry"),
         ("syscall::openat", "did you mean `syscall::openat:entry`?"),
         ("profile:tick-1s", "did you mean `profile:::tick-1s`?"),
     ] {

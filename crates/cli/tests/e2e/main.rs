@@ -49,6 +49,7 @@ mod options;
 mod order;
 mod packets;
 mod pcap;
+mod pid;
 mod places;
 mod processes;
 mod profile;
@@ -146,6 +147,7 @@ const GROUPS: &[&[Test]] = &[
     variables::TESTS,
     actions::TESTS,
     pcap::TESTS,
+    pid::TESTS,
     speculation::TESTS,
     buffers::TESTS,
     aggregations::TESTS,

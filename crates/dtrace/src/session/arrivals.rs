@@ -21,7 +21,7 @@ use diagnostics::{SourceMap, control};
 use events::Sink;
 use plane::control::Activity;
 use probes::{Catalog, ProbeDesc, ProbeInfo};
-use providers::{Change, EnabledProbe, ProbesChanged};
+use providers::{Change, ProbesChanged};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
@@ -230,8 +230,7 @@ impl<S: Sink> Session<S> {
             for m in all {
                 let (names, pid) = self.intern(&m.probe.desc, self.shapes.known[at].names);
                 let shape = &self.shapes.known[at];
-                let ProbeUse { args, sets_result } = shape.usage(m);
-                let probe = EnabledProbe { id: m.probe.id, desc: m.probe.desc.clone(), args, sets_result };
+                let probe = shape.usage(m).of_probe(&m.probe);
                 let (first, clauses) = (self.next_epid, shape.bits(m));
                 let next = first.checked_add(shape.clauses.len() as u32);
                 self.next_epid = next.ok_or_else(|| Error::Setting(NO_IDS.into()))?;

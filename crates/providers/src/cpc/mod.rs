@@ -50,7 +50,7 @@ const FORM: &str = "the form is EVENT-MODE[-UMASK]-COUNT, as in cpu_clock-all-10
                     `dtrace -l -P cpc` lists the events of this machine";
 
 fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
-    let wrong = |message: String| MatchError { message, help: Some(FORM.into()) };
+    let wrong = |message: String| MatchError::new(message).with_help(FORM);
     let parts: Vec<&str> = name.split('-').collect();
     let (event, mode, umask, count) = match parts[..] {
         [event, mode, count] => (event, mode, None, count),
@@ -59,10 +59,8 @@ fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
     };
     let Some(Event { kind, mut config }) = events::find(event) else {
         let help = events::nearest(event).map(|name| format!("did you mean \"{name}\"?"));
-        return Err(MatchError {
-            message: format!("unknown event \"{event}\""),
-            help: help.or_else(|| Some(FORM.into())),
-        });
+        let error = MatchError::new(format!("unknown event \"{event}\""));
+        return Err(error.with_help(help.unwrap_or_else(|| FORM.into())));
     };
     let (user, kernel) = match mode {
         "user" => (true, false),
@@ -135,17 +133,14 @@ impl Counters {
         Err(if self.has_hardware() {
             MatchError::new(format!("this processor does not count \"{}\"", counter.name))
         } else {
-            MatchError {
-                message: format!(
-                    "\"{}\" is counted by the processor, and this machine has no performance counters",
-                    counter.name
-                ),
-                help: Some(
-                    "virtual machines often hide them; the kernel's own events work: cpu_clock, task_clock, \
-                     page_faults, context_switches, cpu_migrations"
-                        .into(),
-                ),
-            }
+            MatchError::new(format!(
+                "\"{}\" is counted by the processor, and this machine has no performance counters",
+                counter.name
+            ))
+            .with_help(
+                "virtual machines often hide them; the kernel's own events work: cpu_clock, task_clock, \
+                 page_faults, context_switches, cpu_migrations",
+            )
         })
     }
 

@@ -15,6 +15,7 @@ mod custom;
 mod functions;
 mod perf;
 mod tracepoint;
+mod uprobes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use custom::{AttachFn, CustomAttach, Run};
 pub use functions::{FunctionMethod, FunctionSites, Site};
 pub use perf::{Clock, Event};
 pub use tracepoint::{RawTp, TpBtf, Tracepoints};
+pub use uprobes::{UprobeFile, UprobeSite, Uprobes};
 
 /// What a program is loaded as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +212,11 @@ pub trait Method: fmt::Debug + Send + Sync {
     /// The functions that are attached, if their number is reported.
     fn functions(&self) -> Option<Functions> {
         None
+    }
+
+    /// What `-v` says with the number of functions.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 
     /// How many file descriptors attaching takes.

@@ -165,15 +165,28 @@ fn the_probes_of_all_names_are_planned_together() {
     let tst = fake(Family::of_processes("tst"), &["tst100:m:f:x", "tst200:m:f:x"]);
     let r = with(vec![tst, fake(Family::one("abc"), &["abc:m:f:x"])]).unwrap();
     let matches = r.matches(&Pattern::parse("::f:x", FieldKind::Name).unwrap()).unwrap();
-    let enabled =
-        |p: &ProbeInfo| EnabledProbe { id: p.id, desc: p.desc.clone(), args: 0, sets_result: false };
+    let enabled = |p: &ProbeInfo| EnabledProbe {
+        id: p.id,
+        desc: p.desc.clone(),
+        args: 0,
+        sets_result: false,
+        user_stack: false,
+        user_registers: false,
+    };
     let mine = matches.iter().filter(|p| &*p.desc.module == "m").map(enabled);
     let shares = r.by_provider(mine).unwrap();
     let names =
         |p: &ProviderProbes<'_>| p.probes.iter().map(|p| p.desc.provider.to_string()).collect::<Vec<_>>();
     assert_eq!(shares.iter().map(names).collect::<Vec<_>>(), [vec!["abc"], vec!["tst100", "tst200"]]);
     let desc = Arc::new(ProbeDesc::new("none", "", "", "x"));
-    let stray = EnabledProbe { id: ProbeId(1), desc, args: 0, sets_result: false };
+    let stray = EnabledProbe {
+        id: ProbeId(1),
+        desc,
+        args: 0,
+        sets_result: false,
+        user_stack: false,
+        user_registers: false,
+    };
     assert_eq!(r.by_provider([stray].into_iter()).err().as_deref(), Some("no provider none"));
 }
 

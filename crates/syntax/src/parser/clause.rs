@@ -40,7 +40,7 @@ impl Parser<'_> {
             // This is the path of a bpftrace probe and not a predicate.
             let here = self.peek(0).span.start;
             self.unexpected_with(Some(
-                "probes in processes are those of the provider `pid`, which is not supported yet",
+                "probes in processes are those of the provider `pid`: pid$target:a.out:main:entry",
             ));
             self.skip_item(here);
             return Clause { span, probes, predicate: None, body: None };

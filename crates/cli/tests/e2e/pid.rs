@@ -1,0 +1,358 @@
+//! Functions of processes: a program of the test is traced, and every count is known.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use bpf_sys::features::Facility;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::machine::lacks;
+use crate::tool::{dtrace, finish, printed, start};
+
+tests! {
+    entries_and_returns_of_a_function_have_its_arguments_and_its_value
+    arguments_on_the_stack_are_read
+    a_return_at_its_instruction_says_which_one
+    an_offset_is_one_instruction
+    modules_are_named_in_every_way
+    the_stack_and_the_registers_are_those_of_the_entry
+    a_string_in_a_page_that_is_not_there_yet_is_read
+    a_process_that_runs_is_traced_and_no_other
+    everything_of_a_program_is_listed_and_fires
+    jumps_across_functions_leave_a_traced_program_as_it_is
+    exceptions_pass_through_traced_functions
+    a_target_that_dies_ends_tracing
+    what_is_not_there_is_named_with_its_tag
+}
+
+const PROGRAM: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+#define PLAIN __attribute__((noinline, noclone))
+PLAIN long add(long a, long b) { __asm__ volatile(""); return a + b; }
+PLAIN long seventh(long a, long b, long c, long d, long e, long f, long g) { __asm__ volatile(""); return g + a; }
+PLAIN long last(long a) { __asm__ volatile(""); if (a > 5) return add(a, 1000); return a; }
+PLAIN void path(const char *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
+PLAIN char *get(unsigned long n) { char *p = malloc(n); __asm__ volatile("" : : "r"(p) : "memory"); return p; }
+static const char far[3 * 4096] __attribute__((aligned(4096))) = { [4096] = 'f', 'a', 'r', ' ', 'p', 'a', 'g', 'e' };
+static jmp_buf place;
+static ucontext_t context;
+static volatile int n, sum;
+PLAIN void leap(int v) { longjmp(place, v); }
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int status;
+    if (!strcmp(what, "wait")) {
+        getchar();
+    } else if (!strcmp(what, "die")) {
+        for (;;)
+            if (add(n++, 1) == 5000)
+                abort();
+    } else if (!strcmp(what, "jump")) {
+        for (n = 0; n < 20; n++) {
+            int v = setjmp(place);
+            if (!v)
+                leap(n + 1);
+            sum += v;
+        }
+        n = 0;
+        getcontext(&context);
+        if (n++ < 5)
+            setcontext(&context);
+        if (!vfork())
+            _exit(3);
+        wait(&status);
+        if (!fork())
+            _exit(11);
+        wait(&status);
+        printf("%d %d %d\n", sum, n, WEXITSTATUS(status));
+        return 7;
+    }
+    for (long i = 0; i < 10; i++) {
+        add(i, 100);
+        seventh(1, 2, 3, 4, 5, 6, i);
+        last(i);
+    }
+    path(far + 4096);
+    for (int i = 0; i < 7; i++)
+        free(get(12345));
+    return 0;
+}
+"#;
+
+const THROWS: &str = r#"
+#include <cstdio>
+#include <stdexcept>
+__attribute__((noinline)) int thrower(int i) { if (i % 3 == 0) throw std::runtime_error("x"); return i; }
+__attribute__((noinline)) int through(int i) { return thrower(i) + 1; }
+int main()
+{
+    int sum = 0, caught = 0;
+    for (int i = 0; i < 30; i++)
+        try { sum += through(i); } catch (std::exception &e) { caught++; }
+    std::printf("%d %d\n", sum, caught);
+    return 9;
+}
+"#;
+
+/// A directory with the program, which is removed at the end.
+struct Programs(PathBuf);
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Programs {
+    /// Compiles a program. `Err`: the test is skipped.
+    fn new(name: &str, source: (&str, &str), words: &[&str]) -> Result<(Programs, String), Verdict> {
+        if let Some(skip) = lacks(Facility::UprobePerf) {
+            return Err(skip);
+        }
+        let dir = std::env::temp_dir().join(format!("dt-pid-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        let programs = Programs(dir);
+        let (compiler, text) = source;
+        let file = if compiler == "c++" { "program.cc" } else { "program.c" };
+        std::fs::write(programs.0.join(file), text).unwrap();
+        let done = Command::new(compiler)
+            .current_dir(&programs.0)
+            .args(["-o", "program", file])
+            .args(words)
+            .output();
+        match done {
+            Ok(o) if o.status.success() => {
+                let path = programs.0.join("program").display().to_string();
+                Ok((programs, path))
+            }
+            Ok(o) => panic!("{o:?}"),
+            Err(e) => Err(Skip(format!("no {compiler}: {e}"))),
+        }
+    }
+
+    fn c(name: &str) -> Result<(Programs, String), Verdict> {
+        Programs::new(name, ("cc", PROGRAM), &["-O2", "-fno-omit-frame-pointer"])
+    }
+}
+
+/// A program that was compiled, or the end of a test that is skipped.
+macro_rules! compiled {
+    ($built:expr) => {
+        match $built {
+            Ok(program) => program,
+            Err(verdict) => return verdict,
+        }
+    };
+}
+
+fn entries_and_returns_of_a_function_have_its_arguments_and_its_value() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("values"));
+    // `last` calls `add` four times, with its argument and 1000.
+    let script = "pid$target:a.out:add:entry { @entry[arg1] = count(); @first = sum(arg0); } \
+                  pid$target:a.out:add:return { @value = sum(arg1); @calls = count(); } \
+                  END { printa(\"%d %@d\\n\", @entry); printa(\"%@d %@d %@d\\n\", @first, @value, @calls); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    assert_eq!(o.out.trim(), "1000 4\n100 10\n75 5075 14", "{o:?}");
+    Pass
+}
+
+fn arguments_on_the_stack_are_read() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("stack"));
+    let script = "pid$target::seventh:entry { @[arg0, arg5] = sum(arg6); } END { printa(\"%d %d %@d\", @); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    assert_eq!(o.out.trim(), "1 6 45", "{o:?}");
+    Pass
+}
+
+fn a_return_at_its_instruction_says_which_one() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("ret"));
+    // A jump to `add` is a return too: six calls return their argument, four jump.
+    let script = "pid$target::last:return { @[arg0] = count(); } pid$target::add:return { @v = sum(arg1); } \
+                  END { printa(\"%@d \", @); printa(\"%@d\", @v); }";
+    let o = dtrace(&["-x", "pidreturn=ret", "-qc", &program, "-n", script]).code(0);
+    assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), ["4", "6", "5075"], "{o:?}");
+    let o = dtrace(&["-x", "pidreturn=uretprobe", "-qc", &program, "-n", script]).code(0);
+    assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), ["10", "5075"], "{o:?}");
+    Pass
+}
+
+fn an_offset_is_one_instruction() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("offset"));
+    let o = dtrace(&["-ln", "pid$target:a.out:add:", "-c", &program]).code(0);
+    let names: Vec<&str> = o.out.lines().skip(1).filter_map(|l| l.split_whitespace().last()).collect();
+    assert!(names.starts_with(&["entry", "return", "0"]), "{o:?}");
+    let offset = names.last().unwrap();
+    let script = format!("pid$target:a.out:add:{offset} {{ @ = count(); }}");
+    assert_eq!(dtrace(&["-qc", &program, "-n", &script]).code(0).last_number(), 14);
+    // Every instruction of it is executed once a call; the glob matches `entry` too.
+    let script = "pid$target:a.out:add:[0-9a-f]* { @[probename] = count(); } END { printa(\"%@d\\n\", @); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    let counts: Vec<&str> = o.out.split_whitespace().collect();
+    assert_eq!(counts, vec!["14"; names.len() - 1], "{o:?}");
+    Pass
+}
+
+fn modules_are_named_in_every_way() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("modules"));
+    for module in ["libc.so.6", "libc.so", "libc", "libc*", "lib[c]", ""] {
+        let script = format!("pid$target:{module}:malloc:entry /arg0 == 12345/ {{ @[probemod] = count(); }}");
+        let o = dtrace(&["-qc", &program, "-n", &script]).code(0);
+        assert_eq!(o.value_of("libc.so.6"), 7, "{module}: {o:?}");
+    }
+    for module in ["a.out", "program", "prog*"] {
+        let o =
+            dtrace(&["-qc", &program, "-n", &format!("pid$target:{module}:add:entry {{ @ = count(); }}")]);
+        assert_eq!(o.code(0).last_number(), 14, "{module}");
+    }
+    Pass
+}
+
+fn the_stack_and_the_registers_are_those_of_the_entry() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("frames"));
+    let script = "pid$target:libc:malloc:entry /arg0 == 12345/ { @[ustack(3)] = count(); \
+                  @pc[ufunc(uregs[R_RIP]), uregs[R_RDI]] = count(); @caller[ufunc(ucaller)] = count(); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    let frames: Vec<&str> = words.iter().take(3).map(|w| w.split('+').next().unwrap_or("")).collect();
+    assert_eq!(frames, ["libc.so.6`malloc", "program`get", "program`main"], "{o:?}");
+    assert_eq!(
+        words.get(3..),
+        Some(&["7", "libc.so.6`malloc", "12345", "7", "program`get", "7"][..]),
+        "{o:?}"
+    );
+    Pass
+}
+
+fn a_string_in_a_page_that_is_not_there_yet_is_read() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("pages"));
+    if let Some(skip) = lacks(Facility::UprobeMulti) {
+        return skip;
+    }
+    let o = dtrace(&["-qc", &program, "-n", "pid$target::path:entry { printf(\"%s\", copyinstr(arg0)); }"]);
+    assert_eq!(o.code(0).out.trim(), "far page");
+    Pass
+}
+
+fn a_process_that_runs_is_traced_and_no_other() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("other"));
+    let wait = |name: &str| {
+        Command::new(&program).arg(name).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let (mut one, mut other) = (wait("wait"), wait("wait"));
+    let script = "BEGIN { printf(\"%d\\n\", $target); } pid$target:a.out:add:entry { @[pid] = count(); } \
+                  END { printa(\"%@d\", @); }";
+    let mut child = start(&["-q", "-p", &one.id().to_string(), "-n", script]);
+    printed(&mut child);
+    for process in [&mut other, &mut one] {
+        drop(process.stdin.take());
+        process.wait().unwrap();
+    }
+    let o = finish(child).code(0);
+    assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), [&one.id().to_string(), "14"], "{o:?}");
+    Pass
+}
+
+fn everything_of_a_program_is_listed_and_fires() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("all"));
+    let o = dtrace(&["-ln", "pid$target:a.out::entry", "-c", &program]).code(0);
+    for name in ["main", "add", "seventh", "last", "path", "get", "leap"] {
+        let row = |l: &str| l.split_whitespace().skip(2).eq(["program", name, "entry"]);
+        assert!(o.out.lines().any(row), "{name}: {o:?}");
+    }
+    if let Some(skip) = lacks(Facility::UprobeMulti) {
+        return skip;
+    }
+    let script =
+        "pid$target:::entry { @[probefunc] = count(); } pid$target:::return { @r[probefunc] = count(); }";
+    for means in ["auto", "ret"] {
+        let means = format!("pidreturn={means}");
+        let o = dtrace(&["-x", &means, "-qc", &program, "-n", script]).code(0);
+        let counts: Vec<&str> =
+            o.out.lines().filter(|l| l.split_whitespace().next() == Some("add")).collect();
+        assert_eq!(counts.len(), 2, "{o:?}");
+        assert!(counts.iter().all(|l| l.ends_with(" 14")), "{o:?}");
+        assert!(!o.err.contains("SIG"), "{o:?}");
+    }
+    Pass
+}
+
+fn jumps_across_functions_leave_a_traced_program_as_it_is() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("jumps"));
+    if let Some(skip) = lacks(Facility::UprobeMulti) {
+        return skip;
+    }
+    let command = format!("{program} jump");
+    for means in ["auto", "ret"] {
+        let means = format!("pidreturn={means}");
+        let script = "pid$target:::entry, pid$target:::return { @ = count(); }";
+        let o = dtrace(&["-x", &means, "-c", &command, "-n", script]).code(0);
+        assert!(o.out.contains("210 6 11\n") && o.err.contains("exited with status 7"), "{means}: {o:?}");
+    }
+    Pass
+}
+
+fn exceptions_pass_through_traced_functions() -> Verdict {
+    let (_dir, program) = compiled!(Programs::new("throws", ("c++", THROWS), &["-O1"]));
+    if let Some(skip) = lacks(Facility::UprobeMulti) {
+        return skip;
+    }
+    let script = "pid$target:::entry, pid$target:::return { @all = count(); } \
+                  pid$target:a.out:through*:entry, pid$target:a.out:through*:return { @[probename] = count(); }";
+    let o = dtrace(&["-c", &program, "-n", script]).code(0);
+    assert!(o.out.contains("320 10\n") && o.err.contains("exited with status 9"), "{o:?}");
+    assert_eq!((o.value_of("entry"), o.value_of("return")), (30, 20), "{o:?}");
+    Pass
+}
+
+fn a_target_that_dies_ends_tracing() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("dies"));
+    let command = format!("{program} die");
+    let script = "pid$target:a.out:add:entry { @ = count(); } pid$target:a.out:add:return { @r = count(); }";
+    let o = dtrace(&["-c", &command, "-n", script]).code(0);
+    assert!(o.err.contains("terminated by SIGABRT"), "{o:?}");
+    let counts: Vec<&str> = o.out.split_whitespace().collect();
+    assert_eq!(counts, ["5000", "5000"], "{o:?}");
+    // So does one that is killed while it is traced.
+    let mut one = Command::new(&program).arg("wait").stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = start(&[
+        "-p",
+        &one.id().to_string(),
+        "-n",
+        "BEGIN { trace(1); } pid$target:::entry { @ = count(); }",
+    ]);
+    printed(&mut child);
+    one.kill().unwrap();
+    one.wait().unwrap();
+    finish(child).code(0);
+    Pass
+}
+
+// row tag.D_PROC_ALIGN, tag.D_PROC_CREATEFAIL, tag.D_PROC_FUNC, tag.D_PROC_GRAB, tag.D_PROC_LIB, tag.D_PROC_NAME, tag.D_PROC_OFF
+fn what_is_not_there_is_named_with_its_tag() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("tags"));
+    for (description, tag, says) in [
+        ("pid$target:a.out:add:enter", "D_PROC_NAME", "it is entry, return, or the offset of an instruction"),
+        ("pid$target:a.out:ad:entry", "D_PROC_FUNC", "no function \"ad\" in program"),
+        ("pid$target:libq:add:entry", "D_PROC_LIB", "it runs program, libc.so.6"),
+        ("pid$target:a.out:add:fffff", "D_PROC_OFF", "add has only 0x"),
+        ("pid$target:a.out:main:2", "D_PROC_ALIGN", "instructions begin at "),
+        ("pid$target:libc:pthread_spin_lock:entry", "D_PROC_CREATEFAIL", "the prefix lock"),
+        ("pid4194305:a.out:main:entry", "D_PROC_GRAB", "there is no process 4194305"),
+    ] {
+        let o = dtrace(&["-xerrtags", "-c", &program, "-n", description]).code(1);
+        assert!(o.err.contains(&format!("[{tag}]")), "{description}: {o:?}");
+        let o = dtrace(&["-c", &program, "-n", description]).code(1);
+        assert!(o.err.contains(says) && o.err.contains("command line:1:1"), "{description}: {o:?}");
+    }
+    // With -Z what may come later is no error.
+    dtrace(&["-Zc", &program, "-n", "pid$target:libq:add:entry { }"]).code(0);
+    Pass
+}

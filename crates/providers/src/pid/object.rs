@@ -1,0 +1,104 @@
+//! The files that a process runs: its modules, as descriptions name them.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use files::FileId;
+use probes::{FIELD_LIMITS, glob_matches};
+use symbols::MappedText;
+
+/// Another name of the program's own file.
+const MAIN: &str = "a.out";
+
+/// A file that a process runs code of.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    /// The last part of its path, which is the module of its probes.
+    pub(crate) name: Arc<str>,
+    /// It is the program itself.
+    pub(crate) is_main: bool,
+    /// A part of the file that it has mapped.
+    pub(crate) text: MappedText,
+    /// A path that leads to the file as long as the process has it mapped.
+    pub(crate) path: OsString,
+}
+
+impl Object {
+    /// True if the module of a description means this file.
+    pub(crate) fn is_called(&self, module: &str) -> bool {
+        (self.is_main && module == MAIN) || is_called(&self.name, module)
+    }
+}
+
+/// True if a module names the file of this name, perhaps without its version: `libc.so.6` is `libc.so` and `libc` too.
+fn is_called(name: &str, module: &str) -> bool {
+    const LIBRARY: &str = ".so";
+    if glob_matches(module, name) {
+        return true;
+    }
+    let Some(end) = name.find(LIBRARY) else { return false };
+    let (short, version) = name.split_at(end);
+    let version = version.strip_prefix(LIBRARY).unwrap_or_default();
+    (version.is_empty() || version.starts_with('.'))
+        && (glob_matches(module, short) || glob_matches(module, &format!("{short}{LIBRARY}")))
+}
+
+/// The files that a process runs, the program first. `path` gives the path of a file, and `exe` is that of the program.
+pub(crate) fn objects<'a>(
+    pid: u32,
+    mapped: &[MappedText],
+    path: impl Fn(FileId) -> Option<&'a [u8]>,
+    exe: &[u8],
+) -> Vec<Object> {
+    let exe = exe.strip_suffix(b" (deleted)").unwrap_or(exe);
+    let mut all: Vec<Object> = Vec::new();
+    for text in mapped.iter().filter(|text| text.is_code) {
+        if all.iter().any(|object| object.text.file == text.file) {
+            continue;
+        }
+        all.push(Object {
+            name: cut(&text.name, FIELD_LIMITS[1]).replace(':', "_").into(),
+            is_main: path(text.file) == Some(exe),
+            text: text.clone(),
+            path: format!("/proc/{pid}/map_files/{:x}-{:x}", text.start, text.end).into(),
+        });
+    }
+    all.sort_by_key(|object| !object.is_main);
+    all
+}
+
+/// A text that is shorter than a limit of bytes.
+pub(super) fn cut(text: &str, limit: usize) -> &str {
+    let mut end = text.len().min(limit.saturating_sub(1));
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_is_named_with_and_without_its_version() {
+        let names = ["prog", "libc.so.6", "libodd-1.so.2.3"];
+        let called =
+            |module: &str| names.iter().filter(|name| is_called(name, module)).copied().collect::<Vec<_>>();
+        for name in ["libc", "libc.so", "libc.so.6", "libc*", "lib?"] {
+            assert_eq!(called(name), ["libc.so.6"], "{name}");
+        }
+        assert_eq!(called("prog"), ["prog"]);
+        assert_eq!(called("").len(), 3);
+        assert_eq!(called("lib*").len(), 2);
+        assert_eq!(called("libodd-1"), ["libodd-1.so.2.3"]);
+        for name in ["lib", "libc.", "a.out", "vdso", "libc.so.7", "prog.so"] {
+            assert!(called(name).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        assert_eq!((cut("abc", 4), cut("abc", 3), cut("aé", 3)), ("abc", "ab", "a"));
+    }
+}

@@ -1,0 +1,95 @@
+//! The places that are chosen for the probes of known functions.
+
+use probes::ProbeId;
+use text::Condition;
+
+use super::*;
+
+fn probe(args: u64, user_stack: bool, user_registers: bool) -> EnabledProbe {
+    let desc = Arc::new(ProbeDesc::new("pid7", "m", "f", "entry"));
+    EnabledProbe { id: ProbeId(1), desc, args, sets_result: false, user_stack, user_registers }
+}
+
+fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
+    let mut known = Known::default();
+    let target = Target { pid: 7, path: "/x".into(), offset: 0x1000, at };
+    known.targets.insert(desc.clone(), vec![target]);
+    known.unwinds.insert(7, unwinds.map(String::from));
+    known
+}
+
+fn site(offset: u64, departure: Departure) -> ReturnSite {
+    ReturnSite { offset, departure, step: Step::Single }
+}
+
+fn places(side: &Side) -> Vec<(u64, u32)> {
+    side.files.values().flatten().map(|s| (s.offset, s.place)).collect()
+}
+
+#[test]
+fn the_place_of_an_entry_depends_on_what_clauses_use() {
+    let at = |offset| Ok(EntryProbe { offset, step: Step::Emulated });
+    for (args, stack, registers, place) in [
+        (0, false, false, 9),
+        (1, false, false, 5),
+        (0x20, false, false, 5),
+        (0x40, false, false, 4),
+        (1, true, false, 4),
+        (0, false, true, 0),
+    ] {
+        let probe = probe(args, stack, registers);
+        let known = known(&probe.desc, At::Entry([at(9), at(5), at(4), at(0)]), None);
+        let sides = Sides::of(&[probe], &known, Returns::Auto);
+        assert_eq!(places(&sides.entries), [(0x1000 + u64::from(place), place)]);
+        assert_eq!(sides.entries.moved, place != 0);
+    }
+}
+
+#[test]
+fn an_entry_that_no_probe_can_be_at_is_left_out() {
+    let probe = probe(0, true, false);
+    let at = Ok(EntryProbe { offset: 0, step: Step::Emulated });
+    let why: Arc<str> = "why".into();
+    let known = known(&probe.desc, At::Entry([at.clone(), at.clone(), Err(why.clone()), at]), None);
+    let sides = Sides::of(std::slice::from_ref(&probe), &known, Returns::Auto);
+    assert!(sides.entries.probes.is_empty());
+    assert_eq!(left_out(&sides.refused), ["left out: 1 (m`f:entry): why"]);
+}
+
+#[test]
+fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
+    let sites = vec![site(8, Departure::Return), site(3, Departure::Branch(Condition::from_bits(5)))];
+    let probe = probe(0, false, false);
+    let entry = Ok(EntryProbe { offset: 1, step: Step::Emulated });
+    let at = At::Return { entry, sites };
+    let by = |unwinds, returns| {
+        let sides =
+            Sides::of(std::slice::from_ref(&probe), &known(&probe.desc, at.clone(), unwinds), returns);
+        (places(&sides.returned), places(&sides.leaving), sides.leaving.conditional)
+    };
+    let uretprobe = (vec![(0x1001, 0)], vec![], false);
+    let instructions = (vec![], vec![(0x1008, 8), (0x1003, 3 | 5 << 24 | 1 << 28)], true);
+    assert_eq!(by(None, Returns::Auto), uretprobe);
+    assert_eq!(by(Some("libgcc_s"), Returns::Auto), instructions);
+    assert_eq!(by(Some("libgcc_s"), Returns::Uretprobe), uretprobe);
+    assert_eq!(by(None, Returns::Instructions), instructions);
+}
+
+#[test]
+fn a_function_that_is_not_called_has_no_uretprobe() {
+    let probe = probe(0, false, false);
+    assert!(returns_by_the_stack(&probe, &[site(1, Departure::Jump), site(8, Departure::Return)]));
+    assert!(!returns_by_the_stack(&probe, &[site(1, Departure::Jump)]));
+    let desc = Arc::new(ProbeDesc::new("pid7", "m", "swapcontext", "return"));
+    assert!(!returns_by_the_stack(&EnabledProbe { desc, ..probe }, &[site(8, Departure::Return)]));
+}
+
+#[test]
+fn reasons_name_a_few_functions() {
+    let desc = |n: u32| Arc::new(ProbeDesc::new("pid7", "m", format!("f{n}"), "entry"));
+    let all = (0..7).map(|n| (desc(n), "why".into())).collect();
+    assert_eq!(
+        left_out(&all),
+        ["left out: 7 (m`f0:entry, m`f1:entry, m`f2:entry, m`f3:entry, m`f4:entry, ...): why"]
+    );
+}
