@@ -134,7 +134,7 @@ impl Programs {
                 Ok((programs, path))
             }
             Ok(o) => panic!("{o:?}"),
-            Err(e) => Err(Skip(format!("no {compiler}: {e}"))),
+            Err(e) => Err(Skip(format!("no C compiler: {compiler}: {e}"))),
         }
     }
 
@@ -326,7 +326,7 @@ fn a_target_that_dies_ends_tracing() -> Verdict {
         "-p",
         &one.id().to_string(),
         "-n",
-        "BEGIN { trace(1); } pid$target:::entry { @ = count(); }",
+        "BEGIN { trace(1); } pid$target:a.out::entry { @ = count(); }",
     ]);
     printed(&mut child);
     one.kill().unwrap();

@@ -129,6 +129,12 @@ impl Method for Uprobes {
         if self.multi { self.files.len() } else { 2 * self.sites() }
     }
 
+    /// Each place by itself takes the kernel about this long, also to leave.
+    fn release_us(&self) -> u64 {
+        const EACH: u64 = 1000;
+        if self.multi { 0 } else { EACH * self.sites() as u64 }
+    }
+
     /// The kernel puts a new consumer of a place before the others.
     fn newest_runs_first(&self) -> bool {
         true
