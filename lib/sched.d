@@ -96,8 +96,14 @@ fbt:vmlinux:dequeue_task_*:entry
 	dequeue(args[1], args[0]->cpu);
 }
 
+/* Few kernels can have a program at the tracepoint: it is left out where the program's end would pass it again. */
 rawtp:::sched_set_need_resched_tp { surrender(args[0]); }
-fbt:vmlinux:resched_curr:entry /!defined(rawtp:::sched_set_need_resched_tp)/ { surrender(args[0]->curr); }
+fbt:vmlinux:resched_curr:entry,
+fbt:vmlinux:resched_curr_lazy:entry
+/!defined(rawtp:::sched_set_need_resched_tp)/
+{
+	surrender(args[0]->curr);
+}
 
 fbt:vmlinux:sched_tick:entry { tick(curthread); }
 fbt:vmlinux:scheduler_tick:entry { tick(curthread); }

@@ -129,6 +129,7 @@ const TRACER: &[&str] = &[
     "orc_find",
     "perf_callchain_kernel",
     "put_callchain_entry",
+    "rcu_read_unlock_special",
     "rethook_find_ret_addr",
     "stack_access_ok",
     "unwind_get_return_address",

@@ -20,6 +20,27 @@ pub(super) const PROTOTYPE: &str = "btf_trace_";
 /// The module of the kernel's own tracepoints.
 const KERNEL: &str = "vmlinux";
 
+/// The tracepoint that a thread passes when it is told to give up its CPU.
+const NEED_RESCHED: &str = "sched_set_need_resched_tp";
+
+/// Why no program can be at a tracepoint, though the kernel would attach it.
+///
+/// Where readers of RCU can be preempted, the end of a reader may tell its own thread to give up the CPU (`rcu_read_unlock_special`,
+/// kernel/rcu/tree_plugin.h). The kernel runs a program as such a reader and no longer counts it as running then
+/// (`__bpf_trace_run`, kernel/trace/bpf_trace.c). So the program's end passes this tracepoint again, before the thread is marked, and again,
+/// until the kernel's stack is exhausted: Linux 7.2 died of it.
+pub(super) fn refusal(kernel: &KernelBtf, name: &str) -> Option<&'static str> {
+    let is_preempted = || {
+        let btf = kernel.vmlinux().ok()?;
+        let task = btf.find(&[BtfKind::Struct], "task_struct")?;
+        btf.member(task, "rcu_read_unlock_special")
+    };
+    (name == NEED_RESCHED && is_preempted().is_some()).then_some(
+        "a program there would be called by its own end until the kernel's stack is exhausted, because readers of RCU can be \
+         preempted on this kernel",
+    )
+}
+
 /// Module and name of a tracepoint.
 pub(super) type BareTracepoint = (String, String);
 
@@ -109,6 +130,7 @@ impl BareTracepoints {
             let mut names: Vec<&str> =
                 prototypes.filter_map(|(name, _)| name.strip_prefix(PROTOTYPE)).collect();
             names.sort_unstable();
+            names.retain(|name| refusal(kernel, name).is_none());
             let new = names.into_iter().filter(|n| !is_event(n) && seen.insert((*n).to_owned()));
             found.extend(new.map(|name| (module.clone(), name.to_owned())));
         }
@@ -179,6 +201,29 @@ mod tests {
         assert_eq!(text(&gone), ["first:m_tp", "later:l_tp"]);
         assert_eq!(text(&change(&later, &later)), ["first:m_tp", "later:l_tp"]);
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_tracepoint_that_the_end_of_its_program_passes_is_left_out() {
+        for (member, left) in [
+            ("rcu_read_unlock_special", vec!["vmlinux:a_tp"]),
+            ("pid", vec!["vmlinux:a_tp", "vmlinux:sched_set_need_resched_tp"]),
+        ] {
+            let dir = std::env::temp_dir().join(format!("dt-bare-{member}-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).unwrap();
+            let mut b = Builder::default();
+            let int = b.int("int", 4, 1);
+            b.sou(false, "task_struct", 4, &[(member, int, 0)]);
+            let void = b.proto(0, &[("__data", 0)]);
+            let pointer = b.pointer(void);
+            for name in [NEED_RESCHED, "a_tp"] {
+                b.typedef(&format!("btf_trace_{name}"), pointer);
+            }
+            std::fs::write(dir.join(KERNEL), b.finish()).unwrap();
+            let bare = BareTracepoints { try_all: |_| (), ..Default::default() };
+            assert_eq!(text(bare.all(&KernelBtf::at(&dir), |_| false)), left);
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
     }
 
     #[test]

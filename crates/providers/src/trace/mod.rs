@@ -155,6 +155,11 @@ impl Tracepoints {
         self.typedef(name).is_some()
     }
 
+    /// Why a program cannot be at a tracepoint that is no event, though the kernel would attach it.
+    pub(crate) fn refusal(&self, name: &str) -> Option<&'static str> {
+        bare::refusal(&self.kernel, name)
+    }
+
     fn is_event(&self) -> impl Fn(&str) -> bool {
         let names: HashSet<&str> = self.events().unwrap_or_default().iter().map(|(_, n)| &**n).collect();
         move |name| names.contains(name)

@@ -80,7 +80,10 @@ impl ProbeSource for TracepointProbes {
         let name = &pattern.name;
         if !any && pattern.is_specific() && pattern.module.is_empty() && self.tracepoints.has_prototype(name)
         {
-            let why = format!("the kernel's types have tracepoint {name}, but the kernel does not");
+            let why = match self.tracepoints.refusal(name) {
+                Some(why) => format!("tracepoint {name} is left out: {why}"),
+                None => format!("the kernel's types have tracepoint {name}, but the kernel does not"),
+            };
             return Err(MatchError::new(why));
         }
         Ok(())
