@@ -224,16 +224,15 @@ impl Lowering<'_> {
         }
     }
 
-    /// `+=`, `++` and their like on an element of 64 bits in an array of a library are one operation, which
-    /// is atomic: several CPUs can count what is left of something, and one of them counts to 0. `None`
-    /// for any other update.
+    /// `+=`, `++` and their like on an element of 64 bits are one operation, which is atomic: no CPU
+    /// loses what another adds, and of several that count down one counts to 0. `None` for any other
+    /// update.
     fn added(&mut self, place: &Place, new: &Expr, post: bool) -> Option<Value> {
         let Place::Elem(id, keys) = place else { return None };
         let var = self.checked.vars.get(id.0 as usize)?;
-        let of_library = self.module.vars.get(id.0 as usize)?.is_of_library();
         let ExprKind::Arith(op @ (BinOp::Add | BinOp::Sub), old, by) = &new.kind else { return None };
         let fits = matches!(var.repr, Repr::Int { size: 8, .. }) && matches!(old.kind, ExprKind::Old);
-        if !of_library || !fits {
+        if !fits {
             return None;
         }
         let key = self.array_key(VarId(id.0), keys);

@@ -11,16 +11,20 @@
 //! ```text
 //!  value                                            word
 //!   +0  word     u64                                 bit 0  LOCKED  a writer holds it
-//!   +8  keyhash  u64  table::hash of the key's words bit 1  GONE    deleted; with LOCKED
+//!   +8  keyhash  u64  table::hash of the key's words bit 1  GONE    deleted, or not yet inserted; with LOCKED
 //!   +16 data     8 bytes, or strsize                 else   version: nanoseconds of the insert
 //!                                                           * 16; each write adds 4
 //!
-//!  insert  LOCKED, bpf_map_update_elem(NOEXIST) ──exchange──> even  (the kernel copies by words)
+//!  insert  LOCKED|GONE, bpf_map_update_elem(NOEXIST) ──exchange──> even  (the kernel copies by words)
 //!  write   even ──compare-exchange──> even|LOCKED, data ──exchange──> even + 4
 //!  delete  even ──compare-exchange──> even|LOCKED|GONE, bpf_map_delete_elem
 //!          the latter fails in an interrupt of the holder of the bucket lock:
 //!          data = 0 ──exchange──> even + 4
 //! ```
+//!
+//! A number is one word: it is read while a writer holds the element, and is the one before the write or
+//! after it. Otherwise `a[k] = a[k] + 1` would begin again at 0 where the element was busy. An element that is
+//! being inserted is GONE, because its word may be there before its data.
 //!
 //! Readers and writers also compare the key's hash, because an element may already belong to
 //! another key when its version is read for the first time.
@@ -39,7 +43,7 @@ pub const KEYHASH: u32 = 8;
 pub const DATA: u32 = 16;
 /// Flag: a writer holds the element.
 pub const LOCKED: u64 = 1;
-/// Flag: the element was deleted (set with LOCKED).
+/// Flag: the element was deleted, or is not inserted yet (set with LOCKED).
 pub const GONE: u64 = 2;
 /// The amount that each write adds to the word.
 pub const WRITE: u64 = 4;

@@ -138,13 +138,14 @@ fn count(b: &mut Builder, plan: &Plan) {
 }
 
 /// Loads an element's integer. 0 when there is no element, or (with a counted dynamic drop) when
-/// the element is busy.
+/// the element changes at each try. One that is locked has its value before the write or after it:
+/// both are right, and a script that adds to 0 instead would lose all that was counted.
 pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>) -> V {
     let Some(a) = Access::new(plan, firing, var, key) else { return b.imm(0) };
     a.call(b, "load", &[], None, |b, at| {
         let value = b.var();
         let (done, missing) = (b.label(), b.label());
-        read(b, &a, at, (done, missing), |b, element| {
+        read(b, &a, at, GONE, (done, missing), |b, element| {
             let data = b.load(Size::B8, element, DATA as i16);
             b.set(value, data);
         });
@@ -163,7 +164,7 @@ pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
     a.call(b, "load", &[Arg::Memory(to, bytes)], None, |b, at| {
         let to = b.param(2);
         let (done, missing) = (b.label(), b.label());
-        read(b, &a, at, (done, missing), |b, element| {
+        read(b, &a, at, LOCKED | GONE, (done, missing), |b, element| {
             let from = b.add(element, DATA);
             copy_words(b, to, from, bytes);
         });
@@ -341,11 +342,13 @@ fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
 }
 
 /// Reads an element under its sequence word. Jumps to `done` when `take` has read a consistent
-/// value, to `missing` when there is no element. Falls through when the element stayed busy.
+/// value, to `missing` when there is no element. Falls through when the element stayed busy: what is
+/// longer than a word is not read while it is LOCKED, which is in `busy` then.
 fn read(
     b: &mut Builder,
     a: &Access<'_>,
     at: ArrayKey,
+    busy: u64,
     (done, missing): (Label, Label),
     take: impl FnOnce(&mut Builder, V),
 ) {
@@ -353,7 +356,9 @@ fn read(
         let element = lookup(b, at, missing);
         let before = b.load(Size::B8, element, WORD as i16);
         b.br(Jmp::Set, before, GONE as u32, missing);
-        b.br(Jmp::Set, before, LOCKED as u32, retry);
+        if busy & LOCKED != 0 {
+            b.br(Jmp::Set, before, LOCKED as u32, retry);
+        }
         take(b, element);
         let hash = b.load(Size::B8, element, KEYHASH as i16);
         let ours = b.param(1);
@@ -387,7 +392,7 @@ fn store(
         b.bind(insert);
         let now = b.call(Helper::KTIME_GET_NS, &[]);
         let word = b.shl(now, TIME_SHIFT);
-        let locked = b.or(word, LOCKED as u32);
+        let locked = b.or(word, (LOCKED | GONE) as u32);
         b.store(Size::B8, image, WORD as i16, locked);
         let hash = b.param(1);
         b.store(Size::B8, image, KEYHASH as i16, hash);

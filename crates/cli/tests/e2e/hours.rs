@@ -45,7 +45,7 @@ fn memory(child: &Child, time: Duration) -> JoinHandle<(u64, u64)> {
 }
 
 /// The number of drops of a kind that were reported.
-fn drops(o: &Output, kind: &str) -> u64 {
+pub(crate) fn drops(o: &Output, kind: &str) -> u64 {
     let lines = o.err.lines().filter(|l| l.contains(kind));
     let number = |l: &str| l.strip_prefix("dtrace: ")?.split_whitespace().next()?.parse::<u64>().ok();
     lines.filter_map(number).sum()

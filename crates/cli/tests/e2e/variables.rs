@@ -1,12 +1,14 @@
 //! Global, thread-local, clause-local variables and associative arrays.
 
 use crate::Verdict::{self, Pass};
+use crate::hours::drops;
 use crate::tool::{dtrace, workload};
 
 tests! {
     strings_are_indexed_like_pointers characters_of_a_string_can_be_assigned
     null_strings_are_assigned_compared_and_passed_on global_variables_of_each_type_keep_their_values
-    associative_arrays_keep_their_elements assigning_zero_frees_an_element
+    associative_arrays_keep_their_elements
+    what_several_cpus_add_to_an_element_at_once_is_all_counted assigning_zero_frees_an_element
     string_variables_keep_their_values a_self_timestamp_measures_a_call
     self_variables_are_separate_in_each_thread self_arrays_are_separate_in_each_thread
     this_variables_are_separate_in_each_firing the_memory_that_is_used_is_reported_when_dynvarsize_exceeds_the_limit
@@ -73,6 +75,30 @@ fn associative_arrays_keep_their_elements() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "10 20 30 0 5\n\n");
+    Pass
+}
+
+fn what_several_cpus_add_to_an_element_at_once_is_all_counted() -> Verdict {
+    let dir = std::env::temp_dir().join(format!("dt-elements-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (file, calls) = (dir.join("commands"), workload("getppid", 200_000));
+    std::fs::write(&file, format!("{calls} & {calls} & {calls} & wait\n")).unwrap();
+    let o = dtrace(&[
+        "-qc",
+        &format!("sh {}", file.display()),
+        "-n",
+        "syscall::getppid:entry /progenyof($target)/ { a[1]++; this->was = a[2]++; a[3] -= 2; @ = count(); } \
+         END { printf(\"%d\\n%d\\n%d\\n\", a[1], a[2], a[3]); printa(\"%@d\\n\", @); }",
+    ])
+    .code(0);
+    let _ = std::fs::remove_dir_all(&dir);
+    let shown: Vec<i64> = o.out.lines().filter_map(|line| line.parse().ok()).collect();
+    let [one, two, less, all] = shown[..] else { panic!("{o:?}") };
+    assert!(all >= 600_000, "{o:?}");
+    // An addition that finds the element held by another CPU for long is a drop.
+    let lost = (all - one) + (all - two) + (2 * all + less) / 2;
+    assert_eq!(lost, drops(&o, "dynamic variable drop") as i64, "{o:?}");
+    assert!(lost < all / 100, "{o:?}");
     Pass
 }
 

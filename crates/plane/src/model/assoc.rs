@@ -42,6 +42,8 @@ pub(super) enum Mutation {
     SameWord,
     /// An insert is not locked while it is written.
     OpenInsert,
+    /// An insert is only locked while it is written, as a write is.
+    InsertLikeWrite,
     /// A load does not read the version again.
     NoSecondLook,
     /// A load does not compare the key's hash.
@@ -58,6 +60,8 @@ pub(super) enum Mutation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Act {
     Load(u8),
+    /// A load of one word of data, which a lock does not keep out.
+    LoadWord(u8),
     Store(u8, u8),
     Delete(u8),
 }
@@ -168,7 +172,7 @@ impl Arrays {
 impl Act {
     fn key(self) -> u8 {
         match self {
-            Act::Load(key) | Act::Store(key, _) | Act::Delete(key) => key,
+            Act::Load(key) | Act::LoadWord(key) | Act::Store(key, _) | Act::Delete(key) => key,
         }
     }
 }
@@ -243,7 +247,7 @@ impl World for Arrays {
                     Some(element) => (p.element, p.at) = (element, At::Word),
                     None => match act {
                         Act::Store(..) => p.at = At::Clock,
-                        Act::Load(_) if !s.had(party, key, 0) => {
+                        Act::Load(_) | Act::LoadWord(_) if !s.had(party, key, 0) => {
                             return Err(format!("key {key} was there all the time and not found"));
                         }
                         _ => over = true,
@@ -258,10 +262,11 @@ impl World for Arrays {
                 p.word = word;
                 let open = mutation == Mutation::OpenDelete && matches!(act, Act::Delete(_));
                 match act {
-                    Act::Load(_) if word & GONE != 0 && !had_none => {
+                    Act::Load(_) | Act::LoadWord(_) if word & GONE != 0 && !had_none => {
                         return Err(format!("key {key} is there and was found gone"));
                     }
-                    Act::Load(_) | Act::Delete(_) if word & GONE != 0 => over = true,
+                    Act::Load(_) | Act::LoadWord(_) | Act::Delete(_) if word & GONE != 0 => over = true,
+                    Act::LoadWord(_) => p.at = At::Data,
                     _ if word & LOCKED != 0 && !open => retry(p),
                     Act::Load(_) => p.at = At::Data,
                     _ if open => p.at = At::KernelDelete,
@@ -273,7 +278,10 @@ impl World for Arrays {
                 let p = &mut s.parties[party];
                 p.data[usize::from(p.i)] = s.elements[e].words[FIRST + usize::from(p.i)];
                 p.i += 1;
-                if usize::from(p.i) == DATA {
+                if let Act::LoadWord(_) = act {
+                    p.data = [p.data[0]; DATA];
+                    p.at = At::ReadHash;
+                } else if usize::from(p.i) == DATA {
                     p.at = At::ReadHash;
                 }
                 Step::of("load data")
@@ -334,6 +342,8 @@ impl World for Arrays {
                 if usize::from(p.i) == DATA {
                     p.at = At::Unlock;
                 }
+                // Loads of one word see it from here on.
+                s.becomes(key, value);
                 Step::of("write data")
             }
             At::Unlock => {
@@ -374,7 +384,11 @@ impl World for Arrays {
             }
             At::Copy => {
                 let Act::Store(_, value) = act else { return Err("copy what?".into()) };
-                let lock = if mutation == Mutation::OpenInsert { 0 } else { LOCKED };
+                let lock = match mutation {
+                    Mutation::OpenInsert => 0,
+                    Mutation::InsertLikeWrite => LOCKED,
+                    _ => LOCKED | GONE,
+                };
                 let p = &mut s.parties[party];
                 let i = if backwards { 1 + DATA - usize::from(p.i) } else { usize::from(p.i) };
                 s.elements[e].words[i] = match i {
@@ -486,7 +500,7 @@ impl World for Arrays {
 mod tests {
     use super::super::explore::{caught, holds};
     use super::*;
-    use Act::{Delete, Load, Store};
+    use Act::{Delete, Load, LoadWord, Store};
 
     type Script = &'static [&'static [Act]];
 
@@ -500,6 +514,12 @@ mod tests {
     const MANY: Script = &[&[Store(2, 2)], &[Store(0, 3)], &[Delete(1), Load(0)]];
     /// Two parties delete, one inserts.
     const TWICE: Script = &[&[Delete(1)], &[Delete(1), Store(1, 4)], &[Store(1, 5), Load(1)]];
+    /// The same with loads of one word.
+    const REUSE_WORD: Script = &[&[Store(1, 2)], &[Delete(1), Store(2, 3)], &[LoadWord(1), LoadWord(2)]];
+    const AGAIN_WORD: Script = &[&[Store(1, 2)], &[Delete(1), Store(1, 3)], &[LoadWord(1), LoadWord(1)]];
+    const MADE_WORD: Script = &[&[Store(2, 2), LoadWord(2)], &[Store(2, 3)], &[LoadWord(2)]];
+    /// The element of key 1 becomes that of key 2, and then of key 1 again.
+    const BACK: Script = &[&[Delete(1), Store(2, 3), Delete(2), Store(1, 4)], &[LoadWord(1)]];
 
     fn breaks(script: Script, mutation: Mutation, words: &str) {
         caught(Arrays::new(script, Schedule::Preempted, mutation), Schedule::Preempted, words);
@@ -509,7 +529,7 @@ mod tests {
     fn every_load_returns_a_value_that_its_key_had() {
         let mut seen = [0; 2];
         for (i, schedule) in (0..).zip([Schedule::Nested, Schedule::Preempted]) {
-            for script in [REUSE, AGAIN, MADE, MANY, TWICE] {
+            for script in [REUSE, AGAIN, MADE, MANY, TWICE, REUSE_WORD, AGAIN_WORD, MADE_WORD, BACK] {
                 for backwards in [false, true] {
                     let mut world = Arrays::new(script, schedule, Mutation::None);
                     world.backwards = backwards;
@@ -532,6 +552,11 @@ mod tests {
     #[test]
     fn an_insert_that_is_not_locked_is_caught() {
         breaks(AGAIN, Mutation::OpenInsert, "");
+    }
+
+    #[test]
+    fn an_insert_that_looks_like_a_write_is_caught() {
+        breaks(BACK, Mutation::InsertLikeWrite, "");
     }
 
     #[test]
