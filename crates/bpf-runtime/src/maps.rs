@@ -53,7 +53,9 @@ fn make(
         halvings.insert("dynamic variable size", 0);
     }
     let is_new = before.is_none_or(|before| before.speculation.is_none());
-    let most = available_memory().map_or(u64::MAX, |bytes| bytes / 4);
+    // The kernel adds up its counters for this, so only where it matters.
+    let speculates = is_new && maps.plan.speculation.is_some();
+    let most = speculates.then(available_memory).flatten().map_or(u64::MAX, |bytes| bytes / 4);
     while is_new && maps.plan.speculation.is_some_and(|shape| shape.bytes() > most) {
         if !auto {
             return Err(SysError::new("create the speculative buffers", libc::ENOMEM));

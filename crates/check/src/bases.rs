@@ -138,8 +138,9 @@ impl<'a> Checker<'a> {
             arg.is_none_or(|n| c.args_of(&probe.desc).is_ok_and(|args| n < args.len() as u64))
         };
         let (_, found) = self.found(desc);
-        // For later bases, the answer is that of the time when they came.
-        let all = self.later_bases().is_some();
+        // For later probes, in whose program descriptions match no others, and for later bases, the answer is
+        // that of the time when they came.
+        let all = self.later_bases().is_some() || self.visibility.is_for_later(self.number);
         let is_visible = |p: &&ProbeInfo| all || self.visibility.is_visible(self.number, p.id);
         let first = found.iter().find(is_visible).cloned();
         let holds = first.is_some_and(|probe| has(self, &probe));

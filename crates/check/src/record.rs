@@ -39,6 +39,12 @@ pub trait Visibility {
         None
     }
 
+    /// True if a program has clauses of others for probes that came later, and its descriptions match no others.
+    fn is_for_later(&self, program: usize) -> bool {
+        let _ = program;
+        false
+    }
+
     /// True if a program runs: it was checked before.
     fn is_running(&self, program: usize) -> bool {
         let _ = program;

@@ -12,6 +12,7 @@ use probes::{Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
 use symbols::KernelStatus;
 use syntax::ast::{Clause, Item, PragmaKind, Program as Tree};
+use syntax::library::probe_name;
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
 use types::Types;
 use types::btf::{BtfKind, KernelBtf};
@@ -496,8 +497,9 @@ impl Frontend {
         });
         // An id may be that of any probe.
         let patterns: Vec<Pattern> = clauses.flatten().map(|d| pattern_of(d).unwrap_or_default()).collect();
-        let selects = |provider: &str, name: &str| {
-            patterns.iter().any(|p| glob_matches(&p.provider, provider) && glob_matches(&p.name, name))
+        let selects = |provider: &str, probe: &str| {
+            let is_named = |p: &&Pattern| glob_matches(&p.name, &probe_name(probe));
+            patterns.iter().filter(|p| glob_matches(&p.provider, provider)).any(|p| is_named(&p))
         };
         self.libraries.load_probes(&selects, &mut self.map, macros, &mut self.sink);
     }

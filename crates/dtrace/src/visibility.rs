@@ -48,6 +48,10 @@ impl check::Visibility for Visible<'_> {
         Some(check::LaterBases { origin: bases.origin, ids: &bases.ids })
     }
 
+    fn is_for_later(&self, program: usize) -> bool {
+        self.trees.get(program).is_some_and(|s| !s.listed)
+    }
+
     fn is_running(&self, program: usize) -> bool {
         program < self.running
     }

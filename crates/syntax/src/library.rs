@@ -71,7 +71,7 @@ struct DeclaredProbe {
 
 /// The name of a probe, of that in the source: `__` is `-`.
 pub fn probe_name(source: &str) -> String {
-    source.replace("__", "-")
+    if source.contains("__") { source.replace("__", "-") } else { source.to_string() }
 }
 
 /// The libraries of a session.
@@ -211,7 +211,7 @@ impl Libraries {
     }
 
     /// Parses the files that declare probes for which `selects` returns true, with their provider and
-    /// their name, and what these files need.
+    /// their name in the source ([`probe_name`]), and what these files need.
     pub fn load_probes(
         &mut self,
         selects: &dyn Fn(&str, &str) -> bool,
@@ -248,8 +248,7 @@ impl Libraries {
         sink: &mut Sink,
     ) {
         let mut wanted: Vec<bool> = self.files.iter().map(|f| f.always).collect();
-        for (.., file) in self.declared().filter(|(provider, probe, _)| selects(provider, &probe_name(probe)))
-        {
+        for (.., file) in self.declared().filter(|(provider, probe, _)| selects(provider, probe)) {
             wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
         }
         // A file that declares a provider of a file of the user is parsed too: that is an error, whichever
@@ -257,8 +256,10 @@ impl Libraries {
         let own: HashSet<(&str, usize)> = self.probes.iter().map(|p| (p.provider.as_str(), p.file)).collect();
         let conflicts =
             |(provider, _, at): &(&str, &str, usize)| own.iter().any(|(p, file)| p == provider && file != at);
-        for (.., at) in self.declared().filter(conflicts) {
-            wanted.get_mut(at).into_iter().for_each(|wanted| *wanted = true);
+        if !own.is_empty() {
+            for (.., at) in self.declared().filter(conflicts) {
+                wanted.get_mut(at).into_iter().for_each(|wanted| *wanted = true);
+            }
         }
         let mut todo: Vec<&str> = texts.to_vec();
         let chosen = self.files.iter().zip(&wanted).filter(|(_, wanted)| **wanted);

@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("arrivals::probes_whose_arguments_do_not_fit_the_clause_do_not_keep_others_from_firing", unfit),
     ("arrivals::later_probes_enable_the_clauses_that_match_them", matching),
     ("arrivals::derived_probes_fire_at_bases_that_come_and_go", derived),
+    ("arrivals::defined_in_clauses_of_later_probes_is_about_all_probes_of_that_time", defined),
     ("arrivals::fixed_programs_are_unloaded_when_their_probes_go", fixed),
     ("arrivals::programs_without_sites_are_unloaded_and_loaded_again", idle),
     ("arrivals::a_probe_without_a_cookie_leaves_the_programs_of_other_providers_growing", providers),
@@ -611,6 +612,28 @@ fn derived() -> Verdict {
     run.live.extend(all.map(|(name, n)| (name.to_owned(), n)));
     let matched = run.notices.iter().filter(|n| n.starts_with("the test changed: matched"));
     assert_eq!(matched.count(), 4, "{:?}", run.notices);
+    run.end();
+    Verdict::Pass
+}
+
+fn defined() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    // Of probes of the start, of the ones that came, of one before them, and of none. Those of a glob that come
+    // one by one share a program, and with it the answer.
+    let script = "later::first:hit, later::second:hit \
+                  /pid == $pid && defined(syscall::read:entry) && !defined(later::nosuch:hit)/ \
+                  { @[probefunc, defined(later::first:hit) + 2 * defined(later::second:hit)] = count(); } \
+                  later::third:hit /pid == $pid/ { @[probefunc, defined(later::second:hit)] = count(); } \
+                  END { printa(\"= %s:%d %@d\\n\", @); }";
+    let mut run = Running::start(script, &[("quiet", "")]);
+    for names in [&["first", "second"][..], &["third"]] {
+        run.later.add(names);
+        run.work(0);
+        run.fire(2);
+    }
+    run.live.extend([("first:3".into(), 4), ("second:3".into(), 4), ("third:1".into(), 2)]);
     run.end();
     Verdict::Pass
 }
