@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use diagnostics::Tag;
 use probes::{FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, glob_matches, is_glob};
@@ -33,6 +34,13 @@ pub(super) fn uses() -> [Uses; 4] {
 
 /// The class of [`uses`] in which the return address is where it was at the function's entry.
 const WITH_STACK: usize = 2;
+
+/// How long the reader may take for one request. Lists are read before tracing begins, and decoding a great library takes
+/// seconds on an emulated processor.
+const READING: Duration = Duration::from_secs(20);
+
+/// The memory of the reader.
+const MEMORY: u64 = 1 << 30;
 
 /// The function of a description that means addresses of the file.
 const NO_FUNCTION: &str = "-";
@@ -99,7 +107,11 @@ impl PidProbes {
     fn match_process(&self, pid: u32, pattern: &Pattern) -> Result<Vec<Arc<ProbeDesc>>, MatchError> {
         let wanted = Wanted::of(pattern)?;
         let mut symbols = lock(&self.symbols);
-        let symbols = symbols.get_or_insert_with(Processes::new);
+        let symbols = symbols.get_or_insert_with(|| {
+            let mut symbols = Processes::new();
+            symbols.set_limits(READING, MEMORY);
+            symbols
+        });
         let objects = read_objects(pid, symbols)?;
         let mut matching = Match {
             pid,
