@@ -68,6 +68,7 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         }
         Mode::List | Mode::Trace => {}
     }
+    dtrace::raise_fd_limit_at_start();
     if let Err(e) = limits_suffice() {
         return complain_all(vec![format!("could not enable tracing: {e}")]);
     }
@@ -167,10 +168,14 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
         Wanted::Run(text) => Target::create_at(raw::bytes(text), &options.environment(), options.evaltime()),
         Wanted::Pid(pid) => Target::grab(*pid),
     };
-    let targets: Vec<Target> = command.targets.iter().map(make).collect::<Result<_, _>>().map_err(|e| {
-        complain(e);
-        1
-    })?;
+    let mut targets: Vec<Target> = Vec::new();
+    for wanted in &command.targets {
+        // As in the original, a process that is named twice is one target.
+        if matches!(wanted, Wanted::Pid(pid) if targets.iter().any(|target| target.pid() == *pid)) {
+            continue;
+        }
+        targets.push(make(wanted).map_err(|e| complain_all(vec![e.to_string()]))?);
+    }
     for target in &targets {
         if let Some(note) = target.note() {
             complain(format!("pid {}: {note}", target.pid()));

@@ -285,7 +285,7 @@ impl<W: Output> Effects<W> {
                 Err(e) => return Ok(Err(e)),
             };
         }
-        Ok(shell.status().map(|_| ()))
+        Ok(proc::with_original_fd_limit(&mut shell).status().map(|_| ()))
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let errors = if headers { Stdio::inherit() } else { Stdio::piped() };
     // Of a file that is called "-", the preprocessor takes the current directory for its directory.
     command.arg("/proc/self/fd/0").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
-    let mut child = command.spawn().map_err(|e| {
+    let mut child = bpf_sys::with_original_fd_limit(&mut command).spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound { missing() } else { format!("{program}: {e}") }
     })?;
     // What precedes the D text is not cpp's. The marker keeps the numbers of the lines, and gives the text its name.

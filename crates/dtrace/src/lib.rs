@@ -94,6 +94,9 @@ pub use attach::Progress;
 pub use bpf_codegen::CodegenError;
 pub use bpf_sys::SysError;
 pub use bpf_sys::load::LoadError;
+/// For programs that run sessions: raises the limit on open descriptors as far as every process may. What
+/// the library executes (targets, `system()`, the preprocessor) has the limit that was there before.
+pub use bpf_sys::raise_fd_limit_at_start;
 pub use compile::{Field, Macros, Program, Source, compile, compile_only, compile_with};
 pub use consumer::Aborted;
 pub use error::{CompileError, Error};

@@ -27,7 +27,8 @@
 //! ```layers
 //! caller image maps namespace phase poll refusal stat watcher/record
 //! start watcher/file watcher/ring
-//! tracer watcher/changes
+//! grab watcher/changes
+//! tracer
 //! target
 //! watcher/table
 //! watcher/observe
@@ -37,6 +38,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod caller;
+mod grab;
 mod image;
 pub mod maps;
 mod namespace;
@@ -49,6 +51,8 @@ mod target;
 mod tracer;
 pub mod watcher;
 
+/// Commands of this program that are no targets run with the limit on descriptors that it was started with.
+pub use bpf_sys::with_original_fd_limit;
 pub use caller::{Call, Caller, MOST_BLOCKED};
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
 pub use phase::ExitStatus;

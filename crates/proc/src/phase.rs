@@ -18,6 +18,8 @@ pub enum ExitStatus {
 /// The state of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Seized, while not all of its threads have stopped.
+    Stopping,
     /// Stopped by the tracer.
     Held,
     /// Seized and running.

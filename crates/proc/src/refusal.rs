@@ -4,16 +4,20 @@ use std::ffi::CString;
 use std::fmt;
 use std::io;
 
+/// True for a process that may trace processes whatever their privileges are, or where that is unknown.
+fn may_trace_all() -> bool {
+    const SYS_PTRACE: u64 = 1 << 19;
+    let capabilities = status_field("self", "CapEff", 0).and_then(|text| u64::from_str_radix(&text, 16).ok());
+    capabilities.is_none_or(|has| has & SYS_PTRACE != 0)
+}
+
 /// True where the kernel withholds the privileges of a set-id program because it is traced, or has
 /// given it privileges and so lets this process read nothing of it.
 pub(crate) fn loses_privileges(pid: libc::pid_t) -> bool {
     use std::os::unix::fs::MetadataExt;
-    const SYS_PTRACE: u64 = 1 << 19;
     // SAFETY: plain system calls.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let own = |name| status_field("self", name, 0);
-    let capabilities = own("CapEff").and_then(|text| u64::from_str_radix(&text, 16).ok());
-    if capabilities.is_none_or(|has| has & SYS_PTRACE != 0) || own("NoNewPrivs").as_deref() == Some("1") {
+    if may_trace_all() || status_field("self", "NoNewPrivs", 0).as_deref() == Some("1") {
         return false;
     }
     let effective = |name| status_field(pid, name, 1).and_then(|text| text.parse::<u32>().ok());
@@ -45,7 +49,7 @@ pub(crate) fn loses_privileges(pid: libc::pid_t) -> bool {
 const UNMAPPED: u32 = 65534;
 
 /// A word of a field of `/proc/PID/status`.
-fn status_field(pid: impl fmt::Display, name: &str, word: usize) -> Option<String> {
+pub(crate) fn status_field(pid: impl fmt::Display, name: &str, word: usize) -> Option<String> {
     let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -66,7 +70,22 @@ pub(crate) fn why_not(pid: libc::pid_t, error: io::Error) -> io::Error {
         (Some(process), _) if process != pid => format!("it is a thread of pid {process}"),
         _ if field("State").as_deref() == Some("Z") => "zombie process".into(),
         _ if flags.is_some_and(|flags: u32| flags & KERNEL_THREAD != 0) => "system process".into(),
-        (_, Some(tracer)) if tracer != 0 => format!("process is traced by pid {tracer}"),
+        (_, Some(tracer)) if tracer != 0 => {
+            // The field has the id of a thread.
+            let process = status_field(tracer, "Tgid", 0).and_then(|text| text.parse().ok());
+            let process: i32 = process.unwrap_or(tracer);
+            match process == std::process::id() as i32 {
+                true => "it is a target already".into(),
+                false => format!("process is traced by pid {process}"),
+            }
+        }
+        // It has ended meanwhile.
+        (None, _) => return io::Error::from_raw_os_error(libc::ESRCH),
+        _ if error.raw_os_error() == Some(libc::EPERM) && !may_trace_all() => {
+            "Operation not permitted: it has privileges or a user that dtrace does not have, which needs \
+             CAP_SYS_PTRACE"
+                .into()
+        }
         _ => return error,
     };
     io::Error::other(why)

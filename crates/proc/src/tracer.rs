@@ -14,6 +14,9 @@
 //!            └── release without hold ──► DETACHED
 //! ```
 //!
+//! Of a process that is grabbed all threads are stopped (`grab`): until then it is STOPPING. All but
+//! its first one are detached when it is released.
+//!
 //! Before it is released, a target that was created may run from its exec to a later moment of its
 //! start (`start`), where it is held again.
 //!
@@ -27,7 +30,7 @@
 //! The thread runs as long as there is a target. When it ends, the kernel detaches the processes
 //! that it has seized, without stopping them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -37,8 +40,12 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::grab::{Grab, Seized, ptrace, reap, seize};
 use crate::phase::{ExitStatus, Phase, Shared, lock};
 use crate::start::{Moment, Seek, Step, is_stop};
+
+/// How long it is waited for the stop of a process that is to be detached. It is detached later then.
+const STOPS: Duration = Duration::from_millis(100);
 
 /// The arguments of exec.
 pub(crate) struct Exec {
@@ -54,6 +61,8 @@ pub(crate) struct Exec {
 enum Command {
     Create(Exec, Sender<io::Result<(i32, Arc<Shared>)>>),
     Grab(i32, Sender<io::Result<Arc<Shared>>>),
+    /// Looks again which threads a process has that is being stopped.
+    Look(i32, Sender<()>),
     /// Lets a created target run until it has reached a moment, where it is held again.
     RunTo(i32, Moment, Sender<()>),
     /// Lets a target run. With a limit, the target is held at its exit for at most that time.
@@ -69,6 +78,8 @@ struct Queue {
     arrived: Condvar,
     /// The thread's id; 0 before the thread runs.
     thread: AtomicI32,
+    /// Threads that whoever waits for a command reaps.
+    seized: Seized,
     /// When an exit was last resumed on request.
     last_resume: Mutex<Option<Instant>>,
 }
@@ -122,7 +133,13 @@ impl Tracer {
         let signal = wake_signal()?;
         let queue = Arc::new(Queue::default());
         let of_thread = queue.clone();
-        let body = move || Thread { queue: of_thread, tracees: HashMap::new() }.run(signal);
+        let thread = Thread {
+            queue: of_thread,
+            tracees: HashMap::new(),
+            threads: HashMap::new(),
+            leaving: HashSet::new(),
+        };
+        let body = move || thread.run(signal);
         let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
         let tracer = Arc::new(Tracer { queue, join: Mutex::new(Some(join)) });
         *running = Arc::downgrade(&tracer);
@@ -143,7 +160,7 @@ impl Tracer {
             }
             match reply.recv_timeout(Duration::from_millis(1)) {
                 Ok(reply) => return Ok(reply),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => reap(&self.queue.seized),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::Error::other("the tracing thread has ended"));
                 }
@@ -155,8 +172,14 @@ impl Tracer {
         self.send(|reply| Command::Create(exec, reply))?
     }
 
+    /// Begins to stop a process: when it has stopped, its descriptor is readable.
     pub(crate) fn grab(&self, pid: i32) -> io::Result<Arc<Shared>> {
         self.send(|reply| Command::Grab(pid, reply))?
+    }
+
+    /// Looks again which threads a process has that is being stopped.
+    pub(crate) fn look(&self, pid: i32) {
+        let _ = self.send(|reply| Command::Look(pid, reply));
     }
 
     pub(crate) fn release(&self, pid: i32, hold: Option<Duration>) {
@@ -196,8 +219,8 @@ struct Tracee {
     hold: Option<Duration>,
     /// The target runs to a moment of its start.
     seek: Option<Seek>,
-    /// The signal of the group stop in which the process was when it was grabbed.
-    stopped: Option<i32>,
+    /// The threads of a process that was grabbed, until it is released.
+    grab: Option<Grab>,
     shared: Arc<Shared>,
 }
 
@@ -222,6 +245,10 @@ impl Tracee {
 struct Thread {
     queue: Arc<Queue>,
     tracees: HashMap<i32, Tracee>,
+    /// The processes of threads other than the first one.
+    threads: HashMap<i32, i32>,
+    /// Threads that are detached as soon as they have stopped.
+    leaving: HashSet<i32>,
 }
 
 impl Thread {
@@ -242,7 +269,8 @@ impl Thread {
                 }
                 continue;
             }
-            if self.tracees.is_empty() || !self.wait() {
+            let waits = !self.tracees.is_empty() || !self.leaving.is_empty();
+            if !waits || !self.wait() {
                 // Only commands to wait for. The wait is retried each second in case an event was
                 // missed.
                 let commands = lock(&self.queue.commands);
@@ -265,8 +293,22 @@ impl Thread {
         true
     }
 
-    fn event(&mut self, pid: i32, status: i32) {
+    fn event(&mut self, id: i32, status: i32) {
+        let (event, signal) = (status >> 16, (status >> 8) & 0xff);
+        if self.leaving.remove(&id) && libc::WIFSTOPPED(status) {
+            // A signal is delivered.
+            ptrace(libc::PTRACE_DETACH, id, if event == 0 { signal } else { 0 });
+            return;
+        }
+        let pid = self.threads.get(&id).copied().unwrap_or(id);
         let Some(tracee) = self.tracees.get_mut(&pid) else { return };
+        let ended = id == pid && !libc::WIFSTOPPED(status);
+        if let Some(grab) = tracee.grab.as_mut().filter(|_| !ended) {
+            if grab.event(id, status) {
+                self.look(pid);
+            }
+            return;
+        }
         if !libc::WIFSTOPPED(status) {
             let ended = match tracee.created {
                 false => ExitStatus::Unknown,
@@ -274,10 +316,10 @@ impl Thread {
                 true => ExitStatus::Signaled(libc::WTERMSIG(status)),
             };
             tracee.shared.set(Phase::Ended(ended));
+            self.detach_others(pid);
             self.tracees.remove(&pid);
             return;
         }
-        let (event, signal) = (status >> 16, (status >> 8) & 0xff);
         if let Some(seek) = &mut tracee.seek {
             match seek.stopped(event, signal) {
                 Step::Continue(signal) => ptrace(libc::PTRACE_CONT, pid, signal),
@@ -289,6 +331,10 @@ impl Thread {
                 Step::Arrived => tracee.arrive(),
             }
             return;
+        }
+        if event == libc::PTRACE_EVENT_STOP && tracee.hold.is_some() {
+            // Of a process that did not stop in time when it was grabbed.
+            ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
         }
         match (event, tracee.hold) {
             (libc::PTRACE_EVENT_EXIT, Some(limit)) => {
@@ -349,6 +395,10 @@ impl Thread {
             Command::Grab(pid, reply) => {
                 let _ = reply.send(self.grab(pid));
             }
+            Command::Look(pid, reply) => {
+                self.look(pid);
+                let _ = reply.send(());
+            }
             Command::RunTo(pid, moment, reply) => {
                 if let Some(tracee) = self.tracees.get_mut(&pid) {
                     tracee.run_to(pid, moment);
@@ -379,46 +429,92 @@ impl Thread {
         false
     }
 
-    fn insert(&mut self, pid: i32, created: bool, stopped: Option<i32>) -> io::Result<Arc<Shared>> {
+    fn insert(&mut self, pid: i32, created: bool, grab: Option<Grab>) -> io::Result<Arc<Shared>> {
         let shared = Shared::new()?;
-        let tracee =
-            Tracee { created, traced: true, hold: None, seek: None, stopped, shared: shared.clone() };
+        let traced = grab.as_ref().is_none_or(Grab::has_first);
+        let tracee = Tracee { created, traced, hold: None, seek: None, grab, shared: shared.clone() };
         self.tracees.insert(pid, tracee);
         Ok(shared)
     }
 
+    /// Looks which threads a process has that is being stopped, and whether all have stopped.
+    fn look(&mut self, pid: i32) {
+        let Some(tracee) = self.tracees.get_mut(&pid) else { return };
+        let Some(grab) = &mut tracee.grab else { return };
+        let all = grab.look();
+        tracee.traced = grab.has_first();
+        self.threads.extend(grab.others().map(|thread| (thread, pid)));
+        if all && tracee.shared.phase() == Phase::Stopping {
+            tracee.shared.set(Phase::Held);
+        }
+    }
+
+    /// Detaches all threads but the first one of a process that was grabbed. Returns what is known of
+    /// the first one.
+    fn detach_others(&mut self, pid: i32) -> Option<Grab> {
+        let grab = self.tracees.get_mut(&pid)?.grab.take()?;
+        self.threads.retain(|_, process| *process != pid);
+        for thread in grab.others() {
+            lock(&self.queue.seized).remove(&thread);
+            match grab.has_stopped(thread) {
+                true => ptrace(libc::PTRACE_DETACH, thread, 0),
+                false => _ = self.leaving.insert(thread),
+            }
+        }
+        Some(grab)
+    }
+
     fn release(&mut self, pid: i32, hold: Option<Duration>) {
-        let Some(tracee) = self.tracees.get_mut(&pid).filter(|t| t.traced) else { return };
+        let grab = self.detach_others(pid);
+        let Some(tracee) = self.tracees.get_mut(&pid) else { return };
+        let hold = hold.filter(|_| tracee.traced);
         tracee.hold = hold;
         tracee.shared.clear();
         tracee.shared.set(if hold.is_some() { Phase::Running } else { Phase::Detached });
+        let is_running = grab.as_ref().is_some_and(|grab| !grab.has_stopped(pid));
         if hold.is_none() {
-            tracee.traced = false;
-            ptrace(libc::PTRACE_DETACH, pid, 0);
+            if std::mem::take(&mut tracee.traced) {
+                match is_running {
+                    true => _ = self.leaving.insert(pid),
+                    false => ptrace(libc::PTRACE_DETACH, pid, 0),
+                }
+            }
             // A child must still be reaped.
             if !tracee.created {
                 self.tracees.remove(&pid);
             }
             return;
         }
+        if is_running {
+            // Its event is still to come.
+            return;
+        }
         ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
-        match tracee.stopped.take() {
+        match grab.is_some_and(|grab| grab.is_in_group_stop(pid)) {
             // The process was in a group stop before it was seized, and stays stopped until
             // SIGCONT.
-            Some(_) => ptrace(libc::PTRACE_LISTEN, pid, 0),
-            None => ptrace(libc::PTRACE_CONT, pid, 0),
+            true => ptrace(libc::PTRACE_LISTEN, pid, 0),
+            false => ptrace(libc::PTRACE_CONT, pid, 0),
         }
     }
 
     fn detach(&mut self, pid: i32) {
+        let grab = self.detach_others(pid);
         let Some(tracee) = self.tracees.remove(&pid).filter(|t| t.traced) else { return };
-        if tracee.shared.phase() == Phase::Running {
+        let is_running = grab.is_some_and(|grab| !grab.has_stopped(pid));
+        if is_running || tracee.shared.phase() == Phase::Running {
             // Only a stopped process can be detached.
             ptrace(libc::PTRACE_INTERRUPT, pid, 0);
-            let Ok(status) = wait_for(pid) else { return };
-            if libc::WIFSTOPPED(status) {
-                let signal = if status >> 16 == 0 { (status >> 8) & 0xff } else { 0 };
-                ptrace(libc::PTRACE_DETACH, pid, signal);
+            self.leaving.insert(pid);
+            let begun = Instant::now();
+            while self.leaving.contains(&pid) && begun.elapsed() < STOPS {
+                let mut status = 0;
+                // SAFETY: status is a valid int.
+                match unsafe { libc::waitpid(pid, &mut status, libc::__WALL | libc::WNOHANG) } {
+                    0 => std::thread::sleep(Duration::from_micros(100)),
+                    1.. => self.event(pid, status),
+                    _ => break,
+                }
             }
             return;
         }
@@ -470,30 +566,12 @@ impl Thread {
     }
 
     fn grab(&mut self, pid: i32) -> io::Result<Arc<Shared>> {
-        seize(pid, 0)?;
-        // SAFETY: plain system call without memory.
-        check(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0usize, 0usize) })?;
-        let status = wait_for(pid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        let signal = (status >> 8) & 0xff;
-        let is_group_stop = status >> 16 == libc::PTRACE_EVENT_STOP && is_stop(signal);
-        self.insert(pid, false, is_group_stop.then_some(signal))
+        let grab = Grab::begin(pid, self.queue.seized.clone())?;
+        let shared = self.insert(pid, false, Some(grab))?;
+        shared.set(Phase::Stopping);
+        self.look(pid);
+        Ok(shared)
     }
-}
-
-/// A ptrace request whose data is a number. A process that died meanwhile is no error: the next
-/// wait reports its end.
-fn ptrace(request: libc::c_uint, pid: i32, data: i32) {
-    // SAFETY: plain system call on a seized process; no memory is passed.
-    unsafe { libc::ptrace(request, pid, 0usize, data as usize) };
-}
-
-fn seize(pid: libc::pid_t, options: i32) -> io::Result<()> {
-    // SAFETY: plain system call; the data argument is a number.
-    check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0usize, options as usize) })?;
-    Ok(())
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -527,13 +605,14 @@ fn child(
     exec: &Exec,
 ) -> ! {
     let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, read,
-    // execve, write and _exit are async-signal-safe.
+    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, setrlimit,
+    // read, execve, write and _exit are async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
         // Rust's runtime ignores it, and a program inherits that. The standard library does the same
         // for the commands that it runs.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        bpf_sys::give_back_fd_limit();
         if libc::read(start, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127); // the tracer died before it could seize us
         }

@@ -92,14 +92,14 @@ fn arrays_and_strings_in_kernel_structs_are_read() -> Verdict {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours and large enough.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
     let here = std::env::current_dir().unwrap();
     let here = here.file_name().map_or("/".into(), |n| n.to_string_lossy().into_owned());
     hold(
         "struct grid { char m[4][4]; struct { short s; } parts[3]; };",
         &[
             &format!("curthread->nsproxy->uts_ns->name.nodename == \"{}\"", host.trim()),
-            &format!("curthread->signal->rlim[{}].rlim_cur == {}", libc::RLIMIT_NOFILE, limit.rlim_cur),
+            &format!("curthread->signal->rlim[{}].rlim_cur == {}", libc::RLIMIT_STACK, limit.rlim_cur),
             &format!("stringof(curthread->fs->pwd.dentry->d_name.name) == \"{here}\""),
             "curthread->comm == execname && execname == curthread->comm",
             "strlen(curthread->comm) == strlen(execname)",
