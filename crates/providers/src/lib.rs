@@ -15,10 +15,11 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! lib cpc/events fbt/args fbt/context fbt/functions method pid/context pid/object source syscall/table trace/format
-//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint method/uprobes pid/source syscall/names trace/bare
-//! trace/event
-//! syscall/args syscall/context trace/mapped
+//! lib cpc/events fbt/args fbt/context fbt/functions method pid/context source syscall/table trace/format
+//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare
+//! method/uprobes trace/event
+//! pid/object syscall/args syscall/context trace/mapped
+//! pid/source
 //! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+profile+provider+rawtp+registry+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit
 //! ```
 

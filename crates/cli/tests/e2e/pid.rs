@@ -1,13 +1,14 @@
 //! Functions of processes: a program of the test is traced, and every count is known.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use bpf_sys::features::Facility;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::lacks;
-use crate::tool::{dtrace, finish, printed, start};
+use crate::tool::{Output, dtrace, finish, printed, start};
 
 tests! {
     entries_and_returns_of_a_function_have_its_arguments_and_its_value
@@ -18,6 +19,9 @@ tests! {
     the_stack_and_the_registers_are_those_of_the_entry
     a_string_in_a_page_that_is_not_there_yet_is_read
     a_process_that_runs_is_traced_and_no_other
+    a_file_that_no_path_leads_to_is_traced
+    what_cannot_be_read_may_unwind_and_is_named
+    all_threads_of_a_process_are_traced_and_a_thread_is_no_process
     everything_of_a_program_is_listed_and_fires
     jumps_across_functions_leave_a_traced_program_as_it_is
     exceptions_pass_through_traced_functions
@@ -26,10 +30,12 @@ tests! {
 }
 
 const PROGRAM: &str = r#"
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -49,6 +55,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     int status;
     if (!strcmp(what, "wait")) {
+        if (argc > 2)
+            mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(argv[2], O_RDONLY), 0);
         getchar();
     } else if (!strcmp(what, "die")) {
         for (;;)
@@ -82,6 +90,31 @@ int main(int argc, char **argv)
     path(far + 4096);
     for (int i = 0; i < 7; i++)
         free(get(12345));
+    return 0;
+}
+"#;
+
+/// Four threads and then the first one call `add`.
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+__attribute__((noinline, noclone)) long add(long a, long b) { __asm__ volatile(""); return a + b; }
+static void *calls(void *unused)
+{
+    getchar();
+    for (int i = 0; i < 1000; i++)
+        add(i, 1);
+    return NULL;
+}
+int main(void)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, calls, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 10; i++)
+        add(i, 2);
     return 0;
 }
 "#;
@@ -257,6 +290,92 @@ fn a_process_that_runs_is_traced_and_no_other() -> Verdict {
     }
     let o = finish(child).code(0);
     assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), [&one.id().to_string(), "14"], "{o:?}");
+    Pass
+}
+
+/// Traces the calls of `add` in a process that waits for the end of its input.
+fn calls_of_add(process: &mut Child, module: &str) -> Output {
+    let script = format!(
+        "BEGIN {{ printf(\"%d\\n\", $target); }} pid$target:{module}:add:entry {{ @[pid == $target] = count(); }}"
+    );
+    let mut child = start(&["-q", "-p", &process.id().to_string(), "-n", &script]);
+    printed(&mut child);
+    drop(process.stdin.take());
+    process.wait().unwrap();
+    finish(child).code(0)
+}
+
+fn a_file_that_no_path_leads_to_is_traced() -> Verdict {
+    let (dir, program) = compiled!(Programs::c("gone"));
+    let other = |path: &Path| std::fs::copy("/bin/true", path).unwrap();
+    let wait =
+        || Command::new(&program).arg("wait").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // In a mount namespace of its own, where the path is that of another file here.
+    let inner = dir.0.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    other(&inner.join("program"));
+    let (from, to) = (dir.0.display(), inner.display());
+    let script = format!("mount -t tmpfs none {to} && cp {from}/program {to} && exec {to}/program wait");
+    let words = ["--mount", "sh", "-c", &script];
+    let inside = Command::new("unshare").args(words).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let Ok(mut inside) = inside else { return Skip("no unshare".into()) };
+    let exe = format!("/proc/{}/exe", inside.id());
+    while std::fs::read_link(&exe).unwrap() != inner.join("program") {
+        if let Some(status) = inside.try_wait().unwrap() {
+            return Skip(format!("no mount namespace: {status}"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(calls_of_add(&mut inside, "a.out").value_of("1"), 14);
+    // Removed, and then another one at its path.
+    let mut processes = [wait(), wait(), wait()];
+    let [removed, replaced, named] = &mut processes;
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!(calls_of_add(removed, "a.out").value_of("1"), 14);
+    other(Path::new(&program));
+    assert_eq!(calls_of_add(replaced, "a.out").value_of("1"), 14);
+    assert_eq!(calls_of_add(named, "program").value_of("1"), 14);
+    Pass
+}
+
+fn what_cannot_be_read_may_unwind_and_is_named() -> Verdict {
+    let (dir, program) = compiled!(Programs::c("odd"));
+    let odd = dir.0.join("program.c");
+    let mut process = Command::new(&program).arg("wait").arg(odd).stdin(Stdio::piped()).spawn().unwrap();
+    let maps = format!("/proc/{}/maps", process.id());
+    while !std::fs::read_to_string(&maps).unwrap().contains("program.c") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let script = "BEGIN { trace(1); } pid$target::add:return { @[\"calls\"] = count(); }";
+    let mut child = start(&["-v", "-p", &process.id().to_string(), "-n", script]);
+    printed(&mut child);
+    drop(process.stdin.take());
+    process.wait().unwrap();
+    let o = finish(child).code(0);
+    assert_eq!(o.value_of("calls"), 14, "{o:?}");
+    let left_out = o.err.lines().any(|l| l.contains("left out: 1 (program.c): the functions of "));
+    let by = "are probed by the instructions that return: program.c: the functions of ";
+    assert!(left_out && o.err.contains(by), "{o:?}");
+    Pass
+}
+
+fn all_threads_of_a_process_are_traced_and_a_thread_is_no_process() -> Verdict {
+    let (_dir, program) = compiled!(Programs::new("threads", ("cc", THREADS), &["-O2", "-pthread"]));
+    let wait = || Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
+    let mut process = wait();
+    assert_eq!(calls_of_add(&mut process, "a.out").value_of("1"), 4010);
+    let mut process = wait();
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
+    while threads().count() < 5 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ids = threads().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let thread = ids.max_by_key(|id| id.parse::<u32>().unwrap() != process.id()).unwrap();
+    let o = dtrace(&["-xerrtags", "-n", &format!("pid{thread}:a.out:add:entry")]).code(1);
+    let says = format!("{thread} is a thread of process {}", process.id());
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(o.err.contains("[D_PROC_GRAB]") && o.err.contains(&says), "{o:?}");
     Pass
 }
 

@@ -29,7 +29,7 @@ pub use custom::{AttachFn, CustomAttach, Run};
 pub use functions::{FunctionMethod, FunctionSites, Site};
 pub use perf::{Clock, Event};
 pub use tracepoint::{RawTp, TpBtf, Tracepoints};
-pub use uprobes::{UprobeFile, UprobeSite, Uprobes};
+pub use uprobes::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
 
 /// What a program is loaded as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

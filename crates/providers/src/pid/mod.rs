@@ -29,7 +29,7 @@ use text::returns::Departure;
 use text::{EntryProbe, ReturnSite, Step};
 
 use crate::manual::Manual;
-use crate::method::{UprobeFile, UprobeSite, Uprobes};
+use crate::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
 use crate::provider::{EnabledProbe, Env, Provider};
 use crate::source::ProbeSource;
 use crate::unit::{Role, Unit};
@@ -112,8 +112,8 @@ struct Chosen<'a> {
 #[derive(Default)]
 struct Side {
     probes: Vec<(u32, EnabledProbe)>,
-    /// By process and file.
-    files: BTreeMap<(u32, OsString), Vec<UprobeSite>>,
+    /// By process and path of the file.
+    files: BTreeMap<(u32, OsString), UprobeFile>,
     single: usize,
     sites: usize,
     moved: bool,
@@ -121,6 +121,15 @@ struct Side {
 }
 
 impl Side {
+    fn of(&mut self, process: &Arc<HeldProcess>, file: &Arc<HeldFile>) -> &mut UprobeFile {
+        let known = self.files.entry((process.pid(), file.path().into()));
+        known.or_insert_with(|| UprobeFile {
+            file: file.clone(),
+            process: process.clone(),
+            sites: Vec::new(),
+        })
+    }
+
     fn add(&mut self, probe: &EnabledProbe, chosen: &[Chosen<'_>]) {
         if chosen.is_empty() {
             return;
@@ -128,9 +137,9 @@ impl Side {
         let index = self.probes.len() as u32;
         self.probes.push((index, probe.clone()));
         for Chosen { target, probe: at, place } in chosen {
-            let file = self.files.entry((target.pid, target.path.clone())).or_default();
             let offset = target.offset.saturating_add(at.offset);
-            file.push(UprobeSite { index, offset, place: *place, probe: probe.desc.clone() });
+            let site = UprobeSite { index, offset, place: *place, probe: probe.desc.clone() };
+            self.of(&target.process, &target.file).sites.push(site);
             self.sites += 1;
             self.single += usize::from(at.step == Step::Single);
         }
@@ -141,7 +150,6 @@ impl Side {
             return None;
         }
         notes.insert(0, format!("{} of {} places are single-stepped", self.single, self.sites));
-        let files = self.files.into_iter().map(|((pid, path), sites)| UprobeFile { path, pid, sites });
         let at_return = when == When::Returned;
         let space = self.probes.len() as u32;
         Some(Unit {
@@ -150,7 +158,7 @@ impl Side {
             probes: self.probes,
             space,
             context: Arc::new(Place { when, moved: self.moved }),
-            method: Arc::new(Uprobes { files: files.collect(), at_return, multi, notes }),
+            method: Arc::new(Uprobes { files: self.files.into_values().collect(), at_return, multi, notes }),
             interrupts: false,
         })
     }
@@ -218,14 +226,14 @@ impl Sides {
                         Err(why) => drop(sides.refused.insert(probe.desc.clone(), why.clone())),
                     },
                     At::Return { entry, sites } => {
-                        let unwinds = known.unwinds.get(&target.pid).and_then(Option::as_deref);
+                        let unwinds = known.unwinds.get(&target.process.pid()).and_then(Option::as_deref);
                         let wanted = match (returns, unwinds) {
                             (Returns::Uretprobe, _) | (Returns::Auto, None) => "uretprobe".into(),
                             (Returns::Auto, Some(why)) => format!("the instructions that return: {why}"),
                             (Returns::Instructions, _) => "the instructions that return".into(),
                         };
                         let by_uretprobe = wanted == "uretprobe" && returns_by_the_stack(probe, sites);
-                        sides.means.insert(target.pid, wanted);
+                        sides.means.insert(target.process.pid(), wanted);
                         match entry {
                             Ok(at) if by_uretprobe => returned.push(Chosen { target, probe: *at, place: 0 }),
                             _ => {
@@ -260,7 +268,11 @@ fn left_out(all: &BTreeMap<Arc<ProbeDesc>, Arc<str>>) -> Vec<String> {
     const NAMED: usize = 5;
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (desc, why) in all {
-        by_reason.entry(why).or_default().push(format!("{}`{}:{}", desc.module, desc.function, desc.name));
+        let name = match desc.function.is_empty() {
+            true => desc.module.to_string(),
+            false => format!("{}`{}:{}", desc.module, desc.function, desc.name),
+        };
+        by_reason.entry(why).or_default().push(name);
     }
     let line = |(why, names): (&str, Vec<String>)| {
         let more = if names.len() > NAMED { ", ..." } else { "" };
@@ -330,13 +342,11 @@ impl Provider for Pid {
         let Sides { mut entries, instructions, .. } =
             self.probes.with_known(|known| Sides::of(probes, known, env.returns));
         // The programs at entries and at instructions find their arguments in the same way.
-        for ((key, sites), base) in
-            instructions.files.into_iter().zip(std::iter::repeat(entries.probes.len() as u32))
-        {
-            let sites = sites.into_iter().map(|s| UprobeSite { index: base + s.index, ..s });
-            entries.files.entry(key).or_default().extend(sites);
-        }
         let base = entries.probes.len() as u32;
+        for UprobeFile { file, process, sites } in instructions.files.into_values() {
+            let sites = sites.into_iter().map(|s| UprobeSite { index: base + s.index, ..s });
+            entries.of(&process, &file).sites.extend(sites);
+        }
         entries.probes.extend(instructions.probes.into_iter().map(|(index, p)| (base + index, p)));
         entries.unit("pid_pages", When::Entry, true, Vec::new())
     }

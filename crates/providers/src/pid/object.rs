@@ -1,11 +1,16 @@
 //! The files that a process runs: its modules, as descriptions name them.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io;
 use std::sync::Arc;
 
 use files::FileId;
+use files::open::Handle;
 use probes::{FIELD_LIMITS, glob_matches};
-use symbols::MappedText;
+use symbols::{MappedText, Processes};
+
+use crate::method::{HeldFile, HeldProcess};
 
 /// Another name of the program's own file.
 const MAIN: &str = "a.out";
@@ -19,7 +24,7 @@ pub(crate) struct Object {
     pub(crate) is_main: bool,
     /// A part of the file that it has mapped.
     pub(crate) text: MappedText,
-    /// A path that leads to the file as long as the process has it mapped.
+    /// A path that leads to the file as long as the process has it mapped there.
     pub(crate) path: OsString,
 }
 
@@ -41,6 +46,38 @@ fn is_called(name: &str, module: &str) -> bool {
     let version = version.strip_prefix(LIBRARY).unwrap_or_default();
     (version.is_empty() || version.starts_with('.'))
         && (glob_matches(module, short) || glob_matches(module, &format!("{short}{LIBRARY}")))
+}
+
+/// What descriptions have matched, each held once.
+#[derive(Default)]
+pub(super) struct Held {
+    processes: HashMap<u32, Arc<HeldProcess>>,
+    /// By device and inode, which a file keeps as long as it is held.
+    files: HashMap<((u32, u32), u64), Arc<HeldFile>>,
+}
+
+impl Held {
+    /// A process.
+    pub(super) fn process(&mut self, pid: u32) -> io::Result<Arc<HeldProcess>> {
+        if let Some(held) = self.processes.get(&pid).filter(|held| held.is_current()) {
+            return Ok(held.clone());
+        }
+        let held = Arc::new(HeldProcess::open(pid)?);
+        self.processes.insert(pid, held.clone());
+        Ok(held)
+    }
+
+    /// The file of an object.
+    pub(super) fn file(&mut self, object: &Object, symbols: &Processes) -> Arc<HeldFile> {
+        let file = symbols.mapped_file(object.text.file);
+        let copied = file.and_then(|file| file.handle()?.try_clone().ok()).map(Handle::from_fd);
+        let Some((stat, handle)) = copied.and_then(|handle| Some((handle.stat_cached().ok()?, handle)))
+        else {
+            return Arc::new(HeldFile::at(object.path.clone(), object.name.clone()));
+        };
+        let held = self.files.entry((stat.dev, stat.inode));
+        held.or_insert_with(|| Arc::new(HeldFile::of(handle.into_fd(), object.name.clone()))).clone()
+    }
 }
 
 /// The files that a process runs, the program first. `path` gives the path of a file, and `exe` is that of the program.

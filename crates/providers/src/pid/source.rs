@@ -13,17 +13,17 @@
 //! with its place, for the plan.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diagnostics::Tag;
 use probes::{FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, glob_matches, is_glob};
 use symbols::{Function, FunctionQuery, Processes, Select};
 use text::{EntryProbe, Kernel, ReturnSite, Uses};
 
-use super::object::{Object, cut, objects};
+use super::object::{Held, Object, cut, objects};
 use crate::lock;
+use crate::method::{HeldFile, HeldProcess};
 use crate::source::{Found, IdRange, ProbeSource};
 
 /// What the clauses of an entry probe may notice, from nothing to everything. The place of the probe depends on it.
@@ -49,9 +49,9 @@ const NO_FUNCTION: &str = "-";
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// The process.
-    pub(super) pid: u32,
-    /// A path to the file.
-    pub(super) path: OsString,
+    pub(super) process: Arc<HeldProcess>,
+    /// The file.
+    pub(super) file: Arc<HeldFile>,
     /// Where the function begins in the file.
     pub(super) offset: u64,
     /// The places in the function.
@@ -87,16 +87,22 @@ pub(super) struct Known {
     otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
 }
 
+/// What reads processes, and what was found.
+struct Reading {
+    symbols: Processes,
+    held: Held,
+}
+
 /// The source.
 pub(super) struct PidProbes {
     family: Family,
-    symbols: Mutex<Option<Processes>>,
+    reading: Mutex<Option<Reading>>,
     known: Mutex<Known>,
 }
 
 impl PidProbes {
     pub(super) fn new(family: Family) -> PidProbes {
-        PidProbes { family, symbols: Mutex::default(), known: Mutex::default() }
+        PidProbes { family, reading: Mutex::default(), known: Mutex::default() }
     }
 
     /// Calls with what was matched so far.
@@ -106,28 +112,30 @@ impl PidProbes {
 
     fn match_process(&self, pid: u32, pattern: &Pattern) -> Result<Vec<Arc<ProbeDesc>>, MatchError> {
         let wanted = Wanted::of(pattern)?;
-        let mut symbols = lock(&self.symbols);
-        let symbols = symbols.get_or_insert_with(|| {
+        let mut reading = lock(&self.reading);
+        let Reading { symbols, held } = reading.get_or_insert_with(|| {
             let mut symbols = Processes::new();
             symbols.set_limits(READING, MEMORY);
-            symbols
+            Reading { symbols, held: Held::default() }
         });
+        let process = read_process(pid, held)?;
         let objects = read_objects(pid, symbols)?;
         let mut matching = Match {
-            pid,
+            process,
             pattern,
             wanted,
             provider: pattern.provider.as_str().into(),
             found: BTreeMap::new(),
             left_out: BTreeMap::new(),
-            unread: None,
+            unread: BTreeMap::new(),
+            is_late: false,
         };
         let called: Vec<&Object> = objects.iter().filter(|o| o.is_called(&pattern.module)).collect();
         if called.is_empty() {
             return Err(matching.no_object(&objects));
         }
         for object in &called {
-            matching.search(object, symbols)?;
+            matching.search(object, symbols, held)?;
         }
         let unwinds =
             (!matching.found.is_empty() && wanted_return(pattern)).then(|| unwinds(&objects, symbols));
@@ -136,6 +144,7 @@ impl PidProbes {
             known.unwinds.insert(pid, why);
         }
         known.left_out.extend(matching.left_out.clone());
+        known.left_out.extend(matching.unread.clone());
         if matching.found.is_empty() {
             return Err(matching.nothing(&called));
         }
@@ -232,20 +241,41 @@ fn wanted_return(pattern: &Pattern) -> bool {
     glob_matches(&pattern.name, "return")
 }
 
+/// A file whose functions were listed.
+struct Listed<'a> {
+    object: &'a Object,
+    file: Arc<HeldFile>,
+}
+
+impl std::ops::Deref for Listed<'_> {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.object
+    }
+}
+
 /// One description, and what it has matched.
 struct Match<'a> {
-    pid: u32,
+    process: Arc<HeldProcess>,
     pattern: &'a Pattern,
     wanted: Wanted,
     provider: Arc<str>,
     found: BTreeMap<Arc<ProbeDesc>, (usize, Vec<Target>)>,
     left_out: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
-    /// A file whose functions could not be read, and why.
-    unread: Option<(Arc<str>, String)>,
+    /// Files whose functions could not be read, as descriptions without a function, and why.
+    unread: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
+    /// Reading one has taken all the time that there is.
+    is_late: bool,
 }
 
 impl Match<'_> {
-    fn search(&mut self, object: &Object, symbols: &mut Processes) -> Result<(), MatchError> {
+    fn search(
+        &mut self,
+        object: &Object,
+        symbols: &mut Processes,
+        held: &mut Held,
+    ) -> Result<(), MatchError> {
         let by_address = self.pattern.function == NO_FUNCTION;
         let select = match (by_address, self.wanted.offset) {
             (true, Some(address)) => Select::At(vec![address]),
@@ -259,13 +289,25 @@ impl Match<'_> {
             returns: self.wanted.returns,
             instructions: self.wanted.instructions || self.wanted.offset.is_some(),
         };
-        let list = match symbols.functions_in(self.pid, &object.text, &query) {
+        if self.is_late {
+            let why = "reading another file of the process has taken all the time";
+            self.unread.insert(self.desc(object, "", ""), why.into());
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let list = match symbols.functions_in(self.process.pid(), &object.text, &query) {
             Ok(list) => list,
             Err(why) => {
-                self.unread.get_or_insert((object.name.clone(), why));
+                // A process may have any number of files that a server of its own does not give.
+                self.is_late = begun.elapsed() >= READING;
+                self.unread.insert(self.desc(object, "", ""), why.into());
                 return Ok(());
             }
         };
+        if list.functions.is_empty() {
+            return Ok(());
+        }
+        let object = &Listed { object, file: held.file(object, symbols) };
         for function in &list.functions {
             let Some(shown) = self.name_of(function) else { continue };
             if by_address {
@@ -293,7 +335,7 @@ impl Match<'_> {
         Some(cut(shown, FIELD_LIMITS[2]).into())
     }
 
-    fn function(&mut self, object: &Object, function: &Function, shown: &str) -> Result<(), MatchError> {
+    fn function(&mut self, object: &Listed<'_>, function: &Function, shown: &str) -> Result<(), MatchError> {
         let place = |n: usize| match function.entries.get(n) {
             Some(Ok(probe)) => Ok(*probe),
             Some(Err(why)) => Err(why.as_str().into()),
@@ -327,7 +369,7 @@ impl Match<'_> {
     /// Adds the instructions of a function whose offset, from `base`, is asked for.
     fn instruction(
         &mut self,
-        object: &Object,
+        object: &Listed<'_>,
         function: &Function,
         shown: &str,
         base: u64,
@@ -388,8 +430,9 @@ impl Match<'_> {
         Arc::new(ProbeDesc::new(self.provider.clone(), object.name.clone(), function, name))
     }
 
-    fn add(&mut self, object: &Object, function: &str, name: &str, offset: u64, at: At) {
-        let target = Target { pid: self.pid, path: object.path.clone(), offset, at };
+    fn add(&mut self, object: &Listed<'_>, function: &str, name: &str, offset: u64, at: At) {
+        let (process, file) = (self.process.clone(), object.file.clone());
+        let target = Target { process, file, offset, at };
         let number = self.found.len();
         let (_, targets) =
             self.found.entry(self.desc(object, function, name)).or_insert_with(|| (number, Vec::new()));
@@ -404,7 +447,7 @@ impl Match<'_> {
         const NAMED: usize = 8;
         let names: Vec<&str> = objects.iter().take(NAMED).map(|o| &*o.name).collect();
         let more = if objects.len() > NAMED { ", ..." } else { "" };
-        let message = format!("process {} runs no file \"{}\"", self.pid, self.pattern.module);
+        let message = format!("process {} runs no file \"{}\"", self.process.pid(), self.pattern.module);
         let error = MatchError::new(message).tagged(Tag::D_PROC_LIB);
         let error = MatchError { may_come: true, ..error };
         match names.is_empty() {
@@ -419,9 +462,9 @@ impl Match<'_> {
             let message = format!("{}`{} has no such probe: {why}", desc.module, desc.function);
             return MatchError::new(message).tagged(Tag::D_PROC_CREATEFAIL);
         }
-        if let Some((name, why)) = &self.unread {
-            return MatchError::new(format!("the functions of {name} cannot be read: {why}"))
-                .tagged(Tag::D_PROC_FUNC);
+        if let Some((file, why)) = self.unread.iter().next() {
+            let message = format!("the functions of {} cannot be read: {why}", file.module);
+            return MatchError::new(message).tagged(Tag::D_PROC_FUNC);
         }
         let files: Vec<&str> = called.iter().map(|o| &*o.name).take(3).collect();
         let more = if called.len() > files.len() { ", ..." } else { "" };
@@ -435,21 +478,30 @@ impl Match<'_> {
     }
 }
 
+fn no_process(why: String) -> MatchError {
+    MatchError::new(why).tagged(Tag::D_PROC_GRAB)
+}
+
+/// The process that has a number.
+fn read_process(pid: u32, held: &mut Held) -> Result<Arc<HeldProcess>, MatchError> {
+    let process = held.process(pid).map_err(|_| no_process(format!("there is no process {pid}")))?;
+    match process.thread_of() {
+        None => Ok(process),
+        Some(group) => {
+            Err(no_process(format!("{pid} is a thread of process {group}, which is probed whole")))
+        }
+    }
+}
+
 /// The files that a process runs.
 fn read_objects(pid: u32, symbols: &mut Processes) -> Result<Vec<Object>, MatchError> {
-    let refused = |why: String| Err(MatchError::new(why).tagged(Tag::D_PROC_GRAB));
-    if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
-        return refused(format!("there is no process {pid}"));
-    }
-    let mapped = match symbols.mapped(pid) {
-        Ok(mapped) => mapped,
-        Err(why) => return refused(why),
-    };
+    let mapped = symbols.mapped(pid).map_err(no_process)?;
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let path = |file| symbols.mapped_file(file).map(|file| file.path.as_slice());
     let found = objects(pid, &mapped, path, exe.as_os_str().as_encoded_bytes());
     if found.is_empty() {
-        return refused(format!("process {pid} runs no program: it is a thread of the kernel, or has ended"));
+        let why = format!("process {pid} runs no program: it is a thread of the kernel, or has ended");
+        return Err(no_process(why));
     }
     Ok(found)
 }
@@ -465,6 +517,8 @@ fn unwinds(objects: &[Object], symbols: &mut Processes) -> Option<String> {
     }
     objects.iter().find_map(|object| {
         let found = symbols.functions(object.text.file, &FunctionQuery::names(Select::Nothing));
-        found.ok()?.unwinds.map(|why| format!("{}: {why}", object.name))
+        // What cannot be read may unwind.
+        let why = found.map_or_else(Some, |file| file.unwinds)?;
+        Some(format!("{}: {why}", object.name))
     })
 }

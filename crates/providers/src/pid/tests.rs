@@ -12,9 +12,11 @@ fn probe(args: u64, user_stack: bool, user_registers: bool) -> EnabledProbe {
 
 fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
     let mut known = Known::default();
-    let target = Target { pid: 7, path: "/x".into(), offset: 0x1000, at };
-    known.targets.insert(desc.clone(), vec![target]);
-    known.unwinds.insert(7, unwinds.map(String::from));
+    let pid = std::process::id();
+    let process = HeldProcess::open(pid).unwrap().into();
+    let file = HeldFile::at("/x".into(), "x".into()).into();
+    known.targets.insert(desc.clone(), vec![Target { process, file, offset: 0x1000, at }]);
+    known.unwinds.insert(pid, unwinds.map(String::from));
     known
 }
 
@@ -23,7 +25,7 @@ fn site(offset: u64, departure: Departure) -> ReturnSite {
 }
 
 fn places(side: &Side) -> Vec<(u64, u32)> {
-    side.files.values().flatten().map(|s| (s.offset, s.place)).collect()
+    side.files.values().flat_map(|f| &f.sites).map(|s| (s.offset, s.place)).collect()
 }
 
 #[test]
@@ -92,4 +94,10 @@ fn reasons_name_a_few_functions() {
         left_out(&all),
         ["left out: 7 (m`f0:entry, m`f1:entry, m`f2:entry, m`f3:entry, m`f4:entry, ...): why"]
     );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_without_a_function() {
+    let desc = Arc::new(ProbeDesc::new("pid7", "m", "", ""));
+    assert_eq!(left_out(&[(desc, "why".into())].into()), ["left out: 1 (m): why"]);
 }
