@@ -13,7 +13,7 @@ use bpf_sys::{AttachType, Link, PerfEvent, ProgKind, SysError, UprobeTarget, err
 use files::open::ProcessDir;
 use probes::ProbeDesc;
 
-use super::{AttachError, Attaching, Functions, Method, ProgramType, Rejected};
+use super::{AttachError, Attaching, FunctionMethod, Functions, Method, ProgramType, Rejected};
 
 /// A place of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,10 +230,10 @@ impl Method for Uprobes {
         if self.multi { self.files.len() } else { 2 * self.sites() }
     }
 
-    /// Each place by itself takes the kernel about this long, also to leave.
+    /// Attaching to a place takes the kernel less than 5 ms, and detaching about as long as from a function of its own.
     fn release_us(&self) -> u64 {
-        const EACH: u64 = 1000;
-        if self.multi { 0 } else { EACH * self.sites() as u64 }
+        let (_, detach) = FunctionMethod::Kprobe.cost_ms();
+        if self.multi { 0 } else { 1000 * detach * self.sites() as u64 }
     }
 
     /// The kernel puts a new consumer of a place before the others.
