@@ -8,7 +8,7 @@ use bpf_sys::features::Facility;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::lacks;
-use crate::tool::{Output, dtrace, finish, printed, start};
+use crate::tool::{Output, dtrace, finish, printed, start, workload};
 
 tests! {
     entries_and_returns_of_a_function_have_its_arguments_and_its_value
@@ -25,6 +25,7 @@ tests! {
     everything_of_a_program_is_listed_and_fires
     jumps_across_functions_leave_a_traced_program_as_it_is
     exceptions_pass_through_traced_functions
+    panics_pass_through_traced_functions
     a_target_that_dies_ends_tracing
     what_is_not_there_is_named_with_its_tag
 }
@@ -427,6 +428,35 @@ fn exceptions_pass_through_traced_functions() -> Verdict {
                   pid$target:a.out:through*:entry, pid$target:a.out:through*:return { @[probename] = count(); }";
     let o = dtrace(&["-c", &program, "-n", script]).code(0);
     assert!(o.out.contains("320 10\n") && o.err.contains("exited with status 9"), "{o:?}");
+    assert_eq!((o.value_of("entry"), o.value_of("return")), (30, 20), "{o:?}");
+    Pass
+}
+
+/// A function that panics for every third number.
+#[inline(never)]
+fn panics_sometimes(n: u32) -> u32 {
+    if std::hint::black_box(n).is_multiple_of(3) { panic!("{n}") } else { n }
+}
+
+/// Calls it with so many numbers, and says how many panics were caught and the sum of the other numbers.
+pub(crate) fn catch_panics(count: u32) {
+    std::panic::set_hook(Box::new(|_| {}));
+    let results: Vec<_> = (0..count).map(|n| std::panic::catch_unwind(|| panics_sometimes(n))).collect();
+    let sum: u32 = results.iter().flatten().sum();
+    println!("caught {} of {count}, {sum}", results.iter().filter(|r| r.is_err()).count());
+}
+
+fn panics_pass_through_traced_functions() -> Verdict {
+    if let Some(skip) = lacks(Facility::UprobeMulti) {
+        return skip;
+    }
+    // All of this program, which is great, takes long to decode. These are the functions that a panic leaves, and the unwinder's.
+    let all = ["a.out:*panic*", "libgcc_s:"];
+    let all = all.map(|of| format!("pid$target:{of}:entry, pid$target:{of}:return {{ @all = count(); }}"));
+    let own = "pid$target:a.out:*panics_sometimes";
+    let script = format!("{} {own}:entry, {own}:return {{ @[probename] = count(); }}", all.join(" "));
+    let o = dtrace(&["-c", &workload("panics", 30), "-n", &script]).code(0);
+    assert!(o.out.contains("caught 10 of 30, 300\n") && !o.err.contains("status"), "{o:?}");
     assert_eq!((o.value_of("entry"), o.value_of("return")), (30, 20), "{o:?}");
     Pass
 }

@@ -567,6 +567,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("unanswered") => crate::packets::report(crate::stable_drops::unanswered(count)),
         Some(name @ ("conversation" | "wire-datagrams")) => crate::wires::run(name, &args[1..]),
         Some("sleep") => std::thread::sleep(std::time::Duration::from_millis(u64::from(count))),
+        Some("panics") => crate::pid::catch_panics(count),
         Some("exit") => return ExitCode::from(count as u8),
         other => {
             let argument = args.get(1).map_or("", String::as_str);
