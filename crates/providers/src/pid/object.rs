@@ -104,6 +104,11 @@ pub(crate) fn objects<'a>(
     all
 }
 
+/// A path as a process with this root has it, like those of mapped files.
+pub(super) fn in_root<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
+    path.strip_prefix(root).filter(|rest| root != b"/" && rest.starts_with(b"/")).unwrap_or(path)
+}
+
 /// A text that is shorter than a limit of bytes.
 pub(super) fn cut(text: &str, limit: usize) -> &str {
     let mut end = text.len().min(limit.saturating_sub(1));
@@ -131,6 +136,15 @@ mod tests {
         assert_eq!(called("libodd-1"), ["libodd-1.so.2.3"]);
         for name in ["lib", "libc.", "a.out", "vdso", "libc.so.7", "prog.so"] {
             assert!(called(name).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_program_of_a_process_in_a_root_of_its_own_has_the_path_there() {
+        let seen = |path: &'static str, root: &str| in_root(path.as_bytes(), root.as_bytes());
+        assert_eq!(seen("/jail/bin/x", "/jail"), b"/bin/x");
+        for (path, root) in [("/jailed/x", "/jail"), ("/bin/x", "/"), ("/bin/x", "/jail"), ("/bin/x", "")] {
+            assert_eq!(seen(path, root), path.as_bytes(), "{root}");
         }
     }
 

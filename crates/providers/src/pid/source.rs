@@ -21,7 +21,7 @@ use probes::{FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, glob_matches,
 use symbols::{Function, FunctionQuery, Processes, Select};
 use text::{EntryProbe, Kernel, ReturnSite, Uses};
 
-use super::object::{Held, Object, cut, objects};
+use super::object::{Held, Object, cut, in_root, objects};
 use crate::lock;
 use crate::method::{HeldFile, HeldProcess};
 use crate::source::{Found, IdRange, ProbeSource};
@@ -496,9 +496,11 @@ fn read_process(pid: u32, held: &mut Held) -> Result<Arc<HeldProcess>, MatchErro
 /// The files that a process runs.
 fn read_objects(pid: u32, symbols: &mut Processes) -> Result<Vec<Object>, MatchError> {
     let mapped = symbols.mapped(pid).map_err(no_process)?;
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let link = |name: &str| std::fs::read_link(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let (exe, root) = (link("exe"), link("root"));
+    let exe = in_root(exe.as_os_str().as_encoded_bytes(), root.as_os_str().as_encoded_bytes());
     let path = |file| symbols.mapped_file(file).map(|file| file.path.as_slice());
-    let found = objects(pid, &mapped, path, exe.as_os_str().as_encoded_bytes());
+    let found = objects(pid, &mapped, path, exe);
     if found.is_empty() {
         let why = format!("process {pid} runs no program: it is a thread of the kernel, or has ended");
         return Err(no_process(why));
