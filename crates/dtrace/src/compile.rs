@@ -2,11 +2,11 @@
 //! facility.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use check::{Checked, NoSymbol, pattern_of};
-use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag, control};
+use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
 use dif::ir::Module;
 use probes::{Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
@@ -293,10 +293,12 @@ impl Program {
     }
 
     /// As [`Program::extend_for`], for later bases of derived probes: the clauses of a tree that describe
-    /// such probes are compiled once more, at those bases only. `None` if no probe is a base.
+    /// such probes are compiled once more, at those bases only, except those at these `wrong` places. `None`
+    /// if no probe is a base.
     pub(crate) fn extend_for_bases(
         &self,
         later: &[ProbeInfo],
+        wrong: &HashSet<Span>,
         options: &Options,
         strings: Vec<Vec<u8>>,
     ) -> Option<Result<Program, (SourceMap, Error)>> {
@@ -314,7 +316,8 @@ impl Program {
         let mut titles = Vec::new();
         for (origin, ids) in of_tree {
             let Some(tree) = self.trees.get(origin) else { continue };
-            let clauses = tree.items.iter().filter(|item| matches!(item, Item::Clause(_)));
+            let is_right = |item: &&Item| matches!(item, Item::Clause(c) if !wrong.contains(&c.span));
+            let clauses = tree.items.iter().filter(is_right);
             frontend.trees.push(Tree { items: clauses.cloned().collect(), ..tree.clone() });
             let ids = Arc::new(ids);
             let (later, bases) = (Later::Only(ids.clone()), Some(NewBases { origin, ids }));

@@ -14,7 +14,7 @@
 //! same types of arguments, and for those for which the clauses were lowered to the same code: see
 //! [`super::shapes`]. After `enable` with a clause of ERROR no shape is known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use diagnostics::{SourceMap, control};
@@ -164,7 +164,7 @@ impl<S: Sink> Session<S> {
         self.enable_unknown(unknown, &listed, &mut failed)?;
         let (mut failures, groups): (Vec<Failure>, Vec<Group>) = failed.into_iter().unzip();
         let mut matched = matched - enablings(&groups);
-        match self.enable_at_bases(added) {
+        match self.enable_at_bases(added, &mut failures) {
             Ok(derived) => matched += derived,
             Err(failure) if matched == 0 && failures.is_empty() => return Err(failure),
             Err(failure @ (_, Error::Output(_) | Error::Interrupted)) => return Err(failure),
@@ -173,11 +173,14 @@ impl<S: Sink> Session<S> {
         Ok((matched, failures))
     }
 
-    /// Enables derived probes at new probes that are bases of theirs. Returns the number of enablings.
-    fn enable_at_bases(&mut self, added: &[ProbeInfo]) -> Result<usize, Failure> {
-        let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-        let Some(more) = self.program.extend_for_bases(added, &self.options, strings) else { return Ok(0) };
-        let more = more.map_err(|(map, e)| (Arc::new(map), e))?;
+    /// Enables derived probes at new probes that are bases of theirs. Returns the number of enablings. Why
+    /// some clauses are not enabled there goes to `failures`.
+    fn enable_at_bases(
+        &mut self,
+        added: &[ProbeInfo],
+        failures: &mut Vec<Failure>,
+    ) -> Result<usize, Failure> {
+        let Some(more) = self.lower_for_bases(added, failures)? else { return Ok(0) };
         let (map, trees, options) = (more.map.clone(), self.program.titles.len(), self.options.clone());
         // What the clauses of the library require may exclude the bases.
         if more.running == more.checked.clauses.len() {
@@ -185,6 +188,32 @@ impl<S: Sink> Session<S> {
         }
         self.enable_program(more, options, Some(false)).map_err(|e| (map, e))?;
         Ok((trees..self.program.titles.len()).map(|tree| self.program.matched(tree)).sum())
+    }
+
+    /// Checks and lowers the clauses of derived probes for new bases. A clause with an error, which nothing
+    /// found before there was a base, keeps no other from firing.
+    fn lower_for_bases(
+        &self,
+        added: &[ProbeInfo],
+        failures: &mut Vec<Failure>,
+    ) -> Result<Option<Program>, Failure> {
+        let mut wrong = HashSet::new();
+        loop {
+            let strings = self.strings.iter().map(|s| s.to_vec()).collect();
+            let more = self.program.extend_for_bases(added, &wrong, &self.options, strings);
+            let (map, error) = match more.transpose() {
+                Ok(more) => return Ok(more),
+                Err((map, error)) => (Arc::new(map), error),
+            };
+            let known = wrong.len();
+            if let Error::Program(all) = &error {
+                wrong.extend(all.iter().filter_map(|d| d.item));
+            }
+            if wrong.len() == known {
+                return Err((map, error));
+            }
+            failures.push((map, error));
+        }
     }
 
     fn only(&self, desc: &ProbeDesc) -> NameAndArgs {

@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("arrivals::probes_whose_arguments_do_not_fit_the_clause_do_not_keep_others_from_firing", unfit),
     ("arrivals::later_probes_enable_the_clauses_that_match_them", matching),
     ("arrivals::derived_probes_fire_at_bases_that_come_and_go", derived),
+    ("arrivals::a_clause_with_an_error_at_a_later_base_keeps_no_other_from_firing", wrong_at_base),
     ("arrivals::defined_in_clauses_of_later_probes_is_about_all_probes_of_that_time", defined),
     ("arrivals::fixed_programs_are_unloaded_when_their_probes_go", fixed),
     ("arrivals::programs_without_sites_are_unloaded_and_loaded_again", idle),
@@ -558,6 +559,54 @@ later::kind_0_first:hit { hit(1, self->calls, args[0]); }
 later::second:hit, later::third:hit { hit(2, self->calls, 0); }
 later::second:hit /defined(later::third:hit)/ { other(); }
 ";
+
+fn wrong_at_base() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let text = "typedef struct place { int p_number; } place_t;\n\
+                translator place_t < int N > { p_number = N; };\n\
+                provider mine { probe hit(int N : place_t *N); probe other(int N); };\n\
+                later::first:hit, later::second:hit { hit(1); other(2); }\n";
+    let directory = std::env::temp_dir().join(format!("dtrace-arrivals-wrong-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("mine.d"), text).unwrap();
+    // A struct is no key, and the last clause needs the variable of a wrong one.
+    let script = "mine:::hit /pid == $pid/ { @wrong[args[0]] = count(); number = args[0]->p_number; } \
+                  mine:::hit /pid == $pid/ { @n[\"hit\", args[0]->p_number] = count(); } \
+                  mine:::other /pid == $pid/ { @n[\"other\", args[0]] = count(); } \
+                  mine:::other /pid == $pid && number + args[0]/ { @n[\"never\", args[0]] = count(); } \
+                  later:::hit /pid == $pid/ { @[probefunc] = count(); } \
+                  END { printa(\"= %s %@d\\n\", @); }";
+    let mut run = Running::start(script, &[("quiet", ""), ("libdir", &directory.display().to_string())]);
+    std::fs::remove_dir_all(&directory).unwrap();
+    let errors = |run: &mut Running| {
+        let all: Vec<String> = run.notices.drain(..).filter(|n| n.contains("are not enabled")).collect();
+        let key = "<DYN> expression may not be used as aggregation index";
+        [key, "number begins in a clause"].map(|text| all.iter().filter(|n| n.contains(text)).count())
+    };
+    // One that is no base comes first.
+    run.add(&["none"]);
+    assert_eq!(errors(&mut run), [0, 0]);
+    run.add(&["first"]);
+    assert_eq!(errors(&mut run), [1, 1]);
+    run.fire(3);
+    run.add(&["second"]);
+    assert_eq!(errors(&mut run), [1, 1]);
+    run.fire(4);
+    let before = kernel_objects()[0];
+    run.remove(&["first"]);
+    run.until("its program is unloaded", |_| kernel_objects()[0] < before);
+    run.fire(5);
+    let text = run.end();
+    let count = |name: &str, number: &str| {
+        let words = |l: &&str| l.split_whitespace().take(2).eq([name, number]);
+        let row = text.lines().find(words).and_then(|l| l.split_whitespace().last());
+        row.map_or(0, |n| n.parse::<u64>().unwrap())
+    };
+    assert_eq!((count("hit", "1"), count("other", "2"), count("never", "2")), (16, 16, 0), "{text}");
+    Verdict::Pass
+}
 
 fn derived() -> Verdict {
     if let Some(skip) = cannot() {
