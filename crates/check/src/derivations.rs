@@ -42,6 +42,24 @@ pub(crate) struct LibraryClauses<'a> {
     pub(crate) always: bool,
 }
 
+impl LibraryClauses<'_> {
+    /// The declarations whose variables these clauses use, by number.
+    pub(crate) fn locals_of(&self, clauses: impl Iterator<Item = usize>) -> Vec<usize> {
+        let uses = clauses.filter_map(|n| self.clauses.get(n)).map(|clause| Uses::of(clause));
+        let names: HashSet<(u8, String)> = uses.flat_map(|u| u.read.into_iter().chain(u.assigned)).collect();
+        let is_used = |d: &ast::Declaration| {
+            let scope = match d.specs.storage.map(|s| s.class) {
+                Some(ast::StorageClass::SelfLocal) => 1,
+                Some(ast::StorageClass::ThisLocal) => 2,
+                _ => 0,
+            };
+            let mut declared = d.declarators.iter().filter_map(|d| d.name.as_ref());
+            declared.any(|name| names.contains(&(scope, name.text.clone())))
+        };
+        (0..).zip(&self.locals).filter(|(_, d)| is_used(d)).map(|(n, _)| n).collect()
+    }
+}
+
 /// Reports each argument that says by no name and by no place from which parameter it comes.
 fn unknown_arguments(probe: &ast::ProviderProbe, sink: &mut Sink) {
     let parameters = &probe.native.list;

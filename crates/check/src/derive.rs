@@ -306,8 +306,7 @@ impl<'a> Checker<'a> {
             self.space.replace(NameSpace::Library(format!("%{}.{}", self.origin(), at.0))),
         );
         if self.derived.with_locals.insert(at.0) && self.later_bases().is_none() {
-            let locals = self.derivations.libraries.get(at.0).map(|l| l.locals.clone());
-            locals.into_iter().flatten().for_each(|d| self.declaration(d));
+            self.locals_needed(at.0).into_iter().for_each(|d| self.declaration(d));
         }
         let mut all = Vec::new();
         let probes: &[ast::ProbeDesc] = if self.is_possible(clause) { &clause.probes } else { &[] };
@@ -332,6 +331,24 @@ impl<'a> Checker<'a> {
         (self.guard, self.space) = (outside.4, outside.5);
         self.derived.instances.insert(at, Some(all));
         true
+    }
+
+    /// The declarations of a library whose variables the clauses use that the program needs. All of them
+    /// where bases can come later: other clauses are needed at these.
+    fn locals_needed(&mut self, library: usize) -> Vec<&'a ast::Declaration> {
+        let key = (self.number, library);
+        let Some(clauses) = self.derivations.libraries.get(library) else { return Vec::new() };
+        let needed = self.derived.needed.range((library, 0)..(library + 1, 0)).map(|(_, clause)| *clause);
+        let used = match self.record.locals.get(&key) {
+            Some(known) => known.clone(),
+            None if self.cx.options.zdefs || self.number == NO_PROGRAM => (0..clauses.locals.len()).collect(),
+            None => clauses.locals_of(needed),
+        };
+        let declarations = used.iter().filter_map(|n| clauses.locals.get(*n)).copied().collect();
+        if self.number != NO_PROGRAM {
+            self.record.locals.insert(key, used);
+        }
+        declarations
     }
 
     fn instance(

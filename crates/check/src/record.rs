@@ -21,6 +21,8 @@ pub struct Record {
     pub(crate) derived: HashSet<(usize, ProbeId)>,
     /// The arguments of bases.
     pub(crate) args: HashMap<Arc<ProbeDesc>, Args>,
+    /// The declarations of a library that a program has, by the number of the library.
+    pub(crate) locals: HashMap<(usize, usize), Vec<usize>>,
     /// The descriptions of bases, of all clauses of libraries that a program can need: also of those that
     /// match nothing yet.
     pub bases: Vec<(usize, Pattern)>,
