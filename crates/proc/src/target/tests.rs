@@ -506,15 +506,16 @@ fn a_process_that_is_stopped_or_continued_while_it_is_held_is_so_afterwards() {
 fn a_process_that_waits_in_the_kernel_is_a_target_that_runs() {
     let mut child = run("vfork");
     let pid = child.id() as i32;
-    wait_until(|| state_of(pid) == 'D');
+    // It may wait for its own pages before.
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let child_of = || std::fs::read_to_string(&children).unwrap().trim().parse().ok();
+    wait_until(|| child_of().is_some() && state_of(pid) == 'D');
     let mut t = Target::grab(pid).unwrap();
     let note = t.note().unwrap();
     assert!(note.starts_with("it waits in the kernel and does not stop"), "{note}");
     assert_eq!(state_of(pid), 'D');
     t.release_until_exit(LONG);
-    let children = format!("/proc/{pid}/task/{pid}/children");
-    let waited_for = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    signal(waited_for, libc::SIGKILL);
+    signal(child_of().unwrap(), libc::SIGKILL);
     // It runs on, to its end, where it is held.
     wait_until(|| t.is_exiting());
     t.resume_exit();
