@@ -68,13 +68,13 @@
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! errno fd_limit helpers syscall system time tracefs
+//! errno fd_limit helpers nested syscall system time tracefs
 //! error insn
 //! child disasm ids mmap modules perf
 //! btf map
 //! doorbell prog
 //! iterator link load kernel_read
-//! background_close features/trials tracepoint
+//! background_close features/nops+features/trials tracepoint
 //! features
 //! ```
 
@@ -99,6 +99,7 @@ pub mod load;
 mod map;
 mod mmap;
 mod modules;
+mod nested;
 mod perf;
 mod prog;
 mod syscall;
@@ -121,6 +122,7 @@ pub use map::{
 };
 pub use mmap::Mmap;
 pub use modules::{ModuleChanges, ModuleEvents, Modules, modules};
+pub use nested::NestedReturns;
 pub use perf::{Counter, PerfEvent, Rate};
 pub use prog::{AttachType, FuncInfo, LineInfo, LoadFailure, Prog, ProgInfo, ProgKind, ProgSpec, SLEEPABLE};
 pub use system::{Capabilities, Lockdown, perf_paranoid};

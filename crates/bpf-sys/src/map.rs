@@ -84,6 +84,11 @@ impl<'a> MapSpec<'a> {
         }
     }
 
+    /// One value for each CPU.
+    pub fn percpu(name: &'a str, value_size: u32) -> MapSpec<'a> {
+        MapSpec { kind: MapKind::PercpuArray, ..MapSpec::array(name, value_size, 1) }
+    }
+
     /// An array whose values user space can mmap.
     pub fn mmapable(name: &'a str, value_size: u32, max_entries: u32) -> MapSpec<'a> {
         MapSpec { flags: flags::MMAPABLE, ..MapSpec::array(name, value_size, max_entries) }

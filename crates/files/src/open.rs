@@ -29,6 +29,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 use crate::sys;
 
@@ -224,6 +225,14 @@ impl Handle {
     /// The cached attributes. Does not query the server of a remote file system.
     pub fn stat_cached(&self) -> io::Result<Stat> {
         sys::stat(self.0.as_fd(), false)
+    }
+
+    /// True of a file in memory (`memfd_create`), which no overlay can have. The device is one of the kernel's own, which nothing else has.
+    pub fn is_in_memory(&self) -> bool {
+        static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+        let of = |fd: &OwnedFd| sys::stat(fd.as_fd(), false).map(|stat| stat.dev).ok();
+        let device = DEVICE.get_or_init(|| of(&sys::file_in_memory().ok()?));
+        device.is_some() && of(&self.0) == *device
     }
 
     /// The current attributes.

@@ -51,6 +51,20 @@ pub(crate) fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: i32, cached: boo
     }
 }
 
+/// `memfd_create(2)`, of a file that may not be executed where the kernel knows the flag (6.3).
+pub(crate) fn file_in_memory() -> io::Result<OwnedFd> {
+    /// linux/memfd.h
+    const MFD_NOEXEC_SEAL: libc::c_uint = 8;
+    let create = |flags: libc::c_uint| {
+        // SAFETY: the name is a string that ends in NUL.
+        let fd = unsafe { libc::memfd_create(c"dtrace-device".as_ptr(), libc::MFD_CLOEXEC | flags) };
+        result(fd.into())?;
+        // SAFETY: the kernel has just given us this descriptor.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    create(MFD_NOEXEC_SEAL).or_else(|_: io::Error| create(0))
+}
+
 /// `readlinkat(2)`
 pub(crate) fn read_link(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
     let mut path = vec![0u8; libc::PATH_MAX as usize];

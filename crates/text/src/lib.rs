@@ -47,7 +47,7 @@
 //! ```layers
 //! condition encoding refusal
 //! uprobe
-//! function
+//! function resolver
 //! entry returns
 //! ```
 
@@ -58,6 +58,7 @@ mod encoding;
 pub mod entry;
 mod function;
 mod refusal;
+pub mod resolver;
 pub mod returns;
 pub mod uprobe;
 

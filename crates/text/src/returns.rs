@@ -15,6 +15,8 @@ pub enum Departure {
     Return,
     /// A jump to another function, which will return.
     Jump,
+    /// A jump to an address in a register or in memory.
+    IndirectJump,
     /// The same if the condition holds.
     Branch(Condition),
 }
@@ -44,7 +46,7 @@ impl Function<'_> {
             let offset = u64::from(instruction.offset);
             let departure = match instruction.flow {
                 Flow::Return => Departure::Return,
-                Flow::IndirectJump => Departure::Jump,
+                Flow::IndirectJump => Departure::IndirectJump,
                 Flow::Jump { target } if is_outside(target) => Departure::Jump,
                 Flow::Branch { target, condition } if is_outside(target) => {
                     Departure::Branch(condition.ok_or(Refusal::UnclearReturn { offset })?)
@@ -92,7 +94,7 @@ mod tests {
             [
                 (0, Departure::Branch(NOT_EQUAL), Step::Emulated),
                 (10, Departure::Jump, Step::Emulated),
-                (15, Departure::Jump, Step::Single)
+                (15, Departure::IndirectJump, Step::Single)
             ]
         );
     }

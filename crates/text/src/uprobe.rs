@@ -51,14 +51,53 @@ impl Kernel {
     pub const UNKNOWN: Kernel =
         Kernel { emulates_long_nops: false, clobbers_at_nop5: true, accepts_nop10: false };
 
-    /// A kernel that was tried with a nop of ten bytes: a kernel that accepts a probe there emulates all nops
-    /// and clobbers no red zone.
-    pub fn tried(accepts_nop10: bool) -> Kernel {
-        Kernel { emulates_long_nops: accepts_nop10, clobbers_at_nop5: !accepts_nop10, accepts_nop10 }
+    /// A kernel that does everything well.
+    pub const BEST: Kernel = Kernel::tried(true, false);
+
+    /// A kernel that was tried with the two nops. One that accepts a probe at that of ten bytes emulates the others.
+    pub const fn tried(accepts_nop10: bool, clobbers_at_nop5: bool) -> Kernel {
+        Kernel { emulates_long_nops: accepts_nop10, clobbers_at_nop5, accepts_nop10 }
     }
 }
 
-/// The nop that a kernel with [`Kernel::accepts_nop10`] accepts, to try it.
+/// A nop at which kernels differ, where a program has a marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nop {
+    /// The marker is a nop of five bytes.
+    Five,
+    /// That of ten bytes is so many bytes after the marker: 0, or 1 where a nop of one byte is before it, at which every kernel accepts a
+    /// probe.
+    Ten {
+        /// See above.
+        after: u8,
+    },
+}
+
+impl Nop {
+    /// The nop of the marker that begins `code`.
+    pub fn of_marker(code: &[u8], address: u64) -> Option<Nop> {
+        const NOP: u8 = 0x90;
+        let is_call = |code: &[u8], address| step(code, address, Kernel::BEST) == Ok(Step::Call);
+        match code.split_first()? {
+            _ if step(code, address, Kernel::UNKNOWN) == Err(Refusal::RedZone) => Some(Nop::Five),
+            _ if is_call(code, address) => Some(Nop::Ten { after: 0 }),
+            (&NOP, rest) if is_call(rest, address.wrapping_add(1)) => Some(Nop::Ten { after: 1 }),
+            _ => None,
+        }
+    }
+
+    /// Where a kernel that does well at the nop has the probe, from the marker, and what it does there. `None`: the nop is no gain.
+    pub fn probe(self, kernel: Kernel) -> Option<(u8, Step)> {
+        match self {
+            Nop::Five if kernel.clobbers_at_nop5 => None,
+            Nop::Five if kernel.emulates_long_nops => Some((0, Step::Emulated)),
+            Nop::Five => Some((0, Step::Single)),
+            Nop::Ten { after } => kernel.accepts_nop10.then_some((after, Step::Call)),
+        }
+    }
+}
+
+/// The nop that a kernel with [`Kernel::accepts_nop10`] accepts.
 pub const NOP10: [u8; 10] = [0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
 /// The longest instruction.
@@ -269,8 +308,25 @@ mod tests {
         assert_eq!(step(&NOP10, 0x1000, NEW), Ok(Step::Call));
         assert_eq!(step(&NOP10, 0x1ff6, NEW), Ok(Step::Call));
         assert_eq!(step(&NOP10, 0x1ff7, NEW), Err(Refusal::Prefix { prefix: 0x2e }));
-        assert_eq!(Kernel::tried(true), NEW);
-        assert_eq!(Kernel::tried(false), Kernel::UNKNOWN);
+        assert_eq!(Kernel::BEST, NEW);
+        assert_eq!(Kernel::tried(false, true), Kernel::UNKNOWN);
+    }
+
+    #[test]
+    fn a_marker_is_probed_at_the_nop_where_the_kernel_does_well() {
+        let both = [&[0x90][..], &NOP10].concat();
+        let nop = |code: &[u8]| Nop::of_marker(code, 0x1000);
+        assert_eq!(nop(&both), Some(Nop::Ten { after: 1 }));
+        assert_eq!(nop(&NOP10), Some(Nop::Ten { after: 0 }));
+        assert_eq!(nop(&[0x0f, 0x1f, 0x44, 0, 0]), Some(Nop::Five));
+        assert_eq!((nop(&[0x90, 0x90]), nop(&[0x55]), nop(&[])), (None, None, None));
+        // The second nop crosses a page.
+        assert_eq!(Nop::of_marker(&both, 0x1ff6), None);
+        let ten = Nop::Ten { after: 1 };
+        assert_eq!((ten.probe(NEW), ten.probe(Kernel::UNKNOWN)), (Some((1, Step::Call)), None));
+        let old = Kernel::tried(false, false);
+        let five = [NEW, old, Kernel::UNKNOWN].map(|kernel| Nop::Five.probe(kernel));
+        assert_eq!(five, [Some((0, Step::Emulated)), Some((0, Step::Single)), None]);
     }
 
     #[test]

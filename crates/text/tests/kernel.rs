@@ -82,7 +82,10 @@ fn target<'a>(path: &'a Path, offsets: &'a [u64]) -> UprobeTarget<'a> {
 }
 
 fn running_kernel() -> Kernel {
-    Kernel::tried(accepted(&[NOP10.to_vec()]) == [true])
+    let features = Features::running();
+    let accepts_nop10 = accepted(&[NOP10.to_vec()]) == [true];
+    assert_eq!(features.has(Facility::UprobeNop10), accepts_nop10);
+    Kernel::tried(accepts_nop10, !features.has(Facility::UprobeNop5))
 }
 
 /// Every opcode in every map, with the prefixes that matter, and with two ModRM bytes.

@@ -5,6 +5,7 @@
 //! [`Facility`] names, the plain [`Facilities`] struct (the code generator reads it, golden tests
 //! fill it by hand), and the report of [`Features::table`]. The trials themselves are in `trials`.
 
+mod nops;
 mod trials;
 
 pub use trials::{direct_load_ids as direct_load, preempt_count_variable as preempt_count};
@@ -92,6 +93,12 @@ facilities! {
     UprobePerf uprobe_perf uprobe_perf;
     /// One link for many offsets of a file.
     UprobeMulti uprobe_multi uprobe_multi;
+    /// Such a link for a process is for all of its threads, and not for the one thread that has its number.
+    UprobeProcess uprobe_process uprobe_process;
+    /// A probe at a nop of five bytes leaves the red zone of the program alone.
+    UprobeNop5 uprobe_nop5 uprobe_nop5;
+    /// A probe at the nop of ten bytes that becomes a call is accepted, and leaves it alone.
+    UprobeNop10 uprobe_nop10 uprobe_nop10;
     /// The clock of each CPU as a perf event with a program.
     CpuClock cpu_clock cpu_clock;
     /// Records of fork, exec, exit and mappings of all processes.

@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd};
 use types::btf::{BtfKind, KernelBtf};
 
-type Outcome = Result<(), String>;
+pub(super) type Outcome = Result<(), String>;
 
 /// A tracepoint that every kernel has and that fires rarely.
 const TRACEPOINT: &str = "sched_process_exec";
@@ -136,19 +136,57 @@ pub(super) fn uprobe_perf() -> Outcome {
     Link::perf_event(&prog, event, 0).map(drop).map_err(text)
 }
 
+fn attach_uprobe_multi(path: &OsStr, offset: u64, pid: Option<u32>) -> Result<Link, SysError> {
+    let unknown = |why: String| SysError::new(why, libc::EINVAL);
+    let prog = load(ProgKind::Kprobe, AttachType::UprobeMulti, 0, &nothing()).map_err(unknown)?;
+    let offsets = &[offset];
+    let target = UprobeTarget { path, offsets, cookies: &[], semaphores: &[], pid, is_return: false };
+    Link::uprobe_multi(&prog, &target)
+}
+
+/// Asks for a link to a directory, which a kernel that makes such links refuses as no file. One to a file would take it two
+/// grace periods, 30 ms.
 pub(super) fn uprobe_multi() -> Outcome {
+    match attach_uprobe_multi(OsStr::new("/"), 0, None) {
+        Ok(_) => Err("the kernel attaches to a directory".into()),
+        Err(e) if e.errno == libc::EBADF => Ok(()),
+        Err(e) => Err(text(e)),
+    }
+}
+
+/// A kernel that takes processes knows none with the number of a thread; one that takes threads (6.6 to 6.9) does.
+pub(super) fn uprobe_process() -> Outcome {
     let (path, offset) = never_called_place()?;
-    let prog = load(ProgKind::Kprobe, AttachType::UprobeMulti, 0, &nothing())?;
-    let path: &OsStr = &path;
-    let target = UprobeTarget {
-        path,
-        offsets: &[offset],
-        cookies: &[],
-        semaphores: &[],
-        pid: Some(std::process::id()),
-        is_return: false,
-    };
-    Link::uprobe_multi(&prog, &target).map(drop).map_err(text)
+    let thread = std::thread::Builder::new().spawn(move || {
+        // SAFETY: plain system call without memory.
+        let id = unsafe { libc::gettid() };
+        attach_uprobe_multi(&path, offset, Some(id.unsigned_abs()))
+    });
+    let attached = thread.map_err(|e| e.to_string())?.join();
+    match attached.map_err(|_| "the trial failed".to_string())? {
+        Ok(_) => Err("the kernel takes the number of a process for that of a thread".into()),
+        Err(e) if e.errno == libc::ESRCH => Ok(()),
+        Err(e) => Err(text(e)),
+    }
+}
+
+/// A probe of this process that does nothing.
+pub(super) fn uprobe_at(path: &OsStr, offset: u64) -> Result<Link, String> {
+    let pid = Some(std::process::id());
+    if uprobe_multi().is_ok() {
+        return attach_uprobe_multi(path, offset, pid).map_err(text);
+    }
+    let event = PerfEvent::uprobe(path, offset, 0, false, pid).map_err(text)?;
+    let prog = load(ProgKind::Kprobe, AttachType::None, 0, &nothing())?;
+    Link::perf_event(&prog, event, 0).map_err(text)
+}
+
+pub(super) fn uprobe_nop5() -> Outcome {
+    super::nops::nop5()
+}
+
+pub(super) fn uprobe_nop10() -> Outcome {
+    super::nops::nop10()
 }
 
 pub(super) fn cpu_clock() -> Outcome {
