@@ -1,0 +1,189 @@
+//! pprof's `profile.proto`, written by hand: a dozen fields of a format that does not change, against
+//! a dependency with a code generator.
+//!
+//! A frame is a location with one function; objects are mappings. Columns of the key are labels, by
+//! which pprof filters and groups (`-tagfocus`, `-tagroot`). Each aggregation is a type of sample.
+//! What was lost is a comment (`go tool pprof -comments`).
+
+use std::collections::HashMap;
+
+use crate::gzip;
+use crate::loss::Loss;
+use crate::profile::{Frame, Kind, Profile};
+
+/// A message of protocol buffers.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A field that is a number; 0 is not written.
+    fn number(&mut self, field: u64, value: u64) {
+        if value != 0 {
+            self.varint(field << 3);
+            self.varint(value);
+        }
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, field: u64, message: &Message) {
+        self.bytes(field, &message.0);
+    }
+
+    fn packed(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
+        let mut all = Message::default();
+        values.into_iter().for_each(|value| all.varint(value));
+        self.message(field, &all);
+    }
+}
+
+/// The table of strings; the first is empty.
+struct Strings {
+    numbers: HashMap<String, u64>,
+    all: Vec<String>,
+}
+
+impl Strings {
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = self.all.len() as u64;
+        self.all.push(text.to_string());
+        self.numbers.insert(text.to_string(), number);
+        number
+    }
+}
+
+/// What is written so far.
+struct Writer {
+    out: Message,
+    strings: Strings,
+    /// Mappings by the name of the object; their numbers are from 1.
+    mappings: HashMap<String, u64>,
+    /// Locations by frame.
+    locations: HashMap<Frame, u64>,
+}
+
+impl Writer {
+    fn value_type(&mut self, profile: &Profile) -> Message {
+        let mut of = Message::default();
+        of.number(1, self.strings.number(&profile.name));
+        // Whatever was aggregated: pprof shows numbers of this unit as they are.
+        of.number(2, self.strings.number("count"));
+        of
+    }
+
+    fn location(&mut self, frame: &Frame) -> u64 {
+        if let Some(known) = self.locations.get(frame) {
+            return *known;
+        }
+        let id = self.locations.len() as u64 + 1;
+        self.locations.insert(frame.clone(), id);
+        let (object, function) = match (frame.kind, frame.name.split_once('`')) {
+            (Kind::User | Kind::Inlined | Kind::Kernel, Some((object, function))) => (object, function),
+            (Kind::Kernel, None) => ("[kernel]", &*frame.name),
+            _ => ("", &*frame.name),
+        };
+        let mapping = self.mapping(object);
+        let mut line = Message::default();
+        line.number(1, id);
+        let mut location = Message::default();
+        location.number(1, id);
+        location.number(2, mapping);
+        location.message(4, &line);
+        self.out.message(4, &location);
+        let mut of = Message::default();
+        of.number(1, id);
+        of.number(2, self.strings.number(function));
+        of.number(3, self.strings.number(&frame.name));
+        of.number(4, self.strings.number(object));
+        self.out.message(5, &of);
+        id
+    }
+
+    fn mapping(&mut self, object: &str) -> u64 {
+        if let Some(known) = self.mappings.get(object) {
+            return *known;
+        }
+        let id = self.mappings.len() as u64 + 1;
+        self.mappings.insert(object.to_string(), id);
+        let mut of = Message::default();
+        of.number(1, id);
+        of.number(5, self.strings.number(object));
+        // Its functions have names.
+        of.number(7, 1);
+        self.out.message(3, &of);
+        id
+    }
+
+    fn label(&mut self, key: &str, text: &str) -> Message {
+        let value = text.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).unwrap_or(text);
+        let mut of = Message::default();
+        of.number(1, self.strings.number(key));
+        match value.parse::<i64>() {
+            // A number that is 0 would not be written, and neither its label.
+            Ok(number) if number != 0 => of.number(3, number as u64),
+            _ => of.number(2, self.strings.number(value)),
+        }
+        of
+    }
+}
+
+/// The profiles in one file.
+pub(crate) fn write(profiles: &[&Profile], loss: &Loss) -> Vec<u8> {
+    let strings = Strings { numbers: HashMap::from([(String::new(), 0)]), all: vec![String::new()] };
+    let mut w =
+        Writer { out: Message::default(), strings, mappings: HashMap::new(), locations: HashMap::new() };
+    // The first mapping is that of the main program, which no object is.
+    w.mapping("");
+    for profile in profiles {
+        let of = w.value_type(profile);
+        w.out.message(1, &of);
+    }
+    for (n, profile) in profiles.iter().enumerate() {
+        samples(&mut w, profile, n, profiles.len());
+    }
+    for line in loss.lines() {
+        let number = w.strings.number(&format!("lost: {line}"));
+        w.out.number(13, number);
+    }
+    for text in &w.strings.all {
+        w.out.bytes(6, text.as_bytes());
+    }
+    gzip::stored(&w.out.0)
+}
+
+fn samples(w: &mut Writer, profile: &Profile, n: usize, count: usize) {
+    // Each frame is looked up once.
+    let ids: Vec<u64> = profile
+        .frames()
+        .iter()
+        .map(|frame| if frame.kind == Kind::Key { 0 } else { w.location(frame) })
+        .collect();
+    for (path, value) in profile.each() {
+        let mut sample = Message::default();
+        let innermost_first = path.iter().rev().filter_map(|frame| ids.get(*frame as usize).copied());
+        sample.packed(1, innermost_first.filter(|id| *id != 0));
+        sample.packed(2, (0..count).map(|at| if at == n { value.min(i64::MAX as u64) } else { 0 }));
+        let frames = path.iter().filter_map(|frame| profile.frames().get(*frame as usize));
+        let keys = frames.filter(|frame| frame.kind == Kind::Key);
+        for (key, frame) in profile.keys.iter().zip(keys) {
+            let label = w.label(key, &frame.name);
+            sample.message(3, &label);
+        }
+        w.out.message(2, &sample);
+    }
+}

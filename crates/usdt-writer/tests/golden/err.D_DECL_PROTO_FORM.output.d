@@ -1,0 +1,3 @@
+provider web {
+	probe start(int a, int b) : (int b, int c);
+};

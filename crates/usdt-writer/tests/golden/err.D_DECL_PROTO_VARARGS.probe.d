@@ -1,0 +1,3 @@
+provider web {
+	probe log(const char *format, ...);
+};

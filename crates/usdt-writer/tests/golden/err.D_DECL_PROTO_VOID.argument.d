@@ -1,0 +1,4 @@
+provider web {
+	probe none(void);
+	probe start(int a, void b);
+};

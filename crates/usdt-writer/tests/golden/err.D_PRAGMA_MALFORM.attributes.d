@@ -1,0 +1,2 @@
+#pragma D attributes Evolving/Common provider web provider
+provider web { probe start(); };

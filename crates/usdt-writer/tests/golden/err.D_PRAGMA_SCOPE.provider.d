@@ -1,0 +1,2 @@
+#pragma D attributes Evolving/Evolving/Common provider syscall provider
+provider web { probe start(); };

@@ -1,0 +1,1 @@
+provider web1 { probe start(); };

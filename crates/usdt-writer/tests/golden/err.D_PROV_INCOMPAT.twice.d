@@ -1,0 +1,2 @@
+provider web { probe a(); };
+provider web { probe b(); };

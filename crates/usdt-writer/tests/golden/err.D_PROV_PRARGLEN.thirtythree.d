@@ -1,0 +1,4 @@
+provider web {
+	probe a(int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int,
+	    int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int);
+};

@@ -1,0 +1,4 @@
+provider web {
+	probe a_b();
+	probe a__b();
+};

@@ -1,0 +1,4 @@
+provider web {
+	probe start(int);
+	probe start(int);
+};

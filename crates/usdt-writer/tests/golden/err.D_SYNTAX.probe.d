@@ -1,0 +1,5 @@
+provider web {
+	probe start(int a;
+	probe stop();
+	prob end();
+};

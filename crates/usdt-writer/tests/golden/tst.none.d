@@ -1,0 +1,1 @@
+BEGIN { trace("clauses mean nothing here"); }
