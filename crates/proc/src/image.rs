@@ -9,12 +9,22 @@
 //!                      └ less the entry of /proc/PID/exe: where the program was loaded ──► its symbol main
 //! ```
 //!
+//! Why no ELF library reads this: what the dynamic linker has is read from the memory of a process, in which no section headers are and whose dynamic section
+//! may be relocated already. And of a program's file only two tables are read, in chunks: libraries take a file as a slice, or allocate what
+//! its headers ask for, which a sparse file of terabytes makes the end of the tracer.
+//!
 //! Everything read here is under the control of the process: each read is bounded, and a wrong
-//! value makes the process stop at a wrong place or not at all, and nothing else.
+//! value makes the process stop at a wrong place or not at all, and nothing else. A file, and memory that is a file's, may be on
+//! a server that does not answer: they are read by another thread, for a limited time ([`limited`]). Only `auxv` and words that the
+//! process has written are read by the thread that traces.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::Caller;
 
 const AT_BASE: u64 = 7;
 const AT_ENTRY: u64 = 9;
@@ -37,6 +47,15 @@ const MOST_DYNAMIC: u64 = 1 << 20;
 const MOST_TABLE: u64 = 512 << 20;
 /// Bytes that are read of a file at once.
 const CHUNK: usize = 1 << 20;
+/// How long a program's file and its memory may take to be read.
+const READING: Duration = Duration::from_secs(5);
+
+/// Reads by another thread, which is abandoned if that takes too long.
+pub(crate) fn limited<T: Send + 'static>(read: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
+    static CALLER: OnceLock<Mutex<Caller>> = OnceLock::new();
+    let caller = CALLER.get_or_init(Mutex::default);
+    caller.lock().unwrap_or_else(PoisonError::into_inner).call(READING, read)?
+}
 
 /// Whether addresses have four or eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +72,17 @@ impl Class {
             [0x7f, b'E', b'L', b'F', 1, 1] => Some(Elf32),
             [0x7f, b'E', b'L', b'F', 2, 1] => Some(Elf64),
             _ => None,
+        }
+    }
+
+    /// Of what the kernel tells a program: pairs of a small number and a value. Of two words of four bytes that are taken for one of eight,
+    /// the second is the value of the first.
+    fn of_auxv(auxv: &[u8]) -> Option<Class> {
+        const MOST: u64 = 1 << 16;
+        let mut numbers = auxv.chunks_exact(16).map(|pair| number(pair, 0, 8));
+        match numbers.clone().next()? {
+            _ if numbers.all(|tag| tag.is_some_and(|tag| tag < MOST)) => Some(Elf64),
+            _ => Some(Elf32),
         }
     }
 
@@ -136,12 +166,10 @@ pub(crate) enum Main {
 impl Image {
     /// Of a process that is stopped after its exec.
     pub(crate) fn of(pid: i32) -> Option<Image> {
-        let mut header = Vec::new();
-        File::open(format!("/proc/{pid}/exe")).ok()?.take(6).read_to_end(&mut header).ok()?;
         let mut auxv = Vec::new();
         let file = File::open(format!("/proc/{pid}/auxv")).ok()?;
         file.take(MOST_HEADERS as u64).read_to_end(&mut auxv).ok()?;
-        Image::parse(pid, Class::of(&header)?, &auxv)
+        Image::parse(pid, Class::of_auxv(&auxv)?, &auxv)
     }
 
     fn parse(pid: i32, class: Class, auxv: &[u8]) -> Option<Image> {
@@ -221,6 +249,11 @@ impl Image {
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         self.class.address(&memory(self.pid, address, self.class.word()), 0)
     }
+}
+
+/// The address of the function that the dynamic linker of a process calls before and after each change of its libraries.
+pub fn linker_hook(pid: u32) -> Option<u64> {
+    Some(Image::of(i32::try_from(pid).ok()?)?.hook()?.function)
 }
 
 /// What the dynamic linker is doing when it calls its hook.
@@ -450,8 +483,28 @@ mod tests {
         let narrow: Vec<u8> = [9u32, 0x4000, 7, 0, 0, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
         let image = Image::parse(1, Elf32, &narrow).unwrap();
         assert_eq!((image.base, image.entry, image.is_static()), (0, 0x4000, true));
+        assert_eq!((Class::of_auxv(&wide), Class::of_auxv(&narrow)), (Some(Elf64), Some(Elf32)));
+        // Values that are zero look like wide ones, and not all are.
+        let zeros: Vec<u8> =
+            [23u32, 0, 33, 5, 9, 0x4000, 0, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
+        assert_eq!((Class::of_auxv(&zeros), Class::of_auxv(&zeros[..15])), (Some(Elf32), None));
         assert_eq!(Image::parse(1, Elf64, &[]), None);
         assert_eq!(Image::parse(1, Elf64, &wide[..47]), None);
+    }
+
+    #[test]
+    fn a_file_that_never_answers_is_given_up() {
+        let path = std::env::temp_dir().join(format!("dt-image-{}", std::process::id()));
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a plain system call with a string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        // Nobody opens the other end.
+        let file = path.clone();
+        assert!(limited(move || File::open(file).ok()).is_none());
+        assert_eq!(limited(|| Some(1)), Some(1));
+        // The thread ends.
+        drop(File::options().write(true).open(&path));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

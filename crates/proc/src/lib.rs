@@ -6,29 +6,33 @@
 //!  Target::create_at           -c: the same, and then it runs to a Moment of its start
 //!  Target::grab                -p: stop a running process
 //!  Target::release             detach: the process runs
-//!  Target::release_until_exit  the process runs, and is held at its exit until Target::resume_exit
+//!  Target::release_with        the process runs, and is held where it changes and at its exit, until it is resumed
 //!  Target::poll_fd             readable when the process is held at its exit or has ended
 //!  Target::exit_status         how the process ended
 //!
 //!  watcher::Watcher            what every process runs and has mapped, also a while after its end
 //!  maps                        the address map of one process, from /proc
+//!  Selection                   which processes are meant, by id, name, user and cgroup
 //!  Caller                      calls that a process can block, in a thread that can be abandoned
 //! ```
 //!
 //! The one decision: a target is held by `PTRACE_SEIZE` and nothing else. A seized process in an
 //! event stop has no pending signal. When the tracer dies, in whatever way, the kernel detaches the
 //! process, and the process continues unchanged. (With `PTRACE_TRACEME` the `SIGTRAP` of the exec
-//! would kill the process. With `SIGSTOP` the process would stay stopped.) Nothing is ever written
-//! into a target. One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
+//! would kill the process. With `SIGSTOP` the process would stay stopped.) Nothing is written
+//! into a target, but where the session asks for memory in it ([`Target::map_memory`]). One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
 //! them only from the thread that has seized the process. So any thread can use a target.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! caller image maps namespace phase poll refusal stat watcher/record
-//! start watcher/file watcher/ring
-//! grab watcher/changes
-//! tracer
+//! caller exec maps namespace phase poll refusal stat watcher/record
+//! survivor
+//! image selection watcher/file watcher/ring
+//! start watcher/changes
+//! grab
+//! inject
+//! tracer+tracer/children+tracer/fatal+tracer/limits
 //! target
 //! watcher/table
 //! watcher/observe
@@ -38,15 +42,19 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod caller;
+mod exec;
 mod grab;
 mod image;
+mod inject;
 pub mod maps;
 mod namespace;
 mod phase;
 mod poll;
 mod refusal;
+mod selection;
 mod start;
 mod stat;
+mod survivor;
 mod target;
 mod tracer;
 pub mod watcher;
@@ -54,9 +62,13 @@ pub mod watcher;
 /// Commands of this program that are no targets run with the limit on descriptors that it was started with.
 pub use bpf_sys::with_original_fd_limit;
 pub use caller::{Call, Caller, MOST_BLOCKED};
+pub use image::linker_hook;
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
-pub use phase::ExitStatus;
+pub use phase::{ExitStatus, Hold, signal_name};
 pub use poll::poll_readable;
+pub use refusal::may_trace_all;
+pub use selection::Selection;
 pub use start::Moment;
 pub use stat::{Stat, parse_stat};
-pub use target::{Environment, Error, Target, signal_name};
+pub use survivor::thread_with_memory;
+pub use target::{Environment, Error, Target};

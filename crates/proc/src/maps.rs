@@ -1,5 +1,7 @@
 //! The address map of a process, parsed from `/proc/PID/maps`.
 
+use std::ops::Range;
+
 /// A file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MappedFile {
@@ -20,6 +22,19 @@ pub enum Backing {
     Vdso,
     /// Executable memory without a file: JIT code.
     Anonymous,
+    /// Memory without a file behind the writable part of one, by its index: where the file's variables are that begin as zeros (`.bss`). The
+    /// kernel joins such memory with what the process maps behind it, so it may be another's too.
+    Zeros(u32),
+}
+
+impl Backing {
+    /// The file of the mapping, or of what is before it.
+    pub fn file(self) -> Option<u32> {
+        match self {
+            Backing::File(file) | Backing::Zeros(file) => Some(file),
+            Backing::Vdso | Backing::Anonymous => None,
+        }
+    }
 }
 
 /// A mapping that can hold code or static data.
@@ -61,8 +76,20 @@ pub const MAX_MAPPINGS: usize = 1 << 17;
 pub fn parse(text: &[u8]) -> Map {
     let mut map = Map::default();
     let mut numbers = std::collections::HashMap::new();
+    // The last line, if it is a writable part of a file.
+    let mut writable: Option<(Mapping, u32)> = None;
     for line in text.split(|b| *b == b'\n') {
-        let Some((mut mapping, file)) = parse_line(line) else { continue };
+        let before = writable.take();
+        let Some(Line { mut mapping, file, is_writable }) = parse_line(line) else { continue };
+        let is_plain = mapping.backing == Backing::Anonymous && !mapping.is_code;
+        match before {
+            Some((part, number)) if is_plain && is_writable && part.end == mapping.start => {
+                mapping.backing = Backing::Zeros(number);
+                mapping.offset = part.file_offset(part.end);
+            }
+            _ if is_plain && file.is_none() => continue,
+            _ => {}
+        }
         if let Some(file) = file {
             let next = map.files.len() as u32;
             let number = *numbers.entry(file).or_insert_with_key(|file| {
@@ -70,6 +97,7 @@ pub fn parse(text: &[u8]) -> Map {
                 next
             });
             mapping.backing = Backing::File(number);
+            writable = is_writable.then_some((mapping, number));
         }
         map.mappings.push(mapping);
         if map.mappings.len() == MAX_MAPPINGS {
@@ -80,8 +108,30 @@ pub fn parse(text: &[u8]) -> Map {
     map
 }
 
-/// `5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749      /usr/bin/sed`
-fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
+/// The memory that a process can read and not write, in the order of addresses. Memory that it shares is left out: others may write it.
+pub fn constant(text: &[u8]) -> Vec<Range<u64>> {
+    let range = |line: &[u8]| {
+        let line = std::str::from_utf8(line.get(..line.len().min(64))?).ok()?;
+        let (range, rights) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+        (rights.starts_with("r-") && rights.get(3..4) == Some("p")).then_some(hex(start)?..hex(end)?)
+    };
+    let mut ranges: Vec<Range<u64>> =
+        text.split(|b| *b == b'\n').filter_map(range).take(MAX_MAPPINGS).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges
+}
+
+/// A line of a map.
+struct Line {
+    mapping: Mapping,
+    file: Option<MappedFile>,
+    is_writable: bool,
+}
+
+/// `5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749      /usr/bin/sed`. `None`: nothing that has symbols.
+fn parse_line(line: &[u8]) -> Option<Line> {
     let mut rest = line;
     let mut word = || {
         let begin = rest.iter().position(|b| *b != b' ').unwrap_or(rest.len());
@@ -94,7 +144,8 @@ fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
     let hex = |s: &str| u64::from_str_radix(s, 16).ok();
     let (start, end) = word()?.split_once('-')?;
     let (start, end) = (hex(start)?, hex(end)?);
-    let executable = word()?.as_bytes().get(2) == Some(&b'x');
+    let rights = word()?.as_bytes();
+    let (is_writable, executable) = (rights.get(1) == Some(&b'w'), rights.get(2) == Some(&b'x'));
     let offset = hex(word()?)?;
     let (major, minor) = word()?.split_once(':')?;
     let dev = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
@@ -103,9 +154,18 @@ fn parse_line(line: &[u8]) -> Option<(Mapping, Option<MappedFile>)> {
     let path = rest.get(begin..).unwrap_or_default();
     let anonymous = Mapping { start, end, offset, backing: Backing::Anonymous, is_code: executable };
     match kind(path)? {
-        Kind::Vdso => Some((Mapping { backing: Backing::Vdso, ..anonymous }, None)),
-        Kind::File(path) => Some((anonymous, Some(MappedFile { dev, inode, path: unescaped(path) }))),
-        Kind::Memory => executable.then_some((anonymous, None)),
+        Kind::Vdso => {
+            let mapping = Mapping { backing: Backing::Vdso, ..anonymous };
+            Some(Line { mapping, file: None, is_writable })
+        }
+        Kind::File(path) => {
+            let file = Some(MappedFile { dev, inode, path: unescaped(path) });
+            Some(Line { mapping: anonymous, file, is_writable })
+        }
+        Kind::Memory if executable || path.is_empty() => {
+            Some(Line { mapping: anonymous, file: None, is_writable })
+        }
+        Kind::Memory => None,
     }
 }
 
@@ -129,13 +189,18 @@ pub(crate) fn kind(path: &[u8]) -> Option<Kind<'_>> {
         // is perf's name of memory without a file.
         p if p.starts_with(b"/")
             && !p.starts_with(b"//")
-            && !p.starts_with(b"/memfd:")
+            && (!p.starts_with(b"/memfd:") || is_of_probes(p))
             && !p.starts_with(b"/dev/zero") =>
         {
             Some(Kind::File(p))
         }
         _ => Some(Kind::Memory),
     }
+}
+
+/// True of a file in memory that describes probes: one of dynamic USDT, or of libstapsdt. Its name only says that it is worth a look.
+fn is_of_probes(path: &[u8]) -> bool {
+    path.starts_with(b"/memfd:dtrace:") || path.starts_with(b"/memfd:libstapsdt:")
 }
 
 /// Replaces `\012` by a newline. The kernel escapes no other character of a path.
@@ -169,12 +234,13 @@ mod tests {
 7f0000002000-7f0000003000 rwxp 00000000 00:00 0
 7f0000004000-7f0000005000 rw-p 00000000 00:00 0 
 7f0000006000-7f0000007000 r-xp 00000000 00:01 9 /memfd:jit (deleted)
+7f0000008000-7f0000009000 r-xp 00000000 00:01 11 /memfd:dtrace:app (deleted)
 7ffc27d98000-7ffc27d9a000 r-xp 00000000 00:00 0                          [vdso]
 garbage
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 ";
         let map = parse(text);
-        assert_eq!(map.mappings.len(), 6);
+        assert_eq!(map.mappings.len(), 7);
         let at = |addr| find(&map.mappings, addr).copied();
         let sed = at(0x5560c6938010).unwrap();
         assert_eq!((sed.start, sed.offset), (0x5560c6938000, 0x3000));
@@ -182,7 +248,11 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         let files: Vec<_> = map.files.iter().map(|f| (f.dev, f.inode, &f.path[..])).collect();
         assert_eq!(
             files,
-            [((0xfe, 0), 247749, &b"/usr/bin/sed"[..]), ((0, 0x1f), 12, b"/tmp/with blank\n and newline")]
+            [
+                ((0xfe, 0), 247749, &b"/usr/bin/sed"[..]),
+                ((0, 0x1f), 12, b"/tmp/with blank\n and newline"),
+                ((0, 1), 11, b"/memfd:dtrace:app"),
+            ]
         );
         assert_eq!(at(0x7f0000000fff).unwrap().backing, Backing::File(1));
         assert_eq!(at(0x7f0000002000).unwrap().backing, Backing::Anonymous);
@@ -191,5 +261,53 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(at(0x7f0000004000), None);
         assert_eq!(at(0), None);
         assert_eq!(at(u64::MAX), None);
+    }
+
+    #[test]
+    fn constant_memory_is_what_the_process_only_reads() {
+        let text = b"\
+7f0000004000-7f0000005000 r-xp 00003000 fe:00 2                     /usr/bin/sed
+7f0000005000-7f0000006000 rw-p 00003000 fe:00 2                     /usr/bin/sed
+7f0000006000-7f0000007000 r--s 00003000 fe:00 2                     /usr/bin/shared
+7f0000007000-7f0000008000 --xp 00003000 fe:00 2                     /usr/bin/sed
+7f0000009000-r--p
+garbage
+7f0000001000-7f0000002000 r--p 00000000 00:00 0
+";
+        assert_eq!(constant(text), [0x7f0000001000..0x7f0000002000, 0x7f0000004000..0x7f0000005000]);
+    }
+
+    #[test]
+    fn memory_behind_the_writable_part_of_a_file_is_of_its_zeros() {
+        let text = b"\
+1000-2000 r-xp 00000000 fe:00 7 /bin/x
+2000-4000 rw-p 00001000 fe:00 7 /bin/x
+4000-6000 rw-p 00000000 00:00 0 
+6000-7000 rw-p 00000000 00:00 0 
+7000-8000 rw-p 00000000 00:00 0 [heap]
+8000-9000 r--p 00000000 fe:00 8 /lib/y
+9000-a000 rw-p 00000000 00:00 0 
+a000-b000 rw-p 00001000 fe:00 8 /lib/y
+c000-d000 rw-p 00000000 00:00 0 
+d000-e000 rw-p 00001000 fe:00 8 /lib/y
+e000-f000 rwxp 00000000 00:00 0 
+";
+        let map = parse(text);
+        let starts: Vec<_> = map.mappings.iter().map(|m| (m.start, m.backing)).collect();
+        assert_eq!(
+            starts,
+            [
+                (0x1000, Backing::File(0)),
+                (0x2000, Backing::File(0)),
+                (0x4000, Backing::Zeros(0)),
+                (0x8000, Backing::File(1)),
+                (0xa000, Backing::File(1)),
+                (0xd000, Backing::File(1)),
+                (0xe000, Backing::Anonymous),
+            ]
+        );
+        let zeros = find(&map.mappings, 0x4010).unwrap();
+        assert_eq!((zeros.file_offset(0x4010), zeros.backing.file()), (0x3010, Some(0)));
+        assert_eq!((Backing::Vdso.file(), Backing::File(3).file()), (None, Some(3)));
     }
 }

@@ -25,6 +25,17 @@ pub fn in_initial_namespace() -> bool {
     pid_namespace().is_none_or(|ns| ns.ino == INITIAL)
 }
 
+/// An error where `/proc` shows another pid namespace: what it says of a number is of another process.
+pub(crate) fn require_own_proc() -> std::io::Result<()> {
+    let own = std::process::id().to_string();
+    match std::fs::read_link("/proc/self") {
+        Ok(shown) if shown.as_os_str() != &*own => Err(std::io::Error::other(
+            "/proc shows the processes of another pid namespace: mount -t proc proc /proc",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The ids of this process.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 /// True for a process that may trace processes whatever their privileges are, or where that is unknown.
-fn may_trace_all() -> bool {
+pub fn may_trace_all() -> bool {
     const SYS_PTRACE: u64 = 1 << 19;
     let capabilities = status_field("self", "CapEff", 0).and_then(|text| u64::from_str_radix(&text, 16).ok());
     capabilities.is_none_or(|has| has & SYS_PTRACE != 0)

@@ -18,7 +18,7 @@
 
 use std::io;
 
-use crate::image::{Hook, Image, Linking, Main};
+use crate::image::{Hook, Image, Linking, Main, limited};
 
 /// A moment at the start of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +141,7 @@ impl Seek {
         let mut addresses = vec![image.entry];
         match self.moment {
             Moment::Preinit if !image.is_static() => {
-                self.hook = image.hook();
+                self.hook = limited(move || image.hook());
                 match self.hook {
                     Some(hook) => addresses.push(hook.function),
                     None => {
@@ -152,7 +152,7 @@ impl Seek {
                 }
             }
             Moment::Main => {
-                self.main = image.main();
+                self.main = limited(move || image.main());
                 match self.main {
                     Some(Main::At(address)) => addresses = vec![address],
                     Some(Main::Behind(_)) => {}

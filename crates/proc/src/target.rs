@@ -1,6 +1,4 @@
 //! A process that is traced from its start (`-c`) or from the call on (`-p`).
-//!
-//! ARCH(x86-64): the numbers of signals.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -13,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use diagnostics::system_text;
 
-use crate::phase::{ExitStatus, Phase, Shared};
+use crate::exec::Exec;
+use crate::namespace::require_own_proc;
+use crate::phase::{ExitStatus, Hold, Phase, Shared, lock, signal_name};
 use crate::poll::poll_readable;
 use crate::refusal::{loses_privileges, why_not};
 use crate::start::Moment;
-use crate::tracer::{Exec, Tracer};
+use crate::tracer::Tracer;
 
 /// How long it is waited until a process has stopped that is grabbed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,20 +55,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// The name of a signal, as in `SIGTERM`.
-pub fn signal_name(signal: i32) -> String {
-    // The numbers are those of x86 and of every newer architecture.
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
-    match usize::try_from(signal - 1).ok().and_then(|at| NAMES.get(at)) {
-        Some(name) => format!("SIG{name}"),
-        None => format!("signal {signal}"),
-    }
-}
 
 /// Changes of the environment of a process that is created. It is otherwise that of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,7 +142,7 @@ impl Target {
     /// Stops the process `pid`, with all of its threads. One that waits in the kernel is not waited
     /// for longer than a few seconds: [`Target::note`] says so.
     pub fn grab(pid: i32) -> Result<Target, Error> {
-        grab(pid).map_err(|e| Error::Grab(pid, e))
+        require_own_proc().and_then(|()| grab(pid, PATIENCE)).map_err(|e| Error::Grab(pid, e))
     }
 
     /// The process id, in the pid namespace of this process.
@@ -172,13 +158,80 @@ impl Target {
         }
     }
 
-    /// Lets the process run, and holds it at its exit, with its address space, until
-    /// [`Target::resume_exit`], for at most `limit`. Until then the process stays traced: no
-    /// debugger can attach to it, and the tracer passes on each signal to its first thread.
-    pub fn release_until_exit(&mut self, limit: Duration) {
+    /// Lets the process run, and holds it again at its exit, until [`Target::resume_exit`], or where it changes, until
+    /// [`Target::resume_change`]. Until it ends the process stays traced: no debugger can attach to it, and the tracer passes on
+    /// each signal to its first thread. (Other threads are not traced, and nothing holds them.)
+    pub fn release_with(&mut self, hold: Hold) {
         if std::mem::take(&mut self.held) {
-            self.tracer.release(self.pid, Some(limit));
+            let holds = hold.exit || hold.changes || hold.forks || hold.fatal;
+            self.tracer.release(self.pid, holds.then_some(hold));
         }
+    }
+
+    /// As [`Target::release_with`], held at its exit only.
+    pub fn release_until_exit(&mut self, limit: Duration) {
+        self.release_with(Hold { exit: true, changes: false, forks: false, fatal: false, limit });
+    }
+
+    /// True while the process is held where it has executed a program or changed its libraries.
+    pub fn has_changed(&self) -> bool {
+        self.shared.phase() == Phase::Changing
+    }
+
+    /// Resumes a process that is held where it has changed.
+    pub fn resume_change(&mut self) {
+        if self.has_changed() {
+            self.tracer.resume_change(self.pid);
+        }
+    }
+
+    /// The children that are held where they have executed a program, until [`Target::resume_child`].
+    pub fn held_children(&self) -> Vec<i32> {
+        self.shared.held_children()
+    }
+
+    /// Resumes a child that is held.
+    pub fn resume_child(&self, pid: i32) {
+        self.tracer.resume_child(pid);
+    }
+
+    /// Lets the process, which is held, map private memory of this size, rounded up to pages: with one `mmap` of its own, by which nothing else
+    /// of it is changed. Where it executes another program later and is held with [`Hold::fatal`], it maps such memory anew.
+    pub fn map_memory(&mut self, size: u64) -> Result<(), String> {
+        if !self.held {
+            return Err("it is not held".into());
+        }
+        self.tracer.map(self.pid, size)
+    }
+
+    /// Writes to the begin of the memory of [`Target::map_memory`].
+    pub fn write_memory(&self, bytes: &[u8]) -> io::Result<()> {
+        let memory = *lock(&self.shared.memory);
+        let memory = memory.filter(|memory| bytes.len() as u64 <= memory.size);
+        let memory = memory.ok_or_else(|| io::Error::other("it has no such memory"))?;
+        // The first thread may have exited, and has no memory then.
+        let thread = self.shared.fatal().map_or(self.pid, |(thread, _)| thread);
+        crate::inject::write(thread, memory.address, bytes)
+    }
+
+    /// How often the process has mapped memory for [`Target::map_memory`]: once more after each exec.
+    pub fn mappings(&self) -> u32 {
+        self.shared.mappings()
+    }
+
+    /// Why the process could not map memory anew after an exec; once.
+    pub fn lost_memory(&self) -> Option<String> {
+        self.shared.take_lost()
+    }
+
+    /// The thread and the signal that is about to end the process with a core file, if it is held so.
+    pub fn fatal_signal(&self) -> Option<(i32, i32)> {
+        self.shared.fatal()
+    }
+
+    /// Delivers the signal for which the process is held.
+    pub fn resume_fatal(&mut self) {
+        self.tracer.resume_fatal(self.pid);
     }
 
     /// True while the process is held at its exit.
@@ -193,7 +246,7 @@ impl Target {
         }
     }
 
-    /// A descriptor that is readable (poll) when the process is held at its exit or has ended.
+    /// A descriptor that is readable (poll) when the process is held again or has ended.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
         let is_detached = !self.created && self.shared.phase() == Phase::Detached;
@@ -267,6 +320,7 @@ fn create(command: &[u8], environment: &Environment) -> io::Result<Target> {
     let Some(program) = words(command).next() else {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     };
+    require_own_proc()?;
     let paths = candidates(program)?;
     // SAFETY: the kernel fills the set; nothing is changed.
     let mask = unsafe {
@@ -290,7 +344,8 @@ fn create(command: &[u8], environment: &Environment) -> io::Result<Target> {
     Ok(target)
 }
 
-fn grab(pid: libc::pid_t) -> io::Result<Target> {
+/// As [`Target::grab`], which waits for `patience` until all threads have stopped.
+fn grab(pid: libc::pid_t, patience: Duration) -> io::Result<Target> {
     if pid <= 0 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
@@ -300,7 +355,7 @@ fn grab(pid: libc::pid_t) -> io::Result<Target> {
     let mut target = Target { pid, created: false, held: true, pidfd, shared, tracer };
     let (begun, mut pause) = (Instant::now(), Duration::from_millis(1));
     while target.shared.phase() == Phase::Stopping {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > patience {
             let text = "it waits in the kernel and does not stop, so it is not held while tracing begins";
             target.shared.set_note(Some(text.into()));
             break;

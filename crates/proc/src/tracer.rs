@@ -20,6 +20,8 @@
 //! Before it is released, a target that was created may run from its exec to a later moment of its
 //! start (`start`), where it is held again.
 //!
+//! What targets fork can be held too: see [`children`].
+//!
 //! `__WNOTHREAD` restricts the wait to processes that this thread has seized or created. Children
 //! of other threads are not reaped. A signal interrupts `waitpid` when there is a command. It is
 //! sent to this thread alone and repeated until the command is executed, because it could arrive
@@ -30,33 +32,28 @@
 //! The thread runs as long as there is a target. When it ends, the kernel detaches the processes
 //! that it has seized, without stopping them.
 
+mod children;
+mod fatal;
+mod limits;
+
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::exec::{Exec, check, child, pipe};
 use crate::grab::{Grab, Seized, ptrace, reap, seize};
-use crate::phase::{ExitStatus, Phase, Shared, lock};
+use crate::image::{Hook, Image, Linking, limited};
+use crate::inject::wait_for;
+use crate::phase::{ExitStatus, Hold, Phase, Shared, lock, signal_name};
 use crate::start::{Moment, Seek, Step, is_stop};
 
 /// How long it is waited for the stop of a process that is to be detached. It is detached later then.
 const STOPS: Duration = Duration::from_millis(100);
-
-/// The arguments of exec.
-pub(crate) struct Exec {
-    pub(crate) words: Vec<CString>,
-    /// The paths to try, in order.
-    pub(crate) paths: Vec<CString>,
-    /// The environment, as `NAME=value`.
-    pub(crate) environment: Vec<CString>,
-    /// The signal mask of the new process.
-    pub(crate) mask: libc::sigset_t,
-}
 
 enum Command {
     Create(Exec, Sender<io::Result<(i32, Arc<Shared>)>>),
@@ -65,9 +62,17 @@ enum Command {
     Look(i32, Sender<()>),
     /// Lets a created target run until it has reached a moment, where it is held again.
     RunTo(i32, Moment, Sender<()>),
-    /// Lets a target run. With a limit, the target is held at its exit for at most that time.
-    Release(i32, Option<Duration>, Sender<()>),
+    /// Lets a target run.
+    Release(i32, Option<Hold>, Sender<()>),
     ResumeExit(i32, Sender<()>),
+    /// Lets a target run on that has changed.
+    ResumeChange(i32, Sender<()>),
+    /// Lets a child of a target run on that has executed a program.
+    ResumeChild(i32, Sender<()>),
+    /// Lets a target that is held map memory.
+    Map(i32, u64, Sender<Result<(), String>>),
+    /// Delivers the signals that end a target.
+    ResumeFatal(i32, Sender<()>),
     Detach(i32, Sender<()>),
     Quit(Sender<()>),
 }
@@ -94,10 +99,6 @@ impl std::fmt::Debug for Tracer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tracer")
     }
-}
-
-fn check(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// The signal that wakes the thread: the last real-time signal whose action is the default.
@@ -138,6 +139,7 @@ impl Tracer {
             tracees: HashMap::new(),
             threads: HashMap::new(),
             leaving: HashSet::new(),
+            children: HashSet::new(),
         };
         let body = move || thread.run(signal);
         let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
@@ -182,7 +184,7 @@ impl Tracer {
         let _ = self.send(|reply| Command::Look(pid, reply));
     }
 
-    pub(crate) fn release(&self, pid: i32, hold: Option<Duration>) {
+    pub(crate) fn release(&self, pid: i32, hold: Option<Hold>) {
         let _ = self.send(|reply| Command::Release(pid, hold, reply));
     }
 
@@ -196,10 +198,65 @@ impl Tracer {
         let _ = self.send(|reply| Command::ResumeExit(pid, reply));
     }
 
+    pub(crate) fn resume_change(&self, pid: i32) {
+        let _ = self.send(|reply| Command::ResumeChange(pid, reply));
+    }
+
+    pub(crate) fn resume_child(&self, pid: i32) {
+        let _ = self.send(|reply| Command::ResumeChild(pid, reply));
+    }
+
+    /// Lets a target that is held map memory.
+    pub(crate) fn map(&self, pid: i32, size: u64) -> Result<(), String> {
+        self.send(|reply| Command::Map(pid, size, reply)).unwrap_or_else(|e| Err(e.to_string()))
+    }
+
+    pub(crate) fn resume_fatal(&self, pid: i32) {
+        let _ = self.send(|reply| Command::ResumeFatal(pid, reply));
+    }
+
     /// Removes a target, which continues to run.
     pub(crate) fn detach(&self, pid: i32) {
         let _ = self.send(|reply| Command::Detach(pid, reply));
     }
+}
+
+/// Asks for a command without a handle of the tracing thread, which may end meanwhile.
+fn request(queue: &Arc<Queue>, command: impl FnOnce(Sender<()>) -> Command) {
+    let Ok(signal) = wake_signal() else { return };
+    let (sender, reply) = channel();
+    lock(&queue.commands).push_back(command(sender));
+    queue.arrived.notify_all();
+    while reply.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
+        let thread = queue.thread.load(Ordering::SeqCst);
+        // SAFETY: plain system call. If the thread has ended, the error is ignored.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+        if Arc::strong_count(queue) == 1 {
+            return;
+        }
+    }
+}
+
+/// The events of ptrace that a target needs which is held again.
+fn events(hold: Hold) -> i32 {
+    let one = |wanted: bool, event: i32| if wanted { event } else { 0 };
+    one(hold.exit, libc::PTRACE_O_TRACEEXIT)
+        | one(hold.changes || hold.fatal, libc::PTRACE_O_TRACEEXEC)
+        | one(hold.fatal, libc::PTRACE_O_TRACECLONE)
+        | one(hold.forks, children::FORKS)
+}
+
+/// True if the signal for which a process has stopped was sent by the kernel, and by no process.
+fn is_from_kernel(pid: i32) -> bool {
+    const SI_KERNEL: i32 = 0x80;
+    // SAFETY: all-zero is a valid siginfo, which the kernel fills.
+    let info = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let data = (&raw mut info).cast::<libc::c_void>();
+        (libc::ptrace(libc::PTRACE_GETSIGINFO, pid, std::ptr::null_mut::<libc::c_void>(), data) == 0)
+            .then_some(info)
+    };
+    info.is_some_and(|info| info.si_code == SI_KERNEL)
 }
 
 impl Drop for Tracer {
@@ -215,8 +272,12 @@ struct Tracee {
     created: bool,
     /// Seized and not yet detached.
     traced: bool,
-    /// The longest time that the target is held at its exit; `None` if it is not held.
-    hold: Option<Duration>,
+    /// Where the target is held again.
+    hold: Option<Hold>,
+    /// Where its dynamic linker tells of its libraries, once that was looked for in the program that it runs.
+    linker: Option<Option<Hook>>,
+    /// It is about to stop, because it has told that its libraries are complete.
+    linked: bool,
     /// The target runs to a moment of its start.
     seek: Option<Seek>,
     /// The threads of a process that was grabbed, until it is released.
@@ -236,6 +297,13 @@ impl Tracee {
         }
     }
 
+    /// True if the dynamic linker has told of a complete list of libraries.
+    fn is_linked(&mut self, pid: i32) -> bool {
+        let find = || Image::of(pid).and_then(|image| limited(move || image.hook()));
+        let hook = *self.linker.get_or_insert_with(find);
+        hook.is_none_or(|hook| hook.state(true) == Linking::Done)
+    }
+
     fn arrive(&mut self) {
         self.shared.set_note(self.seek.take().and_then(|seek| seek.note));
         self.shared.set(Phase::Held);
@@ -249,6 +317,8 @@ struct Thread {
     threads: HashMap<i32, i32>,
     /// Threads that are detached as soon as they have stopped.
     leaving: HashSet<i32>,
+    /// Processes that targets have forked, and these.
+    children: HashSet<i32>,
 }
 
 impl Thread {
@@ -269,7 +339,7 @@ impl Thread {
                 }
                 continue;
             }
-            let waits = !self.tracees.is_empty() || !self.leaving.is_empty();
+            let waits = !self.tracees.is_empty() || !self.leaving.is_empty() || !self.children.is_empty();
             if !waits || !self.wait() {
                 // Only commands to wait for. The wait is retried each second in case an event was
                 // missed.
@@ -300,6 +370,9 @@ impl Thread {
             ptrace(libc::PTRACE_DETACH, id, if event == 0 { signal } else { 0 });
             return;
         }
+        if self.thread_event(id, status) || self.child_event(id, status) {
+            return;
+        }
         let pid = self.threads.get(&id).copied().unwrap_or(id);
         let Some(tracee) = self.tracees.get_mut(&pid) else { return };
         let ended = id == pid && !libc::WIFSTOPPED(status);
@@ -317,9 +390,16 @@ impl Thread {
             };
             tracee.shared.set(Phase::Ended(ended));
             self.detach_others(pid);
-            self.tracees.remove(&pid);
+            self.threads.retain(|_, process| *process != pid);
+            let tracee = self.tracees.remove(&pid);
+            tracee.iter().for_each(|tracee| self.resume_children_of(&tracee.shared));
             return;
         }
+        let is_again = event == libc::PTRACE_EVENT_EXEC && tracee.hold.is_some_and(|hold| hold.fatal);
+        if is_again && !self.remap(pid) {
+            return;
+        }
+        let Some(tracee) = self.tracees.get_mut(&pid) else { return };
         if let Some(seek) = &mut tracee.seek {
             match seek.stopped(event, signal) {
                 Step::Continue(signal) => ptrace(libc::PTRACE_CONT, pid, signal),
@@ -332,14 +412,34 @@ impl Thread {
             }
             return;
         }
-        if event == libc::PTRACE_EVENT_STOP && tracee.hold.is_some() {
+        if let Some(hold) = tracee.hold.filter(|_| event == libc::PTRACE_EVENT_STOP) {
             // Of a process that did not stop in time when it was grabbed.
-            ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
+            ptrace(libc::PTRACE_SETOPTIONS, pid, events(hold));
+        }
+        if let Some(hold) = tracee.hold.filter(|hold| hold.changes) {
+            let interrupted = event == libc::PTRACE_EVENT_STOP && !is_stop(signal);
+            if event == 0 && signal == libc::SIGCHLD && is_from_kernel(pid) {
+                // From an event stop the process runs on unchanged, should the tracer die.
+                tracee.linked = tracee.is_linked(pid);
+                if tracee.linked {
+                    ptrace(libc::PTRACE_INTERRUPT, pid, 0);
+                }
+                ptrace(libc::PTRACE_CONT, pid, 0);
+                return;
+            }
+            if event == libc::PTRACE_EVENT_EXEC || interrupted && std::mem::take(&mut tracee.linked) {
+                if event == libc::PTRACE_EVENT_EXEC {
+                    tracee.linker = None;
+                }
+                tracee.shared.set(Phase::Changing);
+                self.resume_change_after(pid, hold.limit);
+                return;
+            }
         }
         match (event, tracee.hold) {
-            (libc::PTRACE_EVENT_EXIT, Some(limit)) => {
+            (libc::PTRACE_EVENT_EXIT, Some(hold)) => {
                 tracee.shared.set(Phase::Exiting);
-                self.resume_exit_after(pid, limit);
+                self.resume_exit_after(pid, hold.limit);
             }
             (libc::PTRACE_EVENT_STOP, _) if is_stop(signal) => ptrace(libc::PTRACE_LISTEN, pid, 0),
             // A signal is delivered. Other stops need no action.
@@ -348,40 +448,12 @@ impl Thread {
         }
     }
 
-    /// Resumes a target at its exit after the time limit, because the session may be blocked and
-    /// never resume it. A session may have many targets to resume, so the time counts from its last
-    /// resume.
-    fn resume_exit_after(&mut self, pid: i32, limit: Duration) {
-        let queue = Arc::downgrade(&self.queue);
-        let begun = Instant::now();
-        let body = move || {
-            let queue: Arc<Queue> = loop {
-                let Some(queue) = Weak::upgrade(&queue) else { return };
-                let since = lock(&queue.last_resume).map_or(begun, |last| last.max(begun));
-                let left = limit.saturating_sub(since.elapsed());
-                if left.is_zero() {
-                    break queue;
-                }
-                drop(queue);
-                std::thread::sleep(left);
-            };
-            let Ok(signal) = wake_signal() else { return };
-            let (sender, reply) = channel();
-            lock(&queue.commands).push_back(Command::ResumeExit(pid, sender));
-            queue.arrived.notify_all();
-            while reply.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
-                let thread = queue.thread.load(Ordering::SeqCst);
-                // SAFETY: plain system call. If the thread has ended, the error is ignored.
-                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
-                if Arc::strong_count(&queue) == 1 {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("hold".into()).stack_size(64 << 10);
-        if thread.spawn(body).is_err() {
-            // Without a thread the time limit could not be kept.
-            self.release(pid, None);
+    fn resume_change(&mut self, pid: i32) {
+        let Some(tracee) = self.tracees.get_mut(&pid) else { return };
+        if tracee.shared.phase() == Phase::Changing {
+            tracee.shared.clear();
+            tracee.shared.set(Phase::Running);
+            ptrace(libc::PTRACE_CONT, pid, 0);
         }
     }
 
@@ -411,9 +483,25 @@ impl Thread {
             }
             Command::ResumeExit(pid, reply) => {
                 let tracee = self.tracees.get(&pid);
-                if tracee.is_some_and(|t| t.shared.phase() == Phase::Exiting) {
+                let exits = tracee.is_some_and(|t| t.grab.is_none() && t.shared.phase() == Phase::Exiting);
+                if exits && !self.resume_first(pid) {
                     self.release(pid, None);
                 }
+                let _ = reply.send(());
+            }
+            Command::ResumeChange(pid, reply) => {
+                self.resume_change(pid);
+                let _ = reply.send(());
+            }
+            Command::ResumeChild(pid, reply) => {
+                self.resume_child(pid);
+                let _ = reply.send(());
+            }
+            Command::Map(pid, size, reply) => {
+                let _ = reply.send(self.map(pid, size));
+            }
+            Command::ResumeFatal(pid, reply) => {
+                self.resume_fatal(pid);
                 let _ = reply.send(());
             }
             Command::Detach(pid, reply) => {
@@ -432,7 +520,16 @@ impl Thread {
     fn insert(&mut self, pid: i32, created: bool, grab: Option<Grab>) -> io::Result<Arc<Shared>> {
         let shared = Shared::new()?;
         let traced = grab.as_ref().is_none_or(Grab::has_first);
-        let tracee = Tracee { created, traced, hold: None, seek: None, grab, shared: shared.clone() };
+        let tracee = Tracee {
+            created,
+            traced,
+            hold: None,
+            linker: None,
+            linked: false,
+            seek: None,
+            grab,
+            shared: shared.clone(),
+        };
         self.tracees.insert(pid, tracee);
         Ok(shared)
     }
@@ -464,15 +561,25 @@ impl Thread {
         Some(grab)
     }
 
-    fn release(&mut self, pid: i32, hold: Option<Duration>) {
-        let grab = self.detach_others(pid);
+    fn release(&mut self, pid: i32, hold: Option<Hold>) {
+        let keeps = hold.is_some_and(|hold| hold.fatal);
+        let grab = match keeps {
+            true => self.tracees.get_mut(&pid).and_then(|tracee| tracee.grab.take()),
+            false => self.detach_others(pid),
+        };
+        grab.iter().filter(|_| keeps).for_each(|grab| self.keep_threads(grab));
         let Some(tracee) = self.tracees.get_mut(&pid) else { return };
         let hold = hold.filter(|_| tracee.traced);
         tracee.hold = hold;
+        let shared = tracee.shared.clone();
+        if !hold.is_some_and(|hold| hold.forks) {
+            self.resume_children_of(&shared);
+        }
+        let Some(tracee) = self.tracees.get_mut(&pid) else { return };
         tracee.shared.clear();
         tracee.shared.set(if hold.is_some() { Phase::Running } else { Phase::Detached });
         let is_running = grab.as_ref().is_some_and(|grab| !grab.has_stopped(pid));
-        if hold.is_none() {
+        let Some(events) = hold.map(events) else {
             if std::mem::take(&mut tracee.traced) {
                 match is_running {
                     true => _ = self.leaving.insert(pid),
@@ -484,12 +591,12 @@ impl Thread {
                 self.tracees.remove(&pid);
             }
             return;
-        }
+        };
         if is_running {
             // Its event is still to come.
             return;
         }
-        ptrace(libc::PTRACE_SETOPTIONS, pid, libc::PTRACE_O_TRACEEXIT);
+        ptrace(libc::PTRACE_SETOPTIONS, pid, events);
         match grab.is_some_and(|grab| grab.is_in_group_stop(pid)) {
             // The process was in a group stop before it was seized, and stays stopped until
             // SIGCONT.
@@ -499,8 +606,14 @@ impl Thread {
     }
 
     fn detach(&mut self, pid: i32) {
+        self.resume_fatal(pid);
         let grab = self.detach_others(pid);
+        for (thread, _) in self.threads.extract_if(|_, process| *process == pid) {
+            ptrace(libc::PTRACE_INTERRUPT, thread, 0);
+            self.leaving.insert(thread);
+        }
         let Some(tracee) = self.tracees.remove(&pid).filter(|t| t.traced) else { return };
+        self.resume_children_of(&tracee.shared);
         let is_running = grab.is_some_and(|grab| !grab.has_stopped(pid));
         if is_running || tracee.shared.phase() == Phase::Running {
             // Only a stopped process can be detached.
@@ -561,7 +674,15 @@ impl Thread {
             let mut errno = 0i32;
             // SAFETY: four bytes into a valid int.
             let got = unsafe { libc::read(report_read.as_raw_fd(), (&raw mut errno).cast(), 4) };
-            return Err(io::Error::from_raw_os_error(if got == 4 { errno } else { libc::ECHILD }));
+            return Err(match got {
+                4 => io::Error::from_raw_os_error(errno),
+                // The kernel has given up the old program when it finds that the new one cannot be loaded.
+                _ if libc::WIFSIGNALED(status) => io::Error::other(format!(
+                    "the kernel ended it by {} before it ran: the file may be damaged",
+                    signal_name(libc::WTERMSIG(status))
+                )),
+                _ => io::Error::other("it ended before it ran"),
+            });
         }
     }
 
@@ -571,60 +692,5 @@ impl Thread {
         shared.set(Phase::Stopping);
         self.look(pid);
         Ok(shared)
-    }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut fds = [0i32; 2];
-    // SAFETY: fds holds two ints.
-    check(i64::from(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) }))?;
-    // SAFETY: the kernel has just given us these descriptors.
-    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
-}
-
-/// Waits for the next stop or the end of `pid`, and returns the wait status.
-fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: status is a valid int. __WALL includes threads of other thread groups.
-        match check(i64::from(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) })) {
-            Ok(_) => return Ok(status),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-}
-
-/// The child's side of [`Thread::create`]: only async-signal-safe calls, then exec or the errno
-/// through the pipe.
-fn child(
-    start: i32,
-    report: i32,
-    argv: &[*const libc::c_char],
-    envp: &[*const libc::c_char],
-    exec: &Exec,
-) -> ! {
-    let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, setrlimit,
-    // read, execve, write and _exit are async-signal-safe.
-    unsafe {
-        libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
-        // Rust's runtime ignores it, and a program inherits that. The standard library does the same
-        // for the commands that it runs.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        bpf_sys::give_back_fd_limit();
-        if libc::read(start, (&raw mut byte).cast(), 1) != 1 {
-            libc::_exit(127); // the tracer died before it could seize us
-        }
-        let mut errno = libc::ENOENT;
-        for path in &exec.paths {
-            libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr());
-            let e = *libc::__errno_location();
-            if e != libc::ENOENT && e != libc::ENOTDIR {
-                errno = e;
-            }
-        }
-        libc::write(report, (&raw const errno).cast(), 4);
-        libc::_exit(127);
     }
 }

@@ -90,6 +90,8 @@ pub type SharedWatcher = Arc<Mutex<Watcher>>;
 pub struct Watcher {
     rings: Vec<Ring>,
     ring_bytes: usize,
+    /// Every record makes the descriptor readable.
+    prompt: bool,
     /// Polls the descriptors of all rings.
     poll: OwnedFd,
     table: Table,
@@ -155,8 +157,23 @@ impl Watcher {
         Watcher::open_with(cpus, each, Limits::default())
     }
 
+    /// As [`Watcher::open`]; the descriptor is readable as soon as there is a record, of any process.
+    pub fn open_prompt(cpus: &[u32]) -> Result<Watcher, SysError> {
+        let each = (RINGS / cpus.len().max(1)).clamp(SMALLEST_RING, RING);
+        Watcher::open_rings(cpus, each, Limits::default(), true)
+    }
+
     /// As [`Watcher::open`], with rings of a given size (whole pages) and limits.
     pub fn open_with(cpus: &[u32], ring_bytes: usize, limits: Limits) -> Result<Watcher, SysError> {
+        Watcher::open_rings(cpus, ring_bytes, limits, false)
+    }
+
+    fn open_rings(
+        cpus: &[u32],
+        ring_bytes: usize,
+        limits: Limits,
+        prompt: bool,
+    ) -> Result<Watcher, SysError> {
         // SAFETY: plain call without memory; the descriptor is new.
         let poll = unsafe {
             match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
@@ -167,6 +184,7 @@ impl Watcher {
         let mut watcher = Watcher {
             rings: Vec::new(),
             ring_bytes,
+            prompt,
             poll,
             table: Table::new(limits),
             pending: Vec::new(),
@@ -188,7 +206,7 @@ impl Watcher {
     }
 
     fn add_cpu(&mut self, cpu: u32) -> Result<(), SysError> {
-        let ring = Ring::open(cpu, self.ring_bytes)?;
+        let ring = Ring::open(cpu, self.ring_bytes, self.prompt)?;
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: both descriptors are open, and the event is valid.
         let added =

@@ -12,6 +12,7 @@ use super::record::NAMESPACES;
 use super::table::Observation;
 use crate::maps;
 use crate::stat::{Stat, parse_stat};
+use crate::survivor::thread_with_memory;
 
 /// Maximum size of an address map, in bytes: 65,530 mappings with paths of 200 bytes.
 const MAX_MAP: u64 = 16 << 20;
@@ -32,14 +33,15 @@ fn read(path: &str, limit: u64) -> Option<Vec<u8>> {
 /// Reads a process. `None` if it does not exist, has no address space (kernel threads, zombies), or
 /// executes a program meanwhile.
 pub(super) fn process(pid: u32) -> Option<Observation> {
-    let before = stat(pid)?;
+    let thread = thread_with_memory(pid);
+    let before = stat(pid, thread)?;
     // The address space is gone when the process exits. Kernel threads have none.
-    let map = maps::parse(&read(&format!("/proc/{pid}/maps"), MAX_MAP)?);
+    let map = maps::parse(&read(&format!("/proc/{thread}/maps"), MAX_MAP)?);
     if map.mappings.is_empty() {
         return None;
     }
-    let namespaces = namespaces(pid);
-    let after = stat(pid)?;
+    let namespaces = namespaces(thread);
+    let after = stat(pid, thread)?;
     let same = (before.start, before.stack) == (after.start, after.stack);
     let tick = 1_000_000_000 / ticks_per_second().max(1);
     same.then_some(Observation {
@@ -51,8 +53,11 @@ pub(super) fn process(pid: u32) -> Option<Observation> {
     })
 }
 
-fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&read(&format!("/proc/{pid}/stat"), 4096)?)
+/// Of a process, whose memory is that of a thread.
+fn stat(pid: u32, thread: u32) -> Option<Stat> {
+    let of = |id: u32| parse_stat(&read(&format!("/proc/{id}/stat"), 4096)?);
+    let first = of(pid)?;
+    Some(if thread == pid { first } else { Stat { stack: of(thread)?.stack, ..first } })
 }
 
 fn ticks_per_second() -> u64 {

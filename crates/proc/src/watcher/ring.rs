@@ -49,12 +49,13 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Opens the side-band of a CPU with a ring of `bytes` (rounded to a power of two of pages). The
-    /// ring becomes smaller if the limit of locked memory requires that.
-    pub(super) fn open(cpu: u32, bytes: usize) -> Result<Ring, SysError> {
+    /// ring becomes smaller if the limit of locked memory requires that. With `prompt` every record makes
+    /// its descriptor readable.
+    pub(super) fn open(cpu: u32, bytes: usize, prompt: bool) -> Result<Ring, SysError> {
         let page = page_size();
         let (event, memory) = halving(bytes.div_ceil(page).next_power_of_two(), |pages| {
             // The event has the watermark, so each size needs an event of its own.
-            let event = PerfEvent::side_band(cpu, watermark(pages * page))?;
+            let event = PerfEvent::side_band(cpu, if prompt { 1 } else { watermark(pages * page) })?;
             let memory = Mmap::new(&event, 0, page * (pages + 1), true)?;
             Ok((event, memory))
         })?;
@@ -67,7 +68,7 @@ impl Ring {
         self.cpu
     }
 
-    /// The event's descriptor, readable when an eighth of the ring is full.
+    /// The event's descriptor, readable when an eighth of the ring is full, or at once.
     pub(super) fn fd(&self) -> RawFd {
         self.event.as_raw_fd()
     }

@@ -480,9 +480,11 @@ impl Table {
                 files.get(number as usize).cloned().map_or(Object::Anonymous, Object::File)
             }
             Backing::Vdso => Object::Vdso,
-            Backing::Anonymous => Object::Anonymous,
+            // No code is in the zeros behind a file.
+            Backing::Anonymous | Backing::Zeros(_) => Object::Anonymous,
         };
-        let mappings = seen.map.mappings.iter().take(self.limits.each).map(|m| Mapping {
+        let has_code = |m: &&maps::Mapping| !matches!(m.backing, Backing::Zeros(_));
+        let mappings = seen.map.mappings.iter().filter(has_code).take(self.limits.each).map(|m| Mapping {
             start: m.start,
             end: m.end,
             offset: m.offset,

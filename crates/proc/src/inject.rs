@@ -1,0 +1,191 @@
+//! Memory that a process maps because its tracer says so: one `mmap` of its own, and nothing else.
+//!
+//! ARCH(x86-64): the instruction of a system call and the registers of its arguments.
+//!
+//! ```text
+//!  any stop ── interrupt ──► event stop: registers and signal mask are saved, signals are blocked
+//!           ── PTRACE_SYSCALL ──► entry of mmap ── PTRACE_SYSCALL ──► its exit: the address; all is restored
+//!           ── interrupt ──► event stop, as before
+//! ```
+//!
+//! No instruction is written: the system call is made at an instruction that is there already, in the vdso as a rule. The stack is not used. From an
+//! event stop at the end the process runs on unchanged, should the tracer die; a call that was interrupted is restarted there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::exec::check;
+use crate::grab::ptrace;
+use crate::start::is_stop;
+
+/// Why a process did not map memory.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The reason.
+    Because(String),
+    /// It has ended, with this wait status.
+    Ended(i32),
+}
+
+impl From<io::Error> for Refused {
+    fn from(e: io::Error) -> Self {
+        Refused::Because(diagnostics::system_text(&e))
+    }
+}
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const SETSIGMASK: libc::c_uint = 0x420b;
+const GETSIGMASK: libc::c_uint = 0x420a;
+const MASK: usize = size_of::<u64>();
+/// The code segment of a 64-bit process.
+const CODE_64: u64 = 0x33;
+
+/// Waits for the next stop or the end of `pid`, and returns the wait status.
+pub(crate) fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: status is a valid int. __WALL includes threads of other thread groups.
+        match check(i64::from(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) })) {
+            Ok(_) => return Ok(status),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn stopped(pid: i32) -> Result<(i32, i32), Refused> {
+    let status = wait_for(pid)?;
+    match libc::WIFSTOPPED(status) {
+        true => Ok((status >> 16, (status >> 8) & 0xff)),
+        false => Err(Refused::Ended(status)),
+    }
+}
+
+fn request(request: libc::c_uint, pid: i32, addr: usize, data: *mut libc::c_void) -> io::Result<()> {
+    // SAFETY: callers pass memory that is as long as the request needs.
+    check(unsafe { libc::ptrace(request, pid, addr, data) } as i64).map(drop)
+}
+
+fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+    // SAFETY: all-zero is valid for a struct of numbers.
+    let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETREGS, pid, 0, (&raw mut regs).cast())?;
+    Ok(regs)
+}
+
+fn set_registers(pid: i32, mut regs: libc::user_regs_struct) -> io::Result<()> {
+    request(libc::PTRACE_SETREGS, pid, 0, (&raw mut regs).cast())
+}
+
+/// Where the process has the instruction of a system call.
+fn instruction(pid: i32) -> io::Result<u64> {
+    /// Bytes of a mapping that are looked through.
+    const MOST: usize = 1 << 20;
+    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
+    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let mut code: Vec<(bool, u64, u64)> = String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let hex = |text| u64::from_str_radix(text, 16).ok();
+            let can = rest.starts_with("r-xp") && !line.ends_with("[vsyscall]");
+            can.then_some((!line.ends_with("[vdso]"), hex(start)?, hex(end)?))
+        })
+        .collect();
+    code.sort();
+    for (_, start, end) in code {
+        let mut bytes = vec![0; (end.saturating_sub(start) as usize).min(MOST)];
+        let length = memory.read_at(&mut bytes, start).unwrap_or(0);
+        bytes.truncate(length);
+        if let Some(at) = bytes.windows(SYSCALL.len()).position(|pair| pair == SYSCALL) {
+            return Ok(start + at as u64);
+        }
+    }
+    Err(io::Error::other("it has no instruction for system calls"))
+}
+
+/// Lets a process that is stopped, and of which no other thread runs, map private memory, and leaves it in an event stop. Returns the address.
+pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
+    let event_stop = || -> Result<(), Refused> {
+        ptrace(libc::PTRACE_INTERRUPT, pid, 0);
+        ptrace(libc::PTRACE_CONT, pid, 0);
+        loop {
+            match stopped(pid)? {
+                (libc::PTRACE_EVENT_STOP, signal) if is_stop(signal) => {
+                    return Err(Refused::Because("it is stopped by a signal".into()));
+                }
+                (libc::PTRACE_EVENT_STOP, _) => return Ok(()),
+                (0, signal) => ptrace(libc::PTRACE_CONT, pid, signal),
+                _ => ptrace(libc::PTRACE_CONT, pid, 0),
+            }
+        }
+    };
+    event_stop()?;
+    let saved = registers(pid)?;
+    if saved.cs != CODE_64 {
+        return Err(Refused::Because("it is a 32-bit program".into()));
+    }
+    let address = instruction(pid)?;
+    let (mut mask, mut all) = (0u64, u64::MAX);
+    request(GETSIGMASK, pid, MASK, (&raw mut mask).cast())?;
+    request(SETSIGMASK, pid, MASK, (&raw mut all).cast())?;
+    let mut regs = saved;
+    regs.rip = address;
+    regs.rax = libc::SYS_mmap as u64;
+    // No call is restarted on the way.
+    regs.orig_rax = u64::MAX;
+    (regs.rdi, regs.rsi, regs.r8, regs.r9) = (0, size, u64::MAX, 0);
+    regs.rdx = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    // Mappings with other flags are not joined with it, so it is a segment of its own in a core file.
+    regs.r10 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+    let call = || -> Result<u64, Refused> {
+        set_registers(pid, regs)?;
+        // SIGSTOP cannot be blocked: it is sent again when the process is as it was.
+        let mut stops = 0;
+        for _ in ["entry", "exit"] {
+            ptrace(libc::PTRACE_SYSCALL, pid, 0);
+            while let (event, signal) = stopped(pid)?
+                && (event, signal) != (0, libc::SIGTRAP)
+            {
+                stops += i32::from(event == 0 && signal == libc::SIGSTOP);
+                ptrace(libc::PTRACE_SYSCALL, pid, 0);
+            }
+        }
+        let result = registers(pid)?.rax;
+        if stops > 0 {
+            // SAFETY: plain system call.
+            unsafe { libc::kill(pid, libc::SIGSTOP) };
+        }
+        Ok(result)
+    };
+    let result = call();
+    if let Err(Refused::Ended(_)) = result {
+        return result;
+    }
+    set_registers(pid, saved)?;
+    request(SETSIGMASK, pid, MASK, (&raw mut mask).cast())?;
+    event_stop()?;
+    match result? as i64 {
+        error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32).into()),
+        address => Ok(address as u64),
+    }
+}
+
+/// Writes to the memory of a process.
+pub(crate) fn write(pid: i32, address: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+        let to = (address + done as u64) as usize as *mut libc::c_void;
+        let remote = libc::iovec { iov_base: to, iov_len: rest.len() };
+        // SAFETY: the local part is read only; the remote part is in the other process.
+        let count = check(unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } as i64)?;
+        if count == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EFAULT));
+        }
+        done += count as usize;
+    }
+    Ok(())
+}
