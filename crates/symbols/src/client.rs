@@ -18,13 +18,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::entry;
-use crate::reader::Limits;
+use crate::reader::{Limits, servers};
 use crate::sys;
 use crate::wire::{Failure, Request, Response};
 
@@ -60,7 +61,7 @@ pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
-    /// The response did not arrive before the deadline.
+    /// The response did not arrive before the deadline, or the reader's alarm ended it.
     Timeout,
     /// The reader exited, or sent a malformed response.
     Failed,
@@ -250,7 +251,9 @@ impl Reader {
         let mut deadline = self.deadline();
         let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
         // The reader has completed all earlier requests, so the socket buffer has space.
-        sys::send(running.socket.as_fd(), &request.encode(), fds, false).map_err(|_| RequestError::Failed)?;
+        if sys::send(running.socket.as_fd(), &request.encode(), fds, false).is_err() {
+            return Err(self.why_it_ended());
+        }
         let mut responses = Vec::new();
         while responses.len() < MAX_PACKETS {
             match self.receive(deadline)? {
@@ -291,7 +294,7 @@ impl Reader {
         loop {
             let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
             match sys::receive(running.socket.as_fd(), &mut self.packet, false) {
-                Ok((0, _)) => return Err(RequestError::Failed),
+                Ok((0, _)) => return Err(self.why_it_ended()),
                 Ok((length, fds)) => {
                     let response =
                         self.packet.get(..length).and_then(Response::decode).ok_or(RequestError::Failed)?;
@@ -299,7 +302,8 @@ impl Reader {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(RequestError::Failed),
+                // It ended before it had read the request.
+                Err(_) => return Err(self.why_it_ended()),
             }
             let now = Instant::now();
             self.is_interrupted(now);
@@ -311,6 +315,21 @@ impl Reader {
             let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
             sys::wait_for(running.socket.as_fd(), false, wait).map_err(|_| RequestError::Failed)?;
         }
+    }
+
+    /// Why the reader closed its socket: its alarm ended it, or something else did. A session that is not
+    /// scheduled for long, on a busy machine, sees this before its own deadline.
+    fn why_it_ended(&mut self) -> RequestError {
+        let Some(ReaderProcess { child, .. }) = &mut self.running else { return RequestError::Unavailable };
+        // The socket is closed a little before the process is one that has ended.
+        for _ in 0..100 {
+            match child.try_wait() {
+                Ok(Some(status)) if status.signal() == Some(libc::SIGALRM) => return RequestError::Timeout,
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(Some(_)) | Err(_) => break,
+            }
+        }
+        RequestError::Failed
     }
 
     /// Kills the reader and abandons it.
@@ -351,12 +370,23 @@ impl Drop for Reader {
     }
 }
 
+/// The servers that readers ask for debug files, with blanks between.
+static DEBUG_SERVERS: Mutex<String> = Mutex::new(String::new());
+
+/// Names the servers (debuginfod) that readers of this process ask for debug files from now on, with blanks between: `https://` and `http://` addresses.
+/// Without this nobody is asked.
+pub fn set_debug_servers(urls: &str) {
+    *DEBUG_SERVERS.lock().unwrap_or_else(PoisonError::into_inner) = urls.into();
+}
+
 fn spawn(limits: Limits) -> io::Result<ReaderProcess> {
+    let servers = DEBUG_SERVERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (path, (name, value)) = entry::executable(limits)?;
     let (ours, theirs) = sys::socket_pair()?;
     let child = Command::new(path)
         .arg0("dtrace: symbols")
         .env(name, value)
+        .env(servers::VARIABLE, servers)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -49,7 +49,7 @@ pub enum Select {
     All,
     /// Those with a name that a pattern matches ([`FunctionName::matches`]).
     Matching(Vec<String>),
-    /// Those that begin at these addresses or contain them.
+    /// Those that begin at these addresses or contain them. Where no symbol does, the tables of unwinders tell, and the function has no name.
     At(Vec<u64>),
 }
 
@@ -73,6 +73,11 @@ impl<'a> Selector<'a> {
     /// True if names decide.
     pub(crate) fn is_by_name(&self) -> bool {
         matches!(self.select, Select::Matching(_))
+    }
+
+    /// True if single addresses decide.
+    pub(crate) fn is_by_address(&self) -> bool {
+        matches!(self.select, Select::At(_))
     }
 
     pub(crate) fn matches_name(&self, name: &str) -> bool {

@@ -10,7 +10,7 @@
 //!   controls: its address map, its files, their symbols and debug files, the names of JIT code.
 //!   This data can be hostile. `files::open` defines which files are opened and how, and `reader`
 //!   bounds time and memory. A symbolizer library opens paths by itself, so this crate uses
-//!   libraries only for demangling.
+//!   libraries only for what is in memory already: demangling, debug information.
 //!
 //! A process has often exited when its stack is printed. The session therefore keeps the address
 //! map of a process, and handles of its mapped files, from the moment it first sees the process
@@ -37,42 +37,57 @@
 //!
 //! ```layers
 //! kernel/table name sys
-//! functions kernel
+//! frames functions kernel sources usdt
 //! wire/codec
-//! wire/functions
+//! wire/functions wire/lines wire/types
+//! wire/usdt
 //! wire
 //! reader/demangle reader/elf
-//! reader/compressed reader/debug reader/elf/code reader/elf/relocations reader/perfmap
+//! reader/compressed reader/debug reader/elf/code reader/elf/contents reader/elf/relocations reader/perfmap
 //! reader/functions/chosen reader/functions/decode
-//! reader/functions reader/observe
-//! reader/functions/unwind reader/whole
+//! reader/elf/places
+//! reader/frames reader/functions reader/observe reader/usdt
+//! reader/describing
+//! reader/functions/unwind reader/types reader/whole
+//! reader/lines reader/servers reader/split
 //! reader/index
 //! reader
 //! entry
 //! client
 //! object
+//! object/lines
 //! process
-//! process/functions process/watched
+//! process/ask process/sources process/watched
+//! process/frames process/functions process/usdt
+//! process/aside process/types
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod client;
 mod entry;
+mod frames;
 mod functions;
 mod kernel;
 mod name;
 mod object;
 mod process;
 mod reader;
+mod sources;
 mod sys;
+mod usdt;
 mod wire;
 
-pub use client::Interrupted;
+pub use crate::usdt::{DescribedProbes, ProbeSite, ProviderText};
+pub use client::{Interrupted, set_debug_servers};
+pub use debuginfo::{Answer as TypesAnswer, NameKind, Place as ParameterPlace, Query as TypesQuery};
+pub use frames::{CodeLoad, FrameTable};
 pub use functions::{
     FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
 };
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;
-pub use process::{MappedText, Processes, own_vdso_base};
+pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText, Processes, own_vdso_base};
 pub use reader::functions_of_bytes;
+pub use sources::SourceFrame;
+pub use sys::since_boot;

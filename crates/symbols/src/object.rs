@@ -13,7 +13,10 @@ use proc::maps::MappedFile;
 use proc::watcher;
 
 use crate::client::{Reader, RequestError};
+use crate::sources::Sources;
 use crate::wire::{self, FileRef, MAX_NUMBERS, Request, Response};
+
+mod lines;
 
 /// The time for which an object is not queried again after a failure.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -34,6 +37,7 @@ struct Object {
     /// The path, escaped for output.
     path: Option<Arc<str>>,
     failed_at: Option<Instant>,
+    sources: Sources,
 }
 
 /// All objects.
@@ -63,6 +67,7 @@ impl Objects {
         for object in self.objects.values_mut() {
             object.known.clear();
             object.names.clear();
+            object.sources = Sources::default();
         }
     }
 

@@ -50,9 +50,17 @@ const MAX_PERF_MAPS: usize = 128;
 /// End of the address space of a 32-bit process.
 const END_OF_32_BIT: u64 = 1 << 32;
 
+mod aside;
+mod ask;
+mod frames;
 mod functions;
+mod sources;
+mod types;
+mod usdt;
 mod watched;
 
+pub use aside::{FrameReader, FrameRequest};
+pub use frames::{CodeSource, MappedCode};
 pub use functions::MappedText;
 
 /// What is at an address.
@@ -60,6 +68,8 @@ pub use functions::MappedText;
 enum Place {
     /// A file, and the offset in it.
     File(FileId, u64),
+    /// Memory behind a file, which is not the file's if it has no symbol there.
+    Zeros(FileId, u64),
     /// The vdso, and the offset in it.
     Vdso(u64),
     /// Executable memory without a file.
@@ -159,6 +169,8 @@ pub struct Processes {
     real: RealFiles,
     mappings: usize,
     batch: u64,
+    /// Functions and source lines are looked up.
+    with_sources: bool,
 }
 
 impl Default for Processes {
@@ -188,6 +200,7 @@ impl Processes {
             real: RealFiles::default(),
             mappings: 0,
             batch: 0,
+            with_sources: false,
         }
     }
 
@@ -462,14 +475,14 @@ impl Processes {
     fn place(&self, pid: u32, mapping: &Mapping, addr: u64) -> Option<Place> {
         Some(match mapping.backing {
             Backing::File(_) => Place::File(self.object(pid, mapping)?, mapping.file_offset(addr)),
+            Backing::Zeros(_) => Place::Zeros(self.object(pid, mapping)?, mapping.file_offset(addr)),
             Backing::Vdso => Place::Vdso(addr - mapping.start),
             Backing::Anonymous => Place::Anonymous,
         })
     }
 
     fn object(&self, pid: u32, mapping: &Mapping) -> Option<FileId> {
-        let Backing::File(number) = mapping.backing else { return None };
-        self.processes.get(&pid)?.objects.get(number as usize).copied()
+        self.processes.get(&pid)?.objects.get(mapping.backing.file()? as usize).copied()
     }
 
     /// Resolves these addresses (pid, time, address) with one request per file. Later lookups
@@ -492,7 +505,9 @@ impl Processes {
         for &(pid, time, addr) in wanted {
             match self.place_of(pid, time, addr) {
                 Some(Place::Anonymous) => jit.entry(pid).or_default().push(addr),
-                Some(Place::File(id, offset)) if self.objects.known(id, offset).is_none() => {
+                Some(Place::File(id, offset) | Place::Zeros(id, offset))
+                    if self.objects.known(id, offset).is_none() =>
+                {
                     offsets.entry(id).or_default().insert(offset);
                 }
                 _ => {}
@@ -519,11 +534,14 @@ impl Processes {
                 named(addr, Some("[vdso]".into()), found)
             }
             Some(Place::Anonymous) => self.jit_name(pid, addr),
-            Some(Place::File(id, offset)) => {
+            Some(place @ (Place::File(id, offset) | Place::Zeros(id, offset))) => {
                 if self.objects.known(id, offset).is_none() {
                     self.objects.resolve(id, &[offset], &mut self.reader);
                 }
                 let found = self.objects.known(id, offset).cloned().flatten();
+                if found.is_none() && matches!(place, Place::Zeros(..)) {
+                    return Name::unknown(addr);
+                }
                 Name { path: self.objects.path(id), ..named(addr, self.objects.name(id), found) }
             }
         }
@@ -548,6 +566,9 @@ impl Processes {
             Source::Read(mapping) => mapping,
             Source::Watched => return self.watched_module_start(pid, time, addr),
         };
+        if matches!(mapping.backing, Backing::Zeros(_)) && self.name(pid, time, addr).symbol.is_none() {
+            return addr;
+        }
         let object = self.object(pid, &mapping);
         let Some(process) = self.processes.get(&pid) else { return addr };
         let same = |m: &&Mapping| object.is_some() && self.object(pid, m) == object;

@@ -13,6 +13,12 @@
 //!  elf        symbol tables          debug    separate debug files
 //!  compressed symbol tables in stripped files
 //!  functions  the functions of a file, their code
+//!  servers    debug files from debuginfod
+//!  split      files of split debug information
+//!  types      types in debug information
+//!  lines      functions and source lines in debug information
+//!  usdt       the probes that a file describes
+//!  describing which processes run a file that does
 //!  perfmap    symbols of JIT code
 //!  index      cache of all indexes, bounded in memory
 //! ```
@@ -20,11 +26,18 @@
 mod compressed;
 mod debug;
 mod demangle;
+mod describing;
 mod elf;
+mod frames;
 mod functions;
 mod index;
+mod lines;
 mod observe;
 mod perfmap;
+pub(crate) mod servers;
+mod split;
+mod types;
+mod usdt;
 mod whole;
 
 pub use whole::functions_of_bytes;
@@ -33,14 +46,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use debuginfo::SourceFrame;
+
+use crate::frames::FrameTable;
 use crate::functions::Function;
 use crate::sys;
+use crate::usdt::DescribedProbes;
 use crate::wire::functions::{INSTRUCTIONS, Instructions};
 use crate::wire::{self, Failure, FileRef, Lookup, Request, Response};
 use files::open::{Handle, Root};
 
+use describing::Descriptions;
 use index::Indexes;
 use observe::SentObjects;
+use servers::Servers;
 
 /// Limits of a reader, set by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +86,16 @@ struct Server {
     limits: Limits,
     indexes: Indexes,
     sent: SentObjects,
+    described: Descriptions,
 }
 
 /// Handles requests until the socket is closed.
 pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
     sys::become_reader(limits.memory);
-    let indexes = Indexes::new(limits.memory - limits.memory / OTHER_MEMORY);
-    let mut server = Server { socket, limits, indexes, sent: SentObjects::default() };
+    let servers = Servers::named(limits.time);
+    let indexes = Indexes::new(limits.memory - limits.memory / OTHER_MEMORY, servers);
+    let (sent, described) = Default::default();
+    let mut server = Server { socket, limits, indexes, sent, described };
     server.send(&Response::Ready, None)?;
     let mut packet = vec![0; sys::PACKET];
     loop {
@@ -101,8 +123,7 @@ impl Server {
         let mut fds = fds.into_iter();
         match request {
             Request::Identities(pids) => {
-                let open = |pid: u32| files::open::ProcessDir::open(pid).ok();
-                let all = pids.into_iter().map(|pid| observe::identity(&open(pid)?)).collect();
+                let all = pids.into_iter().map(observe::identity_of).collect();
                 self.send(&Response::Identities(all), None)?;
             }
             Request::Process(pid) => self.process(pid)?,
@@ -134,6 +155,55 @@ impl Server {
                     }
                     Err(why) => return Ok(Some(why)),
                 }
+            }
+            Request::Types { file, offset, query } => {
+                let (handle, root) = match self.descriptors(&file, &mut fds) {
+                    Ok(both) => both,
+                    Err(why) => return Ok(Some(why)),
+                };
+                match self.indexes.types(&file, handle, root, (offset, &query)) {
+                    Ok((answer, base)) => {
+                        for part in wire::types::encode(&answer, base).chunks(wire::types::PART) {
+                            self.send(&Response::Types(part.to_vec()), None)?;
+                        }
+                    }
+                    Err(why) => return Ok(Some(why)),
+                }
+            }
+            Request::Frames(file) => {
+                let (handle, root) = match file.as_ref().map(|file| self.descriptors(file, &mut fds)) {
+                    Some(Ok(both)) => both,
+                    Some(Err(why)) => return Ok(Some(why)),
+                    None => (None, None),
+                };
+                match self.indexes.frames(file.as_ref(), handle, root) {
+                    Ok(found) => self.frames(found)?,
+                    Err(why) => return Ok(Some(why)),
+                }
+            }
+            Request::Sites(file) => {
+                let (handle, root) = match self.descriptors(&file, &mut fds) {
+                    Ok(both) => both,
+                    Err(why) => return Ok(Some(why)),
+                };
+                match self.indexes.sites(&file, handle, root) {
+                    Ok(found) => self.sites(found)?,
+                    Err(why) => return Ok(Some(why)),
+                }
+            }
+            Request::Lines { file, raw, offsets } => {
+                let (handle, root) = match self.descriptors(&file, &mut fds) {
+                    Ok(both) => both,
+                    Err(why) => return Ok(Some(why)),
+                };
+                match self.indexes.lines(&file, handle, root, raw, &offsets) {
+                    Ok(found) => self.lines(found)?,
+                    Err(why) => return Ok(Some(why)),
+                }
+            }
+            Request::Describing { provider, first, pids } => {
+                let found = self.described.processes(&provider, first, &pids);
+                self.send(&Response::Describing(found), None)?;
             }
             Request::Vdso { raw, offsets } => match self.indexes.vdso(raw, &offsets) {
                 Ok(found) => self.symbols(found)?,
@@ -186,6 +256,53 @@ impl Server {
             self.send(&Response::PerfMap(pid), Some(handle.fd()))?;
         }
         Ok(())
+    }
+
+    fn frames(&self, found: Option<FrameTable>) -> io::Result<()> {
+        let Some(FrameTable { table, loads }) = found else { return Ok(()) };
+        let loads = loads.get(..loads.len().min(wire::MAX_NUMBERS / 4)).unwrap_or_default();
+        self.send(&Response::CodeLoads(loads.to_vec()), None)?;
+        for part in table.encode().chunks(wire::NAMES) {
+            self.send(&Response::Frames(part.to_vec()), None)?;
+        }
+        Ok(())
+    }
+
+    fn sites(&self, found: DescribedProbes) -> io::Result<()> {
+        let texts = found.providers.iter().flat_map(|p| [&p.provider, "\0", &p.text, "\0"]);
+        let texts: Vec<u8> = texts.flat_map(str::bytes).collect();
+        for part in texts.chunks(wire::types::PART) {
+            self.send(&Response::Definitions(part.to_vec()), None)?;
+        }
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for site in found.sites {
+            let size = wire::usdt::size(&site);
+            if bytes + size > wire::NAMES {
+                self.send(&Response::Sites(std::mem::take(&mut part)), None)?;
+                bytes = 0;
+            }
+            bytes += size;
+            part.push(site);
+        }
+        self.send(&Response::Sites(part), None)
+    }
+
+    fn lines(&self, found: Vec<Vec<SourceFrame>>) -> io::Result<()> {
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for mut frames in found {
+            let mut size: usize = frames.iter().map(wire::lines::size).sum();
+            // The outermost one is the function itself.
+            while size > wire::NAMES && frames.len() > 1 {
+                size -= wire::lines::size(&frames.remove(0));
+            }
+            if bytes + size > wire::NAMES {
+                self.send(&Response::Lines(std::mem::take(&mut part)), None)?;
+                bytes = 0;
+            }
+            bytes += 4 + size;
+            part.push(frames);
+        }
+        self.send(&Response::Lines(part), None)
     }
 
     fn symbols(&self, found: Vec<Lookup>) -> io::Result<()> {

@@ -1,10 +1,14 @@
-//! System calls without a safe wrapper in the standard library: packets that carry descriptors, and
-//! limits of the own process.
+//! System calls without a safe wrapper in the standard library: packets that carry descriptors, limits of
+//! the own process, names for files without one, and clocks.
 //!
 //! All `unsafe` code of the crate is in this module and in [`crate::entry`].
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Maximum size of a packet in bytes. A socket buffer holds 208 KB by default, including the
@@ -121,15 +125,37 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, write: bool, limit: Duration) -> io::
     }
 }
 
+/// Gives a file that was opened without a name (`O_TMPFILE`) one.
+pub(crate) fn link(file: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
+    // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH.
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(name.as_os_str().as_bytes())?;
+    let (here, flags) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: both names end in NUL and outlive the call.
+    result(unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), flags) }.into()).map(|_| ())
+}
+
+/// A clock, in nanoseconds.
+fn now(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the struct.
+    unsafe { libc::clock_gettime(clock, &mut t) };
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
+/// Nanoseconds since boot at a time of the monotonic clock, which stands still while the system sleeps. Right if it has not slept
+/// since then.
+pub fn since_boot(monotonic: u64) -> u64 {
+    /// What the system has slept never becomes less. A pause between the two clocks makes it too short.
+    static SLEPT: AtomicU64 = AtomicU64::new(0);
+    let slept = now(libc::CLOCK_BOOTTIME).saturating_sub(now(libc::CLOCK_MONOTONIC));
+    monotonic.saturating_add(slept.max(SLEPT.fetch_max(slept, Ordering::Relaxed)))
+}
+
 /// The time at which the clock of `/proc/PID/stat` was 0, in seconds since 1970.
 pub(crate) fn boot_time() -> f64 {
-    let read = |clock| {
-        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel fills the struct.
-        unsafe { libc::clock_gettime(clock, &mut t) };
-        t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
-    };
-    read(libc::CLOCK_REALTIME) - read(libc::CLOCK_BOOTTIME)
+    let seconds = |clock| now(clock) as f64 / 1e9;
+    seconds(libc::CLOCK_REALTIME) - seconds(libc::CLOCK_BOOTTIME)
 }
 
 /// Clock ticks per second in `/proc/PID/stat`.

@@ -14,11 +14,17 @@
 
 mod codec;
 pub(crate) mod functions;
+pub(crate) mod lines;
+pub(crate) mod types;
+pub(crate) mod usdt;
 
+use debuginfo::SourceFrame;
 use files::open::RootKey;
 use proc::maps::{Backing, Map, MappedFile, Mapping};
 
+use crate::frames::CodeLoad;
 use crate::functions::{FileFunctions, Function, FunctionQuery};
+use crate::usdt::ProbeSite;
 use codec::{Reader, Writer, decode_all};
 use functions::{Instructions, Running};
 
@@ -62,8 +68,19 @@ pub(crate) enum Request {
     Symbols { file: FileRef, raw: bool, offsets: Vec<u64> },
     /// The functions of a file.
     Functions { file: FileRef, running: Option<Running>, query: FunctionQuery },
+    /// Types of a file, and the address in the file at which an offset of it is.
+    Types { file: FileRef, offset: u64, query: debuginfo::Query },
+    /// The probes that a file describes.
+    Sites(FileRef),
+    /// The functions and source lines at offsets of a file.
+    Lines { file: FileRef, raw: bool, offsets: Vec<u64> },
+    /// Which of these processes run a file that describes probes of a provider, which may be a glob. `first`: files may have changed since the
+    /// last request.
+    Describing { provider: String, first: bool, pids: Vec<u32> },
     /// The symbols at offsets from the start of the vdso.
     Vdso { raw: bool, offsets: Vec<u64> },
+    /// The table by which stacks are walked through a file; of the vdso without one.
+    Frames(Option<FileRef>),
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
     /// holds it.
     Jit { pid: u32, start: u64, addrs: Vec<u64> },
@@ -100,6 +117,20 @@ pub(crate) enum Response {
     Instructions(Instructions),
     /// What is known of the file whose functions were sent.
     FileFunctions(FileFunctions),
+    /// The next bytes of an answer about types.
+    Types(Vec<u8>),
+    /// Where the code is of the file whose frames were asked for.
+    CodeLoads(Vec<CodeLoad>),
+    /// The next bytes of its table.
+    Frames(Vec<u8>),
+    /// The next sites of probes.
+    Sites(Vec<ProbeSite>),
+    /// The next bytes of the definitions of providers: name NUL text NUL.
+    Definitions(Vec<u8>),
+    /// The functions and lines at the next offsets, in the order of the request.
+    Lines(Vec<Vec<SourceFrame>>),
+    /// Those of the processes.
+    Describing(Vec<u32>),
     /// The end of the response, and why if the request failed.
     End(Option<Failure>),
 }
@@ -209,6 +240,32 @@ impl Request {
                 w.running(running.as_ref());
                 w.query(query);
             }
+            Request::Types { file, offset, query } => {
+                w.u8(8);
+                w.file_ref(file);
+                w.u64(*offset);
+                w.types_query(query);
+            }
+            Request::Frames(file) => {
+                w.u8(9);
+                w.list(file.as_slice(), Writer::file_ref);
+            }
+            Request::Sites(file) => {
+                w.u8(10);
+                w.file_ref(file);
+            }
+            Request::Lines { file, raw, offsets } => {
+                w.u8(11);
+                w.file_ref(file);
+                w.u8((*raw).into());
+                w.numbers(offsets);
+            }
+            Request::Describing { provider, first, pids } => {
+                w.u8(12);
+                w.bytes(provider.as_bytes());
+                w.u8((*first).into());
+                w.list(pids, |w, pid| w.u32(*pid));
+            }
             Request::Forget { closed, without_path } => {
                 w.u8(6);
                 w.numbers(closed);
@@ -227,6 +284,17 @@ impl Request {
                 4 => Request::Vdso { raw: r.flag()?, offsets: r.numbers()? },
                 5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
                 7 => Request::Functions { file: r.file_ref()?, running: r.running()?, query: r.query()? },
+                8 => Request::Types { file: r.file_ref()?, offset: r.u64()?, query: r.types_query()? },
+                9 => {
+                    let mut files = r.list(Reader::file_ref)?;
+                    let file = files.pop();
+                    files.is_empty().then_some(Request::Frames(file))?
+                }
+                10 => Request::Sites(r.file_ref()?),
+                11 => Request::Lines { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
+                12 => {
+                    Request::Describing { provider: r.text()?, first: r.flag()?, pids: r.list(Reader::u32)? }
+                }
                 6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
                 _ => return None,
             })
@@ -272,6 +340,7 @@ impl Response {
                         Backing::File(file) => (0, file),
                         Backing::Vdso => (1, 0),
                         Backing::Anonymous => (2, 0),
+                        Backing::Zeros(file) => (3, file),
                     };
                     w.u8(kind);
                     w.u32(file);
@@ -308,6 +377,36 @@ impl Response {
                 w.u8(12);
                 w.file(file);
             }
+            Response::Types(part) => {
+                w.u8(13);
+                w.bytes(part);
+            }
+            Response::CodeLoads(list) => {
+                w.u8(14);
+                w.list(list, |w, load| {
+                    [load.offset, load.size, load.addr].into_iter().for_each(|n| w.u64(n))
+                });
+            }
+            Response::Frames(part) => {
+                w.u8(15);
+                w.bytes(part);
+            }
+            Response::Sites(list) => {
+                w.u8(16);
+                w.list(list, Writer::site);
+            }
+            Response::Definitions(part) => {
+                w.u8(19);
+                w.bytes(part);
+            }
+            Response::Lines(list) => {
+                w.u8(17);
+                w.list(list, |w, frames| w.list(frames, Writer::source_frame));
+            }
+            Response::Describing(pids) => {
+                w.u8(18);
+                w.list(pids, |w, pid| w.u32(*pid));
+            }
             Response::End(why) => {
                 w.u8(9);
                 w.u8(why.is_some().into());
@@ -339,6 +438,7 @@ impl Response {
                         0 => Backing::File(file),
                         1 => Backing::Vdso,
                         2 => Backing::Anonymous,
+                        3 => Backing::Zeros(file),
                         _ => return None,
                     };
                     let (start, end, offset) = (r.u64()?, r.u64()?, r.u64()?);
@@ -357,6 +457,15 @@ impl Response {
                 10 => Response::Functions(r.list(Reader::function)?),
                 11 => Response::Instructions(Instructions(r.bytes()?.into())),
                 12 => Response::FileFunctions(r.file()?),
+                13 => Response::Types(r.bytes()?.into()),
+                14 => Response::CodeLoads(
+                    r.list(|r| Some(CodeLoad { offset: r.u64()?, size: r.u64()?, addr: r.u64()? }))?,
+                ),
+                15 => Response::Frames(r.bytes()?.into()),
+                16 => Response::Sites(r.list(Reader::site)?),
+                17 => Response::Lines(r.list(|r| r.list(Reader::source_frame))?),
+                18 => Response::Describing(r.list(Reader::u32)?),
+                19 => Response::Definitions(r.bytes()?.into()),
                 _ => return None,
             })
         })
@@ -371,7 +480,7 @@ pub(crate) fn mapping_packets(mappings: &[Mapping]) -> impl Iterator<Item = Resp
 /// Appends received mappings to a map. False if they are inconsistent with the packets before.
 pub(crate) fn add_mappings(map: &mut Map, more: Vec<Mapping>) -> bool {
     let files = map.files.len();
-    let sane = |m: &Mapping| !matches!(m.backing, Backing::File(n) if n as usize >= files);
+    let sane = |m: &Mapping| m.backing.file().is_none_or(|n| (n as usize) < files);
     let sane = more.iter().all(sane) && map.mappings.len() + more.len() <= proc::maps::MAX_MAPPINGS;
     let first = map.mappings.len().saturating_sub(1);
     map.mappings.extend(more);
@@ -388,7 +497,11 @@ mod tests {
         vec![
             Request::Identities(vec![1, u32::MAX]),
             Request::Process(12),
-            Request::Symbols { file, raw: true, offsets: vec![0, u64::MAX] },
+            Request::Symbols { file: file.clone(), raw: true, offsets: vec![0, u64::MAX] },
+            Request::Lines { file: file.clone(), raw: false, offsets: vec![7] },
+            Request::Frames(None),
+            Request::Frames(Some(file)),
+            Request::Describing { provider: "postgresql*".into(), first: true, pids: vec![1, u32::MAX] },
             Request::Vdso { raw: false, offsets: vec![] },
             Request::Jit { pid: 3, start: 4, addrs: vec![5] },
             Request::Forget { closed: vec![7, 1 << 40], without_path: vec![9] },
@@ -398,6 +511,7 @@ mod tests {
     fn responses() -> Vec<Response> {
         let identity = Identity { start: 1, stack: 2, exe: (3, 4, 5) };
         let root = RootKey { mount: 6, dev: (7, 8), inode: 9 };
+        let named = SourceFrame { function: Some("f".into()), file: Some("f.c".into()), line: Some(7) };
         let mapping =
             |backing| Mapping { start: 0x1000, end: 0x2000, offset: 0x3000, backing, is_code: true };
         vec![
@@ -406,8 +520,14 @@ mod tests {
             Response::Process(identity, root),
             Response::Root(root),
             Response::File(MappedFile { dev: (1, 2), inode: 3, path: b"/x".into() }),
-            Response::Mappings([Backing::File(5), Backing::Vdso, Backing::Anonymous].map(mapping).into()),
+            Response::Mappings(
+                [Backing::File(5), Backing::Vdso, Backing::Anonymous, Backing::Zeros(9)].map(mapping).into(),
+            ),
             Response::PerfMap(1),
+            Response::CodeLoads(vec![CodeLoad { offset: 1, size: 2, addr: u64::MAX }]),
+            Response::Frames(vec![1, 2, 3]),
+            Response::Lines(vec![Vec::new(), vec![SourceFrame::default(), named]]),
+            Response::Describing(vec![1, u32::MAX]),
             Response::Symbols(vec![None, Some((5, "name".into()))]),
             Response::End(None),
             Response::End(Some("why".into())),

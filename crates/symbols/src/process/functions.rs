@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use diagnostics::control;
 use files::{File, FileId};
 use proc::maps::Backing;
 
 use super::Processes;
-use crate::client::RequestError;
+use super::ask::MALFORMED;
 use crate::functions::{FileFunctions, FunctionQuery, MAX_USES, Select};
-use crate::object;
 use crate::wire::functions::{Assembly, MAX_PATTERNS, Running};
 use crate::wire::{MAX_NUMBERS, Request, Response};
 
@@ -33,6 +31,20 @@ pub struct MappedText {
 impl Processes {
     /// The files that a process has mapped now, in the order of addresses. The error says in words why they are not known.
     pub fn mapped(&mut self, pid: u32) -> Result<Vec<MappedText>, String> {
+        self.read_map(pid)?;
+        let Some(process) = self.processes.get(&pid) else { return Ok(Vec::new()) };
+        let mapped = process.mappings.iter().filter_map(|m| {
+            let Backing::File(number) = m.backing else { return None };
+            let file = *process.objects.get(number as usize)?;
+            let name = self.objects.name(file)?;
+            let (start, end, offset) = (m.start, m.end, m.offset);
+            Some(MappedText { file, name, start, end, offset, is_code: m.is_code })
+        });
+        Ok(mapped.collect())
+    }
+
+    /// Reads what a process has mapped now.
+    pub(super) fn read_map(&mut self, pid: u32) -> Result<(), String> {
         self.begin_batch();
         let failed = self.processes.get(&pid).and_then(|p| p.failed_at);
         let snapshot = self.observe(pid);
@@ -47,15 +59,7 @@ impl Processes {
             }
             None => return Err(format!("the address map of process {pid} cannot be read")),
         }
-        let Some(process) = self.processes.get(&pid) else { return Ok(Vec::new()) };
-        let mapped = process.mappings.iter().filter_map(|m| {
-            let Backing::File(number) = m.backing else { return None };
-            let file = *process.objects.get(number as usize)?;
-            let name = self.objects.name(file)?;
-            let (start, end, offset) = (m.start, m.end, m.offset);
-            Some(MappedText { file, name, start, end, offset, is_code: m.is_code })
-        });
-        Ok(mapped.collect())
+        Ok(())
     }
 
     /// A file that a process has mapped: its path, and the handle by which a probe is attached.
@@ -144,49 +148,24 @@ impl Processes {
         (id, running): (FileId, Option<Running>),
         query: FunctionQuery,
     ) -> Result<FileFunctions, String> {
-        self.objects.files_mut().touch(id);
-        let Some(mapped) = self.objects.files().get(id) else {
-            return Err("the file is not known any more".into());
+        const FUNCTIONS: &str = "the functions";
+        let request = |file| Request::Functions { file, running, query };
+        let Some(responses) = self.ask(id, FUNCTIONS, request)? else {
+            return Err(self.unusable(id, FUNCTIONS, "it is no file on a disk"));
         };
-        let path = control::name(&mapped.path).into_owned();
-        let what = |why: &str| format!("the functions of {path} cannot be read: {why}");
-        if mapped.inode == 0 && mapped.build_id.is_none() {
-            return Err(what("it is no file on a disk"));
-        }
-        let (file, fds) = object::file_ref(self.objects.files(), id, mapped);
-        let limits = self.reader.limits();
-        let (responses, failure) = match self.reader.query(&Request::Functions { file, running, query }, &fds)
-        {
-            Ok(answer) => answer,
-            Err(error) => return Err(what(&why(error, limits.time.as_millis(), limits.memory >> 20))),
-        };
-        if let Some(failure) = failure {
-            return Err(what(&failure.why));
-        }
         let mut list = Assembly::default();
-        for (response, _) in responses {
+        for response in responses {
             match response {
                 Response::Functions(functions) => list.functions(functions),
                 Response::Instructions(part) => {
-                    list.instructions(&part).ok_or_else(|| what("the reader's answer is malformed"))?;
+                    let malformed = || self.unusable(id, FUNCTIONS, MALFORMED);
+                    list.instructions(&part).ok_or_else(malformed)?;
                 }
                 Response::FileFunctions(file) => list.file(file),
                 _ => {}
             }
         }
         Ok(list.finish())
-    }
-}
-
-/// Why there is no answer.
-fn why(error: RequestError, ms: u128, mb: u64) -> String {
-    match error {
-        RequestError::Timeout => format!("it takes longer than {ms} ms (option symtimeout)"),
-        RequestError::Failed => {
-            format!("the process that reads it failed, perhaps for want of memory (option symmem, {mb}m)")
-        }
-        RequestError::Interrupted => "the reading was interrupted".into(),
-        RequestError::Unavailable => "there is no process that reads symbols".into(),
     }
 }
 

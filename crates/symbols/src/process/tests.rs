@@ -253,6 +253,22 @@ fn readers_are_replaced_a_bounded_number_of_times() {
 }
 
 #[test]
+fn a_reader_that_its_alarm_ends_was_too_slow() {
+    let mut p = Processes::new();
+    p.set_limits(Duration::from_secs(60), 64 << 20);
+    let me = std::process::id();
+    p.name(me, 0, landmark());
+    let reader = p.reader.pid().expect("it answered");
+    // SAFETY: a child that was not waited for.
+    unsafe { libc::kill(reader as i32, libc::SIGALRM) };
+    p.begin_batch();
+    p.name(me, 1, landmark() + 1);
+    let messages = p.take_messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].contains("takes longer than 60000 ms (option symtimeout)"), "{messages:?}");
+}
+
+#[test]
 fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     let mut p = Processes::new();
     p.set_limits(Duration::from_secs(600), 64 << 20);

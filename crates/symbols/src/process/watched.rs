@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use files::open::{ProcessDir, Root, RootKey};
-use proc::watcher::{Change, Changes, Cursor, File, Image, Object, SharedWatcher, Watcher};
+use proc::watcher::{Change, Changes, Cursor, File, Image, Mapping, Object, SharedWatcher, Watcher};
 
 use super::{Place, Process, Processes, Running};
 
@@ -52,7 +52,16 @@ struct Found {
 /// The program that a pid ran at a time; without a time, or if that is not known, the newest one that
 /// has the address.
 fn image_of(watcher: &Watcher, pid: u32, time: u64, addr: u64) -> Option<&Image> {
-    watcher.image_at(pid, time).or_else(|| watcher.image_with(pid, addr))
+    let has = |image: &&Image| mapping_of(image, addr).is_some();
+    watcher.image_at(pid, time).or_else(|| watcher.images(pid).iter().rev().find(has))
+}
+
+/// The mapping that has an address, or whose object begins there ([`base_of`]): an image has mappings of code only, and a
+/// module is known by its lowest address.
+fn mapping_of(image: &Image, addr: u64) -> Option<&Mapping> {
+    let begins =
+        |m: &&Mapping| matches!(m.object, Object::File(_)) && m.start.checked_sub(m.offset) == Some(addr);
+    image.find(addr).or_else(|| image.mappings().find(begins))
 }
 
 /// The lowest address of the object that an address is in, if all of it is mapped as usual.
@@ -231,10 +240,11 @@ impl Processes {
     fn find_watched(&self, pid: u32, time: u64, addr: u64) -> Option<Found> {
         let mut watcher = lock(self.watcher.as_ref()?);
         watcher.read_if_unread(pid);
-        let mapping = image_of(&watcher, pid, time, addr)?.find(addr)?;
-        let (object, within) = (mapping.object.clone(), addr - mapping.start);
+        let mapping = mapping_of(image_of(&watcher, pid, time, addr)?, addr)?;
+        let object = mapping.object.clone();
         let offset = if let Object::File(_) = object { mapping.offset } else { 0 };
-        Some(Found { object, offset: within.saturating_add(offset) })
+        // Below its start are those bytes of the file that are no code.
+        Some(Found { object, offset: offset.saturating_add(addr).saturating_sub(mapping.start) })
     }
 
     pub(super) fn watched_place(&mut self, pid: u32, time: u64, addr: u64) -> Option<Place> {

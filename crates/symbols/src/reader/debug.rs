@@ -23,7 +23,23 @@ pub(crate) const RULES: Rules = Rules { size: (64, 4 << 30) };
 const MAX_SUMMED: u64 = 512 << 20;
 
 /// The directory of the system's debug files.
-const SYSTEM: &[u8] = b"/usr/lib/debug";
+pub(crate) const SYSTEM: &[u8] = b"/usr/lib/debug";
+
+/// Finds the file with the types that a debug file shares with others. The author of the debug file has chosen its name, so a file
+/// is accepted only if it is where such files are, and has the build id.
+pub(crate) fn find_supplement(root: &Root, path: &[u8], elf: &Elf) -> Option<Elf> {
+    let (link, id) = elf.supplement_link()?;
+    let mut places = search_paths(path, Some(&id), Some(&link));
+    let climbs = |path: &[u8]| path.split(|b| *b == b'/').any(|part| part == b"..");
+    if link.starts_with(SYSTEM) && !climbs(&link) {
+        places.push(link);
+    }
+    places.iter().find_map(|place| {
+        let handle = root.find(place).ok()?;
+        let found = Elf::open(Rc::new(handle.open(&RULES).ok()?)).ok()?;
+        (found.build_id().as_ref() == Some(&id)).then_some(found)
+    })
+}
 
 /// Finds the debug file of `elf`. The path and inode are those of the mapping.
 pub(crate) fn find(root: &Root, path: &[u8], inode: u64, elf: &Elf) -> Option<Elf> {

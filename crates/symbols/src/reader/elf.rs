@@ -2,7 +2,8 @@
 //!
 //! Only headers and symbol entries are read, in chunks. Names stay in the file and are read one at
 //! a time, when a lookup needs them. A table takes 16 bytes per symbol and is sorted by address.
-//! Offsets and sizes in headers are checked against the size of the file and the limits below.
+//! Offsets and sizes in headers are checked against the size of the file and the limits below. (ELF libraries read from a slice of the whole file
+//! or allocate as much as its headers ask for. Files of gigabytes are read here, and files that a traced process has prepared.)
 //!
 //! **Selection.** Several symbols often contain an address. A symbol with a size is preferred to
 //! one without (a label inside a function is not the function), then the symbol with the highest
@@ -55,6 +56,8 @@ pub(crate) enum ElfError {
     Format,
     /// The symbols need this many bytes of memory, which exceeds the limit.
     Large(u64),
+    /// A section is compressed in a way that is not read.
+    Compression,
 }
 
 impl From<io::Error> for ElfError {
@@ -69,6 +72,7 @@ impl std::fmt::Display for ElfError {
             ElfError::Io(e) => e.fmt(f),
             ElfError::Format => f.write_str("not a valid ELF file"),
             ElfError::Large(bytes) => write!(f, "its symbols need {bytes} bytes of memory"),
+            ElfError::Compression => f.write_str("it is compressed otherwise than by zlib or zstd"),
         }
     }
 }
@@ -87,6 +91,8 @@ const NEAR: usize = 64;
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_NOTE: u32 = 7;
+/// `SHF_COMPRESSED`.
+const COMPRESSED: u64 = 1 << 11;
 pub(super) const SHT_NOBITS: u32 = 8;
 const SHT_DYNSYM: u32 = 11;
 
@@ -94,7 +100,10 @@ const SHT_DYNSYM: u32 = 11;
 struct Load {
     offset: u64,
     addr: u64,
+    /// Bytes in the file.
     size: u64,
+    /// Bytes in memory: what the file does not have begins as zeros.
+    in_memory: u64,
     is_code: bool,
 }
 
@@ -112,7 +121,7 @@ pub(super) struct Section {
 /// The headers of an ELF file.
 pub(crate) struct Elf {
     pub(super) bytes: Rc<dyn ByteSource>,
-    is_64: bool,
+    pub(super) is_64: bool,
     /// The kind of processor.
     machine: u64,
     entry_point: u64,
@@ -207,10 +216,25 @@ impl Elf {
         Ok(elf)
     }
 
-    /// The virtual address of a file offset.
+    /// The virtual address of a file offset, or of one behind a part of the file, where the memory behind that part is meant: there the
+    /// file has what is not loaded.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
-        let inside = |l: &&Load| offset.checked_sub(l.offset).is_some_and(|into| into < l.size);
-        self.loads.iter().find(inside).map(|l| l.addr.wrapping_add(offset - l.offset))
+        let within = |l: &&Load, size: u64| offset.checked_sub(l.offset).is_some_and(|into| into < size);
+        let inside = self.loads.iter().find(|l| within(l, l.size));
+        let found = inside.or_else(|| self.loads.iter().find(|l| within(l, l.in_memory)))?;
+        Some(found.addr.wrapping_add(offset - found.offset))
+    }
+
+    /// The parts of the file that are loaded as code: offset, size and address.
+    pub(crate) fn code_loads(&self) -> Vec<(u64, u64, u64)> {
+        let loads = self.loads.iter().filter(|l| l.is_code && l.size > 0);
+        loads.map(|l| (l.offset, l.size, l.addr)).collect()
+    }
+
+    /// A section of at most so many bytes, with its address.
+    pub(crate) fn section(&self, name: &[u8], most: u64) -> Option<(u64, Vec<u8>)> {
+        let section = self.section_named(name).filter(|s| s.flags & COMPRESSED == 0)?;
+        Some((section.addr, read(&*self.bytes, section.offset, section.size, most).ok()?))
     }
 
     /// True if the machine code is that of this processor, in 64 bits.
@@ -347,6 +371,7 @@ fn load(is_64: bool, header: &[u8]) -> Option<Load> {
         offset: h.word(is_64, 8, 4),
         addr: h.word(is_64, 16, 8),
         size: h.word(is_64, 32, 16),
+        in_memory: h.word(is_64, 40, 20),
         is_code: flags & 1 != 0,
     };
     (h.u32(0) == 1).then_some(load)
@@ -505,6 +530,8 @@ pub(super) fn shortened(name: &str) -> String {
 }
 
 pub(super) mod code;
+mod contents;
+mod places;
 mod relocations;
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ mod unwind;
 use chosen::Chosen;
 use decode::{Decoder, Place};
 
+/// Symbols before an address that are looked at for one that covers it.
+const NEAR: usize = 64;
+
 /// The instructions in one answer.
 const MAX_INSTRUCTIONS: usize = 1 << 22;
 
@@ -149,12 +152,15 @@ impl<'a> Listing<'a> {
         if query.select == Select::Nothing {
             return Ok(Ok(()));
         }
-        for group in groups(&self.symbols) {
-            let Some(mut function) = self.function(group, &selector) else {
+        let by_address = matches!(query.select, Select::At(_));
+        let named = groups(&self.symbols).map(|group| self.function(group, &selector));
+        for function in named.chain(self.without_symbols(&query.select).into_iter().map(Some)) {
+            let Some(mut function) = function else {
                 out.pause()?;
                 continue;
             };
-            if function.indirect {
+            // An address means what is there: the resolver.
+            if function.indirect && !by_address {
                 let size_of = |addr| self.sized(addr);
                 let region = |addr| region(&self.regions, addr).copied();
                 let resolved = chosen::resolve(&mut function, chosen.as_ref(), self.own, region, size_of);
@@ -180,6 +186,28 @@ impl<'a> Listing<'a> {
         Ok(Ok(()))
     }
 
+    /// The functions at addresses that no symbol covers, by the unwinders' table: they have no names.
+    fn without_symbols(&self, select: &Select) -> Vec<Function> {
+        let Select::At(addrs) = select else { return Vec::new() };
+        let found = addrs.iter().filter_map(|addr| {
+            let place = region(&self.regions, *addr)?;
+            let before = self.symbols.partition_point(|s| s.symbol.addr <= *addr);
+            let sized = |s: &Symbol| addr.wrapping_sub(s.symbol.addr) < s.symbol.size;
+            // One that is nested in another may lie between; few do.
+            let near = self.symbols.get(before.saturating_sub(NEAR)..before)?;
+            if near.iter().any(sized) {
+                return None;
+            }
+            let (address, size) = self.own.unwound(*addr)?;
+            let into = address.checked_sub(place.start)?;
+            let (offset, size) = (place.offset + into, size.min(place.end - address));
+            Some(Function { address, offset, size, ..Function::default() })
+        });
+        let mut found: Vec<Function> = found.collect();
+        found.dedup_by_key(|function| function.address);
+        found
+    }
+
     /// The size of the function at an address, by its symbols.
     fn sized(&self, addr: u64) -> Option<u64> {
         let from = self.symbols.partition_point(|s| s.symbol.addr < addr);
@@ -203,6 +231,10 @@ impl<'a> Listing<'a> {
         let next = self.starts.get(next).copied().unwrap_or(u64::MAX);
         let most = region.end - address;
         let size = if sized == 0 { most.min(next - address) } else { most.min(sized) };
+        // Where the distance to the next symbol is all that is known, there may be functions without symbols between.
+        let by_unwinders = sized == 0 && selector.is_by_address();
+        let unwound = by_unwinders.then(|| self.own.unwound_size(address)).flatten();
+        let size = unwound.map_or(size, |size| size.min(most));
         let by_address = selector.matches_range(address, size);
         if !by_address && !selector.is_by_name() {
             return None;

@@ -2,20 +2,28 @@
 //! memory is bounded. Before an index is built, the least recently used ones are dropped until
 //! there is space. A dropped index is rebuilt at its next use.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use debuginfo::{Answer, DebugTypes, Lines, Query, SourceFrame};
+
 use super::demangle::demangled;
 use super::elf::{Elf, ElfError, Table};
 use super::functions::{Listing, Output, Sources};
 use super::perfmap::{self, PerfMap};
-use super::{compressed, debug};
+use super::servers::Servers;
+use super::split::Finder;
+use super::types::{self, NoTypes};
+use super::{compressed, debug, demangle, frames, lines, usdt};
+use crate::frames::FrameTable;
 use crate::functions::{FileFunctions, FunctionQuery, SymbolSource};
+use crate::usdt::DescribedProbes;
 use crate::wire::functions::Running;
 use crate::wire::{Failure, FileRef, Lookup};
-use files::open::{Handle, OpenError, ProcessDir, Root};
+use files::open::{Handle, OpenError, Root};
 use proc::maps::{self, Backing};
 
 /// The object of an index.
@@ -25,6 +33,10 @@ enum Key {
     File(u64),
     /// What is compressed in a file.
     Compressed(u64),
+    /// The types of a file.
+    Types(u64),
+    /// The functions and source lines of a file.
+    Lines(u64),
     /// A process, by pid and start time.
     Process(u32, u64),
     Vdso,
@@ -35,6 +47,10 @@ enum Index {
     PerfMap(PerfMap),
     /// The ELF file in `.gnu_debugdata`, if there is one.
     Unpacked(Option<Rc<Elf>>),
+    /// The types, and the headers of the file.
+    Types(Rc<DebugTypes>, Elf),
+    /// The functions and source lines, if there are any, and the headers of the file.
+    Lines(Option<Box<Lines>>, Elf),
 }
 
 /// The symbols of a file, and those of its debug file, which are read when a lookup needs them.
@@ -54,6 +70,8 @@ impl Index {
     fn memory(&self) -> u64 {
         match self {
             Index::PerfMap(map) => map.memory(),
+            Index::Types(types, _) => types.memory(),
+            Index::Lines(lines, _) => lines.as_ref().map_or(0, |lines| lines.memory()),
             Index::Unpacked(elf) => elf.as_ref().map_or(0, |elf| elf.size()),
             Index::File(file) => {
                 let debug = if let Debug::Table(table) = &file.debug { table.memory() } else { 0 };
@@ -70,11 +88,13 @@ pub(super) struct Indexes {
     clock: u64,
     /// The memory limit of all indexes, in bytes.
     most: u64,
+    /// The servers of debug files, if the user has named some.
+    servers: Option<Servers>,
 }
 
 impl Indexes {
-    pub(super) fn new(most: u64) -> Indexes {
-        Indexes { all: HashMap::new(), clock: 0, most }
+    pub(super) fn new(most: u64, servers: Option<Servers>) -> Indexes {
+        Indexes { all: HashMap::new(), clock: 0, most, servers }
     }
 
     /// Drops indexes until `bytes` fit into the limit or none is left.
@@ -93,6 +113,8 @@ impl Indexes {
         for number in files {
             self.take(Key::File(*number));
             self.take(Key::Compressed(*number));
+            self.take(Key::Types(*number));
+            self.take(Key::Lines(*number));
         }
     }
 
@@ -244,6 +266,156 @@ impl Indexes {
         Ok(answer.map(|()| listing.file().clone()).map_err(Failure::from))
     }
 
+    /// Answers a question about the types of a file, and says at which address of the file an offset is.
+    pub(super) fn types(
+        &mut self,
+        file: &FileRef,
+        handle: Option<Handle>,
+        root: Option<Root>,
+        (offset, query): (u64, &Query),
+    ) -> Result<(Answer, Option<u64>), Failure> {
+        let key = Key::Types(file.number);
+        let (known, elf) = match self.take(key) {
+            Some(Index::Types(types, elf)) => (types, elf),
+            _ => {
+                let mut own = self.opened(|| open(file, handle.as_ref(), root.as_ref()))?;
+                let (debug, supplement, not_served) = self.with_debug_information(file, root.as_ref(), &own);
+                let elf = debug.as_ref().unwrap_or(&own);
+                let size = types::size(elf).saturating_add(supplement.as_ref().map_or(0, types::size));
+                self.make_space(if may_be_split(elf) { self.most } else { size.saturating_mul(2) });
+                let left = Cell::new(self.most);
+                let mut files = Finder { root: root.as_ref(), path: &file.path, left: &left };
+                let read = types::read(elf, supplement.as_ref(), &mut files, (&left, self.most));
+                let read = read.map_err(|error| match (error, not_served) {
+                    (NoTypes::Absent, Some(why)) => of_types(NoTypes::NotServed(why)),
+                    (error, _) => of_types(error),
+                })?;
+                own.close();
+                (read, own)
+            }
+        };
+        let answer = known.answer(query).map_err(|error| error.to_string());
+        let base = elf.address(offset);
+        self.insert(key, Index::Types(known, elf));
+        Ok((answer?, base))
+    }
+
+    /// The debug file of a file that has no debug information itself, and the file that it shares some with; and why the servers that the
+    /// user has named have none.
+    fn with_debug_information(
+        &mut self,
+        file: &FileRef,
+        root: Option<&Root>,
+        own: &Elf,
+    ) -> (Option<Elf>, Option<Elf>, Option<String>) {
+        let has_compact = types::has_compact(own);
+        let is_bare = own.section_size(types::INFO) == 0;
+        let mut not_served = None;
+        let installed =
+            root.filter(|_| is_bare).and_then(|root| debug::find(root, &file.path, file.inode, own));
+        let mut debug = installed.filter(|debug| debug.section_size(types::INFO) > 0 || !has_compact);
+        if is_bare
+            && !has_compact
+            && debug.is_none()
+            && let Some(servers) = &mut self.servers
+        {
+            match servers.find(&own.build_id().unwrap_or_default()) {
+                Ok(found) => debug = Some(found),
+                Err(why) => not_served = Some(why),
+            }
+        }
+        let of = debug.as_ref().unwrap_or(own);
+        let mut supplement = root.and_then(|root| debug::find_supplement(root, &file.path, of));
+        if supplement.is_none()
+            && let Some(servers) = &mut self.servers
+            && let Some((_, id)) = of.supplement_link()
+        {
+            supplement = servers.find(&id).ok();
+        }
+        (debug, supplement, not_served)
+    }
+
+    /// The functions and source lines at offsets of a file: none of a file without debug information.
+    pub(super) fn lines(
+        &mut self,
+        file: &FileRef,
+        handle: Option<Handle>,
+        root: Option<Root>,
+        raw: bool,
+        offsets: &[u64],
+    ) -> Result<Vec<Vec<SourceFrame>>, Failure> {
+        let key = Key::Lines(file.number);
+        let (mut known, elf) = match self.take(key) {
+            Some(Index::Lines(lines, elf)) => (lines, elf),
+            _ => {
+                let mut own = self.opened(|| open(file, handle.as_ref(), root.as_ref()))?;
+                let (debug, supplement, _) = self.with_debug_information(file, root.as_ref(), &own);
+                let elf = debug.as_ref().unwrap_or(&own);
+                let size = lines::size(elf).saturating_add(supplement.as_ref().map_or(0, lines::size));
+                self.make_space(if may_be_split(elf) { self.most } else { size.saturating_mul(3) });
+                let left = Cell::new(self.most);
+                let mut files = Finder { root: root.as_ref(), path: &file.path, left: &left };
+                let read = match size {
+                    0 => None,
+                    _ => Some(
+                        lines::read(elf, supplement.as_ref(), &mut files, (&left, self.most))
+                            .map_err(of_types)?,
+                    ),
+                };
+                own.close();
+                (read.map(Box::new), own)
+            }
+        };
+        let frames = |lines: &mut Box<Lines>, at| lines::frames(lines, at, raw);
+        let at = |offset: &u64| known.as_mut().zip(elf.address(*offset)).map(|(lines, at)| frames(lines, at));
+        let found = offsets.iter().map(at).map(Option::unwrap_or_default).collect();
+        self.insert(key, Index::Lines(known, elf));
+        Ok(found)
+    }
+
+    /// The table by which stacks are walked through a file, or the vdso.
+    pub(super) fn frames(
+        &mut self,
+        file: Option<&FileRef>,
+        handle: Option<Handle>,
+        root: Option<Root>,
+    ) -> Result<Option<FrameTable>, Failure> {
+        let elf = match file {
+            Some(file) => self.opened(|| open(file, handle.as_ref(), root.as_ref()))?,
+            None => Elf::open(Rc::new(own_vdso().ok_or("there is none")?)).map_err(of_elf)?,
+        };
+        // Its memory is needed once: indexes are built again.
+        self.make_space(self.most);
+        Ok(frames::table(&elf, self.most))
+    }
+
+    /// The probes that a file describes, with the functions that contain them.
+    pub(super) fn sites(
+        &mut self,
+        file: &FileRef,
+        handle: Option<Handle>,
+        root: Option<Root>,
+    ) -> Result<DescribedProbes, Failure> {
+        let elf = self.opened(|| open(file, handle.as_ref(), root.as_ref()))?;
+        // Most files describe none, and their symbols are not read.
+        if !elf.is_native() {
+            return Ok(DescribedProbes::default());
+        }
+        let mut sites = usdt::sites(&elf, self.most).map_err(of_elf)?;
+        let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
+        if offsets.is_empty() {
+            return Ok(DescribedProbes::default());
+        }
+        // Without definitions, arguments have the types that the sites give.
+        let providers = usdt::definitions(&elf).unwrap_or_default();
+        // A file whose symbols cannot be read has its probes all the same.
+        let found = self.symbols(file, handle, root, true, &offsets).unwrap_or_default();
+        for (site, found) in sites.iter_mut().zip(found) {
+            site.function = found.map(|(into, raw)| (demangle::names(raw).shown().to_owned(), into));
+        }
+        Ok(DescribedProbes { sites, providers })
+    }
+
     /// The symbols at offsets of the vdso.
     pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Lookup>, Failure> {
         let index = match self.take(Key::Vdso) {
@@ -279,9 +451,7 @@ impl Indexes {
         if found.iter().any(Option::is_none) {
             // While the process runs, the map is located by path again, because it may have been
             // replaced.
-            let process = ProcessDir::open(pid).ok();
-            let process = process.filter(|p| super::observe::identity(p).is_some_and(|i| i.start == start));
-            fresh = process.and_then(|p| perfmap::locate(&p, start));
+            fresh = super::observe::begun_at(pid, start).and_then(|p| perfmap::locate(&p, start));
             if let Some(handle) = fresh.as_ref().map(|(_, handle)| handle).or(held.as_ref())
                 && let Some(needed) = map.needs(handle)
             {
@@ -296,6 +466,11 @@ impl Indexes {
     }
 }
 
+/// True if the debug information of a file may be in files of their own, whose sizes are not known before.
+fn may_be_split(elf: &Elf) -> bool {
+    elf.section_size(b".debug_addr") > 0
+}
+
 /// True if a system call failed for want of descriptors or memory.
 fn is_temporary(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
@@ -308,6 +483,13 @@ pub(super) fn temporary(why: &str) -> Failure {
 
 fn of_io(error: &io::Error) -> Failure {
     Failure { is_temporary: is_temporary(error), ..error.to_string().into() }
+}
+
+fn of_types(error: NoTypes) -> Failure {
+    match error {
+        NoTypes::Elf(ElfError::Io(error)) => of_io(&error),
+        other => other.to_string().into(),
+    }
 }
 
 fn of_elf(error: ElfError) -> Failure {
@@ -370,7 +552,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_index_is_dropped_when_memory_is_short() {
-        let mut indexes = Indexes::new(100);
+        let mut indexes = Indexes::new(100, None);
         let of = |bytes: usize| Index::PerfMap(PerfMap::of_size(bytes));
         for (n, bytes) in [(1, 40), (2, 40)] {
             indexes.insert(Key::File(n), of(bytes));

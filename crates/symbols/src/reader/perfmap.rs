@@ -80,7 +80,7 @@ fn status(process: &ProcessDir) -> Option<Status> {
         let line = text.lines().find_map(|l| l.strip_prefix(key))?;
         Some(line.split_ascii_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<u32>>())
     };
-    Some(Status { pids: words("NSpid:")?, uid: *words("Uid:")?.get(1)? })
+    Some(Status { pids: words("NStgid:")?, uid: *words("Uid:")?.get(1)? })
 }
 
 /// Finds the perf map of a process that started at this tick, if it passes the checks; and the pid

@@ -49,7 +49,7 @@ impl Instructions {
     }
 }
 
-fn step_bits(step: Option<Step>) -> u8 {
+pub(super) fn step_bits(step: Option<Step>) -> u8 {
     match step {
         None => 0,
         Some(Step::Call) => 1,
@@ -115,7 +115,7 @@ impl Writer {
     }
 
     /// 0 and the value, or 1 and the reason.
-    fn result<T>(&mut self, result: &Result<T, String>, value: impl FnOnce(&mut Writer, &T)) {
+    pub(super) fn result<T>(&mut self, result: &Result<T, String>, value: impl FnOnce(&mut Writer, &T)) {
         match result {
             Ok(found) => {
                 self.u8(0);
@@ -154,6 +154,7 @@ impl Writer {
                     w.u8(match site.departure {
                         Departure::Return => 0,
                         Departure::Jump => 1,
+                        Departure::IndirectJump => 2,
                         Departure::Branch(condition) => 0x10 | condition.bits(),
                     });
                     w.u8(step_bits(Some(site.step)));
@@ -212,11 +213,14 @@ impl Reader<'_> {
         if self.flag()? { self.text().map(Some) } else { Some(None) }
     }
 
-    fn result<T>(&mut self, value: impl FnOnce(&mut Self) -> Option<T>) -> Option<Result<T, String>> {
+    pub(super) fn result<T>(
+        &mut self,
+        value: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<Result<T, String>> {
         if self.flag()? { self.text().map(Err) } else { value(self).map(Ok) }
     }
 
-    fn step(&mut self) -> Option<Step> {
+    pub(super) fn step(&mut self) -> Option<Step> {
         step_of(self.u8()?)?
     }
 
@@ -230,6 +234,7 @@ impl Reader<'_> {
         let departure = |byte| match byte {
             0 => Some(Departure::Return),
             1 => Some(Departure::Jump),
+            2 => Some(Departure::IndirectJump),
             0x10..=0x1f => Some(Departure::Branch(Condition::from_bits(byte & 0xf))),
             _ => None,
         };
@@ -322,7 +327,7 @@ mod tests {
         ] {
             let query = FunctionQuery {
                 select,
-                kernel: Kernel::tried(true),
+                kernel: Kernel::BEST,
                 entries: vec![Uses::NOTHING, Uses::NOTHING.and_stack().and_argument(3)],
                 returns: true,
                 instructions: false,
@@ -345,6 +350,7 @@ mod tests {
             returns: Some(Ok(vec![
                 site(Departure::Return),
                 site(Departure::Jump),
+                site(Departure::IndirectJump),
                 site(Departure::Branch(Condition::from_bits(5))),
             ])),
             instructions: Some(Ok(Vec::new())),

@@ -69,7 +69,7 @@ impl Elf {
         self.table_section(TableKind::Full).is_some()
     }
 
-    fn table_section(&self, kind: TableKind) -> Option<&Section> {
+    pub(super) fn table_section(&self, kind: TableKind) -> Option<&Section> {
         let kind = match kind {
             TableKind::Full => SHT_SYMTAB,
             TableKind::Dynamic => SHT_DYNSYM,

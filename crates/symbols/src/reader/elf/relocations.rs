@@ -33,8 +33,13 @@ impl Elf {
         slots
     }
 
-    /// The function that begins at an address by the unwinders' table: its size.
+    /// The size of the function that begins at an address by the unwinders' table.
     pub(crate) fn unwound_size(&self, addr: u64) -> Option<u64> {
+        self.unwound(addr).filter(|(start, _)| *start == addr).map(|(_, size)| size)
+    }
+
+    /// The function that an address is in by the unwinders' table: its first address, and its size.
+    pub(crate) fn unwound(&self, addr: u64) -> Option<(u64, u64)> {
         let header = self.section_named(b".eh_frame_hdr").filter(|s| s.kind != SHT_NOBITS)?;
         let table = read(&*self.bytes, header.offset, header.size, MAX_TABLE).ok()?;
         // The version, and the encodings of the pointer, the count and the table: 4 bytes each, the table's from the
@@ -43,15 +48,17 @@ impl Elf {
         let entries = table.get(12..).filter(|_| table.starts_with(&USUAL))?;
         let at = |distance: u64| header.addr.wrapping_add((distance as u32 as i32) as u64);
         let (rows, _) = entries.as_chunks::<8>();
-        let found = rows.binary_search_by_key(&addr, |row| at(Fields(row).u32(0))).ok()?;
-        let frame = at(Fields(rows.get(found)?).u32(4));
+        let after = rows.partition_point(|row| at(Fields(row).u32(0)) <= addr);
+        let row = Fields(rows.get(after.checked_sub(1)?)?);
+        let (start, frame) = (at(row.u32(0)), at(row.u32(4)));
         // The length, the distance of the common part, the function's address from here, its size.
         let section = self.section_named(b".eh_frame")?;
         let mut bytes = [0; 16];
         self.read_in(section, frame, &mut bytes)?;
         let bytes = Fields(&bytes);
-        let start = frame.wrapping_add(8).wrapping_add((bytes.u32(8) as u32 as i32) as u64);
-        (start == addr).then_some(bytes.u32(12))
+        let own = frame.wrapping_add(8).wrapping_add((bytes.u32(8) as u32 as i32) as u64);
+        let size = bytes.u32(12);
+        (own == start && addr.wrapping_sub(start) < size).then_some((start, size))
     }
 
     fn read_in(&self, section: &Section, addr: u64, into: &mut [u8]) -> Option<()> {

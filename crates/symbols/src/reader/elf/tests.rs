@@ -19,6 +19,35 @@ fn open(elf: &testing::elf::Elf) -> Elf {
 }
 
 #[test]
+fn memory_behind_a_part_of_the_file_has_addresses_where_no_other_part_is() {
+    // Program headers: flags 6 is writable.
+    let header = |offset: u64, addr: u64, size: u64, in_memory: u64| -> Vec<u8> {
+        let mut bytes = [1u32.to_le_bytes(), 6u32.to_le_bytes()].concat();
+        for word in [offset, addr, addr, size, in_memory, 0x1000] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes
+    };
+    let mut bytes = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0];
+    bytes.resize(64, 0);
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(16, &3u16.to_le_bytes());
+    put(18, &62u16.to_le_bytes());
+    put(32, &64u64.to_le_bytes());
+    put(52, &64u16.to_le_bytes());
+    put(54, &56u16.to_le_bytes());
+    put(56, &2u16.to_le_bytes());
+    put(58, &64u16.to_le_bytes());
+    bytes.extend(header(0x1000, 0x8000, 0x100, 0x3000));
+    bytes.extend(header(0x2000, 0x20_000, 0x100, 0x100));
+    let elf = Elf::open(Rc::new(bytes)).unwrap();
+    let at = |offset: u64| elf.address(offset);
+    assert_eq!((at(0x1000), at(0x10ff), at(0x1100)), (Some(0x8000), Some(0x80ff), Some(0x8100)));
+    assert_eq!((at(0x2000), at(0x2100), at(0x3fff)), (Some(0x20_000), Some(0x9100), Some(0xafff)));
+    assert_eq!((at(0x4000), at(0xfff)), (None, None));
+}
+
+#[test]
 fn the_symbol_that_holds_an_address_is_found_by_offset() {
     let elf = open(&test_elf(&[
         ("second", 0x100, 0x20, GLOBAL_FUNCTION),

@@ -1,0 +1,29 @@
+//! The tables by which stacks are walked: see [`unwind`].
+
+use super::elf::Elf;
+use crate::frames::{CodeLoad, FrameTable};
+use unwind::Sections;
+
+/// The most bytes of a section, as a part of the reader's memory: rules take several times as much.
+const PART: u64 = 8;
+
+/// The table of a file. `None`: it has no call frame information, or is not of this processor.
+pub(super) fn table(elf: &Elf, memory: u64) -> Option<FrameTable> {
+    if !elf.is_native() {
+        return None;
+    }
+    let section = |name: &[u8]| elf.section(name, memory / PART);
+    let address = |name: &[u8]| elf.section_named(name).map_or(0, |section| section.addr);
+    let eh_frame = section(b".eh_frame").filter(|(_, bytes)| !bytes.is_empty());
+    // Go's linker compresses it.
+    let debug_frame = elf.contents(b".debug_frame", memory / PART).ok().filter(|bytes| !bytes.is_empty());
+    let sections = Sections {
+        eh_frame: eh_frame.as_ref().map(|(addr, bytes)| (*addr, &bytes[..])),
+        debug_frame: debug_frame.as_deref(),
+        text: address(b".text"),
+        got: address(b".got"),
+    };
+    let table = unwind::read(&sections).filter(|table| !table.is_empty())?;
+    let load = |(offset, size, addr)| CodeLoad { offset, size, addr };
+    Some(FrameTable { table, loads: elf.code_loads().into_iter().map(load).collect() })
+}
