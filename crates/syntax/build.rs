@@ -18,14 +18,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     paths.retain(|p| p.extension().is_some_and(|e| e == "d"));
     paths.sort();
     let mut index: BTreeMap<String, (usize, bool)> = BTreeMap::new();
-    let mut probes: Vec<(String, String, usize)> = Vec::new();
+    let mut probes: Vec<(String, String, bool, usize)> = Vec::new();
     let mut out = String::from("const EMBEDDED: &[(&str, &str)] = &[\n");
     for (file, path) in paths.iter().enumerate() {
         let text = fs::read_to_string(path)?;
         scan::definitions(&text, |word, is_type| {
             index.insert(word.to_string(), (file, is_type));
         });
-        scan::probes(&text, |provider, probe| probes.push((provider.into(), probe.into(), file)));
+        scan::probes(&text, |provider, probe, family| {
+            probes.push((provider.into(), probe.into(), family, file));
+        });
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         writeln!(out, "    ({name:?}, include_str!({:?})),", path.display().to_string())?;
     }
@@ -33,9 +35,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (word, (file, is_type)) in index {
         writeln!(out, "    ({word:?}, {file}, {is_type}),")?;
     }
-    out.push_str("];\n\nconst PROBES: &[(&str, &str, usize)] = &[\n");
-    for (provider, probe, file) in probes {
-        writeln!(out, "    ({provider:?}, {probe:?}, {file}),")?;
+    out.push_str("];\n\nconst PROBES: &[(&str, &str, bool, usize)] = &[\n");
+    for (provider, probe, family, file) in probes {
+        writeln!(out, "    ({provider:?}, {probe:?}, {family}, {file}),")?;
     }
     out.push_str("];\n");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("libraries.rs"), out)?;

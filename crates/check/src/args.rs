@@ -35,6 +35,8 @@ pub(crate) struct ArgsContext {
     pub(crate) family: bool,
     /// Indexes of the arguments used.
     pub(crate) used: Vec<usize>,
+    /// The files of the clause's processes that names are scoped to, and whether the name of a variable is.
+    pub(crate) objects: Vec<(String, bool)>,
 }
 
 impl Checker<'_> {
@@ -97,7 +99,8 @@ impl Checker<'_> {
         let args = self.args_recorded(&first.desc);
         let arg = nth(&args);
         // The first differing probe is enough; there may be thousands.
-        let other = described.probes.iter().skip(1).find_map(|p| {
+        let mut others = described.probes.iter().skip(1);
+        let other = others.find_map(|p| {
             let other = nth(&self.args_of(&p.desc));
             (!self.same_arg(arg.as_ref(), other.as_ref())).then_some((p, other))
         });
@@ -142,15 +145,27 @@ impl Checker<'_> {
             _ => false,
         };
         a == b
-            || (a.from, a.userland, a.translated.is_some()) == (b.from, b.userland, b.translated.is_some())
+            || (a.from, a.userland, a.translated.is_some(), a.definition)
+                == (b.from, b.userland, b.translated.is_some(), b.definition)
                 && same(a.native_type(self.types), b.native_type(self.types))
                 && same(a.shown_type(self.types), b.shown_type(self.types))
     }
 
     /// True if the used arguments have the same meaning in two descriptions.
-    pub(crate) fn same_args(&self, a: &DescriptionMatch, b: &DescriptionMatch, used: &[usize]) -> bool {
+    pub(crate) fn same_args(&mut self, a: &DescriptionMatch, b: &DescriptionMatch, used: &[usize]) -> bool {
         let (Some(a), Some(b)) = (a.probes.first(), b.probes.first()) else { return true };
-        let (a, b) = (self.cx.catalog.args(&a.desc), self.cx.catalog.args(&b.desc));
+        if !self
+            .args
+            .objects
+            .iter()
+            .all(|object| self.same_object(&a.desc.provider, &b.desc.provider, object))
+        {
+            return false;
+        }
+        if used.is_empty() {
+            return true;
+        }
+        let (a, b) = (self.args_of(&a.desc), self.args_of(&b.desc));
         let (Ok(a), Ok(b)) = (a, b) else { return false };
         used.iter().all(|n| self.same_arg(a.get(*n), b.get(*n)))
     }
@@ -163,6 +178,10 @@ impl Checker<'_> {
             let message = unknown("native");
             return self.fail(Tag::D_ARGS_TYPE, span, message);
         };
+        if let Some(why) = &arg.unreadable {
+            let message = format!("args[{n}], of type \"{}\", cannot be read: {why}", self.name(native));
+            return self.fail(Tag::D_ARGS_TYPE, span, message);
+        }
         let value = self.native_arg(n, arg, native, span)?;
         if arg.translated.is_none() {
             return Ok(value);
@@ -178,7 +197,8 @@ impl Checker<'_> {
         if !self.types.is_sou(output) {
             return Ok(self.convert(value, shown));
         }
-        match self.find_translator(output, native) {
+        let found = self.with_translators_of(arg.definition, |c| c.find_translator(output, native));
+        match found {
             Some(translator) => Ok(self.translated(translator, pointer, value, span)),
             None if self.types.compatible(native, shown) => Ok(Expr { ty: shown, ..value }),
             None => {
@@ -215,6 +235,10 @@ impl Checker<'_> {
             Kind::Pointer { .. } => Ok(in_kernel(ty)),
             Kind::Int(int) | Kind::Enum { int, .. } if int.size <= 8 => {
                 Ok(Expr { ty, ..self.convert(raw, ty) })
+            }
+            Kind::Sou { .. } | Kind::String | Kind::Array { .. } if arg.userland => {
+                let addr = Box::new(Expr { ty: self.types.user_pointer(ty), ..raw });
+                Ok(Expr { kind: ExprKind::Deref { addr, user: true }, ty, span })
             }
             Kind::String | Kind::Sou { .. } | Kind::Array { .. } => {
                 let addr = Box::new(in_kernel(self.types.pointer(ty)));

@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
         if let Some(known) = key.as_ref().and_then(|key| self.record.defined.get(key)) {
             return *known;
         }
-        let has = |c: &Self, probe: &ProbeInfo| {
+        let has = |c: &mut Self, probe: &ProbeInfo| {
             arg.is_none_or(|n| c.args_of(&probe.desc).is_ok_and(|args| n < args.len() as u64))
         };
         let (_, found) = self.found(desc);
@@ -151,8 +151,11 @@ impl<'a> Checker<'a> {
     }
 
     /// The types of the arguments of a probe.
-    pub(crate) fn args_of(&self, probe: &ProbeDesc) -> Args {
-        self.record.args.get(probe).cloned().unwrap_or_else(|| self.cx.catalog.args(probe))
+    pub(crate) fn args_of(&mut self, probe: &ProbeDesc) -> Args {
+        if let Some(recorded) = self.record.args.get(probe) {
+            return recorded.clone();
+        }
+        self.defined_args(probe).unwrap_or_else(|| self.cx.catalog.args(probe))
     }
 
     /// As [`Checker::args_of`]. The arguments of a base are recorded.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Span, Tag, nearest};
 use plane::desc::{Action, LayoutBuilder, ProcessFields, RecordDesc};
-use probes::{Attributes, FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeId, ProbeInfo, is_glob};
+use probes::{
+    Attributes, FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, ProbeInfo, is_glob,
+};
 use syntax::ast;
 
 use types::TypeId;
@@ -46,6 +48,13 @@ fn distinct_probes(described: &[DescriptionMatch]) -> Arc<[ProbeInfo]> {
     all.into()
 }
 
+/// The descriptions of a clause, each once.
+fn patterns_of(described: &[DescriptionMatch]) -> Vec<ClausePattern> {
+    let mut all: Vec<ClausePattern> = described.iter().map(|d| d.pattern.clone()).collect();
+    all.dedup_by_key(|p| p.span);
+    all
+}
+
 impl Checker<'_> {
     /// Checks a clause. If its descriptions give `args[]` different meanings, the clause is checked
     /// once for each meaning. Each probe is in one of the resulting clauses.
@@ -66,32 +75,46 @@ impl Checker<'_> {
         self.recovery.wrong_description = false;
     }
 
-    pub(crate) fn clause_with(
-        &mut self,
-        clause: &ast::Clause,
-        program: usize,
-        mut rest: Vec<DescriptionMatch>,
-    ) {
+    pub(crate) fn clause_with(&mut self, clause: &ast::Clause, program: usize, rest: Vec<DescriptionMatch>) {
+        // Programs of one name may describe their arguments otherwise: each description is one for each definition.
+        let parts = |d: DescriptionMatch| {
+            let probes = self.by_definition(&d.probes);
+            probes.into_iter().map(move |probes| DescriptionMatch { pattern: d.pattern.clone(), probes })
+        };
+        let whole = rest.len();
+        let mut rest: Vec<DescriptionMatch> = rest.into_iter().flat_map(parts).collect();
+        let several = rest.len() > whole;
+        let (mut wrong, mut any) = (Vec::new(), false);
         loop {
-            let patterns = rest.iter().map(|d| d.pattern.clone()).collect();
+            let patterns = patterns_of(&rest);
             let (span, probes) = (clause.span, distinct_probes(&rest));
             let whole = ClauseContext { span, program, patterns, probes, derived: None, again: false };
             let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
-            let (from, faults) = (self.clauses.len(), self.sink.iter().len());
+            let (from, faults, before) = (self.clauses.len(), self.sink.iter().len(), self.mark());
             let family = self.can_match_family(&whole.patterns);
             let probes = whole.probes.clone();
-            self.args = ArgsContext { described: first, probes, family, used: Vec::new() };
+            self.args = ArgsContext { described: first, probes, family, ..ArgsContext::default() };
             self.clause_for(clause, whole);
-            let ArgsContext { described, used, .. } = std::mem::take(&mut self.args);
-            let Some(first) = described.filter(|_| !used.is_empty()) else { return };
+            let described = self.args.described.take();
+            let scoped = !self.args.used.is_empty() || !self.args.objects.is_empty();
+            let Some(first) = described.filter(|_| scoped) else { return self.args = ArgsContext::default() };
+            let used = self.args.used.clone();
             let (mine, mut others): (Vec<_>, Vec<_>) =
                 rest.into_iter().partition(|d| self.same_args(&first, d, &used));
-            if others.is_empty() || self.sink.iter().len() > faults {
-                return;
+            self.args = ArgsContext::default();
+            let failed = self.sink.iter().len() > faults;
+            if failed && several {
+                // What one program says of itself is no error of a clause that others can serve.
+                let probe = first.probes.first().map(|p| p.desc.clone());
+                wrong.push((probe, self.roll_back(&before)));
+            }
+            any |= !failed;
+            if others.is_empty() || failed && !several {
+                return self.definitions_left_out(wrong, any);
             }
             let probes = distinct_probes(&mine);
             for clause in self.clauses.get_mut(from..).unwrap_or_default() {
-                clause.patterns = mine.iter().map(|d| d.pattern.clone()).collect();
+                clause.patterns = patterns_of(&mine);
                 clause.probes = probes.clone();
             }
             for other in &mut others {
@@ -99,6 +122,15 @@ impl Checker<'_> {
                 other.probes = other.probes.iter().filter(|p| !is_mine(p)).cloned().collect();
             }
             rest = others;
+        }
+    }
+
+    /// Reports the probes for which a clause is wrong, if it is right for others; else what is wrong for the first ones.
+    fn definitions_left_out(&mut self, wrong: Vec<(Option<Arc<ProbeDesc>>, Vec<Diagnostic>)>, any: bool) {
+        if any {
+            wrong.iter().for_each(|(probe, faults)| self.left_out(probe.as_deref(), faults));
+        } else if let Some((_, faults)) = wrong.into_iter().next() {
+            faults.into_iter().for_each(|fault| self.sink.push(fault));
         }
     }
 
@@ -396,6 +428,9 @@ impl Checker<'_> {
         if let Some(known) = self.matched.get(&pattern) {
             return Ok((pattern, known.clone()));
         }
+        if let Some(error) = probes::misnamed(&pattern, self.cx.catalog) {
+            return self.no_match(&pattern, Some(error), desc);
+        }
         let found = match self.cx.catalog.matches(&pattern) {
             // The probe of a library is absent here: a program for several kernels may describe it.
             Err(_) if self.cx.options.zdefs && self.derivations.may_mean(&pattern) => Ok(Vec::new()),
@@ -403,41 +438,48 @@ impl Checker<'_> {
             found => found,
         };
         match found {
-            Ok(found) if found.is_empty() && !self.cx.options.zdefs => {
-                let why = "does not match any probes";
-                self.no_match(&pattern, why, MatchError::new(""), desc)
-            }
+            Ok(found) if found.is_empty() && !self.cx.options.zdefs => self.no_match(&pattern, None, desc),
             Ok(found) => {
                 let found: Arc<[ProbeInfo]> = found.into();
                 self.matched.insert(pattern.clone(), found.clone());
                 Ok((pattern, found))
             }
-            Err(error) => {
-                let message = format!("does not match any probes: {}", error.message);
-                self.no_match(&pattern, &message, error, desc)
-            }
+            Err(error) => self.no_match(&pattern, Some(error), desc),
         }
     }
 
+    /// Says that a description matches nothing: why, if the catalog knows, and what may have been meant.
     fn no_match<T>(
         &mut self,
         pattern: &Pattern,
-        why: &str,
-        error: MatchError,
+        error: Option<MatchError>,
         desc: &ast::ProbeDesc,
     ) -> CheckResult<T> {
         let catalog = self.cx.catalog;
-        let unsupported = || {
-            let name = unsupported_provider(&pattern.provider)?;
-            let missing = catalog.provider(&pattern.provider).is_none();
-            missing.then(|| format!("the provider `{name}` is not supported yet"))
+        // `nfsv4` is also a name that a program in process 4 could give its probes, and that is not meant.
+        let is_missing = || catalog.provider(&pattern.provider).is_none_or(|p| p.family.is_of_any());
+        let unsupported = unsupported_provider(&pattern.provider).filter(|_| is_missing());
+        let error = error.filter(|_| unsupported.is_none());
+        let of_processes = || {
+            let families = catalog.families();
+            let is_family = |f: &&Family| {
+                let name = pattern.provider.as_str();
+                f.is_of_processes() && !f.is_of_any() && (f.prefix() == name || f.is_of_several(name))
+            };
+            let name = families.iter().find(is_family)?.prefix();
+            Some(format!("it has a process: {name}1234, or {name}$target for the one of -c or -p"))
         };
-        let tag = error.tag.unwrap_or(Tag::D_PDESC_ZERO);
-        let mut help = error.help.or_else(unsupported);
+        let (why, tag, help) = match error {
+            Some(e) => (format!(": {}", e.message), e.tag, e.help),
+            None => (String::new(), None, None),
+        };
+        let tag = tag.unwrap_or(Tag::D_PDESC_ZERO);
+        let unsupported = unsupported.map(|name| format!("the provider `{name}` is not supported yet"));
+        let mut help = help.or(unsupported).or_else(of_processes);
         if help.is_none() && self.sink.may_suggest() {
             help = hints::description(&desc.text, catalog).or_else(|| self.near_probe(pattern));
         }
-        let message = format!("probe description {pattern} {why}");
+        let message = format!("probe description {pattern} does not match any probes{why}");
         self.fail_with(tag, desc.span, message, help)
     }
 
@@ -466,11 +508,6 @@ impl Checker<'_> {
             matches(&with).then(|| did_you_mean(word))
         };
         let families = catalog.families();
-        if let Some(family) = families.iter().find(|f| f.is_of_processes() && f.prefix() == pattern.provider)
-        {
-            let example = family.name_of(1234).unwrap_or_default();
-            return Some(format!("the process id follows the name of the provider: {example}"));
-        }
         let names: Vec<String> = families.iter().filter_map(|f| f.name_like(&pattern.provider)).collect();
         if let Some(help) = near(&names, |p| &mut p.provider) {
             return Some(help);

@@ -68,6 +68,11 @@ impl Checker<'_> {
             TypeSpecKind::Arith { kind, signed } => Ok(arith(*kind, *signed)),
             TypeSpecKind::Named { module, name } => {
                 let own = module.as_ref().is_some_and(is_own_scope);
+                if let Some(module) = module
+                    && let Some(found) = self.user_type(module, None, &name.text, spec.span)
+                {
+                    return found;
+                }
                 if own || module.is_none() {
                     self.define_type_from_libraries(&name.text);
                 }
@@ -75,7 +80,7 @@ impl Checker<'_> {
                     Some(_) if own => self.types.declared_type(&name.text),
                     Some(module) => self.types.find_typedef_in(&module.text, &name.text),
                     None if name.text == "_Bool" => Some(TypeId::BOOL),
-                    None => self.types.find_typedef(&name.text),
+                    None => self.types.find_typedef(&name.text).or_else(|| self.library_typedef(&name.text)),
                 };
                 self.known_type(found, (None, module.as_ref(), &name.text), spec.span)
             }
@@ -131,6 +136,9 @@ impl Checker<'_> {
             self.unscoped(record.module.as_ref(), tag, span)?;
         }
         if let (Some(module), Some(tag)) = (&record.module, tag) {
+            if let Some(found) = self.user_type(module, Some(kind), tag, span) {
+                return found;
+            }
             let found = self.scoped_tag(module, kind, tag);
             return self.known_type(found, (Some(kind), Some(module), tag), span);
         }
@@ -223,6 +231,9 @@ impl Checker<'_> {
             self.unscoped(spec.module.as_ref(), tag, span)?;
         }
         if let (Some(module), Some(tag)) = (&spec.module, tag) {
+            if let Some(found) = self.user_type(module, Some(TagKind::Enum), tag, span) {
+                return found;
+            }
             let found = self.scoped_tag(module, TagKind::Enum, tag);
             return self.known_type(found, (Some(TagKind::Enum), Some(module), tag), span);
         }
@@ -314,6 +325,9 @@ impl Checker<'_> {
         open: Unsized,
     ) -> CheckResult<Declared> {
         let mut ty = base;
+        // What points to a type of a process is in the process, and so is all that a definition of a program names.
+        let userland =
+            userland || self.defined.current().is_some() || self.types.file_of_process(base).is_some();
         for (i, part) in d.parts.iter().enumerate().rev() {
             ty = match &part.kind {
                 DeclPartKind::Pointer(_) if userland => self.types.user_pointer(ty),

@@ -98,7 +98,7 @@ impl<'a> Derivations<'a> {
                     continue;
                 }
                 // Such a name is one of a family: `pid` and the id of a process.
-                if name.text.ends_with(|c: char| c.is_ascii_digit()) {
+                if !provider.of_processes && name.text.ends_with(|c: char| c.is_ascii_digit()) {
                     let message = format!("provider name {} may not end with a digit", name.text);
                     sink.push(Diagnostic::new(Tag::D_PROV_BADNAME, name.span, message));
                 }
@@ -136,7 +136,7 @@ impl<'a> Derivations<'a> {
                     }
                 }
                 let (locals, always) =
-                    (library.program.items.iter().filter_map(local).collect(), library.always);
+                    (library.program.items.iter().filter_map(derive::local).collect(), library.always);
                 out.libraries.push(LibraryClauses { clauses, firings, locals, always });
             }
         }
@@ -218,20 +218,6 @@ impl<'a> Derivations<'a> {
     }
 }
 
-/// The declaration of variables: in a file with a provider, they are those of its clauses.
-pub(crate) fn local(item: &ast::Item) -> Option<&ast::Declaration> {
-    use ast::StorageClass::{Extern, Typedef};
-    match item {
-        ast::Item::Declaration(d)
-            if !d.declarators.is_empty()
-                && d.specs.storage.is_none_or(|s| !matches!(s.class, Typedef | Extern)) =>
-        {
-            Some(d)
-        }
-        _ => None,
-    }
-}
-
 pub(crate) fn key_of(firing: &Firing<'_>) -> (String, String) {
     (firing.provider.name.text.clone(), probe_name(&firing.probe.name.text))
 }
@@ -286,7 +272,14 @@ impl Uses {
                 uses.assigned.insert(target);
             }
             uses.read.extend(variable(e));
-            rest.extend(derive::operands(e));
+            match &e.kind {
+                // What is only assigned is not read, except the keys of an element.
+                ast::ExprKind::Assign { op: None, target, value } if variable(target).is_some() => {
+                    rest.extend(derive::operands(target).into_iter().filter(|e| variable(e).is_none()));
+                    rest.push(value);
+                }
+                _ => rest.extend(derive::operands(e)),
+            }
         }
         uses
     }

@@ -362,7 +362,7 @@ impl<'a> Checker<'a> {
             None => base.probes.clone(),
         };
         let described = Some(DescriptionMatch { pattern: base.pattern.clone(), probes: probes.clone() });
-        self.args = ArgsContext { described, probes, family: false, used: Vec::new() };
+        self.args = ArgsContext { described, probes, family: false, ..ArgsContext::default() };
         self.firing.clone_from(&base.derived);
         let mut predicate = match &clause.predicate {
             Some(predicate) => Some(self.predicate(predicate)?),
@@ -563,7 +563,7 @@ impl<'a> Checker<'a> {
         let probes: Arc<[ProbeInfo]> = Arc::new([probe.clone()]);
         let described =
             patterns.first().map(|p| DescriptionMatch { pattern: p.clone(), probes: probes.clone() });
-        self.args = ArgsContext { described, probes, family: false, used: Vec::new() };
+        self.args = ArgsContext { described, probes, family: false, ..ArgsContext::default() };
         (self.firing, self.guard) = (base.derived, base.guard);
         self.space = Some(NameSpace::Locals(format!("%{}:{}", probe.desc.provider, probe.desc.name)));
         self.share_locals();

@@ -500,6 +500,11 @@ impl Checker<'_> {
                 }
                 return self.sizeof(object.ty, span);
             }
+            ast::ExprKind::Symbol { module: Some(module), name }
+                if let Some(ty) = self.user_typedef(module, &name.text) =>
+            {
+                return self.sizeof(ty, span);
+            }
             // Dynamic and void expressions have no size.
             ast::ExprKind::Agg(_) => return self.sizeof(TypeId::VOID, span),
             _ if self.is_void_call(operand) => return self.sizeof(TypeId::VOID, span),

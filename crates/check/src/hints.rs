@@ -89,7 +89,7 @@ fn bpftrace(text: &str) -> Option<Result<String, &'static str>> {
             return Some(Err("in D they are probes of the provider `pid`: pid$target:a.out:main:entry"));
         }
         "usdt" | "U" => {
-            return Some(Err("in D they are probes of a provider of their own, which is not supported yet"));
+            return Some(Err("in D the name of their provider has the process: PROVIDER$target:::NAME"));
         }
         _ => return None,
     }))

@@ -70,6 +70,13 @@ pub(crate) struct Expansions {
     members: Vec<(usize, String)>,
 }
 
+impl Expansions {
+    /// For a definition of a program, which may be made to take long.
+    pub(crate) fn of_definition() -> Expansions {
+        Expansions { all: MAX_USES - MAX_NESTED, ..Expansions::default() }
+    }
+}
+
 impl Checker<'_> {
     /// The parameters of a prototype: name (may be empty), type and position of each.
     pub(crate) fn prototype(

@@ -7,11 +7,12 @@
 //!  clause      descriptions (matched by the probe catalog), predicate, statements
 //!  branch      if and else
 //!  decl        types, variables;  inline: inlines and prototypes
-//!  symbols     symbols of the kernel
+//!  symbols     symbols of the kernel;  userland: types and variables of processes
 //!  expr ops    expressions;  convert: values and widths
 //!  places      variables and elements as assignment targets;  objects: memory as a target
 //!  args        args[]: typed arguments of the probe
 //!  derive      clauses for probes that libraries fire;  bases record: what their descriptions match;  parameters: their types
+//!  defined     definitions that programs have of their providers;  defined/read_only: what these may say
 //!  deferred    clauses that are deferred until they have probes
 //!  attributes  stability and versions of identifiers, and their pragmas
 //!  library     items of D libraries, at their first use
@@ -42,7 +43,8 @@
 //! columns dump runs tables/rows
 //! tables/functions tables/variables
 //! tables
-//! lib+args+attributes+bases+deferred+derive+inline+library+parameters+recovery+session+symbols+translate
+//! defined/read_only
+//! lib+args+attributes+bases+deferred+defined+derive+inline+library+parameters+recovery+session+symbols+translate+userland
 //! call clause convert cpus decl enumerators objects printf quantize speculation
 //! actions branch expr ops places
 //! aggregates memory
@@ -61,6 +63,7 @@ mod convert;
 mod cpus;
 mod decl;
 mod deferred;
+mod defined;
 mod derivations;
 mod derive;
 pub mod dump;
@@ -86,11 +89,13 @@ mod speculation;
 mod symbols;
 pub mod tables;
 mod translate;
+mod userland;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
 use syntax::ast::{Item, Program};
 
+pub use defined::{Definition, declared, defined_types};
 pub use derivations::pattern_of;
 pub use program::Checked;
 pub use record::{LaterBases, Record, Visibility};
@@ -130,6 +135,7 @@ pub fn check_more(
     if first == 0 {
         checker.libraries_of_user();
     }
+    checker.announce(programs.get(first..).unwrap_or_default());
     for (i, program) in programs.iter().enumerate() {
         checker.program(program, i);
     }
@@ -139,6 +145,19 @@ pub fn check_more(
 }
 
 impl Checker<'_> {
+    /// Tells the catalog which descriptions programs have, before it is asked for the first.
+    fn announce(&self, programs: &[Program]) {
+        let mut patterns = Vec::new();
+        for item in programs.iter().flat_map(|program| &program.items) {
+            if let Item::Clause(clause) = item {
+                patterns.extend(clause.probes.iter().filter_map(pattern_of));
+            }
+        }
+        if patterns.len() > 1 {
+            self.cx.catalog.announce(&patterns);
+        }
+    }
+
     fn program(&mut self, program: &Program, index: usize) {
         let mut anything = false;
         self.doubt_unparsed(program);
@@ -241,6 +260,7 @@ impl Checker<'_> {
             })
             .collect();
         let agg_keys = self.aggs.into_iter().map(|a| a.key_names).collect();
-        Checked { clauses: self.clauses, vars, aggs, agg_keys, strsize, record: self.record }
+        let left_out = self.defined.messages;
+        Checked { clauses: self.clauses, vars, aggs, agg_keys, strsize, record: self.record, left_out }
     }
 }

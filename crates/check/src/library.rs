@@ -10,9 +10,9 @@
 use std::collections::HashMap;
 
 use syntax::ast::{DeclSpecs, Item, StorageClass, TypeSpecKind};
+use syntax::derive::local;
 use syntax::library::Library;
 
-use crate::derivations::local;
 use crate::session::Checker;
 
 /// Namespaces: a struct and a variable may have the same name.
@@ -140,16 +140,16 @@ impl Checker<'_> {
         let depth = std::mem::take(&mut self.depth);
         let (firing, space) = (self.firing.take(), self.space.take());
         // The library uses the names in the item, not the program.
-        let ((), _) = self.collect_attributes(|c| {
-            c.with_bound(HashMap::new(), |c| match item {
-                Item::Inline(inline) => c.inline(inline),
-                Item::Declaration(d) => c.declaration(d),
-                Item::Translator(t) => c.translator(t),
-                // Clauses of a library run for the probes that they fire. Its pragmas have been processed
-                // already.
-                Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
-            });
-        });
+        let check = |c: &mut Self| match item {
+            Item::Inline(inline) => c.inline(inline),
+            Item::Declaration(d) => c.declaration(d),
+            Item::Translator(t) => c.translator(t),
+            // Clauses of a library run for the probes that they fire. Its pragmas have been processed
+            // already.
+            Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
+        };
+        let ((), _) =
+            self.collect_attributes(|c| c.in_definition(None, |c| c.with_bound(HashMap::new(), check)));
         self.depth = depth;
         (self.firing, self.space) = (firing, space);
         self.sink.set_region(region);

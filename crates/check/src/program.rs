@@ -41,6 +41,8 @@ pub struct Checked {
     pub strsize: u32,
     /// What descriptions of libraries meant.
     pub record: Record,
+    /// What definitions of programs say that is not used, and probes that are left out because of it.
+    pub left_out: Vec<String>,
 }
 
 /// A clause, or a part of a clause that `if` divides. Such a part is a clause in every respect

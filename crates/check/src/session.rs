@@ -18,6 +18,7 @@ use crate::args::ArgsContext;
 use crate::attributes::PragmaAttributes;
 use crate::columns::Column;
 use crate::deferred::DeferralState;
+use crate::defined::{Defined, Definition};
 use crate::derivations::Derivations;
 use crate::derive::{DerivedProbe, ProgramDerivations};
 use crate::inline::{Expansions, InlineInfo};
@@ -41,6 +42,8 @@ pub struct Context<'a> {
     pub map: &'a SourceMap,
     /// The D libraries.
     pub libraries: &'a Libraries,
+    /// The definitions that the files of processes have of their probes.
+    pub definitions: &'a [Definition],
     /// Options.
     pub options: Options,
 }
@@ -68,6 +71,8 @@ pub struct Options {
     pub operands: Vec<String>,
     /// True if there is a `$target`, for whose addresses `%A` prints names.
     pub target: bool,
+    /// The process id of `$target`; 0 if there is none.
+    pub target_pid: u32,
     /// Unreferenced operands are not an error.
     pub argref: bool,
     /// Facts about the machine for D libraries. Determined when a program uses them.
@@ -148,6 +153,7 @@ impl Default for Options {
             pcapsize: 1514,
             operands: Vec::new(),
             target: false,
+            target_pid: 0,
             argref: false,
             facts: FactsReader(Facts::default),
             cpu: None,
@@ -304,6 +310,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) space: Option<NameSpace>,
     pub(crate) deferral: DeferralState,
     pub(crate) recovery: Recovery,
+    pub(crate) defined: Defined,
 }
 
 impl<'a> Checker<'a> {
@@ -353,6 +360,7 @@ impl<'a> Checker<'a> {
             space: None,
             deferral: DeferralState::default(),
             recovery,
+            defined: Defined::default(),
             matched: HashMap::new(),
         }
     }

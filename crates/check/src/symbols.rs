@@ -82,6 +82,10 @@ impl Checker<'_> {
         name: &ast::Name,
         span: Span,
     ) -> CheckResult<Expr> {
+        if let Some(found) = self.user_variable(module, name, span) {
+            let (addr, ty) = found?;
+            return Ok(Expr { kind: ExprKind::Deref { addr: Box::new(addr), user: true }, ty, span });
+        }
         match self.find_symbol(module, name, span)? {
             Symbol::Constant(ty, value) => Ok(self.int(value, ty, span)),
             Symbol::Object(addr, Some(ty)) => {
@@ -115,6 +119,9 @@ impl Checker<'_> {
         name: &ast::Name,
         span: Span,
     ) -> CheckResult<Option<Expr>> {
+        if let Some(found) = self.user_variable(module, name, span) {
+            return found.map(|_| None);
+        }
         match self.find_symbol(module, name, span)? {
             Symbol::Object(addr, None) => Ok(Some(addr)),
             Symbol::Object(_, Some(_)) | Symbol::Constant(..) => Ok(None),
@@ -124,6 +131,10 @@ impl Checker<'_> {
     /// `` defined(`symbol) ``: a constant. Nothing of the symbol is used, so the stability is not that of one.
     pub(crate) fn has_symbol(&mut self, module: Option<&ast::Name>, name: &ast::Name, span: Span) -> Expr {
         let (scope, word) = (module.map(|m| m.text.as_str()), name.text.as_str());
+        if let Some(object) = scope.and_then(|scope| self.user_object(scope, true)) {
+            let found = object.and_then(|object| object.variable(word));
+            return self.int(i64::from(matches!(found, Ok(Some(_)))), TypeId::INT, span);
+        }
         // The types are there. The symbols may have to be read.
         let exists = self.enumerator(scope, word).is_some() || self.cx.symbols.address(scope, word).is_ok();
         self.int(i64::from(exists), TypeId::INT, span)
@@ -163,6 +174,9 @@ impl Checker<'_> {
         name: &ast::Name,
         span: Span,
     ) -> CheckResult<Expr> {
+        if let Some(found) = self.user_variable(module, name, span) {
+            return found.map(|(addr, _)| addr);
+        }
         match self.find_symbol(module, name, span)? {
             Symbol::Constant(..) => {
                 self.fail(Tag::D_ADDROF_LVAL, span, "unacceptable operand for unary & operator")

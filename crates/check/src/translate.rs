@@ -32,6 +32,8 @@ pub(crate) struct Translator {
     name: String,
     members: Vec<(String, Arc<ast::Expr>)>,
     span: Span,
+    /// The definition of a program that has it.
+    definition: Option<u32>,
 }
 
 /// What is known of a variable that holds a translated pointer.
@@ -174,7 +176,8 @@ impl Checker<'_> {
         let name = t.input.declarator.name.as_ref().map_or(String::new(), |n| n.text.clone());
         let (tag, number) = (self.tag_of(output), self.translators.len());
         self.translators_by_tag.entry(tag).or_default().push(number);
-        self.translators.push(Translator { output, input, name, members, span: t.span });
+        let definition = self.defined.current();
+        self.translators.push(Translator { output, input, name, members, span: t.span, definition });
         self.check_member_types(t, input);
         Ok(())
     }
@@ -183,7 +186,8 @@ impl Checker<'_> {
     /// member are reported where it is used: the member may name variables that are assigned later,
     /// or types that this kernel does not have.
     fn check_member_types(&mut self, t: &ast::Translator, input: TypeId) {
-        if self.cx.map.kind(t.span.file) == SourceKind::Library {
+        let is_defined = self.defined.current().is_some();
+        if self.cx.map.kind(t.span.file) == SourceKind::Library && !is_defined {
             return;
         }
         let translator = self.translators.len() - 1;
@@ -193,7 +197,9 @@ impl Checker<'_> {
             let whole = self.translated(translator, false, input, m.name.span);
             let _: CheckResult<Expr> = self.translated_member(whole, &m.name, m.name.span);
             let wrong = self.roll_back(&before);
-            let Some(fault) = wrong.into_iter().find(|d| d.tag == Tag::D_XLATE_INCOMPAT) else { continue };
+            // A definition has no variables, and nothing that other kernels have.
+            let is_fault = |d: &Diagnostic| is_defined || d.tag == Tag::D_XLATE_INCOMPAT;
+            let Some(fault) = wrong.into_iter().find(is_fault) else { continue };
             self.sink.push(fault);
             // Uses of a bad member report no further error.
             let members = self.translators.last_mut().map_or(&mut [][..], |t| &mut t.members);
@@ -217,7 +223,9 @@ impl Checker<'_> {
     fn translators_to(&self, output: TypeId) -> impl Iterator<Item = (usize, &Translator)> {
         let numbers = self.translators_by_tag.get(&self.tag_of(output)).map_or(&[][..], Vec::as_slice);
         let all = numbers.iter().filter_map(|i| Some((*i, self.translators.get(*i)?)));
-        all.filter(move |(_, t)| self.types.compatible(t.output, output))
+        all.filter(move |(_, t)| {
+            self.defined.is_visible(t.definition) && self.types.compatible(t.output, output)
+        })
     }
 
     /// The tag of a struct or union. Compatible types have equal tags.
@@ -289,7 +297,7 @@ impl Checker<'_> {
     pub(crate) fn translated_member(&mut self, e: Expr, name: &ast::Name, span: Span) -> CheckResult<Expr> {
         let ExprKind::Xlated { translator, input, .. } = e.kind else { return Ok(e) };
         let t = &self.translators[translator];
-        let (output, argument, file) = (t.output, t.name.clone(), t.span.file);
+        let (output, argument, file, definition) = (t.output, t.name.clone(), t.span.file, t.definition);
         let value = t.members.iter().find(|(n, _)| *n == name.text).map(|(_, v)| v.clone());
         let word = name.text.as_str();
         let Some(member) = self.types.member(output, word) else {
@@ -302,18 +310,21 @@ impl Checker<'_> {
             return self.fail(Tag::D_XLATE_NOCONV, name.span, message);
         };
         let (input, outer) = self.bind(*input);
-        let library = self.cx.map.kind(file) == SourceKind::Library;
+        let library = self.cx.map.kind(file) == SourceKind::Library && definition.is_none();
         let outside = self.sink.divert();
         // A member has the stability of the translator, whatever it reads.
         let out = self.member_expansion((translator, word), name.span, |c| {
             let (out, _) = c.collect_attributes(|c| {
-                c.with_bound(HashMap::from([(argument, input)]), |c| {
-                    let mut value = c.expr(&value)?;
-                    if library {
-                        // Later errors in using the value are reported at the use.
-                        value.span = span;
-                    }
-                    c.member_value(value, member.ty, word)
+                let bound = HashMap::from([(argument, input)]);
+                c.in_definition(definition, |c| {
+                    c.with_bound(bound, |c| {
+                        let mut value = c.expr(&value)?;
+                        if library {
+                            // Later errors in using the value are reported at the use.
+                            value.span = span;
+                        }
+                        c.member_value(value, member.ty, word)
+                    })
                 })
             });
             out

@@ -23,6 +23,8 @@ fn root() -> PathBuf {
 }
 
 /// Probes with arguments of all kinds.
+mod user_object;
+
 fn catalog() -> ListCatalog {
     let mut list = ListCatalog::default();
     for name in ["BEGIN", "END", "ERROR"] {
@@ -49,6 +51,7 @@ fn catalog() -> ListCatalog {
     for (name, args) in probes {
         list.add_with(ProbeDesc::new("kern", "vmlinux", "", name), args);
     }
+    user_object::add(&mut list);
     // What the library of a test declares.
     for name in ["one", "two"] {
         let args = vec![ArgType::text(0, "int"), ArgType::text(1, "string")];
@@ -127,6 +130,7 @@ fn checked_with(
         symbols: &fixture::KernelSymbols,
         map: &map,
         libraries: &libraries,
+        definitions: &[],
         options,
     };
     let filter = |_, id| catalog.by_id(id).is_some_and(|p| is_visible(&p.desc));
@@ -326,8 +330,15 @@ fn a_type_and_a_value_of_a_library_may_have_one_name() {
     let file = map.add(SourceKind::Script, "test.d", program);
     let tree = syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut sink);
     let (types, catalog, options) = (Types::new(), catalog(), Options::default());
-    let cx =
-        Context { types: &types, catalog: &catalog, symbols: &(), map: &map, libraries: &libraries, options };
+    let cx = Context {
+        types: &types,
+        catalog: &catalog,
+        symbols: &(),
+        map: &map,
+        libraries: &libraries,
+        definitions: &[],
+        options,
+    };
     check::check(&[tree], &cx, &mut sink);
     let complaints: Vec<String> = sink.into_sorted().iter().map(|d| d.render(&map, true)).collect();
     assert!(complaints.is_empty(), "{complaints:?}");

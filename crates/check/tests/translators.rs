@@ -99,6 +99,7 @@ fn checked(text: &str, kernel: &Arc<KernelBtf>, facts: fn() -> Facts) -> (Vec<St
         catalog: &catalog,
         map: &map,
         libraries: &libraries,
+        definitions: &[],
         symbols: &NoSymbols,
         options,
     };

@@ -38,6 +38,8 @@ impl Lowering<'_> {
     /// A value as a pointer. Its address space is as exact as known at compile time.
     pub(crate) fn pointer(&mut self, e: &Expr, user: bool, value: Value) -> Value {
         let space = match (user, self.b.ty(value)) {
+            // A copy of a process's memory, whose type is that of the process.
+            (true, Ty::Ptr(known @ (Space::Static | Space::Scratch))) => known,
             (true, _) => Space::User,
             (false, Ty::Ptr(known @ (Space::Static | Space::Scratch | Space::Kernel))) => known,
             (false, _) if is_kernel_address(e) => Space::Kernel,

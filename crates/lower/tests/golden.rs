@@ -43,6 +43,7 @@ fn lowered(text: &str) -> String {
         symbols: &fixture::KernelSymbols,
         map: &map,
         libraries: &libraries,
+        definitions: &[],
         options: Options::default(),
     };
     let checked = check::check(&[program], &cx, &mut sink);

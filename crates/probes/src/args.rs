@@ -25,6 +25,8 @@ pub enum TypeRef {
     Text(Cow<'static, str>),
     /// A type of the kernel or of a module. 0 is `void`.
     Btf(Arc<Btf>, u32),
+    /// A type that the checker has made of the definition of a program's provider.
+    Known(TypeId),
 }
 
 impl PartialEq for TypeRef {
@@ -33,6 +35,7 @@ impl PartialEq for TypeRef {
         match (self, other) {
             (TypeRef::Text(a), TypeRef::Text(b)) => a == b,
             (TypeRef::Btf(a, x), TypeRef::Btf(b, y)) => Arc::ptr_eq(a, b) && x == y,
+            (TypeRef::Known(a), TypeRef::Known(b)) => a == b,
             _ => false,
         }
     }
@@ -45,6 +48,7 @@ impl Hash for TypeRef {
         match self {
             TypeRef::Text(text) => text.hash(state),
             TypeRef::Btf(btf, id) => (Arc::as_ptr(btf) as usize, id).hash(state),
+            TypeRef::Known(ty) => ty.hash(state),
         }
     }
 }
@@ -59,8 +63,12 @@ pub struct ArgType {
     pub from: u8,
     /// The type after translation; `None` without a translator.
     pub translated: Option<TypeRef>,
-    /// True for a pointer to user memory.
+    /// True for a pointer to user memory, and for an object there.
     pub userland: bool,
+    /// Why the argument has no value that a program in the kernel can read.
+    pub unreadable: Option<Arc<str>>,
+    /// The number of the [`crate::Definition`] whose translators make it.
+    pub definition: Option<u32>,
 }
 
 /// The arguments of a probe, in order. `Err`: why they are unknown (in lower case, without a full
@@ -70,15 +78,29 @@ pub type Args = Result<Arc<[ArgType]>, String>;
 impl ArgType {
     /// Argument `n`, untranslated, by the text of its type.
     pub fn text(n: u8, native: impl Into<Cow<'static, str>>) -> Self {
-        Self { native: TypeRef::Text(native.into()), from: n, translated: None, userland: false }
+        Self {
+            native: TypeRef::Text(native.into()),
+            from: n,
+            translated: None,
+            userland: false,
+            unreadable: None,
+            definition: None,
+        }
     }
 
     /// Argument `n`, untranslated, by its BTF id.
     pub fn btf(n: u8, btf: &Arc<Btf>, id: u32) -> Self {
-        Self { native: TypeRef::Btf(btf.clone(), id), from: n, translated: None, userland: false }
+        let native = TypeRef::Btf(btf.clone(), id);
+        Self { native, from: n, translated: None, userland: false, unreadable: None, definition: None }
     }
 
-    /// The same argument as a pointer to user memory.
+    /// An argument of a known type without a value that can be read.
+    #[must_use]
+    pub fn unreadable(self, why: impl Into<Arc<str>>) -> Self {
+        Self { unreadable: Some(why.into()), ..self }
+    }
+
+    /// The same argument as a pointer to user memory, or as an object there.
     #[must_use]
     pub fn in_process(self) -> Self {
         Self { userland: true, ..self }
@@ -115,7 +137,7 @@ impl ArgType {
             (Some(ty), _) => types.name(ty),
             (None, TypeRef::Text(text)) if self.userland && text.ends_with('*') => format!("userland {text}"),
             (None, TypeRef::Text(text)) => text.to_string(),
-            (None, TypeRef::Btf(..)) => "(unknown)".into(),
+            (None, TypeRef::Btf(..) | TypeRef::Known(_)) => "(unknown)".into(),
         }
     }
 }
@@ -124,6 +146,7 @@ fn resolve(types: &Types, ty: &TypeRef) -> Option<TypeId> {
     match ty {
         TypeRef::Text(text) => types.find(text),
         TypeRef::Btf(btf, id) => Some(types.import(btf, *id)),
+        TypeRef::Known(ty) => Some(*ty),
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use diagnostics::Tag;
+use types::TagKind;
+use types::btf::Btf;
 
 use crate::args::{ArgType, Args};
 use crate::desc::{FieldKind, Pattern, ProbeDesc};
@@ -79,11 +81,62 @@ impl MatchError {
 /// The probes that a pattern matches, in the order of their ids.
 pub type Matches = Result<Vec<ProbeInfo>, MatchError>;
 
+/// A variable of a process.
+#[derive(Clone, Debug)]
+pub struct UserVariable {
+    /// Its type.
+    pub ty: (Arc<Btf>, u32),
+    /// Where it is.
+    pub place: VariablePlace,
+}
+
+/// Where a variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariablePlace {
+    /// At this address of the process.
+    Address(u64),
+    /// So many bytes behind the beginning of the code of the program (`mm_struct.start_code`), in every process that runs it.
+    BehindCode(u64),
+}
+
+/// The types and variables of a file that a process runs.
+pub trait UserObject: std::fmt::Debug {
+    /// Identifies the file: types of one file are the same in all processes that run it.
+    fn file(&self) -> u64;
+
+    /// A struct, union, enum or (`None`) typedef. The error says why types are not known.
+    fn find(&self, kind: Option<TagKind>, name: &str) -> Result<Option<(Arc<Btf>, u32)>, String>;
+
+    /// A variable. The error says why types are not known.
+    fn variable(&self, name: &str) -> Result<Option<UserVariable>, String>;
+
+    /// Names that a misspelled one may have meant.
+    fn like(&self, kind: Option<TagKind>, wrong: &str) -> Vec<String>;
+}
+
+/// What the file of a program says of a provider of its own. All of it is the file's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Identifies the text in a catalog: definitions with one text have one number.
+    pub number: u32,
+    /// The provider, without a process id.
+    pub provider: String,
+    /// The path of the file, of which there may be several.
+    pub file: String,
+    /// D: pragmas, types, inlines, translators and the provider block.
+    pub text: Arc<str>,
+}
+
 /// All probes that exist or can be created. The crate `providers` implements it; tests use a list.
 pub trait Catalog {
     /// The probes that a pattern matches; an empty list if there are none. Providers may create
     /// probes for a specific pattern.
     fn matches(&self, pattern: &Pattern) -> Matches;
+
+    /// These patterns will be asked for next. A catalog may read what they need for all of them at once.
+    fn announce(&self, patterns: &[Pattern]) {
+        let _ = patterns;
+    }
 
     /// The probes with names that a pattern matches which a library declares, and which do not exist on
     /// this system now. They may come with what they are derived from.
@@ -120,6 +173,19 @@ pub trait Catalog {
     /// The distinct values of a field of a provider's probes, for "did you mean".
     fn known(&self, provider: &Family, field: FieldKind) -> Vec<String>;
 
+    /// The types of a file that the processes of a provider run (`a.out`, `libc`). `None` if the provider is not one of
+    /// processes; the error says in words what is not there.
+    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
+        let _ = (provider, object);
+        None
+    }
+
+    /// What the file that has a probe says of its provider.
+    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<Definition>> {
+        let _ = probe;
+        None
+    }
+
     /// The types of a probe's `args[]`. Called only if a clause uses `args[n]` or a list prints
     /// types. A provider may therefore compute them lazily, and should cache results that thousands
     /// of probes share.
@@ -138,6 +204,8 @@ pub struct ListCatalog {
     pub providers: Vec<ProviderFacts>,
     /// Arguments of probes.
     pub args: Vec<(ProbeDesc, Arc<[ArgType]>)>,
+    /// Files that processes run, by the names of their providers and their own.
+    pub objects: Vec<(String, String, Arc<dyn UserObject>)>,
 }
 
 impl ListCatalog {
@@ -191,6 +259,13 @@ impl Catalog for ListCatalog {
         let of = self.probes.iter().filter(|p| provider.contains(&p.desc.provider));
         let all: BTreeSet<&str> = of.map(|p| &**p.desc.field(field)).filter(|f| !f.is_empty()).collect();
         all.into_iter().map(String::from).collect()
+    }
+
+    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
+        let mut objects = self.objects.iter().filter(|(p, ..)| p == provider).peekable();
+        objects.peek()?;
+        let found = objects.find(|(_, name, _)| name == object).map(|(.., found)| found.clone());
+        Some(found.ok_or_else(|| format!("{provider} runs no file \"{object}\"")))
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {

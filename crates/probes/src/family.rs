@@ -5,6 +5,9 @@
 //! type: what follows the prefix is a number without leading zeros, and the prefix does not end with
 //! a digit. So a name is in at most one way a prefix and a number, `pidgin` is no name of the family
 //! `pid`, and two names of a family are equal exactly where their numbers are.
+//!
+//! One provider has the names of all prefixes that no other provider has: that of the probes which
+//! programs bring along. Its family has no prefix of its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +36,25 @@ impl Family {
         Family { prefix: prefix.into(), numbered: true }
     }
 
+    /// The family of all names that are a prefix and a process id. Other families come before it: what
+    /// is a name of one of them means that one's provider.
+    pub fn of_any_processes() -> Family {
+        Family { prefix: "".into(), numbered: true }
+    }
+
+    /// True if it has the names of all prefixes.
+    pub fn is_of_any(&self) -> bool {
+        self.numbered && self.prefix.is_empty()
+    }
+
+    /// What one of its names begins with. The name, if there is one only.
+    pub fn prefix_of<'a>(&'a self, name: &'a str) -> &'a str {
+        match split(name).filter(|_| self.is_of_any()) {
+            Some((prefix, _)) => prefix,
+            None => &self.prefix,
+        }
+    }
+
     /// What all its names begin with. The name, if there is one only.
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -48,6 +70,7 @@ impl Family {
         let longest = self.prefix.len() + if self.numbered { DIGITS } else { 0 };
         let bad = |why: &str| Err(format!("the provider name \"{}\" {why}", self.prefix));
         match &*self.prefix {
+            "" if self.numbered => Ok(()),
             "" => bad("is empty"),
             _ if longest >= FIELD_LIMITS[0] => bad("is too long"),
             name if is_glob(name) || name.contains([':', '/']) => {
@@ -63,26 +86,40 @@ impl Family {
     /// True if it has this name.
     pub fn contains(&self, name: &str) -> bool {
         match name.strip_prefix(&*self.prefix) {
-            Some(rest) if self.numbered => number(rest).is_some(),
+            _ if self.is_of_any() => split(name).is_some(),
+            Some(rest) if self.numbered => number(rest).is_some() || self.is_of_several(name),
             Some(rest) => rest.is_empty(),
             None => false,
         }
     }
 
+    /// True for the name of the provider of probes that fire in several processes: the prefix, and a glob of process ids (`pid*`,
+    /// `pid12?`). No name of the family of all prefixes is one: the probes of its globs are those of each process.
+    pub fn is_of_several(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&*self.prefix).filter(|_| self.numbered && !self.is_of_any());
+        rest.is_some_and(is_glob) && self.matches(name)
+    }
+
     /// The process id in one of its names.
     pub fn pid(&self, name: &str) -> Option<u32> {
+        if self.is_of_any() {
+            return split(name).map(|(_, pid)| pid);
+        }
         name.strip_prefix(&*self.prefix).filter(|_| self.numbered).and_then(number)
     }
 
-    /// The name for a process. `None` if it has one name only.
+    /// The name for a process. `None` if it has one name only, or those of all prefixes.
     pub fn name_of(&self, pid: u32) -> Option<String> {
-        self.numbered.then(|| format!("{}{pid}", self.prefix))
+        (self.numbered && !self.is_of_any()).then(|| format!("{}{pid}", self.prefix))
     }
 
     /// Its name that has the process id of another name. Its only name, if it has one only.
     pub fn name_like(&self, other: &str) -> Option<String> {
         if !self.numbered {
             return Some(self.prefix.to_string());
+        }
+        if self.is_of_any() {
+            return None;
         }
         let digits = other.len() - other.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         number(other.get(other.len() - digits..)?).and_then(|pid| self.name_of(pid))
@@ -91,6 +128,11 @@ impl Family {
     /// True if the provider field of a description matches one of its names.
     pub fn matches(&self, glob: &str) -> bool {
         match self.numbered {
+            true if self.is_of_any() && is_glob(glob) => {
+                // What ends a name is a digit.
+                !glob.ends_with(|c: char| !c.is_ascii_digit() && !matches!(c, '*' | '?' | ']'))
+            }
+            true if self.is_of_any() => glob.is_empty() || self.contains(glob),
             true => glob_matches_number(glob, &self.prefix, DIGITS),
             false => glob_matches(glob, &self.prefix),
         }
@@ -99,6 +141,8 @@ impl Family {
     /// True if a name can be in both.
     pub fn overlaps(&self, other: &Family) -> bool {
         match (self.numbered, other.numbered) {
+            // What both have is the other's.
+            _ if self.is_of_any() || other.is_of_any() => self.is_of_any() && other.is_of_any(),
             // No prefix ends with a digit, so a name of both has the same prefix.
             (true, true) => self.prefix == other.prefix,
             (_, false) => self.contains(&other.prefix),
@@ -109,16 +153,24 @@ impl Family {
 
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.prefix)?;
+        f.write_str(if self.is_of_any() { "PROVIDER" } else { &self.prefix })?;
         if self.numbered { f.write_str("*") } else { Ok(()) }
     }
 }
 
 /// The number of decimal digits without leading zeros.
-fn number(digits: &str) -> Option<u32> {
+pub(crate) fn number(digits: &str) -> Option<u32> {
     let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let canonical = all && (digits.len() == 1 || !digits.starts_with('0'));
     digits.parse().ok().filter(|_| canonical)
+}
+
+/// The prefix and the process id of a name. A glob is no name.
+fn split(name: &str) -> Option<(&str, u32)> {
+    let (prefix, digits) =
+        name.split_at_checked(name.trim_end_matches(|c: char| c.is_ascii_digit()).len())?;
+    let pid = number(digits)?;
+    (!prefix.is_empty() && !is_glob(prefix)).then_some((prefix, pid))
 }
 
 #[cfg(test)]
@@ -135,6 +187,12 @@ mod tests {
             assert_eq!((pid.pid(name), pid.contains(name)), (None, false), "{name}");
         }
         assert_eq!((pid.name_of(42).as_deref(), pid.to_string().as_str()), (Some("pid42"), "pid*"));
+        for name in ["pid*", "pid12?", "pid[1-3]*"] {
+            assert!(pid.is_of_several(name) && pid.contains(name) && pid.pid(name).is_none(), "{name}");
+        }
+        for name in ["*", "p*", "pid1", "pid*x", "pid", ""] {
+            assert!(!pid.is_of_several(name), "{name}");
+        }
         let fbt = Family::one("fbt");
         assert!(fbt.contains("fbt") && !fbt.contains("fbt1") && fbt.pid("fbt1").is_none());
         assert_eq!((fbt.name_of(42), fbt.to_string()), (None, "fbt".into()));
@@ -170,6 +228,39 @@ mod tests {
                 assert!(family.matches(&glob), "{glob}");
             }
         }
+    }
+
+    #[test]
+    fn a_family_of_all_prefixes_has_every_name_that_ends_with_a_process() {
+        let any = Family::of_any_processes();
+        for (name, prefix, pid) in [("a1", "a", 1), ("v2_34", "v2_", 34), ("libc-x20", "libc-x", 20)] {
+            assert_eq!((any.pid(name), any.contains(name), any.prefix_of(name)), (Some(pid), true, prefix));
+            assert!(any.matches(name));
+        }
+        for name in ["", "a", "12", "a01", "a1x", "syscall", "a4294967296"] {
+            assert_eq!((any.pid(name), any.contains(name)), (None, false), "{name}");
+        }
+        for (glob, matches) in [
+            ("", true),
+            ("a*", true),
+            ("a?", true),
+            ("a[12]", true),
+            ("*7", true),
+            ("*x", false),
+            ("a", false),
+        ] {
+            assert_eq!(any.matches(glob), matches, "{glob}");
+        }
+        for glob in ["a*", "*", "a1*", "a?", "[ab]*1"] {
+            assert!(!any.is_of_several(glob) && !any.contains(glob), "{glob}");
+        }
+        let pid = Family::of_processes("pid");
+        assert!(!any.overlaps(&pid) && !pid.overlaps(&any) && any.overlaps(&any));
+        assert_eq!(
+            (any.name_of(1), any.name_like("pdi1"), any.to_string()),
+            (None, None, "PROVIDER*".into())
+        );
+        assert!(any.check().is_ok() && !pid.is_of_any() && pid.prefix_of("pid1") == "pid");
     }
 
     #[test]

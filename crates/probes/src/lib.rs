@@ -21,19 +21,25 @@
 //! desc
 //! family stability
 //! catalog
+//! misnamed
 //! ```
 
 mod args;
 mod catalog;
 mod desc;
 mod family;
+mod misnamed;
 mod stability;
 mod version;
 
 pub use args::{ArgType, Args, TypeRef};
-pub use catalog::{Calls, Catalog, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts};
+pub use catalog::{
+    Calls, Catalog, Definition, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts,
+    UserObject, UserVariable, VariablePlace,
+};
 pub use desc::{DescError, FIELD_LIMITS, FIELD_NAMES, FieldKind, Pattern, ProbeDesc};
 pub use diagnostics::glob::{glob_escape, glob_matches, glob_prefix, is_glob};
 pub use family::Family;
+pub use misnamed::misnamed;
 pub use stability::{Attributes, Class, ProviderStability, Stability};
 pub use version::Version;

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 
 use crate::ast::{
-    BinaryOp, Clause, Expr, ExprKind, Item, Name, ProbeDesc, Program, ProviderDef, ProviderProbe, Stmt,
-    StmtKind, UnaryOp,
+    BinaryOp, Clause, Declaration, Expr, ExprKind, Item, Name, ProbeDesc, Program, ProviderDef,
+    ProviderProbe, Stmt, StmtKind, StorageClass, UnaryOp,
 };
 
 /// A call of a declared probe in a clause of its library.
@@ -37,6 +37,21 @@ pub fn declared(library: &Program) -> impl Iterator<Item = (&ProviderDef, &Provi
         _ => None,
     });
     providers.flat_map(|provider| provider.probes.iter().map(move |probe| (provider, probe)))
+}
+
+/// The declaration of variables: in a file with a provider, they are those of its clauses.
+pub fn local(item: &Item) -> Option<&Declaration> {
+    match item {
+        Item::Declaration(d)
+            if !d.declarators.is_empty()
+                && d.specs
+                    .storage
+                    .is_none_or(|s| !matches!(s.class, StorageClass::Typedef | StorageClass::Extern)) =>
+        {
+            Some(d)
+        }
+        _ => None,
+    }
 }
 
 /// The clauses of a library.

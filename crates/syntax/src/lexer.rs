@@ -51,7 +51,7 @@ fn is_name_start(b: u8) -> bool {
     b.is_ascii_alphabetic() || b == b'_' || b == b'`'
 }
 
-fn is_name(b: u8) -> bool {
+fn is_name_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b == b'`'
 }
 
@@ -246,11 +246,46 @@ impl<'a> Lexer<'a> {
 
     fn name(&mut self) -> Tok {
         let start = self.pos;
-        while is_name(self.peek_at(self.pos)) {
+        while is_name_byte(self.peek_at(self.pos)) {
             self.pos += 1;
         }
+        self.scoped_name(start);
         let text = &self.text[start..self.pos];
         Kw::from_text(text).map_or_else(|| Tok::Ident(text.to_owned()), Tok::Kw)
+    }
+
+    /// Extends a name that is scoped to a file of a process, which may have characters that no other name has:
+    /// `` a.out`conn ``, `` pid123`libstdc++.so.6`std::string ``.
+    fn scoped_name(&mut self, start: usize) {
+        let is_file = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'+' | b'-');
+        loop {
+            let word = self.text[start..self.pos].rfind('`').map_or(start, |tick| start + tick + 1);
+            let mut end = self.pos;
+            while is_file(self.peek_at(end)) {
+                end += 1;
+            }
+            let file = &self.text[word..end];
+            // Where it is no library, `a-b` is a difference.
+            let is_name = !file.contains(['+', '-']) || file.contains(".so");
+            if end == self.pos || self.peek_at(end) != b'`' || !is_name {
+                break;
+            }
+            self.pos = end + 1;
+            while is_name_byte(self.peek_at(self.pos)) {
+                self.pos += 1;
+            }
+        }
+        let is_scoped = self.text[start..self.pos].contains('`');
+        while is_scoped
+            && self.text[self.pos..].starts_with("::")
+            && is_name_start(self.peek_at(self.pos + 2))
+            && !self.text[..self.pos].ends_with('`')
+        {
+            self.pos += 2;
+            while is_name_byte(self.peek_at(self.pos)) {
+                self.pos += 1;
+            }
+        }
     }
 
     fn punct(&mut self) -> Tok {

@@ -11,10 +11,10 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use diagnostics::{Sink, SourceKind, SourceMap};
+use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 
-use crate::ast::Program;
-use crate::{MacroEnv, ParseMode, TypeNames, parse};
+use crate::ast::{Item, Program};
+use crate::{MacroEnv, ParseMode, TypeNames, derive, parse};
 
 mod parts;
 mod scan;
@@ -24,7 +24,8 @@ use scan::{definitions, is_word, probes};
 
 // EMBEDDED: name and text of the files of `lib/`, sorted by name. INDEX: the sorted names they
 // define, each with the number of its file and whether it is a type. PROBES: the probes that they
-// declare, each with its provider, its name in the source and the number of its file.
+// declare, each with its provider, its name in the source, whether there is a provider for each
+// process, and the number of its file.
 include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
 /// A library file.
@@ -54,6 +55,18 @@ pub struct Library {
     pub always: bool,
 }
 
+/// A probe that a provider block declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared<'a> {
+    /// The provider, or what begins the names of a family.
+    pub provider: &'a str,
+    /// The name in the source.
+    pub probe: &'a str,
+    /// There is a provider for each process: `provider name[pid]`.
+    pub of_processes: bool,
+    file: usize,
+}
+
 /// A name that a library defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Definition {
@@ -66,6 +79,7 @@ struct Definition {
 struct DeclaredProbe {
     provider: String,
     probe: String,
+    of_processes: bool,
     file: usize,
 }
 
@@ -85,6 +99,8 @@ pub struct Libraries {
     /// For each embedded file, whether a file of the user replaces it.
     replaced: Vec<bool>,
     parsed: Vec<Library>,
+    /// The files whose providers of a process are parsed, with the process.
+    instances: HashSet<(usize, u32)>,
 }
 
 impl TypeNames for Libraries {
@@ -136,8 +152,9 @@ impl Libraries {
         definitions(&file.text, |word, is_type| {
             self.index.insert(word.to_string(), Definition { file: at, is_type });
         });
-        probes(&file.text, |provider, probe| {
-            self.probes.push(DeclaredProbe { provider: provider.into(), probe: probe.into(), file: at });
+        probes(&file.text, |provider, probe, of_processes| {
+            let (provider, probe) = (provider.into(), probe.into());
+            self.probes.push(DeclaredProbe { provider, probe, of_processes, file: at });
         });
         match self.files.get_mut(at) {
             Some(old) => *old = file,
@@ -156,9 +173,22 @@ impl Libraries {
         self.index.keys().map(String::as_str).chain(embedded.map(|(word, ..)| *word))
     }
 
-    /// The probes that provider blocks declare, by provider, with their names in the source.
-    pub fn probes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.declared().map(|(provider, probe, _)| (provider, probe))
+    /// The probes that provider blocks declare.
+    pub fn probes(&self) -> impl Iterator<Item = Declared<'_>> {
+        let embedded = PROBES.iter().filter(|(.., file)| self.replaced.get(*file) == Some(&false));
+        let embedded = embedded.map(|&(provider, probe, of_processes, file)| Declared {
+            provider,
+            probe,
+            of_processes,
+            file,
+        });
+        let own = self.probes.iter().map(|p| Declared {
+            provider: &p.provider,
+            probe: &p.probe,
+            of_processes: p.of_processes,
+            file: p.file,
+        });
+        embedded.chain(own)
     }
 
     /// What the user's files say of the stability of a provider, by `#pragma D attributes`: triples, and
@@ -180,13 +210,6 @@ impl Libraries {
         })
     }
 
-    /// As [`Libraries::probes`], with the numbers of the files.
-    fn declared(&self) -> impl Iterator<Item = (&str, &str, usize)> {
-        let embedded = PROBES.iter().filter(|(.., file)| self.replaced.get(*file) == Some(&false));
-        let own = self.probes.iter().map(|p| (p.provider.as_str(), p.probe.as_str(), p.file));
-        embedded.copied().chain(own)
-    }
-
     /// The parsed libraries.
     pub fn parsed(&self) -> &[Library] {
         &self.parsed
@@ -202,19 +225,18 @@ impl Libraries {
     pub fn unparsed(&self) -> Self {
         let files = self.files.iter().map(|file| File { loaded: false, ..file.clone() }).collect();
         let (index, probes, replaced) = (self.index.clone(), self.probes.clone(), self.replaced.clone());
-        Self { files, index, probes, replaced, parsed: Vec::new() }
+        Self { files, index, probes, replaced, ..Self::default() }
     }
 
     /// Parses the files that `texts` need, directly or indirectly.
     pub fn load(&mut self, texts: &[&str], map: &mut SourceMap, macros: &MacroEnv, sink: &mut Sink) {
-        self.parse_needed(texts, &|_, _| false, map, macros, sink);
+        self.parse_needed(texts, &|_| false, map, macros, sink);
     }
 
-    /// Parses the files that declare probes for which `selects` returns true, with their provider and
-    /// their name in the source ([`probe_name`]), and what these files need.
+    /// Parses the files that declare probes for which `selects` returns true, and what these files need.
     pub fn load_probes(
         &mut self,
-        selects: &dyn Fn(&str, &str) -> bool,
+        selects: &dyn Fn(Declared<'_>) -> bool,
         map: &mut SourceMap,
         macros: &MacroEnv,
         sink: &mut Sink,
@@ -222,43 +244,92 @@ impl Libraries {
         self.parse_needed(&[], selects, map, macros, sink);
     }
 
-    /// Parses the provider blocks and the clauses of the files that declare probes of a provider. Types and
-    /// what else they need is not parsed: a list of probes needs none of it.
-    pub fn load_provider(&mut self, provider: &str, map: &mut SourceMap, sink: &mut Sink) {
+    /// Parses the providers of one process of the files that declare families: those with a probe for which
+    /// `selects` returns true. In these files `$target` is the process.
+    pub fn load_instances(
+        &mut self,
+        pid: u32,
+        selects: &dyn Fn(Declared<'_>) -> bool,
+        map: &mut SourceMap,
+        macros: &MacroEnv,
+        sink: &mut Sink,
+    ) {
+        let wanted: HashSet<usize> =
+            self.probes().filter(|p| p.of_processes && selects(*p)).map(|p| p.file).collect();
+        let mut wanted: Vec<usize> = wanted.into_iter().collect();
+        wanted.sort_unstable();
+        for at in wanted {
+            let Some(file) = self.files.get(at) else { continue };
+            if self.instances.insert((at, pid)) {
+                let (name, text, always) = (file.name.clone(), file.text.clone(), file.always);
+                self.instance(pid, (&name, &text, always), map, macros, sink);
+            }
+        }
+    }
+
+    fn instance(
+        &mut self,
+        pid: u32,
+        (name, text, always): (&str, &str, bool),
+        map: &mut SourceMap,
+        macros: &MacroEnv,
+        sink: &mut Sink,
+    ) {
+        let id = map.add(SourceKind::Library, name, text);
+        let macros = MacroEnv { target: pid.into(), ..macros.clone() };
+        let mut program = parse(map, id, ParseMode::Script, &macros, self, sink);
+        program.items.retain(is_of_providers);
+        for item in &mut program.items {
+            if let Item::Provider(provider) = item {
+                provider.name.text = format!("{}{pid}", provider.name.text);
+            }
+        }
+        self.parsed.push(Library { program, always });
+    }
+
+    /// Parses the provider blocks and the clauses of the files that declare probes of a provider; of a family
+    /// those of one process. Types and what else they need is not parsed: a list of probes needs none of it.
+    pub fn load_provider(&mut self, provider: &str, pid: Option<u32>, map: &mut SourceMap, sink: &mut Sink) {
         let mut wanted = vec![false; self.files.len()];
-        for (.., file) in self.declared().filter(|(name, ..)| *name == provider) {
+        for file in self.probes().filter(|p| p.provider == provider).map(|p| p.file).collect::<Vec<_>>() {
             wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
         }
         for at in wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(at, _)| at) {
-            let Some(file) = self.files.get_mut(at).filter(|file| !file.loaded) else { continue };
+            let Some(file) = self.files.get_mut(at).filter(|file| pid.is_some() || !file.loaded) else {
+                continue;
+            };
             file.loaded = true;
             let (name, text) = (file.name.clone(), providers_and_clauses(&file.text));
-            let id = map.add(SourceKind::Library, name, text);
-            let program = parse(map, id, ParseMode::Script, &MacroEnv::default(), self, sink);
-            self.parsed.push(Library { program, always: false });
+            match pid {
+                Some(pid) => self.instance(pid, (&name, &text, false), map, &MacroEnv::default(), sink),
+                None => {
+                    let id = map.add(SourceKind::Library, name, text);
+                    let program = parse(map, id, ParseMode::Script, &MacroEnv::default(), self, sink);
+                    self.parsed.push(Library { program, always: false });
+                }
+            }
         }
     }
 
     fn parse_needed(
         &mut self,
         texts: &[&str],
-        selects: &dyn Fn(&str, &str) -> bool,
+        selects: &dyn Fn(Declared<'_>) -> bool,
         map: &mut SourceMap,
         macros: &MacroEnv,
         sink: &mut Sink,
     ) {
         let mut wanted: Vec<bool> = self.files.iter().map(|f| f.always).collect();
-        for (.., file) in self.declared().filter(|(provider, probe, _)| selects(provider, probe)) {
+        for Declared { file, .. } in self.probes().filter(|p| selects(*p)) {
             wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
         }
         // A file that declares a provider of a file of the user is parsed too: that is an error, whichever
         // of the two the program uses.
         let own: HashSet<(&str, usize)> = self.probes.iter().map(|p| (p.provider.as_str(), p.file)).collect();
-        let conflicts =
-            |(provider, _, at): &(&str, &str, usize)| own.iter().any(|(p, file)| p == provider && file != at);
+        let conflicts = |d: &Declared<'_>| own.iter().any(|(p, file)| *p == d.provider && *file != d.file);
         if !own.is_empty() {
-            for (.., at) in self.declared().filter(conflicts) {
-                wanted.get_mut(at).into_iter().for_each(|wanted| *wanted = true);
+            for Declared { file, .. } in self.probes().filter(conflicts) {
+                wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
             }
         }
         let mut todo: Vec<&str> = texts.to_vec();
@@ -284,10 +355,38 @@ impl Libraries {
                 continue;
             }
             let (id, always) = (map.add(SourceKind::Library, &*file.name, &*file.text), file.always);
-            let program = parse(map, id, ParseMode::Script, macros, self, sink);
+            let mut program = parse(map, id, ParseMode::Script, macros, self, sink);
+            Self::without_families(&mut program, sink);
             self.parsed.push(Library { program, always });
         }
     }
+
+    /// Removes what is parsed again for each process: families, and the clauses and variables beside them.
+    fn without_families(program: &mut Program, sink: &mut Sink) {
+        let providers = || {
+            program.items.iter().filter_map(|item| match item {
+                Item::Provider(provider) => Some(provider),
+                _ => None,
+            })
+        };
+        if !providers().any(|p| p.of_processes) {
+            return;
+        }
+        for provider in providers().filter(|p| !p.of_processes) {
+            let message = format!(
+                "provider {} is none for each process, as another of its file is",
+                provider.name.text
+            );
+            let help = "declare it in a file of its own";
+            sink.push(Diagnostic::new(Tag::D_PROV_INCOMPAT, provider.name.span, message).with_help(help));
+        }
+        program.items.retain(|item| !is_of_providers(item));
+    }
+}
+
+/// True for provider blocks, clauses, and the variables of these.
+fn is_of_providers(item: &Item) -> bool {
+    matches!(item, Item::Provider(_) | Item::Clause(_)) || derive::local(item).is_some()
 }
 
 /// The words of a text that may be names, including those in comments and strings.
@@ -302,7 +401,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::ast::{Item, StorageClass, TypeSpecKind};
+    use crate::ast::{StorageClass, TypeSpecKind};
 
     fn parsed(all: &mut Libraries) -> Vec<(String, Program)> {
         let (mut map, mut sink) = (SourceMap::default(), Sink::default());
@@ -398,11 +497,14 @@ mod tests {
     fn the_scanner_finds_the_probes_that_provider_blocks_declare() {
         let text = "/*/ provider no { probe no(); }; */\ninline string quoted = \"a\\\"{ provider no {\";\n\
             provider made { probe up(int n); /* probe no(); */ probe go__down(); };\n\
-            base:::one /1/ { up(1); probe(no); }\n# probe\nprovider other { probe p(); };\n";
+            base:::one /1/ { up(1); probe(no); }\n# probe\nprovider other { probe p(); };\n\
+            provider each[pid] { probe q(); };\n";
         let mut all = Libraries::default();
         all.add("x.d", text, true);
-        let found: Vec<_> = all.probes().collect();
-        assert_eq!(found, [("made", "up"), ("made", "go__down"), ("other", "p")]);
+        let found: Vec<_> = all.probes().map(|p| (p.provider, p.probe, p.of_processes)).collect();
+        let expected =
+            [("made", "up", false), ("made", "go__down", false), ("other", "p", false), ("each", "q", true)];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Inner {
             Def::Typedef { name, target } => {
                 let ty = self.push(Kind::Typedef { name: name.into(), target: TypeId::VOID }, Body::None);
                 self.imported.insert((source, id), ty);
-                self.of_kernel.insert(ty);
+                self.note_origin(ty, source);
                 let to = self.import(source, target, depth - 1);
                 if let Some(Entry { kind: Kind::Typedef { target, .. }, .. }) =
                     self.entries.get_mut(ty.0 as usize)
@@ -92,7 +92,7 @@ impl Inner {
                 ty
             }
             Def::Pointer(mut target) => {
-                let mut userland = false;
+                let mut userland = btf.origin().is_some();
                 while let Some(Def::TypeTag { name, target: tagged }) = btf.def(target) {
                     userland |= name == "user";
                     // In valid BTF, tags only refer to earlier types. A cycle would not end.
@@ -142,6 +142,10 @@ impl Inner {
                 let kind = Kind::Enum { tag: tag(name), int, complete: true };
                 self.push(kind, Body::Btf { source, id, size: u64::from(size) })
             }
+            Def::Fwd { union, name } if btf.origin().is_some() => {
+                let kind = Kind::Sou { union, tag: tag(name), complete: false };
+                self.push(kind, Body::Named { source, id })
+            }
             Def::Fwd { union, name } => match btf.find_sou(union, name) {
                 Some(full) => self.import(source, full, depth - 1),
                 None => self.push(Kind::Sou { union, tag: tag(name), complete: false }, Body::None),
@@ -149,8 +153,18 @@ impl Inner {
             Def::Datasec { .. } | Def::DeclTag => TypeId::VOID,
         };
         self.imported.insert((source, id), ty);
-        self.of_kernel.insert(ty);
+        self.note_origin(ty, source);
         ty
+    }
+
+    /// Notes where a type with an identity comes from.
+    fn note_origin(&mut self, ty: TypeId, source: u32) {
+        let is_of_process = self.sources.get(source as usize).is_some_and(|btf| btf.origin().is_some());
+        if !is_of_process {
+            self.of_kernel.insert(ty);
+        } else if matches!(self.kind(ty), Kind::Sou { .. } | Kind::Enum { .. } | Kind::Typedef { .. }) {
+            self.of_process.insert(ty, source);
+        }
     }
 
     fn import_qualified(&mut self, source: u32, target: u32, quals: Quals, depth: u32) -> TypeId {

@@ -41,5 +41,5 @@ pub mod rules;
 
 pub use layout::{BitAccess, LayoutError, MemberDecl, ResolvedMember};
 pub use lookup::base_type;
-pub use model::{BUILTIN_TYPEDEFS, Int, IntClass, Kind, Member, Quals, TagKind, TypeId, Types};
+pub use model::{BUILTIN_TYPEDEFS, Int, IntClass, Kind, Member, Names, Quals, TagKind, TypeId, Types};
 pub use padding::Padding;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::btf::{Btf, BtfKind};
-use crate::model::{Kind, Quals, TagKind, TypeId, Types};
+use crate::model::{Body, Kind, Quals, TagKind, TypeId, Types};
 
 /// The type of C specifiers in any order: `long unsigned int`, `_Bool`, `void`, `string`. `None`
 /// when a word is not a specifier or the combination is invalid.
@@ -107,6 +107,9 @@ impl Types {
     /// nothing.
     pub fn complete(&self, id: TypeId) {
         let id = self.resolve(id);
+        if self.complete_of_process(id) || self.read().of_definition.contains_key(&id) {
+            return;
+        }
         let (kind, tag) = match self.kind(id) {
             Kind::Array { elem, .. } => return self.complete(elem),
             Kind::Sou { union, tag: Some(tag), complete: false } => {
@@ -120,13 +123,56 @@ impl Types {
         }
         let found = self.find_in_kernel(format!("{} {tag}", kind.keyword()), btf_kinds(kind), &tag);
         if let Some(found) = found.filter(|f| *f != id) {
-            let mut inner = self.write();
-            let Some(source) = inner.entries.get(found.0 as usize) else { return };
-            let (kind, body) = (source.kind.clone(), source.body.clone());
-            if let Some(entry) = inner.entries.get_mut(id.0 as usize) {
-                (entry.kind, entry.body) = (kind, body);
-            }
+            self.define_as(id, found);
         }
+    }
+
+    /// Gives a declaration the definition of another type.
+    fn define_as(&self, id: TypeId, found: TypeId) {
+        let mut inner = self.write();
+        let Some(source) = inner.entries.get(found.0 as usize) else { return };
+        let (kind, body) = (source.kind.clone(), source.body.clone());
+        if let Some(entry) = inner.entries.get_mut(id.0 as usize) {
+            (entry.kind, entry.body) = (kind, body);
+        }
+    }
+
+    /// As [`Types::complete`], for a type of a process's file. True if it is one.
+    fn complete_of_process(&self, id: TypeId) -> bool {
+        let (btf, at) = {
+            let inner = self.read();
+            if !inner.of_process.contains_key(&id) {
+                return false;
+            }
+            let Some(Body::Named { source, id: at }) = inner.entries.get(id.0 as usize).map(|e| &e.body)
+            else {
+                return true;
+            };
+            (inner.sources.get(*source as usize).cloned(), *at)
+        };
+        let Kind::Sou { union, tag, .. } = self.kind(id) else { return true };
+        let found =
+            btf.as_ref().and_then(|btf| btf.origin()?.complete(at, union, tag.as_deref().unwrap_or("")));
+        // It is not asked for again.
+        if let Some(entry) = self.write().entries.get_mut(id.0 as usize) {
+            entry.body = Body::None;
+        }
+        if let Some(found) = found.map(|(btf, id)| self.import(&btf, id)).filter(|found| *found != id) {
+            self.define_as(id, found);
+        }
+        true
+    }
+
+    /// The file of a process that a struct, union, enum or typedef comes from, or a number for the definition that
+    /// declares it.
+    pub fn file_of_process(&self, id: TypeId) -> Option<u64> {
+        const DEFINITION: u64 = 1 << 63;
+        let inner = self.read();
+        if let Some(number) = inner.of_definition.get(&id) {
+            return Some(DEFINITION | u64::from(*number));
+        }
+        let source = *inner.of_process.get(&id)?;
+        Some(inner.sources.get(source as usize)?.origin()?.file())
     }
 
     /// Why the kernel's types are not available, if so. Opens the kernel's BTF.

@@ -241,6 +241,8 @@ pub(crate) enum Body {
     Enumerators(Arc<[(Arc<str>, i64)]>),
     /// Not yet imported: source, BTF id.
     Btf { source: u32, id: u32, size: u64 },
+    /// Only named in a blob of a process's file, which knows where the definition is.
+    Named { source: u32, id: u32 },
 }
 
 #[derive(Debug)]
@@ -263,12 +265,30 @@ pub(crate) struct Inner {
     pub(crate) imported: HashMap<(u32, u32), TypeId>,
     /// The values of `imported`.
     pub(crate) of_kernel: HashSet<TypeId>,
+    /// Types with a name of files that processes run: the source.
+    pub(crate) of_process: HashMap<TypeId, u32>,
     pub(crate) kernel: Option<Arc<KernelBtf>>,
     /// Cached results of lookups in the kernel, by "struct tag" or "typedef name".
     pub(crate) kernel_lookups: HashMap<String, Option<TypeId>>,
+    /// Types with a name that a definition declares, and the number of the definition.
+    pub(crate) of_definition: HashMap<TypeId, u32>,
+    /// The definition whose names are in use.
+    definition: Option<u32>,
     /// Structs and unions whose members are being declared. They are the program's.
     pub(crate) defining: Vec<TypeId>,
     pub(crate) strsize: u64,
+}
+
+/// The names of types, while others are in use: those of the session, or of one definition that a program's file has. A
+/// definition sees no names of the kernel.
+#[derive(Debug, Default)]
+pub struct Names {
+    typedefs: HashMap<Arc<str>, TypeId>,
+    tags: HashMap<(TagKind, Arc<str>), TypeId>,
+    constants: HashMap<Arc<str>, (TypeId, i64)>,
+    kernel: Option<Arc<KernelBtf>>,
+    kernel_lookups: HashMap<String, Option<TypeId>>,
+    definition: Option<u32>,
 }
 
 /// All types of a session.
@@ -295,8 +315,11 @@ impl Types {
             sources: Vec::new(),
             imported: HashMap::new(),
             of_kernel: HashSet::new(),
+            of_process: HashMap::new(),
             kernel: None,
             kernel_lookups: HashMap::new(),
+            of_definition: HashMap::new(),
+            definition: None,
             defining: Vec::new(),
             strsize: 256,
         };
@@ -317,6 +340,28 @@ impl Types {
         let types = Self::new();
         types.write().kernel = Some(kernel);
         types
+    }
+
+    /// The names of a definition that declares none yet: D's own.
+    pub fn names_of_definition(&self, number: u32) -> Names {
+        let mut inner = self.write();
+        let typedefs = BUILTIN_TYPEDEFS.iter().map(|(name, target)| {
+            let name: Arc<str> = (*name).into();
+            let id = inner.push(Kind::Typedef { name: name.clone(), target: *target }, Body::None);
+            (name, id)
+        });
+        Names { typedefs: typedefs.collect(), definition: Some(number), ..Names::default() }
+    }
+
+    /// Uses other names, and gives those that were used.
+    pub fn swap_names(&self, names: &mut Names) {
+        let inner = &mut *self.write();
+        std::mem::swap(&mut inner.typedefs, &mut names.typedefs);
+        std::mem::swap(&mut inner.tags, &mut names.tags);
+        std::mem::swap(&mut inner.constants, &mut names.constants);
+        std::mem::swap(&mut inner.kernel, &mut names.kernel);
+        std::mem::swap(&mut inner.kernel_lookups, &mut names.kernel_lookups);
+        std::mem::swap(&mut inner.definition, &mut names.definition);
     }
 
     /// The kernel in which types are looked up.
@@ -414,6 +459,7 @@ impl Types {
             return id;
         }
         let id = inner.push(tag_kind(kind, tag.clone(), false), Body::None);
+        inner.belongs(id);
         if let Some(tag) = tag {
             inner.tags.insert((kind, tag), id);
         }
@@ -507,8 +553,16 @@ impl Inner {
     fn add_typedef(&mut self, name: &str, target: TypeId) -> TypeId {
         let name: Arc<str> = name.into();
         let id = self.push(Kind::Typedef { name: name.clone(), target }, Body::None);
+        self.belongs(id);
         self.typedefs.insert(name, id);
         id
+    }
+
+    /// A type is declared by the definition whose names are in use, if there is one.
+    fn belongs(&mut self, id: TypeId) {
+        if let Some(number) = self.definition {
+            self.of_definition.insert(id, number);
+        }
     }
 }
 

@@ -155,8 +155,10 @@ impl Types {
             (
                 Kind::Sou { union: u, tag: Some(x), complete: c },
                 Kind::Sou { union: v, tag: Some(y), complete: d },
-            ) => u == v && x == y && (!c || !d || self.size(a) == self.size(b)),
-            (Kind::Enum { tag: Some(x), .. }, Kind::Enum { tag: Some(y), .. }) => x == y,
+            ) => u == v && x == y && self.same_file(a, b) && (!c || !d || self.size(a) == self.size(b)),
+            (Kind::Enum { tag: Some(x), .. }, Kind::Enum { tag: Some(y), .. }) => {
+                x == y && self.same_file(a, b)
+            }
             (
                 Kind::Function { ret: r, params: p, variadic: v },
                 Kind::Function { ret: s, params: q, variadic: w },
@@ -167,6 +169,19 @@ impl Types {
                     && p.iter().zip(q.iter()).all(|(x, y)| self.compatible_at(*x, *y, depth - 1))
             }
             _ => false,
+        }
+    }
+
+    /// False for types of two files that processes run: types of one name may be laid out otherwise in another build. A
+    /// type of a definition is only that.
+    fn same_file(&self, a: TypeId, b: TypeId) -> bool {
+        let is_defined = |id| self.read().of_definition.contains_key(&id);
+        if is_defined(a) != is_defined(b) {
+            return false;
+        }
+        match (self.file_of_process(a), self.file_of_process(b)) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
         }
     }
 

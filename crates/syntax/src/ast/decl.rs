@@ -314,6 +314,8 @@ pub struct ProviderDef {
     pub span: Span,
     /// The provider's name.
     pub name: Name,
+    /// True for `provider name[pid]`: a family, with a provider for each process.
+    pub of_processes: bool,
     /// The elements in order.
     pub probes: Vec<ProviderProbe>,
 }

@@ -92,7 +92,8 @@ impl Dump {
                 self.indent -= 1;
             }
             Item::Provider(p) => {
-                self.line(p.span, &format!("provider {}", p.name.text));
+                let family = if p.of_processes { "[pid]" } else { "" };
+                self.line(p.span, &format!("provider {}{family}", p.name.text));
                 self.indent += 1;
                 for probe in &p.probes {
                     let mut text = format!("probe {} ({})", probe.name.text, self.params(&probe.native));

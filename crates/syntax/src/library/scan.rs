@@ -120,11 +120,11 @@ pub(crate) fn definitions(text: &str, mut found: impl FnMut(&str, bool)) {
     }
 }
 
-/// Calls `found` with each probe that a provider block of a library declares: its provider and its
-/// name in the source.
-pub(crate) fn probes(text: &str, mut found: impl FnMut(&str, &str)) {
+/// Calls `found` with each probe that a provider block of a library declares: its provider, its
+/// name in the source, and whether there is a provider for each process.
+pub(crate) fn probes(text: &str, mut found: impl FnMut(&str, &str, bool)) {
     // The depth of braces, the word before, and the provider of the block.
-    let (mut depth, mut before, mut provider) = (0u32, "", None);
+    let (mut depth, mut before, mut provider, mut family) = (0u32, "", None, false);
     let mut at = 0;
     while let Some(rest) = text.as_bytes().get(at..)
         && let Some(first) = rest.first()
@@ -142,13 +142,14 @@ pub(crate) fn probes(text: &str, mut found: impl FnMut(&str, &str)) {
                 let end = at + rest.iter().position(|b| !is_word(*b)).unwrap_or(rest.len());
                 let word = text.get(at..end).unwrap_or_default();
                 match (before, provider) {
-                    ("provider", _) if depth == 0 => provider = Some(word),
-                    ("probe", Some(provider)) if depth == 1 => found(provider, word),
+                    ("provider", _) if depth == 0 => (provider, family) = (Some(word), false),
+                    ("probe", Some(provider)) if depth == 1 => found(provider, word, family),
                     _ => {}
                 }
                 (before, at) = (word, end);
                 continue;
             }
+            b'[' if depth == 0 => family = provider.is_some(),
             b'{' => (depth, before) = (depth + 1, ""),
             b'}' => {
                 (depth, before) = (depth.saturating_sub(1), "");

@@ -33,15 +33,22 @@ impl Parser<'_> {
             probes.push(next);
         }
         let described = span;
-        if let [only] = &probes[..]
-            && matches!(only.text.split(':').next(), Some("uprobe" | "uretprobe" | "usdt"))
-            && self.at(Punct::Slash)
-        {
+        let of_bpftrace = match &probes[..] {
+            [only] => match only.text.split(':').next() {
+                Some("uprobe" | "uretprobe") => {
+                    Some("probes in processes are those of the provider `pid`: pid$target:a.out:main:entry")
+                }
+                Some("usdt") => {
+                    Some("in D the name of their provider has the process: PROVIDER$target:::NAME")
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(help) = of_bpftrace.filter(|_| self.at(Punct::Slash)) {
             // This is the path of a bpftrace probe and not a predicate.
             let here = self.peek(0).span.start;
-            self.unexpected_with(Some(
-                "probes in processes are those of the provider `pid`: pid$target:a.out:main:entry",
-            ));
+            self.unexpected_with(Some(help));
             self.skip_item(here);
             return Clause { span, probes, predicate: None, body: None };
         }

@@ -1,5 +1,7 @@
 //! Parses `inline`, `translator` and `provider`.
 
+use diagnostics::Tag;
+
 use super::decl::{DeclContext, Naming};
 use super::{ErrorReported, Parsed, Parser};
 use crate::ast::{
@@ -52,14 +54,24 @@ impl Parser<'_> {
         Ok(Translator { span, output, input, members })
     }
 
-    /// `provider name { probe …; };`
+    /// `provider name { probe …; };`, `provider name[pid] { probe …; };`
     pub(super) fn provider(&mut self) -> Parsed<ProviderDef> {
         let start = self.bump().span;
         let name = self.require_name()?;
+        let of_processes = self.eat(Punct::LBracket);
+        if of_processes {
+            let index = self.require_name()?;
+            if index.text != "pid" {
+                let message =
+                    format!("a family of providers has one for each pid, not for each {}", index.text);
+                self.error(Tag::D_PROV_BADNAME, index.span, message);
+            }
+            self.require(Punct::RBracket)?;
+        }
         let probes = self.members(Self::provider_probe)?;
         let span = start.to(self.last);
         self.require(Punct::Semi)?;
-        Ok(ProviderDef { span, name, probes })
+        Ok(ProviderDef { span, name, of_processes, probes })
     }
 
     /// `probe name(native);`, `probe name(native : translated);`, `probe name(native) : (translated);`

@@ -38,3 +38,5 @@ BEGIN {
   option split
 provider p { probe q(int n, char *s : my_t *n, string s); probe r(: int); };
 inline int has = defined(fbt:vmlinux:vfs_*:entry) && !defined(rawtp:::sched_exit_tp) && defined(my_t, b);
+
+provider each[pid] { probe one(int n); };

@@ -74,9 +74,19 @@ impl std::fmt::Display for BtfError {
 
 impl std::error::Error for BtfError {}
 
+/// The file of a process whose types a blob has.
+pub trait Origin: std::fmt::Debug + Send + Sync {
+    /// Identifies the file. Types of one name are the same type only if their files are.
+    fn file(&self) -> u64;
+
+    /// The definition of a struct or union that a blob only names: `id` in this blob, otherwise what has this name.
+    fn complete(&self, id: u32, union: bool, name: &str) -> Option<(Arc<Btf>, u32)>;
+}
+
 /// A BTF blob.
 pub struct Btf {
     data: Data,
+    origin: Option<Arc<dyn Origin>>,
     pub(super) base: Option<Arc<Btf>>,
     /// Start of the type section, in bytes from the start of the blob.
     pub(super) types: usize,
@@ -234,9 +244,21 @@ impl Btf {
             offsets,
             base,
             data,
+            origin: None,
             names: OnceLock::new(),
             lookups: AtomicU32::new(0),
         })
+    }
+
+    /// The same blob, with the types of a file that processes run: its pointers are to user memory.
+    #[must_use]
+    pub fn of_process(self, origin: Arc<dyn Origin>) -> Btf {
+        Btf { origin: Some(origin), ..self }
+    }
+
+    /// The file of a process; `None` for a kernel's blob.
+    pub fn origin(&self) -> Option<&Arc<dyn Origin>> {
+        self.origin.as_ref()
     }
 
     /// The blob that this one extends.

@@ -23,6 +23,6 @@ mod query;
 mod source;
 pub mod synth;
 
-pub use blob::{Btf, BtfError, BtfKind, BtfMember, Def, Members, Param, Params, Values, Vars};
+pub use blob::{Btf, BtfError, BtfKind, BtfMember, Def, Members, Origin, Param, Params, Values, Vars};
 pub use kernel::KernelBtf;
 pub use query::{Field, Func, Var};

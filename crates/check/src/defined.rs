@@ -1,0 +1,318 @@
+//! Definitions that the files of programs have of their providers: types, inlines and translators as D text.
+//!
+//! ```text
+//!  args[n] of a probe ──► Catalog::definition ──► the names of this definition, made at its first use
+//!                                                   │ types, inlines and translators of it
+//!                                                   └──► the types of args[]
+//! ```
+//!
+//! The main design decision: **each definition has names of its own.** It is checked as a program is, while the names of types,
+//! inlines and variables are exchanged for those of the definition ([`Checker::in_definition`]). So two versions of a program
+//! may each have a `struct request`, no name of a definition means anything in a script or in another definition, and a definition sees
+//! nothing of the kernel, of a script and of other programs; of the D libraries it sees typedefs. Definitions with the same text are one.
+//!
+//! The text is a traced process's. What it may say is checked before anything of it is ([`read_only`]): it reads. All pointers in it are
+//! addresses of the process. What is wrong with a definition is a message, and the probes have the types that their
+//! sites give.
+
+mod read_only;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use diagnostics::Diagnostic;
+use probes::{ArgType, Args, ProbeDesc, TypeRef};
+use syntax::TypeNames;
+use syntax::ast::{Item, Param, Program, ProviderProbe, TypeSpecKind};
+use syntax::library::probe_name;
+use types::{Names, TypeId};
+
+use crate::inline::{Expansions, InlineInfo};
+use crate::program::{Scope, VarId};
+use crate::session::Checker;
+
+/// A definition, parsed.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// Its number in the catalog.
+    pub number: u32,
+    /// The text, parsed.
+    pub program: Arc<Program>,
+    /// What is wrong with the syntax.
+    pub faults: Vec<Diagnostic>,
+}
+
+/// The names that are exchanged.
+#[derive(Default)]
+struct Space {
+    types: Names,
+    inlines: HashMap<String, InlineInfo>,
+    enumerators: HashSet<String>,
+    vars: HashMap<(Scope, String), VarId>,
+}
+
+/// The types of a probe's arguments, if its definition gives them.
+type DefinedArgs = Option<Arc<[ArgType]>>;
+
+/// The definitions that were used.
+#[derive(Default)]
+pub(crate) struct Defined {
+    /// The definition whose names are in use.
+    current: Option<u32>,
+    /// The definition whose translators are wanted.
+    wanted: Option<u32>,
+    /// Names that are not in use.
+    spaces: HashMap<Option<u32>, Space>,
+    /// Whether a definition can be used.
+    usable: HashMap<u32, bool>,
+    /// The types of arguments, by definition and probe.
+    args: HashMap<(u32, Arc<str>), DefinedArgs>,
+    /// What is wrong with definitions, or with clauses for the probes of a definition.
+    pub(crate) messages: Vec<String>,
+}
+
+impl Defined {
+    /// The definition whose names are in use.
+    pub(crate) fn current(&self) -> Option<u32> {
+        self.current
+    }
+
+    /// True if the translators of a definition are to be considered, or those of no definition.
+    pub(crate) fn is_visible(&self, definition: Option<u32>) -> bool {
+        definition.is_none() || definition == self.current || definition == self.wanted
+    }
+}
+
+impl Checker<'_> {
+    /// Runs `f` while the names of a definition are in use; `None`: those of the programs and the libraries.
+    pub(crate) fn in_definition<T>(&mut self, to: Option<u32>, f: impl FnOnce(&mut Self) -> T) -> T {
+        let from = self.defined.current;
+        self.use_names(to);
+        let out = f(self);
+        self.use_names(from);
+        out
+    }
+
+    fn use_names(&mut self, to: Option<u32>) {
+        let from = self.defined.current;
+        if from == to {
+            return;
+        }
+        let new = || Space {
+            types: to.map(|n| self.types.names_of_definition(n)).unwrap_or_default(),
+            ..Space::default()
+        };
+        let mut space = self.defined.spaces.remove(&to).unwrap_or_else(new);
+        self.types.swap_names(&mut space.types);
+        std::mem::swap(&mut self.inlines, &mut space.inlines);
+        std::mem::swap(&mut self.enumerators, &mut space.enumerators);
+        std::mem::swap(&mut self.var_names, &mut space.vars);
+        self.defined.spaces.insert(from, space);
+        self.defined.current = to;
+    }
+
+    /// Runs `f` while the translators of a definition can be used.
+    pub(crate) fn with_translators_of<T>(
+        &mut self,
+        definition: Option<u32>,
+        f: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let before = std::mem::replace(&mut self.defined.wanted, definition);
+        let out = f(self);
+        self.defined.wanted = before;
+        out
+    }
+
+    /// A typedef of a D library, in a definition.
+    pub(crate) fn library_typedef(&mut self, name: &str) -> Option<TypeId> {
+        self.defined.current?;
+        if !self.cx.libraries.is_type(name) {
+            return None;
+        }
+        self.in_definition(None, |c| {
+            c.define_type_from_libraries(name);
+            c.types.declared_typedef(name)
+        })
+    }
+
+    /// The types of a probe's arguments by the definition that its file has.
+    pub(crate) fn defined_args(&mut self, probe: &ProbeDesc) -> Option<Args> {
+        let found = self.cx.catalog.definition(probe)?;
+        let key = (found.number, probe.name.clone());
+        if let Some(known) = self.defined.args.get(&key) {
+            return Some(Ok(known.clone()?));
+        }
+        let definition = self.cx.definitions.iter().find(|d| d.number == found.number)?;
+        let is_usable = self.defined.usable.get(&found.number).copied();
+        let is_usable = is_usable.unwrap_or_else(|| {
+            let faults = self.load(definition);
+            if let Some(fault) = faults.first() {
+                let why = fault.render(self.cx.map, true);
+                let why = why.lines().next().unwrap_or_default();
+                let message = format!("the definition of provider {} is not used: {why}", found.provider);
+                self.defined.messages.push(message);
+            }
+            self.defined.usable.insert(found.number, faults.is_empty());
+            faults.is_empty()
+        });
+        let args = match is_usable {
+            true => self.args_by(definition, probe).map(Arc::from),
+            false => None,
+        };
+        self.defined.args.insert(key, args.clone());
+        args.map(Ok)
+    }
+
+    /// Checks the items of a definition; what is wrong with them.
+    fn load(&mut self, definition: &Definition) -> Vec<Diagnostic> {
+        let mut faults = definition.faults.clone();
+        if faults.is_empty() {
+            faults = read_only::check(&definition.program);
+        }
+        if !faults.is_empty() {
+            return faults;
+        }
+        self.apart(definition.number, |c| {
+            for item in &definition.program.items {
+                match item {
+                    Item::Inline(inline) => c.inline(inline),
+                    Item::Declaration(d) => c.declaration(d),
+                    Item::Translator(t) => c.translator(t),
+                    Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
+                }
+            }
+        })
+        .1
+    }
+
+    /// Runs `f` with the names of a definition, as if it preceded the programs; with the errors.
+    fn apart<T>(&mut self, number: u32, f: impl FnOnce(&mut Self) -> T) -> (T, Vec<Diagnostic>) {
+        let outside = self.sink.divert();
+        let region = self.sink.set_region(None);
+        let depth = std::mem::take(&mut self.depth);
+        let expansions = std::mem::replace(&mut self.expansions, Expansions::of_definition());
+        let (firing, space) = (self.firing.take(), self.space.take());
+        let (out, _) =
+            self.collect_attributes(|c| c.in_definition(Some(number), |c| c.with_bound(HashMap::new(), f)));
+        self.depth = depth;
+        self.expansions = expansions;
+        (self.firing, self.space) = (firing, space);
+        self.sink.set_region(region);
+        let inside = self.sink.restore(outside);
+        (out, inside.into_sorted())
+    }
+
+    /// The arguments of a probe. `None` if the definition has no such probe, or something is wrong with its types.
+    fn args_by(&mut self, definition: &Definition, probe: &ProbeDesc) -> Option<Vec<ArgType>> {
+        let declared = declared(&definition.program, probe)?;
+        // What the sites have: a definition may name more.
+        let sites = self.cx.catalog.args(probe).unwrap_or_else(|_| Arc::new([]));
+        let number = definition.number;
+        let (args, faults): (Option<Vec<ArgType>>, _) = self.apart(number, |c| {
+            let natives: Vec<&Param> = match declared.native.list.as_slice() {
+                [only] if is_void(only) => Vec::new(),
+                list => list.iter().collect(),
+            };
+            let types: Option<Vec<TypeId>> = natives.iter().map(|p| c.param(p).ok()).collect();
+            let types = types?;
+            let native = |n: usize| {
+                let ty = ArgType { native: TypeRef::Known(*types.get(n)?), ..ArgType::text(n as u8, "") };
+                let why = "the site does not give it";
+                Some(if n < sites.len() { ty } else { ty.unreadable(why) }.in_process())
+            };
+            let Some(outputs) = &declared.translated else { return (0..types.len()).map(native).collect() };
+            let outputs = outputs.list.iter().enumerate().filter(|(_, output)| !is_void(output));
+            let args = outputs.map(|(n, output)| {
+                let from = output.declarator.name.as_ref().and_then(|name| {
+                    let is = |p: &&Param| p.declarator.name.as_ref().is_some_and(|n| n.text == name.text);
+                    natives.iter().position(is)
+                });
+                let arg = native(from.unwrap_or(n))?;
+                let shown = c.param(output).ok()?;
+                let is_other = arg.native != TypeRef::Known(shown);
+                // What a translator makes is nowhere in memory.
+                let shown = match c.types.pointee(shown) {
+                    Some((target, _)) if is_other && c.types.is_sou(target) => c.types.pointer(target),
+                    _ => shown,
+                };
+                let definition = Some(number);
+                Some(match is_other {
+                    true => ArgType { translated: Some(TypeRef::Known(shown)), definition, ..arg },
+                    false => arg,
+                })
+            });
+            args.collect()
+        });
+        if let Some(fault) = faults.first() {
+            let why = fault.render(self.cx.map, true);
+            let why = why.lines().next().unwrap_or_default();
+            self.defined
+                .messages
+                .push(format!("the definition of probe {} is not used: {why}", declared.name.text));
+        }
+        let mut args: Vec<ArgType> = args.filter(|_| faults.is_empty())?;
+        for arg in &mut args {
+            // An operand that cannot be read has the reason in the place of its type.
+            if let Some(site) = sites.get(usize::from(arg.from))
+                && let TypeRef::Text(text) = &site.native
+                && let Some(why) = text.strip_prefix("(unreadable: ")
+            {
+                arg.unreadable = Some(why.trim_end_matches(')').into());
+            }
+        }
+        Some(args)
+    }
+
+    /// Says that clauses are not for the probes of a definition.
+    pub(crate) fn left_out(&mut self, probe: Option<&ProbeDesc>, faults: &[Diagnostic]) {
+        let (Some(probe), Some(fault)) = (probe, faults.first()) else { return };
+        let why = fault.render(self.cx.map, false);
+        let why = why.lines().next().unwrap_or_default();
+        self.defined.messages.push(format!("{probe} is left out: {why}"));
+    }
+
+    /// Splits the probes of a description into those of each definition.
+    pub(crate) fn by_definition(&self, probes: &Arc<[probes::ProbeInfo]>) -> Vec<Arc<[probes::ProbeInfo]>> {
+        if probes.len() < 2 || self.cx.definitions.is_empty() {
+            return vec![probes.clone()];
+        }
+        let mut parts: Vec<(Option<u32>, Vec<probes::ProbeInfo>)> = Vec::new();
+        for probe in &**probes {
+            let number = self.cx.catalog.definition(&probe.desc).map(|d| d.number);
+            match parts.iter_mut().find(|(n, _)| *n == number) {
+                Some((_, part)) => part.push(probe.clone()),
+                None => parts.push((number, vec![probe.clone()])),
+            }
+        }
+        parts.into_iter().map(|(_, part)| part.into()).collect()
+    }
+}
+
+/// The declaration of a probe.
+pub fn declared<'p>(program: &'p Program, probe: &ProbeDesc) -> Option<&'p ProviderProbe> {
+    let blocks = program.items.iter().filter_map(|item| match item {
+        Item::Provider(block) => Some(block),
+        _ => None,
+    });
+    blocks.flat_map(|block| &block.probes).find(|p| probe_name(&p.name.text) == *probe.name)
+}
+
+fn is_void(param: &Param) -> bool {
+    param.specs.ty.kind == TypeSpecKind::Void && param.declarator.parts.is_empty()
+}
+
+/// The types of a probe's `args[]` by its definition, for a list; what is wrong.
+pub fn defined_types(cx: &crate::Context<'_>, probe: &ProbeDesc) -> (Option<Vec<String>>, Vec<String>) {
+    let mut sink = diagnostics::Sink::default();
+    let all = |_: usize, _: probes::ProbeId| true;
+    let mut checker = Checker::new(cx, &all, &mut sink);
+    let args = checker.defined_args(probe);
+    let names = args.and_then(Result::ok).map(|args| {
+        let name = |arg: &ArgType| match &arg.unreadable {
+            Some(why) => format!("{} (unreadable: {why})", arg.name(cx.types)),
+            None => arg.name(cx.types),
+        };
+        args.iter().map(name).collect()
+    });
+    (names, checker.defined.messages)
+}

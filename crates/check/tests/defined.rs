@@ -1,0 +1,285 @@
+//! Definitions of programs, which may say anything.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use check::{Context, Definition, Options};
+use diagnostics::{Sink, SourceKind, SourceMap};
+use probes::{
+    ArgType, Args, Catalog, Family, FieldKind, ListCatalog, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo,
+    ProviderFacts,
+};
+use syntax::{Libraries, MacroEnv, ParseMode};
+use types::Types;
+
+/// Probes that have a definition each, by the number in the name of their module.
+struct Defined(ListCatalog);
+
+impl Catalog for Defined {
+    fn matches(&self, pattern: &Pattern) -> Matches {
+        self.0.matches(pattern)
+    }
+
+    fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
+        self.0.by_id(id)
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.0.families()
+    }
+
+    fn provider(&self, name: &str) -> Option<ProviderFacts> {
+        self.0.provider(name)
+    }
+
+    fn known(&self, provider: &Family, field: FieldKind) -> Vec<String> {
+        self.0.known(provider, field)
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        self.0.args(probe)
+    }
+
+    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<probes::Definition>> {
+        let number = probe.module.strip_prefix('v')?.parse().ok()?;
+        let (provider, file, text) = ("app".into(), "/app".into(), "".into());
+        Some(Arc::new(probes::Definition { number, provider, file, text }))
+    }
+}
+
+/// The types of `args[]` of the probes `sent` of these definitions, and the messages; then what a script that uses them is told.
+fn checked(texts: &[&str], script: &str) -> (Vec<Vec<String>>, Vec<String>, Vec<String>, usize) {
+    let (mut map, mut sink, env) = (SourceMap::default(), Sink::default(), MacroEnv::default());
+    let libraries = Libraries::embedded();
+    let mut catalog = ListCatalog::default();
+    let mut definitions = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        let desc = ProbeDesc::new("app", format!("v{number}"), "f", "sent");
+        let arg = |n| ArgType::text(n, "uint64_t");
+        catalog.add_with(desc, vec![arg(0), arg(1)]);
+        let file = map.add(SourceKind::Library, format!("app of /app{number}"), *text);
+        let mut faults = Sink::default();
+        let program = syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut faults);
+        let (number, program, faults) = (number as u32, Arc::new(program), faults.into_sorted());
+        definitions.push(Definition { number, program, faults });
+    }
+    let catalog = Defined(catalog);
+    let file = map.add(SourceKind::Script, "test.d", script);
+    let program = syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut sink);
+    let types = Types::new();
+    let options = Options::default();
+    let cx = Context {
+        types: &types,
+        catalog: &catalog,
+        symbols: &(),
+        map: &map,
+        libraries: &libraries,
+        definitions: &definitions,
+        options,
+    };
+    let (mut names, mut messages) = (Vec::new(), Vec::new());
+    for probe in &catalog.0.probes {
+        let (found, faults) = check::defined_types(&cx, &probe.desc);
+        names.push(found.unwrap_or_default());
+        messages.extend(faults);
+    }
+    let clauses = match script.is_empty() {
+        true => 0,
+        false => {
+            let checked = check::check(&[program], &cx, &mut sink);
+            messages.extend(checked.left_out);
+            checked.clauses.len()
+        }
+    };
+    let complaints = sink.into_sorted().iter().map(|d| d.render(&map, true)).collect();
+    (names, messages, complaints, clauses)
+}
+
+const GOOD: &str = "typedef struct file { char *name; int size; } file_t;
+typedef struct info { string name; int size; } info_t;
+inline int twice[int n] = n * 2;
+translator info_t < file_t *f > { name = stringof(f->name); size = twice[f->size]; };
+provider app { probe sent(file_t *f, short n) : (info_t *f, short n, file_t *f); };
+";
+
+#[test]
+fn arguments_have_the_types_of_the_definition() {
+    let (names, messages, complaints, clauses) =
+        checked(&[GOOD], "app:::sent { trace(args[0]->size); trace(args[1]); trace(args[2]->size); }");
+    assert_eq!(names, [["info_t *", "short", "userland file_t *"]]);
+    assert_eq!((messages, complaints, clauses), (vec![], vec![], 1));
+}
+
+#[test]
+fn names_of_a_definition_mean_nothing_elsewhere() {
+    let other = GOOD.replace("int size", "char before; int size").replace("n * 2", "n * 3");
+    for (script, tag) in [
+        ("app:v0::sent { trace(((file_t *)0)->size); }", "D_TYPE_ERR"),
+        ("app:v0::sent { trace(twice[1]); }", "D_IDENT_UNDEF"),
+        ("app:v0::sent { trace(sizeof (struct info)); }", "D_SIZEOF_TYPE"),
+        ("app:v0::sent { trace(xlate <info_t *> (args[2])->size); }", "D_TYPE_ERR"),
+        ("struct file { int x; }; app:v0::sent { trace(args[2]->x); }", "D_TYPE_MEMBER"),
+    ] {
+        let uses = script.replace("{ trace", "{ trace(args[0]->size); trace");
+        let (_, messages, complaints, _) = checked(&[GOOD, &other], &uses);
+        assert!(complaints.len() == 1 && complaints[0].contains(tag), "{script}: {complaints:?}");
+        assert_eq!(messages, [""; 0], "{script}");
+    }
+    // What scripts declare is nothing to a definition, and definitions with the same names have their own.
+    let script = "struct file { int x; }; typedef int file_t; int twice; \
+                  app:::sent { twice = args[0]->size; trace(args[2]->size); }";
+    let (names, messages, complaints, clauses) = checked(&[GOOD, &other], script);
+    assert_eq!(names[0], names[1]);
+    assert_eq!((messages, complaints, clauses), (vec![], vec![], 2));
+}
+
+#[test]
+fn a_definition_only_reads() {
+    for (what, says) in [
+        ("copyout(f, 1, 1)", "call of copyout( )"),
+        ("(raise(9), 1)", "call of raise( )"),
+        ("f->size++", "assignment"),
+        ("--f->size", "assignment"),
+        ("(f->size = 1)", "assignment"),
+        ("self->x", "variable"),
+        ("this->x", "variable"),
+        ("x", "no parameter"),
+        ("args[0]", "no parameter"),
+        ("curthread->pid", "no parameter"),
+        ("`jiffies", "symbol of the kernel"),
+        ("sizeof (struct vmlinux`task_struct)", "type of another file"),
+        ("sizeof (char [f->size++])", "assignment"),
+        ("sizeof (struct { char a[system(\"x\")]; })", "call of system( )"),
+        ("strtok(\"a\", \"b\")", "call of strtok( )"),
+        ("(int)defined(syscall:::entry)", "probe"),
+    ] {
+        let text = GOOD.replace("twice[f->size]", what);
+        let (names, messages, ..) = checked(&[&text], "");
+        assert_eq!(names, [[""; 0]], "{what}");
+        assert!(messages.len() == 1, "{what}: {messages:?}");
+        let message = &messages[0];
+        assert!(message.contains(says) && message.contains("\"app of /app0\", line 4"), "{what}: {message}");
+    }
+    for item in ["int x;", "self int y;", "BEGIN { exit(0); }", "string names[int];"] {
+        let (names, messages, ..) = checked(&[&format!("{item}\n{GOOD}")], "");
+        assert_eq!((names, messages.len()), (vec![vec![]], 1), "{item}");
+    }
+}
+
+#[test]
+fn a_clause_serves_the_programs_for_which_it_is_right() {
+    let other = GOOD.replace("int size", "int length").replace("f->size", "f->length");
+    let other = other.replace("size = ", "length = ");
+    let bad = GOOD.replace("twice[f->size]", "system(\"x\")");
+    let (_, messages, complaints, clauses) =
+        checked(&[GOOD, &other, &bad], "app:::sent { trace(args[0]->size); }");
+    assert_eq!((complaints, clauses), (vec![], 1));
+    assert!(messages.iter().any(|m| m.starts_with("app:v1:f:sent is left out: ")), "{messages:?}");
+    assert!(messages.iter().any(|m| m.starts_with("app:v2:f:sent is left out: ")), "{messages:?}");
+    let (_, _, complaints, clauses) = checked(&[GOOD, &other], "app:::sent { trace(args[0]->nowhere); }");
+    assert_eq!(clauses, 0);
+    assert!(complaints.len() == 1 && complaints[0].contains("nowhere"), "{complaints:?}");
+}
+
+#[test]
+fn a_definition_does_not_take_long() {
+    let mut doubling = String::from("inline int a0[int n] = n;\n");
+    for n in 1..40 {
+        doubling.push_str(&format!("inline int a{n}[int n] = a{}[n] + a{}[n];\n", n - 1, n - 1));
+    }
+    let stars = format!("typedef char {}p;\n", "*".repeat(60_000));
+    let parens = format!("inline int x = {}1{};\n", "(".repeat(30_000), ")".repeat(30_000));
+    let nested = format!("{}int a;{}\n", "struct { ".repeat(6_000), " } b;".repeat(6_000));
+    let arrays = format!("typedef char big{};\n", "[4294967295]".repeat(5_000));
+    let wide = format!("struct w {{ {} }};\n", "long a[9223372036854775807];".repeat(2_000));
+    let many: String = (0..1500).map(|n| format!("struct s{n} {{ struct s{} *p; }};\n", n + 1)).collect();
+    let forward = "struct a { struct b x; }; struct b { struct a x; };\n".to_owned();
+    for (name, text) in [
+        ("doubling", doubling),
+        ("stars", stars),
+        ("parens", parens),
+        ("nested", nested),
+        ("arrays", arrays),
+        ("wide", wide),
+        ("many", many),
+        ("forward", forward),
+    ] {
+        let begun = Instant::now();
+        checked(&[&format!("{text}{GOOD}"), GOOD], "app:::sent { trace(args[0]->size); }");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{name}: {:?}", begun.elapsed());
+    }
+}
+
+/// Parts of definitions in any order: whatever they are, there is an answer, and a good definition beside them is used.
+#[test]
+fn any_text_has_an_answer() {
+    const WORDS: [&str; 40] = [
+        "typedef",
+        "struct",
+        "union",
+        "enum",
+        "file",
+        "file_t",
+        "info_t",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        ";",
+        ",",
+        "*",
+        "<",
+        ">",
+        "=",
+        "->",
+        ".",
+        ":",
+        "1",
+        "0x7fffffffffffffff",
+        "-",
+        "+",
+        "int",
+        "char",
+        "string",
+        "inline",
+        "translator",
+        "provider",
+        "app",
+        "probe",
+        "sent",
+        "f",
+        "size",
+        "twice",
+        "\"x\"",
+        "\n#pragma D attributes Stable/Stable/ISA provider app args\n",
+    ];
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    let tokens: Vec<&str> = GOOD.split_inclusive([' ', '\n', ';']).collect();
+    for _ in 0..400 {
+        let mut all: Vec<&str> = tokens.clone();
+        for _ in 0..1 + random(4) {
+            let (at, word) = (random(all.len()), WORDS[random(WORDS.len())]);
+            match random(4) {
+                0 => drop(all.remove(at)),
+                1 => all.insert(at, word),
+                2 => all[at] = word,
+                _ => {
+                    let other = random(all.len());
+                    all.swap(at, other);
+                }
+            }
+        }
+        let text = all.concat();
+        let (names, messages, ..) = checked(&[&text, GOOD], "app:v1::sent { trace(args[0]->size); }");
+        assert_eq!(names[1], ["info_t *", "short", "userland file_t *"], "{text}");
+        assert!(messages.len() <= 2, "{messages:?}");
+    }
+}

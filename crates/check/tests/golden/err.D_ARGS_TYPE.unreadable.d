@@ -1,0 +1,1 @@
+pid7:prog:take:entry { trace(args[1]); }

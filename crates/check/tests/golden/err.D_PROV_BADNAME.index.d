@@ -1,0 +1,5 @@
+/* library */
+provider stable[uid] { probe one(); };
+kern:::mark { one(); }
+/* script */
+BEGIN {}

@@ -1,0 +1,1 @@
+pid7:prog:take:entry { trace(((struct a.out`con *)arg0)->id); }
