@@ -8,6 +8,8 @@
 
 /// Byte offsets in `struct pt_regs`.
 pub mod regs {
+    /// Frame pointer.
+    pub const BP: i16 = 32;
     /// The caller's flags, as SYSCALL saves them.
     pub const R11: i16 = 48;
     /// Result of a function or system call.

@@ -53,6 +53,18 @@ pub trait Context: Send + Sync {
         Index::Const(0)
     }
 
+    /// The sets of processes in which alone the probes fire ([`plane::processes`]), one bit each. `None`: they fire in every
+    /// process that comes to where the program is attached.
+    fn process_sets(&self) -> Option<u64> {
+        None
+    }
+
+    /// True if a firing is one of the process's own provider: `probeprov` has the id of the process that fired, and not one
+    /// that was known when the program was made.
+    fn is_of_any_process(&self) -> bool {
+        false
+    }
+
     /// The attach cookie, which tells a program that serves probes that come later its row of the
     /// probe table.
     fn cookie(&self, b: &mut Builder, ctx: V) -> V {
@@ -94,6 +106,19 @@ pub trait Context: Send + Sync {
         b.imm(0)
     }
 
+    /// True if `argN` is read from the memory of the process, which may fail: [`Context::operand`] reads it.
+    fn is_in_memory(&self, n: u8) -> bool {
+        let _ = n;
+        false
+    }
+
+    /// `argN` of the memory of the process. Where it cannot be read, the address is in `at`, and the
+    /// code goes to `bad`.
+    fn operand(&self, b: &mut Builder, ctx: V, n: u8, at: V, bad: Label) -> V {
+        let _ = (ctx, n, at, bad);
+        b.imm(0)
+    }
+
     /// `errno`.
     fn errno(&self, b: &mut Builder, ctx: V, index: Index) -> V {
         let _ = (ctx, index);
@@ -130,6 +155,11 @@ pub trait Context: Send + Sync {
     /// The position of the caller's frame, counted without the tracer's frames. Where the probed
     /// function has returned, it is the first.
     fn caller_frame(&self) -> u8 {
+        1
+    }
+
+    /// The same in the user's stack.
+    fn user_caller_frame(&self) -> u8 {
         1
     }
 

@@ -56,7 +56,9 @@
 //! regalloc
 //! emit
 //! listing
-//! routines routines/siphash routines/tracer_frames routines/words
+//! routines routines/siphash routines/tracer_frames routines/unwind/rows routines/words
+//! routines/numbers
+//! routines/unwind
 //! routines/*
 //! routines/agg routines/memory routines/owned routines/record+routines/overwrite
 //! routines/assoc routines/speculation

@@ -100,6 +100,10 @@ pub struct Needs {
     pub preempt_count: Option<PreemptCount>,
     /// Records carry the thread's identity ([`plane::ring::flags::thread`]).
     pub threads: bool,
+    /// Stacks of processes are walked by tables.
+    pub unwind: bool,
+    /// Number of processes that the set of processes has space for; 0 when there is none.
+    pub processes: u32,
     /// The clauses of END. A ring has space for all their records at once, whatever `bufsize` says.
     pub end: Vec<u32>,
 }
@@ -113,6 +117,8 @@ impl Default for Needs {
             levels: 1,
             preempt_count: None,
             threads: false,
+            unwind: false,
+            processes: 0,
             end: Vec::new(),
         }
     }
@@ -311,6 +317,10 @@ pub struct Plan {
     pub preempt_count: Option<PreemptCount>,
     /// See [`Needs::threads`].
     pub threads: bool,
+    /// See [`Needs::unwind`].
+    pub unwind: bool,
+    /// See [`Needs::processes`].
+    pub processes: u32,
     /// The context level at which the program's probes fire, if there is only one: 0 (thread) to 3
     /// (NMI).
     pub level: u32,
@@ -345,6 +355,8 @@ impl Plan {
             vtime: reads_vtime(module),
             preempt_count: needs.preempt_count,
             threads: needs.threads,
+            unwind: needs.unwind,
+            processes: needs.processes,
             level: 0,
         };
         plan.add_aggs(module, options);
@@ -455,6 +467,12 @@ impl Plan {
             (stacks, MapRef::StackSide, SizeOption::Fixed),
             (stacks, MapRef::Stacks, SizeOption::Fixed),
             (grew(|p| u32::from(p.vtime)), MapRef::Vtime, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindDirectory, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindRequests, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindFound, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunk, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunks, SizeOption::Fixed),
+            (grew(|p| u32::from(p.processes > 0)), MapRef::Processes, SizeOption::Fixed),
         ] {
             if wanted {
                 out.push((map, sized));

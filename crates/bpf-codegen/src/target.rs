@@ -16,6 +16,11 @@ pub struct Target {
     /// Offsets by which the programs of a process are told apart. Without them its stacks have no
     /// generation.
     pub generation: Option<GenerationOffsets>,
+    /// Offsets by which the address space of a process is known. Without them, stacks of processes are walked by
+    /// frame pointers alone.
+    pub unwind: Option<UnwindOffsets>,
+    /// Offsets by which processes are found in the set of processes. Without them there is none.
+    pub processes: Option<ProcessOffsets>,
     /// The kernel has `bpf_get_current_task_btf`, so members of the task are loaded directly.
     pub task_btf: bool,
     /// Members of `struct task_struct` that are numbers, whole and not in unions or arrays: offset
@@ -32,9 +37,6 @@ pub struct Target {
     pub preempt_count: Option<PreemptCount>,
     /// The tracer's pid namespace, when it is not the initial one.
     pub pid_namespace: Option<PidNamespace>,
-    /// Offsets to find the ids of a process. Needed only in a pid namespace that is not the initial
-    /// one.
-    pub pids: Option<PidOffsets>,
     /// There is a [`crate::mir::MapRef::TracerFunctions`], so stacks of tracepoints are cut behind the tracer's
     /// own frames.
     pub tracer_functions: bool,
@@ -74,6 +76,56 @@ pub struct GenerationOffsets {
     pub execs: i16,
 }
 
+/// Offsets by which the address space of a process is known ([`plane::unwind::key`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnwindOffsets {
+    /// In `struct task_struct`.
+    pub mm: i16,
+    /// In `struct mm_struct`.
+    pub start_code: i16,
+    /// The same.
+    pub start_stack: i16,
+    /// The same.
+    pub arg_start: i16,
+    /// Where the true return addresses of functions are whose return is probed. `None`: the kernel has no
+    /// such probes, or its types do not say it.
+    pub returns: Option<ReturnOffsets>,
+}
+
+/// Offsets of the list of returns of a thread that the kernel probes (`uretprobe`), innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnOffsets {
+    /// In `struct task_struct`: what uprobes have for a thread.
+    pub utask: i16,
+    /// In `struct uprobe_task`: the first of the list.
+    pub instances: i16,
+    /// In `struct return_instance`: where on the stack the return address was.
+    pub stack: i16,
+    /// The return address.
+    pub address: i16,
+    /// The next of the list.
+    pub next: i16,
+    /// In `struct mm_struct`: the page of the trampoline.
+    pub area: i16,
+    /// In `struct xol_area`: its address in the process.
+    pub vaddr: i16,
+}
+
+/// Offsets for the set of processes ([`plane::processes`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessOffsets {
+    /// In `struct task_struct`: the id of the process.
+    pub tgid: i16,
+    /// Its first thread.
+    pub leader: i16,
+    /// The start of a thread in nanoseconds since boot.
+    pub start: i16,
+    /// What the threads share.
+    pub signal: i16,
+    /// In `struct signal_struct`: the number of threads that have not ended.
+    pub live: i16,
+}
+
 /// Offsets in `struct task_struct` of members of its `thread`.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,32 +137,38 @@ pub struct ThreadOffsets {
     pub trap_nr: i16,
 }
 
-/// Offsets on the way from a task to the id of its process in a pid namespace.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PidOffsets {
-    /// In `struct task_struct`.
-    pub signal: i16,
-    /// Of the thread group's `struct pid *` in `struct signal_struct`.
-    pub pid: i16,
-    /// In `struct pid`.
-    pub level: i16,
-    pub numbers: i16,
-    /// In `struct upid`, and its size.
-    pub nr: i16,
-    pub ns: i16,
-    pub number: i16,
-    /// In `struct pid_namespace`.
-    pub inum: i16,
-}
-
-/// A pid namespace: device and inode of `/proc/self/ns/pid`. The device is in the encoding of
-/// `bpf_get_ns_current_pid_tgid`.
-#[allow(missing_docs)]
+/// A pid namespace that is not the initial one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidNamespace {
+    /// Device of `/proc/self/ns/pid`, in the encoding of `bpf_get_ns_current_pid_tgid`.
     pub dev: u64,
+    /// Its inode.
     pub ino: u64,
+    /// Where the numbers of tasks in it are. Without that, tasks of the namespaces below it have none.
+    pub numbers: Option<PidOffsets>,
+}
+
+/// Offsets on the way from a task to its number in a pid namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidOffsets {
+    /// In `struct task_struct`: the thread's `struct pid`.
+    pub thread: i16,
+    /// What the threads share.
+    pub signal: i16,
+    /// In `struct signal_struct`: the process's `struct pid`.
+    pub process: i16,
+    /// In `struct pid`: the level of the namespace of the task.
+    pub level: i16,
+    /// The level of the namespace that is meant, 0 for the initial one.
+    pub own: u32,
+    /// In `struct pid`: the `struct upid` of that level.
+    pub number: i16,
+    /// In `struct upid`.
+    pub nr: i16,
+    /// The same.
+    pub ns: i16,
+    /// In `struct pid_namespace`: the inode.
+    pub inum: i16,
 }
 
 /// Offsets of the members that make up a path, in bytes from the start of their struct.

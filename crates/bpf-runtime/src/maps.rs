@@ -10,7 +10,7 @@ use plane::control::CONTROL_SIZE;
 use plane::stacks::BlockShape;
 use plane::table::TABLE_MAX;
 use plane::thread::ThreadShape;
-use plane::{assoc, owned};
+use plane::{assoc, owned, processes};
 
 /// A size that was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,6 +230,22 @@ fn create(
         MapRef::Vtime => task_storage("dt_vtime", plane::vtime::SIZE),
         MapRef::Nodes(v) => area(&format!("dt_nodes{v}"), plan.nodes(v)),
         MapRef::Heads(v) => task_storage(&format!("dt_heads{v}"), owned::HEADS),
+        MapRef::UnwindDirectory => Map::create(&MapSpec::mmapable("dt_unwind", plane::unwind::DIRECTORY, 1)),
+        MapRef::UnwindRequests => Map::create(&MapSpec::ringbuf("dt_unwind_ask", page)),
+        MapRef::UnwindFound => Map::create(&MapSpec::percpu("dt_unwind_found", plane::unwind::FOUND_BYTES)),
+        MapRef::UnwindChunk => unwind_chunk(),
+        MapRef::UnwindChunks => {
+            let Some(chunk) = made.get(&MapRef::UnwindChunk) else {
+                return Err(SysError::new("create the tables of stacks", libc::EINVAL));
+            };
+            Map::create(&MapSpec::array_of_maps("dt_unwind_rows", chunk.as_fd(), plane::unwind::CHUNKS))
+        }
+        MapRef::Processes => Map::create(&MapSpec::hash(
+            "dt_processes",
+            processes::KEY,
+            processes::SIZE,
+            plan.processes.max(1),
+        )),
         MapRef::EmptyProgArray => Map::create(&MapSpec::prog_array("dt_no_program")),
         MapRef::Control
         | MapRef::Strings
@@ -240,6 +256,11 @@ fn create(
         | MapRef::Names
         | MapRef::Probes => Map::create(&MapSpec::mmapable("dt_control", CONTROL_SIZE, 1)),
     }
+}
+
+/// Creates a chunk of the tables by which stacks of processes are walked.
+pub fn unwind_chunk() -> Result<Map, SysError> {
+    Map::create(&MapSpec::mmapable("dt_unwind_chunk", 8 * plane::unwind::CHUNK_WORDS, 1))
 }
 
 /// Creates a side of the stack store.

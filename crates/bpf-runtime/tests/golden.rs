@@ -10,7 +10,8 @@
 //! ;! probes 70            the program serves so many probes, selected at run time; default one
 //! ;! for clause_0 3 5     the clause runs for these probes
 //! ;! untyped              no BTF for tasks
-//! ;! namespace            the tracer is in a pid namespace of its own
+//! ;! namespace            the tracer is in a pid namespace of its own, and where its numbers are is not known
+//! ;! namespace 2          it is known, and the namespace is so far below the initial one
 //! ;! divide 10            clauses are placed in functions of about so many operations
 //! ;! levels 3             self-> has so many context levels
 //! ;! fill                 the policy of rings; also ring
@@ -23,7 +24,7 @@ use std::path::Path;
 
 use bpf_codegen::context::ProbeSet;
 use bpf_codegen::plan::Options;
-use bpf_codegen::target::{GenerationOffsets, PidNamespace, Target, TaskOffsets};
+use bpf_codegen::target::{GenerationOffsets, PidNamespace, PidOffsets, Target, TaskOffsets};
 use bpf_codegen::{Division, Layout};
 use plane::ring::Policy;
 use session::Setup;
@@ -51,6 +52,12 @@ fn synthetic() -> Target {
     Target { task, generation, task_btf: true, task_numbers, runtime, wall_offset, ..Target::default() }
 }
 
+/// Where the numbers of a level are.
+fn numbers(own: u32) -> PidOffsets {
+    let number = 96 + 16 * own as i16;
+    PidOffsets { thread: 80, signal: 88, process: 24, level: 4, own, number, nr: 0, ns: 8, inum: 16 }
+}
+
 fn compiled(text: &str) -> String {
     let mut module = dif::text::parse(text).unwrap();
     dif::verify::verify(&module).unwrap();
@@ -74,7 +81,10 @@ fn compiled(text: &str) -> String {
                 setup.clauses[clause(words[1])].1 = ProbeSet::Bitmap(bits);
             }
             "untyped" => (setup.target.task, setup.target.task_btf) = (None, false),
-            "namespace" => setup.target.pid_namespace = Some(PidNamespace { dev: 4, ino: 4_026_531_836 }),
+            "namespace" => {
+                let numbers = (words.len() > 1).then(|| numbers(number(1)));
+                setup.target.pid_namespace = Some(PidNamespace { dev: 4, ino: 4_026_531_836, numbers });
+            }
             "divide" => setup.division = Division { whole: 0, part: number(1) as usize },
             "fill" => setup.options.bufpolicy = Policy::Fill,
             "ring" => setup.options.bufpolicy = Policy::Ring,

@@ -173,11 +173,16 @@ pub enum DropKind {
     /// A record was printed after a later one: its firing was delayed for longer than the consumer
     /// waits. Nothing is lost. The consumer counts these; programs do not.
     OutOfOrder = 10,
+    /// A process was forked that is to be followed, and the set of processes was full: it is not traced.
+    Process = 11,
+    /// The kernel ran none of the programs that follow forks and execs: the process is perhaps not traced. The session counts these;
+    /// programs do not.
+    Fork = 12,
 }
 
 impl DropKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [DropKind; 11] = [
+    pub const ALL: [DropKind; 13] = [
         DropKind::Principal,
         DropKind::Aggregation,
         DropKind::Dynamic,
@@ -189,6 +194,8 @@ impl DropKind {
         DropKind::SpeculationBusy,
         DropKind::SpeculationUnavailable,
         DropKind::OutOfOrder,
+        DropKind::Process,
+        DropKind::Fork,
     ];
 
     /// Offset of its counter in a CPU's element.
@@ -223,6 +230,10 @@ impl DropKind {
                 "failed speculations (no speculative buffer available)",
             ),
             DropKind::OutOfOrder => ("ORDER", true, "record out of order", "records out of order"),
+            DropKind::Process => {
+                ("PROCESS", false, "forked process not followed", "forked processes not followed")
+            }
+            DropKind::Fork => ("FORK", false, "fork or exec not seen", "forks or execs not seen"),
         };
         Some(DropWords { tag, per_cpu, one, many })
     }
@@ -253,6 +264,13 @@ impl DropKind {
             DropKind::OutOfOrder => {
                 "nothing is lost, but a record was printed behind a later one, because its firing was held up; set a \
                  larger ordertimeout"
+            }
+            DropKind::Process => {
+                "more processes were followed at a time than there is space for; set a larger followmax"
+            }
+            DropKind::Fork => {
+                "the kernel was busy with another fork or exec on the CPU; if it was of a followed process, what came of it is not \
+                 traced; this is an upper bound"
             }
         }
     }

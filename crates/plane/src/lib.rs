@@ -26,16 +26,18 @@
 //!                 owned     elements of `self->` arrays: one list per thread and level
 //!                 vtime     the CPU time of a thread
 //!  stacks         stacks    stores each stack once, under its hash
+//!                 unwind    tables by which stacks of processes are walked
 //!                 siphash   the keyed hash of stacks
 //!  scratch        scratch   memory of one firing
 //!  probes         probe_table   rows of the probes that come while a session runs
+//!                 processes   the processes that a program at places in files serves
 //!  verification   model     the algorithms above in every interleaving
 //! ```
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! address deadman format names order overwrite owned packet probe_table scratch shape siphash thread vtime
+//! address deadman format names order overwrite owned packet probe_table processes scratch shape siphash thread vtime unwind
 //! assoc control desc
 //! ring table
 //! read stacks
@@ -56,6 +58,7 @@ pub mod overwrite;
 pub mod owned;
 pub mod packet;
 pub mod probe_table;
+pub mod processes;
 pub mod read;
 pub mod ring;
 pub mod scratch;
@@ -65,6 +68,7 @@ pub mod speculation;
 pub mod stacks;
 pub mod table;
 pub mod thread;
+pub mod unwind;
 pub mod vtime;
 
 #[cfg(test)]

@@ -125,6 +125,8 @@ pub enum MapRef {
     /// Task storage of the heads of a `self->` array that was added to a running session, by
     /// `VarId`.
     Heads(u32),
+    /// The set of processes: see [`plane::processes`].
+    Processes,
     /// Read-only constants of the session: interned strings.
     Strings,
     /// Read-only table of the program being built: bitmaps, probe ids; one element, reached by
@@ -141,6 +143,16 @@ pub enum MapRef {
     TracerCache,
     /// An empty program array: see `must_avoid_private_stack` in `bpf-runtime`.
     EmptyProgArray,
+    /// The address spaces whose stacks can be walked: see [`plane::unwind`]; one element, reached by address.
+    UnwindDirectory,
+    /// A chunk of the tables of files, which [`MapRef::UnwindChunks`] begins with.
+    UnwindChunk,
+    /// The chunks of the tables of files.
+    UnwindChunks,
+    /// The rows of tables that each CPU remembers: see [`plane::unwind`].
+    UnwindFound,
+    /// The BPF ring buffer of one page in which programs ask for tables.
+    UnwindRequests,
     /// Counters of the program being built, a word for each CPU: see
     /// [`crate::routines::count_served`].
     Served,

@@ -18,6 +18,9 @@ impl Plan {
         plan.ring_least = self.ring_least.max(least);
         plan.preempt_count = needs.preempt_count;
         plan.vtime |= reads_vtime(module);
+        plan.unwind |= needs.unwind;
+        // A set that exists keeps its size.
+        plan.processes = if self.processes > 0 { self.processes } else { needs.processes };
         plan.speculation = self.speculation.or_else(|| plan_speculation(module, options, needs.cpus));
         plan.stack_frames = self.stack_frames.max(stack_frames(module));
         // Programs that run already keep no more free than they did.

@@ -24,10 +24,12 @@
 //!  vtime    vtimestamp
 //!  tracer_frames  the tracer's own frames in a stack
 //!  stack    stacks into the stack store         words      zeroing, copying, comparing memory
+//!  unwind   stacks of processes by tables
 //!  siphash  the keyed hash of stacks
 //!  path     names of files                      args       arguments of a process
 //!  packet   packets of socket buffers
-//!  probes   rows of the probe table
+//!  probes   rows of the probe table             processes  the set of processes
+//!  numbers  the numbers of processes in the tracer's pid namespace
 //! ```
 
 mod agg;
@@ -38,11 +40,13 @@ mod chill;
 mod clock;
 mod heartbeat;
 mod memory;
+mod numbers;
 mod overwrite;
 mod owned;
 mod packet;
 mod path;
 mod probes;
+mod processes;
 mod record;
 mod siphash;
 mod slot;
@@ -51,6 +55,7 @@ mod speculation;
 mod stack;
 mod thread;
 mod tracer_frames;
+mod unwind;
 mod vtime;
 pub(crate) mod words;
 
@@ -61,12 +66,14 @@ pub use chill::chill;
 pub use clock::Clock;
 pub use heartbeat::heartbeat;
 pub use memory::{AddressSpace, LookupState, Object, ObjectLocation, resolve, store, unstage};
+pub use numbers::{Numbered, current_number, number_of};
 pub use overwrite::{Held, held};
 pub use owned::end_of_thread;
 pub(crate) use packet::packet;
 pub(crate) use path::{NAME, path};
 pub(crate) use probes::{name_text, row_epid, row_fact};
 pub use probes::{probe_of_cookie, probe_row, row_has_clause};
+pub use processes::{enter, inherit, leave, require_member};
 pub use record::{RecordRef, Reserve, commit, discard, fault_record, reopen, reserve, reserve_by_call, ring};
 pub use slot::{Purpose, Slot, release_slot, slot_at, take_slot};
 pub use slow_clock::slow_clock;

@@ -17,6 +17,7 @@
 
 use plane::packet::{CHUNK, HEAD, limit};
 
+use super::words::read_kernel;
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
 use crate::target::{Frags, LinearMap, PacketOffsets, PageOffsets};
 
@@ -89,11 +90,7 @@ pub(crate) fn packet(b: &mut Builder, o: &PacketOffsets, buffer: V, size: u32, s
 
 /// Reads a number at `addr + off`.
 fn read(b: &mut Builder, state: StackSlot, addr: V, off: i16, size: Size, bad: Label) -> V {
-    let (to, bytes) = (b.slot_addr(state, SCRATCH), b.imm(i64::from(size.bytes())));
-    let from = b.add(addr, i32::from(off));
-    let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
-    b.br(Jmp::Ne, failed, 0, bad);
-    b.slot_load(size, state, SCRATCH)
+    read_kernel(b, (state, SCRATCH), (addr, off), size, bad)
 }
 
 /// Copies a chunk: `step(number, state)`, which returns 1 to stop.

@@ -20,8 +20,11 @@ use plane::stacks::{
     self, FRAMES_MAX, GENERATION_FACTOR, NFRAMES, PCS, PLACE, PROBES, SLOT, SLOT_SHIFT, SLOTS, TGID, TIME,
 };
 
+use plane::unwind::INCOMPLETE;
+
 use super::siphash::siphash;
 use super::tracer_frames::{FRAMES_CHECKED, own_frames};
+use super::unwind::{self, Frames};
 use super::{count_drop, near, ring_doorbell};
 use crate::context::Context;
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
@@ -38,7 +41,12 @@ const OWN_MASK: i64 = 0x38;
 const NOT_WALKED: i64 = -1;
 
 /// Bytes of the area of a stack of at most `frames` frames.
-pub const fn stack_area(frames: u32) -> u32 {
+pub const fn stack_area(frames: u32, user: bool) -> u32 {
+    behind_frames(frames) + if user { unwind::STATE } else { 0 }
+}
+
+/// Offset of the state of a walk by tables.
+const fn behind_frames(frames: u32) -> u32 {
     FRAMES + OWN_MASK as u32 + 8 * frames
 }
 
@@ -57,12 +65,36 @@ pub struct Walk<'a> {
     pub ctx: V,
     /// The process's stack instead of the kernel's.
     pub user: bool,
+    /// Stacks of processes are walked by tables.
+    pub unwind: bool,
     /// The most frames that are needed.
     pub frames: u32,
 }
 
 /// Walks the stack into the area at `place`.
 pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
+    let Some(offsets) = what.target.unwind.filter(|_| what.user && what.unwind) else {
+        return walk_by_kernel(b, place, what);
+    };
+    let (other, done) = (b.label(), b.label());
+    let entry = what.context.return_address(b, what.ctx).is_some();
+    let state = behind_frames(what.frames);
+    let frames = Frames { place, pcs: FRAMES, state, most: what.frames, entry, offsets };
+    b.store(Size::B8, place, OWN, 0);
+    unwind::walk(b, &frames, what.target, other);
+    if let Some(moved) = what.context.moved_by(b, what.ctx) {
+        let pc = b.load(Size::B8, place, FRAMES as i16);
+        let pc = b.sub(pc, moved);
+        b.store(Size::B8, place, FRAMES as i16, pc);
+    }
+    b.jmp(done);
+    b.bind(other);
+    walk_by_kernel(b, place, what);
+    b.bind(done);
+}
+
+/// Walks the stack by what the kernel has: its own tables for its own stack, frame pointers for processes.
+fn walk_by_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
     const USER_STACK: i64 = 1 << 8;
     let search = !what.user && what.target.tracer_functions && what.context.behind_tracepoint();
     let usual = i64::from(what.context.tracer_frames());
@@ -148,8 +180,22 @@ pub fn walk_once(b: &mut Builder, place: V, what: &Walk<'_>) {
 }
 
 /// The number of frames of a walked stack.
-pub fn stack_depth(b: &mut Builder, place: V) -> V {
-    b.load(Size::B8, place, 0)
+pub fn stack_depth(b: &mut Builder, place: V, unwind: bool) -> V {
+    let count = b.load(Size::B8, place, 0);
+    if !unwind {
+        return count;
+    }
+    // The mark of a stack that is incomplete is no frame.
+    let (depth, done) = (b.copy(count), b.label());
+    b.br(Jmp::Eq, count, 0, done);
+    b.br(Jmp::Gt, count, FRAMES_MAX, done);
+    let offset = b.shl(count, 3);
+    let end = b.add(place, offset);
+    let last = b.load(Size::B8, end, FRAMES as i16 - 8);
+    b.br(Jmp::Ne, last, INCOMPLETE, done);
+    b.update(Alu::Sub, depth, 1);
+    b.bind(done);
+    depth
 }
 
 /// A frame of a walked stack; 0 where the stack has none of this number.
@@ -159,6 +205,7 @@ pub fn stack_frame(b: &mut Builder, place: V, frame: u8) -> V {
     b.br(Jmp::Le, count, i64::from(frame), none);
     let base = first_frame(b, place);
     let found = b.load(Size::B8, base, (FRAMES + 8 * u32::from(frame)) as i16);
+    b.br(Jmp::Eq, found, INCOMPLETE, none);
     b.set(pc, found);
     b.bind(none);
     pc

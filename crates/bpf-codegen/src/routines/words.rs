@@ -6,7 +6,7 @@
 //! processed by a loop of such runs, since offsets in loads and stores, and jumps, reach only 32
 //! KiB.
 
-use crate::mir::{Alu, Arg, Builder, Jmp, Label, Operand, Size, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, Operand, Size, StackSlot, V};
 
 /// The first word of a NULL string; the others are zero.
 pub(crate) const NULL: i64 = 0xff00;
@@ -15,6 +15,21 @@ pub(crate) const NULL: i64 = 0xff00;
 const INLINE: u32 = 64;
 /// Above this number of bytes, a loop of runs of this size is used.
 pub(crate) const RUN: u32 = 1024;
+
+/// Reads a number at `base + off` of the kernel's memory, by a word of the stack. Jumps to `bad` where it cannot be read.
+pub(super) fn read_kernel(
+    b: &mut Builder,
+    (slot, at): (StackSlot, i16),
+    (base, off): (V, i16),
+    size: Size,
+    bad: Label,
+) -> V {
+    let (to, bytes) = (b.slot_addr(slot, at), b.imm(i64::from(size.bytes())));
+    let from = b.add(base, i32::from(off));
+    let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
+    b.br(Jmp::Ne, failed, 0, bad);
+    b.slot_load(size, slot, at)
+}
 
 /// True for memory that is processed by a loop.
 pub(crate) fn is_long(bytes: u32) -> bool {

@@ -5,7 +5,7 @@
 //! `timestamp` is the same in the whole clause, and an argument that is used five times is loaded
 //! once.
 
-use dif::ir::{InstData, IntBuiltin, StrBuiltin, Value};
+use dif::ir::{FaultKind, InstData, IntBuiltin, StrBuiltin, Value};
 
 use super::clause::{Clause, Str, Val, Walks};
 use super::fetch::{BuiltinKey, Fetched, dominates};
@@ -14,7 +14,7 @@ use crate::arch;
 use crate::context::Index;
 use crate::mir::{Builder, Helper, Label, Operand, Size, V};
 use crate::routines::words::zero_bytes;
-use crate::routines::{self, ThreadRef, ThreadStorage, Walk};
+use crate::routines::{self, Numbered, ThreadRef, ThreadStorage, Walk};
 use crate::target::PidNamespace;
 
 impl Clause<'_, '_> {
@@ -96,10 +96,15 @@ impl Clause<'_, '_> {
         let (context, ctx) = (self.firing.context, self.firing.ctx);
         let index = self.firing.index;
         Operand::V(match which {
+            IntBuiltin::Arg(n) if context.is_in_memory(n) => {
+                let at = self.b.copy(0);
+                let bad = self.fault_with(FaultKind::BadAddr, |b, value| b.set(value, at));
+                context.operand(self.b, ctx, n, at, bad)
+            }
             IntBuiltin::Arg(n) => context.arg(self.b, ctx, index, n),
             IntBuiltin::Errno => context.errno(self.b, ctx, index),
-            IntBuiltin::Pid => self.pid_tgid(true),
-            IntBuiltin::Tid => self.pid_tgid(false),
+            IntBuiltin::Pid => self.number(Numbered::Process),
+            IntBuiltin::Tid => self.number(Numbered::Thread),
             IntBuiltin::Ppid => self.parent(),
             IntBuiltin::Uid => {
                 let both = self.b.call(Helper::GET_CURRENT_UID_GID, &[]);
@@ -117,6 +122,7 @@ impl Clause<'_, '_> {
             }
             IntBuiltin::Epid => return self.compared_epid(),
             IntBuiltin::ProbeId => return self.probe_fact(0),
+            IntBuiltin::ProviderPid if context.is_of_any_process() => self.number(Numbered::Process),
             IntBuiltin::ProviderPid => return self.probe_fact(5),
             IntBuiltin::StackDepth => self.stack_depth(false),
             IntBuiltin::UstackDepth => self.stack_depth(true),
@@ -166,17 +172,8 @@ impl Clause<'_, '_> {
         }
     }
 
-    fn pid_tgid(&mut self, process: bool) -> V {
-        if let Some(PidNamespace { dev, ino }) = self.env.target.pid_namespace {
-            // { u32 pid, u32 tgid }: zero for tasks outside the namespace.
-            let buffer = self.b.stack(8);
-            let (dev, ino) = (self.b.imm(dev as i64), self.b.imm(ino as i64));
-            let (to, size) = (self.b.slot_addr(buffer, 0), self.b.imm(8));
-            self.b.call(Helper::GET_NS_CURRENT_PID_TGID, &[dev, ino, to, size]);
-            return self.b.slot_load(Size::B4, buffer, if process { 4 } else { 0 });
-        }
-        let both = self.b.call(Helper::GET_CURRENT_PID_TGID, &[]);
-        if process { self.b.shr(both, 32) } else { self.b.low32(both) }
+    fn number(&mut self, of: Numbered) -> V {
+        routines::current_number(self.b, self.env.target, of)
     }
 
     /// The current task, typed by BTF where the kernel supports it.
@@ -205,18 +202,22 @@ impl Clause<'_, '_> {
         true
     }
 
-    /// The parent's process id in the initial namespace. A process has one id in each namespace.
-    /// Finding the parent's id in our namespace takes a walk that the verifier of old kernels does
-    /// not accept.
+    /// The parent's process id; 0 if it has none in the tracer's namespace.
     fn parent(&mut self) -> V {
         let Some(at) = self.env.target.task else { return self.b.imm(0) };
-        let task = self.task();
-        if self.env.target.task_btf {
-            let parent = self.b.load(Size::B8, task, at.real_parent);
-            return self.b.load(Size::B4, parent, at.tgid);
+        let (task, typed) = (self.task(), self.env.target.task_btf);
+        let parent = match typed {
+            true => self.b.load(Size::B8, task, at.real_parent),
+            false => self.read_kernel(task, at.real_parent, 8),
+        };
+        match self.env.target.pid_namespace {
+            Some(PidNamespace { ino, numbers: Some(numbers), .. }) => {
+                routines::number_of(self.b, (parent, typed), Numbered::Process, ino, numbers)
+            }
+            Some(_) => self.b.imm(0),
+            None if typed => self.b.load(Size::B4, parent, at.tgid),
+            None => self.read_kernel(parent, at.tgid, 4),
         }
-        let parent = self.read_kernel(task, at.real_parent, 8);
-        self.read_kernel(parent, at.tgid, 4)
     }
 
     /// The generation of the current process; 0 where it is not known.
@@ -254,7 +255,7 @@ impl Clause<'_, '_> {
         let slot = self.slot();
         let place = self.b.add(slot, area.at);
         let (target, context, ctx) = (self.env.target, self.firing.context, self.firing.ctx);
-        let what = Walk { target, context, ctx, user, frames: area.frames };
+        let what = Walk { target, context, ctx, user, unwind: self.env.plan.unwind, frames: area.frames };
         match walks {
             Walks::Here => routines::walk(self.b, place, &what),
             Walks::Once => routines::walk_once(self.b, place, &what),
@@ -265,15 +266,15 @@ impl Clause<'_, '_> {
 
     fn stack_depth(&mut self, user: bool) -> V {
         match self.walked(user) {
-            Some(place) => routines::stack_depth(self.b, place),
+            Some(place) => routines::stack_depth(self.b, place, user && self.env.plan.unwind),
             None => self.b.imm(0),
         }
     }
 
-    /// The caller of the probed function (for user stacks, the second frame). 0 where there is
-    /// none.
+    /// The caller of the probed function. 0 where there is none.
     fn caller(&mut self, user: bool) -> V {
-        let frame = if user { 1 } else { self.firing.context.caller_frame() };
+        let context = self.firing.context;
+        let frame = if user { context.user_caller_frame() } else { context.caller_frame() };
         match self.walked(user) {
             Some(place) => routines::stack_frame(self.b, place, frame),
             None => self.b.imm(0),

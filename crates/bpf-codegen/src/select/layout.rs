@@ -199,8 +199,8 @@ impl Layout {
         }
         let mut area = |user| {
             let frames = ops().map(|i| stack_frames(&i.op, user)).max().filter(|n| *n > 0)?;
-            end += stack_area(frames);
-            Some(StackArea { at: end - stack_area(frames), frames })
+            end += stack_area(frames, user);
+            Some(StackArea { at: end - stack_area(frames, user), frames })
         };
         (layout.stacks.kernel, layout.stacks.user) = (area(false), area(true));
         layout.main = layout.parts(module, &main, this_size, &mut end);

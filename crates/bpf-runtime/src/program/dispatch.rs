@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bpf_codegen::context::{Index, Probe, ProbeSet, ProbeTable};
 use bpf_codegen::mir::{Builder, Jmp, Label, MapRef, Size, V};
 use bpf_codegen::routines;
+use bpf_codegen::target::ProcessOffsets;
 
 use super::spec::{ClauseUse, ProgramSpec};
 
@@ -61,6 +62,21 @@ impl Table {
             self.bytes.extend(words.iter().take(columns).flat_map(|word| word.to_le_bytes()));
         }
         ProbeTable { number, rows, stride: 4 * columns as u32 }
+    }
+}
+
+/// Jumps to `out` unless the process is in one of the sets of processes that the program serves. Where processes cannot be found
+/// in the kernel no program has such a set.
+pub(super) fn member_test(
+    b: &mut Builder,
+    spec: &ProgramSpec<'_>,
+    processes: Option<ProcessOffsets>,
+    out: Label,
+) {
+    match (spec.context.process_sets(), processes) {
+        (Some(sets), Some(at)) => routines::require_member(b, at, sets, out),
+        (Some(_), None) => b.jmp(out),
+        (None, _) => {}
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!  first       what the provider counts at every firing: Context         clocks only
 //!  gate        ends the program unless the session has this activity     3 instructions
+//!  process     ends the program unless the process is in the set     probes of many processes only
 //!  index       which probe fired (constant, or from the context): Context
 //!  union       ends the program if no clause wants the probe             many probes only
 //!  CPU, slot   the resources that the clauses need
@@ -32,5 +33,5 @@ mod spec;
 pub use compile::compile;
 pub use image::{Compiled, must_avoid_private_stack};
 pub use prefault::{Stretch, prefault};
-pub use service::{end_of_thread, heartbeat, vtime_switch};
+pub use service::{end_of_thread, enter, heartbeat, inherit, leave, vtime_switch};
 pub use spec::{ClauseUse, ErrorProbe, ProgramSpec};

@@ -140,6 +140,7 @@ fn parts(session: &Session<'_>, uses: &[ClauseUse], has_stacks: bool) -> Vec<Par
 struct State {
     at: u32,
     caller_frame: u8,
+    user_caller_frame: u8,
 }
 
 impl Context for State {
@@ -153,6 +154,10 @@ impl Context for State {
 
     fn caller_frame(&self) -> u8 {
         self.caller_frame
+    }
+
+    fn user_caller_frame(&self) -> u8 {
+        self.user_caller_frame
     }
 
     fn has_stacks(&self) -> bool {
@@ -381,7 +386,8 @@ fn leave_state(
         };
         let place = b.add(slot, area.at);
         let (target, context, ctx) = (session.target, firing.context, firing.ctx);
-        routines::walk(b, place, &Walk { target, context, ctx, user, frames: area.frames });
+        let unwind = session.plan.unwind;
+        routines::walk(b, place, &Walk { target, context, ctx, user, unwind, frames: area.frames });
     }
     for n in args {
         let arg = firing.context.arg(b, firing.ctx, firing.index, n);
@@ -421,7 +427,8 @@ fn function(
     };
     let cpu = routines::firing(b, session.plan);
     let address = routines::slot_at(b, session.plan, number, none);
-    let context = State { at, caller_frame: outer.context.caller_frame() };
+    let (caller_frame, user_caller_frame) = (outer.context.caller_frame(), outer.context.user_caller_frame());
+    let context = State { at, caller_frame, user_caller_frame };
     let firing = Firing {
         context: &context,
         ctx: address,

@@ -11,10 +11,11 @@
 use bpf_codegen::context::Index;
 use bpf_codegen::emit::assemble;
 use bpf_codegen::mir::{Alu, Arg, Builder, Helper, Jmp, V};
+use bpf_codegen::target::ProcessOffsets;
 use bpf_codegen::{Result, routines};
 use dif::user_access::{Length, UserAccess};
 
-use super::dispatch::{Table, clause_test, probe_index, union_test};
+use super::dispatch::{Table, clause_test, member_test, probe_index, union_test};
 use super::image::Compiled;
 use super::spec::ProgramSpec;
 
@@ -39,12 +40,17 @@ pub struct Stretch {
 /// A program for probes that come later needs no clauses: it finds in the row of its probe which
 /// clauses are enabled. It may still read the row after it has slept, when the row is already that of
 /// another probe. Then it faults in a page in vain, or not at all.
-pub fn prefault(spec: &ProgramSpec<'_>, stretches: &[Stretch]) -> Result<Compiled> {
+pub fn prefault(
+    spec: &ProgramSpec<'_>,
+    stretches: &[Stretch],
+    processes: Option<ProcessOffsets>,
+) -> Result<Compiled> {
     let mut b = Builder::new("main", 1);
     let mut table = Table::default();
     let out = b.label();
     routines::gate(&mut b, spec.activity, out);
     let ctx = b.param(0);
+    member_test(&mut b, spec, processes, out);
     let index = probe_index(&mut b, spec, ctx, out);
     union_test(&mut b, spec, spec.clauses, &mut table, index, out);
     for (n, Stretch { access, clauses }) in stretches.iter().enumerate() {
@@ -56,11 +62,18 @@ pub fn prefault(spec: &ProgramSpec<'_>, stretches: &[Stretch]) -> Result<Compile
             (_, Some(wanted)) => clause_test(&mut b, spec, &mut table, wanted, index, skip),
             (_, None) => {}
         }
-        let argument = spec.context.arg(&mut b, ctx, index, access.arg);
-        let start = b.add(argument, access.offset);
+        let argument = |b: &mut Builder, n: u8| match spec.context.is_in_memory(n) {
+            true => {
+                let at = b.copy(0);
+                spec.context.operand(b, ctx, n, at, skip)
+            }
+            false => spec.context.arg(b, ctx, index, n),
+        };
+        let start = argument(&mut b, access.arg);
+        let start = b.add(start, access.offset);
         let len = match access.len {
             Length::Bytes(n) => b.imm(i64::from(n)),
-            Length::Arg(n) => spec.context.arg(&mut b, ctx, index, n),
+            Length::Arg(n) => argument(&mut b, n),
         };
         b.call_global("prefault_range", &[Arg::Word(start), Arg::Word(len)], prefault_range);
         b.bind(skip);

@@ -12,7 +12,7 @@ use bpf_codegen::mir::Label;
 use bpf_codegen::mir::{Builder, MapRef, Size, V};
 use bpf_codegen::plan::{Needs, Options, Plan, VarPlan};
 use bpf_codegen::target::PreemptCount;
-use bpf_codegen::target::{DirectLoad, GenerationOffsets, Target, TaskOffsets};
+use bpf_codegen::target::{DirectLoad, GenerationOffsets, Target, TaskOffsets, UnwindOffsets};
 use bpf_codegen::{Division, Layout, Session};
 use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, compile};
@@ -101,6 +101,8 @@ pub struct Setup {
     pub division: Division,
     /// The probes are in the probe table, each in the row of its index.
     pub growing: bool,
+    /// What the program is: its kind, attach type, and BTF id of what it is attached to.
+    pub kind: (ProgKind, AttachType, u32),
 }
 
 impl Setup {
@@ -125,6 +127,7 @@ impl Setup {
             preempt_count: None,
             division: Division::default(),
             growing: false,
+            kind: (ProgKind::RawTracepoint, AttachType::None, 0),
         }
     }
 }
@@ -140,6 +143,20 @@ pub fn target() -> Target {
         direct_load: direct_load(),
         ..Target::default()
     }
+}
+
+/// Offsets by which stacks of processes are walked.
+pub fn unwind_offsets() -> Option<UnwindOffsets> {
+    let kernel = types::btf::KernelBtf::running();
+    let btf = kernel.vmlinux().ok()?;
+    let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
+    Some(UnwindOffsets {
+        mm: offset("task_struct.mm")?,
+        start_code: offset("mm_struct.start_code")?,
+        start_stack: offset("mm_struct.start_stack")?,
+        arg_start: offset("mm_struct.arg_start")?,
+        returns: None,
+    })
 }
 
 fn direct_load() -> Option<DirectLoad> {
@@ -233,9 +250,9 @@ pub fn compile_setup(
         &session,
         &ProgramSpec {
             name: "test",
-            kind: ProgKind::RawTracepoint,
-            attach: AttachType::None,
-            attach_btf_id: 0,
+            kind: setup.kind.0,
+            attach: setup.kind.1,
+            attach_btf_id: setup.kind.2,
             activity: setup.activity,
             context: &Args { probes: setup.probes },
             probes: &probes,
@@ -273,6 +290,7 @@ pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
         slot_bytes: layout.slot_bytes,
         levels: setup.levels,
         preempt_count: setup.preempt_count,
+        unwind: setup.target.unwind.is_some(),
         ..Needs::default()
     };
     Plan::new(&setup.module, &setup.options, &needs)
@@ -298,6 +316,9 @@ fn load(setup: &Setup, maps: &mut Maps, layout: &Layout) -> (Prog, Compiled, Str
     if setup.growing {
         maps.insert(MapRef::Probes, probe_table(setup));
         maps.insert(MapRef::Names, name_table(setup));
+    }
+    if setup.kind.0 == ProgKind::Kprobe {
+        maps.insert(MapRef::EmptyProgArray, Map::create(&MapSpec::prog_array("none")).unwrap());
     }
     let image = compiled.image(|m| maps.get(m).map(AsRawFd::as_raw_fd), None).unwrap();
     // With statistics. A rejection is explained better without them.

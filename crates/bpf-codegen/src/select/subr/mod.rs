@@ -35,6 +35,7 @@ use crate::error::Result;
 use crate::mir::{Alu, Arg, Builder, Jmp, Operand, Size, V};
 use crate::routines;
 use crate::routines::words::{self, NULL};
+use crate::target::PidNamespace;
 use needs::{TOKEN_HEAD, WORK};
 
 const AF_INET: i64 = 2;
@@ -81,10 +82,10 @@ impl Clause<'_, '_> {
                     return self.error(inst.span, message);
                 };
                 let target = self.env.target;
-                let space = match (target.pid_namespace, target.pids) {
-                    (None, _) => None,
-                    (Some(space), Some(at)) => Some((space.ino, at)),
-                    (Some(_), None) => {
+                let space = match target.pid_namespace {
+                    None => None,
+                    Some(PidNamespace { ino, numbers: Some(at), .. }) => Some((ino, at)),
+                    Some(_) => {
                         let message = "progenyof( ) finds no pid namespaces in this kernel's types";
                         return self.error(inst.span, message);
                     }

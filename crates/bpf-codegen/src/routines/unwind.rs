@@ -1,0 +1,647 @@
+//! Walks the stack of a process by tables ([`plane::unwind`] has their layout).
+//!
+//! The walk is one `bpf_loop`. A turn stores the address of a frame and finds that of its caller; between
+//! two turns everything is in the scratch slot, behind the frames, so the verifier checks one turn. The rule
+//! of an address is mostly among those that the CPU remembers; otherwise it is looked up in the tables.
+//!
+//! Memory of the process is read in parts, each in one page: a window that begins near the stack pointer, has
+//! a quarter of a page, and moves to each return address outside of it, then up to the end of the page. A page
+//! is mapped as a whole or not at all, so no read fails because the stack ends there.
+//!
+//! ```text
+//!  area of the stack   frames, count                          see `stack`
+//!  state               program counter, stack pointer, frame pointer, status
+//!                      the last range: start, length, table, delta
+//!                      window: its address, where its words end, a word that was read, the next return
+//!                      that is probed, a page
+//! ```
+//!
+//! Where the return of a function is probed by the kernel (`uretprobe`), its return address is that of a
+//! trampoline. The kernel has a list of the true ones, innermost first, with the places on the stack where
+//! they were; the walk follows the list as it meets them.
+//!
+//! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal frames.
+
+mod rows;
+
+use plane::unwind::{
+    AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
+    KEY_FACTOR, KEY_SHIFT, KIND_SHIFT, KINDS, Kind, NO_TABLE, OFFSET_SHIFT, PAGE, PAGE_SHIFT, PENDING,
+    PROBES, RANGE_DELTA, RANGE_END, RANGE_SHIFT, RANGE_TABLE, RANGES_END, SLOT, SLOTS, WANTED, WANTED_MAX,
+    WANTED_SHIFT, WANTED_SIZE,
+};
+
+use super::numbers::{Numbered, current_number};
+use crate::arch::{self, regs};
+use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Size, V};
+use crate::target::{ReturnOffsets, Target, UnwindOffsets};
+use rows::{find_row, search};
+
+/// Offsets in the state.
+const PC: u32 = 0;
+const SP: u32 = 8;
+const BP: u32 = 16;
+/// What is subtracted from the program counter to find its rule: 1 for return addresses, because the call
+/// may be the last instruction of its function.
+const BACK: u32 = 24;
+const STATUS: u32 = 32;
+const START: u32 = 40;
+const LENGTH: u32 = 48;
+const TABLE: u32 = 56;
+const DELTA: u32 = 64;
+const FIRST: u32 = 72;
+const COUNT: u32 = 80;
+/// 1 at the first instruction of a function, which has not made its frame yet; in programs that run there.
+const ENTRY: u32 = 88;
+/// The address to which functions return whose return is probed.
+const TRAMPOLINE: u32 = 96;
+/// What makes the tags of this address space, as it is now, different from all others.
+const SPACE: u32 = 104;
+/// The window, which a function gets.
+const WINDOW: u32 = 112;
+/// Offsets in the window.
+const AT: i16 = 0;
+/// The offset behind the last at which a word can begin; 0 where the window is nowhere.
+const WORDS_END: i16 = 8;
+const VALUE: i16 = 16;
+const RETURNS: i16 = 24;
+const BYTES: i16 = 32;
+/// Bytes of the window. A word begins at the last byte of its page at most, as far as the verifier knows.
+const WINDOW_SIZE: u32 = BYTES as u32 + PAGE as u32 + 8;
+/// Bytes that the first window of a walk has, and to which each begins, a power of two: to copy a page costs
+/// more than most stacks need of it.
+const FIRST_WINDOW: u64 = 1024;
+
+/// Bytes of the state.
+pub(super) const STATE: u32 = WINDOW + WINDOW_SIZE;
+
+/// The status: everything is known so far.
+const WHOLE: i64 = 0;
+/// Frames are missing.
+const BROKEN: i64 = 1;
+/// A table is missing, which the consumer is asked for.
+const WANTING: i64 = 2;
+
+/// A trampoline that there is none of is nowhere.
+const NOWHERE: i64 = i64::MIN;
+/// The most returns that the kernel probes in a thread at once.
+const RETURNS_MAX: i64 = 64;
+/// Lower addresses are never those of code or of a stack.
+const LOWEST: i64 = 4096;
+
+/// What a walk needs.
+#[derive(Clone, Copy)]
+pub(super) struct Frames {
+    /// The address of the area, whose count is the first word.
+    pub(super) place: V,
+    /// Offset of the frames in the area.
+    pub(super) pcs: u32,
+    /// Offset of the state in the area.
+    pub(super) state: u32,
+    /// The most frames.
+    pub(super) most: u32,
+    /// The process is at the first instruction of a function.
+    pub(super) entry: bool,
+    /// Where the kernel has the members that a walk needs.
+    pub(super) offsets: UnwindOffsets,
+}
+
+/// Walks the stack of the current process. Falls through with the frames and their number stored; the last
+/// frame is [`INCOMPLETE`] where others are missing. Jumps to `other` if the process does not run 64-bit code.
+pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, other: Label) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let (place, offsets) = (frames.place, frames.offsets);
+    let (done, known, walk, stable) = (b.label(), b.label(), b.label(), b.label());
+    b.store(Size::B8, place, 0, 0);
+    b.store(Size::B8, place, at(STATUS), WHOLE);
+    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+    let mm = b.load(Size::B8, task, offsets.mm);
+    let stack = b.load(Size::B8, mm, offsets.start_stack);
+    // A thread of the kernel.
+    b.br(Jmp::Eq, stack, 0, done);
+    let key = key(b, mm, stack, offsets);
+    let saved = b.call(Helper::TASK_PT_REGS, &[task]);
+    let code = b.load(Size::B2, saved, regs::CS);
+    b.br(Jmp::Ne, code, arch::USER_CS, other);
+    for (register, to) in [(regs::IP, PC), (regs::SP, SP), (regs::BP, BP)] {
+        let value = b.load(Size::B8, saved, register);
+        b.store(Size::B8, place, at(to), value);
+    }
+    for zero in [BACK, START, LENGTH, FIRST, COUNT] {
+        b.store(Size::B8, place, at(zero), 0);
+    }
+    if frames.entry {
+        b.store(Size::B8, place, at(ENTRY), 1);
+    }
+    b.store(Size::B8, place, at(WINDOW) + WORDS_END, 0);
+    probed_returns(b, frames, task, mm);
+    let directory = b.map_value(MapRef::UnwindDirectory, 0);
+    let found = b.call_global("dt_unwind_slot", &[Arg::Word(key)], find_slot);
+    let (slot, state) = (b.var(), b.copy(0));
+    b.set(slot, directory);
+    b.br(Jmp::Ne, found, 0, known);
+    b.store(Size::B8, place, at(STATUS), WANTING);
+    b.jmp(walk);
+    b.bind(known);
+    let offset = b.and(found, i64::from((SLOTS - 1) * SLOT));
+    let there = b.add(directory, offset);
+    b.set(slot, there);
+    let now = b.load(Size::B8, slot, 8);
+    b.set(state, now);
+    let first = b.low32(state);
+    b.store(Size::B8, place, at(FIRST), first);
+    let count = b.shr(state, 32);
+    let count = b.and(count, 0xffff);
+    b.store(Size::B8, place, at(COUNT), count);
+    b.bind(walk);
+    let space = b.mul(state, KEY_FACTOR as i64);
+    let space = b.xor(space, key);
+    b.store(Size::B8, place, at(SPACE), space);
+    turns(b, frames, done);
+    // What was used has not changed meanwhile.
+    let (changed, status) = (b.label(), b.load(Size::B8, place, at(STATUS)));
+    b.br(Jmp::Eq, status, WANTING, stable);
+    let (again, later) = (b.load(Size::B8, slot, 0), b.load(Size::B8, slot, 8));
+    b.br(Jmp::Ne, again, key, changed);
+    b.br(Jmp::Eq, later, state, stable);
+    b.bind(changed);
+    b.store(Size::B8, place, at(STATUS), BROKEN);
+    b.bind(stable);
+    let status = b.load(Size::B8, place, at(STATUS));
+    b.br(Jmp::Eq, status, WHOLE, done);
+    let marked = b.label();
+    let count = b.load(Size::B8, place, 0);
+    b.br(Jmp::Ge, count, frames.most, marked);
+    let offset = b.shl(count, 3);
+    let end = b.add(place, offset);
+    b.store(Size::B8, end, frames.pcs as i16, INCOMPLETE);
+    b.update(Alu::Add, count, 1);
+    b.store(Size::B8, place, 0, count);
+    b.bind(marked);
+    b.br(Jmp::Ne, status, WANTING, done);
+    let process = current_number(b, target, Numbered::Process);
+    b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
+    b.bind(done);
+}
+
+/// Stores the trampoline of returns that are probed, and the first of these.
+fn probed_returns(b: &mut Builder, frames: &Frames, task: V, mm: V) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let Some(offsets) = frames.offsets.returns else { return };
+    let none = b.label();
+    b.store(Size::B8, frames.place, at(TRAMPOLINE), NOWHERE);
+    let utask = b.load(Size::B8, task, offsets.utask);
+    b.br(Jmp::Eq, utask, 0, none);
+    let first = b.load(Size::B8, utask, offsets.instances);
+    b.br(Jmp::Eq, first, 0, none);
+    let area = b.load(Size::B8, mm, offsets.area);
+    b.br(Jmp::Eq, area, 0, none);
+    let trampoline = b.load(Size::B8, area, offsets.vaddr);
+    b.store(Size::B8, frames.place, at(TRAMPOLINE), trampoline);
+    b.store(Size::B8, frames.place, at(WINDOW) + RETURNS, first);
+    b.bind(none);
+}
+
+/// The key of the address space: [`plane::unwind::key`].
+fn key(b: &mut Builder, mm: V, stack: V, offsets: UnwindOffsets) -> V {
+    let code = b.load(Size::B8, mm, offsets.start_code);
+    let arguments = b.load(Size::B8, mm, offsets.arg_start);
+    let factor = b.imm(KEY_FACTOR as i64);
+    let mixed = b.mul(stack, factor);
+    let mixed = b.add(mixed, code);
+    let mixed = b.mul(mixed, factor);
+    let mixed = b.add(mixed, arguments);
+    b.or(mixed, 2)
+}
+
+/// The offset of the slot of a key, with its lowest bit set; 0 if there is none.
+fn find_slot(b: &mut Builder) {
+    let directory = b.map_value(MapRef::UnwindDirectory, 0);
+    let at = b.shr(b.param(0), i64::from(KEY_SHIFT));
+    for _ in 0..PROBES {
+        let offset = b.mul(at, i64::from(SLOT));
+        let offset = b.and(offset, i64::from((SLOTS - 1) * SLOT));
+        let slot = b.add(directory, offset);
+        let (found, next) = (b.load(Size::B8, slot, 0), b.label());
+        b.br(Jmp::Ne, found, b.param(0), next);
+        let result = b.or(offset, 1);
+        b.exit(result);
+        b.bind(next);
+        b.update(Alu::Add, at, 1);
+    }
+    b.exit(0);
+}
+
+/// Asks the consumer for the tables of a process, if it is not asked already.
+fn want(b: &mut Builder) {
+    const FORCE_WAKEUP: i64 = 2;
+    let (key, process) = (b.param(0), b.param(1));
+    let asked = b.label();
+    let words = b.map_value(MapRef::UnwindDirectory, WANTED);
+    let number = b.shr(key, i64::from(WANTED_SHIFT));
+    let number = b.and(number, i64::from(WANTED_MAX) - 1);
+    let offset = b.mul(number, i64::from(WANTED_SIZE));
+    let word = b.add(words, offset);
+    // Usually it is asked already, so that the cache line is not written.
+    let before = b.load(Size::B8, word, 0);
+    b.br(Jmp::Eq, before, key, asked);
+    b.atomic(AtomicOp::Xchg, Size::B8, word, 8, process);
+    let before = b.xchg(word, 0, key);
+    b.br(Jmp::Eq, before, key, asked);
+    let request = b.stack(8);
+    b.slot_store(Size::B8, request, 0, 0);
+    let (map, data) = (b.map(MapRef::UnwindRequests), b.slot_addr(request, 0));
+    let (size, flags) = (b.imm(8), b.imm(FORCE_WAKEUP));
+    b.call(Helper::RINGBUF_OUTPUT, &[map, data, size, flags]);
+    b.bind(asked);
+    b.exit(0);
+}
+
+/// All turns. Jumps to `none` if the CPU has no memory for rows, which does not happen.
+fn turns(b: &mut Builder, frames: &Frames, none: Label) {
+    let given = b.stack(16);
+    b.slot_store(Size::B8, given, 0, 0);
+    let (map, zero) = (b.map(MapRef::UnwindFound), b.slot_addr(given, 0));
+    let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, zero]);
+    b.br(Jmp::Eq, found, 0, none);
+    b.slot_store(Size::B8, given, 0, frames.place);
+    b.slot_store(Size::B8, given, 8, found);
+    let frames = *frames;
+    let step = b.sub_addr("dt_unwind_step", 2, |b| {
+        let given = b.param(1);
+        let place = b.load(Size::B8, given, 0);
+        let found = b.load(Size::B8, given, 8);
+        step(b, &Frames { place, ..frames }, found);
+    });
+    let (turns, given, flags) = (b.imm(i64::from(frames.most)), b.slot_addr(given, 0), b.imm(0));
+    b.call(Helper::LOOP, &[turns, step, given, flags]);
+}
+
+/// One turn: stores a frame and finds its caller. `remembered`: the rows that this CPU has found before.
+fn step(b: &mut Builder, frames: &Frames, remembered: V) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let place = frames.place;
+    let (stop, broken) = (b.label(), b.label());
+    let [by_frame_pointer, wanting, has_range, found, has_row, no_row, new] = [(); 7].map(|()| b.label());
+    let count = b.load(Size::B8, place, 0);
+    b.br(Jmp::Ge, count, frames.most, stop);
+    let pc = b.load(Size::B8, place, at(PC));
+    let offset = b.shl(count, 3);
+    let frame = b.add(place, offset);
+    b.store(Size::B8, frame, frames.pcs as i16, pc);
+    let count = b.add(count, 1);
+    b.store(Size::B8, place, 0, count);
+    let back = b.load(Size::B8, place, at(BACK));
+    let target = b.sub(pc, back);
+
+    let (cfa, bp_at) = (b.var(), b.var());
+    let space = b.load(Size::B8, place, at(SPACE));
+    let tag = b.mul(target, KEY_FACTOR as i64);
+    let tag = b.xor(tag, space);
+    let number = b.shr(tag, 64 - i64::from(FOUND_SHIFT));
+    let offset = b.shl(number, i64::from(FOUND.trailing_zeros()));
+    let memory = b.add(remembered, offset);
+    let row = b.var();
+    let before = b.load(Size::B8, memory, FOUND_ROW as i16);
+    b.set(row, before);
+    let mark = b.load(Size::B8, memory, 0);
+    let mark = b.xor(mark, row);
+    b.br(Jmp::Eq, mark, tag, has_row);
+
+    let start = b.load(Size::B8, place, at(START));
+    let length = b.load(Size::B8, place, at(LENGTH));
+    let into = b.sub(target, start);
+    b.br(Jmp::Lt, into, length, has_range);
+    look_up_range(b, frames, target, wanting);
+    b.bind(has_range);
+    let table = b.load(Size::B8, place, at(TABLE));
+    b.br(Jmp::Eq, table, PENDING, wanting);
+    b.br(Jmp::Eq, table, NO_TABLE, no_row);
+    b.br(Jmp::Eq, table, AMBIGUOUS, broken);
+    let delta = b.load(Size::B8, place, at(DELTA));
+    let into = b.add(target, delta);
+    let page = b.shr(into, i64::from(PAGE_SHIFT));
+    let pages = b.shr(table, 32);
+    b.br(Jmp::Ge, page, pages, no_row);
+    let first = b.low32(table);
+    let word = b.add(first, page);
+    let there = b.call_global("dt_unwind_row", &[Arg::Word(word), Arg::Word(into)], find_row);
+    b.set(row, there);
+    b.jmp(new);
+    b.bind(no_row);
+    b.set(row, 0);
+    b.bind(new);
+    let mark = b.xor(tag, row);
+    b.store(Size::B8, memory, 0, mark);
+    b.store(Size::B8, memory, FOUND_ROW as i16, row);
+    b.bind(has_row);
+
+    let sp = b.load(Size::B8, place, at(SP));
+    let bp = b.load(Size::B8, place, at(BP));
+    let kind = b.shr(row, i64::from(KIND_SHIFT));
+    let kind = b.and(kind, KINDS as i64);
+    let offset = b.sar(row, i64::from(OFFSET_SHIFT));
+    let [by_bp, by_sp, plt, realigned, signal, saved] = [(); 6].map(|()| b.label());
+    for (which, to) in [
+        (Kind::Sp, by_sp),
+        (Kind::Bp, by_bp),
+        (Kind::None, by_frame_pointer),
+        (Kind::Plt, plt),
+        (Kind::Realigned, realigned),
+        (Kind::Signal, signal),
+        (Kind::End, stop),
+        (Kind::Saved, saved),
+    ] {
+        b.br(Jmp::Eq, kind, which as u8, to);
+    }
+    b.jmp(broken);
+    b.bind(by_sp);
+    let sum = b.add(sp, offset);
+    b.set(cfa, sum);
+    b.jmp(found);
+    b.bind(by_bp);
+    let sum = b.add(bp, offset);
+    b.set(cfa, sum);
+    b.jmp(found);
+    b.bind(plt);
+    let low = b.and(pc, 15);
+    // 1 where the offset of the row is at most that in the entry of the table.
+    let beyond = b.sub(offset, low);
+    let beyond = b.sub(beyond, 1);
+    let more = b.shr(beyond, 63);
+    let more = b.shl(more, 3);
+    let sum = b.add(sp, 8);
+    let sum = b.add(sum, more);
+    b.set(cfa, sum);
+    b.jmp(found);
+    b.bind(saved);
+    let there = b.add(sp, offset);
+    let entry = read(b, frames, there, false, broken);
+    let above = b.add(entry, 8);
+    b.set(cfa, above);
+    b.jmp(found);
+    b.bind(realigned);
+    let there = b.add(bp, offset);
+    let aligned = read(b, frames, there, false, broken);
+    b.set(cfa, aligned);
+    b.bind(found);
+    let mode = b.shr(row, i64::from(BP_MODE_SHIFT));
+    let mode = b.and(mode, BP_MODES as i64);
+    let words = b.shl(row, 64 - 8 - i64::from(BP_SHIFT));
+    let words = b.sar(words, 64 - 8);
+    let words = b.shl(words, 3);
+    let (from_bp, has_place) = (b.label(), b.label());
+    b.set(bp_at, 0);
+    b.br(Jmp::Eq, mode, 0, has_place);
+    b.br(Jmp::Ne, mode, BP_AT_CFA, from_bp);
+    let there = b.add(cfa, words);
+    b.set(bp_at, there);
+    b.jmp(has_place);
+    b.bind(from_bp);
+    let there = b.add(bp, words);
+    b.set(bp_at, there);
+    b.bind(has_place);
+    next(b, frames, (sp, cfa, bp_at), stop, broken);
+
+    b.bind(signal);
+    let saved = b.add(sp, offset);
+    signal_frame(b, frames, saved, stop, broken);
+
+    b.bind(wanting);
+    b.store(Size::B8, place, at(STATUS), WANTING);
+    b.bind(by_frame_pointer);
+    let sp = b.load(Size::B8, place, at(SP));
+    if frames.entry {
+        let has_frame = b.label();
+        let entry = b.load(Size::B8, place, at(ENTRY));
+        b.br(Jmp::Eq, entry, 0, has_frame);
+        let above = b.add(sp, 8);
+        b.set(cfa, above);
+        b.set(bp_at, 0);
+        next(b, frames, (sp, cfa, bp_at), stop, broken);
+        b.bind(has_frame);
+    }
+    let bp = b.load(Size::B8, place, at(BP));
+    b.br(Jmp::Eq, bp, 0, stop);
+    b.br(Jmp::Lt, bp, sp, broken);
+    let above = b.add(bp, 16);
+    b.set(cfa, above);
+    b.set(bp_at, bp);
+    next(b, frames, (sp, cfa, bp_at), stop, broken);
+
+    b.bind(broken);
+    let status = b.load(Size::B8, place, at(STATUS));
+    b.br(Jmp::Ne, status, WHOLE, stop);
+    b.store(Size::B8, place, at(STATUS), BROKEN);
+    b.bind(stop);
+    b.exit(1);
+}
+
+/// Finds the range of an address and stores it. Jumps to `none` if there is none.
+fn look_up_range(b: &mut Builder, frames: &Frames, target: V, none: Label) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let place = frames.place;
+    let first = b.load(Size::B8, place, at(FIRST));
+    let count = b.load(Size::B8, place, at(COUNT));
+    b.br(Jmp::Eq, count, 0, none);
+    let args = [Arg::Word(target), Arg::Word(first), Arg::Word(count)];
+    let number = b.call_global("dt_unwind_range", &args, |b| {
+        let (target, first, count) = (b.param(0), b.param(1), b.param(2));
+        let directory = b.map_value(MapRef::UnwindDirectory, 0);
+        let place = |b: &mut Builder, number: V| {
+            let number = b.and(number, i64::from(RANGES_END) - 1);
+            let offset = b.shl(number, i64::from(RANGE_SHIFT));
+            b.add(directory, offset)
+        };
+        search(b, target, first, count, 0, |b, number| {
+            let range = place(b, number);
+            b.load(Size::B8, range, 0)
+        });
+        b.exit(first);
+    });
+    let number = b.and(number, i64::from(RANGES_END) - 1);
+    let offset = b.shl(number, i64::from(RANGE_SHIFT));
+    let directory = b.map_value(MapRef::UnwindDirectory, 0);
+    let range = b.add(directory, offset);
+    let start = b.load(Size::B8, range, 0);
+    let end = b.load(Size::B8, range, RANGE_END as i16);
+    let (length, into) = (b.sub(end, start), b.sub(target, start));
+    b.br(Jmp::Ge, into, length, none);
+    b.store(Size::B8, place, at(START), start);
+    b.store(Size::B8, place, at(LENGTH), length);
+    for (from, to) in [(RANGE_TABLE, TABLE), (RANGE_DELTA, DELTA)] {
+        let value = b.load(Size::B8, range, from as i16);
+        b.store(Size::B8, place, at(to), value);
+    }
+}
+
+/// Ends a turn: the caller's stack pointer is known, and where its frame pointer is (0: in its register).
+fn next(b: &mut Builder, frames: &Frames, (sp, cfa, bp_at): (V, V, V), stop: Label, broken: Label) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let place = frames.place;
+    let kept = b.label();
+    b.br(Jmp::Le, cfa, sp, broken);
+    let there = b.sub(cfa, 8);
+    let pc = read(b, frames, there, true, broken);
+    if let Some(offsets) = frames.offsets.returns {
+        true_address(b, frames, offsets, pc, there);
+    }
+    b.store(Size::B8, place, at(PC), pc);
+    b.store(Size::B8, place, at(SP), cfa);
+    b.store(Size::B8, place, at(BACK), 1);
+    if frames.entry {
+        b.store(Size::B8, place, at(ENTRY), 0);
+    }
+    b.br(Jmp::Eq, bp_at, 0, kept);
+    let bp = read(b, frames, bp_at, false, broken);
+    b.store(Size::B8, place, at(BP), bp);
+    b.bind(kept);
+    b.br(Jmp::Eq, pc, 0, stop);
+    b.br(Jmp::Lt, pc, LOWEST, broken);
+    b.exit(0);
+}
+
+/// Replaces the return address `pc`, which is at `there`, if it is the trampoline of returns that are
+/// probed. It remains where the kernel does not know the true one.
+fn true_address(b: &mut Builder, frames: &Frames, offsets: ReturnOffsets, pc: V, there: V) {
+    let (probed, done) = (b.label(), b.label());
+    let trampoline = b.load(Size::B8, frames.place, (frames.state + TRAMPOLINE) as i16);
+    b.br(Jmp::Eq, pc, trampoline, probed);
+    b.bind(done);
+    b.out_of_line(|b| {
+        b.bind(probed);
+        let window = b.add(frames.place, frames.state + WINDOW);
+        let args = [Arg::Memory(window, WINDOW_SIZE), Arg::Word(there)];
+        let unknown = b.call_global("dt_unwind_return", &args, |b| find_return(b, offsets));
+        b.br(Jmp::Ne, unknown, 0, done);
+        let address = b.load(Size::B8, window, VALUE);
+        b.set(pc, address);
+        b.jmp(done);
+    });
+}
+
+/// Reads the return address that was at an address before its function was probed into the window's value.
+/// Returns 0 if the kernel knows it.
+fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
+    let (window, addr) = (b.param(0), b.param(1));
+    let (again, found, none) = (b.label(), b.label(), b.label());
+    let word = b.stack(8);
+    let member = |b: &mut Builder, instance: V, offset: i16| {
+        b.slot_store(Size::B8, word, 0, 0);
+        let from = b.add(instance, i32::from(offset));
+        let (to, size) = (b.slot_addr(word, 0), b.imm(8));
+        b.call(Helper::PROBE_READ_KERNEL, &[to, size, from]);
+        b.slot_load(Size::B8, word, 0)
+    };
+    let instance = b.load(Size::B8, window, RETURNS);
+    let turn = b.copy(0);
+    b.bind(again);
+    b.br(Jmp::Eq, instance, 0, none);
+    let place = member(b, instance, offsets.stack);
+    b.br(Jmp::Eq, place, addr, found);
+    let outer = member(b, instance, offsets.next);
+    b.set(instance, outer);
+    b.update(Alu::Add, turn, 1);
+    b.br(Jmp::Lt, turn, RETURNS_MAX, again);
+    b.bind(none);
+    b.exit(1);
+    b.bind(found);
+    let address = member(b, instance, offsets.address);
+    b.store(Size::B8, window, VALUE, address);
+    let outer = member(b, instance, offsets.next);
+    b.store(Size::B8, window, RETURNS, outer);
+    b.exit(0);
+}
+
+/// Ends a turn at the frame of a signal handler: the interrupted stack pointer is at `saved`, the frame
+/// pointer and the program counter around it.
+fn signal_frame(b: &mut Builder, frames: &Frames, saved: V, stop: Label, broken: Label) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let place = frames.place;
+    for (from, to) in [(-40, BP), (8, PC), (0, SP)] {
+        let there = b.add(saved, from);
+        let value = read(b, frames, there, false, broken);
+        b.store(Size::B8, place, at(to), value);
+    }
+    b.store(Size::B8, place, at(BACK), 0);
+    if frames.entry {
+        b.store(Size::B8, place, at(ENTRY), 0);
+    }
+    let pc = b.load(Size::B8, place, at(PC));
+    b.br(Jmp::Eq, pc, 0, stop);
+    b.exit(0);
+}
+
+/// A word of the process. With `moves`, the window moves to it.
+fn read(b: &mut Builder, frames: &Frames, addr: V, moves: bool, broken: Label) -> V {
+    let window = frames.state + WINDOW;
+    let (value, slow, done) = (b.var(), b.label(), b.label());
+    let begin = b.load(Size::B8, frames.place, window as i16 + AT);
+    let end = b.load(Size::B8, frames.place, window as i16 + WORDS_END);
+    let offset = b.sub(addr, begin);
+    b.br(Jmp::Ge, offset, end, slow);
+    // Less already, but the verifier does not know what is in memory.
+    let offset = b.and(offset, PAGE as i64 - 1);
+    let there = b.add(frames.place, offset);
+    let word = b.load(Size::B8, there, window as i16 + BYTES);
+    b.set(value, word);
+    b.bind(done);
+    b.out_of_line(|b| {
+        b.bind(slow);
+        let window = b.add(frames.place, window);
+        let args = [Arg::Memory(window, WINDOW_SIZE), Arg::Word(addr)];
+        let failed = match moves {
+            true => b.call_global("dt_unwind_move", &args, move_window),
+            false => b.call_global("dt_unwind_read", &args, read_word),
+        };
+        b.br(Jmp::Ne, failed, 0, broken);
+        let word = b.load(Size::B8, window, VALUE);
+        b.set(value, word);
+        b.jmp(done);
+    });
+    value
+}
+
+/// Reads a word into the window's value. Returns 0 if it could be read.
+fn read_word(b: &mut Builder) {
+    let failed = read_one(b);
+    b.exit(failed);
+}
+
+fn read_one(b: &mut Builder) -> V {
+    let (window, addr) = (b.param(0), b.param(1));
+    let (to, size) = (b.add(window, i32::from(VALUE)), b.imm(8));
+    b.call(Helper::PROBE_READ_USER, &[to, size, addr])
+}
+
+/// The same, after moving the window to the word.
+fn move_window(b: &mut Builder) {
+    let (window, addr) = (b.param(0), b.param(1));
+    let (one, sized) = (b.label(), b.label());
+    let into = b.and(addr, FIRST_WINDOW as i64 - 1);
+    b.br(Jmp::Gt, into, FIRST_WINDOW as i64 - 8, one);
+    let begin = b.sub(addr, into);
+    let size = b.copy(FIRST_WINDOW as i64);
+    let before = b.load(Size::B8, window, WORDS_END);
+    b.br(Jmp::Eq, before, 0, sized);
+    let low = b.and(begin, (PAGE - FIRST_WINDOW) as i64);
+    let rest = b.imm(PAGE as i64);
+    let rest = b.sub(rest, low);
+    b.set(size, rest);
+    b.bind(sized);
+    // What a failed read leaves is nobody's memory.
+    b.store(Size::B8, window, WORDS_END, 0);
+    let to = b.add(window, i32::from(BYTES));
+    let failed = b.call(Helper::PROBE_READ_USER, &[to, size, begin]);
+    b.br(Jmp::Ne, failed, 0, one);
+    b.store(Size::B8, window, AT, begin);
+    let end = b.sub(size, 7);
+    b.store(Size::B8, window, WORDS_END, end);
+    let there = b.add(window, into);
+    let word = b.load(Size::B8, there, BYTES);
+    b.store(Size::B8, window, VALUE, word);
+    b.exit(0);
+    b.bind(one);
+    let failed = read_one(b);
+    b.exit(failed);
+}
