@@ -15,12 +15,16 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! lib cpc/events fbt/args fbt/context fbt/functions method pid/context source syscall/table trace/format
+//! method/process
+//! lib cpc/events fbt/args fbt/context fbt/functions kernel method pid/context source syscall/table trace/format usdt/context usdt/definitions
 //! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare
 //! method/uprobes trace/event
-//! pid/object syscall/args syscall/context trace/mapped
-//! pid/source
-//! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+profile+provider+rawtp+registry+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit
+//! pid/lists+pid/object syscall/args syscall/context trace/mapped
+//! pid/known pid/processes
+//! pid/follow+pid/source pid/types
+//! pid/first
+//! usdt/follow+usdt/source
+//! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+pid/sides+profile+provider+rawtp+registry+registry/every+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit+usdt
 //! ```
 
 mod bio;
@@ -28,6 +32,7 @@ mod changes;
 mod cpc;
 mod dtrace;
 mod fbt;
+mod kernel;
 mod manual;
 pub mod method;
 mod pid;
@@ -40,6 +45,7 @@ mod source;
 mod syscall;
 mod trace;
 mod unit;
+mod usdt;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,7 +53,7 @@ pub use changes::{Change, ChangeSource, ProbesChanged};
 pub use manual::{MANUALS, Manual};
 pub use method::{AttachFn, CustomAttach, Method};
 pub use pid::Returns;
-pub use provider::{EnabledProbe, Env, Provider};
+pub use provider::{EnabledProbe, Env, Follow, Provider};
 pub use registry::{Cursor, ProviderProbes, Registry};
 pub use source::{Found, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
 pub use unit::{Role, Unit};

@@ -26,6 +26,7 @@ pub const MANUALS: &[&Manual] = &[
     &crate::sdt::MANUAL,
     &crate::rawtp::MANUAL,
     &crate::pid::MANUAL,
+    &crate::usdt::MANUAL,
     &crate::fbt::MANUAL,
     &crate::fbt::RAW_MANUAL,
 ];

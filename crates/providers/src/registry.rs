@@ -3,13 +3,14 @@
 //! ```text
 //!  Catalog::matches   the probes that a description matches, and what is made for it; why there are none
 //!  Catalog::by_id     the probe of an id
-//!  Registry::each     all probes that exist now, in the order of ids, one at a time
+//!  Registry::each     all probes that exist now, in the order of ids, one at a time: see [`every`]
 //!  Registry::changed  the probes that came and went with modules
 //! ```
 //!
 //! It stores no probe that a provider can compute: only those that were made on demand and those that came later. Ids are made from
 //! positions: see [`ids`].
 
+mod every;
 mod ids;
 
 use std::cell::OnceCell;
@@ -18,18 +19,21 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use probes::{
-    Args, Calls, Catalog, Family, FieldKind, MatchError, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo,
-    ProviderFacts,
+    Args, Calls, Catalog, Definition, Family, FieldKind, MatchError, Matches, Pattern, ProbeDesc, ProbeId,
+    ProbeInfo, ProviderFacts, UserObject,
 };
+use proc::Selection;
 use types::btf::KernelBtf;
 
-use crate::changes::{ChangeSource, ProbesChanged};
+use crate::changes::{Change, ChangeSource, ProbesChanged};
 use crate::lock;
+use crate::method::{Detached, Members};
 use crate::provider::{EnabledProbe, Env, Provider};
 use crate::source::{Found, LoadedModules, UnloadedModules};
 use crate::trace::Tracepoints;
 use crate::unit::{Role, Unit};
-use crate::{bio, cpc, dtrace, fbt, pid, profile, rawtp, sdt, syscall};
+use crate::{bio, cpc, dtrace, fbt, pid, profile, rawtp, sdt, syscall, usdt};
+pub use every::Cursor;
 use ids::{OVERFLOW, Place};
 
 struct Entry {
@@ -54,7 +58,12 @@ impl Entry {
     }
 
     fn may_match_later(&self, pattern: &Pattern) -> bool {
-        (self.provider.probes().follows_modules() || self.provider.has_changes()) && self.may_match(pattern)
+        (self.provider.probes().follows_modules() || self.provider.has_changes() || self.follows_processes())
+            && self.may_match(pattern)
+    }
+
+    fn follows_processes(&self) -> bool {
+        self.provider.processes().is_some()
     }
 }
 
@@ -67,15 +76,6 @@ pub struct Registry {
     adding: Mutex<()>,
     /// The id of the first probe that came later.
     later_base: OnceLock<u32>,
-}
-
-/// A place in the list of all probes: see [`Registry::next_probe`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cursor {
-    provider: usize,
-    /// The provider's first id and number of positions.
-    range: Option<(u32, u32)>,
-    position: u32,
 }
 
 /// Probes that were made on demand.
@@ -169,6 +169,11 @@ impl ProviderProbes<'_> {
     pub fn before(&self, some: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
         self.registry.entries[self.provider].provider.before(some, env)
     }
+
+    /// See [`Provider::all_before`].
+    pub fn all_before(&self, some: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {
+        self.registry.entries[self.provider].provider.all_before(some, env)
+    }
 }
 
 impl Registry {
@@ -205,6 +210,7 @@ impl Registry {
         all.extend(others.into_iter().map(Entry::new));
         all.extend(kept(vec![
             Box::new(bio::Bio::new(kernel.clone(), tracepoints.clone())),
+            Box::new(usdt::Usdt::new()),
             Box::new(sdt::Sdt::new(tracepoints.clone())),
             Box::new(rawtp::Rawtp::new(tracepoints)),
             Box::new(pid::Pid::new()),
@@ -232,13 +238,36 @@ impl Registry {
         Ok(())
     }
 
+    /// The provider of a name. That of all names that end with a process id has what no other has.
     fn index_of(&self, name: &str) -> Option<usize> {
-        self.entries.iter().position(|e| e.family.contains(name))
+        let of = |any: bool| {
+            self.entries.iter().position(|e| e.family.is_of_any() == any && e.family.contains(name))
+        };
+        of(false).or_else(|| of(true))
+    }
+
+    /// The providers with probes that a pattern can match. That of all names is not asked for a name that another has.
+    fn asked(&self, pattern: &Pattern) -> impl Iterator<Item = (usize, &Entry)> {
+        let named = self.index_of(&pattern.provider);
+        let is_of_other =
+            move |n: usize, e: &Entry| e.family.is_of_any() && named.is_some_and(|named| named != n);
+        self.entries.iter().enumerate().filter(move |(n, e)| !is_of_other(*n, e) && e.may_match(pattern))
+    }
+
+    /// True if a probe that a provider gives has one of its names, and not one of another provider's: what programs say of themselves
+    /// is not trusted.
+    fn is_own(&self, provider: usize, desc: &ProbeDesc) -> bool {
+        !self.entries[provider].family.is_of_any() || self.index_of(&desc.provider) == Some(provider)
     }
 
     /// The provider that answers for this name.
     pub fn get(&self, name: &str) -> Option<&dyn Provider> {
         Some(self.entries[self.index_of(name)?].provider.as_ref())
+    }
+
+    /// Says which processes a description can mean that does not name one.
+    pub fn select_processes(&self, selection: &Selection) {
+        self.entries.iter().for_each(|entry| entry.provider.select_processes(selection));
     }
 
     /// When a probe fires.
@@ -306,6 +335,73 @@ impl Registry {
     pub fn change_sources(&self, patterns: &[Pattern]) -> Vec<Box<dyn ChangeSource>> {
         let wanted = |e: &&Entry| e.provider.has_changes() && patterns.iter().any(|p| e.may_match(p));
         self.entries.iter().filter(wanted).filter_map(|e| e.provider.changes()).collect()
+    }
+
+    /// The processes whose changes are to be told to [`Registry::process_changed`], because one of the patterns can match probes of
+    /// what they map or execute later.
+    pub fn processes(&self, patterns: &[Pattern]) -> BTreeSet<u32> {
+        let wanted = |e: &&Entry| e.follows_processes() && patterns.iter().any(|p| e.may_match(p));
+        self.entries.iter().filter(wanted).filter_map(|e| e.provider.processes()).flatten().collect()
+    }
+
+    /// See [`Provider::follows_all`].
+    pub fn follows_all(&self, patterns: &[Pattern]) -> bool {
+        patterns.iter().any(|p| self.asked(p).any(|(_, e)| e.provider.follows_all(std::slice::from_ref(p))))
+    }
+
+    /// See [`Provider::running`].
+    pub fn running(&self, patterns: &[Pattern]) -> Vec<u32> {
+        let of = |(at, e): (usize, &Entry)| {
+            let is_mine = |p: &&Pattern| self.asked(p).any(|(n, _)| n == at);
+            let mine: Vec<Pattern> = patterns.iter().filter(is_mine).cloned().collect();
+            if mine.is_empty() { Vec::new() } else { e.provider.running(&mine) }
+        };
+        self.entries.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// See [`Provider::follows_loading`].
+    pub fn follows_loading(&self, pid: u32) -> bool {
+        self.entries.iter().any(|e| e.provider.follows_loading(pid))
+    }
+
+    /// See [`Provider::members`].
+    pub fn members(&self, env: &Env<'_>) -> Vec<Members> {
+        self.entries.iter().flat_map(|e| e.provider.members(env)).collect()
+    }
+
+    /// A process, which is in these sets, has mapped or unmapped files, or executed another program, or ended: the probes that came and those that went.
+    pub fn process_changed(&self, process: (u32, u64), patterns: &[Pattern]) -> Vec<Change> {
+        let wanted = |e: &&Entry| patterns.iter().any(|p| e.may_match(p));
+        self.entries
+            .iter()
+            .filter(wanted)
+            .flat_map(|e| e.provider.process_changed(self, process, patterns))
+            .collect()
+    }
+
+    /// See [`Provider::settle`].
+    pub fn settle(&self) -> Vec<Change> {
+        self.entries.iter().flat_map(|e| e.provider.settle(self)).collect()
+    }
+
+    /// See [`Provider::take_detached`].
+    pub fn take_detached(&self) -> Vec<Detached> {
+        self.entries.iter().flat_map(|e| e.provider.take_detached()).collect()
+    }
+
+    /// See [`Provider::missed`].
+    pub fn missed(&self) -> Vec<String> {
+        self.entries.iter().flat_map(|e| e.provider.missed()).collect()
+    }
+
+    /// See [`Provider::take_warnings`].
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.entries.iter().flat_map(|e| e.provider.take_warnings()).collect()
+    }
+
+    /// See [`Provider::take_unwinding`].
+    pub fn take_unwinding(&self) -> Vec<(u32, String)> {
+        self.entries.iter().flat_map(|e| e.provider.take_unwinding()).collect()
     }
 
     /// The family of the provider that answers for a name.
@@ -431,47 +527,6 @@ impl Registry {
         self.later_base.get().is_some_and(|base| (*base..OVERFLOW).contains(&id.0))
     }
 
-    /// Calls `give` with every probe that has a position, in the order of ids.
-    pub fn each(&self, mut give: impl FnMut(ProbeId, &ProbeDesc)) {
-        let removed = lock(&self.changes).removed.clone();
-        for (provider, entry) in self.entries.iter().enumerate() {
-            let first = self.base(provider);
-            // A provider whose probes cannot be read has none.
-            let _ = entry.provider.probes().matches(&Pattern::default(), &mut |found| {
-                let Some(at) = found.position() else { return };
-                let id = self.position_id(provider, first, at);
-                if !removed.contains(&id) {
-                    give(ProbeId(id), found.desc());
-                }
-            });
-        }
-    }
-
-    /// The probe after a place in the list of all, in the order of ids; `None` at the end. Nothing is
-    /// read before its provider's turn.
-    pub fn next_probe(&self, cursor: &mut Cursor) -> Option<ProbeInfo> {
-        while let Some(entry) = self.entries.get(cursor.provider) {
-            let probes = entry.provider.probes();
-            let (first, count) = match cursor.range {
-                Some(range) => range,
-                None => *cursor.range.insert((self.base(cursor.provider), probes.positions())),
-            };
-            while cursor.position < count {
-                let position = cursor.position;
-                cursor.position += 1;
-                let id = self.position_id(cursor.provider, first, position);
-                if lock(&self.changes).removed.contains(&id) {
-                    continue;
-                }
-                if let Some(desc) = probes.at(position) {
-                    return Some(ProbeInfo { id: ProbeId(id), desc });
-                }
-            }
-            *cursor = Cursor { provider: cursor.provider + 1, ..Cursor::default() };
-        }
-        None
-    }
-
     fn made(&self, desc: ProbeDesc) -> ProbeInfo {
         let (number, desc) = lock(&self.made).number(desc);
         ProbeInfo { id: ProbeId(self.made_id(number)), desc }
@@ -479,14 +534,26 @@ impl Registry {
 }
 
 impl Catalog for Registry {
+    fn announce(&self, patterns: &[Pattern]) {
+        for entry in &self.entries {
+            let own: Vec<Pattern> = patterns.iter().filter(|p| entry.may_match(p)).cloned().collect();
+            if !own.is_empty() {
+                entry.provider.probes().announce(&own);
+            }
+        }
+    }
+
     fn matches(&self, pattern: &Pattern) -> Matches {
         let mut all = Vec::new();
         let mut refused: Option<MatchError> = None;
         let removed = lock(&self.changes).removed.clone();
-        for (provider, entry) in self.entries.iter().enumerate().filter(|(_, e)| e.may_match(pattern)) {
+        for (provider, entry) in self.asked(pattern) {
             // The providers before this one are counted only if a probe of this one matches.
             let first = OnceCell::new();
             let matched = entry.provider.probes().matches(pattern, &mut |found| {
+                if !self.is_own(provider, found.desc()) {
+                    return;
+                }
                 all.push(match found {
                     Found::Made(desc) => self.made(desc),
                     Found::Listed(at, _) | Found::Computed(at, _) => {
@@ -515,7 +582,7 @@ impl Catalog for Registry {
 
     fn absent(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
         let mut all = Vec::new();
-        for (provider, entry) in self.entries.iter().enumerate().filter(|(_, e)| e.may_match(pattern)) {
+        for (provider, entry) in self.asked(pattern) {
             let found = entry.provider.probes().absent(pattern);
             if !found.is_empty() {
                 let first = self.base(provider);
@@ -572,8 +639,16 @@ impl Catalog for Registry {
         all.iter().map(|name| name.to_string()).collect()
     }
 
+    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
+        self.get(provider)?.object(provider, object)
+    }
+
     fn args(&self, probe: &ProbeDesc) -> Args {
         self.get(&probe.provider).map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(probe))
+    }
+
+    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<Definition>> {
+        self.get(&probe.provider)?.definition(probe)
     }
 }
 

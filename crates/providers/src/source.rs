@@ -45,6 +45,17 @@ pub trait ProbeSource: Send + Sync {
     /// is more to say.
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError>;
 
+    /// Calls `give` with each probe that files of running processes describe: the list of all probes ends with them, although no
+    /// pattern without the name of a provider matches them.
+    fn running(&self, give: &mut dyn FnMut(ProbeDesc)) {
+        let _ = give;
+    }
+
+    /// These patterns, which may match probes of this source, will be asked for next: what they need can be read for all at once.
+    fn announce(&self, patterns: &[Pattern]) {
+        let _ = patterns;
+    }
+
     /// The probes that a pattern has matched by other names than theirs, as `libc` and `a.out`.
     fn matched_otherwise(&self, pattern: &Pattern) -> Option<Arc<HashSet<Arc<ProbeDesc>>>> {
         let _ = pattern;

@@ -14,6 +14,7 @@
 mod custom;
 mod functions;
 mod perf;
+mod process;
 mod tracepoint;
 mod uprobes;
 
@@ -28,8 +29,9 @@ use probes::ProbeDesc;
 pub use custom::{AttachFn, CustomAttach, Run};
 pub use functions::{FunctionMethod, FunctionSites, Site};
 pub use perf::{Clock, Event};
+pub use process::{HeldProcess, Members};
 pub use tracepoint::{RawTp, TpBtf, Tracepoints};
-pub use uprobes::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
+pub use uprobes::{HeldFile, UprobeFile, UprobeSite, Uprobes};
 
 /// What a program is loaded as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +87,24 @@ pub struct SiteLink {
     pub link: Link,
     /// The CPU on which it fires, if it fires on one.
     pub cpu: Option<u32>,
+    /// The process in which the kernel keeps the return addresses of functions for it, if it does.
+    pub returns_in: Option<u32>,
+    /// The process in which alone it fires, if its probes may be attached again in another way.
+    pub of_process: Option<u32>,
+}
+
+/// Links of a process that are to be closed, because its probes are attached again in another way.
+#[derive(Clone, Copy, Debug)]
+pub enum Detached {
+    /// All of them.
+    All(u32),
+    /// Those by which the kernel keeps the return addresses of functions.
+    Returns(u32),
 }
 
 impl From<Link> for SiteLink {
     fn from(link: Link) -> SiteLink {
-        SiteLink { link, cpu: None }
+        SiteLink { link, cpu: None, returns_in: None, of_process: None }
     }
 }
 

@@ -46,6 +46,10 @@ pub(super) struct Place {
     pub(super) when: When,
     /// Some entry probes are behind the first instruction.
     pub(super) moved: bool,
+    /// The sets of processes that it serves, one bit each, where the kernel runs it in all.
+    pub(super) sets: Option<u64>,
+    /// Which process fires is known when it does.
+    pub(super) several: bool,
 }
 
 impl Place {
@@ -64,6 +68,14 @@ impl Context for Place {
             jump_if_it_stays(b, ctx, stays, miss);
         }
         Index::V(b.low32(cookie))
+    }
+
+    fn process_sets(&self) -> Option<u64> {
+        self.sets
+    }
+
+    fn is_of_any_process(&self) -> bool {
+        self.several
     }
 
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
@@ -86,6 +98,11 @@ impl Context for Place {
             let bits = Place::bits(b, ctx);
             b.and(bits, i64::from(OFFSET_MASK))
         })
+    }
+
+    /// Behind a return the innermost frame is the caller's.
+    fn user_caller_frame(&self) -> u8 {
+        u8::from(self.when != When::Returned)
     }
 
     /// Where the probes of clauses that take stacks are, the stack pointer is that of the entry.

@@ -1,10 +1,17 @@
 //! `pid`: functions of processes, and their instructions.
 //!
 //! ```text
-//!  source   what a description matches: a process, the files that it runs, their functions, the places of their probes
-//!  here     places ──► units: instructions, instructions that leave a function, returns of functions
-//!  context  how a firing finds its probe and its arguments
-//!  object   the files that a process runs
+//!  source      what a description matches: processes, the files that they run, their functions, the places of their probes
+//!  lists       what descriptions ask for, and the lists of functions in which it is looked for
+//!  processes   the processes and their files, each file once
+//!  sides       places ──► links: of a process, or of a file with a set of processes
+//!  here        units: instructions, instructions that leave a function, returns of functions
+//!  context     how a firing finds its probe and its arguments
+//!  object      the files that a process runs
+//!  types       the types of arguments, and of names in those files
+//!  known       what was matched: places, processes
+//!  follow      what processes map later, and what they execute
+//!  first       processes whose first thread ends while they are traced
 //! ```
 //!
 //! The decision that shapes it: what the kernel would refuse is known before anything is attached, because the reader decodes the code.
@@ -16,25 +23,41 @@
 //! single-steps.
 
 mod context;
-mod object;
+mod first;
+mod follow;
+mod known;
+mod lists;
+pub(crate) mod object;
+pub(crate) mod processes;
+mod sides;
 mod source;
+mod types;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::sync::Arc;
 
+use bpf_sys::NestedReturns;
 use bpf_sys::features::Facility;
-use probes::{Attributes, Class, Family, ProbeDesc, ProviderFacts, ProviderStability, Stability};
-use text::returns::Departure;
-use text::{EntryProbe, ReturnSite, Step};
+use plane::processes::SETS_MAX;
+use probes::{
+    Args, Attributes, Class, Family, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
+    UserObject,
+};
+use proc::Selection;
 
+use crate::changes::{Change, ProbesChanged};
 use crate::manual::Manual;
-use crate::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
+use crate::method::{Detached, Members};
 use crate::provider::{EnabledProbe, Env, Provider};
+use crate::registry::Registry;
 use crate::source::ProbeSource;
-use crate::unit::{Role, Unit};
-use context::{Place, When, place_bits};
-use source::{At, Known, PidProbes, Target};
+use crate::unit::Unit;
+use context::When;
+use follow::FileChange;
+use known::{Abilities, Known};
+use sides::{Group, How, Side, Sides};
+use source::PidProbes;
+use types::UserTypes;
 
 /// How returns are probed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,11 +85,30 @@ impl Returns {
 /// The provider.
 pub(crate) struct Pid {
     probes: PidProbes,
+    types: UserTypes,
 }
 
 impl Pid {
     pub(crate) fn new() -> Pid {
-        Pid { probes: PidProbes::new(family()) }
+        Pid { probes: PidProbes::new(family()), types: UserTypes::default() }
+    }
+}
+
+impl Pid {
+    /// Adds and removes the probes of a change in the registry.
+    fn change(&self, registry: &Registry, pid: u32, change: FileChange) -> Change {
+        let FileChange { set, file, name, came, went } = change;
+        registry.remove(&went);
+        let added = registry.add(came.iter().map(|(desc, _)| (**desc).clone()));
+        let places = came.into_iter().map(|(_, targets)| targets);
+        self.probes.came(
+            (pid, set.as_ref()),
+            &file,
+            added.iter().map(|probe| probe.id).zip(places).collect(),
+        );
+        let event = if added.is_empty() { "are removed" } else { "came" };
+        let subject = format!("functions of {name} in process {pid}");
+        Change { subject, event, probes: ProbesChanged { added, removed: went } }
     }
 }
 
@@ -77,7 +119,8 @@ fn family() -> Family {
 /// Its entry in the manual page.
 pub(crate) const MANUAL: Manual = Manual {
     name: "pid*",
-    help: "functions of one process, whose id is part of the name (pid$target for a -c or -p process), and their instructions",
+    help: "functions of processes, and their instructions; the id of the process is part of the name (pid$target for a -c or -p \
+           process), and pid* means those that -x processes selects",
     probes: &[
         (
             "pidN:FILE:FUNCTION:entry",
@@ -97,171 +140,13 @@ pub(crate) const MANUAL: Manual = Manual {
             "in return: the offset of the instruction that returned; 0 where the means does not know it",
         ),
         ("arg1", "in return: the value that the function returned"),
+        (
+            "args[0] ... args[N]",
+            "in entry: the arguments with their types, if the file has debug information",
+        ),
+        ("args[1]", "in return: the value with its type, if the file has debug information"),
     ],
 };
-
-/// A place of an enabled probe.
-struct Chosen<'a> {
-    target: &'a Target,
-    probe: EntryProbe,
-    /// What the program has to know of it.
-    place: u32,
-}
-
-/// Places of one kind.
-#[derive(Default)]
-struct Side {
-    probes: Vec<(u32, EnabledProbe)>,
-    /// By process and path of the file.
-    files: BTreeMap<(u32, OsString), UprobeFile>,
-    single: usize,
-    sites: usize,
-    moved: bool,
-    conditional: bool,
-}
-
-impl Side {
-    fn of(&mut self, process: &Arc<HeldProcess>, file: &Arc<HeldFile>) -> &mut UprobeFile {
-        let known = self.files.entry((process.pid(), file.path().into()));
-        known.or_insert_with(|| UprobeFile {
-            file: file.clone(),
-            process: process.clone(),
-            sites: Vec::new(),
-        })
-    }
-
-    fn add(&mut self, probe: &EnabledProbe, chosen: &[Chosen<'_>]) {
-        if chosen.is_empty() {
-            return;
-        }
-        let index = self.probes.len() as u32;
-        self.probes.push((index, probe.clone()));
-        for Chosen { target, probe: at, place } in chosen {
-            let offset = target.offset.saturating_add(at.offset);
-            let site = UprobeSite { index, offset, place: *place, probe: probe.desc.clone() };
-            self.of(&target.process, &target.file).sites.push(site);
-            self.sites += 1;
-            self.single += usize::from(at.step == Step::Single);
-        }
-    }
-
-    fn unit(self, name: &str, when: When, multi: bool, mut notes: Vec<String>) -> Option<Unit> {
-        if self.probes.is_empty() {
-            return None;
-        }
-        notes.insert(0, format!("{} of {} places are single-stepped", self.single, self.sites));
-        let at_return = when == When::Returned;
-        let space = self.probes.len() as u32;
-        Some(Unit {
-            name: name.into(),
-            role: Role::Probe,
-            probes: self.probes,
-            space,
-            context: Arc::new(Place { when, moved: self.moved }),
-            method: Arc::new(Uprobes { files: self.files.into_values().collect(), at_return, multi, notes }),
-            interrupts: false,
-        })
-    }
-}
-
-/// The class of [`source::uses`] that clauses need.
-fn class(probe: &EnabledProbe) -> usize {
-    const IN_REGISTERS: u64 = 0x3f;
-    match () {
-        () if probe.user_registers => 3,
-        () if probe.user_stack || probe.args & !IN_REGISTERS != 0 => 2,
-        () if probe.args != 0 => 1,
-        () => 0,
-    }
-}
-
-/// True if a function finds its return address on the stack when it is entered, and nobody else keeps it: a uretprobe
-/// writes there, and what is returned to by another way is not its return. A function without a `ret` may be entered
-/// otherwise than by a call (`_dl_runtime_resolve`).
-fn returns_by_the_stack(probe: &EnabledProbe, sites: &[ReturnSite]) -> bool {
-    const SAVES: [&str; 10] = [
-        "getcontext",
-        "swapcontext",
-        "setjmp",
-        "_setjmp",
-        "sigsetjmp",
-        "__sigsetjmp",
-        "__setjmp",
-        "vfork",
-        "__vfork",
-        "__libc_vfork",
-    ];
-    let saves = SAVES.contains(&&*probe.desc.function);
-    !saves && sites.iter().any(|site| site.departure == Departure::Return)
-}
-
-/// The places of all probes, by kind.
-#[derive(Default)]
-struct Sides {
-    instructions: Side,
-    entries: Side,
-    leaving: Side,
-    returned: Side,
-    refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
-    means: BTreeMap<u32, String>,
-}
-
-impl Sides {
-    fn of(probes: &[EnabledProbe], known: &Known, returns: Returns) -> Sides {
-        let mut sides = Sides::default();
-        for probe in probes {
-            let targets = known.targets.get(&probe.desc).map_or(&[][..], Vec::as_slice);
-            let (mut instructions, mut entries, mut leaving, mut returned) = Default::default();
-            let side: [&mut Vec<Chosen<'_>>; 4] =
-                [&mut instructions, &mut entries, &mut leaving, &mut returned];
-            let [instructions, entries, leaving, returned] = side;
-            for target in targets {
-                match &target.at {
-                    At::Offset(at) => instructions.push(Chosen { target, probe: *at, place: 0 }),
-                    At::Entry(places) => match &places[class(probe)] {
-                        Ok(at) => {
-                            sides.entries.moved |= at.offset != 0;
-                            entries.push(Chosen { target, probe: *at, place: place_bits(at.offset, None) });
-                        }
-                        Err(why) => drop(sides.refused.insert(probe.desc.clone(), why.clone())),
-                    },
-                    At::Return { entry, sites } => {
-                        let unwinds = known.unwinds.get(&target.process.pid()).and_then(Option::as_deref);
-                        let wanted = match (returns, unwinds) {
-                            (Returns::Uretprobe, _) | (Returns::Auto, None) => "uretprobe".into(),
-                            (Returns::Auto, Some(why)) => format!("the instructions that return: {why}"),
-                            (Returns::Instructions, _) => "the instructions that return".into(),
-                        };
-                        let by_uretprobe = wanted == "uretprobe" && returns_by_the_stack(probe, sites);
-                        sides.means.insert(target.process.pid(), wanted);
-                        match entry {
-                            Ok(at) if by_uretprobe => returned.push(Chosen { target, probe: *at, place: 0 }),
-                            _ => {
-                                for site in sites {
-                                    let condition = match site.departure {
-                                        Departure::Branch(condition) => Some(condition),
-                                        Departure::Return | Departure::Jump => None,
-                                    };
-                                    sides.leaving.conditional |= condition.is_some();
-                                    leaving.push(Chosen {
-                                        target,
-                                        probe: EntryProbe { offset: site.offset, step: site.step },
-                                        place: place_bits(site.offset, condition),
-                                    });
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-            sides.instructions.add(probe, instructions);
-            sides.entries.add(probe, entries);
-            sides.leaving.add(probe, leaving);
-            sides.returned.add(probe, returned);
-        }
-        sides
-    }
-}
 
 /// What is reported of functions without probes.
 fn left_out(all: &BTreeMap<Arc<ProbeDesc>, Arc<str>>) -> Vec<String> {
@@ -304,52 +189,183 @@ impl Provider for Pid {
         &self.probes
     }
 
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        if let Some(pid) = self.probes.with_known(|known| known.runners.get(probe).copied()) {
+            return self.types.args(pid, probe);
+        }
+        match family().pid(&probe.provider) {
+            Some(pid) => self.types.args(pid, probe),
+            None => match &self.probes.with_known(|known| known.runners(probe))[..] {
+                [] => Err("no process that has this probe is known".into()),
+                [one] => self.types.args(*one, probe),
+                files => Err(format!(
+                    "{} files have this function, each with types of its own: name a process, or select those of one file",
+                    files.len()
+                )),
+            },
+        }
+    }
+
+    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
+        let later = self.probes.with_known(|known| known.later_runner(provider, object));
+        match family().pid(provider) {
+            // A child, or a program that was executed since, may run it alone.
+            Some(pid) => Some(self.types.object(pid, object).or_else(|why| match later {
+                Some(later) => self.types.object(later, object),
+                None => Err(why),
+            })),
+            None if family().is_of_several(provider) => {
+                let mut pids = self.probes.with_known(|known| known.probed(provider));
+                pids.extend(later);
+                Some(self.types.object_of_several(&pids, object))
+            }
+            None => None,
+        }
+    }
+
+    fn processes(&self) -> Option<Vec<u32>> {
+        Some(self.probes.processes())
+    }
+
+    fn follows_loading(&self, pid: u32) -> bool {
+        self.probes.follows_loading(pid)
+    }
+
+    fn process_changed(
+        &self,
+        registry: &Registry,
+        (pid, sets): (u32, u64),
+        patterns: &[Pattern],
+    ) -> Vec<Change> {
+        let changes = self.probes.changed((pid, sets), patterns);
+        let came = || changes.iter().flat_map(|change| &change.came).map(|(desc, _)| desc);
+        self.types.forget(came());
+        self.probes.with_known(|known| known.runners.extend(came().map(|desc| (desc.clone(), pid))));
+        changes.into_iter().map(|change| self.change(registry, pid, change)).collect()
+    }
+
+    fn settle(&self, registry: &Registry) -> Vec<Change> {
+        let changes = self.probes.settle();
+        changes.into_iter().map(|(pid, change)| self.change(registry, pid, change)).collect()
+    }
+
+    fn members(&self, env: &Env<'_>) -> Vec<Members> {
+        self.probes.with_known(|known| {
+            let names: Vec<Arc<str>> = known.meant.keys().cloned().collect();
+            let groups = names.iter().filter_map(|name| Group::of(name, known, how(env)).set);
+            let sets: Vec<(u32, Arc<str>)> = groups.collect();
+            sets.iter().map(|set| members(set, known, env)).collect()
+        })
+    }
+
+    fn take_unwinding(&self) -> Vec<(u32, String)> {
+        self.probes.with_known(|known| std::mem::take(&mut known.unwinding))
+    }
+
+    fn take_detached(&self) -> Vec<Detached> {
+        self.probes.with_known(|known| std::mem::take(&mut known.detached))
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        self.probes.with_known(|known| std::mem::take(&mut known.warnings))
+    }
+
+    fn missed(&self) -> Vec<String> {
+        self.probes.with_known(Known::nested)
+    }
+
+    fn select_processes(&self, selection: &Selection) {
+        self.probes.select(selection);
+    }
+
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let multi = env.features.has(Facility::UprobeMulti);
         if !multi && !env.features.has(Facility::UprobePerf) {
             return Err("this kernel lets no program attach to places in processes".into());
         }
-        let (sides, mut notes) = self.probes.with_known(|known| {
-            let sides = Sides::of(probes, known, env.returns);
+        if env.follow.any() && !how(env).has_sets() {
+            return Err("option follow needs the kernel's types (BTF) and typed tracepoints".into());
+        }
+        self.probes.with_known(|known| {
+            known.can = Abilities { multi, sets: how(env).has_sets() };
             let mut refused = std::mem::take(&mut known.left_out);
-            refused.extend(sides.refused.clone());
-            (sides, left_out(&refused))
-        });
-        notes.extend(
-            sides.means.iter().map(|(pid, means)| format!("returns in process {pid} are probed by {means}")),
-        );
-        let mut notes = Some(notes);
-        let mut take = |any: bool| if any { notes.take().unwrap_or_default() } else { Vec::new() };
-        // Of several programs at one place the kernel runs the newest first, and a function is entered before it returns.
-        let leaving = When::Leaving { conditional: sides.leaving.conditional };
-        let all = [
-            (sides.returned, "pid_return", When::Returned),
-            (sides.leaving, "pid_ret", leaving),
-            (sides.instructions, "pid_offset", When::Instruction),
-            (sides.entries, "pid_entry", When::Entry),
-        ];
-        let units = all.map(|(side, name, when)| {
-            let notes = take(!side.probes.is_empty());
-            side.unit(name, when, multi, notes)
-        });
-        Ok(units.into_iter().flatten().collect())
+            let mut means = BTreeMap::new();
+            let mut groups = Vec::new();
+            for (group, probes) in Group::all(probes, known, how(env)) {
+                if group.set.as_ref().is_some_and(|(set, _)| *set >= SETS_MAX) {
+                    return Err(format!("more than {SETS_MAX} descriptions of processes at a time"));
+                }
+                if group.set.is_none() {
+                    known.attaches_to_processes(probes.iter().map(|probe| (probe.id, probe.desc.clone())));
+                }
+                let mut sides = Sides::of(&group, &probes, known, env.returns);
+                if !sides.returned.probes.is_empty() && known.log.is_none() {
+                    known.log = NestedReturns::from_now();
+                }
+                known.returned.extend(sides.by_address.iter().map(|(pid, ..)| *pid));
+                let by_address = sides.by_address.drain(..).filter(|_| env.returns == Returns::Auto);
+                for (pid, id, desc) in by_address {
+                    known.by_address.entry(pid).or_default().insert(id, desc);
+                }
+                refused.append(&mut sides.refused);
+                means.append(&mut sides.means);
+                let members = group.set.as_ref().map(|set| members(set, known, env).processes.len());
+                groups.push((members, group, sides));
+            }
+            let mut notes = left_out(&refused);
+            notes.extend(means.iter().map(|(pid, means)| match pid {
+                Some(pid) => format!("returns in process {pid} are probed by {means}"),
+                None => format!("returns in a set of processes are probed by {means}"),
+            }));
+            let mut notes = Some(notes);
+            let mut units = Vec::new();
+            for (members, group, sides) in groups {
+                // Of several programs at one place the kernel runs the newest first, and a function is entered before it returns.
+                let leaving = When::Leaving { conditional: sides.leaving.conditional };
+                let all = [
+                    (sides.returned, "pid_return", When::Returned),
+                    (sides.leaving, "pid_ret", leaving),
+                    (sides.instructions, "pid_offset", When::Instruction),
+                    (sides.entries, "pid_entry", When::Entry),
+                ];
+                for (side, name, when) in all {
+                    let any = !side.probes.is_empty();
+                    let notes = if any { notes.take().unwrap_or_default() } else { Vec::new() };
+                    units.extend(side.unit(name, when, (&group, members, multi), notes));
+                }
+            }
+            Ok(units)
+        })
     }
 
+    /// One program for all groups, which tests whether the process is in one of the sets, if all of them have one.
     fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
         if !env.features.has(Facility::UprobeMulti) {
             return None;
         }
-        let Sides { mut entries, instructions, .. } =
-            self.probes.with_known(|known| Sides::of(probes, known, env.returns));
-        // The programs at entries and at instructions find their arguments in the same way.
-        let base = entries.probes.len() as u32;
-        for UprobeFile { file, process, sites } in instructions.files.into_values() {
-            let sites = sites.into_iter().map(|s| UprobeSite { index: base + s.index, ..s });
-            entries.of(&process, &file).sites.extend(sites);
-        }
-        entries.probes.extend(instructions.probes.into_iter().map(|(index, p)| (base + index, p)));
-        entries.unit("pid_pages", When::Entry, true, Vec::new())
+        self.probes.with_known(|known| {
+            let (mut all, mut union) = (Side::default(), None::<Group>);
+            for (group, probes) in Group::all(probes, known, how(env)) {
+                let Sides { entries, instructions, .. } = Sides::of(&group, &probes, known, env.returns);
+                // The programs at entries and at instructions find their arguments in the same way.
+                all.join(entries);
+                all.join(instructions);
+                union = Some(union.map_or(group.clone(), |union| union.or(group)));
+            }
+            all.unit("pid_pages", When::Entry, (&union?, None, true), Vec::new())
+        })
     }
+}
+
+/// How places are attached to in an environment.
+fn how<'a>(env: &Env<'a>) -> How<'a> {
+    How { features: env.features, follows: env.follow.any() }
+}
+
+/// The processes of a set.
+fn members((set, name): &(u32, Arc<str>), known: &Known, env: &Env<'_>) -> Members {
+    let processes = known.meant.get(name).map(|meant| meant.processes.clone()).unwrap_or_default();
+    Members { set: *set, processes, heirs: env.follow.any() }
 }
 
 #[cfg(test)]

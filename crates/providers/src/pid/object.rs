@@ -1,23 +1,30 @@
 //! The files that a process runs: its modules, as descriptions name them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use files::FileId;
 use files::open::Handle;
+use files::real::{RealFiles, RealInode};
 use probes::{FIELD_LIMITS, glob_matches};
 use symbols::{MappedText, Processes};
 
+use super::lists::Lists;
 use crate::method::{HeldFile, HeldProcess};
 
 /// Another name of the program's own file.
 const MAIN: &str = "a.out";
 
+/// The kernel's prefix of the name of a file in memory.
+const MEMFD: &str = "memfd:";
+
 /// A file that a process runs code of.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
+    /// The process.
+    pub(crate) pid: u32,
     /// The last part of its path, which is the module of its probes.
     pub(crate) name: Arc<str>,
     /// It is the program itself.
@@ -48,17 +55,33 @@ fn is_called(name: &str, module: &str) -> bool {
         && (glob_matches(module, short) || glob_matches(module, &format!("{short}{LIBRARY}")))
 }
 
+/// What a file is, as long as it is held: below overlays, because what is attached to a file of a lower directory fires through
+/// every overlay of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct FileKey {
+    file: RealInode,
+    /// Size and time of modification, because some file systems have several files with one inode on one device.
+    size: u64,
+    modified: (i64, u32),
+}
+
 /// What descriptions have matched, each held once.
 #[derive(Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     processes: HashMap<u32, Arc<HeldProcess>>,
-    /// By device and inode, which a file keeps as long as it is held.
-    files: HashMap<((u32, u32), u64), Arc<HeldFile>>,
+    files: HashMap<FileKey, Arc<HeldFile>>,
+    /// Files of overlays, by what user space sees.
+    seen: HashMap<FileKey, Weak<HeldFile>>,
+    real: RealFiles,
+    /// Why code of a file may unwind through frames, by the path to the held file.
+    unwinds: HashMap<OsString, Option<String>>,
+    /// The functions of files.
+    pub(super) lists: Lists,
 }
 
 impl Held {
     /// A process.
-    pub(super) fn process(&mut self, pid: u32) -> io::Result<Arc<HeldProcess>> {
+    pub(crate) fn process(&mut self, pid: u32) -> io::Result<Arc<HeldProcess>> {
         if let Some(held) = self.processes.get(&pid).filter(|held| held.is_current()) {
             return Ok(held.clone());
         }
@@ -67,16 +90,58 @@ impl Held {
         Ok(held)
     }
 
+    /// Forgets the files that nobody else holds.
+    pub(super) fn release(&mut self) {
+        let unwinds = &mut self.unwinds;
+        self.files.retain(|_, file| {
+            let is_used = Arc::strong_count(file) > 1;
+            if !is_used {
+                unwinds.remove(file.path());
+            }
+            is_used
+        });
+        self.seen.retain(|_, file| file.strong_count() > 0);
+    }
+
+    /// Why code of a file may unwind through frames, if that is known.
+    pub(super) fn unwinds(&self, file: &HeldFile) -> Option<Option<String>> {
+        self.unwinds.get(file.path()).cloned()
+    }
+
+    /// See [`Held::unwinds`]. Of a file that is not held it is not remembered: another may be at its path later.
+    pub(super) fn set_unwinds(&mut self, file: &HeldFile, why: Option<String>) {
+        if file.is_held() {
+            self.unwinds.insert(file.path().into(), why);
+        }
+    }
+
     /// The file of an object.
-    pub(super) fn file(&mut self, object: &Object, symbols: &Processes) -> Arc<HeldFile> {
+    pub(crate) fn file(&mut self, object: &Object, symbols: &Processes) -> Arc<HeldFile> {
         let file = symbols.mapped_file(object.text.file);
         let copied = file.and_then(|file| file.handle()?.try_clone().ok()).map(Handle::from_fd);
         let Some((stat, handle)) = copied.and_then(|handle| Some((handle.stat_cached().ok()?, handle)))
         else {
             return Arc::new(HeldFile::at(object.path.clone(), object.name.clone()));
         };
-        let held = self.files.entry((stat.dev, stat.inode));
-        held.or_insert_with(|| Arc::new(HeldFile::of(handle.into_fd(), object.name.clone()))).clone()
+        let file = RealInode { dev: stat.dev, inode: stat.inode };
+        let seen = FileKey { file, size: stat.size, modified: stat.modified };
+        let is_in_memory = handle.is_in_memory();
+        let new = || Arc::new(HeldFile::of(handle.into_fd(), object.name.clone()));
+        // An overlay's device is an anonymous one. That of files in memory is too, and a process may have thousands of them.
+        if stat.dev.0 != 0 || is_in_memory {
+            return self.files.entry(seen).or_insert_with(new).clone();
+        }
+        // A process that runs may have unmapped the file when the kernel is asked: it is still the file that it was.
+        if let Some(held) = self.seen.get(&seen).and_then(Weak::upgrade) {
+            return held;
+        }
+        // Where the kernel does not tell the file below, the overlay's is one of its own.
+        let all = self.real.of_process(object.pid).unwrap_or_default();
+        let mapping = all.iter().find(|m| (m.start..m.end).contains(&object.text.start));
+        let key = mapping.map_or(seen, |mapping| FileKey { file: mapping.file, ..seen });
+        let held = self.files.entry(key).or_insert_with(new).clone();
+        self.seen.insert(seen, Arc::downgrade(&held));
+        held
     }
 }
 
@@ -88,16 +153,19 @@ pub(crate) fn objects<'a>(
     exe: &[u8],
 ) -> Vec<Object> {
     let exe = exe.strip_suffix(b" (deleted)").unwrap_or(exe);
+    let thread = proc::thread_with_memory(pid);
     let mut all: Vec<Object> = Vec::new();
-    for text in mapped.iter().filter(|text| text.is_code) {
-        if all.iter().any(|object| object.text.file == text.file) {
-            continue;
-        }
+    let mut seen = HashSet::new();
+    for text in mapped.iter().filter(|text| text.is_code && seen.insert(text.file)) {
         all.push(Object {
-            name: cut(&text.name, FIELD_LIMITS[1]).replace(':', "_").into(),
+            pid,
+            // A colon would end the field: `memfd:dtrace:app` is `dtrace_app`.
+            name: cut(text.name.strip_prefix(MEMFD).unwrap_or(&text.name), FIELD_LIMITS[1])
+                .replace(':', "_")
+                .into(),
             is_main: path(text.file) == Some(exe),
             text: text.clone(),
-            path: format!("/proc/{pid}/map_files/{:x}-{:x}", text.start, text.end).into(),
+            path: format!("/proc/{thread}/map_files/{:x}-{:x}", text.start, text.end).into(),
         });
     }
     all.sort_by_key(|object| !object.is_main);
@@ -105,12 +173,12 @@ pub(crate) fn objects<'a>(
 }
 
 /// A path as a process with this root has it, like those of mapped files.
-pub(super) fn in_root<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
+pub(crate) fn in_root<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
     path.strip_prefix(root).filter(|rest| root != b"/" && rest.starts_with(b"/")).unwrap_or(path)
 }
 
 /// A text that is shorter than a limit of bytes.
-pub(super) fn cut(text: &str, limit: usize) -> &str {
+pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let mut end = text.len().min(limit.saturating_sub(1));
     while !text.is_char_boundary(end) {
         end -= 1;

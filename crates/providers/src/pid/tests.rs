@@ -1,9 +1,13 @@
 //! The places that are chosen for the probes of known functions.
 
 use probes::ProbeId;
-use text::Condition;
+use text::returns::Departure;
+use text::{Condition, EntryProbe, ReturnSite, Step};
 
+use super::known::{At, Known, Target};
+use super::sides::*;
 use super::*;
+use crate::method::{HeldFile, HeldProcess};
 
 fn probe(args: u64, user_stack: bool, user_registers: bool) -> EnabledProbe {
     let desc = Arc::new(ProbeDesc::new("pid7", "m", "f", "entry"));
@@ -13,9 +17,9 @@ fn probe(args: u64, user_stack: bool, user_registers: bool) -> EnabledProbe {
 fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
     let mut known = Known::default();
     let pid = std::process::id();
-    let process = HeldProcess::open(pid).unwrap().into();
+    let processes = [Arc::new(HeldProcess::open(pid).unwrap())].into();
     let file = HeldFile::at("/x".into(), "x".into()).into();
-    known.targets.insert(desc.clone(), vec![Target { process, file, offset: 0x1000, at }]);
+    known.targets.insert(desc.clone(), vec![Target { processes, file, offset: 0x1000, at }]);
     known.unwinds.insert(pid, unwinds.map(String::from));
     known
 }
@@ -41,7 +45,7 @@ fn the_place_of_an_entry_depends_on_what_clauses_use() {
     ] {
         let probe = probe(args, stack, registers);
         let known = known(&probe.desc, At::Entry([at(9), at(5), at(4), at(0)]), None);
-        let sides = Sides::of(&[probe], &known, Returns::Auto);
+        let sides = Sides::of(&Group::default(), &[probe], &known, Returns::Auto);
         assert_eq!(places(&sides.entries), [(0x1000 + u64::from(place), place)]);
         assert_eq!(sides.entries.moved, place != 0);
     }
@@ -53,7 +57,7 @@ fn an_entry_that_no_probe_can_be_at_is_left_out() {
     let at = Ok(EntryProbe { offset: 0, step: Step::Emulated });
     let why: Arc<str> = "why".into();
     let known = known(&probe.desc, At::Entry([at.clone(), at.clone(), Err(why.clone()), at]), None);
-    let sides = Sides::of(std::slice::from_ref(&probe), &known, Returns::Auto);
+    let sides = Sides::of(&Group::default(), std::slice::from_ref(&probe), &known, Returns::Auto);
     assert!(sides.entries.probes.is_empty());
     assert_eq!(left_out(&sides.refused), ["left out: 1 (m`f:entry): why"]);
 }
@@ -65,8 +69,12 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
     let entry = Ok(EntryProbe { offset: 1, step: Step::Emulated });
     let at = At::Return { entry, sites };
     let by = |unwinds, returns| {
-        let sides =
-            Sides::of(std::slice::from_ref(&probe), &known(&probe.desc, at.clone(), unwinds), returns);
+        let sides = Sides::of(
+            &Group::default(),
+            std::slice::from_ref(&probe),
+            &known(&probe.desc, at.clone(), unwinds),
+            returns,
+        );
         (places(&sides.returned), places(&sides.leaving), sides.leaving.conditional)
     };
     let uretprobe = (vec![(0x1001, 0)], vec![], false);
@@ -81,7 +89,8 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
 fn a_function_that_is_not_called_has_no_uretprobe() {
     let probe = probe(0, false, false);
     assert!(returns_by_the_stack(&probe, &[site(1, Departure::Jump), site(8, Departure::Return)]));
-    assert!(!returns_by_the_stack(&probe, &[site(1, Departure::Jump)]));
+    assert!(returns_by_the_stack(&probe, &[site(1, Departure::Jump)]));
+    assert!(!returns_by_the_stack(&probe, &[site(1, Departure::IndirectJump)]));
     let desc = Arc::new(ProbeDesc::new("pid7", "m", "swapcontext", "return"));
     assert!(!returns_by_the_stack(&EnabledProbe { desc, ..probe }, &[site(8, Departure::Return)]));
 }

@@ -1,0 +1,22 @@
+//! What uprobes of the running kernel do at nops, which is tried when a place asks for it: a trial takes the kernel two grace periods.
+
+use bpf_sys::features::{Facility, Features};
+use text::Kernel;
+use text::uprobe::Nop;
+
+/// The running kernel.
+pub(crate) fn running_kernel() -> Kernel {
+    let features = Features::running();
+    Kernel::tried(features.has(Facility::UprobeNop10), !features.has(Facility::UprobeNop5))
+}
+
+/// The running kernel, as far as it matters at a nop.
+pub(crate) fn kernel_for(nop: Nop) -> Kernel {
+    let features = Features::running();
+    match nop {
+        Nop::Five if !features.has(Facility::UprobeNop5) => Kernel::UNKNOWN,
+        Nop::Five => running_kernel(),
+        Nop::Ten { .. } if features.has(Facility::UprobeNop10) => Kernel::BEST,
+        Nop::Ten { .. } => Kernel::UNKNOWN,
+    }
+}

@@ -1,0 +1,224 @@
+//! Processes that start, fork, execute and load files with probes after descriptions were first matched.
+//!
+//! ```text
+//!  a process changed ──► its files now ──► one that a description has not searched in it ──► its probes come
+//!                                     └──► it has ended, or has unmapped too many         ──► its later probes go
+//! ```
+//!
+//! As with functions of processes (`pid`), what a file has stays where it is unmapped, so that a file which comes back has its
+//! probes before any of its code runs. A process may map any number of files that describe any number of probes, so what is kept
+//! of each and of all has a limit.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use probes::{Pattern, ProbeDesc, ProbeId};
+
+use super::source::{MAX_PROBES, Match, Reading, Target, UsdtProbes, held_process};
+use crate::lock;
+use crate::method::HeldProcess;
+use crate::pid::processes::read_objects;
+
+/// How many files that came later and are not mapped any more keep their probes, in each process.
+const KEPT: usize = 32;
+
+/// The most probes that come later in one process.
+const MAX_LATER: usize = 1 << 14;
+
+/// The probes of a file that came or went.
+pub(super) struct FileChange {
+    pub(super) pid: u32,
+    /// The number of the file.
+    pub(super) number: u64,
+    /// Its name as a module.
+    pub(super) name: Arc<str>,
+    pub(super) came: Vec<(Arc<ProbeDesc>, Vec<Target>)>,
+    pub(super) went: Vec<ProbeId>,
+}
+
+/// A process that descriptions name, or that has probes which a glob matches.
+pub(super) struct Followed {
+    pub(super) process: Arc<HeldProcess>,
+    /// The files in which each description was looked for.
+    searched: HashMap<Pattern, HashSet<u64>>,
+    /// The probes that came later, by file.
+    later: HashMap<u64, Later>,
+    looks: u64,
+    /// It was said that it has more probes than are kept.
+    is_full: bool,
+}
+
+struct Later {
+    name: Arc<str>,
+    ids: Vec<ProbeId>,
+    /// In which look at the process the file was last mapped.
+    mapped: u64,
+}
+
+impl Followed {
+    pub(super) fn new(process: Arc<HeldProcess>) -> Followed {
+        let (searched, later) = Default::default();
+        Followed { process, searched, later, looks: 0, is_full: false }
+    }
+
+    /// A description was looked for in a file. False if it was before.
+    pub(super) fn search(&mut self, pattern: &Pattern, file: u64) -> bool {
+        match self.searched.get_mut(pattern) {
+            Some(files) => files.insert(file),
+            None => self.searched.insert(pattern.clone(), HashSet::from([file])).is_none(),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.later.values().map(|later| later.ids.len()).sum()
+    }
+
+    /// The probes of later files that are not mapped any more, as far as they are not kept.
+    fn unmapped(&mut self, mapped: &HashSet<u64>) -> Vec<FileChange> {
+        self.looks += 1;
+        let looks = self.looks;
+        self.later.iter_mut().filter(|(n, _)| mapped.contains(n)).for_each(|(_, l)| l.mapped = looks);
+        let mut times: Vec<u64> = self.later.values().map(|l| l.mapped).filter(|at| *at != looks).collect();
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        match times.get(KEPT).copied() {
+            Some(before) => self.remove(|later| later.mapped <= before),
+            None => Vec::new(),
+        }
+    }
+
+    fn remove(&mut self, which: impl Fn(&Later) -> bool) -> Vec<FileChange> {
+        let pid = self.process.pid();
+        let gone: Vec<u64> = self.later.iter().filter(|(_, l)| which(l)).map(|(n, _)| *n).collect();
+        let change = |number: u64| {
+            let Later { name, ids, .. } = self.later.remove(&number)?;
+            for files in self.searched.values_mut() {
+                files.remove(&number);
+            }
+            Some(FileChange { pid, number, name, came: Vec::new(), went: ids })
+        };
+        gone.into_iter().filter_map(change).collect()
+    }
+}
+
+impl UsdtProbes {
+    /// The processes of which descriptions have asked for probes.
+    pub(super) fn followed(&self) -> Vec<u32> {
+        lock(&self.reading).as_ref().map_or_else(Vec::new, |r| r.followed.keys().copied().collect())
+    }
+
+    /// True if a process is one of these, or may become one.
+    pub(super) fn follows(&self, pid: u32) -> bool {
+        let reading = lock(&self.reading);
+        let any = |reading: &Reading| reading.answers.keys().any(|pattern| self.means_any(pattern));
+        reading.as_ref().is_some_and(|r| r.followed.contains_key(&pid) || any(r))
+    }
+
+    /// True if a description means processes by a glob.
+    pub(super) fn means_any(&self, pattern: &Pattern) -> bool {
+        pattern.names_provider()
+            && self.family.pid(&pattern.provider).is_none()
+            && self.family.matches(&pattern.provider)
+    }
+
+    /// The processes that run which may have probes of these descriptions.
+    pub(super) fn running(&self, patterns: &[Pattern]) -> Vec<u32> {
+        let mut reading = lock(&self.reading);
+        let Some(reading) = reading.as_mut() else { return Vec::new() };
+        let any = patterns.iter().filter(|pattern| self.means_any(pattern));
+        let names: HashSet<&str> = any.map(|pattern| pattern.provider.as_str()).collect();
+        names.into_iter().flat_map(|name| super::source::describing(name, &mut reading.symbols)).collect()
+    }
+
+    /// A process has mapped other files, or executed another program, or was forked, or has ended: what came and what went for these descriptions.
+    pub(super) fn changed(&self, pid: u32, patterns: &[&Pattern]) -> Vec<FileChange> {
+        let mut reading = lock(&self.reading);
+        let Some(reading) = reading.as_mut() else { return Vec::new() };
+        let mut changes = Vec::new();
+        if reading.followed.get(&pid).is_some_and(|f| f.process.has_ended() || !f.process.is_current()) {
+            let ended = reading.followed.remove(&pid);
+            changes.extend(ended.into_iter().flat_map(|mut ended| ended.remove(|_| true)));
+        }
+        let is_wanted = |p: &&Pattern| self.family.pid(&p.provider) == Some(pid) || self.means_any(p);
+        let wanted: Vec<&Pattern> = patterns.iter().copied().filter(is_wanted).collect();
+        if !wanted.is_empty() {
+            changes.extend(self.look(pid, reading, &wanted));
+        }
+        let mut known = lock(&self.known);
+        changes.iter().flat_map(|change| &change.went).for_each(|id| known.remove(*id));
+        changes
+    }
+
+    fn look(&self, pid: u32, reading: &mut Reading, wanted: &[&Pattern]) -> Vec<FileChange> {
+        // It may end at any time.
+        let Ok(objects) = read_objects(pid, &mut reading.symbols) else { return Vec::new() };
+        let numbers: HashSet<u64> =
+            objects.iter().map(|object| reading.symbols.file_number(object.text.file)).collect();
+        let mut changes = match reading.followed.get_mut(&pid) {
+            Some(follow) => follow.unmapped(&numbers),
+            None => Vec::new(),
+        };
+        let all: usize = reading.followed.values().map(Followed::count).sum();
+        let mine = reading.followed.get(&pid).map_or(0, Followed::count);
+        let of_this = (MAX_LATER.saturating_sub(mine), "it", MAX_LATER);
+        let of_all = (MAX_PROBES.saturating_sub(all), "all processes", MAX_PROBES);
+        let (mut left, who, most) = if of_this.0 <= of_all.0 { of_this } else { of_all };
+        for object in &objects {
+            let (number, sites) = reading.sites(object);
+            if sites.is_empty() {
+                continue;
+            }
+            let mut process = reading.followed.get(&pid).map(|follow| follow.process.clone());
+            let mut found: BTreeMap<Arc<ProbeDesc>, Vec<Target>> = BTreeMap::new();
+            for pattern in wanted {
+                if let Some(follow) = reading.followed.get_mut(&pid)
+                    && !follow.search(pattern, number)
+                {
+                    continue;
+                }
+                if process.is_none() {
+                    process = held_process(pid).ok();
+                }
+                let Some(process) = &process else { break };
+                let mut matching = Match::new(pattern);
+                matching.object(object, &sites, process, (&reading.symbols, &mut reading.held));
+                let (mine, refused) = (matching.found, matching.refused);
+                let mut known = lock(&self.known);
+                known.refused.extend(refused);
+                known.matched(pattern, mine.keys());
+                found.extend(mine);
+            }
+            let Some(process) = process.filter(|_| !found.is_empty()) else { continue };
+            let new = || {
+                let mut follow = Followed::new(process);
+                for pattern in wanted {
+                    follow.search(pattern, number);
+                }
+                follow
+            };
+            let follow = reading.followed.entry(pid).or_insert_with(new);
+            if found.len() > left && !std::mem::replace(&mut follow.is_full, true) {
+                lock(&self.known).warnings.push(format!(
+                    "probes of {} in process {pid} are not enabled: {who} brought {most} while tracing, which is the most",
+                    object.name
+                ));
+            }
+            let came: Vec<_> = found.into_iter().take(left).collect();
+            left -= came.len();
+            if !came.is_empty() {
+                let (name, went) = (object.name.clone(), Vec::new());
+                changes.push(FileChange { pid, number, name, came, went });
+            }
+        }
+        changes
+    }
+
+    /// The probes of a file that came have these ids.
+    pub(super) fn came(&self, (pid, number, name): (u32, u64, &Arc<str>), ids: &[ProbeId]) {
+        let mut reading = lock(&self.reading);
+        if let Some(follow) = reading.as_mut().and_then(|r| r.followed.get_mut(&pid)) {
+            let mapped = follow.looks;
+            let new = || Later { name: name.clone(), ids: Vec::new(), mapped };
+            follow.later.entry(number).or_insert_with(new).ids.extend(ids);
+        }
+    }
+}
